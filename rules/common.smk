@@ -1,0 +1,87 @@
+"""
+The helpers of the rules: the validated config, fingerprints, paths of results and task ids. Nothing else.
+
+A step's manifest is results/<variant>/<stage>/<step>/[<shard>.]manifest.json. A variant reads a step from `main` when
+the step's fingerprint is the same there.
+"""
+
+import os
+import sys
+from pathlib import Path
+
+# Steps are `python -m scripts.<stage>.<step>` with the interpreter that runs Snakemake (or that of the rule's
+# environment), from any working directory.
+sys.path.insert(0, workflow.basedir)
+os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [workflow.basedir, os.environ.get("PYTHONPATH")]))
+os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+
+from scripts.common import config as configuration
+from scripts.common import fingerprint as fingerprints
+from scripts.common import steps
+
+try:
+    validated = configuration.validate(config, source=", ".join(map(str, workflow.configfiles)) or "--config")
+except configuration.ConfigError as error:
+    raise WorkflowError(str(error)) from None
+config.clear()
+config.update(validated)
+
+VARIANTS = {"main": config} | {
+    name: configuration.validate({**configuration.merged(config, overlay), "variants": {}})
+    for name, overlay in config["variants"].items()
+}
+FINGERPRINTS = {name: {} for name in VARIANTS}
+
+
+wildcard_constraints:
+    variant="|".join(VARIANTS),
+    shard=r"\d{5}",
+    band=r"\d{2}",
+    model="|".join(steps.MODELS),
+
+
+def _fingerprint(variant, step):
+    return fingerprints.fingerprint(step, VARIANTS[variant], FINGERPRINTS[variant])
+
+
+def fingerprint(step):
+    """The params entry of a step: a function of the variant that gives the step's fingerprint."""
+
+    def of(wildcards):
+        return _fingerprint(wildcards.variant, step)
+
+    return of
+
+
+def _path(variant, step, task):
+    owner = variant if _fingerprint(variant, step) != _fingerprint("main", step) else "main"
+    folder = f"results/{owner}/{step.replace('.', '/')}"
+    return f"{folder}/{task}.manifest.json" if task else f"{folder}/manifest.json"
+
+
+def manifest(step):
+    """Input function: the step's only manifest, or that of the task with the same shard (band, model)."""
+
+    def of(wildcards):
+        task = getattr(wildcards, steps.STEPS[step].per) if steps.STEPS[step].per else ""
+        return _path(wildcards.variant, step, task)
+
+    return of
+
+
+def manifests(step):
+    """Input function: the manifests of all tasks of the step; none where the config does not use the step."""
+
+    def of(wildcards):
+        return all_manifests(wildcards.variant, step)
+
+    return of
+
+
+def all_manifests(variant, step):
+    return [_path(variant, step, task) for task in steps.tasks(step, VARIANTS[variant])]
+
+
+def every_variant(step):
+    """The manifests of a one-task step in every variant."""
+    return [_path(variant, step, "") for variant in VARIANTS]

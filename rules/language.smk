@@ -1,0 +1,58 @@
+"""
+language: which language a document is in, and which documents stay.
+
+REQUIRED INPUTS:
+
+    results/{variant}/ingest/extract/{shard}.manifest.json
+
+OUTPUTS:
+
+    results/{variant}/language/score/{shard}.manifest.json    fastText's best language and its probability
+    results/{variant}/language/select/manifest.json           verdicts under language.select
+"""
+
+
+rule language_score:
+    input:
+        documents=manifest("ingest.extract"),
+    output:
+        manifest="results/{variant}/language/score/{shard}.manifest.json",
+    params:
+        fingerprint=fingerprint("language.score"),
+    log:
+        "logs/{variant}/language/score/{shard}.log",
+    benchmark:
+        "results/{variant}/benchmarks/language/score/{shard}.tsv"
+    conda:
+        "../envs/data.yaml"
+    shell:
+        """
+        python -m scripts.language.score \
+            --config {params.fingerprint:q} \
+            --documents {input.documents:q} \
+            --manifest {output.manifest:q} \
+            --log {log:q}
+        """
+
+
+rule language_select:
+    input:
+        signals=manifests("language.score"),
+    output:
+        manifest="results/{variant}/language/select/manifest.json",
+    params:
+        fingerprint=fingerprint("language.select"),
+    log:
+        "logs/{variant}/language/select.log",
+    benchmark:
+        "results/{variant}/benchmarks/language/select.tsv"
+    conda:
+        "../envs/data.yaml"
+    shell:
+        """
+        python -m scripts.language.select \
+            --config {params.fingerprint:q} \
+            --signals {input.signals:q} \
+            --manifest {output.manifest:q} \
+            --log {log:q}
+        """

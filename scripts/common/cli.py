@@ -1,0 +1,98 @@
+"""The command line that every step shares: `--config`, `--manifest`, `--log`, and clear errors."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from scripts.common import config as configuration
+from scripts.common import console
+from scripts.common.fingerprint import digest, fingerprint
+from scripts.common.manifest import Manifest, ManifestError
+
+
+class InputError(ValueError):
+    """Input that a step cannot work with; the message names the file, the key or the value, and what is allowed."""
+
+
+def parser(step: str, doc: str | None, example: str) -> argparse.ArgumentParser:
+    """An argument parser with the options that all steps share; `doc` is the module's docstring.
+
+    `example` is the command's options as one would type them, shown by `--help`.
+    """
+    made = argparse.ArgumentParser(
+        prog=f"python -m scripts.{step}",
+        description=doc,
+        epilog=f"example:\n  python -m scripts.{step} {example}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    made.set_defaults(step=step)
+    made.add_argument(
+        "--config",
+        required=True,
+        help="a config file (its section for this step is taken), or the fingerprint that the workflow passes",
+    )
+    made.add_argument("--manifest", required=True, type=Path, help="the manifest to write; data files go beside it")
+    made.add_argument("--log", type=Path, help="a file for the log, besides stderr")
+    return made
+
+
+def settings(step: str, given: str) -> tuple[dict[str, Any], str]:
+    """The step's settings and its fingerprint, from `--config`.
+
+    Raises InputError when `given` is neither a readable file nor the fingerprint of this step.
+    """
+    if given.lstrip().startswith("{"):
+        body = json.loads(given)
+        if body.get("step") != step:
+            raise InputError(f"--config is the fingerprint of {body.get('step')!r}; this program is {step!r}")
+        return body["config"], given
+    try:
+        text = Path(given).read_text(encoding="utf-8")
+        raw = yaml.safe_load(text)
+    except (OSError, yaml.YAMLError) as error:
+        raise InputError(f"--config {given}: {error}") from error
+    complete = configuration.validate(raw or {}, source=given)
+    return configuration.tracked(complete, step), fingerprint(step, complete)
+
+
+def run(
+    made: argparse.ArgumentParser,
+    body: Callable[[argparse.Namespace, dict[str, Any], Manifest], list[Path]],
+    argv: list[str] | None = None,
+) -> int:
+    """Parse the command line, run `body(args, settings, manifest)`, write the manifest of the files it returns.
+
+    `body` fills `manifest.counts` and `manifest.summary`. Returns the exit status: 0, or 1 after an error that the
+    user can mend (InputError, ConfigError, ManifestError, OSError), printed as one line.
+    """
+    args = made.parse_args(argv)
+    task = args.manifest.name.removesuffix("manifest.json").rstrip(".")
+    console.setup(f"{args.step} {task}".rstrip(), args.log)
+    try:
+        section, mark = settings(args.step, args.config)
+        args.manifest.parent.mkdir(parents=True, exist_ok=True)
+        manifest = Manifest(step=args.step, fingerprint=digest(mark))
+        files = body(args, section, manifest)
+        manifest.write(args.manifest, files)
+    except (InputError, configuration.ConfigError, ManifestError, OSError) as error:
+        logging.getLogger("crawl2llm").error("error: %s", error)
+        return 1
+    counts = manifest.counts
+    if "in" in counts:
+        drops = ", ".join(f"{reason} {n:,}" for reason, n in sorted(counts["dropped"].items()) if n)
+        console.log.info("in %s, kept %s%s", f"{counts['in']:,}", f"{counts['kept']:,}", f"; dropped: {drops}" * bool(drops))
+    return 0
+
+
+def fail(message: str) -> int:
+    """Print an error as a step does, for programs without a manifest."""
+    print(f"error: {message}", file=sys.stderr)
+    return 1

@@ -1,0 +1,175 @@
+"""The configuration: one schema holds every key, its type, range, default and meaning.
+
+`schemas/config.schema.yaml` is JSON Schema 2020-12 with one extra keyword: `placement: true` marks a key that says how
+a step runs and not what it writes. Nothing here imports anything heavy: the Snakefile is parsed with it.
+"""
+
+from __future__ import annotations
+
+import copy
+import difflib
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import ValidationError
+
+ROOT = Path(__file__).resolve().parents[2]
+SCHEMA = ROOT / "schemas" / "config.schema.yaml"
+# libyaml where PyYAML was built with it: the schema is parsed at the start of every job.
+LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class ConfigError(ValueError):
+    """A configuration that the schema refuses; the message names key, value and what is allowed."""
+
+
+@cache
+def schema() -> dict[str, Any]:
+    """The parsed schema. Callers must not change it."""
+    with SCHEMA.open(encoding="utf-8") as handle:
+        return yaml.load(handle, Loader=LOADER)  # noqa: S506 - a safe loader, by name
+
+
+def is_section(node: dict[str, Any]) -> bool:
+    """Whether a schema node is a section (an object with named keys) and not a leaf."""
+    return "properties" in node
+
+
+def leaves(node: dict[str, Any] | None = None, path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every leaf of the schema as (dotted path, schema node), in the order of the file."""
+    for key, child in (node or schema())["properties"].items():
+        here = f"{path}.{key}" if path else key
+        if is_section(child):
+            yield from leaves(child, here)
+        else:
+            yield here, child
+
+
+def lookup(tree: dict[str, Any], path: str) -> Any:
+    """The value at a dotted path; KeyError names the whole path."""
+    node: Any = tree
+    for part in path.split("."):
+        if not isinstance(node, dict) or part not in node:
+            raise KeyError(path)
+        node = node[part]
+    return node
+
+
+def merged(base: dict[str, Any], overlay: dict[str, Any]) -> dict[str, Any]:
+    """`base` with `overlay` laid over it: mappings merge key by key, anything else is replaced."""
+    out = dict(base)
+    for key, value in overlay.items():
+        if isinstance(value, dict) and isinstance(out.get(key), dict):
+            out[key] = merged(out[key], value)
+        else:
+            out[key] = value
+    return out
+
+
+def with_defaults(config: dict[str, Any], node: dict[str, Any] | None = None) -> dict[str, Any]:
+    """A copy of `config` in the schema's key order, every absent key filled from the schema's default."""
+    out: dict[str, Any] = {}
+    for key, child in (node or schema())["properties"].items():
+        if is_section(child):
+            out[key] = with_defaults(config.get(key) or {}, child)
+        elif key in config:
+            out[key] = config[key]
+        elif "default" in child:
+            out[key] = copy.deepcopy(child["default"])
+    return out
+
+
+def validate(config: dict[str, Any], source: str = "config.yaml") -> dict[str, Any]:
+    """Check `config` against the schema and return it complete.
+
+    Raises ConfigError with one line for each problem: the key's path, the value, what is allowed and, for an unknown
+    key, the nearest known one.
+    """
+    errors = sorted(Draft202012Validator(schema()).iter_errors(config), key=lambda e: list(map(str, e.absolute_path)))
+    lines = [line for error in errors for line in _explain(error)]
+    complete = {} if lines else with_defaults(config)
+    if not lines:
+        for name, overlay in complete.get("variants", {}).items():
+            try:
+                validate({**merged(config, overlay), "variants": {}}, source=f"variants.{name}")
+            except ConfigError as error:
+                lines.append(str(error))
+    if lines:
+        raise ConfigError(f"{source}: " + f"\n{source}: ".join(lines))
+    return complete
+
+
+def _explain(error: ValidationError) -> list[str]:
+    path = ".".join(str(part) for part in error.absolute_path)
+    where = path or "the top level"
+    rule, value, shown = error.validator, error.validator_value, repr(error.instance)
+    shown = shown if len(shown) <= 80 else shown[:77] + "..."
+    if rule == "additionalProperties" and isinstance(error.schema, dict):
+        return [_unknown(path, key, error.schema) for key in error.instance if key not in error.schema["properties"]]
+    if rule == "type":
+        wanted = " or ".join(value) if isinstance(value, list) else value
+        return [f"{where} is {shown}, which is not of type {wanted}{_allowed(error.schema)}"]
+    if rule == "enum":
+        close = difflib.get_close_matches(str(error.instance), [str(v) for v in value], n=1)
+        hint = f" (did you mean {close[0]!r}?)" if close else ""
+        return [f"{where} is {shown}; allowed are {', '.join(map(repr, value))}{hint}"]
+    if rule == "required":
+        missing = [key for key in value if key not in error.instance]
+        return [f"{where} lacks the key {', '.join(map(repr, missing))}"]
+    if rule in {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"}:
+        return [f"{where} is {shown}, out of range{_allowed(error.schema)}"]
+    return [f"{where} is {shown}: {error.message}{_allowed(error.schema)}"]
+
+
+def _unknown(path: str, key: str, node: dict[str, Any]) -> str:
+    here = f"{path}.{key}" if path else str(key)
+    siblings = difflib.get_close_matches(str(key), list(node["properties"]), n=1, cutoff=0.5)
+    everywhere = [leaf for leaf, _ in leaves()]
+    elsewhere = [leaf for leaf in everywhere if leaf.split(".")[-1] == key]
+    elsewhere = elsewhere or difflib.get_close_matches(here, everywhere, n=1, cutoff=0.4)
+    prefix = f"{path}." if path else ""
+    nearest = f"{prefix}{siblings[0]}" if siblings else (elsewhere[0] if elsewhere else None)
+    hint = f"; the nearest known key is {nearest}" if nearest else ""
+    return f"{here} is not a known key{hint}. Known here: {', '.join(node['properties'])}"
+
+
+def _allowed(node: dict[str, Any]) -> str:
+    """What a leaf accepts, in words, from its schema: `; allowed: number from 0 to 1 (default 0.65)`."""
+    return f"; allowed: {allowed(node)}" + (f" (default {node['default']!r})" if "default" in node else "")
+
+
+def allowed(node: dict[str, Any]) -> str:
+    """The values that a schema leaf accepts, in words."""
+    if "enum" in node:
+        return " or ".join(map(repr, node["enum"]))
+    kind = node.get("type", "any")
+    words = " or ".join(kind) if isinstance(kind, list) else str(kind)
+    if "exclusiveMinimum" in node:
+        words += f" above {node['exclusiveMinimum']}"
+    if "minimum" in node:
+        words += f" from {node['minimum']}"
+    if "maximum" in node:
+        words += f" to {node['maximum']}"
+    if "exclusiveMaximum" in node:
+        words += f" below {node['exclusiveMaximum']}"
+    return words
+
+
+def tracked(config: dict[str, Any], path: str) -> dict[str, Any]:
+    """The section at dotted `path` without its placement keys: what decides the bytes of that step."""
+    node = schema()
+    for part in path.split("."):
+        node = node["properties"][part]
+
+    def prune(section: dict[str, Any], node: dict[str, Any]) -> dict[str, Any]:
+        return {
+            key: prune(section[key], child) if is_section(child) else section[key]
+            for key, child in node["properties"].items()
+            if not child.get("placement") and key in section
+        }
+
+    return prune(lookup(config, path), node)

@@ -1,0 +1,68 @@
+"""The steps of the workflow in order, what each needs, and how many tasks it has.
+
+The rules name the same edges as inputs; `tests/workflow/test_steps.py` holds the two against each other.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step: the steps it reads from, and the wildcard that numbers its tasks (None: one task)."""
+
+    needs: tuple[str, ...] = ()
+    per: str | None = None
+
+
+STEPS: dict[str, Step] = {
+    "crawl.render": Step(),
+    "ingest.extract": Step(("crawl.render",), per="shard"),
+    "language.score": Step(("ingest.extract",), per="shard"),
+    "language.select": Step(("language.score",)),
+    "heuristics.score": Step(("ingest.extract", "language.score", "language.select"), per="shard"),
+    "heuristics.select": Step(("heuristics.score", "ingest.extract")),
+    "dedup.signature": Step(("ingest.extract", "heuristics.select"), per="shard"),
+    "dedup.exact": Step(("dedup.signature",)),
+    "dedup.band": Step(("dedup.signature", "dedup.exact"), per="band"),
+    "dedup.verify": Step(("dedup.band", "ingest.extract"), per="shard"),
+    "dedup.select": Step(("dedup.verify", "dedup.exact", "dedup.signature")),
+    "quality.train": Step(("ingest.extract", "dedup.select")),
+    "quality.score": Step(("quality.train", "ingest.extract", "dedup.select"), per="shard"),
+    "quality.select": Step(("quality.score",)),
+    "corpus.write": Step(
+        ("ingest.extract", "language.select", "heuristics.select", "dedup.select", "quality.select"), per="shard"
+    ),
+    "tokenize.train": Step(("corpus.write",)),
+    "tokenize.encode": Step(("tokenize.train", "corpus.write"), per="shard"),
+    "pretrain.train": Step(("tokenize.encode", "tokenize.train")),
+    "finetune.pairs": Step(("corpus.write",)),
+    "finetune.train": Step(("pretrain.train", "finetune.pairs")),
+    "evaluate.model": Step(("pretrain.train", "finetune.train", "finetune.pairs", "tokenize.encode"), per="model"),
+    "report.render": Step(("evaluate.model",)),
+}
+
+MODELS = ("pretrain", "finetune")
+DEMO_CRAWL = "crawl"  # the source kind that crawl.render writes
+
+
+def needs(step: str, config: dict[str, Any]) -> tuple[str, ...]:
+    """The steps that `step` reads from under this config (the demo crawl only where a source asks for it)."""
+    found = STEPS[step].needs
+    if step == "ingest.extract" and not any(s["kind"] == DEMO_CRAWL for s in config["ingest"]["extract"]["sources"]):
+        found = tuple(name for name in found if name != "crawl.render")
+    return found
+
+
+def tasks(step: str, config: dict[str, Any]) -> list[str]:
+    """The task ids of a step: zero-padded shard or band numbers, model names, or [""] for a one-task step."""
+    per = STEPS[step].per
+    if per == "shard":
+        return [f"{number:05d}" for number in range(config["ingest"]["extract"]["shards"])]
+    if per == "band":
+        return [f"{number:02d}" for number in range(config["dedup"]["signature"]["bands"])]
+    if per == "model":
+        return list(MODELS)
+    return [""]

