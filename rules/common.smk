@@ -18,6 +18,7 @@ os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.envir
 from scripts.common import config as configuration
 from scripts.common import fingerprint as fingerprints
 from scripts.common import steps
+from scripts.ingest import sources
 
 try:
     validated = configuration.validate(config, source=", ".join(map(str, workflow.configfiles)) or "--config")
@@ -31,6 +32,26 @@ VARIANTS = {"main": config} | {
     for name, overlay in config["variants"].items()
 }
 FINGERPRINTS = {name: {} for name in VARIANTS}
+
+
+SOURCES = {}  # the source files by variant and shard, resolved at the first call
+
+
+def source_names(wildcards):
+    """The shard's files as `name=path`."""
+    if wildcards.variant not in SOURCES:
+        SOURCES[wildcards.variant] = sources.by_shard(VARIANTS[wildcards.variant])
+    return SOURCES[wildcards.variant].get(wildcards.shard, [])
+
+
+def source_files(wildcards):
+    """Input function: the shard's files."""
+    return [name.split("=", 1)[1] for name in source_names(wildcards)]
+
+
+def source_content(wildcards):
+    """A hash that changes when one of the shard's files is replaced."""
+    return sources.content(source_names(wildcards))
 
 
 wildcard_constraints:
@@ -47,10 +68,10 @@ def _fingerprint(variant, step):
 def fingerprint(step):
     """The params entry of a step: a function of the variant that gives the step's fingerprint."""
 
-    def of(wildcards):
+    def found(wildcards):
         return _fingerprint(wildcards.variant, step)
 
-    return of
+    return found
 
 
 def _path(variant, step, task):
@@ -62,20 +83,21 @@ def _path(variant, step, task):
 def manifest(step):
     """Input function: the step's only manifest, or that of the task with the same shard (band, model)."""
 
-    def of(wildcards):
+    def found(wildcards):
         task = getattr(wildcards, steps.STEPS[step].per) if steps.STEPS[step].per else ""
         return _path(wildcards.variant, step, task)
 
-    return of
+    return found
 
 
-def manifests(step):
-    """Input function: the manifests of all tasks of the step; none where the config does not use the step."""
+def manifests(step, of=None):
+    """Input function: the manifests of all tasks of the step; none where `of` does not need the step."""
 
-    def of(wildcards):
-        return all_manifests(wildcards.variant, step)
+    def found(wildcards):
+        variant = wildcards.variant
+        return all_manifests(variant, step) if of is None or step in steps.needs(of, VARIANTS[variant]) else []
 
-    return of
+    return found
 
 
 def all_manifests(variant, step):

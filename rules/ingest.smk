@@ -1,0 +1,39 @@
+"""
+ingest: from crawl files to documents.
+
+REQUIRED INPUTS:
+
+    the files of ingest.extract.sources; each shard reads every n-th of them
+    results/{variant}/crawl/render/manifest.json    where a source is the demo's crawl
+
+OUTPUTS:
+
+    results/{variant}/ingest/extract/{shard}.manifest.json    documents, and the records set aside with a reason
+"""
+
+
+rule ingest_extract:
+    input:
+        crawl=manifests("crawl.render", of="ingest.extract"),
+        files=source_files,
+    output:
+        manifest="results/{variant}/ingest/extract/{shard}.manifest.json",
+    params:
+        fingerprint=fingerprint("ingest.extract"),
+        files=source_names,
+        content=source_content,
+    log:
+        "logs/{variant}/ingest/extract/{shard}.log",
+    benchmark:
+        "results/{variant}/benchmarks/ingest/extract/{shard}.tsv"
+    conda:
+        "../envs/data.yaml"
+    shell:
+        """
+        python -m scripts.ingest.extract \
+            --config {params.fingerprint:q} \
+            --crawl {input.crawl:q} \
+            --files {params.files:q} \
+            --manifest {output.manifest:q} \
+            --log {log:q}
+        """

@@ -1,0 +1,129 @@
+"""Read a shard's WARC, WET, text and JSON Lines files, and write their main text as documents.
+
+Writes `<shard>.parquet` (documents) and `<shard>.dropped.parquet` (every record set aside: file, record id, URL,
+reason, detail). Non-200 responses, other types than HTML, empty bodies and damaged records are counted by reason.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from scripts.common import cli
+from scripts.common.console import Progress, log
+from scripts.common.documents import DOCUMENT, Writer, shard_of
+from scripts.common.manifest import Manifest
+from scripts.common.steps import DEMO_CRAWL
+from scripts.ingest.text import JsonLinesReader, TextReader
+from scripts.ingest.warc import Page, Rejected, WarcReader
+
+DROPPED = pa.schema([(name, pa.string()) for name in ("file", "record_id", "url", "reason", "detail")])
+Reader = Callable[[Path], Iterator[Page | Rejected]]
+
+
+def reader(source: dict[str, Any], settings: dict[str, Any]) -> Reader:
+    """The reader of a source's kind: `crawl`, `warc` (WARC and WET), `text` or `jsonl`."""
+    kinds: dict[str, Callable[[], Reader]] = {
+        DEMO_CRAWL: lambda: WarcReader(settings),
+        "warc": lambda: WarcReader(settings),
+        "text": lambda: TextReader(source, settings),
+        "jsonl": lambda: JsonLinesReader(source, settings),
+    }
+    return kinds[source["kind"]]()
+
+
+def planned(args: argparse.Namespace, settings: dict[str, Any], shard: str) -> list[tuple[dict[str, Any], Path]]:
+    """(source, file) of everything that this shard reads, in order.
+
+    `--files` are `name=path`; of the demo crawl (`--crawl`) a shard takes every n-th file, and curated.jsonl is the last of them.
+    Raises InputError where a name is not a source of the config.
+    """
+    sources = {source["name"]: source for source in settings["sources"]}
+    out: list[tuple[dict[str, Any], Path]] = []
+    for entry in args.files:
+        name, _, path = entry.partition("=")
+        if name not in sources or not path:
+            raise cli.InputError(f"--files {entry!r}: not name=path of a source; the sources are {', '.join(sources)}")
+        out.append((sources[name], Path(path)))
+    for source in settings["sources"]:
+        if source["kind"] == DEMO_CRAWL and args.crawl:
+            crawl = Manifest.read(args.crawl)
+            suffix = ".jsonl" if source.get("curated") else ".warc.gz"
+            names = [name for name in sorted(crawl.files) if name.endswith(suffix) and not name.startswith("gold")]
+            mine = [name for number, name in enumerate(names) if number % settings["shards"] == int(shard)]
+            # The crawl's curated file is JSON Lines, its pages are WARC.
+            kind = {**source, "kind": "jsonl"} if source.get("curated") else source
+            out += [(kind, crawl.file(name)) for name in mine]
+    return out
+
+
+def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
+    shard = shard_of(args.manifest)
+    out = args.manifest.with_name(f"{shard}.parquet")
+    aside = args.manifest.with_name(f"{shard}.dropped.parquet")
+    dropped: dict[str, int] = {}
+    by_source: dict[str, dict[str, int]] = {}
+    summary: dict[str, Any] = {"bytes_read": 0, "text_bytes": 0, "truncated": 0, "charsets": {}}
+    seen: set[str] = set()
+    kept = 0
+    progress = Progress(None, "records")
+    with Writer(out, DOCUMENT) as documents, Writer(aside, DROPPED) as rejects:
+        for source, path in planned(args, settings, shard):
+            if not path.is_file():
+                raise cli.InputError(f"source {source['name']!r}: no such file {path}")
+            log.info("reading %s (%s, %s)", path.name, source["kind"], f"{path.stat().st_size / 1e6:,.1f} MB")
+            summary["bytes_read"] += path.stat().st_size
+            mine = by_source.setdefault(source["name"], {"documents": 0, "bytes": 0})
+            for page in reader(source, settings)(path):
+                progress.add()
+                if isinstance(page, Page) and page.id in seen:
+                    # The same record twice (a file given twice, a repeated record): ids are unique within a shard.
+                    page = Rejected("repeated_record", page.metadata.get("record_id", page.id), page.url)
+                if isinstance(page, Rejected):
+                    dropped[page.reason] = dropped.get(page.reason, 0) + 1
+                    rejects.add({"file": path.name, **vars(page)})
+                    continue
+                seen.add(page.id)
+                size = len(page.text.encode())
+                kept += 1
+                summary["text_bytes"] += size
+                mine["documents"] += 1
+                mine["bytes"] += size
+                if page.metadata.get("truncated"):
+                    summary["truncated"] += 1
+                if charset := page.metadata.get("charset"):
+                    summary["charsets"][charset] = summary["charsets"].get(charset, 0) + 1
+                documents.add(
+                    {
+                        "id": page.id,
+                        "text": page.text,
+                        "source": source["name"],
+                        "curated": bool(source.get("curated")),
+                        "url": page.url,
+                        "date": page.date,
+                        "metadata": json.dumps({**page.metadata, "file": path.name}, ensure_ascii=False, sort_keys=True),
+                    }
+                )
+    manifest.counts = {"in": kept + sum(dropped.values()), "kept": kept, "dropped": dropped}
+    manifest.summary = {**summary, "by_source": by_source}
+    return [out, aside]
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = cli.parser(
+        "ingest.extract",
+        __doc__,
+        "--config config.yaml --files web=crawl.warc.gz --manifest /tmp/00000.manifest.json",
+    )
+    parser.add_argument("--files", nargs="*", default=[], help="name=path: a source's name and a file of it")
+    parser.add_argument("--crawl", type=Path, help="manifest of crawl.render, for sources of kind crawl")
+    return cli.run(parser, body, argv)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,121 @@
+"""From the raw bytes of an HTTP response to a Unicode string: transfer and content codings, charset."""
+
+from __future__ import annotations
+
+import re
+import zlib
+
+from resiliparse.parse.encoding import bytes_to_str, detect_encoding, map_encoding_to_html5
+
+META_CHARSET = re.compile(rb"""<meta[^>]{0,256}?charset\s*=\s*["']?\s*([a-zA-Z0-9_:.-]{2,40})""", re.IGNORECASE)
+XML_CHARSET = re.compile(rb"""^\s*<\?xml[^>]{0,128}?encoding\s*=\s*["']([a-zA-Z0-9_.-]{2,40})""")
+BOMS = ((b"\xef\xbb\xbf", "utf-8"), (b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be"))
+
+
+class TooLarge(ValueError):
+    """A body that is larger than the limit after decoding."""
+
+
+def dechunk(body: bytes) -> bytes:
+    """Undo chunked transfer coding (RFC 9112, section 7.1); a body that is not chunked after all comes back as it is.
+
+    A body cut short gives the chunks that are there.
+    """
+    out, at = [], 0
+    while at < len(body):
+        end = body.find(b"\r\n", at)
+        size = body[at:end].split(b";")[0].strip() if end >= 0 else b""
+        if not re.fullmatch(rb"[0-9a-fA-F]{1,8}", size):
+            return b"".join(out) if out else body
+        length = int(size, 16)
+        if length == 0:
+            break
+        out.append(body[end + 2 : end + 2 + length])
+        at = end + 2 + length + 2
+    return b"".join(out)
+
+
+def _inflate(body: bytes, wbits: int, limit: int) -> bytes:
+    engine = zlib.decompressobj(wbits)
+    out = engine.decompress(body, limit + 1)
+    if len(out) > limit:
+        raise TooLarge(f"over {limit} bytes after decompression")
+    return out
+
+
+def decode_content(body: bytes, coding: str, limit: int) -> bytes:
+    """Undo the content codings of a Content-Encoding header (gzip, deflate, br, zstd), last first.
+
+    A body that is not in the coding it claims comes back as it is: crawlers often store bodies decoded and keep the
+    header. Raises TooLarge past `limit` bytes.
+    """
+    for name in reversed([part.strip().lower() for part in coding.split(",")]):
+        try:
+            if name in {"gzip", "x-gzip"}:
+                body = _inflate(body, 31, limit)
+            elif name == "deflate":
+                body = _inflate(body, 15 if body[:1] == b"\x78" else -15, limit)
+            elif name == "br":
+                import brotli
+
+                body = brotli.Decompressor().process(body)
+            elif name == "zstd":
+                import zstandard
+
+                body = zstandard.ZstdDecompressor().stream_reader(body).read(limit + 1)
+        except TooLarge:
+            raise
+        except Exception:  # noqa: BLE001, S112 - each library has its own error; the bytes then are what they are
+            continue
+        if len(body) > limit:
+            raise TooLarge(f"over {limit} bytes after decompression")
+    return body
+
+
+def _known(label: bytes | str | None) -> str | None:
+    """The Python codec behind a charset label of the web, or None for one that no codec reads."""
+    if not label:
+        return None
+    text = label.decode("ascii", "ignore") if isinstance(label, bytes) else label
+    text = text.strip().strip("\"'")
+    found = map_encoding_to_html5(text, fallback_utf8=False)
+    try:
+        "".encode(found or text)
+    except (LookupError, UnicodeError, ValueError):
+        return None
+    return found or text
+
+
+def _strictly(body: bytes, encoding: str) -> str | None:
+    try:
+        return body.decode(encoding)
+    except (UnicodeDecodeError, LookupError):
+        return None
+
+
+def decode_text(body: bytes, header: str | None) -> tuple[str, str, str]:
+    """(text, charset, where the charset came from) of an HTML body.
+
+    In this order: byte-order mark; UTF-8 when bytes beyond ASCII are valid UTF-8 (which text in another encoding almost
+    never is, whatever it declares); the Content-Type header; the meta tag or XML declaration; the bytes themselves
+    (uchardet). A declared charset under which the bytes are not valid is passed over. The last resort replaces what cannot be decoded.
+    """
+    for mark, encoding in BOMS:
+        if body.startswith(mark) and (text := _strictly(body[len(mark) :], encoding)) is not None:
+            return text, encoding, "byte-order mark"
+    if not body.isascii() and (text := _strictly(body, "utf-8")) is not None:
+        return text, "utf-8", "bytes"
+    head = body[:4096]
+    declared = META_CHARSET.search(head) or XML_CHARSET.search(head)
+    for label, where in ((header, "header"), (declared and declared.group(1), "meta")):
+        encoding_or_none = _known(label)
+        if encoding_or_none and (text := _strictly(body, encoding_or_none)) is not None:
+            # UTF-16 reads almost any bytes: it must also look like text, so NUL bytes must have been there.
+            if encoding_or_none.startswith("utf-16") and b"\x00" not in head:
+                continue
+            return text, encoding_or_none, where
+    guess = detect_encoding(body) or "utf-8"
+    text = _strictly(body, guess)
+    if text is not None:
+        return text, guess, "bytes"
+    return bytes_to_str(body, guess, errors="replace", fallback_encodings=()), guess, "bytes, with replacements"

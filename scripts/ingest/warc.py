@@ -1,0 +1,172 @@
+"""Reads WARC and WET files: every record becomes a page or is set aside with a reason."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fastwarc.warc import ArchiveIterator, WarcRecord, WarcRecordType
+from resiliparse.extract.html2text import extract_plain_text
+from resiliparse.parse.encoding import detect_mime
+from resiliparse.parse.html import HTMLTree
+
+from scripts.common.documents import document_id
+from scripts.ingest.http import TooLarge, dechunk, decode_content, decode_text
+
+HTML = {"text/html", "application/xhtml+xml"}
+VAGUE = {"", "application/octet-stream", "unknown/unknown", "binary/octet-stream", "application/unknown"}
+NOINDEX = re.compile(rb"""<meta[^>]{0,128}name\s*=\s*["']?robots["']?[^>]{0,128}\b(noindex|none)\b""", re.IGNORECASE)
+SPACE = re.compile(r"[ \t\u00a0]+")
+NEWLINES = re.compile(r"\n{3,}")
+
+
+@dataclass
+class Page:
+    """A record with main text, ready to be a document."""
+
+    id: str
+    text: str
+    url: str
+    date: str | None
+    metadata: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class Rejected:
+    """A record set aside: reason (counted), and what would help a person to see why."""
+
+    reason: str
+    record_id: str
+    url: str
+    detail: str = ""
+
+
+def tidy(text: str) -> str:
+    """Extracted text with runs of spaces and blank lines folded and line ends trimmed; NUL and lone surrogates out."""
+    text = text.replace("\x00", "").replace("\r\n", "\n").replace("\r", "\n")
+    text = text.encode("utf-8", "ignore").decode("utf-8")
+    lines = (SPACE.sub(" ", line).strip() for line in text.split("\n"))
+    return NEWLINES.sub("\n\n", "\n".join(lines)).strip()
+
+
+def records(path: Path) -> Iterator[WarcRecord | Rejected]:
+    """The records of a file, each to be read before the next; damage is reported as a Rejected `broken_record`.
+
+    A file that strict parsing cannot go on with is read again leniently (FastWARC's quirks mode: bare line feeds,
+    extra blank lines), past the records already seen.
+    """
+    seen: set[tuple[str, int]] = set()
+    failure: Exception | None = None
+    for lenient in (False, True):
+        repeats: dict[str, int] = {}
+        try:
+            for record in ArchiveIterator(
+                str(path), parse_http=True, auto_decode="none", quirks_mode=lenient, fsspec_args=False
+            ):
+                name = record.record_id or ""
+                repeats[name] = repeats.get(name, 0) + 1
+                if (name, repeats[name]) not in seen and not (lenient and record.record_type == WarcRecordType.unknown):
+                    seen.add((name, repeats[name]))
+                    yield record
+        except (OSError, ValueError) as error:
+            failure = failure or error
+            continue
+        if not lenient and not (len(seen) == 1 and str(path).removesuffix(".gz").endswith(".wet")):
+            return
+    if failure is not None:
+        reason = "broken_record" if seen else "not_warc"
+        yield Rejected(reason, "", "", f"after {len(seen)} records: {failure}")
+
+
+class WarcReader:
+    """Turns the records of WARC/WET files into pages.
+
+    settings: the section `ingest.extract` (`main_content`, `max_body_bytes`, `min_characters`, `respect_noindex`).
+    """
+
+    def __init__(self, settings: dict[str, Any]) -> None:
+        self.settings = settings
+
+    def __call__(self, path: Path) -> Iterator[Page | Rejected]:
+        """Every record of the file as a Page or a Rejected."""
+        for record in records(path):
+            if isinstance(record, Rejected):
+                yield record
+                continue
+            try:
+                yield self.page(record)
+            except TooLarge as error:
+                yield Rejected("too_large", record.record_id or "", self.url(record), str(error))
+            except (OSError, ValueError, UnicodeError, RuntimeError) as error:
+                yield Rejected("broken_record", record.record_id or "", self.url(record), str(error)[:300])
+
+    @staticmethod
+    def url(record: WarcRecord) -> str:
+        """The record's target URI without angle brackets (WARC 1.0 writers put them)."""
+        return (record.headers.get("WARC-Target-URI") or "").strip().strip("<>")
+
+    def page(self, record: WarcRecord) -> Page | Rejected:
+        """One record as a Page or a Rejected. Raises TooLarge, or what a damaged body makes the libraries raise."""
+        url, name, kind = self.url(record), record.record_id or "", record.record_type
+        if kind not in (WarcRecordType.response, WarcRecordType.resource, WarcRecordType.conversion):
+            # Not a page: FastWARC calls a record whose type it cannot read unknown.
+            return Rejected(f"type_{kind}", name, url)
+        if kind == WarcRecordType.response and not record.is_http_parsed:
+            return Rejected("not_http", name, url, record.headers.get("Content-Type") or "")
+        if record.content_length > self.settings["max_body_bytes"]:
+            return Rejected("too_large", name, url, f"{record.content_length} bytes")
+        body = record.reader.read()
+        if kind == WarcRecordType.conversion:
+            return self.document(record, tidy(body.decode("utf-8", "replace")), {"content_type": "text/plain"})
+
+        headers = record.http_headers if kind == WarcRecordType.response else None
+        if headers is not None:
+            status = headers.status_code
+            if status != 200:
+                return Rejected(f"status_{status}" if status else "not_http", name, url, headers.get("Location") or "")
+        declared = (headers.get("Content-Type") if headers is not None else record.headers.get("Content-Type")) or ""
+        facts: dict[str, Any] = {"content_type": declared}
+        if headers is not None:
+            length = headers.get("Content-Length") or ""
+            if length.strip().isdigit() and int(length) > len(body):
+                facts["truncated"] = True
+            if "chunked" in (headers.get("Transfer-Encoding") or "").lower():
+                body = dechunk(body)
+            if coding := headers.get("Content-Encoding"):
+                body = decode_content(body, coding, self.settings["max_body_bytes"])
+        if record.headers.get("WARC-Truncated"):
+            facts["truncated"] = True
+        if not body.strip():
+            return Rejected("empty_body", name, url)
+        return self.html(record, body, declared, facts)
+
+    def html(self, record: WarcRecord, body: bytes, declared: str, facts: dict[str, Any]) -> Page | Rejected:
+        """The main text of an HTML body (Resiliparse), or why there is none."""
+        url, name = self.url(record), record.record_id or ""
+        mime = declared.split(";")[0].strip().lower()
+        # A missing or vague type is looked into; a type that says HTML is believed unless the bytes are plainly binary.
+        if mime in VAGUE or mime in HTML:
+            sniffed = detect_mime(body[:8192])
+            if (mime in VAGUE and sniffed not in HTML) or body[:4] in (b"%PDF", b"\x89PNG", b"PK\x03\x04", b"GIF8"):
+                return Rejected("not_html", name, url, f"{mime or 'no type'}, bytes look like {sniffed}")
+        elif mime not in HTML:
+            return Rejected("not_html", name, url, mime)
+        if self.settings["respect_noindex"] and NOINDEX.search(body[:65536]):
+            return Rejected("noindex", name, url)
+        charset = re.search(r"charset\s*=\s*([^;\s]+)", declared, re.IGNORECASE)
+        html, facts["charset"], facts["charset_from"] = decode_text(body, charset.group(1) if charset else None)
+        tree = HTMLTree.parse(html)
+        facts["title"] = tidy(tree.title or "")[:300]
+        text = extract_plain_text(tree, main_content=self.settings["main_content"], alt_texts=False)
+        return self.document(record, tidy(text), facts)
+
+    def document(self, record: WarcRecord, text: str, facts: dict[str, Any]) -> Page | Rejected:
+        """A Page of the text, unless there is too little of it."""
+        url, name = self.url(record), record.record_id or ""
+        if len(text) < self.settings["min_characters"]:
+            return Rejected("no_text", name, url, f"{len(text)} characters")
+        facts["record_id"] = name
+        return Page(document_id(name, url), text, url, record.headers.get("WARC-Date"), facts)
