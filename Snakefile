@@ -27,6 +27,6 @@ include: "rules/report.smk"
 
 
 rule all:
+    default_target: True
     input:
         every_variant("report.render"),
-    default_target: True

@@ -1,0 +1,43 @@
+"""
+corpus: the survivors' text, written once, shuffled and split.
+
+REQUIRED INPUTS:
+
+    results/{variant}/ingest/extract/{shard}.manifest.json
+    results/{variant}/{language,heuristics,dedup,quality}/select/manifest.json
+
+OUTPUTS:
+
+    results/{variant}/corpus/write/{shard}.manifest.json    train, validation, and the table of dropped documents
+"""
+
+
+rule corpus_write:
+    input:
+        documents=manifest("ingest.extract"),
+        language=manifest("language.select"),
+        heuristics=manifest("heuristics.select"),
+        dedup=manifest("dedup.select"),
+        quality=manifest("quality.select"),
+    output:
+        manifest="results/{variant}/corpus/write/{shard}.manifest.json",
+    params:
+        fingerprint=fingerprint("corpus.write"),
+    log:
+        "logs/{variant}/corpus/write/{shard}.log",
+    benchmark:
+        "results/{variant}/benchmarks/corpus/write/{shard}.tsv"
+    conda:
+        "../envs/data.yaml"
+    shell:
+        """
+        python -m scripts.corpus.write \
+            --config {params.fingerprint:q} \
+            --documents {input.documents:q} \
+            --language {input.language:q} \
+            --heuristics {input.heuristics:q} \
+            --dedup {input.dedup:q} \
+            --quality {input.quality:q} \
+            --manifest {output.manifest:q} \
+            --log {log:q}
+        """

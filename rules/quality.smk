@@ -1,0 +1,89 @@
+"""
+quality: which of the crawl's documents look like the curated sources.
+
+REQUIRED INPUTS:
+
+    results/{variant}/ingest/extract/{shard}.manifest.json
+    results/{variant}/dedup/select/manifest.json
+
+OUTPUTS:
+
+    results/{variant}/quality/train/manifest.json            the classifier and its held-out ROC-AUC
+    results/{variant}/quality/score/{shard}.manifest.json    its probability for each document
+    results/{variant}/quality/select/manifest.json           verdicts under quality.select
+"""
+
+
+rule quality_train:
+    input:
+        documents=manifests("ingest.extract"),
+        verdicts=manifest("dedup.select"),
+    output:
+        manifest="results/{variant}/quality/train/manifest.json",
+    params:
+        fingerprint=fingerprint("quality.train"),
+    log:
+        "logs/{variant}/quality/train.log",
+    benchmark:
+        "results/{variant}/benchmarks/quality/train.tsv"
+    conda:
+        "../envs/data.yaml"
+    shell:
+        """
+        python -m scripts.quality.train \
+            --config {params.fingerprint:q} \
+            --documents {input.documents:q} \
+            --verdicts {input.verdicts:q} \
+            --manifest {output.manifest:q} \
+            --log {log:q}
+        """
+
+
+rule quality_score:
+    input:
+        model=manifest("quality.train"),
+        documents=manifest("ingest.extract"),
+        verdicts=manifest("dedup.select"),
+    output:
+        manifest="results/{variant}/quality/score/{shard}.manifest.json",
+    params:
+        fingerprint=fingerprint("quality.score"),
+    log:
+        "logs/{variant}/quality/score/{shard}.log",
+    benchmark:
+        "results/{variant}/benchmarks/quality/score/{shard}.tsv"
+    conda:
+        "../envs/data.yaml"
+    shell:
+        """
+        python -m scripts.quality.score \
+            --config {params.fingerprint:q} \
+            --model {input.model:q} \
+            --documents {input.documents:q} \
+            --verdicts {input.verdicts:q} \
+            --manifest {output.manifest:q} \
+            --log {log:q}
+        """
+
+
+rule quality_select:
+    input:
+        signals=manifests("quality.score"),
+    output:
+        manifest="results/{variant}/quality/select/manifest.json",
+    params:
+        fingerprint=fingerprint("quality.select"),
+    log:
+        "logs/{variant}/quality/select.log",
+    benchmark:
+        "results/{variant}/benchmarks/quality/select.tsv"
+    conda:
+        "../envs/data.yaml"
+    shell:
+        """
+        python -m scripts.quality.select \
+            --config {params.fingerprint:q} \
+            --signals {input.signals:q} \
+            --manifest {output.manifest:q} \
+            --log {log:q}
+        """

@@ -1,0 +1,61 @@
+"""
+tokenize: a tokenizer trained on the corpus, and the corpus as token ids.
+
+REQUIRED INPUTS:
+
+    results/{variant}/corpus/write/{shard}.manifest.json
+
+OUTPUTS:
+
+    results/{variant}/tokenize/train/manifest.json             tokenizer.json, as transformers loads it
+    results/{variant}/tokenize/encode/{shard}.manifest.json    Megatron indexed datasets of both splits
+"""
+
+
+rule tokenize_train:
+    input:
+        corpus=manifests("corpus.write"),
+    output:
+        manifest="results/{variant}/tokenize/train/manifest.json",
+    params:
+        fingerprint=fingerprint("tokenize.train"),
+    log:
+        "logs/{variant}/tokenize/train.log",
+    benchmark:
+        "results/{variant}/benchmarks/tokenize/train.tsv"
+    conda:
+        "../envs/data.yaml"
+    threads: 2
+    shell:
+        """
+        RAYON_NUM_THREADS={threads} python -m scripts.tokenize.train \
+            --config {params.fingerprint:q} \
+            --corpus {input.corpus:q} \
+            --manifest {output.manifest:q} \
+            --log {log:q}
+        """
+
+
+rule tokenize_encode:
+    input:
+        corpus=manifest("corpus.write"),
+        tokenizer=manifest("tokenize.train"),
+    output:
+        manifest="results/{variant}/tokenize/encode/{shard}.manifest.json",
+    params:
+        fingerprint=fingerprint("tokenize.encode"),
+    log:
+        "logs/{variant}/tokenize/encode/{shard}.log",
+    benchmark:
+        "results/{variant}/benchmarks/tokenize/encode/{shard}.tsv"
+    conda:
+        "../envs/data.yaml"
+    shell:
+        """
+        RAYON_NUM_THREADS={threads} python -m scripts.tokenize.encode \
+            --config {params.fingerprint:q} \
+            --corpus {input.corpus:q} \
+            --tokenizer {input.tokenizer:q} \
+            --manifest {output.manifest:q} \
+            --log {log:q}
+        """

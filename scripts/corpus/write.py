@@ -1,0 +1,141 @@
+"""Join the verdicts of all stages over a shard, and write the survivors' text once, shuffled and split.
+
+Writes `train/<shard>.parquet` and `validation/<shard>.parquet` (documents in the order of a hash of (seed, id)), and
+`dropped/<shard>.parquet`: one row for each document that is not in the corpus, with the stage, the rule, the value measured and
+the threshold and, for a duplicate, the kept document and the similarity.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from scripts.common import cli
+from scripts.common.console import Progress
+from scripts.common.documents import DOCUMENT, VERDICT, Writer, batches, count, data, rows, shard_of, uniform
+from scripts.common.manifest import Manifest
+
+STAGES = ("language", "heuristics", "dedup", "quality")
+SPLITS = ("train", "validation")
+BUCKET = 256 << 20  # bytes of text that are sorted in memory at a time
+DROPPED = pa.schema(
+    [("id", pa.string()), ("stage", pa.string())]
+    + [field for field in VERDICT if field.name not in ("id", "kept")]
+    + [("source", pa.string()), ("url", pa.string())]
+)
+
+
+def verdict_rows(paths: dict[str, Path]) -> dict[str, dict[str, Any]]:
+    """id → the verdict that drops it, with its stage; a document that every stage keeps has none.
+
+    Raises InputError where a stage judged a document that an earlier one had dropped, or passed one over: then the
+    verdicts do not belong together.
+    """
+    dropped: dict[str, dict[str, Any]] = {}
+    alive: set[str] | None = None
+    for stage, path in paths.items():
+        judged: set[str] = set()
+        kept: set[str] = set()
+        for row in rows(path):
+            judged.add(row["id"])
+            if row["kept"]:
+                kept.add(row["id"])
+            else:
+                dropped[row["id"]] = {**row, "stage": stage}
+        if alive is not None and judged != alive:
+            raise cli.InputError(
+                f"{path}: {stage} judged {len(judged)} documents, but {len(alive)} reached it; run the stage again"
+            )
+        alive = kept
+    return dropped
+
+
+def shuffled(documents: Path, wanted: dict[str, str], split: str, seed: int, scratch: Path) -> Iterator[pa.Table]:
+    """The split's documents as tables, in the order of uniform(seed, id): bucketed on disk, then sorted bucket by bucket.
+
+    wanted: id → split of the survivors.
+    """
+    size = documents.stat().st_size * 4  # a guess at the text's size in memory; only bounds memory, never the result
+    number = max(1, math.ceil(size / BUCKET))
+    files = [scratch / f"{split}-{bucket}.parquet" for bucket in range(number)]
+    writers = [Writer(path, DOCUMENT) for path in files]
+    try:
+        for batch in batches(documents):
+            for row in batch.to_pylist():
+                if wanted.get(row["id"]) == split:
+                    writers[int(uniform(seed, row["id"], "shuffle") * number)].add(row)
+    finally:
+        for writer in writers:
+            writer.__exit__(None)
+    for path in files:
+        table = pq.read_table(path)
+        keys = [uniform(seed, name, "shuffle") for name in table.column("id").to_pylist()]
+        yield table.take(sorted(range(len(keys)), key=keys.__getitem__))
+
+
+def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
+    shard, documents = shard_of(args.manifest), data(args.documents)
+    seed, folder = settings["seed"], args.manifest.parent
+    dropped = verdict_rows({stage: data(getattr(args, stage), shard) for stage in STAGES})
+    reasons: dict[str, int] = {}
+    wanted: dict[str, str] = {}
+    lengths: dict[str, dict[str, int]] = {"kept": {}, "dropped": {}}
+    by_source: dict[str, dict[str, int]] = {}
+    progress = Progress(count(documents), "documents")
+    table = folder / "dropped" / f"{shard}.parquet"
+    with Writer(table, DROPPED) as writer:
+        for row in rows(documents, ["id", "source", "url", "text"]):
+            progress.add()
+            verdict = dropped.get(row["id"])
+            # A power of two of characters, for the histogram of document lengths.
+            bin_ = str(2 ** max(0, len(row["text"]).bit_length() - 1))
+            side = lengths["dropped" if verdict else "kept"]
+            side[bin_] = side.get(bin_, 0) + 1
+            if verdict:
+                reason = f"{verdict['stage']}.{verdict['rule']}"
+                reasons[reason] = reasons.get(reason, 0) + 1
+                writer.add({**{k: v for k, v in verdict.items() if k != "kept"}, "source": row["source"], "url": row["url"]})
+                continue
+            held = uniform(seed, row["id"], "split") < settings["validation_fraction"]
+            wanted[row["id"]] = "validation" if held else "train"
+            source = by_source.setdefault(row["source"], {"documents": 0, "bytes": 0})
+            source["documents"] += 1
+            source["bytes"] += len(row["text"].encode())
+    files, sizes = [table], {}
+    for split in SPLITS:
+        path = folder / split / f"{shard}.parquet"
+        sizes[split] = {"documents": 0, "bytes": 0}
+        with tempfile.TemporaryDirectory(dir=folder, prefix=".shuffle-") as scratch, Writer(path, DOCUMENT) as writer:
+            for part in shuffled(documents, wanted, split, seed, Path(scratch)):
+                writer.add_table(part)
+                sizes[split]["documents"] += len(part)
+                sizes[split]["bytes"] += sum(len(text.encode()) for text in part.column("text").to_pylist())
+        files.append(path)
+    manifest.counts = {"in": progress.done, "kept": len(wanted), "dropped": reasons}
+    manifest.summary = {**sizes, "lengths": lengths, "by_source": by_source}
+    return files
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = cli.parser(
+        "corpus.write",
+        __doc__,
+        "--config config.yaml --documents results/main/ingest/extract/00000.manifest.json "
+        + " ".join(f"--{stage} results/main/{stage}/select/manifest.json" for stage in STAGES)
+        + " --manifest /tmp/00000.manifest.json",
+    )
+    parser.add_argument("--documents", required=True, type=Path, help="manifest of an ingest.extract shard")
+    for stage in STAGES:
+        parser.add_argument(f"--{stage}", required=True, type=Path, help=f"manifest of {stage}.select")
+    return cli.run(parser, body, argv)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

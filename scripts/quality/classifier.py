@@ -1,0 +1,57 @@
+"""The quality classifier: a fastText supervised model with two labels."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+POSITIVE, NEGATIVE = "__label__curated", "__label__crawl"
+
+
+def one_line(text: str) -> str:
+    """Text as fastText reads it: one line, lower case, spaces folded, and no word that looks like a label."""
+    return " ".join(text.lower().split()).replace("__label__", "label")
+
+
+class Classifier:
+    """text (one line) → probability in [0, 1] that it looks like the curated sources."""
+
+    def __init__(self, model: Any) -> None:
+        self.model = model
+
+    @classmethod
+    def train(cls, examples: Path, settings: dict[str, Any]) -> Classifier:
+        """Train on a file of `label text` lines. One thread: with more, fastText's weights are not repeatable."""
+        import fasttext
+
+        return cls(
+            fasttext.train_supervised(
+                input=str(examples),
+                lr=settings["learning_rate"],
+                dim=settings["dimensions"],
+                ws=settings["window"],
+                epoch=settings["epochs"],
+                wordNgrams=settings["word_ngrams"],
+                minCount=settings["min_count"],
+                bucket=settings["buckets"],
+                seed=settings["seed"],
+                thread=1,
+                verbose=0,
+            )
+        )
+
+    @classmethod
+    def load(cls, path: Path) -> Classifier:
+        """Load a model that `save` wrote."""
+        import fasttext
+
+        return cls(fasttext.load_model(str(path)))
+
+    def save(self, path: Path) -> None:
+        """Write the model as fastText's own .bin."""
+        self.model.save_model(str(path))
+
+    def __call__(self, line: str) -> float:
+        """The probability of the label `curated`; 0 for a line without words."""
+        found = self.model.f.predict(line.rstrip("\n") + "\n", 2, 0.0, "strict")
+        return next((min(float(score), 1.0) for score, label in found if label == POSITIVE), 0.0)

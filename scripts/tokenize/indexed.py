@@ -1,0 +1,52 @@
+"""Megatron's indexed dataset, version 1: a `.bin` of token ids and a `.idx` that says where each sequence lies.
+
+Layout after Megatron-LM, megatron/core/datasets/indexed_dataset.py: magic, u64 version, u8 dtype code, u64 sequences, u64
+documents, i32 length of each sequence, i64 byte offset of each, i64 sequence index at which each document starts (and the end).
+Here every document is one sequence.
+"""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+from types import TracebackType
+
+import numpy as np
+
+MAGIC = b"MMIDIDX\x00\x00"
+CODES = {np.dtype(np.int32): 4, np.dtype(np.uint16): 8}
+
+
+def token_dtype(vocabulary: int) -> np.dtype:
+    """uint16 where every id fits, else int32 (Megatron's own choice: up to 65,500 entries)."""
+    return np.dtype(np.uint16) if vocabulary < 65500 else np.dtype(np.int32)
+
+
+class IndexedWriter:
+    """Writes `<stem>.bin` as documents come, and `<stem>.idx` at the end. Use as a context manager."""
+
+    def __init__(self, stem: Path, dtype: np.dtype) -> None:
+        self.stem, self.dtype = stem, dtype
+        self.sizes: list[int] = []
+        stem.parent.mkdir(parents=True, exist_ok=True)
+        self.stream = stem.with_suffix(".bin").open("wb")
+
+    def add(self, tokens: np.ndarray) -> None:
+        """Append one document's ids, shape [tokens]."""
+        self.stream.write(tokens.astype(self.dtype, copy=False).tobytes())
+        self.sizes.append(len(tokens))
+
+    def __enter__(self) -> IndexedWriter:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.stream.close()
+        if kind is not None:
+            return
+        sizes = np.array(self.sizes, dtype=np.int32)
+        ends = np.cumsum(sizes, dtype=np.int64) * self.dtype.itemsize
+        pointers = np.concatenate([np.zeros(1, np.int64), ends])[:-1]
+        with self.stem.with_suffix(".idx").open("wb") as out:
+            out.write(MAGIC + struct.pack("<QBQQ", 1, CODES[self.dtype], len(sizes), len(sizes) + 1))
+            out.write(sizes.tobytes() + pointers.astype(np.int64).tobytes())
+            out.write(np.arange(len(sizes) + 1, dtype=np.int64).tobytes())

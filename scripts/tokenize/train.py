@@ -1,0 +1,119 @@
+"""Train a byte-level BPE tokenizer on a sample of the training split.
+
+Writes `tokenizer.json` (Hugging Face tokenizers) and `tokenizer_config.json`, so that `AutoTokenizer.from_pretrained` loads the
+folder. No normaliser: every text comes back byte for byte. Byte-level BPE after Radford et al. 2019 (GPT-2).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
+
+from scripts.common import cli
+from scripts.common.console import Progress, log
+from scripts.common.documents import rows, shard_of, uniform
+from scripts.common.manifest import Manifest, write_atomically
+
+EOS, PAD = "<|endoftext|>", "<|pad|>"
+LONGEST = 30  # tokens named in the summary
+MEASURED = 4_000_000  # bytes of validation text that bytes per token is measured on
+
+
+def untrained(digits: int) -> Tokenizer:
+    """A byte-level BPE without merges. digits: numbers are split into groups of up to that many (0: not split)."""
+    tokenizer = Tokenizer(models.BPE())
+    steps: list[Any] = []
+    if digits:
+        steps.append(pre_tokenizers.Split(Regex(rf"\p{{N}}{{1,{digits}}}"), behavior="isolated"))
+    steps.append(pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True))
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(steps)
+    tokenizer.decoder = decoders.ByteLevel()
+    return tokenizer
+
+
+def sample(paths: list[Path], limit: int, total: int, seed: int) -> Iterator[str]:
+    """The texts of a random sample of about `limit` of `total` bytes, by the hash of (seed, id)."""
+    share = min(1.0, limit / max(total, 1))
+    for path in paths:
+        for row in rows(path, ["id", "text"]):
+            if uniform(seed, row["id"], "tokenizer") < share:
+                yield row["text"]
+
+
+def longest(tokenizer: Tokenizer, number: int = LONGEST) -> list[str]:
+    """The longest entries of the vocabulary, decoded; very long ones show what the corpus repeats."""
+    found = [tokenizer.decode([index]) for index in range(tokenizer.get_vocab_size())]
+    return sorted((text for text in found if text not in (EOS, PAD)), key=lambda text: (-len(text), text))[:number]
+
+
+def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
+    corpus = [Manifest.read(path) for path in args.corpus]
+    shards = [shard_of(path) for path in args.corpus]
+    total = sum(part.summary["train"]["bytes"] for part in corpus)
+    if not total:
+        raise cli.InputError("the corpus has no training text: see the report's funnel for what dropped every document")
+    tokenizer = untrained(settings["digits"])
+    trainer = trainers.BpeTrainer(
+        vocab_size=settings["vocabulary"],
+        special_tokens=[EOS, PAD],
+        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
+        show_progress=False,
+        min_frequency=2,
+    )
+    texts = [part.file(f"train/{shard}.parquet") for part, shard in zip(corpus, shards, strict=True)]
+    progress = Progress(None, "documents sampled")
+
+    def counted() -> Iterator[str]:
+        for text in sample(texts, settings["train_bytes"], total, settings["seed"]):
+            progress.add()
+            yield text
+
+    log.info("training on about %.1f MB of %.1f MB", min(settings["train_bytes"], total) / 1e6, total / 1e6)
+    tokenizer.train_from_iterator(counted(), trainer)
+    out = args.manifest.with_name("tokenizer.json")
+    write_atomically(out, tokenizer.to_str(pretty=True))
+    settings_file = args.manifest.with_name("tokenizer_config.json")
+    facts = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "eos_token": EOS,
+        "bos_token": EOS,
+        "pad_token": PAD,
+        "clean_up_tokenization_spaces": False,
+        "model_input_names": ["input_ids", "attention_mask"],
+    }
+    write_atomically(settings_file, json.dumps(facts, indent=1) + "\n")
+
+    size = tokens = 0
+    for part, shard in zip(corpus, shards, strict=True):
+        for row in rows(part.file(f"validation/{shard}.parquet"), ["text"]):
+            if size < MEASURED:
+                size += len(row["text"].encode())
+                tokens += len(tokenizer.encode(row["text"]).ids)
+    manifest.summary = {
+        "vocabulary": tokenizer.get_vocab_size(),
+        "sampled_documents": progress.done,
+        "bytes_per_token": round(size / tokens, 6) if tokens else None,
+        "measured_bytes": size,
+        "longest_tokens": longest(tokenizer),
+    }
+    log.info("vocabulary %s, %.3f bytes per token", f"{tokenizer.get_vocab_size():,}", size / max(tokens, 1))
+    return [out, settings_file]
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = cli.parser(
+        "tokenize.train",
+        __doc__,
+        "--config config.yaml --corpus results/main/corpus/write/*.manifest.json --manifest /tmp/tokenizer/manifest.json",
+    )
+    parser.add_argument("--corpus", required=True, type=Path, nargs="+", help="manifests of corpus.write")
+    return cli.run(parser, body, argv)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
