@@ -21,14 +21,14 @@ rule corpus_write:
         quality=manifest("quality.select"),
     output:
         manifest="results/{variant}/corpus/write/{shard}.manifest.json",
-    params:
-        fingerprint=fingerprint("corpus.write"),
     log:
         "logs/{variant}/corpus/write/{shard}.log",
     benchmark:
         "results/{variant}/benchmarks/corpus/write/{shard}.tsv"
     conda:
         "../envs/data.yaml"
+    params:
+        fingerprint=fingerprint("corpus.write"),
     shell:
         """
         python -m scripts.corpus.write \

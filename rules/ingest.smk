@@ -18,16 +18,16 @@ rule ingest_extract:
         files=source_files,
     output:
         manifest="results/{variant}/ingest/extract/{shard}.manifest.json",
-    params:
-        fingerprint=fingerprint("ingest.extract"),
-        files=source_names,
-        content=source_content,
     log:
         "logs/{variant}/ingest/extract/{shard}.log",
     benchmark:
         "results/{variant}/benchmarks/ingest/extract/{shard}.tsv"
     conda:
         "../envs/data.yaml"
+    params:
+        fingerprint=fingerprint("ingest.extract"),
+        files=source_names,
+        content=source_content,
     shell:
         """
         python -m scripts.ingest.extract \

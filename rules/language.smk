@@ -17,14 +17,14 @@ rule language_score:
         documents=manifest("ingest.extract"),
     output:
         manifest="results/{variant}/language/score/{shard}.manifest.json",
-    params:
-        fingerprint=fingerprint("language.score"),
     log:
         "logs/{variant}/language/score/{shard}.log",
     benchmark:
         "results/{variant}/benchmarks/language/score/{shard}.tsv"
     conda:
         "../envs/data.yaml"
+    params:
+        fingerprint=fingerprint("language.score"),
     shell:
         """
         python -m scripts.language.score \
@@ -40,14 +40,14 @@ rule language_select:
         signals=manifests("language.score"),
     output:
         manifest="results/{variant}/language/select/manifest.json",
-    params:
-        fingerprint=fingerprint("language.select"),
     log:
         "logs/{variant}/language/select.log",
     benchmark:
         "results/{variant}/benchmarks/language/select.tsv"
     conda:
         "../envs/data.yaml"
+    params:
+        fingerprint=fingerprint("language.select"),
     shell:
         """
         python -m scripts.language.select \

@@ -20,14 +20,14 @@ rule quality_train:
         verdicts=manifest("dedup.select"),
     output:
         manifest="results/{variant}/quality/train/manifest.json",
-    params:
-        fingerprint=fingerprint("quality.train"),
     log:
         "logs/{variant}/quality/train.log",
     benchmark:
         "results/{variant}/benchmarks/quality/train.tsv"
     conda:
         "../envs/data.yaml"
+    params:
+        fingerprint=fingerprint("quality.train"),
     shell:
         """
         python -m scripts.quality.train \
@@ -46,14 +46,14 @@ rule quality_score:
         verdicts=manifest("dedup.select"),
     output:
         manifest="results/{variant}/quality/score/{shard}.manifest.json",
-    params:
-        fingerprint=fingerprint("quality.score"),
     log:
         "logs/{variant}/quality/score/{shard}.log",
     benchmark:
         "results/{variant}/benchmarks/quality/score/{shard}.tsv"
     conda:
         "../envs/data.yaml"
+    params:
+        fingerprint=fingerprint("quality.score"),
     shell:
         """
         python -m scripts.quality.score \
@@ -71,14 +71,14 @@ rule quality_select:
         signals=manifests("quality.score"),
     output:
         manifest="results/{variant}/quality/select/manifest.json",
-    params:
-        fingerprint=fingerprint("quality.select"),
     log:
         "logs/{variant}/quality/select.log",
     benchmark:
         "results/{variant}/benchmarks/quality/select.tsv"
     conda:
         "../envs/data.yaml"
+    params:
+        fingerprint=fingerprint("quality.select"),
     shell:
         """
         python -m scripts.quality.select \

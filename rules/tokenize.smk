@@ -17,8 +17,6 @@ rule tokenize_train:
         corpus=manifests("corpus.write"),
     output:
         manifest="results/{variant}/tokenize/train/manifest.json",
-    params:
-        fingerprint=fingerprint("tokenize.train"),
     log:
         "logs/{variant}/tokenize/train.log",
     benchmark:
@@ -26,6 +24,8 @@ rule tokenize_train:
     conda:
         "../envs/data.yaml"
     threads: 2
+    params:
+        fingerprint=fingerprint("tokenize.train"),
     shell:
         """
         RAYON_NUM_THREADS={threads} python -m scripts.tokenize.train \
@@ -42,14 +42,14 @@ rule tokenize_encode:
         tokenizer=manifest("tokenize.train"),
     output:
         manifest="results/{variant}/tokenize/encode/{shard}.manifest.json",
-    params:
-        fingerprint=fingerprint("tokenize.encode"),
     log:
         "logs/{variant}/tokenize/encode/{shard}.log",
     benchmark:
         "results/{variant}/benchmarks/tokenize/encode/{shard}.tsv"
     conda:
         "../envs/data.yaml"
+    params:
+        fingerprint=fingerprint("tokenize.encode"),
     shell:
         """
         RAYON_NUM_THREADS={threads} python -m scripts.tokenize.encode \
