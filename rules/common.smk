@@ -17,7 +17,7 @@ os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.envir
 
 from scripts.common import config as configuration
 from scripts.common import fingerprint as fingerprints
-from scripts.common import steps
+from scripts.common import lock, steps
 from scripts.ingest import sources
 
 try:
@@ -107,3 +107,7 @@ def all_manifests(variant, step):
 def every_variant(step):
     """The manifests of a one-task step in every variant."""
     return [_path(variant, step, "") for variant in VARIANTS]
+
+
+onstart:
+    lock.hold(Path(".snakemake/run.lock"))

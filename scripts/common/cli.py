@@ -88,7 +88,9 @@ def run(
     counts = manifest.counts
     if "in" in counts:
         drops = ", ".join(f"{reason} {n:,}" for reason, n in sorted(counts["dropped"].items()) if n)
-        console.log.info("in %s, kept %s%s", f"{counts['in']:,}", f"{counts['kept']:,}", f"; dropped: {drops}" * bool(drops))
+        console.log.info(
+            "in %s, kept %s%s", f"{counts['in']:,}", f"{counts['kept']:,}", f"; dropped: {drops}" * bool(drops)
+        )
     return 0
 
 

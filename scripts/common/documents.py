@@ -132,9 +132,7 @@ def kept_ids(verdicts: Path) -> set[str]:
     return {row["id"] for row in rows(verdicts, ["id", "kept"]) if row["kept"]}
 
 
-def survivors(
-    documents: Path, verdicts: Path | None, columns: list[str] | None = None
-) -> Iterator[dict[str, Any]]:
+def survivors(documents: Path, verdicts: Path | None, columns: list[str] | None = None) -> Iterator[dict[str, Any]]:
     """The documents of a shard that its verdicts keep, in the documents' order.
 
     `documents` and `verdicts` are Parquet files of the same shard. A document without a verdict was dropped earlier.

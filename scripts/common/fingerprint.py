@@ -42,7 +42,11 @@ def _module(path: Path) -> tuple[str, tuple[str, ...]]:
             imports += [f"{node.module}.{alias.name}" for alias in node.names] + [str(node.module)]
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             first = node.body[0] if node.body else None
-            if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str):
+            if (
+                isinstance(first, ast.Expr)
+                and isinstance(first.value, ast.Constant)
+                and isinstance(first.value.value, str)
+            ):
                 node.body = node.body[1:] or [ast.Pass()]
     untracked = any(
         isinstance(node, ast.Assign)

@@ -101,7 +101,9 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
             if verdict:
                 reason = f"{verdict['stage']}.{verdict['rule']}"
                 reasons[reason] = reasons.get(reason, 0) + 1
-                writer.add({**{k: v for k, v in verdict.items() if k != "kept"}, "source": row["source"], "url": row["url"]})
+                writer.add(
+                    {**{k: v for k, v in verdict.items() if k != "kept"}, "source": row["source"], "url": row["url"]}
+                )
                 continue
             held = uniform(seed, row["id"], "split") < settings["validation_fraction"]
             wanted[row["id"]] = "validation" if held else "train"

@@ -106,7 +106,9 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
                         "curated": bool(source.get("curated")),
                         "url": page.url,
                         "date": page.date,
-                        "metadata": json.dumps({**page.metadata, "file": path.name}, ensure_ascii=False, sort_keys=True),
+                        "metadata": json.dumps(
+                            {**page.metadata, "file": path.name}, ensure_ascii=False, sort_keys=True
+                        ),
                     }
                 )
     manifest.counts = {"in": kept + sum(dropped.values()), "kept": kept, "dropped": dropped}

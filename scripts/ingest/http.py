@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import zlib
 
+import brotli
+import zstandard
 from resiliparse.parse.encoding import bytes_to_str, detect_encoding, map_encoding_to_html5
 
 META_CHARSET = re.compile(rb"""<meta[^>]{0,256}?charset\s*=\s*["']?\s*([a-zA-Z0-9_:.-]{2,40})""", re.IGNORECASE)
@@ -21,7 +23,8 @@ def dechunk(body: bytes) -> bytes:
 
     A body cut short gives the chunks that are there.
     """
-    out, at = [], 0
+    out: list[bytes] = []
+    at = 0
     while at < len(body):
         end = body.find(b"\r\n", at)
         size = body[at:end].split(b";")[0].strip() if end >= 0 else b""
@@ -56,16 +59,10 @@ def decode_content(body: bytes, coding: str, limit: int) -> bytes:
             elif name == "deflate":
                 body = _inflate(body, 15 if body[:1] == b"\x78" else -15, limit)
             elif name == "br":
-                import brotli
-
-                body = brotli.Decompressor().process(body)
+                body = brotli.Decompressor().process(body, output_buffer_limit=limit + 1)
             elif name == "zstd":
-                import zstandard
-
                 body = zstandard.ZstdDecompressor().stream_reader(body).read(limit + 1)
-        except TooLarge:
-            raise
-        except Exception:  # noqa: BLE001, S112 - each library has its own error; the bytes then are what they are
+        except (zlib.error, brotli.error, zstandard.ZstdError):
             continue
         if len(body) > limit:
             raise TooLarge(f"over {limit} bytes after decompression")

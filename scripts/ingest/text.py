@@ -8,7 +8,7 @@ import json
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, BinaryIO, cast
 
 import pyarrow as pa
 
@@ -16,12 +16,12 @@ from scripts.common.documents import document_id
 from scripts.ingest.warc import Page, Rejected, tidy
 
 
-def opened(path: Path) -> IO[bytes]:
+def opened(path: Path) -> BinaryIO:
     """A stream of the file's bytes, decompressed by its suffix."""
     if path.suffix == ".gz":
-        return gzip.open(path, "rb")
+        return cast(BinaryIO, gzip.open(path, "rb"))
     if path.suffix in {".zst", ".zstd"}:
-        return io.BufferedReader(pa.CompressedInputStream(pa.OSFile(str(path)), "zstd"), 1 << 20)  # type: ignore[arg-type]
+        return io.BufferedReader(pa.CompressedInputStream(pa.OSFile(str(path)), "zstd"), 1 << 20)
     return path.open("rb")
 
 

@@ -37,7 +37,9 @@ def model_path(name: str) -> Path:
     else:
         path = Path(name)
     if not path.is_file():
-        raise cli.InputError(f"language.score.model is {name!r}: no such file {path}; give a fastText model, or {BUNDLED!r}")
+        raise cli.InputError(
+            f"language.score.model is {name!r}: no such file {path}; give a fastText model, or {BUNDLED!r}"
+        )
     return path
 
 

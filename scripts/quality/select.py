@@ -34,7 +34,7 @@ def cut(scores: np.ndarray, fraction: float) -> float:
     """The score at or above which the top `fraction` of the scores lies; 0 where there are none."""
     if not len(scores) or fraction >= 1:
         return 0.0
-    drop = int(round(len(scores) * (1 - fraction)))
+    drop = round(len(scores) * (1 - fraction))
     return float(np.partition(scores, drop)[drop]) if drop < len(scores) else float(np.nextafter(scores.max(), 2))
 
 
@@ -68,9 +68,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     shards = [(shard_of(path), data(path)) for path in args.signals]
     scores = crawl_scores([path for _, path in shards])
     threshold = cut(scores, settings["keep_fraction"])
-    files, manifest.counts, by_shard = select(
-        shards, args.manifest.parent, lambda row: judge(row, settings, threshold)
-    )
+    files, manifest.counts, by_shard = select(shards, args.manifest.parent, lambda row: judge(row, settings, threshold))
     histogram = np.histogram(scores, bins=BINS, range=(0.0, 1.0))[0].tolist()
     manifest.summary = {
         "by_shard": by_shard,

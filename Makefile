@@ -1,0 +1,67 @@
+# crawl2llm. `make demo` and `make test` need Python 3.11+, make, gcc and the package registries; nothing else.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+CONFIG ?=
+SNAKEMAKE = PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/snakemake --profile profiles/local $(if $(CONFIG),--configfile $(CONFIG))
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo test plan dag report lint format docs clean
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@echo "  CONFIG=configs/x.yaml after demo, plan, dag or report takes that run instead of config.yaml"
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(f"crawl2llm needs Python 3.11 or newer; $(PYTHON) is {sys.version.split()[0]}. Try make PYTHON=python3.12" if sys.version_info < (3, 11) else 0)'
+	$(PYTHON) -m venv $(VENV)
+
+# torch by itself first: pip picks the build that suits the machine.
+$(VENV)/.installed: envs/lock.txt | $(VENV)/bin/python
+	@echo "installing the pinned packages into $(VENV) (1.7 GB, a few minutes)"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -r envs/lock.txt
+	@touch $@
+
+$(VENV)/.installed-dev: envs/lock-dev.txt $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -r envs/lock-dev.txt
+	@touch $@
+
+install: $(VENV)/.installed ## create .venv from the pinned lock
+
+demo: $(VENV)/.installed ## the whole chain on the embedded default: from a crawl to an evaluated model
+	$(SNAKEMAKE)
+	@$(BIN)/python -m scripts.report.summary
+
+test: $(VENV)/.installed-dev ## every test that this machine can run
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest
+
+plan: $(VENV)/.installed ## what would run, and why
+	@$(SNAKEMAKE) --dry-run 2>&1 | $(BIN)/python -m scripts.common.plan
+
+dag: $(VENV)/.installed ## the rulegraph as docs/rulegraph.mmd and, where Graphviz is installed, docs/rulegraph.svg
+	@$(BIN)/python -m scripts.common.rulegraph --profile profiles/local
+
+report: $(VENV)/.installed ## only the report, and what it needs
+	$(SNAKEMAKE) --forcerun report_render
+	@$(BIN)/python -m scripts.report.summary
+
+lint: $(VENV)/.installed-dev ## formatting, lint and types
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/snakefmt --check Snakefile rules
+	$(BIN)/mypy
+
+format: $(VENV)/.installed-dev ## let the formatters rewrite the code
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/snakefmt Snakefile rules
+
+docs: $(VENV)/.installed ## regenerate docs/config.md and the rulegraph in README.md
+	$(BIN)/python -m scripts.common.reference
+	$(BIN)/python -m scripts.common.rulegraph --readme
+
+clean: ## remove results, logs and checkpoints (asks first)
+	@printf 'remove results/, logs/, checkpoints/ and .snakemake/? [y/N] '; read answer; \
+	  [ "$$answer" = y ] && rm -rf results logs checkpoints .snakemake && echo removed || echo kept

@@ -1,0 +1,31 @@
+"""One run at a time in a folder, by a lock of the kernel's: it goes with the process, so kill -9 leaves no stale lock."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+from typing import IO
+
+HELD: list[IO[str]] = []  # keeps the file open, and so the lock, until the process ends
+
+
+class Busy(RuntimeError):
+    """Another run works in this folder."""
+
+
+def hold(path: Path) -> None:
+    """Take the lock at `path` for the life of this process. Raises Busy, naming the process that has it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle = path.open("a+", encoding="utf-8")
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        handle.seek(0)
+        owner = handle.read().strip() or "unknown"
+        handle.close()
+        raise Busy(f"another run (process {owner}) works in {Path.cwd()}; wait for it, or stop it") from None
+    handle.truncate(0)
+    handle.write(str(os.getpid()))
+    handle.flush()
+    HELD.append(handle)
