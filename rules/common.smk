@@ -61,21 +61,22 @@ wildcard_constraints:
     model="|".join(steps.MODELS),
 
 
-def _fingerprint(variant, step):
-    return fingerprints.fingerprint(step, VARIANTS[variant], FINGERPRINTS[variant])
+def _fingerprint(variant, step, task=""):
+    task = task if steps.STEPS[step].per == "model" else ""
+    return fingerprints.fingerprint(step, VARIANTS[variant], FINGERPRINTS[variant], task)
 
 
 def fingerprint(step):
-    """The params entry of a step: a function of the variant that gives the step's fingerprint."""
+    """The params entry of a step: a function of the wildcards that gives the step's fingerprint."""
 
     def found(wildcards):
-        return _fingerprint(wildcards.variant, step)
+        return _fingerprint(wildcards.variant, step, getattr(wildcards, "model", ""))
 
     return found
 
 
 def _path(variant, step, task):
-    owner = variant if _fingerprint(variant, step) != _fingerprint("main", step) else "main"
+    owner = variant if _fingerprint(variant, step, task) != _fingerprint("main", step, task) else "main"
     folder = f"results/{owner}/{step.replace('.', '/')}"
     return f"{folder}/{task}.manifest.json" if task else f"{folder}/manifest.json"
 

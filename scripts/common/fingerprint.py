@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from scripts.common.config import ROOT, tracked
-from scripts.common.steps import needs
+from scripts.common.steps import STEPS, needs, tasks
 
 
 def canonical(value: Any) -> str:
@@ -75,16 +75,21 @@ def code(module: str, root: Path = ROOT) -> str:
     return digest("\n".join(f"{path.relative_to(root)} {_module(path)[0]}" for path in closure(module, root)))
 
 
-def fingerprint(step: str, config: dict[str, Any], memo: dict[str, str] | None = None) -> str:
+def fingerprint(step: str, config: dict[str, Any], memo: dict[str, str] | None = None, task: str = "") -> str:
     """Canonical JSON of {step, config, code, upstream} for a step under a complete config.
 
     `upstream` is a hash over the fingerprints of the steps it needs, so that a change anywhere above reaches it even
-    when the run in between was interrupted.
+    when the run in between was interrupted. task: the model, for `evaluate.model`; other steps' tasks need the same.
     """
     memo = {} if memo is None else memo
-    if step not in memo:
-        upstream = [fingerprint(name, config, memo) for name in needs(step, config)]
-        memo[step] = canonical(
+    key = f"{step} {task}"
+    if key not in memo:
+        upstream = [
+            fingerprint(name, config, memo, model)
+            for name in needs(step, config, task)
+            for model in (tasks(name, config) if STEPS[name].per == "model" else [""])
+        ]
+        memo[key] = canonical(
             {
                 "step": step,
                 "config": tracked(config, step),
@@ -92,4 +97,4 @@ def fingerprint(step: str, config: dict[str, Any], memo: dict[str, str] | None =
                 "upstream": digest("\n".join(upstream)),
             }
         )
-    return memo[step]
+    return memo[key]

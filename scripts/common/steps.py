@@ -48,11 +48,17 @@ MODELS = ("pretrain", "finetune")
 DEMO_CRAWL = "crawl"  # the source kind that crawl.render writes
 
 
-def needs(step: str, config: dict[str, Any]) -> tuple[str, ...]:
-    """The steps that `step` reads from under this config (the demo crawl only where a source asks for it)."""
+def needs(step: str, config: dict[str, Any], task: str = "") -> tuple[str, ...]:
+    """The steps that `step` reads from under this config.
+
+    The demo crawl is needed only where a source asks for it, and a model's evaluation needs that model only.
+    """
     found = STEPS[step].needs
     if step == "ingest.extract" and not any(s["kind"] == DEMO_CRAWL for s in config["ingest"]["extract"]["sources"]):
         found = tuple(name for name in found if name != "crawl.render")
+    if step == "evaluate.model" and task:
+        others = {f"{model}.train" for model in MODELS if model != task}
+        found = tuple(name for name in found if name not in others)
     return found
 
 
