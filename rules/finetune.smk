@@ -1,0 +1,65 @@
+"""
+finetune: question and answer pairs from the corpus, and supervised fine-tuning on them.
+
+REQUIRED INPUTS:
+
+    results/{variant}/corpus/write/{shard}.manifest.json
+    results/{variant}/pretrain/train/manifest.json
+
+OUTPUTS:
+
+    results/{variant}/finetune/pairs/manifest.json    training pairs, and held-out questions with choices
+    results/{variant}/finetune/train/manifest.json    the fine-tuned model, and its loss at every step
+"""
+
+
+rule finetune_pairs:
+    input:
+        corpus=manifests("corpus.write"),
+    output:
+        manifest="results/{variant}/finetune/pairs/manifest.json",
+    log:
+        "logs/{variant}/finetune/pairs.log",
+    benchmark:
+        "results/{variant}/benchmarks/finetune/pairs.tsv"
+    conda:
+        "../envs/train.yaml"
+    params:
+        fingerprint=fingerprint("finetune.pairs"),
+    shell:
+        """
+        python -m scripts.finetune.pairs \
+            --config {params.fingerprint:q} \
+            --corpus {input.corpus:q} \
+            --manifest {output.manifest:q} \
+            --log {log:q}
+        """
+
+
+rule finetune_train:
+    input:
+        model=manifest("pretrain.train"),
+        pairs=manifest("finetune.pairs"),
+    output:
+        manifest="results/{variant}/finetune/train/manifest.json",
+    log:
+        "logs/{variant}/finetune/train.log",
+    benchmark:
+        "results/{variant}/benchmarks/finetune/train.tsv"
+    conda:
+        "../envs/train.yaml"
+    params:
+        fingerprint=fingerprint("finetune.train"),
+    shell:
+        """
+        python -m scripts.finetune.train \
+            --config {params.fingerprint:q} \
+            --model {input.model:q} \
+            --pairs {input.pairs:q} \
+            --processes {config[finetune][train][processes]:q} \
+            --gradient-checkpointing {config[finetune][train][gradient_checkpointing]:q} \
+            --checkpoint-every {config[finetune][train][checkpoint_every]:q} \
+            --report-to {config[finetune][train][report_to]:q} \
+            --manifest {output.manifest:q} \
+            --log {log:q}
+        """

@@ -1,0 +1,197 @@
+"""Derive question and answer pairs from the corpus by regular expressions: pairs to fine-tune on, and held-out ones.
+
+`train.jsonl` has `id, question, answer` from training documents; `heldout.jsonl`, from validation documents, also has
+`choices` (the answer among three other held-out answers of similar length) and `gold`, its place among them.
+A held-out pair whose question or answer occurs in any training document's pairs is dropped. One answer is kept for
+a question. Memory is bounded by `max_train` and `max_heldout`: the pairs of the lowest hash are held, no others.
+"""
+
+from __future__ import annotations
+
+import argparse
+import heapq
+import json
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from scripts.common import cli
+from scripts.common.console import Progress, log
+from scripts.common.documents import count, document_id, rows, uniform
+from scripts.common.manifest import Manifest, write_atomically
+from scripts.finetune.patterns import Pattern, compiled, found, window
+from scripts.finetune.template import Template
+
+CHOICES = 4
+SPARE = 8  # held-out candidates held for each one wanted, since many are dropped as contaminated
+NEAREST = 24  # distractors are drawn from that many answers of the most similar length
+
+
+def key(text: str) -> str:
+    """What two texts must share to be the same: letters' case and white space do not count."""
+    return " ".join(text.casefold().split())
+
+
+class Lowest:
+    """Keeps one pair a question, for the `size` questions of the lowest hash, whatever the order they come in."""
+
+    def __init__(self, size: int, seed: int, salt: str) -> None:
+        self.size, self.seed, self.salt = size, seed, salt
+        self.pairs: dict[str, dict[str, Any]] = {}
+        self.heap: list[tuple[float, str]] = []
+        self.dropped: Counter[str] = Counter()
+
+    def add(self, pair: dict[str, Any]) -> None:
+        """Take a pair in, or count why it (or the one it takes the place of) is dropped."""
+        name = key(pair["question"])
+        if name in self.pairs:
+            held = self.pairs[name]
+            same = key(held["answer"]) == key(pair["answer"])
+            self.dropped["duplicate" if same else "ambiguous"] += 1
+            if self._rank(pair) < self._rank(held):
+                self.pairs[name] = pair
+            return
+        heapq.heappush(self.heap, (-uniform(self.seed, name, self.salt), name))
+        self.pairs[name] = pair
+        if len(self.heap) > self.size:
+            del self.pairs[heapq.heappop(self.heap)[1]]
+            self.dropped["over_maximum"] += 1
+
+    def _rank(self, pair: dict[str, Any]) -> tuple[float, str]:
+        return uniform(self.seed, pair["id"], self.salt + ".answer"), pair["id"]
+
+    def ordered(self) -> list[dict[str, Any]]:
+        """The pairs held, by hash."""
+        return [self.pairs[name] for _, name in sorted(self.heap, reverse=True)]
+
+
+def candidates(
+    files: list[Path], patterns: list[Pattern], settings: dict[str, Any], dropped: Counter[str]
+) -> Iterator[dict[str, Any]]:
+    """The pairs of the documents in `files`; those too short or too long are counted in `dropped`, not given."""
+    low, high = settings["min_answer_words"], settings["max_answer_words"]
+    progress = Progress(sum(count(file) for file in files), "documents")
+    for file in files:
+        for row in rows(file, ["id", "text"]):
+            text = window(row["text"], settings["max_characters"], settings["max_line"])
+            for question, answer in found(patterns, text):
+                words = len(answer.split())
+                if low <= words <= high:
+                    yield {"id": document_id(row["id"], question, answer), "question": question, "answer": answer}
+                else:
+                    dropped["short" if words < low else "long"] += 1
+            progress.add()
+
+
+def with_choices(pairs: list[dict[str, Any]], seed: int) -> list[dict[str, Any]]:
+    """Each pair with `choices` and `gold`: distractors by hash from the answers of the nearest length.
+
+    Raises InputError with fewer than four different answers.
+    """
+    answers = sorted(
+        {key(pair["answer"]): pair["answer"] for pair in reversed(pairs)}.values(), key=lambda a: (len(a), a)
+    )
+    if len(answers) < CHOICES:
+        raise cli.InputError(
+            f"{len(answers)} different held-out answers were found, {CHOICES} are needed for a choice; raise the share "
+            "of validation documents (corpus.write), or widen finetune.pairs.patterns"
+        )
+    out = []
+    for pair in pairs:
+        at = bisect_left(answers, (len(pair["answer"]), pair["answer"]), key=lambda a: (len(a), a))
+        near = sorted(
+            (a for a in answers[max(0, at - NEAREST) : at + NEAREST + 1] if key(a) != key(pair["answer"])),
+            key=lambda a: (abs(len(a) - len(pair["answer"])), a),
+        )[:NEAREST]
+        others = sorted(near, key=lambda a: (uniform(seed, f"{pair['id']}\x1f{a}", "finetune.distractor"), a))
+        choices = others[: CHOICES - 1]
+        gold = int(uniform(seed, pair["id"], "finetune.gold") * CHOICES)
+        choices.insert(gold, pair["answer"])
+        out.append({**pair, "choices": choices, "gold": gold})
+    return out
+
+
+def split(manifests: list[Path], name: str) -> list[Path]:
+    """The Parquet files of one split (`train` or `validation`) that the corpus manifests list."""
+    read = [Manifest.read(path) for path in manifests]
+    return [
+        manifest.file(file)
+        for manifest in read
+        for file in sorted(manifest.files)
+        if file.startswith(f"{name}/") and file.endswith(".parquet")
+    ]
+
+
+def enough(number: int, least: int, which: str, more: str) -> None:
+    """Raise InputError where fewer pairs than `finetune.pairs.min_<which>` were found."""
+    if number < least:
+        raise cli.InputError(
+            f"{number} {which} pairs were found, and finetune.pairs.min_{which} is {least}; add or widen "
+            f"finetune.pairs.patterns (`summary` reads Python documentation, `title` ordinary pages), {more}, "
+            f"or lower finetune.pairs.min_{which}"
+        )
+
+
+def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
+    template = Template.parse(settings["template"])
+    patterns, seed = compiled(settings["patterns"]), settings["seed"]
+    dropped: dict[str, Counter[str]] = {"train": Counter(), "heldout": Counter()}
+    # Held-out candidates first: they are few, and every training pair is then held against them as it passes.
+    held = Lowest(SPARE * settings["max_heldout"], seed, "finetune.heldout")
+    found_heldout = 0
+    for pair in candidates(split(args.corpus, "validation"), patterns, settings, dropped["heldout"]):
+        found_heldout += 1
+        held.add(pair)
+    pairs = held.ordered()
+    questions, answers = {key(p["question"]) for p in pairs}, {key(p["answer"]) for p in pairs}
+    seen: set[str] = set()
+    train = Lowest(settings["max_train"], seed, "finetune.train")
+    found_train = 0
+    for pair in candidates(split(args.corpus, "train"), patterns, settings, dropped["train"]):
+        found_train += 1
+        train.add(pair)
+        seen |= {key(pair["question"])} & questions | {key(pair["answer"])} & answers
+    clean = [p for p in pairs if key(p["question"]) not in seen and key(p["answer"]) not in seen]
+    held.dropped["contaminated"] += len(pairs) - len(clean)
+    kept = clean[: settings["max_heldout"]]
+    held.dropped["over_maximum"] += len(clean) - len(kept)
+    rows_train = train.ordered()
+    enough(len(rows_train), settings["min_train"], "train", "raise finetune.pairs.max_characters")
+    enough(len(kept), settings["min_heldout"], "heldout", "raise the share of validation documents (corpus.write)")
+    files = []
+    for name, out in (("train", rows_train), ("heldout", with_choices(kept, seed))):
+        path = args.manifest.parent / f"{name}.jsonl"
+        write_atomically(path, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in out))
+        files.append(path)
+    dropped["train"] += train.dropped
+    dropped["heldout"] += held.dropped
+    total_in = found_train + found_heldout + sum(c["short"] + c["long"] for c in dropped.values())
+    manifest.counts = {
+        "in": total_in,
+        "kept": len(rows_train) + len(kept),
+        "dropped": {f"{name}_{why}": n for name, part in dropped.items() for why, n in sorted(part.items()) if n},
+    }
+    manifest.summary = {
+        "train": len(rows_train),
+        "heldout": len(kept),
+        "template": template.text,
+        "examples": [{k: p[k] for k in ("question", "answer")} for p in rows_train[:3]],
+    }
+    log.info("%s training pairs, %s held-out pairs", f"{len(rows_train):,}", f"{len(kept):,}")
+    return files
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = cli.parser(
+        "finetune.pairs",
+        __doc__,
+        "--config config.yaml --corpus results/main/corpus/write/*.manifest.json --manifest /tmp/pairs/manifest.json",
+    )
+    parser.add_argument("--corpus", required=True, type=Path, nargs="+", help="manifests of corpus.write")
+    return cli.run(parser, body, argv)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

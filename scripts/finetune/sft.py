@@ -1,0 +1,218 @@
+"""The fine-tuning itself: TRL's SFTTrainer on prompts and completions, in this process or under torchrun.
+
+`python -m scripts.finetune.sft JOB.json` is what torchrun starts; finetune.train calls `fine_tune` where one process
+is enough. Checkpoints are TRL's own; one counts only with the mark that is written after all its files.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from scripts.common.cli import InputError
+from scripts.common.console import Progress, log, setup
+from scripts.common.manifest import write_atomically
+from scripts.finetune.template import read_pairs
+
+MARK = "complete.json"
+
+
+@dataclass(frozen=True)
+class Job:
+    """What one fine-tuning run needs; all of it JSON. `settings` are the tracked keys of finetune.train."""
+
+    settings: dict[str, Any]
+    model: str  # folder of the pretrained model and its tokenizer
+    pairs: str  # manifest of finetune.pairs
+    out: str  # folder that gets model/ and losses.jsonl
+    checkpoints: str
+    checkpoint_every: int  # optimizer steps; 0: none
+    processes: int
+    micro_batch_size: int
+    gradient_checkpointing: bool
+    report_to: list[str]
+    log: str | None
+
+    def write(self, path: Path) -> None:
+        """Write the job for `Job.read` in another process."""
+        write_atomically(path, json.dumps(asdict(self)))
+
+    @classmethod
+    def read(cls, path: Path) -> Job:
+        """The job that `write` wrote."""
+        return cls(**json.loads(path.read_text(encoding="utf-8")))
+
+
+def quiet(wandb: bool = False) -> None:
+    """Keep the libraries off the network and W&B offline or away. To be called before they are imported."""
+    for name in ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE", "HF_HUB_DISABLE_TELEMETRY", "TRL_EXPERIMENTAL_SILENCE"):
+        os.environ[name] = "1"
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    if wandb:
+        os.environ.setdefault("WANDB_MODE", "offline")
+        os.environ.setdefault("WANDB_PROJECT", "crawl2llm")
+
+
+def load(folder: Path | str, dtype: Any = "auto") -> tuple[Any, Any]:
+    """(model, tokenizer) of a folder of safetensors; the tokenizer's padding token is its end token where it has none.
+
+    Raises InputError where the folder holds no model that `transformers` reads, or a tokenizer without an end token.
+    """
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+        model = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, local_files_only=True, use_safetensors=True)
+    except (OSError, ValueError, KeyError) as error:
+        raise InputError(f"{folder}: not a model that transformers reads: {error}") from error
+    if tokenizer.eos_token_id is None:
+        raise InputError(f"{folder}: its tokenizer has no end-of-text token (eos_token), which ends every answer")
+    if tokenizer.pad_token_id is None:
+        tokenizer.pad_token = tokenizer.eos_token
+    return model, tokenizer
+
+
+def newest(folder: Path) -> Path | None:
+    """The complete checkpoint of the most steps; incomplete ones are removed, so that none is counted or kept."""
+    complete: list[tuple[int, Path]] = []
+    for path in folder.glob("checkpoint-*"):
+        if (path / MARK).is_file():
+            complete.append((int(path.name.rpartition("-")[2]), path))
+        else:
+            shutil.rmtree(path, ignore_errors=True)
+    return max(complete)[1] if complete else None
+
+
+def _arguments(job: Job, cuda: bool) -> Any:
+    from trl import SFTConfig
+
+    s = job.settings
+    share = s["batch_size"] // (job.processes * job.micro_batch_size)
+    return SFTConfig(
+        output_dir=job.checkpoints,
+        per_device_train_batch_size=job.micro_batch_size,
+        gradient_accumulation_steps=share,
+        num_train_epochs=s["epochs"],
+        learning_rate=s["learning_rate"],
+        lr_scheduler_type={"cosine": "cosine", "linear": "linear", "constant": "constant_with_warmup"}[s["schedule"]],
+        warmup_steps=s["warmup"],
+        weight_decay=s["weight_decay"],
+        adam_beta1=s["beta1"],
+        adam_beta2=s["beta2"],
+        max_grad_norm=s["gradient_clipping"],
+        optim="adamw_torch",
+        max_length=s["max_length"],
+        completion_only_loss=True,
+        seed=s["seed"],
+        data_seed=s["seed"],
+        bf16=s["precision"] == "bf16",
+        fp16=False,
+        use_cpu=not cuda,
+        ddp_backend=("nccl" if cuda else "gloo") if job.processes > 1 else None,
+        activation_checkpointing=job.gradient_checkpointing,
+        dataloader_num_workers=0,
+        dataloader_pin_memory=cuda,
+        save_strategy="steps" if job.checkpoint_every else "no",
+        save_steps=job.checkpoint_every or 500,
+        save_total_limit=2,
+        logging_strategy="steps",
+        logging_steps=1,
+        logging_first_step=True,
+        report_to=job.report_to or "none",
+        run_name=f"finetune-{Path(job.checkpoints).name}",
+        disable_tqdm=True,
+        log_level="error",
+        log_level_replica="error",
+        push_to_hub=False,
+    )
+
+
+def _watcher(total: int) -> Any:
+    """A callback that shows progress and marks every checkpoint complete after its last file."""
+    from transformers import TrainerCallback
+
+    class Watcher(TrainerCallback):
+        progress: Progress | None = None
+
+        def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **_: Any) -> None:
+            if state.is_world_process_zero and logs and "loss" in logs:
+                self.progress = self.progress or Progress(state.max_steps, "steps", done=state.global_step - 1)
+                self.progress.add(1, f"loss {logs['loss']:.3f}")
+
+        def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+            if state.is_world_process_zero:
+                folder = Path(args.output_dir) / f"checkpoint-{state.global_step}"
+                write_atomically(folder / MARK, json.dumps({"step": state.global_step}))
+
+    return Watcher()
+
+
+def fine_tune(job: Job) -> None:
+    """Train on `train.jsonl` and write `model/` and `losses.jsonl` into `job.out` (from the first process alone)."""
+    quiet("wandb" in job.report_to)
+    import torch
+    from datasets import Dataset
+    from datasets.utils.logging import disable_progress_bar
+    from transformers import PrinterCallback
+    from trl import SFTTrainer
+
+    disable_progress_bar()
+    torch.set_num_threads(job.settings["threads"])
+    rows, template = read_pairs(Path(job.pairs), "train")
+    model, tokenizer = load(job.model, torch.float32)
+    data = Dataset.from_list(
+        [{"prompt": template.prompt(r["question"]), "completion": template.completion(r["answer"])} for r in rows]
+    )
+    trainer = SFTTrainer(
+        model=model,
+        args=_arguments(job, torch.cuda.is_available()),
+        train_dataset=data,
+        processing_class=tokenizer,
+        callbacks=[_watcher(len(rows))],
+    )
+    trainer.remove_callback(PrinterCallback)
+    folder = Path(job.checkpoints)
+    start = newest(folder) if job.checkpoint_every and trainer.is_world_process_zero() else None
+    if job.processes > 1:
+        box = [str(start) if start else None]
+        torch.distributed.broadcast_object_list(box)
+        start = Path(box[0]) if box[0] else None
+    if start:
+        log.info("going on from %s", start)
+    trainer.train(resume_from_checkpoint=str(start) if start else None)
+    if trainer.is_world_process_zero():
+        _save(job, trainer, tokenizer)
+    if job.processes > 1:
+        torch.distributed.barrier()
+        torch.distributed.destroy_process_group()
+
+
+def _save(job: Job, trainer: Any, tokenizer: Any) -> None:
+    out = Path(job.out)
+    model = trainer.accelerator.unwrap_model(trainer.model)
+    shutil.rmtree(out / "model", ignore_errors=True)
+    model.save_pretrained(out / "model")
+    tokenizer.save_pretrained(out / "model")
+    for file in (out / "model").rglob("*.safetensors"):
+        file.chmod(0o644)  # safetensors leaves them to their owner alone; a group shares results
+    kept = ("step", "loss", "grad_norm", "learning_rate")
+    lines = [
+        json.dumps({name: round(entry[name], 9) for name in kept if name in entry})
+        for entry in trainer.state.log_history
+        if "loss" in entry
+    ]
+    write_atomically(out / "losses.jsonl", "".join(f"{line}\n" for line in lines))
+
+
+if __name__ == "__main__":
+    made = Job.read(Path(sys.argv[1]))
+    first = os.environ.get("RANK", "0") == "0"
+    setup("finetune.train", Path(made.log) if made.log and first else None)
+    fine_tune(made)

@@ -1,0 +1,133 @@
+"""Fine-tune the pretrained model on the question and answer pairs, with TRL's SFTTrainer and a loss on answers alone.
+
+Writes `model/` (safetensors and tokenizer) and `losses.jsonl` (one line an optimizer step). The held-out loss before
+and after, in nats an answer token, is in the manifest. An interrupted run goes on from its newest complete checkpoint in
+`<checkpoints>/<digest of the fingerprint>/`, which is removed in the end.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from scripts.common import cli
+from scripts.common.console import log
+from scripts.common.manifest import Manifest
+from scripts.finetune.loss import completion_loss
+from scripts.finetune.sft import Job, fine_tune, load, quiet
+from scripts.finetune.template import read_pairs
+
+
+def check(settings: dict[str, Any], processes: int, model: Any) -> int:
+    """The micro-batch to use: the largest up to `micro_batch_size` that fits. InputError for what cannot fit."""
+    batch, length = settings["batch_size"], settings["max_length"]
+    if batch % processes:
+        raise cli.InputError(
+            f"finetune.train.batch_size {batch} is not a multiple of finetune.train.processes {processes}"
+        )
+    limit = getattr(model.config, "max_position_embeddings", None)
+    if limit and length > limit:
+        raise cli.InputError(f"finetune.train.max_length is {length}; the model's context is {limit} tokens")
+    share = batch // processes
+    return next(size for size in range(min(settings["micro_batch_size"], share), 0, -1) if share % size == 0)
+
+
+def launch(job: Job) -> None:
+    """Run the job here, or under torchrun where it asks for more than one process."""
+    if job.processes == 1:
+        fine_tune(job)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "job.json"
+        job.write(path)
+        command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node"]
+        command += [str(job.processes), "-m", "scripts.finetune.sft", str(path)]
+        done = subprocess.run(command, check=False)
+    if done.returncode:
+        raise cli.InputError(f"fine-tuning on {job.processes} processes ended with status {done.returncode}; see above")
+
+
+def heldout_loss(folder: Path, pairs: Path, settings: dict[str, Any]) -> tuple[float, int, int]:
+    """(held-out loss in nats a token, answer tokens, the model's parameters) of the model in `folder`."""
+    import torch
+
+    rows, template = read_pairs(pairs, "heldout")
+    model, tokenizer = load(folder)
+    model.to("cuda" if torch.cuda.is_available() else "cpu")
+    loss, number = completion_loss(model, tokenizer, rows, template, settings["max_length"])
+    return loss, number, sum(p.numel() for p in model.parameters())
+
+
+def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
+    quiet("wandb" in args.report_to)
+    import torch
+
+    torch.set_num_threads(settings["threads"])
+    source, out = Manifest.read(args.model).folder / "model", args.manifest.parent
+    model, _ = load(source)
+    micro = check(settings, args.processes, model)
+    del model
+    before, number, parameters = heldout_loss(source, args.pairs, settings)
+    log.info("held-out loss before: %.4f nats/token over %s answer tokens", before, f"{number:,}")
+    checkpoints = args.checkpoints / manifest.fingerprint
+    job = Job(
+        settings=settings,
+        model=str(source),
+        pairs=str(args.pairs),
+        out=str(out),
+        checkpoints=str(checkpoints),
+        checkpoint_every=args.checkpoint_every,
+        processes=args.processes,
+        micro_batch_size=micro,
+        gradient_checkpointing=args.gradient_checkpointing,
+        report_to=args.report_to,
+        log=str(args.log) if args.log else None,
+    )
+    launch(job)
+    losses = [json.loads(line) for line in (out / "losses.jsonl").read_text(encoding="utf-8").splitlines()]
+    after, _, _ = heldout_loss(out / "model", args.pairs, settings)
+    if not math.isfinite(after) or not all(math.isfinite(row["loss"]) for row in losses):
+        raise cli.InputError(f"the loss is no longer finite ({after}); lower finetune.train.learning_rate")
+    log.info("held-out loss after: %.4f nats/token", after)
+    pairs = Manifest.read(args.pairs)
+    manifest.summary = {
+        "parameters": parameters,
+        "pairs": pairs.summary["train"],
+        "heldout_pairs": pairs.summary["heldout"],
+        "heldout_tokens": number,
+        "steps": losses[-1]["step"],
+        "loss_first": losses[0]["loss"],
+        "loss_last": losses[-1]["loss"],
+        "heldout_loss_before": round(before, 6),
+        "heldout_loss_after": round(after, 6),
+    }
+    shutil.rmtree(checkpoints, ignore_errors=True)
+    return [path for path in sorted((out / "model").rglob("*")) if path.is_file()] + [out / "losses.jsonl"]
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = cli.parser(
+        "finetune.train",
+        __doc__,
+        "--config config.yaml --model results/main/pretrain/train/manifest.json "
+        "--pairs results/main/finetune/pairs/manifest.json --manifest /tmp/finetune/manifest.json",
+    )
+    parser.add_argument("--model", required=True, type=Path, help="manifest of pretrain.train")
+    parser.add_argument("--pairs", required=True, type=Path, help="manifest of finetune.pairs")
+    parser.add_argument("--checkpoints", type=Path, default=Path("checkpoints"), help="folder of checkpoints")
+    parser.add_argument("--checkpoint-every", type=int, default=0, help="optimizer steps between checkpoints; 0: none")
+    parser.add_argument("--processes", type=int, default=1, help="training processes on this node, one a GPU")
+    parser.add_argument("--gradient-checkpointing", type=lambda v: v == "True", default=False, help="True or False")
+    parser.add_argument("--report-to", nargs="*", default=[], choices=["wandb", "tensorboard"], help="live charts")
+    return cli.run(parser, body, argv)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,102 @@
+"""A small real corpus, tokenizer and model, made on the spot: Python's own documentation as its pages show it."""
+
+from __future__ import annotations
+
+import importlib
+import pydoc
+from pathlib import Path
+from typing import Any
+
+from scripts.common import config as configuration
+from scripts.common.documents import DOCUMENT, Writer, document_id, uniform
+from scripts.common.fingerprint import canonical
+from scripts.common.manifest import Manifest
+
+MODULES = """argparse ast asyncio.events asyncio.streams bdb bisect calendar cmd codecs collections concurrent.futures
+configparser contextlib copy csv datetime decimal difflib dis email.message email.utils enum fileinput fnmatch fractions
+functools gettext glob gzip hashlib heapq html http.client imaplib inspect io ipaddress itertools json linecache locale
+logging lzma mailbox math mimetypes operator optparse os os.path pathlib pickle platform plistlib poplib posixpath pprint
+profile queue random re reprlib sched secrets select selectors shelve shlex shutil signal smtplib socket socketserver
+sqlite3 ssl statistics string struct subprocess symtable sysconfig tarfile tempfile textwrap threading time timeit token
+tokenize trace tracemalloc types typing unittest.mock unittest.case urllib.parse urllib.request uuid warnings wave
+weakref xml.dom.minidom zipfile zipimport""".split()
+CONTEXT = 64
+
+
+def page(module: str) -> str:
+    """The main text of a module's pydoc page, extracted as the ingest stage does."""
+    from resiliparse.extract.html2text import extract_plain_text
+
+    html = pydoc.HTMLDoc()
+    shown = html.page(module, html.document(importlib.import_module(module), module))
+    return extract_plain_text(shown, main_content=True, preserve_formatting=True)
+
+
+def pages() -> dict[str, str]:
+    """Module → text, for all MODULES."""
+    return {module: page(module) for module in MODULES}
+
+
+def write_corpus(folder: Path, texts: dict[str, str], shards: int = 2) -> list[Path]:
+    """A corpus.write result of `texts` (every fifth by hash is validation); its manifests."""
+    out = []
+    for shard in range(shards):
+        files = []
+        for split in ("train", "validation"):
+            path = folder / split / f"{shard:05d}.parquet"
+            with Writer(path, DOCUMENT) as writer:
+                for number, (name, text) in enumerate(texts.items()):
+                    held = uniform(0, name) < 0.2
+                    if number % shards == shard and held == (split == "validation"):
+                        writer.add({"id": document_id(name), "text": text, "source": "pydoc", "curated": False})
+            files.append(path)
+        manifest = folder / f"{shard:05d}.manifest.json"
+        Manifest("corpus.write", "0" * 16).write(manifest, files)
+        out.append(manifest)
+    return out
+
+
+def write_model(folder: Path, texts: dict[str, str], hidden: int = 64, layers: int = 2) -> Path:
+    """A pretrain.train result: a randomly initialised Llama and a byte-level BPE of `texts`; its manifest."""
+    import torch
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+    from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+    bpe = Tokenizer(models.BPE())
+    bpe.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    bpe.decoder = decoders.ByteLevel()
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    bpe.train_from_iterator(
+        (text[:20000] for text in texts.values()),
+        trainers.BpeTrainer(
+            vocab_size=1024, special_tokens=["<|endoftext|>"], initial_alphabet=alphabet, show_progress=False
+        ),
+    )
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=bpe, eos_token="<|endoftext|>")  # noqa: S106
+    torch.manual_seed(0)
+    model = LlamaForCausalLM(
+        LlamaConfig(
+            vocab_size=1024,
+            hidden_size=hidden,
+            intermediate_size=2 * hidden,
+            num_hidden_layers=layers,
+            num_attention_heads=4,
+            num_key_value_heads=2,
+            max_position_embeddings=CONTEXT,
+            bos_token_id=0,
+            eos_token_id=0,
+            tie_word_embeddings=True,
+        )
+    )
+    model.save_pretrained(folder / "model")
+    tokenizer.save_pretrained(folder / "model")
+    manifest = folder / "manifest.json"
+    Manifest("pretrain.train", "0" * 16).write(manifest, list((folder / "model").iterdir()))
+    return manifest
+
+
+def config(step: str, **changes: Any) -> str:
+    """What `--config` takes: the step's tracked settings under the defaults with `changes` to its keys."""
+    stage, name = step.split(".")
+    settings = configuration.tracked(configuration.validate({stage: {name: changes}}), step)
+    return canonical({"step": step, "config": settings})
