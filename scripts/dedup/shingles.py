@@ -1,0 +1,141 @@
+"""Text to shingles: the normalisation, the tokens, and the hashes of every run of `k` consecutive tokens.
+
+Normalisation works character by character, so that it does not depend on context: compatibility decomposition (NFKD),
+full case folding, marks without width (Mn) and format characters (Cf) removed, every digit `0`, everything that is not
+a letter, number or spacing mark a space. Tokens are what stands between spaces. In scripts that are written without
+spaces between words (Han, Kana, Bopomofo, Thai, Lao, Khmer, Myanmar) each character is a token of its own: a shingle
+of five "words" would else be a paragraph.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+
+import numpy as np
+import numpy.typing as npt
+import xxhash
+
+# Blocks of the Unicode scripts that do not put spaces between words (first, last code point), after NFKD.
+UNSPACED = (
+    (0x0E01, 0x0EFF),  # Thai, Lao
+    (0x1000, 0x109F),  # Myanmar
+    (0x1780, 0x17FF),  # Khmer
+    (0x2E80, 0x2FDF),  # CJK and Kangxi radicals
+    (0x3005, 0x3007),  # iteration mark, closing mark, zero
+    (0x3021, 0x3029),  # Hangzhou numerals
+    (0x3041, 0x312F),  # Hiragana, Katakana, Bopomofo
+    (0x31A0, 0x31FF),  # Bopomofo and Katakana extensions
+    (0x3400, 0x4DBF),  # Han extension A
+    (0x4E00, 0x9FFF),  # Han
+    (0xA9E0, 0xA9FF),  # Myanmar extension B
+    (0xAA60, 0xAA7F),  # Myanmar extension A
+    (0xF900, 0xFAFF),  # Han compatibility
+    (0x1AFF0, 0x1B16F),  # Kana extensions
+    (0x20000, 0x323AF),  # Han extensions B to H
+)
+UNKNOWN = 255
+
+
+def fold(character: str) -> str:
+    """What one character becomes: nothing, a space, or its folded form; between spaces where it is a token."""
+    out = []
+    for part in unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", character).casefold()):
+        kind = unicodedata.category(part)
+        if kind in ("Mn", "Cf"):
+            continue
+        if unicodedata.decimal(part, None) is not None:
+            out.append("0")
+        elif kind[0] not in "LNM":
+            out.append(" ")
+        elif any(first <= ord(part) <= last for first, last in UNSPACED):
+            out.append(f" {part} ")
+        else:
+            out.append(part)
+    return "".join(out)
+
+
+class _Folder:
+    """`fold` over a whole text with NumPy: each character's form is looked up once and kept in `pool`."""
+
+    def __init__(self) -> None:
+        self.length = np.full(0x110000, UNKNOWN, np.uint8)
+        self.offset = np.zeros(0x110000, np.int32)
+        self.pool = np.zeros(0, "<u4")
+        self.ascii = bytes(ord(fold(chr(code))) for code in range(128)) + bytes(range(128, 256))
+
+    def _learn(self, codes: npt.NDArray[np.uint32]) -> None:
+        added, end = [self.pool], len(self.pool)
+        for code in np.unique(codes).tolist():
+            form = np.array([ord(part) for part in fold(chr(code))], "<u4")
+            self.length[code], self.offset[code] = len(form), end
+            added.append(form)
+            end += len(form)
+        self.pool = np.concatenate(added)
+
+    def __call__(self, text: str) -> bytes:
+        if text.isascii():
+            return text.encode().translate(self.ascii)
+        codes = np.frombuffer(text.encode("utf-32-le"), "<u4")
+        lengths = self.length[codes]
+        if (unknown := lengths == UNKNOWN).any():
+            self._learn(codes[unknown])
+            lengths = self.length[codes]
+        source = self.offset[codes]
+        if (lengths != 1).any():
+            ends = np.cumsum(lengths, dtype=np.int64)
+            source = np.repeat(source - (ends - lengths), lengths) + np.arange(ends[-1])
+        return self.pool[source].tobytes().decode("utf-32-le").encode()
+
+
+_folder: list[_Folder] = []
+
+
+def normalise(text: str) -> bytes:
+    """The tokens of a text in UTF-8, one space between them; empty for a text without letters and digits."""
+    if not _folder:
+        _folder.append(_Folder())
+    return b" ".join(_folder[0](text).split())
+
+
+def count_tokens(normal: bytes) -> int:
+    """The number of tokens of a normalised text."""
+    return normal.count(b" ") + 1 if normal else 0
+
+
+def shingles(normal: bytes, k: int) -> list[bytes]:
+    """Every run of `k` tokens of a normalised text, in order, with repeats.
+
+    A text of fewer tokens is one shingle; a text of none has none.
+    """
+    spaces = np.flatnonzero(np.frombuffer(normal, np.uint8) == 32)
+    if len(spaces) + 1 <= k:
+        return [normal] if normal else []
+    starts = [0, *(spaces[: len(spaces) - k + 1] + 1).tolist()]
+    ends = [*spaces[k - 1 :].tolist(), len(normal)]
+    return [normal[start:end] for start, end in zip(starts, ends, strict=True)]
+
+
+def hashes32(normal: bytes, k: int) -> npt.NDArray[np.uint32]:
+    """xxHash32 of every shingle, (number of shingles,)."""
+    return np.array(list(map(xxhash.xxh32_intdigest, shingles(normal, k))), np.uint32)
+
+
+def shingle_set(text: str, k: int) -> npt.NDArray[np.uint64]:
+    """The set of a text's shingles as sorted distinct xxh3-64 hashes.
+
+    Two different shingles of a pair of documents of 1,000 shingles each share a hash with a probability of 2e-13.
+    """
+    return distinct(np.array(list(map(xxhash.xxh3_64_intdigest, shingles(normalise(text), k))), np.uint64))
+
+
+def distinct(values: npt.NDArray) -> npt.NDArray:
+    """The distinct values, sorted."""
+    ordered = np.sort(values)
+    return ordered[np.concatenate(([True], ordered[1:] != ordered[:-1]))] if len(ordered) else ordered
+
+
+def jaccard(one: npt.NDArray[np.uint64], other: npt.NDArray[np.uint64]) -> float:
+    """|A ∩ B| / |A ∪ B| of two sets as `shingle_set` gives them; 0 where both are empty."""
+    both = np.sort(np.concatenate((one, other)))
+    common = int(np.count_nonzero(both[1:] == both[:-1]))
+    return common / (len(both) - common) if len(both) else 0.0
