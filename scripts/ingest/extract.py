@@ -51,8 +51,10 @@ def planned(args: argparse.Namespace, settings: dict[str, Any], shard: str) -> l
             raise cli.InputError(f"--files {entry!r}: not name=path of a source; the sources are {', '.join(sources)}")
         out.append((sources[name], Path(path)))
     for source in settings["sources"]:
-        if source["kind"] == DEMO_CRAWL and args.crawl:
-            crawl = Manifest.read(args.crawl)
+        if source["kind"] == DEMO_CRAWL:
+            if not args.crawl:
+                raise cli.InputError(f"source {source['name']!r} is the demo's crawl: --crawl must name its manifest")
+            crawl = Manifest.read(args.crawl[0])
             suffix = ".jsonl" if source.get("curated") else ".warc.gz"
             names = [name for name in sorted(crawl.files) if name.endswith(suffix) and not name.startswith("gold")]
             mine = [name for number, name in enumerate(names) if number % settings["shards"] == int(shard)]
@@ -123,7 +125,9 @@ def main(argv: list[str] | None = None) -> int:
         "--config config.yaml --files web=crawl.warc.gz --manifest /tmp/00000.manifest.json",
     )
     parser.add_argument("--files", nargs="*", default=[], help="name=path: a source's name and a file of it")
-    parser.add_argument("--crawl", type=Path, help="manifest of crawl.render, for sources of kind crawl")
+    parser.add_argument(
+        "--crawl", type=Path, nargs="*", help="manifest of crawl.render, where a source is of kind crawl"
+    )
     return cli.run(parser, body, argv)
 
 

@@ -1,0 +1,87 @@
+"""How long `snakemake --dry-run` takes over 1,000 shards, and what it imports.
+
+    python -m benchmarks.dry_run            # writes benchmarks/results/dry_run.json
+
+The floor is Snakemake's own planning: about 1 ms a job. No heavy library may be imported while the Snakefile is parsed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from importlib.metadata import version
+from pathlib import Path
+
+import yaml
+
+ROOT = Path(__file__).resolve().parents[1]
+HEAVY = ("torch", "pyarrow", "numpy", "transformers", "deepspeed", "fasttext", "datasketch", "tokenizers", "lm_eval")
+
+
+def planned(folder: Path, shards: int, *python: str) -> tuple[float, str]:
+    """(seconds, output) of one dry run of the workflow over `shards` files of one web source."""
+    config = folder / "config.yaml"
+    if not config.exists():
+        (folder / "crawl").mkdir()
+        for number in range(shards):
+            (folder / "crawl" / f"{number:05d}.warc.gz").write_bytes(b"")
+        source = {"name": "web", "kind": "warc", "paths": [str(folder / "crawl" / "*.warc.gz")]}
+        config.write_text(yaml.safe_dump({"ingest": {"extract": {"shards": shards, "sources": [source]}}}))
+    start = time.perf_counter()
+    done = subprocess.run(
+        [
+            sys.executable, *python, "-m", "snakemake", "--snakefile", str(ROOT / "Snakefile"),
+            "--profile", str(ROOT / "profiles" / "local"), "--directory", str(folder),
+            "--configfile", str(config), "--dry-run", "--quiet", "rules",
+        ],
+        capture_output=True, text=True, check=False, cwd=ROOT,
+    )  # fmt: skip
+    if done.returncode:
+        raise RuntimeError(done.stdout + done.stderr)
+    return time.perf_counter() - start, done.stdout + done.stderr
+
+
+def imported(folder: Path, shards: int) -> list[str]:
+    """The heavy libraries that a dry run imports."""
+    output = planned(folder, shards, "-X", "importtime")[1]
+    names = {line.rsplit("|", 1)[-1].strip().split(".")[0] for line in output.splitlines() if "import time:" in line}
+    return sorted(names & set(HEAVY))
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--shards", type=int, default=1000)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--output", type=Path, default=ROOT / "benchmarks" / "results" / "dry_run.json")
+    args = parser.parse_args(argv)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        runs = [planned(folder, args.shards) for _ in range(args.rounds)]
+        jobs = int(re.findall(r"^total\s+(\d+)", runs[0][1], re.MULTILINE)[0])
+        heavy = imported(folder, args.shards)
+    seconds = [took for took, _ in runs]
+    result = {
+        "what": f"snakemake --dry-run over {args.shards} shards",
+        "jobs": jobs,
+        "seconds": {"median": round(statistics.median(seconds), 2), "all": [round(s, 2) for s in seconds]},
+        "milliseconds_per_job": round(1000 * statistics.median(seconds) / jobs, 3),
+        "heavy_imports": heavy,
+        "versions": {"python": platform.python_version(), "snakemake": version("snakemake")},
+        "hardware": {"machine": platform.machine(), "cores": os.cpu_count()},
+    }
+    args.output.parent.mkdir(parents=True, exist_ok=True)
+    args.output.write_text(json.dumps(result, indent=1) + "\n")
+    print(json.dumps(result, indent=1))
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

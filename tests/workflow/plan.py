@@ -1,0 +1,98 @@
+"""What a run would do, without doing it: Snakemake's own dry run, in this process or another."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import logging
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.workflow.conftest import ROOT, environment
+
+BLOCK = re.compile(r"^(?:local)?rule (\w+):$(.*?)(?=^\S|\Z)", re.MULTILINE | re.DOTALL)
+TRIGGERS = ("params", "input")  # as in the profiles
+
+
+def name_of(rule: str, wildcards: dict[str, str]) -> str | None:
+    """A job as `stage.step`, an evaluation with its model; None for the target rule."""
+    if rule == "all":
+        return None
+    stage, step = rule.split("_", 1)
+    return f"{stage}.{step}[{wildcards['model']}]" if "model" in wildcards else f"{stage}.{step}"
+
+
+def planned(folder: Path, tree: dict[str, Any], root: Path = ROOT) -> set[str]:
+    """The steps of which at least one task would run in `folder` under the config `tree`."""
+    return here(folder, tree) if root == ROOT else elsewhere(folder, tree, root)
+
+
+def named(output: str) -> set[str]:
+    """The steps in the output of a dry run."""
+    found = set()
+    for rule, block in BLOCK.findall(output):
+        wildcards = dict(re.findall(r"(\w+)=(\w+)", "".join(re.findall(r"wildcards: (.*)", block))))
+        found.add(name_of(rule, wildcards))
+    return {name for name in found if name}
+
+
+def here(folder: Path, tree: dict[str, Any]) -> set[str]:
+    """A dry run in this process, through Snakemake's API: a second for the first, then some 50 ms each."""
+    from snakemake.api import SnakemakeApi
+    from snakemake.settings.enums import RerunTrigger
+    from snakemake.settings.types import ConfigSettings, DAGSettings, OutputSettings, ResourceSettings, StorageSettings
+
+    config = folder / ".planned.yaml"
+    config.write_text(yaml.safe_dump(tree, sort_keys=False), encoding="utf-8")
+    before, path, variables = Path.cwd(), list(sys.path), dict(os.environ)
+    handlers = list(logging.getLogger().handlers)
+    output = io.StringIO()
+    try:
+        with (
+            contextlib.redirect_stderr(output),
+            contextlib.redirect_stdout(output),
+            SnakemakeApi(OutputSettings(dryrun=True)) as api,
+        ):
+            workflow = api.workflow(
+                resource_settings=ResourceSettings(cores=2),
+                config_settings=ConfigSettings(configfiles=[config]),
+                storage_settings=StorageSettings(),
+                snakefile=ROOT / "Snakefile",
+                workdir=folder,
+            )
+            triggers = frozenset({RerunTrigger.PARAMS, RerunTrigger.INPUT})
+            workflow.dag(DAGSettings(rerun_triggers=triggers)).execute_workflow(executor="dryrun")
+    finally:
+        os.chdir(before)
+        sys.path[:] = path
+        os.environ.clear()
+        os.environ.update(variables)
+        logging.getLogger().handlers[:] = handlers
+        config.unlink()
+    text = output.getvalue()
+    # A dry run always says one of the two; without, its output was not caught and an empty set would say nothing.
+    assert "This was a dry-run" in text or "Nothing to be done" in text, text
+    return named(text)
+
+
+def elsewhere(folder: Path, tree: dict[str, Any], root: Path) -> set[str]:
+    """A dry run of another checkout, in a process of its own."""
+    config = root / "planned.yaml"
+    config.write_text(json.dumps(tree), encoding="utf-8")
+    done = subprocess.run(
+        [
+            sys.executable, "-m", "snakemake", "--snakefile", str(root / "Snakefile"),
+            "--profile", str(root / "profiles" / "local"), "--directory", str(folder),
+            "--configfile", str(config), "--dry-run",
+        ],
+        capture_output=True, text=True, env=environment(), cwd=root, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, (done.stdout + done.stderr)[-4000:]
+    return named(done.stdout + done.stderr)

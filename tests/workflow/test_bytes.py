@@ -1,0 +1,108 @@
+"""The same bytes at any worker count, and after being killed in the middle of a stage."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.workflow.conftest import ROOT, TINY, command, differences, environment, run, snapshot
+
+# Where each kill strikes: the step, and the file that says that the step is at work.
+KILLS = {
+    "ingest.extract": "logs/main/ingest/extract/00000.log",
+    "heuristics.score": "logs/main/heuristics/score/00001.log",
+    "dedup.select": "logs/main/dedup/select.log",
+    "quality.train": "logs/main/quality/train.log",
+    "tokenize.encode": "logs/main/tokenize/encode/00000.log",
+    "finetune.train": "logs/main/finetune/train.log",
+    "evaluate.model": "logs/main/evaluate/model/pretrain.log",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("cores", [1, 7])
+def test_worker_count(complete: Path, tmp_path: Path, cores: int) -> None:
+    run(tmp_path, "--until", "tokenize_encode", cores=cores)
+    mine = snapshot(tmp_path)
+    reference = {path: body for path, body in snapshot(complete).items() if path in mine}
+    assert len(mine) > 30
+    assert differences(mine, reference) == []
+
+
+def kill_when(folder: Path, ready: Callable[[], bool], *options: str) -> None:
+    """Start a run, and kill -9 it with all its children as soon as `ready()` holds."""
+    process = subprocess.Popen(
+        command(folder, *options), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        env=environment(), cwd=ROOT, start_new_session=True,
+    )  # fmt: skip
+    try:
+        deadline = time.monotonic() + 120
+        while not ready():
+            assert process.poll() is None, "the run ended before it could be killed"
+            assert time.monotonic() < deadline, "the step to be killed never began"
+            time.sleep(0.01)
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def forget(folder: Path, step: str) -> None:
+    """Remove a step's results and logs, so that the next run makes them again."""
+    stage, name = step.split(".")
+    for path in (folder / "results" / "main" / stage / name, folder / "logs" / "main" / stage / name):
+        shutil.rmtree(path, ignore_errors=True)
+    (folder / "logs" / "main" / stage / f"{name}.log").unlink(missing_ok=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("step", KILLS)
+def test_killed_in_the_middle(complete: Path, copy_of: Callable[[], Path], step: str) -> None:
+    folder = copy_of()
+    forget(folder, step)
+    target = step.replace(".", "_")
+    kill_when(folder, (folder / KILLS[step]).exists, "--forcerun", target, "--until", target)
+    run(folder, "--until", target)
+    assert differences(snapshot(folder), snapshot(complete)) == []
+
+
+@pytest.mark.slow
+def test_pretrain_killed_after_a_checkpoint(complete: Path, copy_of: Callable[[], Path]) -> None:
+    folder = copy_of()
+    forget(folder, "pretrain.train")
+    shutil.rmtree(folder / "checkpoints")
+    kill_when(
+        folder,
+        lambda: any(folder.glob("checkpoints/*/step-*")),
+        "--forcerun", "pretrain_train", "--until", "pretrain_train",
+    )  # fmt: skip
+    assert not (folder / "results/main/pretrain/train/manifest.json").exists()
+    run(folder, "--until", "pretrain_train")
+    log = (folder / "logs/main/pretrain/train.log").read_text()
+    assert "resum" in log.lower(), log
+    assert differences(snapshot(folder), snapshot(complete)) == []
+
+
+def test_second_run_does_nothing(complete: Path) -> None:
+    assert "Nothing to be done" in run(complete)
+
+
+def test_two_runs_in_one_folder_are_refused(copy_of: Callable[[], Path]) -> None:
+    from scripts.common import lock
+
+    folder = copy_of()
+    (folder / "results/main/report/render/manifest.json").unlink()
+    lock.hold(folder / ".snakemake" / "run.lock")
+    done = subprocess.run(command(folder), capture_output=True, text=True, env=environment(), cwd=ROOT, check=False)
+    assert done.returncode != 0
+    assert f"another run (process {os.getpid()})" in done.stdout + done.stderr
+
+
+def test_tiny_config_is_a_complete_run() -> None:
+    assert TINY.is_file()

@@ -1,0 +1,147 @@
+"""The rerun matrix: every leaf of the schema, changed to another valid value, reruns exactly what it should.
+
+`rerun_matrix.yaml` says for every leaf what it is changed to and which step is the first to run again (`null`: nothing, a placement key).
+A leaf that the table lacks fails the test, so a new key cannot be added without an expectation.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+import shutil
+import textwrap
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from scripts.common import config
+from tests.workflow.conftest import ROOT, TINY
+from tests.workflow.plan import planned
+
+MATRIX = yaml.safe_load(Path(__file__).with_name("rerun_matrix.yaml").read_text(encoding="utf-8"))
+LEAVES = [path for path, _ in config.leaves()]
+# The steps in order. What follows a step runs again with it, but for what does not read from it.
+ORDER = [
+    "crawl.render", "ingest.extract", "language.score", "language.select", "heuristics.score", "heuristics.select",
+    "dedup.signature", "dedup.exact", "dedup.band", "dedup.verify", "dedup.select", "quality.train", "quality.score",
+    "quality.select", "corpus.write", "tokenize.train", "tokenize.encode", "pretrain.train", "finetune.pairs",
+    "finetune.train", "evaluate.model[pretrain]", "evaluate.model[finetune]", "report.render",
+]  # fmt: skip
+BESIDE = {
+    "tokenize.train": {"finetune.pairs"},
+    "tokenize.encode": {"finetune.pairs"},
+    "pretrain.train": {"finetune.pairs"},
+    "finetune.train": {"evaluate.model[pretrain]"},
+    "evaluate.model": set(),
+}
+
+
+def downstream(step: str | None) -> set[str]:
+    """The step and all that runs again with it; an evaluation counts by model."""
+    if step is None:
+        return set()
+    first = next(number for number, name in enumerate(ORDER) if name.split("[")[0] == step)
+    return set(ORDER[first:]) - BESIDE.get(step, set())
+
+
+def changed(path: str, value: Any) -> dict[str, Any]:
+    """The tiny config with one leaf set."""
+    tree = yaml.safe_load(TINY.read_text(encoding="utf-8"))
+    node = tree
+    *sections, leaf = path.split(".")
+    for part in sections:
+        node = node.setdefault(part, {})
+    node[leaf] = value
+    return tree
+
+
+def test_every_leaf_has_an_expectation() -> None:
+    assert set(MATRIX) == set(LEAVES)
+
+
+@pytest.mark.parametrize("path", LEAVES)
+def test_leaf(complete: Path, path: str) -> None:
+    entry = MATRIX[path]
+    tree = changed(path, entry["to"])
+    before = config.lookup(config.validate(yaml.safe_load(TINY.read_text(encoding="utf-8"))), path)
+    assert config.lookup(config.validate(copy.deepcopy(tree)), path) != before, "the table's value is the value it has"
+    assert planned(complete, tree) == downstream(entry["runs"])
+
+
+def reordered(tree: Any) -> Any:
+    """The same YAML with the keys of every mapping the other way round."""
+    if isinstance(tree, dict):
+        return {key: reordered(tree[key]) for key in reversed(list(tree))}
+    return tree
+
+
+def test_reordered_keys(complete: Path) -> None:
+    tree = yaml.safe_load(TINY.read_text(encoding="utf-8"))
+    assert planned(complete, reordered(tree)) == set()
+
+
+def test_touch_everything(copy_of: Callable[[], Path]) -> None:
+    folder = copy_of()
+    for number, path in enumerate(sorted(folder.rglob("*"), reverse=True)):
+        os.utime(path, (2_000_000_000 + number, 2_000_000_000 + number))
+    assert planned(folder, yaml.safe_load(TINY.read_text(encoding="utf-8"))) == set()
+
+
+@contextmanager
+def checkout(tmp_path: Path) -> Iterator[Path]:
+    """A copy of the workflow's own files, to edit."""
+    root = tmp_path / "checkout"
+    for name in ("scripts", "rules", "schemas", "envs", "profiles", "docs"):
+        shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("Snakefile", "config.yaml"):
+        shutil.copy(ROOT / name, root / name)
+    yield root
+
+
+EDITS = {
+    "a comment and a docstring": (
+        "scripts/language/select.py",
+        lambda text: text.replace('"""The verdict on one signals row', '"""Another word on one row') + "\n# a comment\n",
+        None,
+    ),
+    "code of one step": (
+        "scripts/quality/select.py",
+        lambda text: text.replace("BINS = 20", "BINS = 21"),
+        "quality.select",
+    ),
+    "a module that two steps share": (
+        "scripts/quality/classifier.py",
+        lambda text: text.replace("text.lower()", "text.casefold()"),
+        "quality.train",
+    ),
+    "a module that every step shares": (
+        "scripts/common/manifest.py",
+        lambda text: text.replace("indent=1", "indent=2"),
+        "crawl.render",
+    ),
+    "progress and logging": (
+        "scripts/common/console.py",
+        lambda text: text.replace("every: float = 5.0", "every: float = 6.0"),
+        None,
+    ),
+    "the shell of a rule": (
+        "rules/language.smk",
+        lambda text: text.replace("python -m", "nice python -m"),
+        None,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", EDITS)
+def test_code_edit(complete: Path, tmp_path: Path, name: str) -> None:
+    file, edit, first = EDITS[name]
+    with checkout(tmp_path) as root:
+        text = (root / file).read_text(encoding="utf-8")
+        assert edit(text) != text, textwrap.shorten(text, 200)
+        (root / file).write_text(edit(text), encoding="utf-8")
+        found = planned(complete, yaml.safe_load(TINY.read_text(encoding="utf-8")), root=root)
+    assert found == downstream(first)

@@ -1,0 +1,64 @@
+"""The rules, the table of steps, the programs, the schema and the pages say the same."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from scripts.common import config, steps
+
+ROOT = Path(__file__).resolve().parents[2]
+STAGES = list(dict.fromkeys(name.split(".")[0] for name in steps.STEPS))
+RULE = re.compile(r"^rule (\w+):\n(.*?)(?=^rule |\Z)", re.MULTILINE | re.DOTALL)
+
+
+def rules() -> dict[str, str]:
+    """Rule name → its text, over all stages."""
+    return {
+        name: text
+        for stage in STAGES
+        for name, text in RULE.findall((ROOT / "rules" / f"{stage}.smk").read_text(encoding="utf-8"))
+    }
+
+
+def test_one_rule_for_each_step() -> None:
+    assert set(rules()) == {name.replace(".", "_") for name in steps.STEPS}
+
+
+@pytest.mark.parametrize("step", [name for name in steps.STEPS if name != "report.render"])
+def test_a_rule_reads_what_the_table_says(step: str) -> None:
+    text = rules()[step.replace(".", "_")]
+    named = set(re.findall(r'manifests?\("([\w.]+)"', text))
+    if "model_manifest" in text or "evaluate" in step:
+        named |= {f"{model}.train" for model in steps.MODELS}
+    assert named == set(steps.STEPS[step].needs)
+
+
+@pytest.mark.parametrize("step", steps.STEPS)
+def test_one_name_everywhere(step: str) -> None:
+    stage, name = step.split(".")
+    text = rules()[f"{stage}_{name}"]
+    assert f'fingerprint("{step}")' in text
+    assert f"results/{{variant}}/{stage}/{name}/" in text
+    assert f"scripts.{stage}." in text
+    assert (ROOT / "scripts" / stage / f"{name}.py").is_file()
+    assert (ROOT / "docs" / f"{stage}.md").is_file()
+    assert list((ROOT / "tests" / "unit" / stage).glob("test_*.py"))
+    config.lookup(config.validate({}), step)
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_rules_open_with_a_docstring(stage: str) -> None:
+    text = (ROOT / "rules" / f"{stage}.smk").read_text(encoding="utf-8")
+    assert text.startswith(f'"""\n{stage}: ')
+    assert "OUTPUTS:" in text
+    assert "lambda" not in text
+
+
+def test_snakefile_reads_as_a_table_of_contents() -> None:
+    lines = (ROOT / "Snakefile").read_text(encoding="utf-8").splitlines()
+    assert len(lines) <= 60
+    included = [line.split("/")[1].split(".")[0] for line in lines if line.startswith('include: "rules/')]
+    assert included == ["common", *STAGES]
