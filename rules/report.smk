@@ -1,0 +1,81 @@
+"""
+report: the page that shows a run.
+
+REQUIRED INPUTS:
+
+    the manifests of every step. Beside them, where they are: metrics.jsonl and Snakemake's benchmark files
+
+OUTPUTS:
+
+    results/{variant}/report/render/manifest.json    funnel.json and counts.json: the numbers that the input alone decides
+    results/{variant}/report/render/report.html      the page; it shows times too, so no manifest lists it
+    results/{variant}/report/render/figures/*.svg    its key figures; `snakemake --report` shows them and the page
+"""
+
+
+rule report_render:
+    input:
+        crawl_render=manifests("crawl.render", of="ingest.extract"),
+        ingest_extract=manifests("ingest.extract"),
+        language_score=manifests("language.score"),
+        language_select=manifests("language.select"),
+        heuristics_score=manifests("heuristics.score"),
+        heuristics_select=manifests("heuristics.select"),
+        dedup_signature=manifests("dedup.signature"),
+        dedup_exact=manifests("dedup.exact"),
+        dedup_band=manifests("dedup.band"),
+        dedup_verify=manifests("dedup.verify"),
+        dedup_select=manifests("dedup.select"),
+        quality_train=manifests("quality.train"),
+        quality_score=manifests("quality.score"),
+        quality_select=manifests("quality.select"),
+        corpus_write=manifests("corpus.write"),
+        tokenize_train=manifests("tokenize.train"),
+        tokenize_encode=manifests("tokenize.encode"),
+        pretrain_train=manifests("pretrain.train"),
+        finetune_pairs=manifests("finetune.pairs"),
+        finetune_train=manifests("finetune.train"),
+        evaluate_model=manifests("evaluate.model"),
+    output:
+        manifest="results/{variant}/report/render/manifest.json",
+        page=report(
+            "results/{variant}/report/render/report.html",
+            caption="report/page.rst",
+            category="{variant}",
+            labels={"shows": "the whole run"},
+        ),
+        funnel=report(
+            "results/{variant}/report/render/figures/funnel.svg",
+            caption="report/funnel.rst",
+            category="{variant}",
+            labels={"shows": "documents kept and dropped"},
+        ),
+        loss=report(
+            "results/{variant}/report/render/figures/loss.svg",
+            caption="report/loss.rst",
+            category="{variant}",
+            labels={"shows": "loss"},
+        ),
+        bits=report(
+            "results/{variant}/report/render/figures/bits-per-byte.svg",
+            caption="report/bits.rst",
+            category="{variant}",
+            labels={"shows": "bits per byte"},
+        ),
+    log:
+        "logs/{variant}/report/render.log",
+    benchmark:
+        "results/{variant}/benchmarks/report/render.tsv"
+    conda:
+        "../envs/data.yaml"
+    params:
+        fingerprint=fingerprint("report.render"),
+    shell:
+        """
+        python -m scripts.report.render \
+            --config {params.fingerprint:q} \
+            --complete-config {config:q} \
+            --manifests {input:q} \
+            --manifest {output.manifest:q} \
+            --log {log:q}
+        """

@@ -1,0 +1,131 @@
+"""The numbers of a run that depend on its input alone: `funnel.json` and `counts.json` beside the page.
+
+Times and machines are left out, so two runs of the same input write the same two files, and can be compared with them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow.compute as pc
+
+from scripts.common.documents import batches
+from scripts.report.records import Run, dig, number
+from scripts.report.samples import present
+
+# Stages that take documents away, in order, with the step whose counts say how many.
+STAGES = (
+    ("ingest", "ingest.extract"),
+    ("language", "language.select"),
+    ("heuristics", "heuristics.select"),
+    ("dedup", "dedup.select"),
+    ("quality", "quality.select"),
+)
+
+
+def sizes(documents: Path) -> Iterator[tuple[str, int]]:
+    """(id, bytes of UTF-8 text) of every document of a shard, without making Python strings of the texts."""
+    for batch in batches(documents, ["id", "text"]):
+        yield from zip(batch["id"].to_pylist(), pc.binary_length(batch["text"].cast("binary")).to_pylist(), strict=True)
+
+
+def dropped_bytes(run: Run) -> dict[str, dict[str, int]]:
+    """Bytes of text dropped, by stage and reason. Memory: the ids and sizes of one shard.
+
+    A corpus that writes the size of what it drops (`bytes`) is believed; else the sizes come from the documents.
+    """
+    total: dict[str, dict[str, int]] = {}
+    for path in run.files("corpus.write", ".parquet"):
+        if path.parent.name != "dropped":
+            continue
+        known: dict[str, int] = {}
+        for row in present(path, ("id", "stage", "rule", "bytes")):
+            size = row.get("bytes")
+            if size is None:
+                if not known:
+                    manifest = run.task("ingest.extract", path.stem)
+                    known = dict(sizes(manifest.file(path.name))) if manifest else {}
+                size = known.get(row["id"], 0)
+            reasons = total.setdefault(row["stage"], {})
+            reasons[row["rule"]] = reasons.get(row["rule"], 0) + size
+    return total
+
+
+def funnel(run: Run) -> list[dict[str, Any]]:
+    """One row for each stage that ran: counts in, kept and dropped by reason, and bytes of text kept and dropped.
+
+    Heuristic rules also have `unique`: documents that no other rule would have dropped. `joins` is False where a stage
+    did not get what the stage before it kept.
+    """
+    lost = dropped_bytes(run)
+    rules = run.summary("heuristics.select", "rules") or {}
+    before: int | None = None
+    text = number(run.summary("ingest.extract", "text_bytes"))
+    found = []
+    for stage, step in STAGES:
+        counts = run.counts(step)
+        if counts is None:
+            continue
+        here = lost.get(stage, {})
+        if stage != "ingest" and text is not None:
+            text -= sum(here.values())
+        reasons = [
+            {
+                "reason": reason,
+                "count": count,
+                "bytes": here.get(reason),
+                "flagged": dig(rules, reason, "dropped") if stage == "heuristics" else None,
+                "unique": dig(rules, reason, "unique") if stage == "heuristics" else None,
+            }
+            for reason, count in sorted(counts["dropped"].items(), key=lambda item: (-item[1], item[0]))
+        ]
+        found.append(
+            {
+                "stage": stage,
+                "step": step,
+                "in": counts["in"],
+                "kept": counts["kept"],
+                "dropped": counts["in"] - counts["kept"],
+                "kept_bytes": text,
+                "reasons": reasons,
+                "joins": before is None or before == counts["in"],
+            }
+        )
+        before = counts["kept"]
+    return found
+
+
+def evaluation(run: Run) -> dict[str, dict[str, Any]]:
+    """The evaluation of each model, as its `evaluation.json` says; a model that was not evaluated is left out."""
+    found = {}
+    for model in ("pretrain", "finetune"):
+        manifest = run.task("evaluate.model", model)
+        for name in manifest.files if manifest else ():
+            if manifest and name.endswith("evaluation.json"):
+                found[model] = json.loads(manifest.file(name).read_text(encoding="utf-8"))
+    return found
+
+
+def counts(run: Run) -> dict[str, Any]:
+    """What was trained on what, and how well it did: the numbers of the page's head and of `make demo`'s last lines."""
+    return {
+        "documents_read": dig(run.counts("ingest.extract"), "in"),
+        "documents": dig(run.counts("ingest.extract"), "kept"),
+        "bytes_read": run.summary("ingest.extract", "bytes_read"),
+        "sources": run.summary("ingest.extract", "by_source"),
+        "corpus": {split: run.summary("corpus.write", split) for split in ("train", "validation")},
+        "tokens": {split: run.summary("tokenize.encode", split) for split in ("train", "validation")},
+        "tokenizer": run.summary("tokenize.train"),
+        "pretrain": run.summary("pretrain.train"),
+        "finetune": run.summary("finetune.train"),
+        "evaluation": evaluation(run),
+    }
+
+
+def write(path: Path, value: Any) -> Path:
+    """`value` as indented JSON with sorted keys; returns `path`."""
+    path.write_text(json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False) + "\n", encoding="utf-8")
+    return path

@@ -1,0 +1,109 @@
+"""The page: a Jinja template with every value escaped, its styles inside, and filters that write numbers with units."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from scripts.report.records import number
+
+HERE = Path(__file__).parent
+NOTHING = "–"
+
+
+def integer(value: Any) -> str:
+    """`1234567` → `1,234,567`; `–` where there is no number."""
+    found = number(value)
+    return NOTHING if found is None else f"{found:,.0f}"
+
+
+def short(value: Any) -> str:
+    """`1234567` → `1.23 M`, four digits and fewer as they are."""
+    found = number(value)
+    if found is None:
+        return NOTHING
+    for size, unit in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(found) >= size and abs(found) >= 1e4:
+            return f"{found / size:.3g} {unit}"
+    return f"{found:,.0f}"
+
+
+def significant(value: Any, digits: int = 4) -> str:
+    """A measured number with `digits` significant digits: `3.14159` → `3.142`."""
+    found = number(value)
+    if found is None:
+        return NOTHING
+    if found != 0 and not 1e-4 <= abs(found) < 1e7:
+        return f"{found:.{digits - 1}e}"
+    whole = len(str(int(abs(found)))) if abs(found) >= 1 else 0
+    if whole >= digits:
+        return f"{found:,.0f}"
+    return f"{found:,.{digits}g}"
+
+
+def percent(value: Any, digits: int = 1) -> str:
+    """A share: `0.254` → `25.4 %`."""
+    found = number(value)
+    return NOTHING if found is None else f"{found * 100:.{digits}f} %"
+
+
+def size(value: Any) -> str:
+    """Bytes in decimal units: `1234567` → `1.23 MB`."""
+    found = number(value)
+    if found is None:
+        return NOTHING
+    for unit, name in ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
+        if abs(found) >= unit:
+            return f"{found / unit:.3g} {name}"
+    return f"{found:,.0f} B"
+
+
+def memory(value: Any) -> str:
+    """Bytes of memory in binary units: `1610612736` → `1.50 GiB`."""
+    found = number(value)
+    if found is None:
+        return NOTHING
+    return f"{found / 2**30:.2f} GiB" if found >= 2**30 else f"{found / 2**20:,.0f} MiB"
+
+
+def duration(value: Any) -> str:
+    """Seconds: `7.25` → `7.2 s`, `75` → `1 min 15 s`, `4000` → `1 h 07 min`."""
+    found = number(value)
+    if found is None:
+        return NOTHING
+    if found < 59.95:
+        return f"{found:.1f} s"
+    minutes, seconds = divmod(round(found), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {seconds:02d} s"
+
+
+FILTERS = {
+    "int": integer,
+    "short": short,
+    "sig": significant,
+    "percent": percent,
+    "size": size,
+    "memory": memory,
+    "duration": duration,
+}
+
+
+def render(context: dict[str, Any], figures: dict[str, Any]) -> str:
+    """The page as HTML. `context` is escaped wherever it is shown; `figures` are our own SVG and are not."""
+    environment = Environment(
+        loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters |= FILTERS
+    style = Markup((HERE / "style.css").read_text(encoding="utf-8"))  # noqa: S704 - a file of this project
+    return environment.get_template("report.html.j2").render(context, style=style, figures=trusted(figures))
+
+
+def trusted(figures: Any) -> Any:
+    """The figures marked as markup; matplotlib and `figures.themed` have escaped the text in them."""
+    if isinstance(figures, dict):
+        return {name: trusted(value) for name, value in figures.items()}
+    return None if figures is None else Markup(figures)  # noqa: S704

@@ -1,0 +1,184 @@
+"""What a finished run left behind: manifests, metrics and benchmark files, read into plain values.
+
+Everything is optional but the manifests given: a number that is not there is None, and the page shows `–` for it.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from scripts.common.documents import add_counts
+from scripts.common.manifest import Manifest
+from scripts.common.steps import STEPS
+
+COLUMNS = {"s": 1, "cpu_time": 1, "max_rss": 2**20}  # of a benchmark file: seconds, seconds, MiB → bytes
+
+
+def number(value: Any) -> float | None:
+    """A finite number, or None for anything else (text, NaN, a missing value)."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        return None
+    return value
+
+
+def added(parts: Iterable[Any]) -> Any:
+    """The sum of the tasks' summaries: mappings key by key, numbers by addition, anything else from the first.
+
+    >>> added([{"bytes": 1, "by": {"a": 2}}, {"bytes": 3}])
+    {'bytes': 4, 'by': {'a': 2}}
+    """
+    total: Any = None
+    for part in parts:
+        if total is None or part is None:
+            total = part if total is None else total
+        elif isinstance(total, dict) and isinstance(part, dict):
+            total = {
+                key: added([total.get(key), part.get(key)]) for key in [*total, *(k for k in part if k not in total)]
+            }
+        elif isinstance(total, list) and isinstance(part, list) and len(total) == len(part):
+            total = [added(pair) for pair in zip(total, part, strict=True)]
+        elif number(total) is not None and number(part) is not None:
+            total = total + part
+    return total
+
+
+def dig(tree: Any, *keys: str) -> Any:
+    """The value under nested keys, or None where one is missing."""
+    for key in keys:
+        tree = tree.get(key) if isinstance(tree, dict) else None
+    return tree
+
+
+@dataclass
+class Run:
+    """The manifests of one variant's steps, by step, each list in task order."""
+
+    manifests: dict[str, list[Manifest]] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, paths: Iterable[Path]) -> Run:
+        """Read the manifests, whose own `step` says where they belong. Raises ManifestError."""
+        found: dict[str, list[Manifest]] = {}
+        for path in sorted(paths):
+            manifest = Manifest.read(path)
+            found.setdefault(manifest.step, []).append(manifest)
+        return cls({step: found[step] for step in [*STEPS, *found] if step in found})
+
+    def of(self, step: str) -> list[Manifest]:
+        """The manifests of a step; empty where it did not run."""
+        return self.manifests.get(step, [])
+
+    def counts(self, step: str) -> dict[str, Any] | None:
+        """`in`, `kept` and `dropped` by reason over the tasks of a step, or None where it counts nothing."""
+        total: dict[str, Any] = {}
+        for manifest in self.of(step):
+            if "in" in manifest.counts:
+                add_counts(total, manifest.counts)
+        return total or None
+
+    def summary(self, step: str, *keys: str) -> Any:
+        """The summary of a step, added up over its tasks, or the value under `keys` in it; None where missing."""
+        return dig(added(dict(manifest.summary) for manifest in self.of(step)), *keys)
+
+    def task(self, step: str, task: str) -> Manifest | None:
+        """The manifest of one task of a step."""
+        return next((m for m in self.of(step) if m.path and m.path.name == f"{task}.manifest.json"), None)
+
+    def files(self, step: str, ends: str) -> Iterator[Path]:
+        """The files of a step whose listed name ends with `ends`, task by task."""
+        for manifest in self.of(step):
+            for name in manifest.files:
+                if name.endswith(ends):
+                    yield manifest.file(name)
+
+
+def json_lines(path: Path) -> Iterator[dict[str, Any]]:
+    """The objects of a JSON Lines file; none where there is no file. A last line cut short by a kill is left out."""
+    if not path.is_file():
+        return
+    with path.open(encoding="utf-8") as lines:
+        for line in lines:
+            try:
+                row = json.loads(line)
+            except json.JSONDecodeError:
+                continue
+            if isinstance(row, dict):
+                yield row
+
+
+def metrics(run: Run, step: str) -> list[dict[str, Any]]:
+    """The rows of `metrics.jsonl` beside a training step's manifest, in step order.
+
+    After a resumed run the file can hold a step twice; what was written last counts.
+    """
+    rows: dict[tuple[int, str], dict[str, Any]] = {}
+    for manifest in run.of(step):
+        for row in json_lines(manifest.folder / "metrics.jsonl"):
+            kind = "validation" if number(row.get("validation_loss")) is not None else "training"
+            if number(row.get("step")) is not None:
+                rows[int(row["step"]), kind] = row
+    return [rows[key] for key in sorted(rows)]
+
+
+def series(rows: Iterable[dict[str, Any]], x: str, y: str) -> tuple[list[float], list[float]]:
+    """The rows' (x, y) where both are finite numbers, as two lists of equal length."""
+    pairs = [(row[x], row[y]) for row in rows if number(row.get(x)) is not None and number(row.get(y)) is not None]
+    return [a for a, _ in pairs], [b for _, b in pairs]
+
+
+def costs(run: Run) -> list[dict[str, Any]]:
+    """Seconds, CPU-seconds and peak memory by step, from Snakemake's benchmark files where there are any.
+
+    Each row: step, owner (the variant that ran it), tasks, seconds, longest, cpu_seconds (sums and maximum over the tasks' last runs; s) and memory
+    (greatest peak resident set of a task and its children; bytes). A step read from another variant has its
+    benchmarks there.
+    """
+    rows = []
+    for step, manifests in run.manifests.items():
+        stage, name = step.split(".")
+        measured = []
+        for manifest in manifests:
+            task = manifest.path.name.removesuffix("manifest.json").rstrip(".") if manifest.path else ""
+            base = manifest.folder.parents[1] / "benchmarks" / stage
+            tries = (
+                [base / name / f"{task}.tsv"] if task else [base / f"{name}.tsv", *sorted((base / name).glob("*.tsv"))]
+            )
+            measured += [row for path in tries if path.is_file() for row in benchmark(path)][:1]
+        if measured:
+            seconds, cpu, memory = ([row[key] for row in measured if key in row] for key in COLUMNS)
+            rows.append(
+                {
+                    "step": step,
+                    "owner": manifests[0].folder.parents[1].name,
+                    "tasks": len(measured),
+                    "seconds": sum(seconds),
+                    "longest": max(seconds, default=None),
+                    "cpu_seconds": sum(cpu) if cpu else None,
+                    "memory": max(memory, default=None),
+                }
+            )
+    return rows
+
+
+def benchmark(path: Path) -> list[dict[str, float]]:
+    """The rows of one benchmark file: `s`, `cpu_time` and `max_rss` (MiB) as seconds, seconds and bytes.
+
+    A value that Snakemake could not measure (NA or -: the task ended too soon) is left out.
+    """
+    rows = []
+    with path.open(encoding="utf-8", newline="") as handle:
+        for row in csv.DictReader(handle, delimiter="\t"):
+            values = {}
+            for key, scale in COLUMNS.items():
+                try:
+                    values[key] = float(row.get(key) or "nan") * scale
+                except ValueError:
+                    continue
+            rows.append({key: value for key, value in values.items() if math.isfinite(value)})
+    return rows

@@ -1,0 +1,146 @@
+"""Write the report: one HTML page that opens from disk, with what was read, kept, dropped, trained and measured.
+
+Beside it `funnel.json` and `counts.json`, the numbers that depend on the input alone, and `figures/*.svg`. The page and
+the figures of cost show seconds, so the manifest lists only the JSON files.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import time
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from scripts.common import cli
+from scripts.common import config as configuration
+from scripts.common.console import log
+from scripts.common.manifest import Manifest, write_atomically
+from scripts.report import environment, facts, figures, page, plots, samples, tables
+from scripts.report.records import Run, costs
+
+KEY_FIGURES = {"funnel": "funnel", "loss": "pretrain.loss", "bits-per-byte": "pretrain.bits"}
+CONTENTS = (
+    ("overview", "Overview"),
+    ("funnel", "Funnel"),
+    ("samples", "Texts"),
+    ("corpus", "Corpus"),
+    ("tokenizer", "Tokenizer"),
+    ("pretrain", "Pre-training"),
+    ("finetune", "Fine-tuning"),
+    ("evaluation", "Evaluation"),
+    ("cost", "Time and memory"),
+    ("environment", "Software"),
+    ("configuration", "Configuration"),
+    ("files", "Files"),
+)
+
+
+def complete(given: str | None, variant: str) -> str | None:
+    """The whole configuration of a variant as YAML; `given` is a config file, or the mapping that the workflow passes.
+
+    Raises InputError where it is neither.
+    """
+    if not given:
+        return None
+    try:
+        raw = ast.literal_eval(given) if given.lstrip().startswith("{") else yaml.safe_load(Path(given).read_text())
+    except (ValueError, SyntaxError, yaml.YAMLError, OSError) as error:
+        raise cli.InputError(f"--complete-config: {error}") from error
+    config = configuration.validate(raw or {}, source="--complete-config")
+    overlay = config["variants"].get(variant, {})
+    merged = {**configuration.merged(config, overlay), "variants": {}} if overlay else config
+    return yaml.safe_dump(merged, sort_keys=False, allow_unicode=True, width=100)
+
+
+def context(run: Run, args: argparse.Namespace, settings: dict[str, Any], fingerprint: str) -> dict[str, Any]:
+    """Everything that the template shows, but the figures."""
+    variant = args.manifest.absolute().parents[2].name
+    funnel, counts, cost = facts.funnel(run), facts.counts(run), costs(run)
+    shown = samples.gather(run, settings["samples"], settings["sample_characters"], settings["seed"])
+    by_reason = {(row["stage"], reason["reason"]): reason["count"] for row in funnel for reason in row["reasons"]}
+    for group in shown["dropped"]:
+        group["count"] = by_reason.get((group["stage"], group["reason"]))
+    total = {
+        "tasks": sum(row["tasks"] for row in cost),
+        "seconds": sum(row["seconds"] for row in cost) if cost else None,
+        "longest": max((row["longest"] for row in cost if row["longest"] is not None), default=None),
+        "cpu_seconds": sum(row["cpu_seconds"] or 0 for row in cost) if cost else None,
+        "memory": max((row["memory"] for row in cost if row["memory"] is not None), default=None),
+    }
+    trainings = [
+        {"anchor": anchor, "title": title, "facts": tables.training_facts(counts[anchor])}
+        for anchor, title in (("pretrain", "Pre-training"), ("finetune", "Fine-tuning"))
+        if run.of(f"{anchor}.train")
+    ]
+    missing = {"pretrain", "finetune"} - {part["anchor"] for part in trainings}
+    return {
+        "contents": [entry for entry in CONTENTS if entry[0] not in missing],
+        "variant": variant,
+        "fingerprint": fingerprint,
+        "rendered": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
+        "lead": tables.lead(counts),
+        "tiles": tables.tiles(counts, total["seconds"]),
+        "funnel": funnel,
+        "has_unique": any(reason["unique"] is not None for row in funnel for reason in row["reasons"]),
+        "splits": tables.splits(counts),
+        "sources": tables.sources(run),
+        "samples": shown,
+        "record_counts": (run.counts("ingest.extract") or {}).get("dropped", {}),
+        "corpus_facts": tables.corpus_facts(run),
+        "tokenizer": tables.tokenizer(run),
+        "trainings": trainings,
+        "evaluation": tables.evaluation(run, counts["evaluation"]),
+        "costs": cost,
+        "total": total,
+        "hardware": environment.hardware(),
+        "versions": environment.versions(),
+        "configuration": complete(args.complete_config, variant),
+        "steps": tables.steps(run, args.manifest),
+        "counts": counts,
+    }
+
+
+def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
+    run = Run.read(args.manifests)
+    if not run.manifests:
+        raise cli.InputError("--manifests: no manifest was given, so there is nothing to report")
+    shown = context(run, args, settings, manifest.fingerprint)
+    drawn = plots.all_figures(run, shown["funnel"], shown["costs"])
+    for part in shown["trainings"]:
+        part["figures"] = page.trusted(drawn[part["anchor"]])
+    folder = args.manifest.parent
+    files = [
+        facts.write(folder / "funnel.json", shown["funnel"]),
+        facts.write(folder / "counts.json", shown["counts"]),
+    ]
+    for name, place in KEY_FIGURES.items():
+        figure: Any = drawn
+        for key in place.split("."):
+            figure = figure[key]
+        write_atomically(folder / "figures" / f"{name}.svg", figure or figures.empty(name))
+    report = folder / "report.html"
+    write_atomically(report, page.render(shown, drawn))
+    manifest.summary = {"stages": len(shown["funnel"]), "steps": len(run.manifests)}
+    log.info("the report is %s", report)
+    return files
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = cli.parser(
+        "report.render",
+        __doc__,
+        "--config config.yaml --manifests $(find results/main -name '*manifest.json' -not -path '*/report/*') "
+        "--manifest results/main/report/render/manifest.json",
+    )
+    parser.add_argument("--manifests", required=True, type=Path, nargs="+", help="the manifests of every step that ran")
+    parser.add_argument(
+        "--complete-config", help="the run's config, shown on the page: a file, or the workflow's mapping"
+    )
+    return cli.run(parser, body, argv)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

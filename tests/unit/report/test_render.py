@@ -1,0 +1,233 @@
+"""report.render on a small finished run, and in a real browser."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scripts.common.documents import uniform
+from scripts.common.manifest import Manifest
+from scripts.report import facts, page, samples
+from scripts.report.records import Run, added, costs, metrics
+from scripts.report.render import complete, main
+
+BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+# As the workflow passes it: the step's settings and marks of its code and of everything upstream.
+FINGERPRINT = json.dumps(
+    {"step": "report.render", "config": {"samples": 2, "sample_characters": 300, "seed": 0}, "code": "", "upstream": ""}
+)
+
+
+def render(manifests: list[Path], folder: Path, *more: str) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    arguments = ["--config", FINGERPRINT, "--manifest", str(folder / "manifest.json"), *more]
+    assert main([*arguments, "--manifests", *map(str, manifests)]) == 0
+    return folder / "report.html"
+
+
+@pytest.fixture
+def report(run_folder: Path, manifests: list[Path]) -> Path:
+    return render(manifests, run_folder / "report/render", "--complete-config", "{'report': {'render': {'samples': 2}}}")
+
+
+class Page(HTMLParser):
+    """Collects what the tests look at, and fails on a tag closed out of order."""
+
+    VOID = {"meta", "br", "img", "link", "input", "hr"}  # noqa: RUF012
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.ids: list[str] = []
+        self.links: list[str] = []
+        self.tags: list[str] = []
+        self.feed(text)
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        values = dict(attributes)
+        self.ids += [str(values["id"])] if "id" in values else []
+        self.links += [str(values[key]) for key in ("href", "src", "xlink:href") if key in values]
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attributes)
+        if tag not in self.VOID:
+            self.open.pop()
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def test_page_is_well_formed_self_contained_and_escaped(report: Path) -> None:
+    text = report.read_text(encoding="utf-8")
+    parsed = Page(text)
+    assert len(parsed.ids) == len(set(parsed.ids))
+    assert not {"script", "img", "iframe", "link", "object"} & set(parsed.tags)
+    for link in parsed.links:
+        assert link.startswith("#") or (report.parent / link).exists() or link == "counts.json", link
+        assert not link.startswith("#") or link[1:] in parsed.ids, link
+    assert "&lt;script&gt;alert(" in text
+    assert "\u202e" not in text
+    assert "1.9" in text and "0.91" in text and "threshold 0.3" in text
+
+
+def test_every_document_is_accounted_for(manifests: list[Path]) -> None:
+    run = Run.read(manifests)
+    rows = facts.funnel(run)
+    assert [row["in"] for row in rows] == [70, 60, 56, 50, 46]
+    assert all(row["joins"] for row in rows)
+    for row in rows:
+        assert row["in"] == row["kept"] + sum(reason["count"] for reason in row["reasons"])
+    corpus = sum(run.summary("corpus.write", split, "bytes") for split in ("train", "validation"))
+    hostile = 2 * (len("\u202e".encode()) - 1)  # the corpus' sizes in the fixture are characters
+    assert abs(rows[-1]["kept_bytes"] - corpus) <= hostile
+    assert rows[2]["reasons"][0]["unique"] == 4
+
+
+def test_a_gap_between_stages_is_shown(run_folder: Path, manifests: list[Path]) -> None:
+    path = run_folder / "dedup/select/manifest.json"
+    path.write_text(path.read_text().replace('"in": 50', '"in": 49').replace('"kept": 46', '"kept": 45'))
+    assert not next(row for row in facts.funnel(Run.read(manifests)) if row["stage"] == "dedup")["joins"]
+    assert "from different runs" in render(manifests, run_folder / "report/render").read_text(encoding="utf-8")
+
+
+def test_manifest_lists_only_what_the_input_decides(report: Path, manifests: list[Path]) -> None:
+    manifest = Manifest.read(report.with_name("manifest.json"))
+    assert list(manifest.files) == ["counts.json", "funnel.json"]
+    before = {name.name: name.read_bytes() for name in report.parent.rglob("*") if name.suffix in {".json", ".svg"}}
+    render(manifests, report.parent)
+    assert before == {name.name: name.read_bytes() for name in report.parent.rglob("*") if name.suffix in {".json", ".svg"}}
+    assert len(before) == 6 - 0
+
+
+@pytest.mark.parametrize("step", ["pretrain.train", "quality.select", "corpus.write", "ingest.extract", "language.select"])
+def test_an_unfinished_run_is_reported(step: str, run_folder: Path, manifests: list[Path]) -> None:
+    rest = [path for path in manifests if Manifest.read(path).step != step]
+    Page(render(rest, run_folder / "report/render").read_text(encoding="utf-8"))
+
+
+def test_one_manifest_is_enough(run_folder: Path) -> None:
+    Page(render([run_folder / "tokenize/train/manifest.json"], run_folder / "report/render").read_text(encoding="utf-8"))
+
+
+def test_missing_and_odd_values_show_as_a_dash(run_folder: Path, manifests: list[Path]) -> None:
+    for path in manifests:
+        body = json.loads(path.read_text())
+        body["summary"] = {key: None for key in body["summary"]}
+        path.write_text(json.dumps(body))
+    assert "–" in render(manifests, run_folder / "report/render").read_text(encoding="utf-8")
+
+
+def test_samples_do_not_depend_on_the_order_of_shards(manifests: list[Path]) -> None:
+    kept, dropped = samples.pick(Run.read(manifests), 2, seed=0)
+    backwards = Run.read(manifests)
+    backwards.manifests["corpus.write"].reverse()
+    assert (kept, dropped) == samples.pick(backwards, 2, seed=0)
+    assert len(kept) == 2
+    assert {group: len(rows) for group, rows in dropped.items()} == {
+        ("dedup", "exact"): 2, ("dedup", "near"): 2, ("heuristics", "few_words"): 2,
+        ("language", "score"): 2, ("quality", "fraction"): 2}  # fmt: skip
+
+
+def test_duplicates_are_shown_beside_what_stayed(manifests: list[Path]) -> None:
+    found = samples.gather(Run.read(manifests), 2, 400, seed=0)
+    near = next(group for group in found["dropped"] if group["reason"] == "near")["rows"][0]["compared"]
+    assert {text for text, differs in near["dropped"] if differs} == {"persons"}
+    assert {text for text, differs in near["kept"] if differs} == {"people"}
+    exact = next(group for group in found["dropped"] if group["reason"] == "exact")["rows"][0]
+    assert exact["compared"]["equal"]
+    assert list(found["records"]) == ["empty"] and len(found["records"]["empty"]) == 2
+
+
+@given(st.lists(st.text(min_size=1), unique=True, max_size=60), st.integers(0, 8), st.integers(0, 9))
+def test_pick_keeps_the_smallest_hashes(ids: list[str], size: int, seed: int) -> None:
+    pick = samples.Pick(size, seed)
+    for name in ids:
+        pick.add(("all",), name, {"id": name})
+    wanted = sorted(ids, key=lambda name: (uniform(seed, name, samples.SALT), name))[:size]
+    assert [row["id"] for row in pick.groups().get(("all",), [])] == wanted
+
+
+@given(st.lists(st.sampled_from("abc")), st.lists(st.sampled_from("abc")), st.integers(100, 200))
+def test_compared_marks_exactly_the_differences(a: list[str], b: list[str], limit: int) -> None:
+    found = samples.compared(" ".join(a), " ".join(b), limit)
+    same = [[text for text, differs in found[side] if not differs] for side in ("dropped", "kept")]
+    assert same[0] == same[1] or min(map(len, (" ".join(a), " ".join(b)))) > limit
+    assert found["equal"] == (a == b)
+    for side, words in (("dropped", a), ("kept", b)):
+        text = " ".join(part for part, _ in found[side])
+        assert len(text) <= limit
+        assert text.split() == words[found["skipped"] :][: len(text.split())]
+
+
+@given(st.lists(st.dictionaries(st.sampled_from("abc"), st.integers(0, 99)), max_size=5))
+def test_added_is_a_sum_by_key(parts: list[dict[str, int]]) -> None:
+    total = added(parts) or {}
+    for key in "abc":
+        assert total.get(key, 0) == sum(part.get(key, 0) for part in parts)
+
+
+def test_metrics_survive_a_torn_line_and_count_a_repeated_step_once(run_folder: Path, manifests: list[Path]) -> None:
+    with (run_folder / "pretrain/train/metrics.jsonl").open("a") as out:
+        out.write('\n{"step": 60, "tokens": 60000, "loss": 1.25}\n')
+    rows = metrics(Run.read(manifests), "pretrain.train")
+    assert len(rows) == 63
+    assert [row["loss"] for row in rows if row["step"] == 60 and "loss" in row] == [1.25]
+
+
+def test_costs_are_those_of_the_benchmark_files(manifests: list[Path]) -> None:
+    row = next(row for row in costs(Run.read(manifests)) if row["step"] == "corpus.write")
+    assert row == {"step": "corpus.write", "owner": "main", "tasks": 2, "seconds": 5.0, "longest": 2.5,
+                   "cpu_seconds": 1.5, "memory": 112 * 2**20}  # fmt: skip
+
+
+def test_complete_config_of_a_variant() -> None:
+    given_ = "{'report': {'render': {'samples': 4}}, 'variants': {'few': {'report': {'render': {'samples': 1}}}}}"
+    assert "samples: 1" in str(complete(given_, "few"))
+    assert "samples: 4" in str(complete(given_, "main"))
+    assert complete(None, "main") is None
+
+
+def test_unreadable_complete_config_is_an_error(run_folder: Path, manifests: list[Path], capsys: Any) -> None:
+    arguments = ["--config", FINGERPRINT, "--manifest", str(run_folder / "report/render/manifest.json")]
+    assert main([*arguments, "--complete-config", "{nonsense", "--manifests", str(manifests[0])]) == 1
+    assert "--complete-config" in capsys.readouterr().err
+
+
+def test_numbers_are_written_with_units() -> None:
+    assert [page.integer(1234567), page.integer(None), page.integer(float("nan"))] == ["1,234,567", "–", "–"]
+    assert [page.short(1234567), page.short(950)] == ["1.23 M", "950"]
+    assert [page.size(999), page.size(1234567)] == ["999 B", "1.23 MB"]
+    assert [page.duration(7.25), page.duration(75), page.duration(4020)] == ["7.2 s", "1 min 15 s", "1 h 07 min"]
+    assert [page.percent(0.254), page.memory(3 * 2**29)] == ["25.4 %", "1.50 GiB"]
+    assert [page.significant(value) for value in (0, 3.14159, 41.2345, 12345.6, 0.00001)] == [
+        "0", "3.142", "41.23", "12,346", "1.000e-05"]  # fmt: skip
+
+
+@pytest.mark.skipif(BROWSER is None, reason="no chromium, chromium-browser or google-chrome on this machine")
+def test_opens_in_a_browser_without_errors_or_requests(report: Path, tmp_path: Path) -> None:
+    log = tmp_path / "network.json"
+    command = [
+        str(BROWSER), "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+        "--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage",
+        f"--user-data-dir={tmp_path / 'profile'}", "--enable-logging=stderr", "--v=0", f"--log-net-log={log}",
+        "--virtual-time-budget=2000", "--dump-dom", report.as_uri(),
+    ]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert "From a web crawl to a language model" in done.stdout
+    assert "CONSOLE" not in done.stderr, done.stderr
+    hosts = set(re.findall(r"https?://([^/\"\\]+)", log.read_text(encoding="utf-8", errors="replace")))
+    assert not any("example" in host for host in hosts), hosts
