@@ -1,0 +1,213 @@
+"""The measures of a document, in four families. One tokenisation serves them all.
+
+Sources: Gopher (Rae et al. 2021, arXiv 2112.11446, table A1), C4 (Raffel et al. 2020, arXiv 1910.10683), FineWeb
+(Penedo et al. 2024, arXiv 2406.17557); definitions after datatrove's filters, deviations in docs/heuristics.md.
+A *line* is stripped of white space around it; blank lines do not count. Shares lie in [0, 1]; of nothing, they are 0.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import filterfalse
+from typing import Any
+
+from scripts.heuristics.characters import BULLETS, EAST_ASIA, SENTENCE_END, SPACELESS, TERMINAL, is_symbol, tokenize
+from scripts.heuristics.repetition import DUPLICATE, TOP, ngram_characters
+from scripts.heuristics.stop_words import StopWords
+
+Measures = dict[str, Any]
+
+PARAGRAPH = re.compile(r"\n\s*\n")
+CITATION = re.compile(r"\[\d*\]|\[edit\]|\[citation needed\]")
+# tensorflow_datasets/text/c4_utils.py, _POLICY_SUBSTRINGS
+POLICY = ("terms of use", "privacy policy", "cookie policy", "uses cookies", "use of cookies", "use cookies")
+ELLIPSES = ("...", "…")
+# Characters that make a word on average where words are not parted: Han and kana; Thai, Lao, Myanmar, Khmer with marks.
+EAST_ASIAN_WORD, SOUTHEAST_ASIAN_WORD = 2, 3
+HAN_WIDTH = 3  # letters and spaces of alphabetic text that one character of Han or kana stands for: two make a word
+C4_TERMINAL = TERMINAL | {'"', "'", "”", "’"}
+
+# Every measure in the order of its family, and what kind of number it is: a count, a share in [0, 1], or a ratio from 0.
+MEASURES = {
+    "gopher_quality_words": "count",
+    "gopher_quality_mean_word_length": "ratio",
+    "gopher_quality_hashes": "ratio",
+    "gopher_quality_ellipses": "ratio",
+    "gopher_quality_bullet_lines": "share",
+    "gopher_quality_ellipsis_lines": "share",
+    "gopher_quality_alphabetic_words": "share",
+    "gopher_quality_stop_words": "count",
+    "gopher_repetition_duplicate_lines": "share",
+    "gopher_repetition_duplicate_paragraphs": "share",
+    "gopher_repetition_duplicate_line_characters": "share",
+    "gopher_repetition_duplicate_paragraph_characters": "share",
+    **{f"gopher_repetition_top_{n}_gram": "share" for n in TOP},
+    **{f"gopher_repetition_duplicate_{n}_gram": "share" for n in DUPLICATE},
+    "c4_lorem_ipsum": "count",
+    "c4_curly_brackets": "count",
+    "c4_javascript_lines": "share",
+    "c4_policy_lines": "share",
+    "c4_few_words_lines": "share",
+    "c4_long_word_lines": "share",
+    "c4_unterminated_lines": "share",
+    "c4_removed_lines": "share",
+    "c4_sentences": "count",
+    "fineweb_punctuated_lines": "share",
+    "fineweb_short_lines": "share",
+    "fineweb_duplicate_line_characters": "share",
+    "fineweb_newlines_per_word": "ratio",
+}
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What decides the measures besides the text (the config's heuristics.score)."""
+
+    short_line: int = 30  # characters
+    line_words: int = 3
+    word_length: int = 1000  # characters
+    terminal_punctuation: bool = False
+    punctuation_as_words: bool = False
+
+
+def measure(text: str, stop_words: StopWords | None, limits: Limits) -> Measures:
+    """Every measure of `text` by its name in MEASURES.
+
+    None where a measure does not apply: stop words of a language without a list, and the mean word length of text that is
+    mostly written without spaces.
+    """
+    tokens = tokenize(text)
+    counts = Counter(tokens)
+    lines = [line for raw in text.split("\n") if (line := raw.strip())]
+    spaceless = SPACELESS.search(text) is not None
+    out: Measures = {}
+    scale = _words(out, text, counts, stop_words, limits, spaceless)
+    short = limits.short_line // (HAN_WIDTH if scale == EAST_ASIAN_WORD else 1)
+    _lines(out, text, lines, short)
+    out["fineweb_newlines_per_word"] = _share(text.count("\n"), len(tokens) / scale)
+    for n, characters in ngram_characters(tokens, counts, scale).items():
+        name = "top" if n in TOP else "duplicate"
+        out[f"gopher_repetition_{name}_{n}_gram"] = min(_share(characters, len(text)), 1.0)
+    _c4(out, text, lines, limits, spaceless)
+    return out
+
+
+def _share(part: float, whole: float) -> float:
+    return part / whole if whole else 0.0
+
+
+def _words(
+    out: Measures, text: str, counts: Counter[str], stop_words: StopWords | None, limits: Limits, spaceless: bool
+) -> int:
+    """Gopher's rules on words. Returns how many tokens make a word: 1, or more where most are of spaceless scripts."""
+    total = words = alphabetic = counts.total()
+    characters = sum(map(len, counts.elements()))
+    # Most tokens are letters alone: only the others are looked at one by one.
+    for token in filterfalse(str.isalpha, counts):
+        number = counts[token]
+        if is_symbol(token):
+            words -= number
+            alphabetic -= number
+            characters -= number * len(token)
+        elif not any(map(str.isalpha, token)):
+            alphabetic -= number
+    single = southeast = 0
+    for token in filter(SPACELESS.match, counts) if spaceless else ():
+        single += counts[token]
+        southeast += counts[token] if token < EAST_ASIA else 0
+        characters -= counts[token] * len(token)
+    word_size = SOUTHEAST_ASIAN_WORD if southeast * 2 > single else EAST_ASIAN_WORD
+    mostly = single * 2 > words
+    whole = total if limits.punctuation_as_words else words
+    out["gopher_quality_words"] = words - single + single // word_size
+    out["gopher_quality_mean_word_length"] = None if mostly else _share(characters, words - single)
+    out["gopher_quality_hashes"] = _share(text.count("#"), whole)
+    out["gopher_quality_ellipses"] = _share(text.count("...") + text.count("…"), whole)
+    out["gopher_quality_alphabetic_words"] = _share(alphabetic, whole)
+    out["gopher_quality_stop_words"] = stop_words.count(text, counts) if stop_words else None
+    return word_size if mostly else 1
+
+
+def _lines(out: Measures, text: str, lines: list[str], short: int) -> None:
+    """The rules on lines and paragraphs of Gopher and FineWeb."""
+    total = len(lines)
+    out["gopher_quality_bullet_lines"] = _share(sum(line.startswith(BULLETS) for line in lines), total)
+    out["gopher_quality_ellipsis_lines"] = _share(sum(line.endswith(ELLIPSES) for line in lines), total)
+    repeated, characters = _duplicates(lines)
+    out["gopher_repetition_duplicate_lines"] = _share(repeated, total)
+    out["gopher_repetition_duplicate_line_characters"] = _share(characters, len(text))
+    out["fineweb_duplicate_line_characters"] = _share(characters, sum(map(len, lines)))
+    out["fineweb_punctuated_lines"] = _share(sum(line[-1] in TERMINAL for line in lines), total)
+    out["fineweb_short_lines"] = _share(sum(len(line) <= short for line in lines), total)
+    paragraphs = PARAGRAPH.split(text.strip())
+    repeated, characters = _duplicates(paragraphs)
+    out["gopher_repetition_duplicate_paragraphs"] = _share(repeated, len(paragraphs))
+    out["gopher_repetition_duplicate_paragraph_characters"] = _share(characters, len(text))
+
+
+def _duplicates(pieces: Sequence[str]) -> tuple[int, int]:
+    """How many pieces occurred before, and their characters."""
+    unique = set(pieces)
+    if len(unique) == len(pieces):
+        return 0, 0
+    return len(pieces) - len(unique), sum(map(len, pieces)) - sum(map(len, unique))
+
+
+def _c4(out: Measures, text: str, lines: list[str], limits: Limits, spaceless: bool) -> None:
+    """C4's rules: of its line rules, the share of characters on lines that each would remove; sentences on the rest."""
+    lower = text.lower()
+    script, policy = "javascript" in lower, any(phrase in lower for phrase in POLICY)
+    sums = dict.fromkeys(("javascript", "policy", "few_words", "long_word", "unterminated", "removed"), 0)
+    rest: list[str] = []
+    for line in lines:
+        small = line.lower() if script or policy else ""
+        failed = []
+        if script and "javascript" in small:
+            failed.append("javascript")
+        if policy and any(phrase in small for phrase in POLICY):
+            failed.append("policy")
+        if len(line.split(None, limits.line_words)) < limits.line_words and not (
+            spaceless and _count_words(line) >= limits.line_words
+        ):
+            failed.append("few_words")
+        if len(line) > limits.word_length and _longest_word(line, limits.word_length) > limits.word_length:
+            failed.append("long_word")
+        unterminated = not _terminated(line)
+        if unterminated:
+            sums["unterminated"] += len(line)
+        for rule in failed:
+            sums[rule] += len(line)
+        if failed or (unterminated and limits.terminal_punctuation):
+            sums["removed"] += len(line)
+        else:
+            rest.append(line)
+    total = sum(map(len, lines))
+    for rule, characters in sums.items():
+        out[f"c4_{rule}_lines"] = _share(characters, total)
+    out["c4_lorem_ipsum"] = lower.count("lorem ipsum")
+    out["c4_curly_brackets"] = text.count("{")
+    out["c4_sentences"] = len(rest) + len(SENTENCE_END.findall("\n".join(rest)))
+
+
+def _count_words(line: str) -> int:
+    """The words of a line that has characters of spaceless scripts."""
+    words = [token for token in tokenize(line) if not is_symbol(token)]
+    single = sum(SPACELESS.match(word) is not None for word in words)
+    return len(words) - single + single // EAST_ASIAN_WORD
+
+
+def _longest_word(line: str, limit: int) -> int:
+    """The longest run without spaces; where it is above `limit`, without characters of spaceless scripts either."""
+    words = line.split()
+    longest = max(map(len, words))
+    return longest if longest <= limit else max(len(run) for word in words for run in SPACELESS.split(word))
+
+
+def _terminated(line: str) -> bool:
+    """Whether a line ends in a terminal mark or a quote, citations left out, and not in three dots."""
+    if line[-1] == "]":
+        line = CITATION.sub("", line).rstrip()
+    return bool(line) and line[-1] in C4_TERMINAL and not line.endswith("...")

@@ -1,0 +1,74 @@
+"""Measure every document that language.select kept under four families of heuristics.
+
+Families: Gopher quality, Gopher repetition, C4, FineWeb (scripts/heuristics/measures.py). All are measured on every
+document, so that heuristics.select can tell what only one rule drops. Signals: `id` and one column a measure, named
+`<family>_<measure>`; null where a measure does not apply. The text itself is never edited.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from scripts.common import cli
+from scripts.common.console import Progress
+from scripts.common.documents import Writer, data, kept_ids, rows, shard_of, survivors
+from scripts.common.manifest import Manifest
+from scripts.heuristics.measures import MEASURES, Limits, measure
+from scripts.heuristics.stop_words import tables
+
+SIGNAL = pa.schema(
+    [
+        ("id", pa.string()),
+        *((name, pa.int64() if kind == "count" else pa.float64()) for name, kind in MEASURES.items()),
+    ]
+)
+
+
+def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
+    documents = data(args.documents)
+    verdicts = data(args.verdicts, shard_of(args.documents))
+    language_of = {row["id"]: row["language"] for row in rows(data(args.languages), ["id", "language"])}
+    stop_words = tables(settings["stop_words"])
+    limits = Limits(**{field.name: settings[field.name] for field in fields(Limits)})
+    out = args.manifest.with_name(documents.name)
+    progress = Progress(len(kept_ids(verdicts)), "documents")
+    characters = 0
+    without_list: Counter[str] = Counter()
+    with Writer(out, SIGNAL) as writer:
+        for row in survivors(documents, verdicts, ["id", "text"]):
+            language = language_of.get(row["id"])
+            if language is None:
+                raise cli.InputError(f"{args.languages}: no language for document {row['id']} of {args.documents}")
+            words = stop_words.get(language)
+            if words is None:
+                without_list[language] += 1
+            writer.add({"id": row["id"], **measure(row["text"], words, limits)})
+            characters += len(row["text"])
+            progress.add()
+    manifest.counts = {"in": progress.done, "kept": progress.done, "dropped": {}}
+    manifest.summary = {"characters": characters, "without_stop_words": dict(without_list)}
+    return [out]
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = cli.parser(
+        "heuristics.score",
+        __doc__,
+        "--config config.yaml --documents results/main/ingest/extract/00000.manifest.json"
+        " --languages results/main/language/score/00000.manifest.json"
+        " --verdicts results/main/language/select/manifest.json --manifest /tmp/00000.manifest.json",
+    )
+    parser.add_argument("--documents", required=True, type=Path, help="manifest of an ingest.extract shard")
+    parser.add_argument("--languages", required=True, type=Path, help="manifest of the same language.score shard")
+    parser.add_argument("--verdicts", required=True, type=Path, help="manifest of language.select")
+    return cli.run(parser, body, argv)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
