@@ -77,7 +77,8 @@ def shuffled(documents: Path, wanted: dict[str, str], split: str, seed: int, scr
     for path in files:
         table = pq.read_table(path)
         keys = [uniform(seed, name, "shuffle") for name in table.column("id").to_pylist()]
-        yield table.take(sorted(range(len(keys)), key=keys.__getitem__))
+        order = sorted(range(len(keys)), key=keys.__getitem__)
+        yield table.take(pa.array(order, type=pa.int64()))
 
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
