@@ -15,6 +15,8 @@ import numpy as np
 import numpy.typing as npt
 import xxhash
 
+from scripts.dedup.xxhash32 import Places, xxh32
+
 # Blocks of the Unicode scripts that do not put spaces between words (first, last code point), after NFKD.
 UNSPACED = (
     (0x0E01, 0x0EFF),  # Thai, Lao
@@ -33,7 +35,7 @@ UNSPACED = (
     (0x1AFF0, 0x1B16F),  # Kana extensions
     (0x20000, 0x323AF),  # Han extensions B to H
 )
-UNKNOWN = 255
+LONGER, UNKNOWN = 0x110000, 0x110001  # above every code point
 
 
 def fold(character: str) -> str:
@@ -51,40 +53,48 @@ def fold(character: str) -> str:
             out.append(f" {part} ")
         else:
             out.append(part)
-    return "".join(out)
+    return "".join(out) if not set(out) <= {" "} else " " * bool(out)
 
 
 class _Folder:
-    """`fold` over a whole text with NumPy: each character's form is looked up once and kept in `pool`."""
+    """`fold` over a whole text with NumPy; each character's form is worked out once."""
 
     def __init__(self) -> None:
-        self.length = np.full(0x110000, UNKNOWN, np.uint8)
-        self.offset = np.zeros(0x110000, np.int32)
-        self.pool = np.zeros(0, "<u4")
+        self.single = np.full(0x110000, UNKNOWN, "<u4")  # the one character that a character becomes, or LONGER
+        self.longer: dict[int, str] = {}  # what others become
         self.ascii = bytes(ord(fold(chr(code))) for code in range(128)) + bytes(range(128, 256))
 
-    def _learn(self, codes: npt.NDArray[np.uint32]) -> None:
-        added, end = [self.pool], len(self.pool)
-        for code in np.unique(codes).tolist():
-            form = np.array([ord(part) for part in fold(chr(code))], "<u4")
-            self.length[code], self.offset[code] = len(form), end
-            added.append(form)
-            end += len(form)
-        self.pool = np.concatenate(added)
+    def _learn(self, codes: list[int]) -> None:
+        for code in codes:
+            form = fold(chr(code))
+            if len(form) == 1:
+                self.single[code] = ord(form)
+            else:
+                self.single[code], self.longer[code] = LONGER, form
 
     def __call__(self, text: str) -> bytes:
         if text.isascii():
             return text.encode().translate(self.ascii)
         codes = np.frombuffer(text.encode("utf-32-le"), "<u4")
-        lengths = self.length[codes]
-        if (unknown := lengths == UNKNOWN).any():
-            self._learn(codes[unknown])
-            lengths = self.length[codes]
-        source = self.offset[codes]
-        if (lengths != 1).any():
-            ends = np.cumsum(lengths, dtype=np.int64)
-            source = np.repeat(source - (ends - lengths), lengths) + np.arange(ends[-1])
-        return self.pool[source].tobytes().decode("utf-32-le").encode()
+        folded = self.single.take(codes)
+        if folded.max() == UNKNOWN:
+            self._learn(np.unique(codes[folded == UNKNOWN]).tolist())
+            folded = self.single.take(codes)
+        if folded.max() >= LONGER:
+            return self._lengthen(codes, folded).tobytes().decode("utf-32-le").encode()
+        if folded.max() < 128:
+            return folded.astype(np.uint8).tobytes()
+        return folded.tobytes().decode("utf-32-le").encode()
+
+    def _lengthen(self, codes: npt.NDArray[np.uint32], folded: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
+        """`folded` with the forms of any length in their places."""
+        places = np.flatnonzero(folded == LONGER)
+        lengths = np.ones(len(codes), np.int64)
+        forms = [self.longer[code] for code in codes[places].tolist()]
+        lengths[places] = [len(form) for form in forms]
+        out = np.repeat(folded, lengths)
+        out[np.repeat(folded == LONGER, lengths)] = np.frombuffer("".join(forms).encode("utf-32-le"), "<u4")
+        return out
 
 
 _folder: list[_Folder] = []
@@ -94,7 +104,11 @@ def normalise(text: str) -> bytes:
     """The tokens of a text in UTF-8, one space between them; empty for a text without letters and digits."""
     if not _folder:
         _folder.append(_Folder())
-    return b" ".join(_folder[0](text).split())
+    folded = np.frombuffer(_folder[0](text), np.uint8)
+    space = folded == 32
+    keep = ~space
+    keep[1:] |= ~space[:-1]  # the first of several spaces; faster than split and join
+    return folded[keep].tobytes().strip(b" ")
 
 
 def count_tokens(normal: bytes) -> int:
@@ -115,9 +129,33 @@ def shingles(normal: bytes, k: int) -> list[bytes]:
     return [normal[start:end] for start, end in zip(starts, ends, strict=True)]
 
 
-def hashes32(normal: bytes, k: int) -> npt.NDArray[np.uint32]:
-    """xxHash32 of every shingle, (number of shingles,)."""
-    return np.array(list(map(xxhash.xxh32_intdigest, shingles(normal, k))), np.uint32)
+def spans(normals: list[bytes], k: int) -> tuple[bytes, Places, Places, Places]:
+    """The shingles of many normalised texts, none of them empty, as spans of one buffer.
+
+    Returns the buffer, the start and the end of every shingle, (shingles,) each, and the shingles of each text,
+    (texts,). `shingles` says which those are.
+    """
+    buffer = b" ".join(normals)
+    after = np.flatnonzero(np.frombuffer(buffer, np.uint8) == 32)
+    starts, ends = np.concatenate(([0], after + 1)), np.append(after, len(buffer))
+    tokens = np.array([count_tokens(normal) for normal in normals])
+    counts = np.maximum(tokens - k + 1, 1)
+    first = np.cumsum(tokens) - tokens  # each text's first token
+    begin = np.arange(counts.sum()) + np.repeat(first - (np.cumsum(counts) - counts), counts)
+    last = np.minimum(begin + k - 1, np.repeat(first + tokens - 1, counts))
+    return buffer, starts[begin], ends[last], counts
+
+
+def hashes32(normals: list[bytes], k: int) -> list[npt.NDArray[np.uint32]]:
+    """xxHash32 of every shingle of each normalised text; none for an empty one."""
+    hashes = [np.zeros(0, np.uint32)] * len(normals)
+    some = [place for place, normal in enumerate(normals) if normal]
+    if some:
+        buffer, starts, ends, counts = spans([normals[place] for place in some], k)
+        split = np.split(xxh32(buffer, starts, ends), np.cumsum(counts)[:-1])
+        for place, part in zip(some, split, strict=True):
+            hashes[place] = part
+    return hashes
 
 
 def shingle_set(text: str, k: int) -> npt.NDArray[np.uint64]:

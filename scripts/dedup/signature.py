@@ -9,6 +9,7 @@ probability of 92.4 %, one of 0.9 with 99.96 %.
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,8 @@ from scripts.common.documents import Writer, data, kept_ids, shard_of, survivors
 from scripts.common.manifest import Manifest
 from scripts.dedup.minhash import MinHasher
 from scripts.dedup.shingles import count_tokens, distinct, hashes32, normalise
+
+BATCH = 1 << 19  # characters of text hashed at a time
 
 
 def band_name(band: int) -> str:
@@ -42,17 +45,35 @@ def schema(bands: int) -> pa.Schema:
     )
 
 
-def sign(text: str, k: int, hasher: MinHasher) -> dict[str, Any]:
-    """The signals of one text, without its id and source."""
-    normal = normalise(text)
-    hashes = hashes32(normal, k)
-    bands = hasher.band_hashes(hasher.signature(hashes)) if len(hashes) else [None] * hasher.bands
-    return {
-        "text_hash": xxhash.xxh3_128_digest(text.encode()),
-        "words": count_tokens(normal),
-        "shingles": len(distinct(hashes)),
-        **{band_name(band): value for band, value in enumerate(bands)},
-    }
+def sign(texts: list[str], k: int, hasher: MinHasher) -> list[dict[str, Any]]:
+    """The signals of many texts, without their ids and sources."""
+    normals = [normalise(text) for text in texts]
+    signals = []
+    for text, normal, hashes in zip(texts, normals, hashes32(normals, k), strict=True):
+        bands = hasher.band_hashes(hasher.signature(hashes)) if len(hashes) else [None] * hasher.bands
+        signals.append(
+            {
+                "text_hash": xxhash.xxh3_128_digest(text.encode()),
+                "words": count_tokens(normal),
+                "shingles": len(distinct(hashes)),
+                **{band_name(band): value for band, value in enumerate(bands)},
+            }
+        )
+    return signals
+
+
+def batched(documents: Iterable[dict[str, Any]], most: int = BATCH) -> Iterator[list[dict[str, Any]]]:
+    """The documents in lists that end with the `most`-th character of their texts."""
+    batch: list[dict[str, Any]] = []
+    held = 0
+    for row in documents:
+        batch.append(row)
+        held += len(row["text"])
+        if held >= most:
+            yield batch
+            batch, held = [], 0
+    if batch:
+        yield batch
 
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
@@ -63,12 +84,13 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     progress = Progress(len(kept_ids(verdicts)), "documents")
     totals = {"words": 0, "shingles": 0}
     with Writer(out, schema(hasher.bands)) as writer:
-        for row in survivors(documents, verdicts, ["id", "text", "curated"]):
-            signals = sign(row["text"], settings["shingle_words"], hasher)
-            writer.add({"id": row["id"], "curated": bool(row["curated"]), **signals})
-            for key in totals:
-                totals[key] += signals[key]
-            progress.add()
+        for batch in batched(survivors(documents, verdicts, ["id", "text", "curated"])):
+            texts = [row["text"] for row in batch]
+            for row, signals in zip(batch, sign(texts, settings["shingle_words"], hasher), strict=True):
+                writer.add({"id": row["id"], "curated": bool(row["curated"]), **signals})
+                for key in totals:
+                    totals[key] += signals[key]
+            progress.add(len(batch))
     manifest.counts = {"in": progress.done, "kept": progress.done, "dropped": {}}
     manifest.summary = {**totals, "shingle_words": settings["shingle_words"], "bands": hasher.bands}
     return [out]
