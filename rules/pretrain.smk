@@ -1,0 +1,52 @@
+"""
+pretrain: a causal language model trained from scratch with DeepSpeed.
+
+REQUIRED INPUTS:
+
+    results/{variant}/tokenize/encode/{shard}.manifest.json   of every shard
+    results/{variant}/tokenize/train/manifest.json
+
+OUTPUTS:
+
+    results/{variant}/pretrain/train/manifest.json            model/ and losses.jsonl; metrics.jsonl beside them
+
+Checkpoints live undeclared in checkpoints/, so that a failed or stopped job goes on from the newest.
+"""
+
+
+rule pretrain_train:
+    input:
+        tokens=manifests("tokenize.encode"),
+        tokenizer=manifest("tokenize.train"),
+    output:
+        manifest="results/{variant}/pretrain/train/manifest.json",
+    params:
+        fingerprint=fingerprint("pretrain.train"),
+    log:
+        "logs/{variant}/pretrain/train.log",
+    benchmark:
+        "results/{variant}/benchmarks/pretrain/train.tsv"
+    threads: config["pretrain"]["train"]["processes"]
+    conda:
+        "../envs/train.yaml"
+    shell:
+        """
+        exec python -m scripts.pretrain.launch \
+            --nodes {config[pretrain][train][nodes]:q} \
+            --processes {config[pretrain][train][processes]:q} \
+            --srun {config[pretrain][train][srun]:q} \
+            --config {params.fingerprint:q} \
+            --tokens {input.tokens:q} \
+            --tokenizer {input.tokenizer:q} \
+            --micro-batch {config[pretrain][train][micro_batch]:q} \
+            --device {config[pretrain][train][device]:q} \
+            --activation-checkpointing {config[pretrain][train][activation_checkpointing]:q} \
+            --checkpoint-every {config[pretrain][train][checkpoint_every]:q} \
+            --keep-checkpoints {config[pretrain][train][keep_checkpoints]:q} \
+            --log-every {config[pretrain][train][log_every]:q} \
+            --tensorboard {config[pretrain][train][tensorboard]:q} \
+            --wandb {config[pretrain][train][wandb]:q} \
+            --wandb-project {config[pretrain][train][wandb_project]:q} \
+            --manifest {output.manifest:q} \
+            --log {log:q}
+        """

@@ -1,0 +1,184 @@
+"""The token stream: Megatron's indexed dataset, windows of fixed length, and an order that depends on the seed alone.
+
+The shards' training tokens, in the order of the shards, are one stream. Window i is the `context + 1` tokens from
+i · context on: inputs are all but the last, targets all but the first, so that every token but the stream's first is
+predicted once in an epoch (the rest of less than a window is left out). Documents are packed: a window crosses their
+borders, which the end-of-text token marks, and attention does too, as in GPT-3 (Brown et al. 2020,
+https://arxiv.org/abs/2005.14165, appendix B).
+
+Format of `.idx` (Megatron-LM, megatron/core/datasets/indexed_dataset.py): magic, u64 version, u8 type code, u64
+sequences, u64 documents, then int32 sizes, int64 byte offsets and int64 document borders.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import xxhash
+
+from scripts.common.cli import InputError
+from scripts.common.documents import batches, uniform
+from scripts.common.manifest import Manifest
+
+MAGIC = b"MMIDIDX\x00\x00"
+HEADER = struct.Struct("<9sQBQQ")
+DTYPES: dict[int, type[np.generic]] = {4: np.int32, 8: np.uint16}
+ROUNDS = 6  # of the Feistel network; Luby and Rackoff 1988 need 4 for a strong pseudorandom permutation
+
+Tokens = npt.NDArray[np.int64]
+
+
+def open_indexed(bin_path: Path, idx_path: Path) -> npt.NDArray[np.generic]:
+    """The tokens of one indexed dataset as a read-only memory map, 1-dimensional, uint16 or int32.
+
+    Raises InputError where the index is not Megatron's version 1 or does not agree with the `.bin`.
+    """
+    with idx_path.open("rb") as handle:
+        head = handle.read(HEADER.size)
+        if len(head) < HEADER.size or not head.startswith(MAGIC):
+            raise InputError(f"{idx_path} is not a Megatron index: it does not begin with {MAGIC!r}")
+        _, version, code, sequences, documents = HEADER.unpack(head)
+        if version != 1 or code not in DTYPES:
+            raise InputError(
+                f"{idx_path} has version {version} and type code {code}; version 1 with 4 (int32) or 8 (uint16) is read"
+            )
+        if idx_path.stat().st_size != HEADER.size + 12 * sequences + 8 * documents:
+            raise InputError(f"{idx_path} is cut off: {sequences} sequences and {documents} documents do not fit in it")
+        end = 0
+        if sequences:
+            handle.seek(HEADER.size + 4 * (sequences - 1))
+            (size,) = struct.unpack("<i", handle.read(4))
+            handle.seek(HEADER.size + 4 * sequences + 8 * (sequences - 1))
+            (pointer,) = struct.unpack("<q", handle.read(8))
+            end = pointer + size * np.dtype(DTYPES[code]).itemsize
+    if bin_path.stat().st_size != end:
+        raise InputError(f"{bin_path} has {bin_path.stat().st_size} bytes; its index {idx_path.name} says {end}")
+    # numpy refuses to map an empty file.
+    return np.memmap(bin_path, DTYPES[code], mode="r") if end else np.empty(0, DTYPES[code])
+
+
+class Stream:
+    """Several token arrays read as one."""
+
+    def __init__(self, parts: Iterable[npt.NDArray[np.generic]]) -> None:
+        self.parts = [part for part in parts if len(part)]
+        self.starts = np.concatenate([[0], np.cumsum([len(part) for part in self.parts], dtype=np.int64)])
+
+    def __len__(self) -> int:
+        return int(self.starts[-1])
+
+    def read(self, start: int, count: int) -> Tokens:
+        """The tokens [start, start + count) as int64."""
+        out = np.empty(count, np.int64)
+        shard, filled = int(np.searchsorted(self.starts, start, side="right")) - 1, 0
+        while filled < count:
+            inside = start + filled - int(self.starts[shard])
+            piece = self.parts[shard][inside : inside + count - filled]
+            out[filled : filled + len(piece)] = piece
+            filled, shard = filled + len(piece), shard + 1
+        return out
+
+
+def open_split(manifests: Iterable[Path], split: str) -> Stream:
+    """The stream of `train` or `validation` over the manifests of tokenize.encode, in the order of their names."""
+    parts = []
+    for path in sorted(manifests):
+        manifest = Manifest.read(path)
+        names = sorted(name for name in manifest.files if name.startswith(f"{split}/") and name.endswith(".bin"))
+        parts += [open_indexed(manifest.file(name), manifest.file(f"{name[:-4]}.idx")) for name in names]
+    return Stream(parts)
+
+
+def permute(positions: npt.ArrayLike, size: int, seed: int, epoch: int) -> Tokens:
+    """Where each position in [0, size) goes under the permutation of (seed, epoch).
+
+    A Feistel network over the next even number of bits, walked until it falls back into [0, size) (Black and Rogaway
+    2002, "Ciphers with arbitrary finite domains"): no table, so that a stream of any length costs no memory, and no
+    dependence on a random generator whose stream a library may change.
+    """
+    half = np.uint64(max(1, ((size - 1).bit_length() + 1) // 2))
+    mask = (np.uint64(1) << half) - np.uint64(1)
+    keys = [np.uint64(xxhash.xxh3_64_intdigest(f"window\x1f{epoch}\x1f{n}".encode(), seed=seed)) for n in range(ROUNDS)]
+    out = np.atleast_1d(np.asarray(positions, np.uint64)).copy()
+    outside = np.ones(out.shape, bool)
+    while outside.any():
+        left, right = out[outside] >> half, out[outside] & mask
+        for key in keys:
+            left, right = right, left ^ (_mix(right ^ key) & mask)
+        out[outside] = (left << half) | right
+        outside = out >= np.uint64(size)
+    return out.astype(np.int64)
+
+
+def _mix(value: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """The finalizer of SplitMix64 (Steele, Lea and Flood 2014)."""
+    value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return value ^ (value >> np.uint64(31))
+
+
+def windows_of_step(step: int, sequences: int, windows: int, seed: int) -> Tokens:
+    """The windows of the global batch of step 1, 2, …: shape [sequences], the same for any number of processes.
+
+    The permuted epochs follow one another without a gap, so a batch may hold the end of one and the start of the next.
+    """
+    order = np.arange((step - 1) * sequences, step * sequences, dtype=np.int64)
+    epochs, positions = order // windows, order % windows
+    out = np.empty(sequences, np.int64)
+    for epoch in np.unique(epochs):
+        here = epochs == epoch
+        out[here] = permute(positions[here], windows, seed, int(epoch))
+    return out
+
+
+def share(batch: Tokens, rank: int, processes: int, micro_batch: int) -> Tokens:
+    """This process's part of a global batch, shape [accumulation, micro_batch]; the batch's order is kept."""
+    return batch.reshape(-1, processes, micro_batch)[:, rank]
+
+
+def read_windows(stream: Stream, windows: Tokens, context: int) -> Tokens:
+    """The tokens of windows [n, m], shape [n, m, context + 1]."""
+    flat = [stream.read(int(window) * context, context + 1) for window in windows.ravel()]
+    return np.stack(flat).reshape(*windows.shape, context + 1)
+
+
+def validation_text(manifests: Iterable[Path], limit: int, seed: int) -> tuple[Tokens, int]:
+    """The tokens of the validation documents to score, one after the other, and the UTF-8 bytes of their text.
+
+    Whole documents in the order of hash(seed, id), which does not depend on the shards, as many as fit into `limit`
+    tokens, at least one. ([], 0) where there are none.
+    """
+    parts: list[npt.NDArray[np.generic]] = []
+    found: list[tuple[float, int, int, int, int]] = []
+    for path in sorted(manifests):
+        manifest = Manifest.read(path)
+        for name in sorted(n for n in manifest.files if n.startswith("validation/") and n.endswith(".docs.parquet")):
+            stem = name.removesuffix(".docs.parquet")
+            parts.append(open_indexed(manifest.file(f"{stem}.bin"), manifest.file(f"{stem}.idx")))
+            for batch in batches(manifest.file(name), ["id", "offset", "tokens", "bytes"]):
+                found += [
+                    (uniform(seed, row["id"], "validation"), len(parts) - 1, row["offset"], row["tokens"], row["bytes"])
+                    for row in batch.to_pylist()
+                ]
+    found.sort()
+    ends = np.cumsum([row[3] for row in found])
+    kept = found[: max(1, int(np.searchsorted(ends, limit, side="right")))]
+    pieces = [np.asarray(parts[part][offset : offset + count], np.int64) for _, part, offset, count, _ in kept]
+    return (np.concatenate(pieces) if pieces else np.empty(0, np.int64)), sum(row[4] for row in kept)
+
+
+def validation_windows(tokens: Tokens, context: int, eos: int, ignore: int) -> tuple[Tokens, Tokens]:
+    """Inputs and targets over all of `tokens`, each of shape [windows, context].
+
+    The stream is headed by an end-of-text token, so that every token is predicted, once; the last window is filled up
+    with targets `ignore`.
+    """
+    count = -(-len(tokens) // context)
+    inputs, targets = np.full(count * context, eos, np.int64), np.full(count * context, ignore, np.int64)
+    inputs[1 : len(tokens)] = tokens[:-1]
+    targets[: len(tokens)] = tokens
+    return inputs.reshape(-1, context), targets.reshape(-1, context)

@@ -1,0 +1,91 @@
+"""What a run shows while it trains: losses.jsonl, metrics.jsonl, TensorBoard and Weights & Biases."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, TextIO
+
+from scripts.common.console import log
+from scripts.common.manifest import write_atomically
+
+__tracked__ = False  # shows, never decides: see scripts/common/fingerprint.py
+
+LOSSES, METRICS = "losses.jsonl", "metrics.jsonl"
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    """The rows of a JSON Lines file, up to one that was being written when the run was killed."""
+    rows = []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        try:
+            rows.append(json.loads(line))
+        except ValueError:
+            break
+    return rows
+
+
+def cut(path: Path, step: int) -> list[dict[str, Any]]:
+    """Keep the rows of a JSON Lines file up to `step`, the checkpoint's, so that the curve goes on without a double."""
+    kept = [row for row in read(path) if row["step"] <= step] if path.is_file() else []
+    write_atomically(path, "".join(json.dumps(row) + "\n" for row in kept))
+    return kept
+
+
+class Recorder:
+    """Writes the rows of process 0 into the run's folder, from `step` on."""
+
+    def __init__(
+        self, folder: Path, step: int, tensorboard: bool, wandb: str, project: str, config: dict[str, Any]
+    ) -> None:
+        self.files: dict[str, TextIO] = {}
+        earlier: list[dict[str, Any]] = []
+        for name in (LOSSES, METRICS):
+            earlier = cut(folder / name, step)
+            self.files[name] = (folder / name).open("a", encoding="utf-8", buffering=1)
+        self.seconds = max((row.get("seconds", 0.0) for row in earlier), default=0.0)  # of the attempts before
+        self.board: Any = None
+        if tensorboard:
+            from torch.utils.tensorboard import SummaryWriter
+
+            self.board = SummaryWriter(str(folder / "tensorboard"), purge_step=step + 1)
+        self.wandb = _start_wandb(folder, wandb, project, config)
+
+    def loss(self, row: dict[str, Any]) -> None:
+        """A row of losses.jsonl: what is the same in every run of this config."""
+        self.files[LOSSES].write(json.dumps(row) + "\n")
+
+    def metrics(self, row: dict[str, Any]) -> None:
+        """A row of metrics.jsonl, of TensorBoard and of W&B; values that are None are left out."""
+        row = {key: value for key, value in row.items() if value is not None}
+        self.files[METRICS].write(json.dumps(row) + "\n")
+        for key, value in row.items():
+            if self.board and key != "step":
+                self.board.add_scalar(key, value, row["step"])
+        if self.wandb:
+            self.wandb.log({key: value for key, value in row.items() if key != "step"}, step=row["step"])
+
+    def close(self) -> None:
+        """Flush everything."""
+        for handle in self.files.values():
+            handle.close()
+        if self.board:
+            self.board.close()
+        if self.wandb:
+            self.wandb.finish()
+
+
+def _start_wandb(folder: Path, mode: str, project: str, config: dict[str, Any]) -> Any:
+    """The W&B run, whose id is the run's digest so that attempts continue it; None when disabled or not to be had."""
+    if mode == "disabled":
+        return None
+    try:
+        import wandb
+
+        quiet = wandb.Settings(silent=True, console="off")
+        return wandb.init(  # type: ignore[arg-type]
+            project=project, id=folder.name, resume="allow", mode=mode, dir=str(folder), config=config, settings=quiet
+        )
+    except Exception as error:  # a training run must not end because its dashboard is not there
+        log.warning("W&B is left out: %s", error)
+        return None

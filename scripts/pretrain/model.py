@@ -1,0 +1,124 @@
+"""The model: a causal language model of transformers, built from the config with random weights, and its export."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedConfig, PreTrainedModel
+from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+
+from scripts.common.cli import InputError
+from scripts.common.manifest import Manifest
+
+SHAPE = {  # keys of the config → the names that transformers' configurations share
+    "hidden_size": "hidden_size",
+    "intermediate_size": "intermediate_size",
+    "layers": "num_hidden_layers",
+    "heads": "num_attention_heads",
+    "kv_heads": "num_key_value_heads",
+    "tie_embeddings": "tie_word_embeddings",
+    "context": "max_position_embeddings",
+}
+COMPANIONS = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja")
+DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
+
+
+def configuration(settings: dict[str, Any], vocabulary: int, eos: int) -> PreTrainedConfig:
+    """The transformers configuration of `pretrain.train.model`, with every dropout off.
+
+    Raises InputError for an architecture that is no causal language model, a key that it does not have, or heads that
+    do not divide.
+    """
+    kind, where = settings["type"], "pretrain.train.model"
+    if kind not in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES:
+        raise InputError(
+            f"{where}.type is {kind!r}, not a causal language model of transformers; "
+            f"known are {', '.join(sorted(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES))}"
+        )
+    known = AutoConfig.for_model(kind)
+    wanted = {name: settings[key] for key, name in SHAPE.items() if settings[key] is not None}
+    for path, names in ((where, wanted), (f"{where}.overrides", settings["overrides"])):
+        for name in names:
+            if not hasattr(known, name):
+                key = next((key for key, value in SHAPE.items() if value == name and path == where), name)
+                raise InputError(f"{path}.{key}: an architecture of type {kind!r} has no {name!r}; leave it null")
+    heads, kv_heads = settings["heads"], settings["kv_heads"] or settings["heads"]
+    if heads % kv_heads:
+        raise InputError(f"{where}.heads is {heads}, not a multiple of {where}.kv_heads = {kv_heads}")
+    if settings["hidden_size"] % heads and "head_dim" not in settings["overrides"]:
+        raise InputError(f"{where}.hidden_size is {settings['hidden_size']}, not a multiple of {where}.heads = {heads}")
+    ids = {"vocab_size": vocabulary, "bos_token_id": eos, "eos_token_id": eos, "pad_token_id": None}
+    made = AutoConfig.for_model(kind, **{**wanted, **ids, **settings["overrides"]})
+    for name, value in made.to_dict().items():
+        if ("dropout" in name or name.endswith("pdrop")) and isinstance(value, float):
+            setattr(made, name, 0.0)
+    return made
+
+
+def build(config: PreTrainedConfig, seed: int) -> PreTrainedModel:
+    """A model with random weights: fp32, on the CPU, a function of the configuration and the seed alone."""
+    torch.manual_seed(seed)
+    model = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
+    model.config.use_cache = False
+    return model
+
+
+def load_tokenizer(manifest: Path) -> tuple[int, int]:
+    """The vocabulary's size and the id of the end-of-text token of tokenize.train's tokenizer."""
+    tokenizer = AutoTokenizer.from_pretrained(Manifest.read(manifest).folder, local_files_only=True)
+    if tokenizer.eos_token_id is None:
+        raise InputError(f"{manifest}: the tokenizer beside it names no eos_token")
+    return len(tokenizer), tokenizer.eos_token_id
+
+
+def parameters(model: nn.Module) -> dict[str, int]:
+    """Parameters: all, without token and position embeddings, and those that are multiplied (see flops_per_token)."""
+    tables = {id(m.weight): m.weight.numel() for m in model.modules() if isinstance(m, nn.Embedding)}
+    total = sum(p.numel() for p in model.parameters())
+    head = model.get_output_embeddings()  # type: ignore[operator]
+    head_size = head.weight.numel() if head is not None else 0
+    tied = head is not None and id(head.weight) in tables
+    inside = total - sum(tables.values()) - (0 if tied else head_size)
+    return {"total": total, "non_embedding": inside, "multiplied": inside + head_size}
+
+
+def groups(model: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
+    """AdamW's parameter groups: matrices decay; biases, norms and embeddings do not (a tied head is an embedding)."""
+    tables = {id(m.weight) for m in model.modules() if isinstance(m, nn.Embedding)}
+    decayed = [p for p in model.parameters() if p.ndim >= 2 and id(p) not in tables]
+    kept = [p for p in model.parameters() if p.ndim < 2 or id(p) in tables]
+    made = ({"params": decayed, "weight_decay": weight_decay}, {"params": kept, "weight_decay": 0.0})
+    return [group for group in made if group["params"]]
+
+
+def export(
+    weights: Mapping[str, torch.Tensor], config: PreTrainedConfig, dtype: str, tokenizer: Path, folder: Path
+) -> list[Path]:
+    """Write `folder` so that AutoModelForCausalLM and AutoTokenizer load it; returns its files.
+
+    weights: name → fp32 tensor, each parameter once. The folder is there whole or not at all.
+    """
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(config)
+    model.load_state_dict({k: v.to(DTYPES[dtype]) for k, v in weights.items()}, strict=False, assign=True)
+    model.tie_weights()
+    left = [name for name, value in model.named_parameters() if value.is_meta]
+    if left:
+        raise RuntimeError(f"no weights were gathered for {', '.join(left)}")
+    model.config.use_cache = True
+    model.config.dtype = DTYPES[dtype]
+    partial = folder.with_name(f".{folder.name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    model.save_pretrained(partial)
+    listed = Manifest.read(tokenizer)
+    for name in COMPANIONS:
+        if name in listed.files:
+            shutil.copyfile(listed.file(name), partial / name)
+    shutil.rmtree(folder, ignore_errors=True)
+    partial.rename(folder)
+    return sorted(path for path in folder.iterdir() if path.is_file())

@@ -1,0 +1,221 @@
+"""Pre-train a causal language model from scratch with DeepSpeed ZeRO; started by scripts.pretrain.launch.
+
+Writes `model/` (safetensors and tokenizer, for transformers) and `losses.jsonl`, the loss of every step, both listed in
+the manifest; `metrics.jsonl`, which also holds times, beside them. Everything that the run needs to go on lies in
+`checkpoints/<digest of the fingerprint>/`, relative to the working directory: kill it and start it again, also with another
+number of processes. The position in the data is the step, and nothing else is random after the weights' start.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import os
+import shutil
+import signal
+import sys
+import time
+import traceback
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from scripts.common import cli
+from scripts.common import config as configuration
+from scripts.common.console import duration, log
+from scripts.common.fingerprint import digest
+from scripts.common.manifest import Manifest
+from scripts.pretrain import checkpoint, engine, measures, metrics, model, plan
+from scripts.pretrain.run import Run
+
+RESUBMIT = 85  # exit status: stopped by a signal, after a checkpoint; start again to go on
+OPTIONS = (  # keys marked `placement` in the schema that this program takes as options
+    "micro_batch",
+    "device",
+    "activation_checkpointing",
+    "checkpoint_every",
+    "keep_checkpoints",
+    "log_every",
+    "tensorboard",
+    "wandb",
+    "wandb_project",
+)
+
+
+def train(run: Run, recorder: metrics.Recorder | None, stopping: list[int]) -> bool:
+    """Train from the checkpoint's step to the last; False where a signal ended it early, after a checkpoint."""
+    steps, per_step, args = run.plan.steps, run.plan.tokens_per_step, run.args
+    peak = measures.peak_flops(torch.cuda.get_device_name()) if run.device.type == "cuda" else None
+    peak = peak if run.settings["precision"] == "bf16" else None
+    start = shown = time.monotonic()
+    shown_step = run.done
+    with ThreadPoolExecutor(1) as reader:  # reads a step ahead
+        following = reader.submit(run.batch, run.done + 1)
+        for step in range(run.done + 1, steps + 1):
+            batch, following = following.result(), reader.submit(run.batch, step + 1)
+            loss, stop = run.step(step, batch, bool(stopping))
+            if recorder:
+                recorder.loss({"step": step, "loss": loss})
+            if recorder and (step % args.log_every == 0 or step == steps):
+                now = time.monotonic()
+                rate = (step - shown_step) * per_step / (now - shown)
+                rate_so_far = (step - run.done) / (now - start)
+                shown, shown_step = now, step
+                used = measures.mfu(rate, run.flops, peak, run.processes)
+                row = {
+                    "step": step,
+                    "tokens": step * per_step,
+                    "loss": loss,
+                    "learning_rate": plan.learning_rate(step, steps, run.settings),
+                    "grad_norm": run.engine.gradient_norm,
+                    "tokens_per_second": round(rate, 1),
+                    "mfu": used,
+                    "seconds": round(recorder.seconds + now - start, 3),
+                }
+                recorder.metrics(row)
+                log.info(
+                    "step %s/%s, loss %.4f, learning rate %.2e, %s tokens/s%s, %s left",
+                    f"{step:,}", f"{steps:,}", loss, row["learning_rate"], f"{rate:,.0f}",
+                    f", MFU {used:.1%}" if used else "", duration((steps - step) / rate_so_far),
+                )  # fmt: skip
+                if used and used > measures.MFU_ALARM:
+                    log.warning("an MFU of %.0f %% is not to be believed: check the peak in measures.py", 100 * used)
+            every = run.settings["validate_every"]
+            if step == steps or (every and step % every == 0):
+                before = time.monotonic()
+                found = run.validate()
+                if recorder and found:
+                    row = {"step": step, "validation_loss": found[0], "bits_per_byte": found[1]}
+                    recorder.loss(row)
+                    recorder.metrics(row)
+                    log.info("step %s/%s, validation loss %.4f, %.4f bits per byte", f"{step:,}", f"{steps:,}", *found)
+                shown += time.monotonic() - before  # not training
+            if stop or step == steps or step % args.checkpoint_every == 0:
+                before = time.monotonic()
+                run.save(step)
+                shown += time.monotonic() - before
+            if stop and step < steps:
+                log.info("stopped by a signal after step %s; the checkpoint is in %s", f"{step:,}", run.folder)
+                return False
+    return True
+
+
+def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
+    """Train and write the results; returns the manifest's files on process 0 and nothing on the others."""
+    stopping: list[int] = []
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches every process; the launcher passes it on as SIGUSR1
+    for number in (signal.SIGTERM, signal.SIGUSR1):
+        signal.signal(number, lambda found, _: stopping.append(found))
+    folder = args.checkpoints / manifest.fingerprint
+    if os.environ["RANK"] != "0":
+        run = Run(args, settings, folder)
+        finished = train(run, None, stopping)
+        for _ in run.engine.weights() if finished else ():
+            pass
+        if not finished:
+            raise SystemExit(RESUBMIT)
+        return []
+    with checkpoint.locked(folder):
+        run = Run(args, settings, folder)
+        made, sizes = run.plan, run.parameters
+        log.info(
+            "%s parameters (%s without embeddings), %s steps of %s tokens = %.2f epochs, %d × %s, ZeRO %d, %s",
+            f"{sizes['total']:,}", f"{sizes['non_embedding']:,}", f"{made.steps:,}", f"{made.tokens_per_step:,}",
+            made.epochs, run.processes, run.device.type, settings["zero_stage"], settings["precision"],
+        )  # fmt: skip
+        if run.done:
+            log.info("going on after step %s of %s", f"{run.done:,}", folder)
+        if not run.validation_tokens:
+            log.warning("the shards hold no validation documents: there will be no validation loss")
+        recorder = metrics.Recorder(
+            folder, run.done, args.tensorboard == "true", args.wandb, args.wandb_project, settings
+        )
+        finished = train(run, recorder, stopping)
+        recorder.close()
+        if not finished:
+            raise SystemExit(RESUBMIT)
+        return results(run, manifest, args.manifest.parent)
+
+
+def results(run: Run, manifest: Manifest, out: Path) -> list[Path]:
+    """Write model/, losses.jsonl and metrics.jsonl into `out`, fill the manifest's summary; the files to list."""
+    weights = dict(run.engine.weights())
+    settings, made = run.settings, run.plan
+    files = model.export(weights, run.model.config, settings["save_dtype"], run.args.tokenizer, out / "model")
+    for name in (metrics.LOSSES, metrics.METRICS):
+        shutil.copyfile(run.folder / name, out / name)
+    rows = metrics.read(out / metrics.LOSSES)
+    losses, scores = [row for row in rows if "loss" in row], [row for row in rows if "bits_per_byte" in row]
+    manifest.summary = {
+        "parameters": {key: run.parameters[key] for key in ("total", "non_embedding")},
+        "shape": {**settings["model"], "vocabulary": run.vocabulary},
+        "tokens": made.steps * made.tokens_per_step,
+        "steps": made.steps,
+        "epochs": made.epochs,
+        "loss": losses[-1]["loss"],
+        "validation_loss": scores[-1]["validation_loss"] if scores else None,
+        "bits_per_byte": scores[-1]["bits_per_byte"] if scores else None,
+        "validation_tokens": run.validation_tokens,
+        "validation_bytes": run.validation_bytes,
+    }
+    return [*files, out / metrics.LOSSES]
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    """Add the placement keys as options, with the schema's default, type and description."""
+    leaves = dict(configuration.leaves())
+    for key in OPTIONS:
+        node = leaves[f"pretrain.train.{key}"]
+        boolean, default = node.get("type") == "boolean", node["default"]
+        parser.add_argument(
+            f"--{key.replace('_', '-')}",
+            type=str.lower if boolean else int if node.get("type") == "integer" else str,
+            choices=["true", "false"] if boolean else node.get("enum"),
+            default=str(default).lower() if boolean else default,
+            help=node["description"].replace("%", "%%"),
+        )
+
+
+def main(argv: list[str] | None = None) -> int:
+    if sys.platform == "linux":  # end with the launcher, even where it was killed: PR_SET_PDEATHSIG = 1
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+    alone = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "LOCAL_WORLD_SIZE": "1"}
+    for name, value in {**alone, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}.items():
+        os.environ.setdefault(name, value)
+    os.environ["HF_HUB_OFFLINE"] = "1"
+    parser = cli.parser(
+        "pretrain.train",
+        __doc__,
+        "--config config.yaml --tokens results/main/tokenize/encode/*.manifest.json "
+        "--tokenizer results/main/tokenize/train/manifest.json --manifest /tmp/pretrain/manifest.json",
+    )
+    parser.add_argument("--tokens", required=True, type=Path, nargs="+", help="manifests of tokenize.encode")
+    parser.add_argument("--tokenizer", required=True, type=Path, help="manifest of tokenize.train")
+    parser.add_argument("--checkpoints", type=Path, default=Path("checkpoints"), help="folder of all runs' checkpoints")
+    options(parser)
+    try:
+        if os.environ["RANK"] == "0":
+            status = cli.run(parser, body, argv)
+        else:  # process 0 alone writes the log and the manifest, and reports what is wrong with the input
+            args = parser.parse_args(argv)
+            settings, mark = cli.settings(args.step, args.config)
+            body(args, settings, Manifest(args.step, digest(mark)))
+            status = 0
+    except SystemExit as stopped:
+        status = int(stopped.code or 0)
+    except Exception as error:
+        # Before the processes have met, process 0 finds the same fault and reports it.
+        if dist.is_initialized() or not isinstance(error, cli.InputError):
+            traceback.print_exc()
+        status = 1
+    if status in (0, RESUBMIT):
+        engine.stop(status)
+    sys.stderr.flush()
+    os._exit(status)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

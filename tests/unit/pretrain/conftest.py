@@ -1,0 +1,129 @@
+"""Real shards in tokenize.encode's format, a real tokenizer, and the training program as a subprocess."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import struct
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from scripts.common.manifest import Manifest
+
+ROOT = Path(__file__).resolve().parents[3]
+SENTENCES = (
+    "The river bends twice before it meets the sea. ",
+    "A list keeps the order in which its items were added. ",
+    "Nobody in the village remembered when the mill had stopped. ",
+    "Reading a file line by line needs little memory. ",
+)
+
+
+def texts(count: int, seed: int) -> list[str]:
+    """English-like documents of two to ten sentences."""
+    pick = random.Random(seed)
+    return ["".join(pick.choices(SENTENCES, k=pick.randint(2, 10))) for _ in range(count)]
+
+
+def write_indexed(stem: Path, documents: list[list[int]], dtype: type = np.uint16) -> None:
+    """Megatron's indexed dataset, version 1, one sequence a document."""
+    stem.parent.mkdir(parents=True, exist_ok=True)
+    np.array([token for document in documents for token in document], dtype).tofile(stem.with_suffix(".bin"))
+    sizes = np.array([len(document) for document in documents], np.int32)
+    ends = np.cumsum(sizes, dtype=np.int64) * np.dtype(dtype).itemsize
+    with stem.with_suffix(".idx").open("wb") as handle:
+        head = (1, {np.uint16: 8, np.int32: 4}[dtype], len(documents), len(documents) + 1)
+        handle.write(b"MMIDIDX\x00\x00" + struct.pack("<QBQQ", *head))
+        handle.write(sizes.tobytes() + np.concatenate([[0], ends])[: len(documents)].astype(np.int64).tobytes())
+        handle.write(np.arange(len(documents) + 1, dtype=np.int64).tobytes())
+
+
+@pytest.fixture(scope="session")
+def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The manifest of a byte-level BPE tokenizer with 300 entries; token 0 is `<|endoftext|>`."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+    from transformers import PreTrainedTokenizerFast
+
+    made = Tokenizer(models.BPE())
+    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    made.decoder = decoders.ByteLevel()
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(vocab_size=300, special_tokens=["<|endoftext|>"], initial_alphabet=alphabet)
+    made.train_from_iterator(texts(200, 0), trainer)
+    folder = tmp_path_factory.mktemp("tokenizer")
+    PreTrainedTokenizerFast(tokenizer_object=made, eos_token="<|endoftext|>").save_pretrained(folder)
+    manifest = Manifest("tokenize.train", "test")
+    return manifest.write(folder / "manifest.json", list(folder.glob("*.json"))).folder / "manifest.json"
+
+
+@pytest.fixture(scope="session")
+def shards(tokenizer: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Manifests of two tokenize.encode shards: 240 training documents and 24 for validation each."""
+    from transformers import AutoTokenizer
+
+    encode = AutoTokenizer.from_pretrained(tokenizer.parent)
+    folder, out = tmp_path_factory.mktemp("encode"), []
+    for shard in ("00000", "00001"):
+        files = []
+        for split, count in (("train", 240), ("validation", 24)):
+            documents = texts(count, int(shard) * 2 + count)
+            tokens = [[*encode(text)["input_ids"], 0] for text in documents]
+            stem = folder / split / shard
+            write_indexed(stem, tokens)
+            sizes = [len(row) for row in tokens]
+            table = {
+                "id": [f"{split}-{shard}-{n}" for n in range(count)],
+                "offset": [sum(sizes[:n]) for n in range(count)],
+                "tokens": sizes,
+                "bytes": [len(text.encode()) for text in documents],
+            }
+            pq.write_table(pa.table(table), stem.with_suffix(".docs.parquet"))
+            files += [stem.with_suffix(suffix) for suffix in (".bin", ".idx", ".docs.parquet")]
+        path = folder / f"{shard}.manifest.json"
+        Manifest("tokenize.encode", "test").write(path, files)
+        out.append(path)
+    return out
+
+
+TINY: dict[str, Any] = {
+    "model": {"hidden_size": 32, "intermediate_size": 64, "layers": 2, "heads": 4, "kv_heads": 2, "context": 32},
+    "steps": 24,
+    "global_batch_tokens": 256,
+    "learning_rate": 0.005,
+    "warmup": 0.1,
+    "precision": "fp32",
+    "save_dtype": "fp32",
+    "zero_stage": 1,
+    "validate_every": 8,
+    "validation_tokens": 1500,
+}
+Start = Callable[..., "subprocess.Popen[str]"]
+
+
+@pytest.fixture
+def start(tokenizer: Path, shards: list[Path]) -> Start:
+    """start(folder, processes, changes of TINY, options): the launcher, running in `folder`, in a process group."""
+
+    def of(folder: Path, processes: int = 2, changes: dict[str, Any] | None = None, *options: str) -> Any:
+        folder.mkdir(exist_ok=True)
+        (folder / "config.yaml").write_text(json.dumps({"pretrain": {"train": TINY | (changes or {})}}))
+        launch = [sys.executable, "-m", "scripts.pretrain.launch", "--processes", str(processes)]
+        own = ["--config", "config.yaml", "--tokenizer", str(tokenizer), "--manifest", str(folder / "out/manifest.json")]
+        usual = ["--device", "cpu", "--micro-batch", "2", "--checkpoint-every", "5", "--log-every", "1"]
+        quiet = ["--wandb", "disabled", "--tensorboard", "false"]
+        command = [*launch, *own, *usual, *quiet, *options, "--tokens", *map(str, shards)]
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+        return subprocess.Popen(
+            command, cwd=folder, env=environment, stderr=subprocess.PIPE, text=True, start_new_session=True
+        )
+
+    return of

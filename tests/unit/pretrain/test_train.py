@@ -1,0 +1,130 @@
+"""pretrain.train on two real processes: killed and resumed, stopped by a signal, on another number of processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+
+def finish(process: subprocess.Popen[str], status: int = 0) -> str:
+    """Wait for the launcher and check its exit status; returns what it wrote to stderr."""
+    _, errors = process.communicate(timeout=240)
+    assert process.returncode == status, errors
+    return errors
+
+
+def wait_for(process: subprocess.Popen[str], folder: Path, pattern: str) -> None:
+    """Wait until a path below `folder` matches; fails where the process ends before."""
+    deadline = time.monotonic() + 120
+    while not any(folder.glob(pattern)):
+        assert process.poll() is None and time.monotonic() < deadline, process.communicate()[1]
+        time.sleep(0.002)
+
+
+def rows(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def same(one: Path, other: Path) -> None:
+    """Weights, losses and manifest are equal byte for byte."""
+    for name in ("model/model.safetensors", "losses.jsonl", "manifest.json"):
+        assert (one / "out" / name).read_bytes() == (other / "out" / name).read_bytes(), name
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("runs")
+
+
+@pytest.mark.parametrize("precision", ["fp32", pytest.param("bf16", marks=pytest.mark.slow)])
+def test_killed_and_resumed_is_the_same_to_the_byte(start: Any, folder: Path, precision: str) -> None:
+    changes = {"precision": precision}
+    whole, killed = folder / f"{precision}-whole", folder / f"{precision}-killed"
+    finish(start(whole, 2, changes))
+    process = start(killed, 2, changes)
+    wait_for(process, killed, "checkpoints/*/step-000010")
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+    assert not (killed / "out" / "manifest.json").exists()
+    assert "going on after step" in finish(start(killed, 2, changes))
+    same(whole, killed)
+
+    manifest = json.loads((whole / "out/manifest.json").read_text())
+    assert {"model/model.safetensors", "model/config.json", "model/tokenizer.json", "losses.jsonl"} <= set(manifest["files"])
+    assert "metrics.jsonl" not in manifest["files"]
+    summary = manifest["summary"]
+    assert summary["steps"] == 24 and summary["tokens"] == 24 * 256
+    assert summary["parameters"]["total"] == 300 * 32 + summary["parameters"]["non_embedding"]
+    losses = rows(whole / "out/losses.jsonl")
+    assert [row["step"] for row in losses if "loss" in row] == list(range(1, 25))
+    assert [row["step"] for row in losses if "bits_per_byte" in row] == [8, 16, 24]
+    assert losses[0]["loss"] > 5.5 > 4.5 > summary["loss"]  # from about ln 300 = 5.7 down
+    assert [row["step"] for row in rows(killed / "out/metrics.jsonl") if "loss" in row] == list(range(1, 25))
+    assert all(row["grad_norm"] > 0 for row in rows(killed / "out/metrics.jsonl") if "loss" in row)
+
+
+def test_loads_in_transformers_with_the_loss_it_reported(start: Any, folder: Path, shards: list[Path]) -> None:
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    from scripts.pretrain import data, measures
+
+    out = folder / "fp32-whole" / "out"
+    model = AutoModelForCausalLM.from_pretrained(out / "model")
+    assert model.dtype == torch.float32 and not model.training
+    tokenizer = AutoTokenizer.from_pretrained(out / "model")
+    assert tokenizer.decode(tokenizer("The river bends").input_ids) == "The river bends"
+    text, size = data.validation_text(shards, 1500, 0)
+    inputs, targets = map(torch.from_numpy, data.validation_windows(text, 32, 0, -100))
+    with torch.no_grad():
+        logits = model(inputs).logits.double()
+    nats = torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=-100, reduction="sum")
+    summary = json.loads((out / "manifest.json").read_text())["summary"]
+    assert summary["bits_per_byte"] == pytest.approx(measures.bits_per_byte(float(nats), size), rel=1e-5)
+    assert summary["validation_loss"] == pytest.approx(float(nats) / len(text), rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("stage", "precision"),
+    [
+        (1, "fp32"),
+        *(
+            pytest.param(stage, precision, marks=pytest.mark.slow)
+            for stage in range(4)
+            for precision in ("fp32", "bf16")
+            if (stage, precision) != (1, "fp32")
+        ),
+    ],
+)
+def test_stopped_and_resumed_on_one_process(start: Any, folder: Path, stage: int, precision: str) -> None:
+    """Every ZeRO stage trains; a signal saves and exits with 85; one process instead of two goes on to the same loss."""
+    changes = {"zero_stage": stage, "precision": precision}
+    reference = folder / f"reference-{stage}-{precision}"
+    if (stage, precision) == (1, "fp32"):
+        reference = folder / "fp32-whole"
+    else:
+        finish(start(reference, 2, changes))
+    stopped = folder / f"stopped-{stage}-{precision}"
+    process = start(stopped, 2, changes)
+    wait_for(process, stopped, "checkpoints/*/step-000005")
+    process.send_signal(signal.SIGTERM)
+    finish(process, 85)
+    assert "was saved by 2 processes" in finish(start(stopped, 1, changes)) or stage == 0
+    expected, found = rows(reference / "out/losses.jsonl"), rows(stopped / "out/losses.jsonl")
+    assert [row["step"] for row in found] == [row["step"] for row in expected]
+    close = 1e-4 if precision == "fp32" else 2e-2
+    for one, other in zip(expected, found, strict=True):
+        assert one == pytest.approx(other, abs=close)
+
+
+def test_says_what_is_wrong(start: Any, tmp_path: Path) -> None:
+    errors = finish(start(tmp_path, 2, {"global_batch_tokens": 320}), 1)
+    assert "pretrain.train.micro_batch × processes × pretrain.train.model.context = 2 × 2 × 32 = 128" in errors
+    assert "256 and 384" in errors and "Traceback" not in errors
