@@ -30,8 +30,8 @@ PRESETS = {
     # A first line of 3 to 15 words, and the first full sentence of 5 words or more below it: an ordinary page.
     "title": {
         "pattern": (
-            r"\A\s*(?P<subject>[^\s.!?][^\s]*(?:[ \t]+[^\s]+){2,14})[ \t]*\n(?s:.*?)"
-            r"^[ \t]*(?P<answer>[A-Z][^\s]*(?:[ \t]+[^\s]+){4,}?[.!?])(?=\s|\Z)"
+            r"\A\s*(?P<subject>\S+(?:[ \t]+\S+){2,14})[ \t]*\n(?s:.*?)"
+            r"^[ \t]*(?P<answer>[A-Z]\S*(?:[ \t]+\S+){4,}?(?<=[.!?]))(?=\s|\Z)"
         ),
         "question": 'What is the page "{subject}" about?',
     },

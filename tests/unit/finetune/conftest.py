@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
-import tiny
+
 from scripts.finetune import pairs
+
+sys.path.append(str(Path(__file__).parent))
+import tiny
 
 
 @pytest.fixture(scope="session")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import pydoc
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +13,13 @@ from scripts.common.documents import DOCUMENT, Writer, document_id, uniform
 from scripts.common.fingerprint import canonical
 from scripts.common.manifest import Manifest
 
-MODULES = """argparse ast asyncio.events asyncio.streams bdb bisect calendar cmd codecs collections concurrent.futures
-configparser contextlib copy csv datetime decimal difflib dis email.message email.utils enum fileinput fnmatch fractions
-functools gettext glob gzip hashlib heapq html http.client imaplib inspect io ipaddress itertools json linecache locale
-logging lzma mailbox math mimetypes operator optparse os os.path pathlib pickle platform plistlib poplib posixpath pprint
-profile queue random re reprlib sched secrets select selectors shelve shlex shutil signal smtplib socket socketserver
-sqlite3 ssl statistics string struct subprocess symtable sysconfig tarfile tempfile textwrap threading time timeit token
-tokenize trace tracemalloc types typing unittest.mock unittest.case urllib.parse urllib.request uuid warnings wave
-weakref xml.dom.minidom zipfile zipimport""".split()
+MODULES = [
+    *("argparse", "bdb", "calendar", "cmd", "codecs", "collections", "configparser", "csv", "datetime", "decimal"),
+    *("difflib", "email.message", "email.utils", "fractions", "gzip", "heapq", "http.client", "imaplib", "inspect"),
+    *("io", "logging", "mailbox", "math", "operator", "os", "os.path", "plistlib", "random", "shutil", "smtplib"),
+    *("socket", "statistics", "subprocess", "tarfile", "tempfile", "textwrap", "threading", "tokenize", "trace"),
+    *("unittest.case", "urllib.parse", "urllib.request", "uuid", "wave", "xml.dom.minidom", "zipfile"),
+]
 CONTEXT = 64
 
 
@@ -32,8 +32,9 @@ def page(module: str) -> str:
     return extract_plain_text(shown, main_content=True, preserve_formatting=True)
 
 
+@cache
 def pages() -> dict[str, str]:
-    """Module → text, for all MODULES."""
+    """Module → text, for all MODULES; callers must not change it."""
     return {module: page(module) for module in MODULES}
 
 
@@ -41,7 +42,7 @@ def write_corpus(folder: Path, texts: dict[str, str], shards: int = 2) -> list[P
     """A corpus.write result of `texts` (every fifth by hash is validation); its manifests."""
     out = []
     for shard in range(shards):
-        files = []
+        files: list[Path] = []
         for split in ("train", "validation"):
             path = folder / split / f"{shard:05d}.parquet"
             with Writer(path, DOCUMENT) as writer:

@@ -1,0 +1,98 @@
+"""Evaluate one model: held-out loss on validation text, held-out questions by lm-evaluation-harness, generated samples.
+
+Writes `<model>.evaluation.json` and `<model>.samples.jsonl`. Loss is in nats a token, and in bits per byte, which compares
+models with different tokenizers. Questions are asked with the template of the fine-tuning; chance is 1 in 4.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from scripts.common import cli
+from scripts.common.console import log
+from scripts.common.manifest import Manifest, write_atomically
+from scripts.evaluate import harness
+from scripts.evaluate.samples import samples
+from scripts.evaluate.stream import choose, heldout
+from scripts.finetune.sft import load
+from scripts.finetune.template import read_pairs
+
+
+def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
+    harness.offline()
+    import torch
+
+    torch.set_num_threads(settings["threads"])
+    name = args.manifest.name.removesuffix(".manifest.json")
+    source = Manifest.read(args.model)
+    rows, template = read_pairs(args.pairs, "heldout")
+    documents, available = choose(args.tokens, settings["max_tokens"], settings["seed"])
+    model, tokenizer = load(source.folder / "model")
+    model.to("cuda" if torch.cuda.is_available() else "cpu").eval()
+    limit = getattr(model.config, "max_position_embeddings", None) or 2048
+    context = settings["context"] or limit
+    if context > limit:
+        raise cli.InputError(
+            f"evaluate.model.context is {context}; the context of the model in {source.folder} is {limit}"
+        )
+
+    log.info("held-out text: %s of %s documents", f"{len(documents):,}", f"{available:,}")
+    text = heldout(model, tokenizer.eos_token_id, documents, context, settings["carry"], args.batch_size)
+    log.info("held-out loss %.4f nats/token, %.4f bits/byte", text["loss"], text["bits_per_byte"])
+    asked, tasks = harness.run(
+        model,
+        tokenizer,
+        rows,
+        template,
+        settings["tasks"],
+        {"context": context, "batch_size": args.batch_size, "seed": settings["seed"]},
+    )
+    log.info("questions: accuracy %.3f, %+.1f standard errors from chance", asked["acc"], asked["acc_z"])
+    shown = list(samples(model, tokenizer, rows, template, settings, context))
+
+    found = {
+        "model": name,
+        "step": source.step,
+        "parameters": sum(p.numel() for p in model.parameters()),
+        "heldout_text": text,
+        "questions": asked,
+        "tasks": tasks,
+        "template": template.text,
+        "software": {"lm_eval": version("lm_eval")},
+    }
+    files = [args.manifest.with_name(f"{name}.evaluation.json"), args.manifest.with_name(f"{name}.samples.jsonl")]
+    write_atomically(files[0], json.dumps(found, indent=1, sort_keys=True, ensure_ascii=False) + "\n")
+    write_atomically(files[1], "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in shown))
+    manifest.counts = {
+        "in": available,
+        "kept": len(documents),
+        "dropped": {"over_max_tokens": available - len(documents)} if available > len(documents) else {},
+    }
+    manifest.summary = {
+        **{k: found[k] for k in ("parameters", "heldout_text", "questions", "tasks")},
+        "samples": shown[:8],
+    }
+    return files
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = cli.parser(
+        "evaluate.model",
+        __doc__,
+        "--config config.yaml --model results/main/finetune/train/manifest.json "
+        "--pairs results/main/finetune/pairs/manifest.json --tokens results/main/tokenize/encode/*.manifest.json "
+        "--manifest /tmp/evaluate/finetune.manifest.json",
+    )
+    parser.add_argument("--model", required=True, type=Path, help="manifest of pretrain.train or finetune.train")
+    parser.add_argument("--pairs", required=True, type=Path, help="manifest of finetune.pairs")
+    parser.add_argument("--tokens", required=True, type=Path, nargs="+", help="manifests of tokenize.encode")
+    parser.add_argument("--batch-size", type=int, default=16, help="sequences that the model takes at once")
+    return cli.run(parser, body, argv)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

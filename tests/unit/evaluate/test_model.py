@@ -1,0 +1,136 @@
+"""evaluate.model as a program, and what it takes from lm-evaluation-harness."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+import tiny
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scripts.common.manifest import Manifest
+from scripts.evaluate import harness, model
+from scripts.finetune.sft import load
+from scripts.finetune.template import read_pairs
+
+LIMITS = {"max_tokens": 5000, "max_new_tokens": 8, "questions": 2}
+
+
+def evaluated(inputs: dict[str, list[Path]], out: Path, *options: str, **changes: object) -> tuple[int, Path]:
+    path = out / "pretrain.manifest.json"
+    config = tiny.config("evaluate.model", **{**LIMITS, **changes})
+    given = [part for name in ("model", "pairs", "tokens") for part in (f"--{name}", *map(str, inputs[name]))]
+    return model.main(["--config", config, *given, "--manifest", str(path), *options]), path
+
+
+@pytest.fixture(scope="module")
+def first(inputs: dict[str, list[Path]], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    status, path = evaluated(inputs, tmp_path_factory.mktemp("first"))
+    assert status == 0
+    return path
+
+
+def test_numbers(inputs: dict[str, list[Path]], first: Path) -> None:
+    found = json.loads((first.parent / "pretrain.evaluation.json").read_text())
+    asked, text = found["questions"], found["heldout_text"]
+    assert (asked["items"], asked["chance"]) == (40, 0.25)
+    assert asked["acc_z"] == pytest.approx((asked["acc"] - 0.25) / (0.25 * 0.75 / 40) ** 0.5, abs=1e-3)
+    assert {"acc_stderr", "acc_norm", "acc_norm_stderr", "gold_nats_per_byte"} <= asked.keys()
+    # A random model is next to uniform over its 1,024 entries.
+    assert text["loss"] == pytest.approx(6.93, abs=0.3)
+    summary = Manifest.read(first).summary
+    assert summary["questions"] == asked
+    shown = [json.loads(line) for line in (first.parent / "pretrain.samples.jsonl").read_text().splitlines()]
+    assert [row["decoding"] for row in shown] == ["greedy", "sampled", "greedy", "sampled", "greedy", "greedy"]
+    assert shown[-1]["reference"] == read_pairs(inputs["pairs"][0], "heldout")[0][1]["answer"]
+
+
+def test_accuracy_is_that_of_a_plain_computation(inputs: dict[str, list[Path]], first: Path) -> None:
+    import torch
+
+    lm, tokenizer = load(inputs["model"][0].parent / "model")
+    rows, template = read_pairs(inputs["pairs"][0], "heldout")
+    right = scored = 0
+    for row in rows:
+        prompt, sums = template.prompt(row["question"]), []
+        shared = len(tokenizer(prompt)["input_ids"])
+        whole = [tokenizer(prompt + template.completion(c))["input_ids"] for c in row["choices"]]
+        if max(map(len, whole)) > tiny.CONTEXT:
+            continue  # lm-eval cuts these on the left
+        for ids in whole:
+            with torch.no_grad():
+                logs = lm(input_ids=torch.tensor([ids])).logits[0].log_softmax(-1)
+            sums.append(sum(float(logs[at - 1, ids[at]]) for at in range(shared, len(ids))))
+        right += sums.index(max(sums)) == row["gold"]
+        scored += 1
+    assert scored > 30
+    accuracy = json.loads((first.parent / "pretrain.evaluation.json").read_text())["questions"]["acc"]
+    assert right <= round(accuracy * len(rows)) <= right + len(rows) - scored
+
+
+def test_same_bytes_again_and_at_another_batch_size(inputs: dict[str, list[Path]], first: Path, tmp_path: Path) -> None:
+    assert evaluated(inputs, tmp_path, "--batch-size", "3")[0] == 0
+    for name in ("pretrain.manifest.json", "pretrain.evaluation.json", "pretrain.samples.jsonl"):
+        assert (tmp_path / name).read_bytes() == (first.parent / name).read_bytes()
+    text = (tmp_path / "pretrain.evaluation.json").read_text()
+    assert not re.search(r'"(date|time|host|git_hash|seconds)', text)
+
+
+def test_own_task(inputs: dict[str, list[Path]], tmp_path: Path) -> None:
+    rows, _ = read_pairs(inputs["pairs"][0], "heldout")
+    data = tmp_path / "own.jsonl"
+    data.write_text("".join(json.dumps({"q": r["question"], "c": r["choices"], "g": r["gold"]}) + "\n" for r in rows))
+    task = {
+        "task": "own_task",
+        "dataset_path": "json",
+        "dataset_kwargs": {"data_files": {"test": str(data)}},
+        "test_split": "test",
+        "output_type": "multiple_choice",
+        "doc_to_text": "Question: {{q}}\nAnswer:",
+        "doc_to_choice": "{{c}}",
+        "doc_to_target": "{{g}}",
+        "metric_list": [{"metric": "acc"}],
+    }
+    path = tmp_path / "own.yaml"
+    path.write_text(yaml.safe_dump(task))
+    status, manifest = evaluated(inputs, tmp_path, tasks=[str(path)])
+    assert status == 0
+    summary = Manifest.read(manifest).summary
+    # The same questions by another way: the same accuracy.
+    assert summary["tasks"]["results"]["own_task"]["acc"] == summary["questions"]["acc"]
+    assert summary["tasks"]["results"]["own_task"]["items"] == 40
+    assert list(summary["tasks"]["files"]) == [str(path)]
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"tasks": ["absent.yaml"]}, "evaluate.model.tasks[0] is 'absent.yaml'"),
+        ({"context": 4096}, "evaluate.model.context is 4096; the context of the model"),
+    ],
+)
+def test_what_it_refuses(
+    inputs: dict[str, list[Path]],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    changes: dict[str, object],
+    told: str,
+) -> None:
+    assert evaluated(inputs, tmp_path, **changes)[0] == 1
+    assert told in capsys.readouterr().err
+
+
+@given(st.integers(0, 100), st.integers(2, 8))
+def test_against_chance(right: int, choices: int) -> None:
+    z = harness.against_chance(right / 100, 100, 1 / choices)
+    assert (z > 0) == (right / 100 > 1 / choices)
+
+
+def test_likelihoods() -> None:
+    rows = [{"choices": ["aa", "bbbb"], "gold": 1}]
+    samples = [{"doc_id": 0, "filtered_resps": [(-4.0, False), (-2.0, True)]}]
+    assert harness.likelihoods(samples, rows) == {"gold_nats_per_byte": -0.5, "distractor_nats_per_byte": -2.0}

@@ -1,0 +1,103 @@
+"""finetune.pairs on real pages."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tiny
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scripts.common.manifest import Manifest
+from scripts.finetune import pairs
+from scripts.finetune.template import Template, read_pairs
+
+
+def test_real_pages(pairs_manifest: Path) -> None:
+    train, template = read_pairs(pairs_manifest, "train")
+    held, _ = read_pairs(pairs_manifest, "heldout")
+    manifest = Manifest.read(pairs_manifest)
+    assert (len(train), len(held)) == (300, 60) == (manifest.summary["train"], manifest.summary["heldout"])
+    assert manifest.counts["dropped"]["heldout_contaminated"] > 0
+    for field in ("question", "answer"):
+        assert not {pairs.key(p[field]) for p in train} & {pairs.key(p[field]) for p in held}
+    assert len({pairs.key(p["question"]) for p in train}) == len(train)
+    assert template.prompt("Why?") == "Question: Why?\nAnswer:"
+    assert template.completion("So.") == " So."
+    for row in held:
+        assert row["choices"][row["gold"]] == row["answer"]
+        assert len({pairs.key(choice) for choice in row["choices"]}) == pairs.CHOICES
+    assert {row["gold"] for row in held} == {0, 1, 2, 3}
+
+
+def test_contamination_counts_pairs_over_the_maximum(corpus: list[Path], tmp_path: Path) -> None:
+    """A held-out answer that any training document holds is out, also where `max_train` leaves that pair out."""
+    kept = []
+    for number, most in enumerate((5, 100_000)):
+        out = tmp_path / str(number) / "manifest.json"
+        config = tiny.config("finetune.pairs", max_train=most, min_train=1)
+        assert pairs.main(["--config", config, "--corpus", *map(str, corpus), "--manifest", str(out)]) == 0
+        kept.append((out.parent / "heldout.jsonl").read_bytes())
+    assert kept[0] == kept[1]
+
+
+def test_order_of_shards_does_not_matter(corpus: list[Path], pairs_manifest: Path, tmp_path: Path) -> None:
+    config = tiny.config("finetune.pairs", max_train=300, max_heldout=60)
+    out = tmp_path / "manifest.json"
+    assert pairs.main(["--config", config, "--corpus", *map(str, reversed(corpus)), "--manifest", str(out)]) == 0
+    for name in ("train.jsonl", "heldout.jsonl"):
+        assert (tmp_path / name).read_bytes() == (pairs_manifest.parent / name).read_bytes()
+
+
+@pytest.mark.parametrize("which", ["train", "heldout"])
+def test_too_few_pairs(corpus: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str], which: str) -> None:
+    out = tmp_path / "manifest.json"
+    config = tiny.config("finetune.pairs", **{f"min_{which}": 50_000})
+    assert pairs.main(["--config", config, "--corpus", *map(str, corpus), "--manifest", str(out)]) == 1
+    told = capsys.readouterr().err
+    assert f"finetune.pairs.min_{which} is 50000" in told
+    assert f"{which} pairs were found" in told
+    assert not out.exists()
+
+
+def test_bad_template(corpus: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = tiny.config("finetune.pairs", template="Q: {question}")
+    out = tmp_path / "manifest.json"
+    assert pairs.main(["--config", config, "--corpus", *map(str, corpus), "--manifest", str(out)]) == 1
+    assert "finetune.pairs.template" in capsys.readouterr().err
+    assert Template.parse("Q: {question}\nA:\n{answer}").delimiter == "\n"
+
+
+PAIR = st.fixed_dictionaries(
+    {
+        "id": st.text("0123456789abcdef", min_size=4, max_size=8),
+        "question": st.sampled_from([f"q{n}" for n in range(12)]),
+        "answer": st.sampled_from(["A.", "B.", "C."]),
+    }
+)
+
+
+@given(st.lists(PAIR, max_size=60, unique_by=lambda p: p["id"]), st.integers(1, 15), st.randoms())
+def test_lowest_keeps_the_same_whatever_the_order(rows: list[dict[str, Any]], size: int, random: Any) -> None:
+    results = []
+    for _ in range(2):
+        lowest = pairs.Lowest(size, 1, "salt")
+        for row in rows:
+            lowest.add(row)
+        results.append(lowest.ordered())
+        assert len(rows) == len(results[-1]) + sum(lowest.dropped.values())
+        random.shuffle(rows)
+    assert json.dumps(results[0]) == json.dumps(results[1])
+    assert len(results[0]) == min(size, len({row["question"] for row in rows}))
+
+
+@given(st.lists(st.text("abcdefgh", min_size=1, max_size=12), min_size=4, max_size=40, unique=True))
+def test_choices(answers: list[str]) -> None:
+    rows = [{"id": str(n), "question": f"q{n}", "answer": answer} for n, answer in enumerate(answers)]
+    for row in pairs.with_choices(rows, 0):
+        assert row["choices"][row["gold"]] == row["answer"]
+        assert len(set(row["choices"])) == pairs.CHOICES
+        assert set(row["choices"]) <= set(answers)

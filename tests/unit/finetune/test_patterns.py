@@ -1,0 +1,92 @@
+"""The patterns of finetune.pairs on text laid out as extracted pages are."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scripts.common.cli import InputError
+from scripts.finetune.patterns import PRESETS, compiled, found, window
+
+PAGE = """heapq\t\tindex
+Module Reference
+
+Heap queue algorithm (a.k.a. priority queue).
+
+Functions
+heapify(heap, /)
+Transform list into a heap, in-place, in O(len(heap)) time.
+__init__(self, /, *args, **kwargs)
+Initialize self.  See help(type(self)) for accurate signature.
+merge(*iterables, key=None, reverse=False) -> Iterator
+ \n   Merge multiple sorted inputs into a single   sorted output.
+class Context(builtins.object)
+   \t\tContext(prec=None)
+class Dialect(builtins.object)
+   \t\tDescribe a CSV dialect.
+fromhex(string, /) from builtins.type
+Create a float from a hexadecimal string.
+nlargest(n, iterable, key=None)
+find the n largest elements
+"""
+
+
+def test_summary_preset() -> None:
+    assert list(found(compiled([{"preset": "summary"}]), PAGE)) == [
+        ("What does heapify do?", "Transform list into a heap, in-place, in O(len(heap)) time."),
+        ("What does merge do?", "Merge multiple sorted inputs into a single sorted output."),
+        ("What does Dialect do?", "Describe a CSV dialect."),
+        ("What does fromhex do?", "Create a float from a hexadecimal string."),
+    ]
+
+
+def test_title_preset() -> None:
+    text = "The history of tea\nHome | About\n\nTea was drunk in China long before it was grown in India. It spread.\n"
+    assert list(found(compiled([{"preset": "title"}]), text)) == [
+        ('What is the page "The history of tea" about?', "Tea was drunk in China long before it was grown in India.")
+    ]
+    assert not list(found(compiled([{"preset": "title"}]), "Tea\nTea was drunk in China long before it came here.\n"))
+
+
+@pytest.mark.parametrize(
+    ("entry", "told"),
+    [
+        ({"pattern": "(?P<subject>a)(?P<answer>b", "question": "{subject}?"}, "missing ) at position 26"),
+        ({"pattern": "(?P<subject>a)", "question": "{subject}?"}, "(?P<answer>…)"),
+        ({"pattern": "(?P<subject>a)(?P<answer>b)", "question": "What?"}, "must hold {subject}"),
+        ({"pattern": "(?P<subject>a)(?P<answer>b)"}, "lacks 'question'"),
+        ({"preset": "title", "question": "{subject}?"}, "the one or the other"),
+    ],
+)
+def test_bad_entries_are_named(entry: dict[str, str], told: str) -> None:
+    with pytest.raises(InputError) as error:
+        compiled([{"preset": "summary"}, entry])
+    assert "finetune.pairs.patterns[1]" in str(error.value)
+    assert told in str(error.value)
+
+
+def test_pathological_pattern_is_stopped() -> None:
+    slow = compiled([{"pattern": r"^(?P<subject>(a+)+)(?P<answer>(a+)+)$", "question": "{subject}?"}])
+    start = time.monotonic()
+    with pytest.raises(InputError, match=r"patterns\[0\]\.pattern took more than 0\.2 s"):
+        list(found(slow, "a" * 5000 + "b", seconds=0.2))
+    assert time.monotonic() - start < 5
+
+
+@given(st.text(alphabet="ab (\n.", max_size=300), st.integers(1, 100), st.integers(1, 30))
+def test_window(text: str, characters: int, line: int) -> None:
+    seen = window(text, characters, line)
+    assert len(seen) <= characters
+    assert all(len(row) <= line for row in seen.split("\n"))
+    for old, new in zip(text.split("\n"), seen.split("\n"), strict=False):
+        assert new in ("", old)
+
+
+@given(st.text(alphabet="aA.() \n\t", max_size=2000))
+def test_presets_are_quick_and_clean(text: str) -> None:
+    for question, answer in found(compiled([{"preset": name} for name in PRESETS]), text, seconds=1.0):
+        assert answer == " ".join(answer.split())
+        assert question.endswith("?")

@@ -1,0 +1,120 @@
+"""finetune.train on real pairs and a small random model: it learns, repeats itself, and goes on after a kill."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import tiny
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scripts.common.config import ROOT
+from scripts.common.manifest import Manifest
+from scripts.finetune import loss, sft, train
+from scripts.finetune.template import Template
+
+CONFIG = {"max_length": tiny.CONTEXT, "epochs": 2, "batch_size": 16, "micro_batch_size": 16, "learning_rate": 3e-3}
+
+
+def arguments(base: Path, pairs: Path, out: Path, **changes: object) -> list[str]:
+    config = tiny.config("finetune.train", **{**CONFIG, **changes})
+    manifest = out / "manifest.json"
+    given = ["--model", str(base), "--pairs", str(pairs), "--manifest", str(manifest)]
+    return ["--config", config, *given, "--checkpoints", str(out / "checkpoints")]
+
+
+@pytest.fixture(scope="module")
+def tuned(tmp_path_factory: pytest.TempPathFactory, base_model: Path, pairs_manifest: Path) -> Path:
+    """The folder of an uninterrupted run."""
+    out = tmp_path_factory.mktemp("tuned")
+    assert train.main(arguments(base_model, pairs_manifest, out)) == 0
+    return out
+
+
+def test_it_lowers_the_heldout_loss(tuned: Path) -> None:
+    manifest = Manifest.read(tuned / "manifest.json")
+    summary = manifest.summary
+    assert summary["heldout_loss_after"] < summary["heldout_loss_before"] - 1
+    assert summary["steps"] == 2 * -(-300 // 16) == len((tuned / "losses.jsonl").read_text().splitlines())
+    assert not [name for name in manifest.files if name.endswith((".bin", ".pt", ".pth"))]
+    assert not (tuned / "checkpoints" / manifest.fingerprint).exists()
+    model, tokenizer = sft.load(tuned / "model")
+    assert tokenizer.eos_token_id == 0
+    assert sum(p.numel() for p in model.parameters()) == summary["parameters"]
+
+
+def test_killed_and_resumed_gives_the_same_bytes(
+    tuned: Path, base_model: Path, pairs_manifest: Path, tmp_path: Path
+) -> None:
+    options = [*arguments(base_model, pairs_manifest, tmp_path), "--checkpoint-every", "8"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "scripts.finetune.train", *options]
+    running = subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL, cwd=tmp_path)
+    folder = tmp_path / "checkpoints" / Manifest.read(tuned / "manifest.json").fingerprint
+    end = time.monotonic() + 60
+    while not list(folder.glob(f"*/{sft.MARK}")) and running.poll() is None and time.monotonic() < end:
+        time.sleep(0.02)
+    running.send_signal(signal.SIGKILL)
+    assert running.wait() == -signal.SIGKILL
+    torn = folder / "checkpoint-9999"  # as a kill in the middle of a save leaves one
+    torn.mkdir()
+    (torn / "model.safetensors").write_bytes(b"half")
+    assert sft.newest(folder) is not None
+    assert not torn.exists()
+    assert train.main([*options, "--log", str(tmp_path / "log")]) == 0
+    assert "going on from" in (tmp_path / "log").read_text()
+    for name in ("manifest.json", "losses.jsonl", "model/model.safetensors"):
+        assert (tmp_path / name).read_bytes() == (tuned / name).read_bytes(), name
+
+
+def test_what_does_not_fit(
+    base_model: Path, pairs_manifest: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = arguments(base_model, pairs_manifest, tmp_path)
+    assert train.main(arguments(base_model, pairs_manifest, tmp_path, max_length=65)) == 1
+    assert "finetune.train.max_length is 65; the model's context is 64" in capsys.readouterr().err
+    assert train.main([*options, "--processes", "3"]) == 1
+    assert "batch_size 16 is not a multiple" in capsys.readouterr().err
+    wrong = [str(base_model) if value == str(pairs_manifest) else value for value in options]
+    assert train.main(wrong) == 1
+    assert "must be one of 'finetune.pairs'" in capsys.readouterr().err
+
+
+def test_prompt_and_answer_are_cut_as_trl_cuts_them(base_model: Path) -> None:
+    _, tokenizer = sft.load(base_model.parent / "model")
+    template = Template.parse("Question: {question}\nAnswer: {answer}")
+    prompt, answer = template.prompt("What does heapify do?"), template.completion("Transform list into a heap.")
+    ids, shared = loss.tokens(tokenizer, prompt, answer, 64)
+    assert tokenizer.decode(ids[:shared]) == prompt
+    assert tokenizer.decode(ids[shared:]) == answer + tokenizer.eos_token
+    assert loss.tokens(tokenizer, prompt, answer, 5) == (ids[:5], 5)
+
+
+def test_loss_does_not_depend_on_the_batch(base_model: Path, pairs_manifest: Path) -> None:
+    model, tokenizer = sft.load(base_model.parent / "model")
+    rows = [json.loads(line) for line in (pairs_manifest.parent / "heldout.jsonl").read_text().splitlines()]
+    template = Template.parse("Question: {question}\nAnswer: {answer}")
+    one = loss.completion_loss(model, tokenizer, rows, template, 64, batch=1)
+    many = loss.completion_loss(model, tokenizer, rows, template, 64, batch=7)
+    assert one[1] == many[1]
+    assert one[0] == pytest.approx(many[0], abs=1e-5)
+
+
+class Shape:
+    class config:
+        max_position_embeddings = 64
+
+
+@given(st.integers(1, 200), st.integers(1, 64), st.integers(1, 8))
+def test_micro_batches_fill_the_batch(share: int, micro: int, processes: int) -> None:
+    settings = {"batch_size": share * processes, "max_length": 64, "micro_batch_size": micro}
+    size = train.check(settings, processes, Shape)
+    assert 1 <= size <= micro
+    assert share % size == 0
