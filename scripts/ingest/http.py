@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import codecs
 import re
 import zlib
 
 import brotli
 import zstandard
-from resiliparse.parse.encoding import bytes_to_str, detect_encoding, map_encoding_to_html5
+from resiliparse.parse.encoding import detect_encoding, map_encoding_to_html5
 
 META_CHARSET = re.compile(rb"""<meta[^>]{0,256}?charset\s*=\s*["']?\s*([a-zA-Z0-9_:.-]{2,40})""", re.IGNORECASE)
 XML_CHARSET = re.compile(rb"""^\s*<\?xml[^>]{0,128}?encoding\s*=\s*["']([a-zA-Z0-9_.-]{2,40})""")
+# What browsers read under these labels (WHATWG Encoding): supersets of the codecs that Python has by the same name.
+WIDER = {"shift_jis": "cp932", "euc_kr": "cp949", "gbk": "gb18030", "big5": "cp950", "iso8859-11": "cp874"}
+# Python codecs that are no charset of a page; decoding long input with some of them takes quadratic time.
+NO_CHARSET = {"idna", "punycode", "raw-unicode-escape", "undefined", "unicode-escape", "utf-7"}
 BOMS = ((b"\xef\xbb\xbf", "utf-8"), (b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be"))
 
 
@@ -75,12 +80,14 @@ def _known(label: bytes | str | None) -> str | None:
         return None
     text = label.decode("ascii", "ignore") if isinstance(label, bytes) else label
     text = text.strip().strip("\"'")
-    found = map_encoding_to_html5(text, fallback_utf8=False)
+    found = map_encoding_to_html5(text, fallback_utf8=False) or text
     try:
-        "".encode(found or text)
+        if codecs.lookup(found).name in NO_CHARSET:
+            return None
+        "".encode(found)
     except (LookupError, UnicodeError, ValueError):
         return None
-    return found or text
+    return WIDER.get(found, found)
 
 
 def _strictly(body: bytes, encoding: str) -> str | None:
@@ -111,8 +118,8 @@ def decode_text(body: bytes, header: str | None) -> tuple[str, str, str]:
             if encoding_or_none.startswith("utf-16") and b"\x00" not in head:
                 continue
             return text, encoding_or_none, where
-    guess = detect_encoding(body) or "utf-8"
+    guess = _known(detect_encoding(body)) or "utf-8"
     text = _strictly(body, guess)
     if text is not None:
         return text, guess, "bytes"
-    return bytes_to_str(body, guess, errors="replace", fallback_encodings=()), guess, "bytes, with replacements"
+    return body.decode(guess, "replace"), guess, "bytes, with replacements"

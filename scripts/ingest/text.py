@@ -6,6 +6,7 @@ import gzip
 import io
 import json
 import tarfile
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any, BinaryIO, cast
@@ -14,6 +15,9 @@ import pyarrow as pa
 
 from scripts.common.documents import document_id
 from scripts.ingest.warc import Page, Rejected, tidy
+
+# What reading a file that is cut, damaged or not what its suffix says raises.
+BROKEN = (OSError, EOFError, tarfile.TarError, zlib.error, pa.ArrowException)
 
 
 def opened(path: Path) -> BinaryIO:
@@ -35,7 +39,8 @@ def members(path: Path) -> Iterator[tuple[str, IO[bytes]]]:
             for member in tar:
                 content = tar.extractfile(member) if member.isfile() else None
                 if content is not None:
-                    yield Path(member.name).name, content
+                    # A name in another encoding than UTF-8 comes with lone surrogates.
+                    yield Path(member.name).name.encode("utf-8", "replace").decode(), content
 
 
 def unwrapped(text: str) -> str:
@@ -74,14 +79,14 @@ class TextReader:
             for name, stream in members(path):
                 raw = stream.read(self.settings["max_body_bytes"] + 1)
                 if len(raw) > self.settings["max_body_bytes"]:
-                    yield Rejected("too_large", name, str(path), f"over {self.settings['max_body_bytes']} bytes")
+                    yield Rejected("too_large", name, f"file:{name}", f"over {self.settings['max_body_bytes']} bytes")
                     continue
                 text = raw.decode("utf-8-sig", "replace")
                 text = unwrapped(text) if self.source.get("unwrap") else tidy(text)
                 for row, piece in enumerate(chunks(text, self.source.get("chunk_words", 0))):
                     yield self.page(name, row, piece, {"title": Path(name).stem})
-        except (OSError, EOFError, tarfile.TarError, pa.ArrowException) as error:
-            yield Rejected("broken_file", name, str(path), str(error)[:300])
+        except BROKEN as error:
+            yield Rejected("broken_file", name, f"file:{path.name}", str(error)[:300])
 
     def page(self, name: str, row: int, text: str, facts: dict[str, Any]) -> Page | Rejected:
         """One document; its id comes from (source, file name, row), its URL is `file:<name>#<row>`."""
@@ -108,21 +113,22 @@ class JsonLinesReader(TextReader):
                     if len(line) > limit:
                         while line and not line.endswith(b"\n"):
                             line = stream.readline(limit + 1)
-                        yield Rejected("too_large", f"{name}#{row}", str(path), f"a line over {limit} bytes")
+                        yield Rejected("too_large", f"{name}#{row}", f"file:{name}#{row}", f"a line over {limit} bytes")
                         continue
-                    yield self.line(name, row, line, key)
-        except (OSError, EOFError, tarfile.TarError, pa.ArrowException) as error:
-            yield Rejected("broken_file", name, str(path), str(error)[:300])
+                    if line.strip():
+                        yield self.line(name, row, line, key)
+        except BROKEN as error:
+            yield Rejected("broken_file", name, f"file:{path.name}", str(error)[:300])
 
     def line(self, name: str, row: int, line: bytes, key: str) -> Page | Rejected:
         """One line as a Page or a Rejected."""
         here = f"{name}#{row}"
         try:
             body = json.loads(line)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             return Rejected("broken_record", here, f"file:{here}", str(error)[:300])
         text = body.get(key) if isinstance(body, dict) else None
         if not isinstance(text, str):
             return Rejected("no_text", here, f"file:{here}", f"no string under {key!r}")
-        facts = {k: str(body[k]) for k in ("url", "title", "date") if isinstance(body.get(k), str | int)}
+        facts = {k: tidy(str(body[k])) for k in ("url", "title", "date") if isinstance(body.get(k), str | int)}
         return self.page(name, row, tidy(text), facts)

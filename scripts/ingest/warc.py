@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+import io
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fastwarc.warc import ArchiveIterator, WarcRecord, WarcRecordType
+from fastwarc.warc import WarcRecord, WarcRecordType
 from resiliparse.extract.html2text import extract_plain_text
 from resiliparse.parse.encoding import detect_mime
 from resiliparse.parse.html import HTMLTree
 
 from scripts.common.documents import document_id
+from scripts.ingest.frames import HEADER, Damage, frames
 from scripts.ingest.http import TooLarge, dechunk, decode_content, decode_text
 
 HTML = {"text/html", "application/xhtml+xml"}
 VAGUE = {"", "application/octet-stream", "unknown/unknown", "binary/octet-stream", "application/unknown"}
-NOINDEX = re.compile(rb"""<meta[^>]{0,128}name\s*=\s*["']?robots["']?[^>]{0,128}\b(noindex|none)\b""", re.IGNORECASE)
+NOINDEX = re.compile(r"\b(noindex|none)\b", re.IGNORECASE)
 SPACE = re.compile(r"[ \t\u00a0]+")
 NEWLINES = re.compile(r"\n{3,}")
 
@@ -52,33 +54,45 @@ def tidy(text: str) -> str:
     return NEWLINES.sub("\n\n", "\n".join(lines)).strip()
 
 
-def records(path: Path) -> Iterator[WarcRecord | Rejected]:
-    """The records of a file, each to be read before the next; damage is reported as a Rejected `broken_record`.
+def records(path: Path, limit: int) -> Iterator[WarcRecord | Rejected]:
+    """The records of a file; damage between two records is one Rejected `broken_record`, a file without any `not_warc`.
 
-    A file that strict parsing cannot go on with is read again leniently (FastWARC's quirks mode: bare line feeds,
-    extra blank lines), past the records already seen.
+    A record that the file's end or damage cuts short is marked `WARC-Truncated`; a block over `limit` bytes is left empty.
     """
-    seen: set[tuple[str, int]] = set()
-    failure: Exception | None = None
-    for lenient in (False, True):
-        repeats: dict[str, int] = {}
-        try:
-            for record in ArchiveIterator(
-                str(path), parse_http=True, auto_decode="none", quirks_mode=lenient, fsspec_args=False
-            ):
-                name = record.record_id or ""
-                repeats[name] = repeats.get(name, 0) + 1
-                if (name, repeats[name]) not in seen and not (lenient and record.record_type == WarcRecordType.unknown):
-                    seen.add((name, repeats[name]))
-                    yield record
-        except (OSError, ValueError) as error:
-            failure = failure or error
+    count, damage, places = 0, "", 0
+    for frame in frames(path, limit):
+        if isinstance(frame, Damage):
+            damage, places = damage or frame.what, places + 1
             continue
-        if not lenient and not (len(seen) == 1 and str(path).removesuffix(".gz").endswith(".wet")):
-            return
-    if failure is not None:
-        reason = "broken_record" if seen else "not_warc"
-        yield Rejected(reason, "", "", f"after {len(seen)} records: {failure}")
+        if places:
+            yield Rejected("broken_record", "", "", _in_words(damage, places, count))
+            damage, places = "", 0
+        count += 1
+        record = None
+        try:
+            record = WarcRecord.from_reader(io.BytesIO(frame.header + frame.block), quirks_mode=True)
+            record.parse_http(quirks_mode=True)
+        except (OSError, ValueError) as error:
+            name, url = (record.record_id or "", target(record)) if record else ("", "")
+            yield Rejected("broken_record", name, url, str(error)[:300])
+            continue
+        if frame.block and len(frame.block) < frame.length:
+            record.headers["WARC-Truncated"] = "unspecified"
+        yield record
+    if not count:
+        arc = "; this is an ARC file: convert it to WARC" if "filedesc://" in damage else ""
+        yield Rejected("not_warc", "", "", (damage or "the file is empty") + arc)
+    elif places:
+        yield Rejected("broken_record", "", "", _in_words(damage, places, count))
+
+
+def _in_words(damage: str, places: int, count: int) -> str:
+    return f"after {count} records: {damage}" + f" (and {places - 1} more places)" * (places > 1)
+
+
+def target(record: WarcRecord) -> str:
+    """The record's target URI without angle brackets (WARC 1.0 writers put them)."""
+    return (record.headers.get("WARC-Target-URI") or "").strip().strip("<>")
 
 
 class WarcReader:
@@ -92,25 +106,20 @@ class WarcReader:
 
     def __call__(self, path: Path) -> Iterator[Page | Rejected]:
         """Every record of the file as a Page or a Rejected."""
-        for record in records(path):
+        for record in records(path, self.settings["max_body_bytes"] + HEADER):
             if isinstance(record, Rejected):
                 yield record
                 continue
             try:
                 yield self.page(record)
             except TooLarge as error:
-                yield Rejected("too_large", record.record_id or "", self.url(record), str(error))
+                yield Rejected("too_large", record.record_id or "", target(record), str(error))
             except (OSError, ValueError, UnicodeError, RuntimeError) as error:
-                yield Rejected("broken_record", record.record_id or "", self.url(record), str(error)[:300])
-
-    @staticmethod
-    def url(record: WarcRecord) -> str:
-        """The record's target URI without angle brackets (WARC 1.0 writers put them)."""
-        return (record.headers.get("WARC-Target-URI") or "").strip().strip("<>")
+                yield Rejected("broken_record", record.record_id or "", target(record), str(error)[:300])
 
     def page(self, record: WarcRecord) -> Page | Rejected:
         """One record as a Page or a Rejected. Raises TooLarge, or what a damaged body makes the libraries raise."""
-        url, name, kind = self.url(record), record.record_id or "", record.record_type
+        url, name, kind = target(record), record.record_id or "", record.record_type
         if kind not in (WarcRecordType.response, WarcRecordType.resource, WarcRecordType.conversion):
             # Not a page: FastWARC calls a record whose type it cannot read unknown.
             return Rejected(f"type_{kind}", name, url)
@@ -145,7 +154,7 @@ class WarcReader:
 
     def html(self, record: WarcRecord, body: bytes, declared: str, facts: dict[str, Any]) -> Page | Rejected:
         """The main text of an HTML body (Resiliparse), or why there is none."""
-        url, name = self.url(record), record.record_id or ""
+        url, name = target(record), record.record_id or ""
         mime = declared.split(";")[0].strip().lower()
         # A missing or vague type is looked into; a type that says HTML is believed unless the bytes are plainly binary.
         if mime in VAGUE or mime in HTML:
@@ -154,18 +163,19 @@ class WarcReader:
                 return Rejected("not_html", name, url, f"{mime or 'no type'}, bytes look like {sniffed}")
         elif mime not in HTML:
             return Rejected("not_html", name, url, mime)
-        if self.settings["respect_noindex"] and NOINDEX.search(body[:65536]):
-            return Rejected("noindex", name, url)
         charset = re.search(r"charset\s*=\s*([^;\s]+)", declared, re.IGNORECASE)
         html, facts["charset"], facts["charset_from"] = decode_text(body, charset.group(1) if charset else None)
         tree = HTMLTree.parse(html)
+        robots = tree.document.query_selector_all('meta[name="robots" i]') if tree.document else []
+        if self.settings["respect_noindex"] and any(NOINDEX.search(meta.getattr("content") or "") for meta in robots):
+            return Rejected("noindex", name, url)
         facts["title"] = tidy(tree.title or "")[:300]
         text = extract_plain_text(tree, main_content=self.settings["main_content"], alt_texts=False)
         return self.document(record, tidy(text), facts)
 
     def document(self, record: WarcRecord, text: str, facts: dict[str, Any]) -> Page | Rejected:
         """A Page of the text, unless there is too little of it."""
-        url, name = self.url(record), record.record_id or ""
+        url, name = target(record), record.record_id or ""
         if len(text) < self.settings["min_characters"]:
             return Rejected("no_text", name, url, f"{len(text)} characters")
         facts["record_id"] = name

@@ -1,0 +1,196 @@
+"""Cuts a WARC or WET file into its records, so that every byte belongs to a record or to damage that is reported.
+
+What a record says is read by FastWARC; where it begins and ends is found here. FastWARC's iterator stops at the first damage or, in
+quirks mode, steps over it in silence, and it finds nothing in a small gzip file that is cut. After damage, reading goes on
+at the next gzip member or the next line `WARC/…`.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from fastwarc.stream_io import Lz4Reader, ZstdReader
+
+PIECE = 8192  # compressed bytes inflated at a time: what zlib had made of a damaged piece is lost
+INFLATED = 1 << 20  # most decompressed bytes held of a piece
+HEADER = 1 << 16  # longest record header in bytes
+GZIP = b"\x1f\x8b\x08"
+# By the magic number; a WARC in zstd may begin with a skippable frame that holds its dictionary.
+READERS = {b"\x28\xb5\x2f\xfd": ZstdReader, b"\x5d\x2a\x4d\x18": ZstdReader, b"\x04\x22\x4d\x18": Lz4Reader}
+VERSION = rb"WARC/\d\.\d{1,2}[ \t\r]*\n"
+FIRST = re.compile(VERSION)
+NEXT = re.compile(rb"\n" + VERSION)
+WITHIN = re.compile(rb"(?:\r*\n){2}(?=" + VERSION + rb")")
+BLANK = re.compile(rb"[\r\n\t \x00]+")
+END = re.compile(rb"\n\r*\n")  # some writers end lines with \n, \r\r\n
+LENGTH = re.compile(rb"^content-length[ \t]*:[ \t]*(\d{1,18})[ \t\r]*$", re.IGNORECASE | re.MULTILINE)
+
+
+@dataclass
+class Frame:
+    """A record's bytes: its header with the blank line after it, and its block, shorter than `length` where the file is cut.
+
+    The block is empty where it would be larger than the limit.
+    """
+
+    header: bytes
+    block: bytes
+    length: int
+
+
+@dataclass
+class Damage:
+    """Bytes that belong to no record, in words."""
+
+    what: str
+
+
+def gunzipped(stream: IO[bytes]) -> Iterator[bytes | Damage]:
+    """The decompressed bytes of a gzip file of any number of members, in pieces, with damage where it lies."""
+    engine = None
+    data = b""
+    while True:
+        if len(data) < (1 if engine else len(GZIP)):
+            more = stream.read(PIECE)
+            if not more:
+                break
+            data += more
+        if engine is None:
+            at = data.find(GZIP)
+            skipped = data[:at] if at >= 0 else data[: 1 - len(GZIP)]
+            data = data[len(skipped) :]
+            if skipped.strip(b"\x00"):  # NUL bytes between members are padding
+                yield Damage(f"gzip: {len(skipped)} bytes are no gzip member")
+            if at < 0:
+                continue
+            engine = zlib.decompressobj(31)
+        try:
+            out = engine.decompress(data, INFLATED)
+        except zlib.error as error:
+            yield Damage(f"gzip: {error}")
+            engine, data = None, data[1:]
+            continue
+        data = engine.unused_data if engine.eof else engine.unconsumed_tail
+        engine = None if engine.eof else engine
+        if out:
+            yield out
+    if engine or data.strip(b"\x00"):
+        yield Damage("gzip: the file ends within a member")
+
+
+def decompressed(path: Path) -> Iterator[bytes | Damage]:
+    """The decompressed bytes of a file in pieces: gzip, zstd and LZ4 by their first bytes, anything else as it is."""
+    with path.open("rb") as stream:
+        head = stream.read(4)
+        stream.seek(0)
+        if head.startswith(GZIP) or (path.suffix == ".gz" and head != b"WARC"):
+            yield from gunzipped(stream)
+            return
+        made = READERS.get(head)
+        reader = made(str(path), fsspec_args=False) if made else stream
+        try:
+            while piece := reader.read(HEADER):
+                yield piece
+        except (OSError, ValueError) as error:
+            yield Damage(str(error))
+
+
+class Window:
+    """The part of a stream that is looked at, `data`. Damage in the stream is a wall that nothing is read across."""
+
+    def __init__(self, pieces: Iterator[bytes | Damage]) -> None:
+        self.pieces = pieces
+        self.data = bytearray()
+        self.wall: Damage | None = None
+        self.ended = False
+
+    def fill(self, size: int) -> bool:
+        """Have `size` bytes in `data`; False where the stream ends or is damaged before."""
+        while len(self.data) < size and not self.wall and not self.ended:
+            piece = next(self.pieces, None)
+            if isinstance(piece, Damage):
+                self.wall = piece
+            elif piece is None:
+                self.ended = True
+            else:
+                self.data += piece
+        return len(self.data) >= size
+
+    def drop(self, size: int) -> int:
+        """Let go of up to `size` bytes, read as they come; returns how many there were."""
+        gone = 0
+        while gone < size and self.fill(1):
+            part = min(size - gone, len(self.data))
+            del self.data[:part]
+            gone += part
+        return gone
+
+    def drop_blank(self) -> None:
+        """Let go of line ends, blanks and NUL padding."""
+        while self.fill(1) and (blank := _blank(self.data)):
+            del self.data[:blank]
+
+
+def _blank(data: bytearray, at: int = 0) -> int:
+    """Where the blank bytes from `at` on end."""
+    found = BLANK.match(data, at)
+    return found.end() if found else at
+
+
+def _header(data: bytearray) -> tuple[int, int] | None:
+    """(bytes of the record header at the beginning of `data`, Content-Length), or None where there is no whole one."""
+    end = END.search(data, 0, HEADER) if FIRST.match(data) else None
+    length = LENGTH.search(data, 0, end.end()) if end else None
+    return (end.end(), int(length.group(1))) if end and length else None
+
+
+def frames(path: Path, limit: int) -> Iterator[Frame | Damage]:
+    """The records of a file in order, and the damage between them. A block over `limit` bytes is passed over, not held."""
+    window = Window(decompressed(path))
+    lost, sample = 0, b""  # bytes passed over that belong to no record, and the first of them
+    while True:
+        window.drop_blank()
+        whole = window.fill(HEADER)
+        found = _header(window.data)
+        if window.data and not found:
+            following = NEXT.search(window.data)
+            # A version line may begin in the last bytes of a window that is not the last.
+            size = following.start() + 1 if following else len(window.data) - (32 if whole else 0)
+            sample = sample or bytes(window.data[:40])
+            lost += window.drop(size)
+            continue
+        if lost:
+            yield Damage(f"{lost} bytes belong to no record: {sample!r}...")
+            lost, sample = 0, b""
+        if not found:
+            if window.wall is None:
+                return
+            yield window.wall
+            window.wall = None
+            continue
+
+        start, length = found
+        if length > limit:
+            header = bytes(window.data[:start])
+            window.drop(start)
+            missing = length - window.drop(length)
+            yield Frame(header, b"", length)
+        else:
+            window.fill(start + length + 64)
+            end = min(start + length, len(window.data))
+            missing = start + length - end
+            after = _blank(window.data, end)
+            if missing or not (after == len(window.data) or FIRST.match(window.data, after)):
+                # The length is wrong. Too long, it takes in the next record, which is given back.
+                within = WITHIN.search(window.data, start, end + 16)
+                if within and within.start() < end:
+                    end, missing = within.start(), 0
+            yield Frame(bytes(window.data[:start]), bytes(window.data[start:end]), end - start + missing)
+            window.drop(end)
+        if missing and not window.wall:
+            yield Damage(f"the file ends {missing} bytes before the record does")
