@@ -28,6 +28,7 @@ rule evaluate_model:
         "results/{variant}/benchmarks/evaluate/model/{model}.tsv"
     conda:
         "../envs/evaluate.yaml"
+    threads: config["evaluate"]["model"]["threads"]
     params:
         fingerprint=fingerprint("evaluate.model"),
     shell:

@@ -48,6 +48,7 @@ rule finetune_train:
         "results/{variant}/benchmarks/finetune/train.tsv"
     conda:
         "../envs/train.yaml"
+    threads: config["finetune"]["train"]["processes"] * config["finetune"]["train"]["threads"]
     params:
         fingerprint=fingerprint("finetune.train"),
     shell:
@@ -57,9 +58,11 @@ rule finetune_train:
             --model {input.model:q} \
             --pairs {input.pairs:q} \
             --processes {config[finetune][train][processes]:q} \
-            --gradient-checkpointing {config[finetune][train][gradient_checkpointing]:q} \
+            --activation-checkpointing {config[finetune][train][activation_checkpointing]:q} \
             --checkpoint-every {config[finetune][train][checkpoint_every]:q} \
-            --report-to {config[finetune][train][report_to]:q} \
+            --tensorboard {config[finetune][train][tensorboard]:q} \
+            --wandb {config[finetune][train][wandb]:q} \
+            --wandb-project {config[finetune][train][wandb_project]:q} \
             --manifest {output.manifest:q} \
             --log {log:q}
         """

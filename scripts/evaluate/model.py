@@ -31,7 +31,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     source = Manifest.read(args.model)
     rows, template = read_pairs(args.pairs, "heldout")
     documents, available = choose(args.tokens, settings["max_tokens"], settings["seed"])
-    model, tokenizer = load(source.folder / "model")
+    model, tokenizer = load(source.folder / "model", settings["precision"])
     model.to("cuda" if torch.cuda.is_available() else "cpu").eval()
     limit = getattr(model.config, "max_position_embeddings", None) or 2048
     context = settings["context"] or limit

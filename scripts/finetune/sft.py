@@ -34,8 +34,10 @@ class Job:
     checkpoint_every: int  # optimizer steps; 0: none
     processes: int
     micro_batch_size: int
-    gradient_checkpointing: bool
-    report_to: list[str]
+    activation_checkpointing: bool
+    tensorboard: bool
+    wandb: str  # disabled, offline or online
+    wandb_project: str
     log: str | None
 
     def write(self, path: Path) -> None:
@@ -48,25 +50,34 @@ class Job:
         return cls(**json.loads(path.read_text(encoding="utf-8")))
 
 
-def quiet(wandb: bool = False) -> None:
-    """Keep the libraries off the network and W&B offline or away. To be called before they are imported."""
+def quiet() -> None:
+    """Keep the libraries off the network. To be called before they are imported."""
     for name in ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE", "HF_HUB_DISABLE_TELEMETRY", "TRL_EXPERIMENTAL_SILENCE"):
         os.environ[name] = "1"
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    if wandb:
-        os.environ.setdefault("WANDB_MODE", "offline")
-        os.environ.setdefault("WANDB_PROJECT", "crawl2llm")
 
 
-def load(folder: Path | str, dtype: Any = "auto") -> tuple[Any, Any]:
+def _charts(job: Job) -> list[str]:
+    """What TRL reports to; its files go beside the checkpoints."""
+    folder = Path(job.checkpoints).resolve()
+    if job.wandb != "disabled":
+        os.environ |= {"WANDB_MODE": job.wandb, "WANDB_PROJECT": job.wandb_project, "WANDB_DIR": str(folder)}
+        folder.mkdir(parents=True, exist_ok=True)  # W&B takes another folder where this one is absent
+    os.environ["TENSORBOARD_LOGGING_DIR"] = str(folder / "tensorboard")
+    return ["tensorboard"] * job.tensorboard + ["wandb"] * (job.wandb != "disabled")
+
+
+def load(folder: Path | str, precision: str = "fp32") -> tuple[Any, Any]:
     """(model, tokenizer) of a folder of safetensors; the tokenizer's padding token is its end token where it has none.
 
     Raises InputError where the folder holds no model that `transformers` reads, or a tokenizer without an end token.
     """
+    import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
     from transformers.utils import logging
 
     logging.disable_progress_bar()
+    dtype = {"fp32": torch.float32, "bf16": torch.bfloat16}[precision]
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
         model = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, local_files_only=True, use_safetensors=True)
@@ -77,6 +88,15 @@ def load(folder: Path | str, dtype: Any = "auto") -> tuple[Any, Any]:
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token
     return model, tokenizer
+
+
+def clear(folder: Path) -> None:
+    """Remove a finished run's checkpoints; charts beside them stay."""
+    for path in folder.glob("checkpoint-*"):
+        shutil.rmtree(path, ignore_errors=True)
+    (folder / "README.md").unlink(missing_ok=True)  # TRL's model card
+    if folder.is_dir() and not any(folder.iterdir()):
+        folder.rmdir()
 
 
 def newest(folder: Path) -> Path | None:
@@ -116,7 +136,8 @@ def _arguments(job: Job, cuda: bool) -> Any:
         fp16=False,
         use_cpu=not cuda,
         ddp_backend=("nccl" if cuda else "gloo") if job.processes > 1 else None,
-        activation_checkpointing=job.gradient_checkpointing,
+        ddp_find_unused_parameters=False if job.processes > 1 else None,
+        activation_checkpointing=job.activation_checkpointing,
         dataloader_num_workers=0,
         dataloader_pin_memory=cuda,
         save_strategy="steps" if job.checkpoint_every else "no",
@@ -125,7 +146,7 @@ def _arguments(job: Job, cuda: bool) -> Any:
         logging_strategy="steps",
         logging_steps=1,
         logging_first_step=True,
-        report_to=job.report_to or "none",
+        report_to=_charts(job) or "none",
         run_name=f"finetune-{Path(job.checkpoints).name}",
         disable_tqdm=True,
         log_level="error",
@@ -156,7 +177,7 @@ def _watcher(total: int) -> Any:
 
 def fine_tune(job: Job) -> None:
     """Train on `train.jsonl` and write `model/` and `losses.jsonl` into `job.out` (from the first process alone)."""
-    quiet("wandb" in job.report_to)
+    quiet()
     import torch
     from datasets import Dataset
     from datasets.utils.logging import disable_progress_bar
@@ -166,7 +187,7 @@ def fine_tune(job: Job) -> None:
     disable_progress_bar()
     torch.set_num_threads(job.settings["threads"])
     rows, template = read_pairs(Path(job.pairs), "train")
-    model, tokenizer = load(job.model, torch.float32)
+    model, tokenizer = load(job.model)
     data = Dataset.from_list(
         [{"prompt": template.prompt(r["question"]), "completion": template.completion(r["answer"])} for r in rows]
     )
@@ -195,9 +216,13 @@ def fine_tune(job: Job) -> None:
 
 
 def _save(job: Job, trainer: Any, tokenizer: Any) -> None:
+    from transformers import AutoConfig
+
     out = Path(job.out)
     model = trainer.accelerator.unwrap_model(trainer.model)
     shutil.rmtree(out / "model", ignore_errors=True)
+    # Trained in fp32, kept in the type that the pretrained weights have.
+    model.to(AutoConfig.from_pretrained(job.model, local_files_only=True).dtype or trainer.model.dtype)
     model.save_pretrained(out / "model")
     tokenizer.save_pretrained(out / "model")
     for file in (out / "model").rglob("*.safetensors"):

@@ -2,7 +2,7 @@
 
 Writes `model/` (safetensors and tokenizer) and `losses.jsonl` (one line an optimizer step). The held-out loss before
 and after, in nats an answer token, is in the manifest. An interrupted run goes on from its newest complete checkpoint in
-`<checkpoints>/<digest of the fingerprint>/`, which is removed in the end.
+`<checkpoints>/<digest of the fingerprint>/`; these are removed in the end.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -21,7 +20,7 @@ from scripts.common import cli
 from scripts.common.console import log
 from scripts.common.manifest import Manifest
 from scripts.finetune.loss import completion_loss
-from scripts.finetune.sft import Job, fine_tune, load, quiet
+from scripts.finetune.sft import Job, clear, fine_tune, load, quiet
 from scripts.finetune.template import read_pairs
 
 
@@ -66,7 +65,7 @@ def heldout_loss(folder: Path, pairs: Path, settings: dict[str, Any]) -> tuple[f
 
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
-    quiet("wandb" in args.report_to)
+    quiet()
     import torch
 
     torch.set_num_threads(settings["threads"])
@@ -86,8 +85,10 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
         checkpoint_every=args.checkpoint_every,
         processes=args.processes,
         micro_batch_size=micro,
-        gradient_checkpointing=args.gradient_checkpointing,
-        report_to=args.report_to,
+        activation_checkpointing=args.activation_checkpointing,
+        tensorboard=args.tensorboard,
+        wandb=args.wandb,
+        wandb_project=args.wandb_project,
         log=str(args.log) if args.log else None,
     )
     launch(job)
@@ -108,7 +109,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
         "heldout_loss_before": round(before, 6),
         "heldout_loss_after": round(after, 6),
     }
-    shutil.rmtree(checkpoints, ignore_errors=True)
+    clear(checkpoints)
     return [path for path in sorted((out / "model").rglob("*")) if path.is_file()] + [out / "losses.jsonl"]
 
 
@@ -124,8 +125,13 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--checkpoints", type=Path, default=Path("checkpoints"), help="folder of checkpoints")
     parser.add_argument("--checkpoint-every", type=int, default=0, help="optimizer steps between checkpoints; 0: none")
     parser.add_argument("--processes", type=int, default=1, help="training processes on this node, one a GPU")
-    parser.add_argument("--gradient-checkpointing", type=lambda v: v == "True", default=False, help="True or False")
-    parser.add_argument("--report-to", nargs="*", default=[], choices=["wandb", "tensorboard"], help="live charts")
+    for name, what in (
+        ("--activation-checkpointing", "compute activations again in the backward pass"),
+        ("--tensorboard", "write event files beside the checkpoints"),
+    ):
+        parser.add_argument(name, type=lambda value: value == "True", default=False, metavar="True|False", help=what)
+    parser.add_argument("--wandb", default="disabled", choices=["disabled", "offline", "online"])
+    parser.add_argument("--wandb-project", default="crawl2llm")
     return cli.run(parser, body, argv)
 
 
