@@ -1,0 +1,204 @@
+"""The whole stage on generated documents, and the choice of keepers against a plain reference."""
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from scripts.common.documents import DOCUMENT, VERDICT, Writer
+from scripts.common.manifest import Manifest
+from scripts.dedup import band, exact, select, signature, verify
+from scripts.dedup.select import greedy
+from scripts.dedup.shingles import normalise, shingles
+
+CONFIG: dict[str, dict[str, Any]] = {
+    "signature": {"shingle_words": 2, "permutations": 8, "bands": 4, "rows": 2, "seed": 1},
+    "exact": {},
+    "band": {"max_candidates": 64},
+    "verify": {},
+    "select": {"threshold": 0.5, "exact": True, "near": True},
+}
+Document = dict[str, Any]
+
+
+def run(folder: Path, documents: list[Document], shards: int, config: dict[str, dict[str, Any]]) -> Path:
+    """Run all five steps over documents dealt out to `shards` shards; returns the manifest of dedup.select."""
+    names = [f"{number:05d}" for number in range(shards)]
+    bands = [f"{number:02d}" for number in range(config["signature"]["bands"])]
+    files = []
+    for number, name in enumerate(names):
+        here = [{"source": "test", **row} for row in documents[number::shards]]
+        with Writer(folder / "documents" / f"{name}.parquet", DOCUMENT, batch=2) as writer:
+            for row in here:
+                writer.add(row)
+        Manifest("ingest.extract", "test").write(folder / "documents" / f"{name}.manifest.json", [writer.path])
+        with Writer(folder / "verdicts" / f"{name}.parquet", VERDICT) as writer:
+            for row in here:
+                writer.add({"id": row["id"], "kept": not row.get("gone"), "rules": []})
+        files.append(writer.path)
+    Manifest("heuristics.select", "test").write(folder / "verdicts" / "manifest.json", files)
+
+    def step(name: str, module: Any, manifest: str, **inputs: list[Path]) -> None:
+        options = [part for key, paths in inputs.items() for part in (f"--{key}", *map(str, paths))]
+        mark = json.dumps({"step": f"dedup.{name}", "config": config[name]})
+        assert module.main(["--config", mark, "--manifest", str(folder / name / manifest), *options]) == 0
+
+    def manifests(name: str, tasks: list[str]) -> list[Path]:
+        return [folder / name / f"{task}.manifest.json" for task in tasks]
+
+    pages, one = manifests("documents", names), folder / "exact" / "manifest.json"
+    for name, page in zip(names, pages, strict=True):
+        verdicts = [folder / "verdicts" / "manifest.json"]
+        step("signature", signature, f"{name}.manifest.json", documents=[page], verdicts=verdicts)
+    signals = manifests("signature", names)
+    step("exact", exact, "manifest.json", signals=signals)
+    for number in bands:
+        step("band", band, f"{number}.manifest.json", signals=signals, exact=[one])
+    for name in names:
+        step("verify", verify, f"{name}.manifest.json", pairs=manifests("band", bands), documents=pages)
+    step("select", select, "manifest.json", signals=signals, exact=[one], pairs=manifests("verify", names))
+    return folder / "select" / "manifest.json"
+
+
+def verdicts(manifest: Path) -> dict[str, dict[str, Any]]:
+    """All verdicts of dedup.select by id."""
+    read = Manifest.read(manifest)
+    return {row["id"]: row for name in read.files for row in pq.read_table(read.folder / name).to_pylist()}
+
+
+def jaccard(one: str, other: str, k: int) -> float:
+    a, b = (set(shingles(normalise(text), k)) for text in (one, other))
+    return len(a & b) / len(a | b)
+
+
+def order(row: Document) -> tuple[bool, int, str]:
+    """The priority as the documentation states it."""
+    return not row["curated"], -len(normalise(row["text"]).split()), row["id"]
+
+
+DOCUMENTS = st.lists(
+    st.builds(
+        lambda text, curated, gone: {"text": " ".join(text), "curated": curated, "gone": gone},
+        st.lists(st.sampled_from("abcd"), min_size=0, max_size=7),
+        st.booleans(),
+        st.integers(0, 9).map(lambda n: n == 0),
+    ),
+    max_size=14,
+).map(lambda rows: [{**row, "id": f"{number * 7919 % 101:032x}"} for number, row in enumerate(rows)])
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(DOCUMENTS, st.integers(2, 4), st.integers(0, 99))
+def test_whole_stage(tmp_path_factory: Any, documents: list[Document], shards: int, shuffle: int) -> None:
+    manifest = run(tmp_path_factory.mktemp("a"), documents, 1, CONFIG)
+    found = verdicts(manifest)
+    reached = {row["id"]: row for row in documents if not row["gone"]}
+    assert found.keys() == reached.keys()
+
+    counts = Manifest.read(manifest).counts
+    assert counts["in"] == len(reached) == counts["kept"] + sum(counts.get("dropped", {}).values())
+    assert counts["kept"] == sum(row["kept"] for row in found.values())
+
+    for name, verdict in found.items():
+        if verdict["kept"]:
+            assert (verdict["rule"], verdict["rules"], verdict["duplicate_of"]) == (None, [], None)
+            continue
+        keeper = verdict["duplicate_of"]
+        assert found[keeper]["kept"]
+        assert order(reached[keeper]) < order(reached[name])
+        texts = reached[name]["text"], reached[keeper]["text"]
+        same = 1.0 if texts[0] == texts[1] else jaccard(*texts, 2)
+        assert verdict["similarity"] == same >= 0.5
+        assert verdict["rules"][0] == verdict["rule"]
+        assert verdict["value"] >= verdict["threshold"] == {"exact": 1.0, "near": 0.5}[verdict["rule"]]
+
+    kept_texts = [reached[name]["text"] for name, verdict in found.items() if verdict["kept"]]
+    assert len(set(kept_texts)) == len(kept_texts)
+
+    random.Random(shuffle).shuffle(documents)  # noqa: S311 - another order of the input, nothing secret
+    assert verdicts(run(tmp_path_factory.mktemp("b"), documents, shards, CONFIG)) == found
+
+
+def chain(tmp_path: Path, extra: list[Document] | None = None, **options: bool) -> Path:
+    """a ~ b (0.67) and b ~ c (0.64), a and c not alike (0.41); a has the most words, then b."""
+    words = [f"w{chr(97 + number)}" for number in range(20)]
+    texts = {"a": words[:14], "b": words[3:16], "c": words[6:18]}
+    documents = [{"id": name, "text": " ".join(text), "curated": False} for name, text in texts.items()]
+    one = {**CONFIG["signature"], "bands": 8, "rows": 1}
+    config = {**CONFIG, "signature": one, "select": {**CONFIG["select"], **options}}
+    return run(tmp_path, documents + (extra or []), 2, config)
+
+
+def test_a_chain_is_not_merged(tmp_path: Path) -> None:
+    found = verdicts(chain(tmp_path))
+    assert {name: row["kept"] for name, row in found.items()} == {"a": True, "b": False, "c": True}
+    assert found["b"]["duplicate_of"] == "a"
+    assert found["b"]["similarity"] == 10 / 15
+
+
+COPY = {"id": "z", "text": " ".join(f"w{chr(97 + number)}" for number in range(3, 16)), "curated": False}  # of b
+
+
+def test_an_exact_copy_goes_with_its_keeper(tmp_path: Path) -> None:
+    row = verdicts(chain(tmp_path, [COPY]))["z"]
+    assert (row["rule"], row["rules"], row["duplicate_of"]) == ("exact", ["exact", "near"], "a")
+    assert (row["value"], row["threshold"], row["similarity"]) == (1.0, 1.0, 10 / 15)
+
+
+def test_an_exact_copy_is_in_no_pair(tmp_path: Path) -> None:
+    pairs = [Manifest.read(chain(tmp_path / str(len(more)), more)).summary["pairs"] for more in ([], [COPY])]
+    assert pairs[0] == pairs[1]
+
+
+def test_either_rule_can_be_off(tmp_path: Path) -> None:
+    row = verdicts(chain(tmp_path / "near", [COPY], exact=False))["z"]
+    assert (row["rule"], row["rules"], row["duplicate_of"]) == ("near", ["near"], "a")
+    row = verdicts(chain(tmp_path / "exact", [COPY], near=False))["z"]
+    assert (row["rule"], row["rules"], row["duplicate_of"]) == ("exact", ["exact"], "b")
+    assert all(row["kept"] for row in verdicts(chain(tmp_path / "none", [COPY], exact=False, near=False)).values())
+
+
+def test_curated_is_kept_before_longer(tmp_path: Path) -> None:
+    short = {"id": "y", "text": " ".join(f"w{chr(97 + number)}" for number in range(12)), "curated": True}
+    found = verdicts(chain(tmp_path, [short]))
+    assert found["y"]["kept"]
+    assert (found["a"]["rule"], found["a"]["duplicate_of"]) == ("near", "y")
+
+
+def test_summary(tmp_path: Path) -> None:
+    documents = [{"id": f"{n}", "text": "the same five words here", "curated": False} for n in range(9)]
+    documents += [{"id": "x", "text": "quite another text altogether", "curated": True}]
+    manifest = Manifest.read(run(tmp_path, documents, 3, CONFIG))
+    assert manifest.counts == {"in": 10, "kept": 2, "dropped": {"exact": 8, "near": 0}}
+    assert manifest.summary["largest"] == [{"keeper": "0", "size": 9}]
+    assert manifest.summary["cluster_sizes"] == {"9-16": 1}
+    assert sum(manifest.summary["similarity"]) == manifest.summary["pairs"]["verified"] == 0
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9), st.sampled_from([0.8, 0.9, 1.0]))), st.randoms())
+def test_greedy_is_the_first_maximal_independent_set(edges: list[tuple[int, int, float]], rng: random.Random) -> None:
+    unique = {(max(a, b), min(a, b)): s for a, b, s in edges if a != b}
+    pairs = [(low, high, s) for (low, high), s in unique.items()]
+    rng.shuffle(pairs)
+    columns = np.array(pairs, float).reshape(-1, 3)
+    keeper, value = greedy(columns[:, 0].astype(int), columns[:, 1].astype(int), columns[:, 2], 10)
+    kept: list[int] = []
+    for node in range(10):
+        best = [(-s, high) for low, high, s in pairs if low == node and high in kept]
+        if not best:
+            kept.append(node)
+            assert keeper[node] == -1
+        else:
+            assert (-value[node], keeper[node]) == min(best)
+
+
+def test_verified_schema_is_what_select_reads() -> None:
+    empty = select.tagged(verify.VERIFIED.empty_table(), 0)
+    assert select.near_duplicates(empty).schema == select.DROP
+    assert isinstance(empty, pa.Table)

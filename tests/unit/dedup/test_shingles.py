@@ -1,0 +1,89 @@
+"""Normalisation, tokens and shingles."""
+
+import unicodedata
+
+import numpy as np
+import pytest
+import xxhash
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scripts.dedup.shingles import (
+    count_tokens,
+    fold,
+    hashes32,
+    jaccard,
+    normalise,
+    shingle_set,
+    shingles,
+)
+from scripts.dedup.xxhash32 import xxh32
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=80) | st.text("aB 1.,é’ß…東か\u0301ｶﾞ\n", max_size=80)
+
+
+@pytest.mark.parametrize(
+    ("text", "normal"),
+    [
+        ("Hello,  World!\n", "hello world"),
+        ("Don't STOP — ever…", "don t stop ever"),
+        ("Ångström café cafe\u0301", "angstrom cafe cafe"),
+        ("In 1984, 12.5 %", "in 0000 00 0"),
+        ("٣٤ देव", "00 दव"),
+        ("ﬁne Straße ΟΔΟΣ", "fine strasse οδοσ"),
+        ("so\u00adft zero\u200bwidth", "soft zerowidth"),
+        ("東京タワー is 高い", "東 京 タ ワ ー is 高 い"),
+        ("สวัสดี", "ส ว ส ด"),
+        ("한국어 문서", unicodedata.normalize("NFKD", "한국어 문서")),
+        (" .\u2026! ", ""),
+        ("", ""),
+    ],
+)
+def test_normalise(text: str, normal: str) -> None:
+    assert normalise(text).decode() == normal
+
+
+@given(TEXT)
+def test_normalise_is_fold_of_every_character(text: str) -> None:
+    normal = normalise(text)
+    assert normal.decode().split(" ") == ("".join(map(fold, text)).split() or [""])
+    assert count_tokens(normal) == len(normal.split())
+
+
+@given(TEXT)
+def test_case_accents_and_composition_do_not_matter(text: str) -> None:
+    for form in ("NFC", "NFD"):
+        assert normalise(unicodedata.normalize(form, text)).split() == normalise(text).split()
+
+
+@given(st.lists(TEXT, max_size=6), st.integers(1, 7))
+def test_hashes_are_those_of_the_shingles(texts: list[str], k: int) -> None:
+    normals = [normalise(text) for text in texts]
+    for normal, hashes in zip(normals, hashes32(normals, k), strict=True):
+        tokens = normal.decode().split(" ") if normal else []
+        runs = [" ".join(tokens[i : i + k]) for i in range(max(len(tokens) - k + 1, min(len(tokens), 1)))]
+        assert [shingle.decode() for shingle in shingles(normal, k)] == runs
+        assert hashes.tolist() == [xxhash.xxh32_intdigest(run.encode()) for run in runs]
+
+
+@given(st.binary(max_size=200), st.data())
+def test_xxh32_is_the_library_s(buffer: bytes, data: st.DataObject) -> None:
+    ends = data.draw(st.lists(st.integers(0, len(buffer)), max_size=30))
+    starts = [data.draw(st.integers(0, end)) for end in ends]
+    hashes = xxh32(buffer, np.array(starts, np.int64), np.array(ends, np.int64))
+    expected = [xxhash.xxh32_intdigest(buffer[a:b]) for a, b in zip(starts, ends, strict=True)]
+    assert hashes.tolist() == expected
+
+
+def test_xxh32_of_every_length_and_beyond_16_bits() -> None:
+    buffer = bytes(range(256)) * 600
+    ends = np.array([*range(100), 65535, 65536, 65551, 150_000, 17])
+    expected = [xxhash.xxh32_intdigest(buffer[:end]) for end in ends]
+    assert xxh32(buffer, np.zeros_like(ends), ends).tolist() == expected
+
+
+@given(TEXT, TEXT, st.integers(1, 4))
+def test_jaccard_is_that_of_the_sets(one: str, other: str, k: int) -> None:
+    a, b = (set(shingles(normalise(text), k)) for text in (one, other))
+    expected = len(a & b) / len(a | b) if a | b else 0.0
+    assert jaccard(shingle_set(one, k), shingle_set(other, k)) == expected

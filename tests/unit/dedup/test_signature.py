@@ -1,0 +1,61 @@
+"""dedup.signature: equal to datasketch, and clear about settings that do not fit."""
+
+import pytest
+import xxhash
+from datasketch import MinHash
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scripts.common.cli import InputError
+from scripts.dedup import minhash
+from scripts.dedup.minhash import MinHasher
+from scripts.dedup.shingles import hashes32, normalise, shingles
+from scripts.dedup.signature import batched, sign
+
+WORDS = st.lists(
+    st.sampled_from(["the", "a", "fox", "dog", "run", "7", "straße", "東京", "of"]), min_size=1, max_size=60
+).map(" ".join)
+
+
+@settings(deadline=None)
+@given(WORDS, st.integers(1, 6), st.sampled_from([(112, 14, 8), (20, 5, 4)]), st.integers(0, 2**32 - 1))
+def test_signature_is_datasketch_s(text: str, k: int, shape: tuple[int, int, int], seed: int) -> None:
+    runs = shingles(normalise(text), k)
+    theirs = MinHash(num_perm=shape[0], seed=seed, scheme="affine32", hashfunc=xxhash.xxh32_intdigest)
+    for run in runs:
+        theirs.update(run)
+    hasher = MinHasher(*shape, seed)
+    ours = hasher.signature(hashes32([normalise(text)], k)[0])
+    assert ours.tolist() == theirs.hashvalues.tolist()
+    rows = shape[2]
+    bands = [xxhash.xxh3_64_intdigest(ours[i : i + rows].tobytes()) for i in range(0, shape[0], rows)]
+    assert hasher.band_hashes(ours) == bands
+
+
+def test_signature_of_more_shingles_than_a_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    hasher = MinHasher(112, 14, 8, 1)
+    hashes = hashes32([" ".join(map(str, range(0x3A0, 0x3A0 + 900))).replace("0", "x").encode()], 5)[0]
+    whole = hasher.signature(hashes).tolist()
+    monkeypatch.setattr(minhash, "BLOCK", 100)
+    assert hasher.signature(hashes).tolist() == whole
+
+
+def test_signals() -> None:
+    hasher = MinHasher(112, 14, 8, 1)
+    short, long, none = sign(["One two!", "a b c d e f a b c d e", "…"], 5, hasher)
+    assert (short["words"], short["shingles"]) == (2, 1)
+    assert (long["words"], long["shingles"]) == (11, 6)
+    assert (none["words"], none["shingles"], none["band_00"], none["band_13"]) == (0, 0, None, None)
+    assert short["text_hash"] == xxhash.xxh3_128_digest(b"One two!")
+    assert sign(["one TWO"], 5, hasher)[0]["band_03"] == short["band_03"]
+
+
+@given(st.lists(st.text(max_size=9)), st.integers(1, 30))
+def test_batches_change_nothing(texts: list[str], most: int) -> None:
+    rows = [{"text": text} for text in texts]
+    assert [row for batch in batched(rows, most) for row in batch] == rows
+
+
+def test_bands_times_rows_must_be_permutations() -> None:
+    with pytest.raises(InputError, match="14 × 8 = 112, but permutations is 128"):
+        MinHasher(128, 14, 8, 1)
