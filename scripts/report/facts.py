@@ -57,7 +57,8 @@ def dropped_bytes(run: Run) -> dict[str, dict[str, int]]:
 def funnel(run: Run) -> list[dict[str, Any]]:
     """One row for each stage that ran: counts in, kept and dropped by reason, and bytes of text kept and dropped.
 
-    Heuristic rules also have `unique`: documents that no other rule would have dropped. `joins` is False where a stage
+    Heuristic rules also have their `threshold`, `flagged`, all documents that they would drop, and `unique`, those that no
+    other rule would. `joins` is False where a stage
     did not get what the stage before it kept.
     """
     lost = dropped_bytes(run)
@@ -73,15 +74,20 @@ def funnel(run: Run) -> list[dict[str, Any]]:
         if stage != "ingest" and text is not None:
             text -= sum(here.values())
         reasons = [
-            {
-                "reason": reason,
-                "count": count,
-                "bytes": here.get(reason),
-                "flagged": dig(rules, reason, "dropped") if stage == "heuristics" else None,
-                "unique": dig(rules, reason, "unique") if stage == "heuristics" else None,
-            }
-            for reason, count in sorted(counts["dropped"].items(), key=lambda item: (-item[1], item[0]))
+            {"reason": reason, "count": count, "bytes": here.get(reason)} for reason, count in counts["dropped"].items()
         ]
+        if stage == "heuristics":
+            # Rules that flag documents, but always behind another rule, have no drop of their own.
+            silent = [name for name in rules if name not in counts["dropped"] and dig(rules, name, "dropped")]
+            reasons += [{"reason": name, "count": 0, "bytes": 0} for name in silent]
+            for reason in reasons:
+                facts = rules.get(reason["reason"]) or {}
+                reason |= {
+                    "flagged": facts.get("dropped"),
+                    "unique": facts.get("unique"),
+                    "threshold": facts.get("threshold"),
+                }
+        reasons.sort(key=lambda reason: (-reason["count"], reason["reason"]))
         found.append(
             {
                 "stage": stage,

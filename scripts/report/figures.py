@@ -126,7 +126,7 @@ def lines(
         axes.xaxis.set_major_locator(ticker.MaxNLocator(6))
         axes.margins(x=0.03, y=0.08)
         if zero:
-            axes.set_ylim(bottom=0)
+            axes.set_ylim(0, 1.08 * max(max(y) for _, _, y, _ in curves) or 1)
         if len(curves) > 1:
             axes.legend()
 
@@ -167,7 +167,8 @@ def bars(
         axes.grid(axis="y", visible=False)
         axes.set_xlabel(x_label)
         axes.xaxis.set_major_formatter(ticker.FuncFormatter(compact))
-        axes.xaxis.set_major_locator(ticker.MaxNLocator(5))
+        whole = all(float(value).is_integer() for _, values in rows for value in values)
+        axes.xaxis.set_major_locator(ticker.MaxNLocator(5, integer=whole))
         if len(parts) > 1:
             axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=len(parts))
 
@@ -214,10 +215,13 @@ def histogram(
             base |= {low: base.get(low, 0.0) + count for low, _, count in part}
         axes.set(xlabel=x_label, ylabel=y_label)
         if logarithmic:
-            axes.set_xscale("symlog" if min(lows) <= 0 else "log")
+            edges = sorted({*lows, max(high for _, high, _ in bins)})
+            axes.set_xscale("log")
+            axes.set_xticks(edges[:: len(edges) // 6 + 1])
+            axes.xaxis.set_major_formatter(ticker.FuncFormatter(lambda value, _: f"{value:,.0f}"))
         else:
             axes.xaxis.set_major_locator(ticker.MaxNLocator(6))
-        axes.xaxis.set_major_formatter(ticker.FuncFormatter(compact))
+            axes.xaxis.set_major_formatter(ticker.FuncFormatter(compact))
         axes.xaxis.set_minor_locator(ticker.NullLocator())
         axes.yaxis.set_major_formatter(ticker.FuncFormatter(compact))
         axes.yaxis.set_major_locator(ticker.MaxNLocator(5, integer=True))

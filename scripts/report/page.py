@@ -12,6 +12,7 @@ from scripts.report.records import number
 
 HERE = Path(__file__).parent
 NOTHING = "–"
+NARROW = "\N{NO-BREAK SPACE}"  # between a number and its unit
 
 
 def integer(value: Any) -> str:
@@ -27,7 +28,7 @@ def short(value: Any) -> str:
         return NOTHING
     for size, unit in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(found) >= size and abs(found) >= 1e4:
-            return f"{found / size:.3g} {unit}"
+            return f"{found / size:.3g}{NARROW}{unit}"
     return f"{found:,.0f}"
 
 
@@ -47,7 +48,7 @@ def significant(value: Any, digits: int = 4) -> str:
 def percent(value: Any, digits: int = 1) -> str:
     """A share: `0.254` → `25.4 %`."""
     found = number(value)
-    return NOTHING if found is None else f"{found * 100:.{digits}f} %"
+    return NOTHING if found is None else f"{found * 100:.{digits}f}{NARROW}%"
 
 
 def size(value: Any) -> str:
@@ -57,8 +58,8 @@ def size(value: Any) -> str:
         return NOTHING
     for unit, name in ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
         if abs(found) >= unit:
-            return f"{found / unit:.3g} {name}"
-    return f"{found:,.0f} B"
+            return f"{found / unit:.3g}{NARROW}{name}"
+    return f"{found:,.0f}{NARROW}B"
 
 
 def memory(value: Any) -> str:
@@ -66,7 +67,7 @@ def memory(value: Any) -> str:
     found = number(value)
     if found is None:
         return NOTHING
-    return f"{found / 2**30:.2f} GiB" if found >= 2**30 else f"{found / 2**20:,.0f} MiB"
+    return f"{found / 2**30:.2f}{NARROW}GiB" if found >= 2**30 else f"{found / 2**20:,.0f}{NARROW}MiB"
 
 
 def duration(value: Any) -> str:
@@ -75,10 +76,10 @@ def duration(value: Any) -> str:
     if found is None:
         return NOTHING
     if found < 59.95:
-        return f"{found:.1f} s"
+        return f"{found:.1f}{NARROW}s"
     minutes, seconds = divmod(round(found), 60)
     hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {seconds:02d} s"
+    return f"{hours}{NARROW}h {minutes:02d}{NARROW}min" if hours else f"{minutes}{NARROW}min {seconds:02d}{NARROW}s"
 
 
 FILTERS = {

@@ -11,30 +11,6 @@ from scripts.report.records import Run, dig, metrics, number, series
 LANGUAGES = 12  # bars shown; the rest is one more bar
 
 
-def bins(value: Any) -> list[tuple[float, float, float]]:
-    """(low, high, count) from a histogram of a summary.
-
-    Understood: {edges: n + 1 numbers, counts: n numbers}, a list of [low, high, count], and {low edge: count}, whose last bin is as wide as
-    the one before it.
-    """
-    if isinstance(value, dict) and isinstance(dig(value, "edges"), list) and isinstance(dig(value, "counts"), list):
-        edges, counts = value["edges"], value["counts"]
-        return [(a, b, n) for a, b, n in zip(edges, edges[1:], counts, strict=False)]
-    if isinstance(value, list):
-        return [(row[0], row[1], row[2]) for row in value if isinstance(row, list | tuple) and len(row) == 3]
-    if isinstance(value, dict):
-        try:
-            found = sorted((float(key), number(count) or 0.0) for key, count in value.items())
-        except ValueError:
-            return []
-        lows = [low for low, _ in found]
-        last = lows[-1] - lows[-2] if len(lows) > 1 else 1.0
-        return [
-            (low, high, n) for (low, n), high in zip(found, [*lows[1:], (lows[-1] if lows else 0) + last], strict=True)
-        ]
-    return []
-
-
 def equal(counts: Any) -> list[tuple[float, float, float]]:
     """(low, high, count) of bins of equal width over [0, 1]."""
     if not isinstance(counts, list):
@@ -70,16 +46,11 @@ def languages(run: Run) -> str | None:
 
 
 def training(run: Run, step: str, name: str) -> dict[str, str | None]:
-    """Loss, learning rate, validation bits per byte and throughput of a training step, over tokens (steps without)."""
+    """Loss, learning rate, validation bits per byte, throughput and MFU of a training step, over tokens (steps without)."""
     rows = metrics(run, step)
     x, x_label = ("tokens", "tokens seen") if series(rows, "tokens", "loss")[0] else ("step", "optimizer step")
-    validation = [row for row in rows if number(row.get("validation_loss")) is not None]
-    # A validation row may give only its step; the training row of that step knows the tokens.
-    seen = {row["step"]: row["tokens"] for row in rows if number(row.get("tokens")) is not None}
-    if x == "tokens":
-        validation = [{**row, "tokens": row.get("tokens", seen.get(row["step"]))} for row in validation]
     loss = series(rows, x, "loss")
-    held = series(validation, x, "validation_loss")
+    held = series(rows, x, "validation_loss")
     return {
         "loss": lines(
             f"{name}-loss",
@@ -93,7 +64,7 @@ def training(run: Run, step: str, name: str) -> dict[str, str | None]:
             "Bits per byte on held-out documents",
             x_label,
             "bits per byte",
-            [("held-out documents", *series(validation, x, "bits_per_byte"), ORANGE)],
+            [("held-out documents", *series(rows, x, "bits_per_byte"), ORANGE)],
         ),
         "rate": lines(
             f"{name}-rate",
@@ -101,6 +72,14 @@ def training(run: Run, step: str, name: str) -> dict[str, str | None]:
             x_label,
             "learning rate",
             [("learning rate", *series(rows, x, "learning_rate"), GREEN)],
+            zero=True,
+        ),
+        "use": lines(
+            f"{name}-use",
+            "Share of the GPU's peak",
+            x_label,
+            "MFU (percent of the dense bf16 peak)",
+            [("MFU", *series([{**r, "mfu": 100 * r["mfu"]} for r in rows if number(r.get("mfu"))], x, "mfu"), PURPLE)],
             zero=True,
         ),
         "speed": lines(
@@ -129,11 +108,21 @@ def cost_figure(costs: Sequence[dict[str, Any]]) -> str | None:
     )
 
 
+def clusters(run: Run) -> str | None:
+    """Clusters of duplicates by the number of documents in them, as dedup.select bins them."""
+    sizes = run.summary("dedup.select", "cluster_sizes") or {}
+    ordered = sorted(sizes.items(), key=lambda item: int(item[0].split("-")[0]))
+    rows = [(f"{name.replace('-', '–')} documents", (number(count) or 0.0,)) for name, count in ordered]
+    parts = (("clusters", BLUE),)
+    return bars("clusters", "Duplicate clusters by size", "clusters", rows, parts, text=lambda v: f"{v[0]:,.0f}")
+
+
 def all_figures(
-    run: Run, funnel: Sequence[dict[str, Any]], costs: Sequence[dict[str, Any]]
+    run: Run, funnel: Sequence[dict[str, Any]], costs: Sequence[dict[str, Any]], config: dict[str, Any] | None
 ) -> dict[str, str | dict[str, str | None] | None]:
-    """Every figure by name; `pretrain` and `finetune` hold four each."""
-    threshold = number(run.summary("quality.select", "threshold"))
+    """Every figure by name; `pretrain` and `finetune` hold five each."""
+    same = number(dig(config, "dedup", "select", "threshold"))
+    good = number(run.summary("quality.select", "threshold"))
     return {
         "funnel": funnel_figure(funnel),
         "languages": languages(run),
@@ -148,19 +137,14 @@ def all_figures(
             ],
             logarithmic=True,
         ),
-        "clusters": histogram(
-            "clusters",
-            "Duplicate clusters by size",
-            "documents in the cluster",
-            "clusters",
-            [("clusters", BLUE, bins(run.summary("dedup.select", "clusters")))],
-        ),
+        "clusters": clusters(run),
         "similarity": histogram(
             "similarity",
             "Similarity of candidate pairs",
             "exact Jaccard similarity of word shingles",
             "pairs",
-            [("pairs", BLUE, bins(run.summary("dedup.select", "similarity")))],
+            [("pairs", BLUE, equal(run.summary("dedup.select", "similarity")))],
+            threshold=None if same is None else (same, f"threshold {same:.4g}"),
         ),
         "quality": histogram(
             "quality",
@@ -168,7 +152,7 @@ def all_figures(
             "classifier score (probability of the curated class)",
             "documents",
             [("documents", BLUE, equal(run.summary("quality.select", "histogram")))],
-            threshold=None if threshold is None else (threshold, f"threshold {threshold:.4g}"),
+            threshold=None if good is None else (good, f"threshold {good:.4g}"),
         ),
         "pretrain": training(run, "pretrain.train", "pretrain"),
         "finetune": training(run, "finetune.train", "finetune"),

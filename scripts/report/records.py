@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from scripts.common.documents import add_counts
 from scripts.common.manifest import Manifest
 from scripts.common.steps import STEPS
@@ -113,17 +115,23 @@ def json_lines(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def metrics(run: Run, step: str) -> list[dict[str, Any]]:
-    """The rows of `metrics.jsonl` beside a training step's manifest, in step order.
+    """What a training step measured, one row an optimizer step, in order: its losses.jsonl and metrics.jsonl together.
 
-    After a resumed run the file can hold a step twice; what was written last counts.
+    After a resumed run a file can hold a step twice; what was written last counts. A validation row may lack the tokens
+    seen; they are put between those of the rows around it.
     """
-    rows: dict[tuple[int, str], dict[str, Any]] = {}
+    rows: dict[int, dict[str, Any]] = {}
     for manifest in run.of(step):
-        for row in json_lines(manifest.folder / "metrics.jsonl"):
-            kind = "validation" if number(row.get("validation_loss")) is not None else "training"
-            if number(row.get("step")) is not None:
-                rows[int(row["step"]), kind] = row
-    return [rows[key] for key in sorted(rows)]
+        for name in ("losses.jsonl", "metrics.jsonl"):
+            for row in json_lines(manifest.folder / name):
+                if number(row.get("step")) is not None:
+                    rows.setdefault(int(row["step"]), {}).update(row)
+    ordered = [rows[place] for place in sorted(rows)]
+    at, seen = series(ordered, "step", "tokens")
+    for row in ordered:
+        if at and number(row.get("tokens")) is None:
+            row["tokens"] = float(np.interp(row["step"], at, seen))
+    return ordered
 
 
 def series(rows: Iterable[dict[str, Any]], x: str, y: str) -> tuple[list[float], list[float]]:

@@ -38,8 +38,8 @@ CONTENTS = (
 )
 
 
-def complete(given: str | None, variant: str) -> str | None:
-    """The whole configuration of a variant as YAML; `given` is a config file, or the mapping that the workflow passes.
+def complete(given: str | None, variant: str) -> dict[str, Any] | None:
+    """The whole configuration of a variant; `given` is a config file, or the mapping that the workflow passes.
 
     Raises InputError where it is neither.
     """
@@ -51,13 +51,19 @@ def complete(given: str | None, variant: str) -> str | None:
         raise cli.InputError(f"--complete-config: {error}") from error
     config = configuration.validate(raw or {}, source="--complete-config")
     overlay = config["variants"].get(variant, {})
-    merged = {**configuration.merged(config, overlay), "variants": {}} if overlay else config
-    return yaml.safe_dump(merged, sort_keys=False, allow_unicode=True, width=100)
+    return {**configuration.merged(config, overlay), "variants": {}} if overlay else config
 
 
-def context(run: Run, args: argparse.Namespace, settings: dict[str, Any], fingerprint: str) -> dict[str, Any]:
-    """Everything that the template shows, but the figures."""
-    variant = args.manifest.absolute().parents[2].name
+def variant_of(manifest: Path) -> str:
+    """`results/<variant>/report/render/manifest.json` → `<variant>`."""
+    return manifest.absolute().parents[2].name
+
+
+def context(
+    run: Run, path: Path, settings: dict[str, Any], config: dict[str, Any] | None, fingerprint: str
+) -> dict[str, Any]:
+    """Everything that the template shows, but the figures. path: of the manifest to write."""
+    variant = variant_of(path)
     funnel, counts, cost = facts.funnel(run), facts.counts(run), costs(run)
     shown = samples.gather(run, settings["samples"], settings["sample_characters"], settings["seed"])
     by_reason = {(row["stage"], reason["reason"]): reason["count"] for row in funnel for reason in row["reasons"]}
@@ -71,7 +77,7 @@ def context(run: Run, args: argparse.Namespace, settings: dict[str, Any], finger
         "memory": max((row["memory"] for row in cost if row["memory"] is not None), default=None),
     }
     trainings = [
-        {"anchor": anchor, "title": title, "facts": tables.training_facts(counts[anchor])}
+        {"anchor": anchor, "title": title, "facts": tables.training_facts(counts[anchor] or {})}
         for anchor, title in (("pretrain", "Pre-training"), ("finetune", "Fine-tuning"))
         if run.of(f"{anchor}.train")
     ]
@@ -84,7 +90,7 @@ def context(run: Run, args: argparse.Namespace, settings: dict[str, Any], finger
         "lead": tables.lead(counts),
         "tiles": tables.tiles(counts, total["seconds"]),
         "funnel": funnel,
-        "has_unique": any(reason["unique"] is not None for row in funnel for reason in row["reasons"]),
+        "has_unique": any(reason.get("unique") is not None for row in funnel for reason in row["reasons"]),
         "splits": tables.splits(counts),
         "sources": tables.sources(run),
         "samples": shown,
@@ -97,8 +103,8 @@ def context(run: Run, args: argparse.Namespace, settings: dict[str, Any], finger
         "total": total,
         "hardware": environment.hardware(),
         "versions": environment.versions(),
-        "configuration": complete(args.complete_config, variant),
-        "steps": tables.steps(run, args.manifest),
+        "configuration": config and yaml.safe_dump(config, sort_keys=False, allow_unicode=True, width=100),
+        "steps": tables.steps(run, path),
         "counts": counts,
     }
 
@@ -107,8 +113,9 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     run = Run.read(args.manifests)
     if not run.manifests:
         raise cli.InputError("--manifests: no manifest was given, so there is nothing to report")
-    shown = context(run, args, settings, manifest.fingerprint)
-    drawn = plots.all_figures(run, shown["funnel"], shown["costs"])
+    config = complete(args.complete_config, variant_of(args.manifest))
+    shown = context(run, args.manifest, settings, config, manifest.fingerprint)
+    drawn = plots.all_figures(run, shown["funnel"], shown["costs"], config)
     for part in shown["trainings"]:
         part["figures"] = page.trusted(drawn[part["anchor"]])
     folder = args.manifest.parent

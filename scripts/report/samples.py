@@ -152,7 +152,7 @@ def gather(run: Run, size: int, limit: int, seed: int) -> dict[str, Any]:
     text = texts(run, wanted)
     for row in chosen:
         row |= shown(text.get(row["id"]), limit)
-        other = row.get("duplicate_of")
+        other = row.get("duplicate_of") or ""
         both = other in text and row["id"] in text
         row["compared"] = compared(text[row["id"]], text[other], limit) if both else None
     groups = [{"stage": stage, "reason": reason, "rows": found} for (stage, reason), found in dropped.items()]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -14,31 +14,41 @@ MODELS = {"pretrain": "Base model", "finetune": "Fine-tuned"}
 Fact = tuple[str, str, str]  # name, value with its unit, what it was measured on
 
 
-def accuracy(result: Any) -> str:
-    """`41.3 % ± 1.6 %`, accuracy and its standard error."""
-    value, error = number(dig(result, "accuracy")), number(dig(result, "accuracy_stderr"))
+def accuracy(questions: Any, key: str = "acc") -> str:
+    """`41.3 % ± 1.6 %`: accuracy and its standard error, of lm-evaluation-harness."""
+    value, error = number(dig(questions, key)), number(dig(questions, f"{key}_stderr"))
     if value is None:
         return NOTHING
     return percent(value) + (f" ± {percent(error)}" if error is not None else "")
 
 
+def parameters(facts: Any) -> Any:
+    """The model's parameters of a training step's summary: a number, or `total` of {total, non_embedding}."""
+    found = dig(facts, "parameters")
+    return dig(found, "total") if isinstance(found, dict) else found
+
+
+def measured_on(text: Any) -> str:
+    """What a held-out loss was measured on."""
+    return f"{integer(dig(text, 'documents'))} validation documents, {size(dig(text, 'bytes'))}"
+
+
 def tiles(counts: dict[str, Any], seconds: float | None) -> list[dict[str, str]]:
     """The numbers at the head of the page: name, value, unit, and what the value was measured on."""
     pretrain, evaluation = counts["pretrain"] or {}, counts["evaluation"]
-    base, tuned = evaluation.get("pretrain"), evaluation.get("finetune")
-    held = dig(counts, "corpus", "validation") or {}
-    bits = number(dig(base, "bits_per_byte")) or number(pretrain.get("bits_per_byte"))
-    best = tuned or base
-    others = [f"base model {accuracy(base)}"] if tuned and base else []
-    chance = number(dig(best, "chance"))
-    answers = number(dig(best, "questions"))
-    notes = [f"chance {percent(chance)}" if chance is not None else "", *others]
-    notes.append(f"{integer(answers)} held-out questions" if answers is not None else "")
+    base, tuned = dig(evaluation, "pretrain"), dig(evaluation, "finetune")
+    text = dig(base, "heldout_text") or {**(dig(counts, "corpus", "validation") or {}), **pretrain}
+    asked = dig(tuned or base, "questions")
+    notes = [
+        f"chance {percent(dig(asked, 'chance'))}",
+        f"base model {accuracy(dig(base, 'questions'))}" if tuned else "",
+        f"{integer(dig(asked, 'items'))} held-out questions",
+    ]
     made = [
         ("Trained on", short(pretrain.get("tokens")), "tokens seen", f"{short(dig(counts, 'tokens', 'train', 'tokens'))} tokens in the training corpus"),
-        ("Model", short(pretrain.get("parameters")), "parameters", f"{integer(pretrain.get('steps'))} optimizer steps from random weights"),
-        ("Held-out text", significant(bits), "bits per byte", f"base model, {integer(held.get('documents'))} validation documents, {size(held.get('bytes'))}"),
-        ("Accuracy" if not tuned else "Accuracy, fine-tuned", accuracy(best), "", "; ".join(filter(None, notes))),
+        ("Model", short(parameters(pretrain)), "parameters", f"{integer(pretrain.get('steps'))} optimizer steps from random weights"),
+        ("Held-out text", significant(dig(text, "bits_per_byte")), "bits per byte", f"base model, {measured_on(text)}"),
+        ("Accuracy" if not tuned else "Accuracy, fine-tuned", accuracy(asked), "", "; ".join(filter(None, notes)) if asked else "not measured"),
         ("Corpus", integer(dig(counts, "corpus", "train", "documents")), "documents", f"{size(dig(counts, 'corpus', 'train', 'bytes'))} of {integer(counts['documents_read'])} crawl records, {size(counts['bytes_read'])}"),
         ("Time", duration(seconds), "", "wall-clock, summed over all tasks"),
     ]  # fmt: skip
@@ -51,7 +61,7 @@ def lead(counts: dict[str, Any]) -> str:
     if not pretrain:
         return "No model has been trained in this run."
     return (
-        f"A model of {short(pretrain.get('parameters'))} parameters, trained from scratch on "
+        f"A model of {short(parameters(pretrain))} parameters, trained from scratch on "
         f"{short(pretrain.get('tokens'))} tokens of {integer(train.get('documents'))} documents."
     )
 
@@ -95,19 +105,26 @@ def sources(run: Run) -> list[dict[str, Any]]:
 def corpus_facts(run: Run) -> list[Fact]:
     """Duplicates and the quality classifier in a few numbers."""
     dedup, train, select = run.summary("dedup.select"), run.summary("quality.train"), run.summary("quality.select")
-    heldout = dig(train, "heldout") or {}
-    rows = []
+    largest, heldout = dig(dedup, "largest"), dig(train, "heldout")
+    passed, cut = dig(dedup, "pairs", "passed"), number(dig(dedup, "pairs", "cut"))
+    exempt = number(run.summary("heuristics.select", "curated_exempt"))
+    rows: list[Fact] = []
+    if exempt:
+        rows.append(("Curated documents exempt", integer(exempt), "a heuristic would have dropped them"))
     if dedup is not None:
+        size_ = dig(largest[0], "size") if isinstance(largest, list) and largest else None
+        more = f"; {integer(cut)} were cut from overfull buckets" if cut else ""
         rows += [
-            ("Duplicate clusters", integer(dig(dedup, "cluster_count")), "kept documents with at least one duplicate"),
-            ("Largest cluster", integer(dig(dedup, "largest")), "documents, the kept one included"),
-            ("Candidate pairs", integer(dig(dedup, "pairs")), "pairs whose exact similarity was computed"),
+            ("Duplicate clusters", integer(dig(dedup, "clusters")), "kept documents with at least one duplicate"),
+            ("Largest cluster", integer(size_), "documents, the kept one included"),
+            ("Candidate pairs", integer(dig(dedup, "pairs", "verified")), f"exact similarity computed for each{more}"),
+            ("Near-duplicate pairs", integer(passed), "candidate pairs at or above the threshold"),
         ]
     if train is not None:
-        on = f"{integer(heldout.get('positives'))} curated and {integer(heldout.get('negatives'))} other held-out documents"
+        on = f"{integer(dig(heldout, 'positives'))} curated and {integer(dig(heldout, 'negatives'))} other held-out documents"
         rows.append(("ROC-AUC of the classifier", significant(dig(train, "roc_auc")), on))
-    if select is not None and dig(select, "threshold") is not None:
-        rows.append(("Quality threshold", significant(select["threshold"]), "classifier score from 0 to 1"))
+    if dig(select, "threshold") is not None:
+        rows.append(("Quality threshold", significant(dig(select, "threshold")), "classifier score from 0 to 1"))
     return rows
 
 
@@ -122,17 +139,23 @@ def tokenizer(run: Run) -> dict[str, Any]:
     return {**{key: facts.get(key) for key in keys}, "longest": longest}
 
 
-def training_facts(facts: dict[str, Any] | None) -> list[Fact]:
-    """A training step's summary as rows."""
-    if not facts:
-        return []
+def training_facts(facts: dict[str, Any]) -> list[Fact]:
+    """A training step's summary as rows; what it does not measure is left out."""
+    answers = f"nats per answer token, {integer(facts.get('heldout_tokens'))} tokens of {integer(facts.get('heldout_pairs'))} held-out pairs"
+    scored = f"{integer(facts.get('validation_tokens'))} validation tokens, {size(facts.get('validation_bytes'))}, after the last step"
     rows = [
-        ("Parameters", integer(facts.get("parameters")), "weights of the model"),
+        ("Parameters", integer(parameters(facts)), "weights of the model"),
+        ("Without embeddings", integer(dig(facts, "parameters", "non_embedding")), "parameters"),
         ("Tokens seen", integer(facts.get("tokens")), "training tokens, repeated passes counted"),
+        ("Epochs", significant(facts.get("epochs"), 3), "passes over the training corpus"),
+        ("Training pairs", integer(facts.get("pairs")), "questions with their answers, from training documents"),
         ("Optimizer steps", integer(facts.get("steps")), ""),
-        ("Training loss", significant(facts.get("loss")), "nats per token, at the end"),
-        ("Validation loss", significant(facts.get("validation_loss")), "nats per token, at the end"),
-        ("Validation bits per byte", significant(facts.get("bits_per_byte")), "at the end"),
+        ("Training loss, first", significant(facts.get("loss_first")), "nats per token, first step"),
+        ("Training loss, last", significant(facts.get("loss_last", facts.get("loss"))), "nats per token, last step"),
+        ("Validation loss", significant(facts.get("validation_loss")), f"nats per token, {scored}"),
+        ("Validation bits per byte", significant(facts.get("bits_per_byte")), scored),
+        ("Held-out loss before", significant(facts.get("heldout_loss_before")), answers),
+        ("Held-out loss after", significant(facts.get("heldout_loss_after")), answers),
     ]
     return [row for row in rows if row[1] != NOTHING]
 
@@ -141,44 +164,46 @@ def evaluation(run: Run, results: dict[str, dict[str, Any]]) -> dict[str, Any]:
     """The evaluation table (models as columns) and the generated samples side by side."""
     models = [model for model in MODELS if model in results]
     first = results[models[0]] if models else {}
-    held = (
-        f"{integer(dig(first, 'documents'))} validation documents"
-        if dig(first, "documents")
-        else "validation documents"
+    held, asked = (
+        measured_on(dig(first, "heldout_text")),
+        f"{integer(dig(first, 'questions', 'items'))} held-out questions",
     )
-    asked = (
-        f"{integer(dig(first, 'questions'))} held-out questions" if dig(first, "questions") else "held-out questions"
-    )
-    plan = [
-        ("Loss", "loss", significant, f"nats per token, {held}"),
-        ("Perplexity", "perplexity", significant, f"per token, {held}"),
-        ("Bits per byte", "bits_per_byte", significant, held),
-        ("Accuracy ± standard error", None, None, asked),
-        ("Chance", "chance", percent, "accuracy of a guess"),
+    plan: list[tuple[str, str, Callable[[Any], str], tuple[str, ...]]] = [
+        ("Loss", f"nats per token; {held}", significant, ("heldout_text", "loss")),
+        ("Perplexity", f"per token; {held}", significant, ("heldout_text", "perplexity")),
+        ("Bits per byte", held, significant, ("heldout_text", "bits_per_byte")),
+        ("Accuracy ± standard error", asked, accuracy, ("questions",)),
+        ("Accuracy by likelihood per byte", asked, lambda found: accuracy(found, "acc_norm"), ("questions",)),
+        ("Chance", "accuracy of a guess", percent, ("questions", "chance")),
+        ("Distance from chance", "standard errors of guessing", lambda z: f"{z:+.1f}" if number(z) is not None else NOTHING, ("questions", "acc_z")),
+    ]  # fmt: skip
+    for task in sorted({name for model in models for name in dig(results[model], "tasks", "results") or {}}):
+        on = f"{integer(dig(first, 'tasks', 'results', task, 'items'))} items"
+        plan.append((f"{task}: accuracy", on, accuracy, ("tasks", "results", task)))
+    rows = [
+        {"name": name, "cells": [write(dig(results[model], *keys)) for model in models], "note": note}
+        for name, note, write, keys in plan
     ]
-    rows = []
-    for name, key, write, note in plan:
-        values = [accuracy(results[m]) if key is None or write is None else write(results[m].get(key)) for m in models]
-        if any(value != NOTHING for value in values):
-            rows.append({"name": name, "cells": values, "note": note})
     return {
         "about": "The same held-out data for both models.",
         "models": [MODELS[model] for model in models],
-        "rows": rows,
+        "rows": [row for row in rows if any(cell != NOTHING for cell in row["cells"])],
         "samples": generated(run, models),
     }
 
 
 def generated(run: Run, models: Iterable[str]) -> list[dict[str, Any]]:
-    """Samples by prompt: the prompt and (model, generated text) for every model that was given it."""
-    found: dict[str, dict[str, Any]] = {}
+    """Samples by what was asked: `prompt`, `about`, `reference` and `outputs`, (model, text) for every model."""
+    found: dict[tuple[str, ...], dict[str, Any]] = {}
     for model in models:
         manifest = run.task("evaluate.model", model)
         for name in manifest.files if manifest else ():
             if manifest and name.endswith("samples.jsonl"):
                 for row in json_lines(manifest.file(name)):
-                    prompt = str(row.get("prompt", ""))
-                    here = found.setdefault(prompt, {"prompt": prompt, "outputs": [], "reference": row.get("answer")})
+                    prompt = str(row.get("question") or row.get("prompt") or "")
+                    kind, decoding = str(row.get("kind", "prompt")), str(row.get("decoding", ""))
+                    new: dict[str, Any] = {"prompt": prompt, "about": f"{kind}, {decoding} decoding", "outputs": [], "reference": row.get("reference")}  # fmt: skip
+                    here = found.setdefault((kind, decoding, prompt), new)
                     here["outputs"].append((MODELS[model], str(row.get("text", ""))))
     return list(found.values())
 

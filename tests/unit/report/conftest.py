@@ -12,9 +12,29 @@ import pytest
 from scripts.common.documents import DOCUMENT, VERDICT, Writer, document_id
 from scripts.common.manifest import Manifest
 
-WORDS = (
-    "the crawl holds pages and every page has words that a model may learn from when filters keep what people wrote"
-).split()
+WORDS = [
+    "the",
+    "crawl",
+    "holds",
+    "pages",
+    "and",
+    "every",
+    "page",
+    "has",
+    "words",
+    "that",
+    "a",
+    "model",
+    "may",
+    "learn",
+    "from",
+    "when",
+    "filters",
+    "keep",
+    "what",
+    "people",
+    "wrote",
+]
 HOSTILE = '<script>alert("x")</script><img src="https://example.com/x.png"> \u202e reversed & "quoted" '
 DROPPED = pa.schema(
     [("id", pa.string()), ("stage", pa.string())]
@@ -79,10 +99,26 @@ def counts(kept: int, **dropped: int) -> dict[str, Any]:
     return {"in": kept + sum(dropped.values()), "kept": kept, "dropped": dropped}
 
 
-@pytest.fixture
-def run_folder(tmp_path: Path) -> Path:
-    """`results/main` of a small run; its pre-training has 60 metric rows, one of them torn."""
-    root = tmp_path / "results" / "main"
+def evaluated(root: Path) -> None:
+    """Both models' evaluations, as evaluate.model writes them."""
+    folder = root / "evaluate/model"
+    folder.mkdir(parents=True)
+    for model, acc in (("pretrain", 0.26), ("finetune", 0.41)):
+        text = {"loss": 3.2, "perplexity": 24.5, "bits_per_byte": 1.91, "documents": 4, "bytes": 940, "tokens": 234}
+        questions = {"acc": acc, "acc_stderr": 0.016, "acc_z": 1.5, "chance": 0.25, "items": 640}
+        found = {"model": model, "heldout_text": text, "questions": questions, "tasks": {"results": {}, "files": {}}}
+        (folder / f"{model}.evaluation.json").write_text(json.dumps(found), encoding="utf-8")
+        rows = [
+            {"kind": "prompt", "decoding": "greedy", "prompt": "The page", "text": f"{model} says <b>"},
+            {"kind": "question", "decoding": "greedy", "question": "What?", "text": "", "reference": "That."},
+        ]
+        lines = "".join(json.dumps(row) + "\n" for row in rows)
+        (folder / f"{model}.samples.jsonl").write_text(lines, encoding="utf-8")
+        save(root, "evaluate.model", model, sorted(folder.glob(f"{model}.*.json*")))
+
+
+def build(root: Path) -> Path:
+    """`root`, results/main of a small run; its pre-training has 60 metric rows, one of them torn."""
     for shard in SHARDS:
         rows = documents(shard)
         folder = root / "ingest/extract"
@@ -116,12 +152,22 @@ def run_folder(tmp_path: Path) -> Path:
             split: {"tokens": text[split] // 4, "bytes": text[split], "documents": 1} for split in text})  # fmt: skip
     save(root, "language.select", counts=counts(56, score=4), summary={"languages": {"en": 56, "de": 3, "fr": 1}})
     save(root, "heuristics.select", counts=counts(50, few_words=6),
-         summary={"rules": {"few_words": {"dropped": 6, "unique": 4}, "short_lines": {"dropped": 2, "unique": 0}}})  # fmt: skip
-    save(root, "dedup.select", counts=counts(46, near=2, exact=2), summary={"largest": 3, "pairs": 7})
+         summary={"rules": {
+             "few_words": {"dropped": 6, "unique": 4, "threshold": 50}, "short_lines": {"dropped": 2, "unique": 0, "threshold": 0.67}}})  # fmt: skip
+    save(root, "dedup.select", counts=counts(46, near=2, exact=2), summary={
+        "clusters": 2, "cluster_sizes": {"2": 1, "3-4": 1}, "largest": [{"keeper": "a", "size": 3}],
+        "pairs": {"verified": 7, "passed": 4, "cut": 0}, "similarity": [0] * 15 + [2, 1, 0, 2, 2]})  # fmt: skip
     save(root, "quality.train", summary={"roc_auc": 0.91, "heldout": {"positives": 4, "negatives": 9}})
-    save(root, "quality.select", counts=counts(38, fraction=8), summary={"threshold": 0.3, "histogram": [4, 3, 2, 1, 6]})
-    save(root, "tokenize.train", summary={"vocabulary": 512, "bytes_per_token": 3.9, "longest_tokens": [" <b>everything"]})
-    for stage, parameters in (("pretrain", 123456), ("finetune", 123456)):
+    save(
+        root, "quality.select", counts=counts(38, fraction=8), summary={"threshold": 0.3, "histogram": [4, 3, 2, 1, 6]}
+    )
+    save(
+        root,
+        "tokenize.train",
+        summary={"vocabulary": 512, "bytes_per_token": 3.9, "longest_tokens": [" <b>everything"]},
+    )
+    evaluated(root)
+    for stage, parameters in (("pretrain", {"total": 123456, "non_embedding": 99999}), ("finetune", 123456)):
         folder = root / stage / "train"
         folder.mkdir(parents=True)
         lines = [json.dumps({"step": at, "tokens": at * 1000, "loss": 6 - at / 20, "learning_rate": 1e-3 * (60 - at),
@@ -129,11 +175,31 @@ def run_folder(tmp_path: Path) -> Path:
         lines += [json.dumps({"step": at, "validation_loss": 6.1 - at / 25, "bits_per_byte": 2.5 - at / 100})
                   for at in range(20, 61, 20)]  # fmt: skip
         (folder / "metrics.jsonl").write_text("\n".join(lines) + '\n{"step": 61, "lo', encoding="utf-8")
-        save(root, f"{stage}.train", summary={"parameters": parameters, "tokens": 60000, "steps": 60, "bits_per_byte": 1.9})
+        save(
+            root,
+            f"{stage}.train",
+            summary={"parameters": parameters, "tokens": 60000, "steps": 60, "bits_per_byte": 1.9},
+        )
     return root
+
+
+def manifests_of(root: Path) -> list[Path]:
+    return sorted(root.rglob("*manifest.json"))
+
+
+@pytest.fixture
+def run_folder(tmp_path: Path) -> Path:
+    """A run of one's own."""
+    return build(tmp_path / "results" / "main")
 
 
 @pytest.fixture
 def manifests(run_folder: Path) -> list[Path]:
-    """The manifests of the run."""
-    return sorted(run_folder.rglob("*manifest.json"))
+    """The manifests of `run_folder`."""
+    return manifests_of(run_folder)
+
+
+@pytest.fixture(scope="session")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """The manifests of a run that all tests read and none changes."""
+    return manifests_of(build(tmp_path_factory.mktemp("finished") / "results" / "main"))
