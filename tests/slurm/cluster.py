@@ -1,10 +1,10 @@
-"""A real SLURM cluster on one Debian machine: munge, slurmctld and four slurmd, started and stopped by the tests.
+"""A real SLURM cluster on one Debian machine: munge, slurmctld and five slurmd, started and stopped by the tests.
 
     python -m tests.slurm.cluster install [--accounting]
     python -m tests.slurm.cluster start [--accounting]
     python -m tests.slurm.cluster status | crash h1 | revive h1 | stop
 
-Nodes: cpu1, cpu2 in partition `cpu`; h1, h2 in `h100` with gres gpu:h100:8 on character devices that are copies of
+Nodes: cpu1, cpu2 in partition `cpu`; spare in `spare`; h1, h2 in `h100` with gres gpu:h100:8 on character devices that are copies of
 /dev/null, and in `urgent`, which preempts `h100`. Node sizes are declared, not measured. As root, without systemd and
 without cgroups, every daemon on a loopback address, all state in one run directory.
 
@@ -33,7 +33,7 @@ MARK = "# written by tests/slurm/cluster.py of crawl2llm"
 NAME = "crawl2llm"
 TEMPLATES = Path(__file__).resolve().parent / "conf"
 CONTROLLER_PORT, DATABASE_PORT, MARIADB_PORT = 26817, 26819, 26306
-NODES = ("cpu1", "cpu2", "h1", "h2")
+NODES = ("cpu1", "cpu2", "spare", "h1", "h2")
 GPUS = 8
 PACKAGES = ("munge", "slurm-wlm")
 ACCOUNTING_PACKAGES = ("slurmdbd", "mariadb-server")
@@ -126,9 +126,11 @@ def _holds(pid: int, path: Path) -> bool:
 
 
 def _kill(pids: set[int]) -> None:
-    for pid in pids:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+    """End processes at one moment: all are stopped first, so that none can report the end of another."""
+    for number in (signal.SIGSTOP, signal.SIGKILL):
+        for pid in sorted(pids):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
 
 
 class Cluster:

@@ -1,0 +1,56 @@
+"""What a run does before its first submission, called by the Snakefile's `onstart`: guard, then preflight.
+
+With another executor than slurm it does nothing, except where SLURM still has jobs of this folder.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+from scripts.slurm import guard, preflight, queue
+
+__tracked__ = False
+
+ONLY = "CRAWL2LLM_PREFLIGHT_ONLY"  # set by `python -m scripts.slurm.preflight`
+
+
+def before_submission(workflow: Any) -> None:
+    """Clear the queue of a dead run's jobs, then hold the plan against the cluster's limits.
+
+    Raises WorkflowError, with every reason, before anything is submitted.
+    """
+    from snakemake.exceptions import WorkflowError
+    from snakemake.logging import logger
+
+    if not shutil.which("squeue"):
+        return
+    slurm = workflow.executor_plugin.name == "slurm"
+    folder = Path.cwd()
+    try:
+        if not slurm:
+            # A local run on a machine that happens to have SLURM's commands, perhaps without a cluster.
+            try:
+                queue.jobs(folder)
+            except queue.SlurmError:
+                return
+        guard.claim(folder / ".snakemake" / "slurm-driver.json")
+        if not os.environ.get(ONLY):
+            guard.clear(folder, logger.warning)
+        if slurm:
+            report = preflight.check(workflow)
+            logger.info(report.table())
+            for line in report.warnings:
+                logger.warning(f"preflight: {line}")
+            if report.errors:
+                raise WorkflowError("preflight, nothing was submitted:\n" + "\n".join(f"  {e}" for e in report.errors))
+            if os.environ.get(ONLY):
+                raise WorkflowError("preflight passed; it was asked for alone, so nothing was submitted")
+    except (guard.GuardError, queue.SlurmError) as error:
+        raise WorkflowError(f"nothing was submitted: {error}") from None
+
+
+logging.getLogger(__name__).addHandler(logging.NullHandler())

@@ -1,0 +1,285 @@
+"""Hold the plan against the cluster before anything is submitted: partitions, time, memory, GRES, nodes, account, fair share.
+
+    python -m scripts.slurm.preflight --profile profiles/slurm [any option of snakemake]
+
+The same check runs at the start of every run (scripts/slurm/hook.py). An error is what SLURM would refuse, or would let
+wait for ever; a warning is what it would take but a person may not want.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from scripts.slurm import queue
+
+__tracked__ = False
+
+LONGEST_PAUSE = 180  # seconds between two status checks at most: executor plugin 2.8.0, max_sleep_time
+POOR_SHARE = 0.1  # below this fair-share factor a wait of days is usual
+
+
+@dataclass(frozen=True)
+class Need:
+    """What the tasks of one rule ask for, the largest of them. Memory in MB (per node), runtime in minutes; 0: not set."""
+
+    rule: str
+    tasks: int
+    partition: str | None
+    nodes: int = 1
+    cpus: int = 1
+    memory: int = 0
+    runtime: int = 0
+    gres: str = ""
+    account: str = ""
+
+
+@dataclass(frozen=True)
+class Node:
+    """One compute node. `gres` maps (`gpu`, type or "") to a count."""
+
+    name: str
+    cpus: int
+    memory: int
+    gres: dict[tuple[str, str], int]
+    usable: bool
+
+
+@dataclass(frozen=True)
+class Partition:
+    """One partition; None is no limit, times in seconds."""
+
+    name: str
+    up: bool
+    max_time: int | None
+    max_nodes: int | None
+    nodes: tuple[Node, ...]
+
+
+@dataclass
+class Report:
+    """What the preflight found."""
+
+    needs: list[Need]
+    errors: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+    def table(self) -> str:
+        """The plan by rule."""
+        lines = [
+            f"{'rule':<20} {'tasks':>6}  {'partition':<16} {'nodes':>5} {'cpus':>5} {'memory':>9} {'limit':>8}  gres"
+        ]
+        for need in self.needs:
+            memory = f"{need.memory / 1000:.0f} GB" if need.memory else "default"
+            limit = f"{need.runtime // 60}h{need.runtime % 60:02d}m" if need.runtime else "default"
+            lines.append(
+                f"{need.rule:<20} {need.tasks:>6,}  {need.partition or 'default':<16} {need.nodes:>5} {need.cpus:>5} "
+                f"{memory:>9} {limit:>8}  {need.gres}"
+            )
+        return "\n".join(lines)
+
+
+def records(text: str) -> Iterable[dict[str, str]]:
+    """The lines of `scontrol show … --oneliner` as dictionaries (values with spaces are cut: none is used here)."""
+    for line in text.splitlines():
+        yield dict(part.split("=", 1) for part in line.split() if "=" in part)
+
+
+def gres(text: str) -> dict[tuple[str, str], int]:
+    """`gpu:h100:8(S:0-1),nvme:1` → {("gpu", "h100"): 8, ("nvme", ""): 1}; `(null)` → {}."""
+    found: dict[tuple[str, str], int] = {}
+    for part in re.sub(r"\([^)]*\)", "", text).split(","):
+        cells = part.replace("=", ":").split(":")
+        if not cells[0]:
+            continue
+        count = int(cells[-1]) if len(cells) > 1 and cells[-1].isdigit() else 1
+        kind = cells[1] if len(cells) > 1 and not cells[1].isdigit() else ""
+        found[(cells[0], kind)] = found.get((cells[0], kind), 0) + count
+    return found
+
+
+def enough(has: dict[tuple[str, str], int], wants: dict[tuple[str, str], int]) -> bool:
+    """Whether a node's GRES cover a request; a request without a type takes any type."""
+    for (name, kind), count in wants.items():
+        have = sum(n for (other, its), n in has.items() if other == name and kind in ("", its))
+        if have < count:
+            return False
+    return True
+
+
+def shown(has: dict[tuple[str, str], int]) -> str:
+    """GRES as one writes them."""
+    return ",".join(":".join(filter(None, [name, kind, str(count)])) for (name, kind), count in has.items()) or "none"
+
+
+def cluster() -> dict[str, Partition]:
+    """The cluster's partitions with their nodes, by scontrol."""
+    nodes: dict[str, list[Node]] = {}
+    for row in records(queue.ask("scontrol", "show", "node", "--oneliner")):
+        states = set(re.split(r"[+*]", row["State"]))
+        node = Node(
+            name=row["NodeName"],
+            cpus=int(row["CPUTot"]),
+            memory=int(row["RealMemory"]),
+            gres=gres(row.get("Gres", "")),
+            usable=not states & {"DOWN", "DRAIN", "DRAINED", "FAIL", "NOT_RESPONDING", "FUTURE"},
+        )
+        for partition in row.get("Partitions", "").split(","):
+            nodes.setdefault(partition, []).append(node)
+    return {
+        row["PartitionName"]: Partition(
+            name=row["PartitionName"],
+            up=row.get("State") == "UP",
+            max_time=queue.seconds(row.get("MaxTime", "")),
+            max_nodes=int(row["MaxNodes"]) if row.get("MaxNodes", "").isdigit() else None,
+            nodes=tuple(nodes.get(row["PartitionName"], ())),
+        )
+        for row in records(queue.ask("scontrol", "show", "partition", "--oneliner"))
+    }
+
+
+def problems(need: Need, partitions: dict[str, Partition]) -> tuple[list[str], list[str]]:
+    """(errors, warnings) of one rule's needs against the cluster's partitions."""
+    who = f"{need.rule}:"
+    if need.partition is None:
+        return [f"{who} no partition of slurm-partition-config takes it ({wanted(need)})"], []
+    there = partitions.get(need.partition)
+    if there is None:
+        return [
+            f"{who} partition {need.partition!r} does not exist; the cluster has {', '.join(sorted(partitions))}"
+        ], []
+    errors, warnings = [], []
+    if not there.up:
+        errors.append(f"{who} partition {there.name} is not up")
+    if there.max_time is not None and need.runtime and need.runtime * 60 > there.max_time:
+        errors.append(f"{who} asks for {need.runtime} min; partition {there.name} allows {there.max_time // 60} min")
+    if there.max_nodes is not None and need.nodes > there.max_nodes:
+        errors.append(f"{who} asks for {need.nodes} nodes; partition {there.name} allows {there.max_nodes}")
+    wants = gres(need.gres)
+    if need.gres and not any(enough(node.gres, wants) for node in there.nodes):
+        kinds = sorted({shown(node.gres) for node in there.nodes})
+        errors.append(f"{who} asks for gres {need.gres}; nodes of partition {there.name} have {' or '.join(kinds)}")
+    elif need.memory and not any(node.memory >= need.memory for node in there.nodes):
+        largest = max((node.memory for node in there.nodes), default=0)
+        errors.append(f"{who} asks for {need.memory} MB; the largest node of partition {there.name} has {largest} MB")
+    elif not any(node.cpus >= need.cpus for node in there.nodes):
+        largest = max((node.cpus for node in there.nodes), default=0)
+        errors.append(f"{who} asks for {need.cpus} cores; the largest node of partition {there.name} has {largest}")
+    else:
+        fit = [n for n in there.nodes if enough(n.gres, wants) and n.memory >= need.memory and n.cpus >= need.cpus]
+        if len(fit) < need.nodes:
+            errors.append(f"{who} asks for {need.nodes} nodes with {wanted(need)}; {there.name} has {len(fit)} such")
+        elif sum(node.usable for node in fit) < need.nodes:
+            warnings.append(f"{who} the nodes of {there.name} that fit are down or drained now: it would wait for them")
+    return errors, warnings
+
+
+def wanted(need: Need) -> str:
+    """A need in words."""
+    parts = [f"{need.cpus} cores", f"{need.memory} MB" if need.memory else "", need.gres]
+    return ", ".join(filter(None, [*parts, f"{need.runtime} min" if need.runtime else ""]))
+
+
+def site(needs: list[Need]) -> tuple[list[str], list[str]]:
+    """(errors, warnings) about what is not a partition's: accounting, fair share, how long squeue remembers a job."""
+    errors, warnings = [], []
+    facts = queue.ask("scontrol", "show", "config")
+    age = re.search(r"MinJobAge\s*=\s*(\d+)", facts)
+    if age and int(age.group(1)) <= LONGEST_PAUSE:
+        errors.append(
+            f"squeue forgets a job {age.group(1)} s after its end (MinJobAge), and up to {LONGEST_PAUSE} s pass between two "
+            "checks: set `slurm-status-command: sacct` in the profile (docs/slurm.md says what that changes)"
+        )
+    try:
+        rows = queue.ask("sshare", "-U", "-n", "-P", "-o", "Account,FairShare", timeout=20).splitlines()
+    except queue.SlurmError:
+        return errors, warnings  # no accounting here: nothing to be compared with
+    shares = dict(row.split("|")[:2] for row in rows if "|" in row)
+    for account in sorted({need.account for need in needs}):
+        if account and shares and account not in shares:
+            errors.append(f"account {account!r} is not one of yours: {', '.join(sorted(shares))}")
+        elif not account and len(shares) > 1:
+            errors.append(f"no account is set in the profile, and you have several: {', '.join(sorted(shares))}")
+        elif (share := shares.get(account)) and re.fullmatch(r"[\d.]+", share) and float(share) < POOR_SHARE:
+            warnings.append(f"account {account} has a fair-share factor of {share} (1 is unused): expect long waits")
+    return errors, warnings
+
+
+def needs(workflow: Any) -> list[Need]:
+    """The needs of the jobs that would run, by rule, in the workflow's order, each at its largest."""
+    from snakemake_executor_plugin_slurm.partitions import get_best_partition, read_partition_file
+
+    class Silent:
+        """The executor's logger argument, without the line that it writes for every job."""
+
+        def debug(self, *_: object) -> None: ...
+
+        info = warning = debug
+
+    file = workflow.executor_settings.partition_config or os.environ.get("SNAKEMAKE_SLURM_PARTITIONS")
+    candidates = read_partition_file(Path(file)) if file else None
+    found: dict[str, Need] = {}
+
+    def number(job: Any, name: str) -> int:
+        value = job.resources.get(name)
+        return value if isinstance(value, int) else 0  # 0: not set, or known only when its input is there
+
+    for job in workflow.dag.needrun_jobs():
+        if job.is_local:
+            continue
+        partition = job.resources.get("slurm_partition")
+        if not partition:
+            partition = get_best_partition(candidates, job, Silent()) if candidates else default_partition()
+        cpus = number(job, "cpus_per_task") or job.threads
+        before = found.get(job.rule.name, Need(job.rule.name, 0, partition))
+        found[job.rule.name] = Need(
+            rule=job.rule.name,
+            tasks=before.tasks + 1,
+            partition=partition,
+            nodes=max(number(job, "nodes"), before.nodes),
+            cpus=max(cpus, before.cpus),
+            memory=max(number(job, "mem_mb_per_cpu") * cpus or number(job, "mem_mb"), before.memory),
+            runtime=max(number(job, "runtime"), before.runtime),
+            gres=job.resources.get("gres") or "",
+            account=str(job.resources.get("slurm_account") or ""),
+        )
+    order = {rule.name: position for position, rule in enumerate(workflow.rules)}
+    return sorted(found.values(), key=lambda need: order[need.rule])
+
+
+def default_partition() -> str | None:
+    """The partition that sinfo marks with a star."""
+    return next((line[:-1] for line in queue.ask("sinfo", "-h", "-o", "%P").split() if line.endswith("*")), None)
+
+
+def check(workflow: Any) -> Report:
+    """The whole preflight of a workflow that is about to start under the slurm executor."""
+    report = Report(needs(workflow))
+    partitions = cluster()
+    for errors, warnings in [*(problems(need, partitions) for need in report.needs), site(report.needs)]:
+        report.errors += errors
+        report.warnings += warnings
+    return report
+
+
+def main() -> int:
+    if len(sys.argv) < 2 or sys.argv[1] in ("-h", "--help"):
+        print(__doc__)
+        return 0 if len(sys.argv) > 1 else 2
+    environment = {**os.environ, "CRAWL2LLM_PREFLIGHT_ONLY": "1"}
+    command = [sys.executable, "-m", "snakemake", *sys.argv[1:]]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    text = done.stdout + done.stderr
+    start = re.search(r"^rule\s+tasks\s+partition", text, re.MULTILINE)
+    print(text[start.start() if start else 0 :].strip() or text)
+    return 0 if "preflight passed" in text or "Nothing to be done" in text else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,178 @@
+"""One cluster for a test session, and runs of the small chain on it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.slurm.cluster import Cluster, obstacle
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+PROFILE = ROOT / "profiles" / "slurm"
+# The profile's own pace is for jobs of ten minutes.
+QUICK = (
+    "--slurm-init-seconds-before-status-checks=1",
+    "--max-status-checks-per-second=10",
+    "--max-jobs-per-timespan=100/1s",
+    "--latency-wait=5",
+)
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[Cluster]:
+    """A running cluster without accounting; skips with the reason where there cannot be one."""
+    if reason := obstacle():
+        pytest.skip(reason)
+    with Cluster() as made:
+        yield made
+
+
+def until(what: str, ready: Callable[[], object], seconds: float = 60) -> None:
+    """Poll until `ready()` is true; fails the test, saying what was waited for, after `seconds`."""
+    end = time.monotonic() + seconds
+    while not ready():
+        if time.monotonic() > end:
+            pytest.fail(f"timed out after {seconds:g} s: {what}")
+        time.sleep(0.1)
+
+
+def slurm(*command: str) -> str:
+    """A SLURM command's output."""
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+
+
+class Drive:
+    """Snakemake on the chain `chain` (rule → tasks) in a folder of its own. `steps`: rule → steps of 0.2 s."""
+
+    def __init__(self, folder: Path, chain: dict[str, int], steps: dict[str, int] | None = None) -> None:
+        self.folder, self.chain, self.steps = folder, chain, steps or {}
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "config.yaml").write_text(json.dumps({"chain": chain, "steps": self.steps}), encoding="utf-8")
+        self.process: subprocess.Popen[bytes] | None = None
+        self.runs = 0
+
+    def start(self, *options: str, profile: bool = True) -> Drive:
+        """Start Snakemake in a session of its own; its output goes to out-<n>.txt."""
+        self.runs += 1
+        where = ["--profile", str(PROFILE), *QUICK] if profile else ["--cores=2"]
+        command = [
+            sys.executable,
+            "-m",
+            "snakemake",
+            "--snakefile",
+            str(HERE / "Snakefile"),
+            "--configfile=config.yaml",
+        ]
+        path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(
+                [*command, *where, *options],
+                cwd=self.folder,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                env={**os.environ, "PATH": path, "PYTHONPATH": str(ROOT)},
+            )
+        return self
+
+    @property
+    def log(self) -> Path:
+        """The output of the newest run."""
+        return self.folder / f"out-{self.runs}.txt"
+
+    @property
+    def output(self) -> str:
+        """What the newest run has said."""
+        return self.log.read_text(encoding="utf-8", errors="replace")
+
+    def send(self, number: signal.Signals) -> None:
+        """A signal to Snakemake and its children, as a terminal sends it."""
+        assert self.process is not None
+        os.killpg(self.process.pid, number)
+
+    def end(self, seconds: float = 180) -> int:
+        """Wait for the end; returns the exit status."""
+        assert self.process is not None
+        try:
+            return self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            pytest.fail(f"Snakemake did not end within {seconds:g} s:\n{self.output[-3000:]}")
+
+    def finish(self, seconds: float = 180) -> None:
+        """Wait for the end; fails with the output unless the run succeeded."""
+        status = self.end(seconds)
+        assert status == 0, f"status {status}\n{self.output[-4000:]}"
+
+    def working(self, rule: str, task: int = 0, steps: int = 3) -> bool:
+        """Whether a task has done some steps and is not at its end."""
+        work = self.folder / f"results/main/{rule}/{task:05d}.work"
+        return work.exists() and len(work.read_text(encoding="utf-8").split()) >= steps
+
+    def fact(self, rule: str, task: int = 0) -> dict[str, str]:
+        """What the newest start of a task saw of its job."""
+        return json.loads((self.folder / f"facts/{rule}-{task:05d}.json").read_text(encoding="utf-8"))
+
+    def table(self, name: str) -> list[list[str]]:
+        """Rows of starts.tsv or ends.tsv: time, rule, task, job."""
+        path = self.folder / f"{name}.tsv"
+        return [line.split("\t") for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
+
+    def results(self) -> dict[str, str]:
+        """Every manifest's text."""
+        base = self.folder / "results"
+        return {str(path.relative_to(base)): path.read_text("utf-8") for path in sorted(base.rglob("*.manifest.json"))}
+
+    def queue(self) -> list[str]:
+        """The ids of this folder's jobs in the queue."""
+        rows = (line.split("|") for line in slurm("squeue", "-h", "-o", "%i|%Z").splitlines())
+        return [number for number, folder in rows if folder == str(self.folder)]
+
+    def stop(self) -> None:
+        """Leave nothing behind."""
+        if self.process and self.process.poll() is None:
+            self.send(signal.SIGKILL)
+            self.process.wait()
+        with contextlib.suppress(subprocess.SubprocessError):
+            if left := self.queue():
+                slurm("scancel", *left)
+
+
+@pytest.fixture
+def drive(cluster: Cluster, tmp_path: Path) -> Iterator[Callable[..., Drive]]:
+    """drive(chain, steps) makes a run; more than one may be made."""
+    made: list[Drive] = []
+
+    def make(chain: dict[str, int], steps: dict[str, int] | None = None) -> Drive:
+        made.append(Drive(tmp_path / f"run{len(made)}", chain, steps))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.stop()
+
+
+@pytest.fixture(scope="session")
+def unbroken(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Drive], dict[str, str]]:
+    """The results of an unbroken run of the same chain by Snakemake on this machine, without SLURM."""
+    known: dict[str, dict[str, str]] = {}
+
+    def results(other: Drive) -> dict[str, str]:
+        key = json.dumps([other.chain, other.steps])
+        if key not in known:
+            local = Drive(tmp_path_factory.mktemp("unbroken") / "run", other.chain, other.steps)
+            local.start("--config", "pause=0", profile=False).finish()
+            known[key] = local.results()
+        return known[key]
+
+    return results

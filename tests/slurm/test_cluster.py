@@ -1,0 +1,190 @@
+"""The SLURM profile on a real cluster: where jobs go, and every failure ends in the result of an unbroken run."""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.slurm.cluster import Cluster
+from tests.slurm.conftest import Drive, slurm, until
+
+Make = Callable[..., Drive]
+Unbroken = Callable[[Drive], dict[str, str]]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def limited(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Drive]:
+    """A data task of 2 minutes under a limit of one: SLURM counts in minutes, so it runs beside the other tests."""
+    one = Drive(tmp_path_factory.mktemp("limited") / "run", {"language_score": 1}, {"language_score": 600})
+    # On a node that no test crashes or drains.
+    one.start("--set-resources", "language_score:runtime=attempt", "language_score:slurm_partition=spare")
+    yield one
+    one.stop()
+
+
+def job(drive: Drive, rule: str, task: int = 0) -> dict[str, str]:
+    """`scontrol show job` of a task's newest job."""
+    return dict(part.split("=", 1) for part in drive.fact(rule, task)["job"].split() if "=" in part)
+
+
+def test_placement_names_logs_and_retry(drive: Make, unbroken: Unbroken) -> None:
+    run = drive({"language_score": 2, "pretrain_train": 1, "evaluate_model": 2})
+    (run.folder / "fail-language_score").touch()
+    run.start("--resources", "card=4").finish()
+    assert run.results() == unbroken(run)
+
+    cpu, train, score = job(run, "language_score"), job(run, "pretrain_train"), job(run, "evaluate_model")
+    assert cpu["Partition"] == "cpu" and "TresPerNode" not in cpu
+    assert cpu["Comment"] == "rule_language_score_wildcards_main_00000"
+    assert train["Partition"] == score["Partition"] == "h100"
+    assert train["TresPerNode"] == "gres:gpu:h100:4" and score["TresPerNode"] == "gres:gpu:h100:1"
+    assert (train["NumNodes"], train["CPUs/Task"], train["TimeLimit"]) == ("1", "48", "23:00:00")
+    assert len(run.fact("pretrain_train")["CUDA_VISIBLE_DEVICES"].split(",")) == 4
+    assert len(run.fact("evaluate_model")["CUDA_VISIBLE_DEVICES"].split(",")) == 1
+    assert run.fact("language_score")["CUDA_VISIBLE_DEVICES"] is None
+    assert cpu["JobName"].startswith("crawl2llm_") and cpu["Requeue"] == "1"
+
+    # One task failed once: said with its rule and its log, and tried again with more memory and time.
+    failed = re.search(r"Error in rule language_score:.*?(\S+/(\d+)\.log) \(check log", run.output, re.DOTALL)
+    assert failed, run.output
+    folder = run.folder / "logs/slurm/rule_language_score"
+    assert Path(failed[1]).parent.parent == folder
+    assert "was told to fail once" in Path(failed[1]).read_text(encoding="utf-8")
+    starts = [row for row in run.table("starts") if row[1] == "language_score"]
+    assert len(starts) == 3
+    first, again = (row[3] for row in starts if row[2] == next(r[2] for r in starts if r[3] == failed[2]))
+    limits = [re.search(r"TimeLimit=(\S+)", slurm("scontrol", "show", "job", number))[1] for number in (first, again)]  # type: ignore[index]
+    assert limits == ["01:00:00", "02:00:00"]
+    # The logs of tasks that succeeded are kept as well, each under its rule and its shard.
+    assert sorted(path.name for path in folder.iterdir()) == ["main_00000", "main_00001"]
+    assert len(list(folder.rglob("*.log"))) == 3
+
+
+def test_a_node_loses_power(drive: Make, cluster: Cluster, unbroken: Unbroken) -> None:
+    data, train = (
+        drive({"language_score": 1}, {"language_score": 40}),
+        drive({"pretrain_train": 1}, {"pretrain_train": 40}),
+    )
+    slurm("scontrol", "update", "NodeName=cpu2,h2", "State=DRAIN", "Reason=test")
+    data.start()
+    train.start()
+    until("both tasks at work", lambda: data.working("language_score") and train.working("pretrain_train"))
+    slurm("scontrol", "update", "NodeName=cpu2,h2", "State=RESUME")
+    cluster.crash("cpu1")
+    cluster.crash("h1")
+    data.finish()
+    train.finish()
+    cluster.revive("cpu1")
+    cluster.revive("h1")
+    for run, rule in ((data, "language_score"), (train, "pretrain_train")):
+        starts = run.table("starts")
+        assert len(starts) == 2 and len(run.table("ends")) == 1
+        assert starts[0][3] == starts[1][3], "SLURM queued the job again; Snakemake did not submit another"
+        assert job(run, rule)["NodeList"] in ("cpu2", "h2")
+        assert run.results() == unbroken(run)
+
+
+def test_preempted(drive: Make, unbroken: Unbroken) -> None:
+    run = drive({"pretrain_train": 1}, {"pretrain_train": 40}).start()
+    until("the task at work", lambda: run.working("pretrain_train"))
+    urgent = ["-p", "urgent", "--nodes=2", "--gres=gpu:h100:8", "--time=1", "--output=/dev/null", "--wrap=sleep 2"]
+    slurm("sbatch", "--chdir=/", *urgent)
+    run.finish()
+    assert len(run.table("starts")) == 2 and len({row[3] for row in run.table("starts")}) == 1
+    assert run.results() == unbroken(run)
+
+
+def test_cancelled_by_somebody_else_and_the_cap_on_gpus(drive: Make, unbroken: Unbroken) -> None:
+    run = drive({"evaluate_model": 2}, {"evaluate_model": 15}).start("--resources", "card=1")
+    until("a task at work", lambda: run.working("evaluate_model", 0) or run.working("evaluate_model", 1))
+    cancelled = run.queue()
+    assert len(cancelled) == 1, "card=1 lets one GPU be asked for at a time"
+    slurm("scancel", *cancelled)
+    run.finish()
+    assert "FAILED" in run.output or "CANCELLED" in run.output
+    assert run.results() == unbroken(run)
+    assert len(run.table("starts")) == 3 and len(run.table("ends")) == 2
+
+
+def test_slurmctld_restarts(drive: Make, cluster: Cluster, unbroken: Unbroken) -> None:
+    run = drive({"language_score": 1, "language_select": 1}, {"language_score": 20}).start()
+    until("the task at work", lambda: run.working("language_score"))
+    cluster.restart_controller()
+    run.finish()
+    assert run.results() == unbroken(run)
+    assert len(run.table("starts")) == 2
+
+
+def test_interrupted_then_again(drive: Make, unbroken: Unbroken) -> None:
+    run = drive({"language_score": 2}, {"language_score": 30}).start()
+    until("both tasks at work", lambda: run.working("language_score", 0) and run.working("language_score", 1))
+    run.send(signal.SIGINT)
+    assert run.end(60) != 0
+    until("no job left", lambda: not run.queue(), 20)
+    assert not run.table("ends")
+    run.start().finish()
+    assert "left from a run that was killed" not in run.output
+    assert run.results() == unbroken(run)
+
+
+def test_killed_then_again_runs_no_second_copy(drive: Make, unbroken: Unbroken) -> None:
+    run = drive({"language_score": 2}, {"language_score": 100}).start()
+    until("both tasks at work", lambda: run.working("language_score", 0) and run.working("language_score", 1))
+    orphans = run.queue()
+    run.send(signal.SIGKILL)
+    run.end()
+    assert sorted(run.queue()) == sorted(orphans), "the jobs outlive Snakemake"
+    run.start().finish()
+    assert run.output.count("left from a run that was killed: cancelled") == 2
+    assert run.results() == unbroken(run), "two copies would have written lines twice"
+    for orphan in orphans:
+        facts = slurm("scontrol", "show", "job", orphan)
+        assert "JobState=CANCELLED" in facts
+        end = re.search(r"EndTime=(\S+)", facts)[1]  # type: ignore[index]
+        assert all(job(run, "language_score", task)["StartTime"] >= end for task in (0, 1))
+
+
+@pytest.mark.parametrize(
+    ("resource", "message"),
+    [
+        (
+            "language_score:slurm_partition=gpux",
+            "language_score: partition 'gpux' does not exist; the cluster has cpu, h100",
+        ),
+        (
+            "pretrain_train:slurm_partition=h100 pretrain_train:gres='gpu:a100:4'",
+            "pretrain_train: asks for gres gpu:a100:4; nodes of partition h100 have gpu:h100:8",
+        ),
+        (
+            "pretrain_train:slurm_partition=h100 pretrain_train:runtime=3000",
+            "pretrain_train: asks for 3000 min; partition h100 allows 1440 min",
+        ),
+        (
+            "pretrain_train:slurm_partition=h100 pretrain_train:nodes=3 pretrain_train:mem_mb=1000000",
+            "pretrain_train: asks for 3 nodes",
+        ),
+        (
+            "language_score:slurm_partition=cpu language_score:mem_mb=900000",
+            "language_score: asks for 900000 MB; the largest node of partition cpu has 128000 MB",
+        ),
+        ("language_score:mem_mb=900000000", "no partition of slurm-partition-config takes it"),
+    ],
+)
+def test_what_the_cluster_cannot_give_is_refused_before_submission(drive: Make, resource: str, message: str) -> None:
+    run = drive({"language_score": 1, "pretrain_train": 1}).start("--set-resources", *resource.split())
+    assert run.end() == 1
+    assert message in run.output
+    assert "has been submitted" not in run.output and not run.queue()
+
+
+def test_time_limit_in_a_data_task(limited: Drive, unbroken: Unbroken) -> None:
+    limited.finish(300)
+    assert "TIMEOUT" in limited.output
+    starts = limited.table("starts")
+    assert len(starts) == 2 and len(limited.table("ends")) == 1
+    assert re.search(r"TimeLimit=(\S+)", slurm("scontrol", "show", "job", starts[1][3]))[1] == "00:02:00"  # type: ignore[index]
+    assert limited.results() == unbroken(limited)
