@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scripts.common.cli import InputError
@@ -16,6 +16,7 @@ from scripts.dedup.tables import priority, repeated, same
 ROWS = st.lists(st.tuples(st.sampled_from("01"), st.integers(0, 3), st.integers(0, 3)), max_size=30)
 
 
+@settings(deadline=None)
 @given(ROWS, st.integers(1, 40))
 def test_pairs_of_a_bucket(rows: list[tuple[str, int, int]], most: int) -> None:
     documents = [(shard, f"{n:02d}", bucket, rank) for n, (shard, bucket, rank) in enumerate(rows)]
@@ -50,6 +51,7 @@ def test_priority_is_curated_then_words() -> None:
     assert np.argsort(priority(curated, words)).tolist() == [3, 2, 1, 0]
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(0, 9)))
 def test_repeated(values: list[int]) -> None:
     expected = [value for value, run in itertools.groupby(sorted(values)) if len(list(run)) > 1]

@@ -4,7 +4,7 @@ import random
 
 import numpy as np
 import pyarrow as pa
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scripts.dedup.exact import halves, keepers
@@ -12,6 +12,7 @@ from scripts.dedup.exact import halves, keepers
 ROW = st.tuples(st.sampled_from("01"), st.binary(min_size=1, max_size=1), st.integers(0, 2))
 
 
+@settings(deadline=None)
 @given(st.lists(ROW, max_size=30), st.randoms())
 def test_keepers(rows: list[tuple[str, bytes, int]], rng: random.Random) -> None:
     documents = [(shard, f"{n:02d}", text * 16, rank) for n, (shard, text, rank) in enumerate(rows)]

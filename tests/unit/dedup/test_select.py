@@ -181,6 +181,7 @@ def test_summary(tmp_path: Path) -> None:
     assert sum(manifest.summary["similarity"]) == manifest.summary["pairs"]["verified"] == 0
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9), st.sampled_from([0.8, 0.9, 1.0]))), st.randoms())
 def test_greedy_is_the_first_maximal_independent_set(edges: list[tuple[int, int, float]], rng: random.Random) -> None:
     unique = {(max(a, b), min(a, b)): s for a, b, s in edges if a != b}

@@ -5,7 +5,7 @@ import unicodedata
 import numpy as np
 import pytest
 import xxhash
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scripts.dedup.shingles import (
@@ -43,6 +43,7 @@ def test_normalise(text: str, normal: str) -> None:
     assert normalise(text).decode() == normal
 
 
+@settings(deadline=None)
 @given(TEXT)
 def test_normalise_is_fold_of_every_character(text: str) -> None:
     normal = normalise(text)
@@ -50,12 +51,14 @@ def test_normalise_is_fold_of_every_character(text: str) -> None:
     assert count_tokens(normal) == len(normal.split())
 
 
+@settings(deadline=None)
 @given(TEXT)
 def test_case_accents_and_composition_do_not_matter(text: str) -> None:
     for form in ("NFC", "NFD"):
         assert normalise(unicodedata.normalize(form, text)).split() == normalise(text).split()
 
 
+@settings(deadline=None)
 @given(st.lists(TEXT, max_size=6), st.integers(1, 7))
 def test_hashes_are_those_of_the_shingles(texts: list[str], k: int) -> None:
     normals = [normalise(text) for text in texts]
@@ -66,6 +69,7 @@ def test_hashes_are_those_of_the_shingles(texts: list[str], k: int) -> None:
         assert hashes.tolist() == [xxhash.xxh32_intdigest(run.encode()) for run in runs]
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=200), st.data())
 def test_xxh32_is_the_library_s(buffer: bytes, data: st.DataObject) -> None:
     ends = data.draw(st.lists(st.integers(0, len(buffer)), max_size=30))
@@ -82,6 +86,7 @@ def test_xxh32_of_every_length_and_beyond_16_bits() -> None:
     assert xxh32(buffer, np.zeros_like(ends), ends).tolist() == expected
 
 
+@settings(deadline=None)
 @given(TEXT, TEXT, st.integers(1, 4))
 def test_jaccard_is_that_of_the_sets(one: str, other: str, k: int) -> None:
     a, b = (set(shingles(normalise(text), k)) for text in (one, other))

@@ -50,6 +50,7 @@ def test_signals() -> None:
     assert sign(["one TWO"], 5, hasher)[0]["band_03"] == short["band_03"]
 
 
+@settings(deadline=None)
 @given(st.lists(st.text(max_size=9)), st.integers(1, 30))
 def test_batches_change_nothing(texts: list[str], most: int) -> None:
     rows = [{"text": text} for text in texts]
