@@ -1,0 +1,36 @@
+"""
+crawl: the demo's crawl of this machine's own documentation, so that a complete run needs no network.
+
+REQUIRED INPUTS:
+
+    scripts/crawl/pages/                                      the project's own pages (part of the repository)
+
+OUTPUTS:
+
+    results/{variant}/crawl/render/manifest.json              WARC files, curated.jsonl and gold.jsonl beside it
+"""
+
+
+rule crawl_render:
+    input:
+        # Text is no code, so that the fingerprint does not see it; the program finds it beside itself.
+        pages=sorted(str(page) for page in Path(workflow.basedir, "scripts/crawl/pages").iterdir()),
+    output:
+        manifest="results/{variant}/crawl/render/manifest.json",
+    log:
+        "logs/{variant}/crawl/render.log",
+    benchmark:
+        "results/{variant}/benchmarks/crawl/render.tsv"
+    conda:
+        "../envs/data.yaml"
+    threads: config["crawl"]["render"]["workers"]
+    params:
+        fingerprint=fingerprint("crawl.render"),
+    shell:
+        """
+        python -m scripts.crawl.render \
+            --config {params.fingerprint:q} \
+            --workers {threads:q} \
+            --manifest {output.manifest:q} \
+            --log {log:q}
+        """
