@@ -50,14 +50,17 @@ def settings(step: str, given: str) -> tuple[dict[str, Any], str]:
     Raises InputError when `given` is neither a readable file nor the fingerprint of this step.
     """
     if given.lstrip().startswith("{"):
-        body = json.loads(given)
+        try:
+            body = json.loads(given)
+        except ValueError as error:
+            raise InputError(f"--config is neither a file nor a fingerprint: {error}") from error
         if body.get("step") != step:
             raise InputError(f"--config is the fingerprint of {body.get('step')!r}; this program is {step!r}")
         return body["config"], given
     try:
         text = Path(given).read_text(encoding="utf-8")
         raw = yaml.safe_load(text)
-    except (OSError, yaml.YAMLError) as error:
+    except (OSError, UnicodeError, yaml.YAMLError) as error:
         raise InputError(f"--config {given}: {error}") from error
     complete = configuration.validate(raw or {}, source=given)
     return configuration.tracked(complete, step), fingerprint(step, complete)

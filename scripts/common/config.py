@@ -8,19 +8,36 @@ from __future__ import annotations
 
 import copy
 import difflib
+import math
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import yaml
-from jsonschema import Draft202012Validator
+from jsonschema import Draft202012Validator, TypeChecker
 from jsonschema.exceptions import ValidationError
+from jsonschema.validators import extend
 
 ROOT = Path(__file__).resolve().parents[2]
 SCHEMA = ROOT / "schemas" / "config.schema.yaml"
 # libyaml where PyYAML was built with it: the schema is parsed at the start of every job.
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+def _integer(_: TypeChecker, value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _number(checker: TypeChecker, value: Any) -> bool:
+    return _integer(checker, value) or (isinstance(value, float) and math.isfinite(value))
+
+
+# JSON Schema takes 4.0 for an integer, and NaN for within any range.
+VALIDATOR = extend(
+    Draft202012Validator,
+    type_checker=Draft202012Validator.TYPE_CHECKER.redefine_many({"integer": _integer, "number": _number}),
+)
 
 
 class ConfigError(ValueError):
@@ -89,7 +106,7 @@ def validate(config: dict[str, Any], source: str = "config.yaml") -> dict[str, A
     Raises ConfigError with one line for each problem: the key's path, the value, what is allowed and, for an unknown
     key, the nearest known one.
     """
-    errors = sorted(Draft202012Validator(schema()).iter_errors(config), key=lambda e: list(map(str, e.absolute_path)))
+    errors = sorted(VALIDATOR(schema()).iter_errors(config), key=lambda e: list(map(str, e.absolute_path)))
     lines = [line for error in errors for line in _explain(error)]
     complete = {} if lines else with_defaults(config)
     if not lines:
@@ -112,7 +129,7 @@ def _explain(error: ValidationError) -> list[str]:
         return [_unknown(path, key, error.schema) for key in error.instance if key not in error.schema["properties"]]
     if rule == "type":
         wanted = " or ".join(value) if isinstance(value, list) else value
-        return [f"{where} is {shown}, which is not of type {wanted}{_allowed(error.schema)}"]
+        return [f"{where} is {shown}, which is not of type {wanted}{_allowed(error.schema)}{_as_text(error.instance)}"]
     if rule == "enum":
         close = difflib.get_close_matches(str(error.instance), [str(v) for v in value], n=1)
         hint = f" (did you mean {close[0]!r}?)" if close else ""
@@ -123,6 +140,14 @@ def _explain(error: ValidationError) -> list[str]:
     if rule in {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"}:
         return [f"{where} is {shown}, out of range{_allowed(error.schema)}"]
     return [f"{where} is {shown}: {error.message}{_allowed(error.schema)}"]
+
+
+def _as_text(value: Any) -> str:
+    """A hint where YAML reads a number as text: `1e-4`, which it wants as `1.0e-4`."""
+    try:
+        return f"; YAML reads {value} as text, write {float(value):.1e}" if isinstance(value, str) else ""
+    except ValueError:
+        return ""
 
 
 def _unknown(path: str, key: str, node: dict[str, Any]) -> str:

@@ -68,12 +68,13 @@ class Writer:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is None:
-            self._flush()
-        self.writer.close()
-        if kind is None:
-            self.partial.replace(self.path)
-        else:
+        try:
+            if kind is None:
+                self._flush()
+                self.writer.close()
+                self.partial.replace(self.path)
+        finally:
+            self.writer.close()
             self.partial.unlink(missing_ok=True)
 
     def add(self, row: dict[str, Any]) -> None:

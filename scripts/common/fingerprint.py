@@ -38,8 +38,11 @@ def _module(path: Path) -> tuple[str, tuple[str, ...]]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             imports += [alias.name for alias in node.names if alias.name.startswith("scripts.")]
-        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("scripts"):
-            imports += [f"{node.module}.{alias.name}" for alias in node.names] + [str(node.module)]
+        elif isinstance(node, ast.ImportFrom):
+            if node.level:
+                raise ValueError(f"{path}:{node.lineno}: write `from scripts.…`; relative imports are not followed")
+            if (node.module or "").split(".")[0] == "scripts":
+                imports += [f"{node.module}.{alias.name}" for alias in node.names] + [str(node.module)]
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             first = node.body[0] if node.body else None
             if (
@@ -62,10 +65,13 @@ def closure(module: str, root: Path = ROOT) -> list[Path]:
     seen: set[Path] = set()
     queue = [module]
     while queue:
-        path = root / (queue.pop().replace(".", "/") + ".py")
-        if path.is_file() and path not in seen:
-            seen.add(path)
-            queue += _module(path)[1]
+        stem = root / queue.pop().replace(".", "/")
+        # Importing a module runs the __init__.py of its packages.
+        packages = [folder / "__init__.py" for folder in (stem, *stem.parents) if root in folder.parents]
+        for path in (stem.with_suffix(".py"), *packages):
+            if path.is_file() and path not in seen:
+                seen.add(path)
+                queue += _module(path)[1]
     return sorted(seen)
 
 

@@ -91,13 +91,14 @@ class Manifest:
         try:
             body = json.loads(path.read_text(encoding="utf-8"))
             manifest = cls(**body, path=path)
-        except (OSError, ValueError, TypeError) as error:
+            sizes = {name: int(facts["bytes"]) for name, facts in manifest.files.items()}
+        except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
             raise ManifestError(f"{path}: not a readable manifest: {error}") from error
-        for name, facts in manifest.files.items():
+        for name, expected in sizes.items():
             file = path.parent / name
             size = file.stat().st_size if file.is_file() else None
-            if size != facts["bytes"]:
-                found = "is missing" if size is None else f"has {size} bytes, not {facts['bytes']}"
+            if size != expected:
+                found = "is missing" if size is None else f"has {size} bytes, not {expected}"
                 raise ManifestError(
                     f"{file} {found}; its manifest {path.name} is out of date: delete the manifest and run again"
                 )

@@ -1,0 +1,152 @@
+"""The configuration: what is refused and how, what is filled in, and that the schema keeps its own rules."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+
+from scripts.common import config as configuration
+from scripts.common.config import ROOT, VALIDATOR, ConfigError, leaves, lookup, merged, schema, tracked, validate
+
+LEAVES = dict(leaves())
+
+
+def refused(config: Any) -> str:
+    with pytest.raises(ConfigError) as caught:
+        validate(config)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("given_config", "words"),
+    [
+        (
+            {"language": {"select": {"treshold": 0.5}}},
+            ["language.select.treshold is not a known key", "nearest known key is language.select.threshold"],
+        ),
+        ({"langauge": {}}, ["langauge is not a known key", "nearest known key is language"]),
+        ({"threshold": 0.5}, ["threshold is not a known key", "language.select.threshold"]),
+        (
+            {"language": {"select": {"threshold": "high"}}},
+            ["language.select.threshold is 'high'", "number from 0 to 1"],
+        ),
+        (
+            {"language": {"select": {"threshold": 1.5}}},
+            ["language.select.threshold is 1.5, out of range", "default 0.65"],
+        ),
+        ({"language": {"select": {"threshold": True}}}, ["not of type number"]),
+        ({"language": {"select": {"threshold": float("nan")}}}, ["language.select.threshold is nan"]),
+        ({"language": {"select": {"threshold": "1e-2"}}}, ["YAML reads 1e-2 as text, write 1.0e-02"]),
+        ({"ingest": {"extract": {"shards": 4.0}}}, ["ingest.extract.shards is 4.0", "integer from 1"]),
+        ({"ingest": {"extract": {"shards": 0}}}, ["ingest.extract.shards is 0, out of range"]),
+        ({"ingest": {"extract": {"sources": [{"name": "a"}]}}}, ["ingest.extract.sources.0 lacks the key 'kind'"]),
+        (
+            {"ingest": {"extract": {"sources": [{"name": "a", "kind": "wrac"}]}}},
+            ["ingest.extract.sources.0.kind is 'wrac'", "did you mean 'warc'?"],
+        ),
+        ({"language": None}, ["language is None, which is not of type object"]),
+        ({"variants": {"main": {}}}, ["variants"]),
+        ([], ["the top level is []"]),
+    ],
+)
+def test_refused_with_the_key_the_value_and_what_is_allowed(given_config: Any, words: list[str]) -> None:
+    message = refused(given_config)
+    for word in words:
+        assert word in message, message
+
+
+def test_every_problem_is_named_in_one_go() -> None:
+    message = refused({"langauge": {}, "language": {"select": {"threshold": 2}}})
+    assert len(message.splitlines()) == 2
+
+
+def test_an_overlay_of_a_variant_is_checked_as_the_config_it_makes() -> None:
+    message = refused({"variants": {"strict": {"language": {"select": {"threshold": 7}}}}})
+    assert "variants.strict" in message and "language.select.threshold is 7" in message
+    assert "unkown is not a known key" in refused({"variants": {"a": {"unkown": 1}}})
+
+
+def test_defaults_are_filled_and_given_values_stay() -> None:
+    complete = validate({"language": {"select": {"languages": ["de"]}}})
+    assert lookup(complete, "language.select") == {"languages": ["de"], "threshold": 0.65}
+    assert {path for path in LEAVES if "default" in LEAVES[path]} <= {path for path in LEAVES if _has(complete, path)}
+    assert validate(complete) == complete
+
+
+def _has(tree: dict[str, Any], path: str) -> bool:
+    try:
+        lookup(tree, path)
+    except KeyError:
+        return False
+    return True
+
+
+def test_filled_defaults_are_nobody_elses() -> None:
+    validate({})["language"]["select"]["languages"].append("xx")
+    assert validate({})["language"]["select"]["languages"] == ["en"]
+
+
+@pytest.mark.parametrize("path", LEAVES)
+def test_leaf_says_what_it_is(path: str) -> None:
+    leaf = LEAVES[path]
+    assert leaf.get("description", "").endswith("."), f"{path} has no description that is a sentence"
+    assert "default" in leaf, f"{path} has no default"
+    assert "type" in leaf or "enum" in leaf, f"{path} has no type"
+    errors = list(VALIDATOR(leaf).iter_errors(leaf["default"]))
+    assert not errors, f"the default of {path} is refused: {errors}"
+    assert all(isinstance(name, str) for name in leaf.get("enum", [""]) if leaf.get("type") == "string")
+
+
+def test_every_section_is_closed_and_described() -> None:
+    def check(node: dict[str, Any], path: str) -> None:
+        assert node["additionalProperties"] is False, f"{path} accepts unknown keys"
+        assert path == "" or node.get("description"), f"{path} has no description"
+        for key, child in node["properties"].items():
+            if configuration.is_section(child):
+                check(child, f"{path}.{key}".lstrip("."))
+
+    Draft202012Validator.check_schema(schema())
+    check(schema(), "")
+
+
+@pytest.mark.parametrize(
+    "path", [ROOT / "config.yaml", *sorted((ROOT / "configs").glob("**/*.yaml"))], ids=lambda path: path.name
+)
+def test_config_of_the_repository_is_valid(path: Any) -> None:
+    validate(yaml.safe_load(path.read_text(encoding="utf-8")) or {}, source=path.name)
+
+
+def test_tracked_leaves_placement_keys_out() -> None:
+    complete = validate({})
+    for path, leaf in LEAVES.items():
+        step = ".".join(path.split(".")[:2])
+        if path.count(".") >= 2:
+            assert _has(tracked(complete, step), path.removeprefix(f"{step}.")) is not bool(leaf.get("placement")), path
+
+
+TREES = st.recursive(
+    st.integers() | st.text(max_size=3),
+    lambda child: st.dictionaries(st.sampled_from("abc"), child, max_size=3),
+    max_leaves=8,
+).filter(lambda tree: isinstance(tree, dict))
+
+
+@given(TREES, TREES)
+def test_merged_is_the_overlay_where_it_speaks_and_the_base_elsewhere(base: Any, overlay: Any) -> None:
+    found = merged(base, overlay)
+    assert merged(found, overlay) == found
+    assert merged(base, {}) == base and merged({}, overlay) == overlay
+    assert set(found) == set(base) | set(overlay)
+    for key in set(base) - set(overlay):
+        assert found[key] == base[key]
+
+
+@given(st.text(min_size=1, max_size=30))
+def test_any_unknown_key_is_refused_by_name(key: str) -> None:
+    if key not in schema()["properties"]:
+        assert "is not a known key" in refused({key: 1})

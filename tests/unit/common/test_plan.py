@@ -1,0 +1,49 @@
+"""The plan of a dry run, from lines as Snakemake prints them."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from scripts.common import plan
+
+OUTPUT = """
+rule language_score:
+    input: results/main/ingest/extract/00000.manifest.json
+    jobid: 3
+    reason: Missing output files: results/main/language/score/00000.manifest.json
+    wildcards: shard=00000
+
+rule language_score:
+    jobid: 4
+    reason: Input files updated by another job: x; Params have changed since last execution: before: {} now: {}
+
+localrule all:
+    jobid: 0
+    reason: Missing output files: report
+"""
+
+
+def test_one_line_a_rule_with_the_reasons(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    rules, errors = plan.plan(OUTPUT.splitlines())
+    assert errors == [] and list(rules) == ["language_score"]
+    assert rules["language_score"] == {
+        "not made yet": 1,
+        "a step that it reads runs again + settings, code or something upstream changed": 1,
+    }
+    monkeypatch.setattr("sys.stdin", io.StringIO(OUTPUT))
+    assert plan.main() == 0
+    assert "total                     2" in capsys.readouterr().out
+
+
+def test_nothing_to_do(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("Building DAG of jobs...\n"))
+    assert plan.main() == 0
+    assert "nothing to do" in capsys.readouterr().out
+
+
+def test_errors_are_passed_on(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("WorkflowError in file x:\nkey y is wrong\n"))
+    assert plan.main() == 1
+    assert capsys.readouterr().out == "WorkflowError in file x:\nkey y is wrong\n"
