@@ -1,0 +1,144 @@
+"""The two steps on documents in files: counts, curated documents, order and batches."""
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scripts.common import config
+from scripts.common.documents import DOCUMENT, VERDICT, Writer, data, rows
+from scripts.common.manifest import Manifest
+from scripts.heuristics import score, select
+from tests.unit.heuristics.cases import page
+
+COMPLETE = config.validate({})["heuristics"]
+LANGUAGE = score.pa.schema([("id", score.pa.string()), ("language", score.pa.string())])
+Document = dict[str, Any]
+
+DOCUMENTS: list[Document] = [
+    {"id": "good", "text": page()},
+    {"id": "short", "text": "Too short. the of"},
+    {"id": "short-curated", "text": "Too short. the of", "curated": True},
+    {"id": "curly", "text": page() + "\nSome code is { here."},
+    {"id": "not-kept", "text": "dropped by language.select", "gone": True},
+    {"id": "other", "text": page(start=""), "language": "xx"},
+]
+
+
+def write(folder: Path, shards: dict[str, list[Document]]) -> None:
+    """Manifests of ingest.extract, language.score and language.select over the documents of each shard."""
+    verdicts = []
+    for shard, documents in shards.items():
+        tables: list[tuple[str, Any, list[Document]]] = [
+            ("extract", DOCUMENT, [{"source": "test", "curated": False, **row} for row in documents]),
+            ("language", LANGUAGE, [{"language": "en", **row} for row in documents]),
+        ]
+        for name, schema, table in tables:
+            with Writer(folder / name / f"{shard}.parquet", schema, batch=2) as writer:
+                for row in table:
+                    writer.add({key: row[key] for key in schema.names if key in row})
+            Manifest(name, "test").write(folder / name / f"{shard}.manifest.json", [writer.path])
+        with Writer(folder / "kept" / f"{shard}.parquet", VERDICT) as writer:
+            for row in documents:
+                writer.add({"id": row["id"], "kept": not row.get("gone"), "rules": []})
+        verdicts.append(writer.path)
+    Manifest("language.select", "test").write(folder / "kept" / "manifest.json", verdicts)
+
+
+def run(folder: Path, shards: dict[str, list[Document]]) -> Manifest:
+    """Both steps; the manifest of heuristics.select."""
+    write(folder, shards)
+    mark = {name: json.dumps({"step": f"heuristics.{name}", "config": COMPLETE[name]}) for name in COMPLETE}
+    signals = []
+    for shard in shards:
+        out = folder / "score" / f"{shard}.manifest.json"
+        argv = ["--config", mark["score"], "--manifest", str(out), "--verdicts", str(folder / "kept" / "manifest.json")]
+        argv += ["--documents", str(folder / "extract" / out.name), "--languages", str(folder / "language" / out.name)]
+        assert score.main(argv) == 0
+        signals.append(str(out))
+    extracts = [str(folder / "extract" / f"{shard}.manifest.json") for shard in shards]
+    out = folder / "select" / "manifest.json"
+    argv = ["--config", mark["select"], "--manifest", str(out), "--signals", *signals, "--documents", *extracts]
+    assert select.main(argv) == 0
+    return Manifest.read(out)
+
+
+def test_verdicts_and_counts(tmp_path: Path) -> None:
+    done = run(tmp_path, {"00000": DOCUMENTS[:3], "00001": DOCUMENTS[3:]})
+    found = {row["id"]: row for shard in ("00000", "00001") for row in rows(done.file(f"{shard}.parquet"))}
+    assert {name: row["kept"] for name, row in found.items()} == {
+        "good": True,
+        "short": False,
+        "short-curated": True,
+        "curly": False,
+        "other": True,
+    }
+    short, spared, curly = found["short"], found["short-curated"], found["curly"]
+    assert (short["rule"], short["value"], short["threshold"]) == ("gopher_quality.words_min", 4, 50)
+    assert short["rules"] == spared["rules"] and len(short["rules"]) > 1
+    assert spared["rule"] is None
+    assert (curly["rules"], curly["value"]) == (["c4.curly_brackets_max"], 1)
+    assert done.counts == {
+        "in": 5,
+        "kept": 3,
+        "dropped": {"gopher_quality.words_min": 1, "c4.curly_brackets_max": 1},
+    }
+    assert done.summary["by_shard"]["00000"]["in"] == 3
+    assert done.summary["curated_exempt"] == 1
+    table = done.summary["rules"]
+    assert table["c4.curly_brackets_max"] == {"threshold": 0, "dropped": 1, "unique": 1, "not_applicable": 0}
+    assert table["gopher_quality.words_min"] == {"threshold": 50, "dropped": 1, "unique": 0, "not_applicable": 0}
+    assert table["gopher_quality.stop_words_min"]["not_applicable"] == 1
+    scored = Manifest.read(tmp_path / "score" / "00001.manifest.json")
+    assert scored.summary["without_stop_words"] == {"xx": 1}
+    assert scored.counts == {"in": 2, "kept": 2, "dropped": {}}
+
+
+def test_order_of_documents_does_not_matter(tmp_path: Path) -> None:
+    shuffled = random.Random(1).sample(DOCUMENTS, len(DOCUMENTS))  # noqa: S311
+    first = run(tmp_path / "a", {"00000": DOCUMENTS})
+    second = run(tmp_path / "b", {"00000": shuffled})
+    assert first.counts == second.counts
+    assert first.summary["rules"] == second.summary["rules"]
+    for folder in ("score", "select"):
+        name = "00000.parquet"
+        one, two = ({row["id"]: row for row in rows(tmp_path / side / folder / name)} for side in "ab")
+        assert one == two
+    kept = [row["id"] for row in shuffled if not row.get("gone")]
+    assert [row["id"] for row in rows(tmp_path / "b" / "score" / "00000.parquet")] == kept
+
+
+def test_twice_the_same_bytes(tmp_path: Path) -> None:
+    first, second = (run(tmp_path / side, {"00000": DOCUMENTS}) for side in "ab")
+    assert first.files == second.files
+    assert data(tmp_path / "a" / "score" / "00000.manifest.json").read_bytes() == (
+        data(tmp_path / "b" / "score" / "00000.manifest.json").read_bytes()
+    )
+
+
+def test_empty_shard(tmp_path: Path) -> None:
+    done = run(tmp_path, {"00000": [], "00001": DOCUMENTS})
+    assert done.summary["by_shard"]["00000"] == {"in": 0, "kept": 0, "dropped": {}}
+
+
+def test_missing_shard_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run(tmp_path, {"00000": DOCUMENTS, "00001": DOCUMENTS})
+    mark = json.dumps({"step": "heuristics.select", "config": COMPLETE["select"]})
+    signals = [str(tmp_path / "score" / f"0000{shard}.manifest.json") for shard in range(2)]
+    documents = str(tmp_path / "extract" / "00000.manifest.json")
+    argv = ["--config", mark, "--manifest", str(tmp_path / "x.json"), "--signals", *signals, "--documents", documents]
+    assert select.main(argv) == 1
+    assert "lacks the shard 00001" in capsys.readouterr().err
+
+
+def test_document_without_language_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(tmp_path, {"00000": DOCUMENTS, "00001": [{"id": "stranger", "text": "x"}]})
+    mark = json.dumps({"step": "heuristics.score", "config": COMPLETE["score"]})
+    argv = ["--config", mark, "--manifest", str(tmp_path / "00000.manifest.json")]
+    argv += ["--documents", str(tmp_path / "extract" / "00000.manifest.json")]
+    argv += ["--languages", str(tmp_path / "language" / "00001.manifest.json")]
+    argv += ["--verdicts", str(tmp_path / "kept" / "manifest.json")]
+    assert score.main(argv) == 1
+    assert "no language for document good" in capsys.readouterr().err
