@@ -144,8 +144,8 @@ def install_rules(documented: frozenset[str]) -> None:
 
 
 def clean(page: str, replace: list[list[str]]) -> str:
-    """`page` without what differs from run to run or from place to place: addresses and the installation's folders."""
-    for old, new in replace:
+    """`page` without what differs from run to run or from place to place, and without pydoc's hard spaces."""
+    for old, new in [*replace, ["<br>&nbsp;", ""], ["&nbsp;", " "]]:
         page = page.replace(old, new)
     return ADDRESS.sub(r"\1 0x…", page)
 

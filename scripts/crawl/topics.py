@@ -12,22 +12,32 @@ RULE = re.compile(r"^([=*\-^~\"])\1{2,}$")
 SUBTITLE = re.compile(r"^-\[ (.+) \]-$")  # `-[ Footnotes ]-`
 FOOTNOTE = re.compile(r"(?<=\S) \[\d+\](?=[\s.,;:)]|$)")
 EMPHASIS = re.compile(r"(?<![\w*])\*{1,2}([^*\s](?:[^*\n]*[^*\s])?)\*{1,2}(?![\w*])")
+# An indented description reads like a sentence; an indented example does not.
+SENTENCE = re.compile(r"^[ ]+[A-Z\"*(][^=]*[.:][)\"]?$", re.DOTALL)
 LITERAL = re.compile(r"^(\s|>>>|\+[-=]|\|)")
+
+
+def prose(lines: list[str]) -> bool:
+    """Whether a block's lines are wrapped prose: not indented, or evenly indented sentences."""
+    if not any(LITERAL.match(line) for line in lines):
+        return True
+    even = len({len(line) - len(line.lstrip()) for line in lines}) == 1
+    return even and len(lines) > 1 and ">>>" not in lines[0] and bool(SENTENCE.match("\n".join(lines)))
 
 
 def plain(text: str) -> str:
     """A topic without the traces of reST: underlines, emphasis, quotes around names, footnote marks, hard line ends.
 
-    Blocks with an indented line, a prompt or a table keep their lines.
+    Examples, tables and grammar keep their lines.
     """
     blocks = []
     for block in re.split(r"\n[ \t]*\n", text.strip("\n")):
         lines = [line.rstrip() for line in block.split("\n") if not RULE.match(line.strip())]
         if not lines:
             continue
-        if not any(LITERAL.match(line) for line in lines):
-            joined = FOOTNOTE.sub("", EMPHASIS.sub(r"\1", " ".join(SUBTITLE.sub(r"\1", line) for line in lines)))
-            lines = [re.sub(r" {2,}", " ", joined)]
+        if prose(lines):
+            joined = " ".join(" ".join(SUBTITLE.sub(r"\1", line) for line in lines).split())
+            lines = [FOOTNOTE.sub("", EMPHASIS.sub(r"\1", joined))]
         blocks.append("\n".join(lines))
     return "\n\n".join(blocks)
 
