@@ -20,15 +20,15 @@ rule pretrain_train:
         tokenizer=manifest("tokenize.train"),
     output:
         manifest="results/{variant}/pretrain/train/manifest.json",
-    params:
-        fingerprint=fingerprint("pretrain.train"),
     log:
         "logs/{variant}/pretrain/train.log",
     benchmark:
         "results/{variant}/benchmarks/pretrain/train.tsv"
-    threads: config["pretrain"]["train"]["processes"]
     conda:
         "../envs/train.yaml"
+    threads: config["pretrain"]["train"]["processes"]
+    params:
+        fingerprint=fingerprint("pretrain.train"),
     shell:
         """
         exec python -m scripts.pretrain.launch \

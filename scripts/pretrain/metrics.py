@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, Literal, TextIO
 
 from scripts.common.console import log
 from scripts.common.manifest import write_atomically
 
 __tracked__ = False  # shows, never decides: see scripts/common/fingerprint.py
 
+Wandb = Literal["offline", "online", "disabled"]
 LOSSES, METRICS = "losses.jsonl", "metrics.jsonl"
 
 
@@ -36,7 +37,7 @@ class Recorder:
     """Writes the rows of process 0 into the run's folder, from `step` on."""
 
     def __init__(
-        self, folder: Path, step: int, tensorboard: bool, wandb: str, project: str, config: dict[str, Any]
+        self, folder: Path, step: int, tensorboard: bool, wandb: Wandb, project: str, config: dict[str, Any]
     ) -> None:
         self.files: dict[str, TextIO] = {}
         earlier: list[dict[str, Any]] = []
@@ -75,7 +76,7 @@ class Recorder:
             self.wandb.finish()
 
 
-def _start_wandb(folder: Path, mode: str, project: str, config: dict[str, Any]) -> Any:
+def _start_wandb(folder: Path, mode: Wandb, project: str, config: dict[str, Any]) -> Any:
     """The W&B run, whose id is the run's digest so that attempts continue it; None when disabled or not to be had."""
     if mode == "disabled":
         return None
@@ -83,7 +84,7 @@ def _start_wandb(folder: Path, mode: str, project: str, config: dict[str, Any]) 
         import wandb
 
         quiet = wandb.Settings(silent=True, console="off")
-        return wandb.init(  # type: ignore[arg-type]
+        return wandb.init(
             project=project, id=folder.name, resume="allow", mode=mode, dir=str(folder), config=config, settings=quiet
         )
     except Exception as error:  # a training run must not end because its dashboard is not there

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -42,11 +43,14 @@ def configuration(settings: dict[str, Any], vocabulary: int, eos: int) -> PreTra
         )
     known = AutoConfig.for_model(kind)
     wanted = {name: settings[key] for key, name in SHAPE.items() if settings[key] is not None}
-    for path, names in ((where, wanted), (f"{where}.overrides", settings["overrides"])):
-        for name in names:
-            if not hasattr(known, name):
-                key = next((key for key, value in SHAPE.items() if value == name and path == where), name)
-                raise InputError(f"{path}.{key}: an architecture of type {kind!r} has no {name!r}; leave it null")
+    for key, name in SHAPE.items():
+        if name in wanted and not hasattr(known, name):
+            raise InputError(f"{where}.{key}: an architecture of type {kind!r} has no {name!r}; set it to null")
+    for name in settings["overrides"]:
+        if not hasattr(known, name):
+            close = difflib.get_close_matches(name, known.to_dict(), n=1)
+            hint = f" (did you mean {close[0]!r}?)" if close else ""
+            raise InputError(f"{where}.overrides.{name}: the configuration of type {kind!r} has no such key{hint}")
     heads, kv_heads = settings["heads"], settings["kv_heads"] or settings["heads"]
     if heads % kv_heads:
         raise InputError(f"{where}.heads is {heads}, not a multiple of {where}.kv_heads = {kv_heads}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import struct
@@ -17,6 +16,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from scripts.common import config
+from scripts.common.fingerprint import fingerprint
 from scripts.common.manifest import Manifest
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -30,7 +31,7 @@ SENTENCES = (
 
 def texts(count: int, seed: int) -> list[str]:
     """English-like documents of two to ten sentences."""
-    pick = random.Random(seed)
+    pick = random.Random(seed)  # noqa: S311
     return ["".join(pick.choices(SENTENCES, k=pick.randint(2, 10))) for _ in range(count)]
 
 
@@ -60,7 +61,7 @@ def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Path:
     trainer = trainers.BpeTrainer(vocab_size=300, special_tokens=["<|endoftext|>"], initial_alphabet=alphabet)
     made.train_from_iterator(texts(200, 0), trainer)
     folder = tmp_path_factory.mktemp("tokenizer")
-    PreTrainedTokenizerFast(tokenizer_object=made, eos_token="<|endoftext|>").save_pretrained(folder)
+    PreTrainedTokenizerFast(tokenizer_object=made, eos_token="<|endoftext|>").save_pretrained(folder)  # noqa: S106
     manifest = Manifest("tokenize.train", "test")
     return manifest.write(folder / "manifest.json", list(folder.glob("*.json"))).folder / "manifest.json"
 
@@ -115,9 +116,10 @@ def start(tokenizer: Path, shards: list[Path]) -> Start:
 
     def of(folder: Path, processes: int = 2, changes: dict[str, Any] | None = None, *options: str) -> Any:
         folder.mkdir(exist_ok=True)
-        (folder / "config.yaml").write_text(json.dumps({"pretrain": {"train": TINY | (changes or {})}}))
+        complete = config.validate({"pretrain": {"train": TINY | (changes or {})}})
+        mark = fingerprint("pretrain.train", complete)  # as the workflow passes it
         launch = [sys.executable, "-m", "scripts.pretrain.launch", "--processes", str(processes)]
-        own = ["--config", "config.yaml", "--tokenizer", str(tokenizer), "--manifest", str(folder / "out/manifest.json")]
+        own = ["--config", mark, "--tokenizer", str(tokenizer), "--manifest", str(folder / "out/manifest.json")]
         usual = ["--device", "cpu", "--micro-batch", "2", "--checkpoint-every", "5", "--log-every", "1"]
         quiet = ["--wandb", "disabled", "--tensorboard", "false"]
         command = [*launch, *own, *usual, *quiet, *options, "--tokens", *map(str, shards)]

@@ -57,7 +57,9 @@ def test_killed_and_resumed_is_the_same_to_the_byte(start: Any, folder: Path, pr
     same(whole, killed)
 
     manifest = json.loads((whole / "out/manifest.json").read_text())
-    assert {"model/model.safetensors", "model/config.json", "model/tokenizer.json", "losses.jsonl"} <= set(manifest["files"])
+    assert {"model/model.safetensors", "model/config.json", "model/tokenizer.json", "losses.jsonl"} <= set(
+        manifest["files"]
+    )
     assert "metrics.jsonl" not in manifest["files"]
     summary = manifest["summary"]
     assert summary["steps"] == 24 and summary["tokens"] == 24 * 256
@@ -85,7 +87,9 @@ def test_loads_in_transformers_with_the_loss_it_reported(start: Any, folder: Pat
     inputs, targets = map(torch.from_numpy, data.validation_windows(text, 32, 0, -100))
     with torch.no_grad():
         logits = model(inputs).logits.double()
-    nats = torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=-100, reduction="sum")
+    nats = torch.nn.functional.cross_entropy(
+        logits.flatten(0, 1), targets.flatten(), ignore_index=-100, reduction="sum"
+    )
     summary = json.loads((out / "manifest.json").read_text())["summary"]
     assert summary["bits_per_byte"] == pytest.approx(measures.bits_per_byte(float(nats), size), rel=1e-5)
     assert summary["validation_loss"] == pytest.approx(float(nats) / len(text), rel=1e-5)

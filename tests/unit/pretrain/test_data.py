@@ -1,0 +1,116 @@
+"""The token stream: the reader, the order of the windows, the validation text."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scripts.common.cli import InputError
+from scripts.common.manifest import Manifest
+from scripts.pretrain import data
+
+
+def test_reads_every_token_of_the_shards(shards: list[Path]) -> None:
+    stream = data.open_split(shards, "train")
+    files = [Manifest.read(path).file(f"train/{path.name[:5]}.bin") for path in shards]
+    expected = np.concatenate([np.fromfile(path, np.uint16) for path in files])
+    assert len(stream) == len(expected) and (stream.read(0, len(stream)) == expected).all()
+    border = len(np.fromfile(files[0], np.uint16))
+    assert (stream.read(border - 5, 9) == expected[border - 5 : border + 4]).all()
+
+
+def indexed(folder: Path, tokens: np.ndarray, code: int, sequences: int = 1, version: int = 1) -> tuple[Path, Path]:
+    tokens.tofile(folder / "a.bin")
+    head = b"MMIDIDX\x00\x00" + struct.pack("<QBQQ", version, code, sequences, 2)
+    (folder / "a.idx").write_bytes(head + struct.pack("<iqqq", len(tokens), 0, 0, 1))
+    return folder / "a.bin", folder / "a.idx"
+
+
+def test_reads_int32(tmp_path: Path) -> None:
+    assert data.open_indexed(*indexed(tmp_path, np.array([70000, 1], np.int32), 4)).tolist() == [70000, 1]
+
+
+@pytest.mark.parametrize(
+    ("tokens", "changes", "message"),
+    [
+        (np.zeros(3, np.uint16), {"code": 5}, "type code 5"),
+        (np.zeros(3, np.uint16), {"code": 8, "version": 2}, "version 2"),
+        (np.zeros(3, np.uint16), {"code": 8, "sequences": 2}, "cut off"),
+        (np.zeros(3, np.uint16), {"code": 4}, "has 6 bytes; its index a.idx says 12"),
+    ],
+)
+def test_refuses_a_wrong_index(tmp_path: Path, tokens: np.ndarray, changes: dict[str, int], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        data.open_indexed(*indexed(tmp_path, tokens, **changes))
+
+
+def test_refuses_another_format(tmp_path: Path) -> None:
+    (tmp_path / "a.bin").write_bytes(b"")
+    (tmp_path / "a.idx").write_bytes(b"PK\x03\x04 and so on, long enough for a header")
+    with pytest.raises(InputError, match="not a Megatron index"):
+        data.open_indexed(tmp_path / "a.bin", tmp_path / "a.idx")
+
+
+@given(st.integers(1, 3000), st.integers(0, 2**32 - 1), st.integers(0, 5))
+def test_a_permutation_takes_every_place_once(size: int, seed: int, epoch: int) -> None:
+    assert sorted(data.permute(np.arange(size), size, seed, epoch)) == list(range(size))
+
+
+def test_permutations_differ_and_spread() -> None:
+    size = 100_000
+    first, second = (data.permute(np.arange(size), size, 7, epoch) for epoch in (0, 1))
+    assert (first == second).mean() < 0.001
+    # Neighbours go far apart: uniform places are a third of the range apart on average.
+    assert np.abs(np.diff(first)).mean() == pytest.approx(size / 3, rel=0.02)
+    assert np.corrcoef(first, np.arange(size))[0, 1] == pytest.approx(0, abs=0.02)
+
+
+@given(st.integers(1, 200), st.integers(1, 60), st.integers(0, 99))
+def test_an_epoch_covers_every_window_once(windows: int, sequences: int, seed: int) -> None:
+    steps = -(-2 * windows // sequences)
+    order = np.concatenate([data.windows_of_step(step, sequences, windows, seed) for step in range(1, steps + 1)])
+    for epoch in (0, 1):
+        assert sorted(order[epoch * windows : (epoch + 1) * windows]) == list(range(windows))
+
+
+@given(st.sampled_from([(1, 12), (2, 6), (3, 2), (4, 3), (6, 1), (12, 1)]), st.integers(1, 9))
+def test_any_number_of_processes_sees_the_same_batch(place: tuple[int, int], step: int) -> None:
+    processes, micro = place
+    batch = data.windows_of_step(step, 12, 50, 3)
+    parts = [data.share(batch, rank, processes, micro) for rank in range(processes)]
+    assert all(part.shape == (12 // processes // micro, micro) for part in parts)
+    assert sorted(np.concatenate([part.ravel() for part in parts])) == sorted(batch)
+
+
+def test_windows_overlap_by_one_so_that_every_token_is_predicted_once(shards: list[Path]) -> None:
+    stream = data.open_split(shards, "train")
+    found = data.read_windows(stream, np.arange(6).reshape(2, 3), 10)
+    assert found.shape == (2, 3, 11)
+    assert (found[..., 1:].ravel() == stream.read(1, 60)).all()
+    assert (found[..., :-1].ravel() == stream.read(0, 60)).all()
+
+
+def test_validation_text_is_whole_documents_up_to_the_limit(shards: list[Path]) -> None:
+    everything, size = data.validation_text(shards, 10**9, 0)
+    stream = data.open_split(shards, "validation")
+    assert sorted(everything) == sorted(stream.read(0, len(stream)))
+    part, part_size = data.validation_text(shards, 1000, 0)
+    assert 800 < len(part) <= 1000 and part[-1] == 0 and part_size < size
+    assert (everything[: len(part)] == part).all()
+    one, _ = data.validation_text(shards, 1, 0)
+    assert (one == 0).sum() == 1  # at least one document
+    assert data.validation_text([], 10, 0)[1] == 0
+
+
+@given(st.integers(1, 40), st.integers(1, 9))
+def test_validation_predicts_every_token_once(count: int, context: int) -> None:
+    tokens = np.arange(100, 100 + count)
+    inputs, targets = data.validation_windows(tokens, context, 0, -100)
+    counted = targets.ravel() != -100
+    assert (targets.ravel()[counted] == tokens).all()
+    assert (inputs.ravel()[counted] == np.concatenate([[0], tokens[:-1]])).all()

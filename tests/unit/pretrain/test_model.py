@@ -1,0 +1,79 @@
+"""The model from the config."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from scripts.common import config
+from scripts.common.cli import InputError
+from scripts.pretrain import model
+
+SHAPE: dict[str, Any] = config.validate({})["pretrain"]["train"]["model"] | {
+    "hidden_size": 32,
+    "intermediate_size": 64,
+    "layers": 2,
+    "heads": 4,
+    "kv_heads": 2,
+    "context": 16,
+}
+
+
+def made(**changes: Any) -> Any:
+    return model.build(model.configuration(SHAPE | changes, 100, 0), 1)
+
+
+def test_parameters() -> None:
+    layer = 32 * 32 * 2 + 32 * 16 * 2 + 3 * 32 * 64 + 2 * 32
+    inside = 2 * layer + 32
+    tied, untied = model.parameters(made()), model.parameters(made(tie_embeddings=False))
+    assert tied == {"total": inside + 3200, "non_embedding": inside, "multiplied": inside + 3200}
+    assert untied == {"total": inside + 6400, "non_embedding": inside, "multiplied": inside + 3200}
+
+
+def test_the_default_is_smollm_135m() -> None:
+    import torch
+
+    with torch.device("meta"):
+        full = model.build(model.configuration(config.validate({})["pretrain"]["train"]["model"], 49152, 0), 0)
+    assert model.parameters(full)["total"] == 134_515_008  # as its model card's safetensors say
+
+
+def test_only_matrices_decay() -> None:
+    built = made(tie_embeddings=False)
+    names = {id(parameter): name for name, parameter in built.named_parameters()}
+    decayed, kept = ([names[id(p)] for p in group["params"]] for group in model.groups(built, 0.1))
+    assert "lm_head.weight" in decayed and all("norm" not in name and "embed" not in name for name in decayed)
+    assert all("norm" in name or "embed" in name for name in kept)
+    assert len(decayed) + len(kept) == len(names)
+    assert [group["weight_decay"] for group in model.groups(built, 0.1)] == [0.1, 0.0]
+
+
+def test_the_seed_decides_the_weights() -> None:
+    one, two = made().lm_head.weight, made().lm_head.weight
+    other = model.build(model.configuration(SHAPE, 100, 0), 2).lm_head.weight
+    assert one.equal(two) and not one.equal(other)
+
+
+def test_overrides_and_dropout() -> None:
+    rope = {"rope_type": "default", "rope_theta": 5000.0}
+    assert model.configuration(SHAPE | {"overrides": {"rope_parameters": rope}}, 100, 0).rope_parameters == rope
+    gpt2 = model.configuration(SHAPE | {"type": "gpt2", "kv_heads": None, "intermediate_size": None}, 100, 0)
+    assert gpt2.resid_pdrop == gpt2.embd_pdrop == gpt2.attn_pdrop == 0.0
+    assert model.build(gpt2, 0).transformer.wpe.weight.shape == (16, 32)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"type": "lama"}, "model.type is 'lama'"),
+        ({"type": "gpt2", "intermediate_size": None}, "model.kv_heads: an architecture of type 'gpt2' has no"),
+        ({"overrides": {"rope_parameter": {}}}, "overrides.rope_parameter.*did you mean 'rope_parameters'"),
+        ({"heads": 6, "kv_heads": 4, "hidden_size": 36}, "model.heads is 6, not a multiple"),
+        ({"hidden_size": 34}, "hidden_size is 34, not a multiple"),
+    ],
+)
+def test_refuses(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        model.configuration(SHAPE | changes, 100, 0)
