@@ -14,8 +14,6 @@ import xxhash
 
 from scripts.common.cli import InputError
 
-BLOCK = 2048  # shingles permuted at a time: permutations × BLOCK × 4 bytes stay near the cache
-
 
 class MinHasher:
     """Signatures of (permutations,) uint32 and hashes of their bands, (bands,) uint64.
@@ -33,20 +31,26 @@ class MinHasher:
 
         self.bands, self.bytes = bands, 4 * rows
         made = MinHash(num_perm=permutations, seed=seed, scheme="affine32").permutations
-        self.a, self.b = made[0][:, None], made[1][:, None]
+        self.a, self.b = made
 
-    def signature(self, hashes: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
-        """The minimum of every permutation over a document's shingle hashes (at least one)."""
+    def signatures(self, hashes: npt.NDArray[np.uint32], counts: npt.NDArray[np.int64]) -> npt.NDArray[np.uint32]:
+        """The minimum of every permutation over each document's shingle hashes, (documents, permutations).
+
+        hashes: those of all documents, one after the other. counts: how many each has, at least one.
+        """
         mixed = fmix32(hashes)
-        minima = []
-        for start in range(0, len(mixed), BLOCK):
-            permuted = self.a * mixed[start : start + BLOCK]
-            permuted += self.b
-            minima.append(permuted.min(axis=1))
-        return minima[0] if len(minima) == 1 else np.minimum.reduce(minima)
+        permuted = np.empty_like(mixed)
+        starts = np.cumsum(counts) - counts
+        minima = np.empty((len(self.a), len(counts)), np.uint32)
+        # One permutation over all documents at a time: long loops over memory that stays in the cache.
+        for a, b, row in zip(self.a, self.b, minima, strict=True):
+            np.multiply(mixed, a, out=permuted)
+            np.add(permuted, b, out=permuted)
+            np.minimum.reduceat(permuted, starts, out=row)
+        return np.ascontiguousarray(minima.T)
 
     def band_hashes(self, signature: npt.NDArray[np.uint32]) -> list[int]:
-        """xxh3-64 of each band's rows (little-endian bytes)."""
+        """xxh3-64 of each band's rows (little-endian bytes) of one signature, (permutations,)."""
         data, size = signature.astype("<u4", copy=False).tobytes(), self.bytes
         return [xxhash.xxh3_64_intdigest(data[start : start + size]) for start in range(0, len(data), size)]
 

@@ -136,6 +136,8 @@ def spans(normals: list[bytes], k: int) -> tuple[bytes, Places, Places, Places]:
     (texts,). `shingles` says which those are.
     """
     buffer = b" ".join(normals)
+    if not normals:
+        return buffer, *np.zeros((3, 0), np.int64)
     after = np.flatnonzero(np.frombuffer(buffer, np.uint8) == 32)
     starts, ends = np.concatenate(([0], after + 1)), np.append(after, len(buffer))
     tokens = np.array([count_tokens(normal) for normal in normals])
@@ -146,16 +148,13 @@ def spans(normals: list[bytes], k: int) -> tuple[bytes, Places, Places, Places]:
     return buffer, starts[begin], ends[last], counts
 
 
-def hashes32(normals: list[bytes], k: int) -> list[npt.NDArray[np.uint32]]:
-    """xxHash32 of every shingle of each normalised text; none for an empty one."""
-    hashes = [np.zeros(0, np.uint32)] * len(normals)
-    some = [place for place, normal in enumerate(normals) if normal]
-    if some:
-        buffer, starts, ends, counts = spans([normals[place] for place in some], k)
-        split = np.split(xxh32(buffer, starts, ends), np.cumsum(counts)[:-1])
-        for place, part in zip(some, split, strict=True):
-            hashes[place] = part
-    return hashes
+def hashes32(normals: list[bytes], k: int) -> tuple[npt.NDArray[np.uint32], Places]:
+    """xxHash32 of every shingle of many normalised texts, none of them empty.
+
+    Returns the hashes of one text after the other, (shingles,), and how many each text has, (texts,).
+    """
+    buffer, starts, ends, counts = spans(normals, k)
+    return xxh32(buffer, starts, ends), counts
 
 
 def shingle_set(text: str, k: int) -> npt.NDArray[np.uint64]:

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import xxhash
 
@@ -48,15 +49,19 @@ def schema(bands: int) -> pa.Schema:
 def sign(texts: list[str], k: int, hasher: MinHasher) -> list[dict[str, Any]]:
     """The signals of many texts, without their ids and sources."""
     normals = [normalise(text) for text in texts]
+    hashes, counts = hashes32([normal for normal in normals if normal], k)
+    signed = zip(hasher.signatures(hashes, counts), np.split(hashes, np.cumsum(counts)[:-1]), strict=True)
+    names = [band_name(band) for band in range(hasher.bands)]
     signals = []
-    for text, normal, hashes in zip(texts, normals, hashes32(normals, k), strict=True):
-        bands = hasher.band_hashes(hasher.signature(hashes)) if len(hashes) else [None] * hasher.bands
+    for text, normal in zip(texts, normals, strict=True):
+        signature, own = next(signed) if normal else (None, hashes[:0])
+        bands = [None] * hasher.bands if signature is None else hasher.band_hashes(signature)
         signals.append(
             {
                 "text_hash": xxhash.xxh3_128_digest(text.encode()),
                 "words": count_tokens(normal),
-                "shingles": len(distinct(hashes)),
-                **{band_name(band): value for band, value in enumerate(bands)},
+                "shingles": len(distinct(own)),
+                **dict(zip(names, bands, strict=True)),
             }
         )
     return signals

@@ -7,7 +7,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scripts.common.cli import InputError
-from scripts.dedup import minhash
 from scripts.dedup.minhash import MinHasher
 from scripts.dedup.shingles import hashes32, normalise, shingles
 from scripts.dedup.signature import batched, sign
@@ -18,26 +17,25 @@ WORDS = st.lists(
 
 
 @settings(deadline=None)
-@given(WORDS, st.integers(1, 6), st.sampled_from([(112, 14, 8), (20, 5, 4)]), st.integers(0, 2**32 - 1))
-def test_signature_is_datasketch_s(text: str, k: int, shape: tuple[int, int, int], seed: int) -> None:
-    runs = shingles(normalise(text), k)
-    theirs = MinHash(num_perm=shape[0], seed=seed, scheme="affine32", hashfunc=xxhash.xxh32_intdigest)
-    for run in runs:
-        theirs.update(run)
+@given(
+    st.lists(WORDS, max_size=4),
+    st.integers(1, 6),
+    st.sampled_from([(112, 14, 8), (20, 5, 4)]),
+    st.integers(0, 2**32 - 1),
+)
+def test_signatures_are_datasketch_s(texts: list[str], k: int, shape: tuple[int, int, int], seed: int) -> None:
+    normals = [normalise(text) for text in texts]
     hasher = MinHasher(*shape, seed)
-    ours = hasher.signature(hashes32([normalise(text)], k)[0])
-    assert ours.tolist() == theirs.hashvalues.tolist()
-    rows = shape[2]
-    bands = [xxhash.xxh3_64_intdigest(ours[i : i + rows].tobytes()) for i in range(0, shape[0], rows)]
-    assert hasher.band_hashes(ours) == bands
-
-
-def test_signature_of_more_shingles_than_a_block(monkeypatch: pytest.MonkeyPatch) -> None:
-    hasher = MinHasher(112, 14, 8, 1)
-    hashes = hashes32([" ".join(map(str, range(0x3A0, 0x3A0 + 900))).replace("0", "x").encode()], 5)[0]
-    whole = hasher.signature(hashes).tolist()
-    monkeypatch.setattr(minhash, "BLOCK", 100)
-    assert hasher.signature(hashes).tolist() == whole
+    signatures = hasher.signatures(*hashes32(normals, k))
+    assert signatures.shape == (len(texts), shape[0])
+    for normal, signature in zip(normals, signatures, strict=True):
+        theirs = MinHash(num_perm=shape[0], seed=seed, scheme="affine32", hashfunc=xxhash.xxh32_intdigest)
+        for run in shingles(normal, k):
+            theirs.update(run)
+        assert signature.tolist() == theirs.hashvalues.tolist()
+        rows = shape[2]
+        bands = [xxhash.xxh3_64_intdigest(theirs.hashvalues[i : i + rows].tobytes()) for i in range(0, shape[0], rows)]
+        assert hasher.band_hashes(signature) == bands
 
 
 def test_signals() -> None:
@@ -48,6 +46,8 @@ def test_signals() -> None:
     assert (none["words"], none["shingles"], none["band_00"], none["band_13"]) == (0, 0, None, None)
     assert short["text_hash"] == xxhash.xxh3_128_digest(b"One two!")
     assert sign(["one TWO"], 5, hasher)[0]["band_03"] == short["band_03"]
+    assert sign(["…", ""], 5, hasher)[1]["band_03"] is None
+    assert sign([], 5, hasher) == []
 
 
 @settings(deadline=None)
