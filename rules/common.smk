@@ -101,6 +101,27 @@ def manifests(step, of=None):
     return found
 
 
+def ranged(*names):
+    """A params entry: the manifests of all tasks of the steps as few words, `results/…/{00000..00999}.manifest.json`.
+
+    A command line that spelled out thousands of paths would be longer than the kernel takes; the programs expand it.
+    """
+
+    def found(wildcards):
+        words = []
+        for step in names:
+            paths = all_manifests(wildcards.variant, step)
+            if step == "crawl.render" and step not in steps.needs("ingest.extract", VARIANTS[wildcards.variant]):
+                continue
+            if steps.STEPS[step].per in ("shard", "band") and len(paths) > 1:
+                first, last = (Path(path).name.split(".")[0] for path in (paths[0], paths[-1]))
+                paths = [f"{Path(paths[0]).parent}/{{{first}..{last}}}.manifest.json"]
+            words += paths
+        return words
+
+    return found
+
+
 def all_manifests(variant, step):
     return [_path(variant, step, task) for task in steps.tasks(step, VARIANTS[variant])]
 

@@ -54,11 +54,12 @@ rule dedup_exact:
         "../envs/data.yaml"
     params:
         fingerprint=fingerprint("dedup.exact"),
+        signals=ranged("dedup.signature"),
     shell:
         """
         python -m scripts.dedup.exact \
             --config {params.fingerprint:q} \
-            --signals {input.signals:q} \
+            --signals {params.signals:q} \
             --manifest {output.manifest:q} \
             --log {log:q}
         """
@@ -78,11 +79,12 @@ rule dedup_band:
         "../envs/data.yaml"
     params:
         fingerprint=fingerprint("dedup.band"),
+        signals=ranged("dedup.signature"),
     shell:
         """
         python -m scripts.dedup.band \
             --config {params.fingerprint:q} \
-            --signals {input.signals:q} \
+            --signals {params.signals:q} \
             --exact {input.exact:q} \
             --manifest {output.manifest:q} \
             --log {log:q}
@@ -92,7 +94,7 @@ rule dedup_band:
 rule dedup_verify:
     input:
         pairs=manifests("dedup.band"),
-        documents=manifests("ingest.extract"),
+        documents=manifest("ingest.extract"),
     output:
         manifest="results/{variant}/dedup/verify/{shard}.manifest.json",
     log:
@@ -103,12 +105,14 @@ rule dedup_verify:
         "../envs/data.yaml"
     params:
         fingerprint=fingerprint("dedup.verify"),
+        documents=ranged("ingest.extract"),
+        pairs=ranged("dedup.band"),
     shell:
         """
         python -m scripts.dedup.verify \
             --config {params.fingerprint:q} \
-            --pairs {input.pairs:q} \
-            --documents {input.documents:q} \
+            --pairs {params.pairs:q} \
+            --documents {params.documents:q} \
             --manifest {output.manifest:q} \
             --log {log:q}
         """
@@ -129,13 +133,15 @@ rule dedup_select:
         "../envs/data.yaml"
     params:
         fingerprint=fingerprint("dedup.select"),
+        pairs=ranged("dedup.verify"),
+        signals=ranged("dedup.signature"),
     shell:
         """
         python -m scripts.dedup.select \
             --config {params.fingerprint:q} \
-            --signals {input.signals:q} \
+            --signals {params.signals:q} \
             --exact {input.exact:q} \
-            --pairs {input.pairs:q} \
+            --pairs {params.pairs:q} \
             --manifest {output.manifest:q} \
             --log {log:q}
         """

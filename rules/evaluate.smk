@@ -31,13 +31,14 @@ rule evaluate_model:
     threads: config["evaluate"]["model"]["threads"]
     params:
         fingerprint=fingerprint("evaluate.model"),
+        tokens=ranged("tokenize.encode"),
     shell:
         """
         python -m scripts.evaluate.model \
             --config {params.fingerprint:q} \
             --model {input.model:q} \
             --pairs {input.pairs:q} \
-            --tokens {input.tokens:q} \
+            --tokens {params.tokens:q} \
             --batch-size {config[evaluate][model][batch_size]:q} \
             --manifest {output.manifest:q} \
             --log {log:q}

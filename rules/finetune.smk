@@ -26,11 +26,12 @@ rule finetune_pairs:
         "../envs/train.yaml"
     params:
         fingerprint=fingerprint("finetune.pairs"),
+        corpus=ranged("corpus.write"),
     shell:
         """
         python -m scripts.finetune.pairs \
             --config {params.fingerprint:q} \
-            --corpus {input.corpus:q} \
+            --corpus {params.corpus:q} \
             --manifest {output.manifest:q} \
             --log {log:q}
         """

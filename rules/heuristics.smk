@@ -55,12 +55,14 @@ rule heuristics_select:
         "../envs/data.yaml"
     params:
         fingerprint=fingerprint("heuristics.select"),
+        documents=ranged("ingest.extract"),
+        signals=ranged("heuristics.score"),
     shell:
         """
         python -m scripts.heuristics.select \
             --config {params.fingerprint:q} \
-            --signals {input.signals:q} \
-            --documents {input.documents:q} \
+            --signals {params.signals:q} \
+            --documents {params.documents:q} \
             --manifest {output.manifest:q} \
             --log {log:q}
         """

@@ -48,11 +48,12 @@ rule language_select:
         "../envs/data.yaml"
     params:
         fingerprint=fingerprint("language.select"),
+        signals=ranged("language.score"),
     shell:
         """
         python -m scripts.language.select \
             --config {params.fingerprint:q} \
-            --signals {input.signals:q} \
+            --signals {params.signals:q} \
             --manifest {output.manifest:q} \
             --log {log:q}
         """

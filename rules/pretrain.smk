@@ -29,6 +29,7 @@ rule pretrain_train:
     threads: config["pretrain"]["train"]["processes"]
     params:
         fingerprint=fingerprint("pretrain.train"),
+        tokens=ranged("tokenize.encode"),
     shell:
         """
         exec python -m scripts.pretrain.launch \
@@ -36,7 +37,7 @@ rule pretrain_train:
             --processes {config[pretrain][train][processes]:q} \
             --srun {config[pretrain][train][srun]:q} \
             --config {params.fingerprint:q} \
-            --tokens {input.tokens:q} \
+            --tokens {params.tokens:q} \
             --tokenizer {input.tokenizer:q} \
             --micro-batch {config[pretrain][train][micro_batch]:q} \
             --device {config[pretrain][train][device]:q} \

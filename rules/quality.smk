@@ -28,11 +28,12 @@ rule quality_train:
         "../envs/data.yaml"
     params:
         fingerprint=fingerprint("quality.train"),
+        documents=ranged("ingest.extract"),
     shell:
         """
         python -m scripts.quality.train \
             --config {params.fingerprint:q} \
-            --documents {input.documents:q} \
+            --documents {params.documents:q} \
             --verdicts {input.verdicts:q} \
             --manifest {output.manifest:q} \
             --log {log:q}
@@ -79,11 +80,12 @@ rule quality_select:
         "../envs/data.yaml"
     params:
         fingerprint=fingerprint("quality.select"),
+        signals=ranged("quality.score"),
     shell:
         """
         python -m scripts.quality.select \
             --config {params.fingerprint:q} \
-            --signals {input.signals:q} \
+            --signals {params.signals:q} \
             --manifest {output.manifest:q} \
             --log {log:q}
         """

@@ -70,12 +70,13 @@ rule report_render:
         "../envs/data.yaml"
     params:
         fingerprint=fingerprint("report.render"),
+        manifests=ranged(*list(steps.STEPS)[:-1]),
     shell:
         """
         python -m scripts.report.render \
             --config {params.fingerprint:q} \
             --complete-config {config:q} \
-            --manifests {input:q} \
+            --manifests {params.manifests:q} \
             --manifest {output.manifest:q} \
             --log {log:q}
         """

@@ -26,11 +26,12 @@ rule tokenize_train:
     threads: 2
     params:
         fingerprint=fingerprint("tokenize.train"),
+        corpus=ranged("corpus.write"),
     shell:
         """
         RAYON_NUM_THREADS={threads} python -m scripts.tokenize.train \
             --config {params.fingerprint:q} \
-            --corpus {input.corpus:q} \
+            --corpus {params.corpus:q} \
             --manifest {output.manifest:q} \
             --log {log:q}
         """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import logging
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +17,8 @@ from scripts.common import config as configuration
 from scripts.common import console
 from scripts.common.fingerprint import digest, fingerprint
 from scripts.common.manifest import Manifest, ManifestError
+
+RANGE = re.compile(r"(.*)\{(\d+)\.\.(\d+)\}(.*)", re.DOTALL)
 
 
 class InputError(ValueError):
@@ -66,6 +69,31 @@ def settings(step: str, given: str) -> tuple[dict[str, Any], str]:
     return configuration.tracked(complete, step), fingerprint(step, complete)
 
 
+def expanded(words: list[Path]) -> list[Path]:
+    """Paths with every range spelled out: `x/{00000..00003}.json` stands for four (the padding is kept).
+
+    Rules pass ranges, since thousands of paths are more than one command line takes.
+    """
+    out: list[Path] = []
+    for word in words:
+        match = RANGE.fullmatch(str(word))
+        if match is None:
+            out.append(word)
+            continue
+        head, first, last, tail = match.groups()
+        out += [Path(f"{head}{number:0{len(first)}d}{tail}") for number in range(int(first), int(last) + 1)]
+    return out
+
+
+def parsed(made: argparse.ArgumentParser, argv: list[str] | None = None) -> argparse.Namespace:
+    """The parsed command line, with ranges in lists of paths spelled out."""
+    args = made.parse_args(argv)
+    for name, value in vars(args).items():
+        if isinstance(value, list) and value and isinstance(value[0], Path):
+            setattr(args, name, expanded(value))
+    return args
+
+
 def run(
     made: argparse.ArgumentParser,
     body: Callable[[argparse.Namespace, dict[str, Any], Manifest], list[Path]],
@@ -76,7 +104,7 @@ def run(
     `body` fills `manifest.counts` and `manifest.summary`. Returns the exit status: 0, or 1 after an error that the
     user can mend (InputError, ConfigError, ManifestError, OSError), printed as one line.
     """
-    args = made.parse_args(argv)
+    args = parsed(made, argv)
     task = args.manifest.name.removesuffix("manifest.json").rstrip(".")
     console.setup(f"{args.step} {task}".rstrip(), args.log)
     try:

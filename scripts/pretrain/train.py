@@ -185,7 +185,6 @@ def main(argv: list[str] | None = None) -> int:
     alone = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "LOCAL_WORLD_SIZE": "1"}
     for name, value in {**alone, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}.items():
         os.environ.setdefault(name, value)
-    os.environ["HF_HUB_OFFLINE"] = "1"
     parser = cli.parser(
         "pretrain.train",
         __doc__,
@@ -200,7 +199,7 @@ def main(argv: list[str] | None = None) -> int:
         if os.environ["RANK"] == "0":
             status = cli.run(parser, body, argv)
         else:  # process 0 alone writes the log and the manifest, and reports what is wrong with the input
-            args = parser.parse_args(argv)
+            args = cli.parsed(parser, argv)
             settings, mark = cli.settings(args.step, args.config)
             body(args, settings, Manifest(args.step, digest(mark)))
             status = 0
