@@ -1,6 +1,6 @@
 """The project's own pages: prose in many languages and charsets, spam, boilerplate, duplicates and broken answers.
 
-`pages/<language>.yaml` holds the text, `pages/variants.yaml` what is made from it, `pages/site.html` the layout. Each page has a gold
+`pages/<language>.yaml` holds the text, `pages/variants.yaml` what is made from it, `site.html` and `plain.html` are the layouts. Each page has a gold
 entry {url, language, variant, duplicate_of, charset, declared, status, text}, `text` being the main text that an ideal extractor would
 find, one line a paragraph.
 """
@@ -37,6 +37,7 @@ class Site:
     related: str = ""
     footer: str = ""
     direction: str = "ltr"
+    layout: str = "site"
     titles: tuple[tuple[str, str], ...] = ()  # (slug, title) of its originals, for the list of related pages
 
 
@@ -64,9 +65,9 @@ class Page:
 
 
 @cache
-def template() -> Template:
-    """The layout of every page of the crawl."""
-    return Template((FOLDER / "site.html").read_text(encoding="utf-8"))
+def template(layout: str = "site") -> Template:
+    """A layout: `site` has HTML5's sections, `plain` the bare `<div>`s of older pages."""
+    return Template((FOLDER / f"{layout}.html").read_text(encoding="utf-8"))
 
 
 def items(text: str) -> list[tuple[str, str]]:
@@ -103,8 +104,9 @@ def render(page: Page) -> str:
     else:
         lines += [f"<{tag}>{html.escape(line, quote=False)}</{tag}>" for tag, line in blocks]
     related = [(f"/{slug}.html", title) for slug, title in site.titles if slug != page.slug]
-    aside = f"<aside>\n<h2>{html.escape(site.related)}</h2>\n<ul>\n{links(iter(related))}\n</ul>\n</aside>\n"
-    return template().substitute(
+    box = "aside" if site.layout == "site" else "div"
+    aside = f"<{box}>\n<h2>{html.escape(site.related)}</h2>\n<ul>\n{links(iter(related))}\n</ul>\n</{box}>\n"
+    return template(site.layout).substitute(
         language=site.language,
         direction=site.direction,
         charset=f'<meta charset="{page.charset}">\n' if page.declared in {"meta", "both"} else "",
@@ -211,6 +213,7 @@ def load(folder: Path = FOLDER) -> list[Page]:
             raw["related"],
             raw["footer"],
             raw.get("direction", "ltr"),
+            raw.get("layout", "site"),
             tuple((slug, page["title"]) for slug, page in pages.items() if "variant" not in page),
         )
         originals |= {f"{path.stem}/{slug}": Page(site, slug, **page) for slug, page in pages.items()}

@@ -159,7 +159,7 @@ def test_duplicates_are_what_they_say(gold: dict[str, dict[str, Any]]) -> None:
         if row["variant"] in {"exact_duplicate", "near_duplicate", "partial_overlap"}:
             one, two = shingles(row["text"]), shingles(gold[row["duplicate_of"]]["text"])
             jaccard = len(one & two) / len(one | two)
-            low, high = {"exact_duplicate": (1, 1), "near_duplicate": (0.8, 1), "partial_overlap": (0.2, 0.7)}[
+            low, high = {"exact_duplicate": (1, 1), "near_duplicate": (0.8, 0.999), "partial_overlap": (0.2, 0.7)}[
                 row["variant"]
             ]
             assert low <= jaccard <= high, (row["url"], jaccard)
