@@ -3,7 +3,7 @@ crawl: the demo's crawl of this machine's own documentation, so that a complete 
 
 REQUIRED INPUTS:
 
-    scripts/crawl/pages/                                      the project's own pages (part of the repository)
+    scripts/crawl/pages/                                      the project's own pages (part of its fingerprint)
 
 OUTPUTS:
 
@@ -12,9 +12,6 @@ OUTPUTS:
 
 
 rule crawl_render:
-    input:
-        # Text is no code, so that the fingerprint does not see it; the program finds it beside itself.
-        pages=sorted(str(page) for page in Path(workflow.basedir, "scripts/crawl/pages").iterdir()),
     output:
         manifest="results/{variant}/crawl/render/manifest.json",
     log:

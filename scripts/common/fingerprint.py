@@ -75,10 +75,23 @@ def closure(module: str, root: Path = ROOT) -> list[Path]:
     return sorted(seen)
 
 
+def resources(module: str, root: Path = ROOT) -> list[Path]:
+    """The files beside a step's program that are not code (pages, templates, styles), sorted."""
+    folder = (root / module.replace(".", "/")).parent
+    return sorted(
+        path
+        for path in folder.rglob("*")
+        if path.is_file() and path.suffix not in {".py", ".pyc"} and not path.name.startswith(".")
+    )
+
+
 @cache
 def code(module: str, root: Path = ROOT) -> str:
-    """A hash of the meaning of a module's import closure."""
-    return digest("\n".join(f"{path.relative_to(root)} {_module(path)[0]}" for path in closure(module, root)))
+    """A hash of the meaning of a module's import closure, and of the resources beside the module."""
+    parts = [f"{path.relative_to(root)} {_module(path)[0]}" for path in closure(module, root)]
+    for path in resources(module, root):
+        parts.append(f"{path.relative_to(root)} {hashlib.sha256(path.read_bytes()).hexdigest()}")
+    return digest("\n".join(parts))
 
 
 def fingerprint(step: str, config: dict[str, Any], memo: dict[str, str] | None = None, task: str = "") -> str:
