@@ -74,7 +74,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     if band not in map(band_name, range(bands)):
         raise cli.InputError(f"{args.manifest} names {band}, but the signatures have {bands} bands, from 00")
     shards = [(shard_of(path), data(path), data(args.exact, shard_of(path))) for path in args.signals]
-    progress = Progress(2 * len(shards), "shards")
+    progress = Progress(3 * len(shards), "shards")
 
     seen = [np.zeros(0, np.uint64)]
     for _, path, exact in shards:
@@ -104,6 +104,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
             for start in range(0, len(rows), CHUNK):
                 writer.add_table(buckets.pairs(rows[start : start + CHUNK]))
             by_shard[shard] = {"pairs": int(buckets.partners[rows].sum()), "cut": int(buckets.cut[rows].sum())}
+            progress.add()
     manifest.summary = {
         "documents": documents,
         "shingle_words": same(signatures, "shingle_words"),

@@ -5,7 +5,7 @@ kept and their similarity is `threshold` or more (the lexicographically first ma
 pairs). Nothing is merged over a chain: in a ~ b ~ c with a unlike c, b goes for a, and c stays. `duplicate_of` is the
 most similar kept document. An exact duplicate whose keeper goes is a duplicate of what its keeper went for.
 
-Rules: `exact` (byte-equal text; value 1) and `near` (value: the Jaccard similarity). Memory: about 150 bytes for each
+Rules: `exact` (byte-equal text; value 1) and `near` (value: the Jaccard similarity). Memory: about 250 bytes for each
 pair that passes the threshold, and 100 for each duplicate.
 """
 
@@ -26,6 +26,7 @@ from scripts.common.documents import VERDICT, Writer, add_counts, data, shard_of
 from scripts.common.manifest import Manifest
 from scripts.dedup.tables import DUPLICATE, VERIFIED, column, read
 
+CHUNK = 1 << 16  # pairs as Python numbers at a time
 LARGEST = 20  # clusters that the summary names
 
 
@@ -53,11 +54,15 @@ def greedy(
     # Within a document the best partner first: the most similar, then the one of highest priority.
     order = np.lexsort((high, -similarity, low))
     gone = bytearray(nodes)
-    for one, other, measured in zip(low[order].tolist(), high[order].tolist(), similarity[order].tolist(), strict=True):
-        # All pairs of `other` as the lower document came before: its fate is settled.
-        if not gone[one] and not gone[other]:
-            gone[one] = 1
-            keeper[one], value[one] = other, measured
+    for start in range(0, len(order), CHUNK):
+        part = order[start : start + CHUNK]
+        for one, other, measured in zip(
+            low[part].tolist(), high[part].tolist(), similarity[part].tolist(), strict=True
+        ):
+            # All pairs of `other` as the lower document came before: its fate is settled.
+            if not gone[one] and not gone[other]:
+                gone[one] = 1
+                keeper[one], value[one] = other, measured
     return keeper, value
 
 

@@ -34,9 +34,10 @@ Sets = dict[str, npt.NDArray[np.uint64]]
 
 def candidates(files: Iterable[Path], shard: str) -> pa.Table:
     """The pairs (PAIR) of one shard's lower documents, each once, sorted by the two ids."""
-    filters = [("shard_low", "=", shard)]
-    parts = [read(path, PAIR.names, filters=filters) for path in files]
-    table = pa.concat_tables([PAIR.empty_table(), *parts]).group_by(PAIR.names).aggregate([])
+    table = PAIR.empty_table()
+    for path in files:  # one after the other: a pair of similar documents is in most bands
+        part = read(path, PAIR.names, filters=[("shard_low", "=", shard)])
+        table = pa.concat_tables([table, part.cast(PAIR)]).group_by(PAIR.names).aggregate([])
     return table.sort_by([("id_low", "ascending"), ("id_high", "ascending")])
 
 
