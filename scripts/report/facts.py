@@ -58,7 +58,7 @@ def funnel(run: Run) -> list[dict[str, Any]]:
     """One row for each stage that ran: counts in, kept and dropped by reason, and bytes of text kept and dropped.
 
     Heuristic rules also have their `threshold`, `flagged`, all documents that they would drop, and `unique`, those that no
-    other rule would. `joins` is False where a stage
+    other rule would; `silent` counts the rules that flag nothing. `joins` is False where a stage
     did not get what the stage before it kept.
     """
     lost = dropped_bytes(run)
@@ -95,8 +95,10 @@ def funnel(run: Run) -> list[dict[str, Any]]:
                 "in": counts["in"],
                 "kept": counts["kept"],
                 "dropped": counts["in"] - counts["kept"],
+                "dropped_bytes": sum(here.values()) if here or stage != "ingest" else None,
                 "kept_bytes": text,
                 "reasons": reasons,
+                "silent": len(rules) - len(reasons) if stage == "heuristics" and rules else 0,
                 "joins": before is None or before == counts["in"],
             }
         )

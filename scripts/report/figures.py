@@ -140,27 +140,22 @@ def bars(
     x_label: str,
     rows: Sequence[tuple[str, Sequence[float]]],
     parts: Sequence[tuple[str, str]],
-    stacked: bool = True,
     text: Callable[[Sequence[float]], str] | None = None,
 ) -> str | None:
-    """Horizontal bars, the first row on top: rows of (label, one value a part), parts of (label, colour)."""
+    """Horizontal stacked bars, the first row on top: rows of (label, one value a part), parts of (label, colour)."""
     if not rows or not any(any(values) for _, values in rows):
         return None
 
     def draw(axes: Axes) -> None:
-        thick = 0.72 if stacked else 0.76 / len(parts)
         left = [0.0] * len(rows)
         for index, (label, colour) in enumerate(parts):
             values = [row[1][index] for row in rows]
-            places = [at + (0 if stacked else (index - (len(parts) - 1) / 2) * thick) for at in range(len(rows))]
-            axes.barh(places, values, thick, left=left if stacked else None, color=colour, label=label)
+            axes.barh(range(len(rows)), values, 0.72, left=left, color=colour, label=label)
             left = [a + b for a, b in zip(left, values, strict=True)]
-        reach = max(left) if stacked else max(max(values) for _, values in rows)
         if text:
-            for at, (_, row_values) in enumerate(rows):
-                end = sum(row_values) if stacked else max(row_values)
-                axes.text(end + reach * 0.012, at, text(row_values), va="center", fontsize=8, color=MUTED)
-            axes.set_xlim(0, reach * 1.24)
+            for at, (_, of_row) in enumerate(rows):
+                axes.text(left[at] + max(left) * 0.012, at, text(of_row), va="center", fontsize=8, color=MUTED)
+            axes.set_xlim(0, max(left) * 1.24)
         axes.set_yticks(range(len(rows)), [label for label, _ in rows])
         axes.set_ylim(len(rows) - 0.5, -0.5)
         axes.tick_params(axis="y", length=0, labelcolor=INK)
@@ -173,7 +168,7 @@ def bars(
             axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=len(parts))
 
     spoken = "; ".join(f"{label}: {', '.join(f'{value:.6g}' for value in values)}" for label, values in rows)
-    height = 0.75 + (0.25 if len(parts) > 1 else 0) + len(rows) * (0.24 if stacked else 0.3)
+    height = 0.75 + (0.25 if len(parts) > 1 else 0) + len(rows) * 0.24
     described = f"Bars of {', '.join(label for label, _ in parts)} in {x_label}. {spoken}."
     return drawn(name, title, described, draw, height=max(height, 1.5))
 

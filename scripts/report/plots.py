@@ -8,7 +8,7 @@ from typing import Any
 from scripts.report.figures import BLUE, GREEN, ORANGE, PURPLE, bars, compact, histogram, lines
 from scripts.report.records import Run, dig, metrics, number, series
 
-LANGUAGES = 12  # bars shown; the rest is one more bar
+LANGUAGES = 8  # bars shown; the rest is one more bar
 
 
 def equal(counts: Any) -> list[tuple[float, float, float]]:
@@ -94,17 +94,11 @@ def training(run: Run, step: str, name: str) -> dict[str, str | None]:
 
 
 def cost_figure(costs: Sequence[dict[str, Any]]) -> str | None:
-    """Seconds and CPU-seconds of each step, summed over its tasks."""
-    rows = [(row["step"], (row["seconds"] or 0.0, row["cpu_seconds"] or 0.0)) for row in costs]
-    parts = (("wall-clock seconds", BLUE), ("CPU-seconds", ORANGE))
+    """Seconds of each step, summed over its tasks."""
+    rows = [(row["step"], (row["seconds"] or 0.0,)) for row in costs]
+    parts = (("wall-clock seconds", BLUE),)
     return bars(
-        "costs",
-        "Seconds by step",
-        "seconds, summed over tasks",
-        rows,
-        parts,
-        stacked=False,
-        text=lambda v: f"{compact(v[0])} s, {compact(v[1])} CPU-s",
+        "costs", "Seconds by step", "seconds, summed over tasks", rows, parts, text=lambda v: f"{compact(v[0])} s"
     )
 
 

@@ -36,6 +36,10 @@ CONTENTS = (
     ("configuration", "Configuration"),
     ("files", "Files"),
 )
+TRAININGS = (
+    ("pretrain", "Pre-training", "Mean cross-entropy a token, on training batches and on validation documents."),
+    ("finetune", "Fine-tuning", "Mean cross-entropy an answer token, on training batches."),
+)
 
 
 def complete(given: str | None, variant: str) -> dict[str, Any] | None:
@@ -59,6 +63,13 @@ def variant_of(manifest: Path) -> str:
     return manifest.absolute().parents[2].name
 
 
+def ranked(groups: list[dict[str, Any]], row: dict[str, Any]) -> list[dict[str, Any]]:
+    """A stage's groups of sample texts with the `count` of their reason, the most frequent first."""
+    counts = {reason["reason"]: reason["count"] for reason in row["reasons"]}
+    found = [{**group, "count": counts.get(group["reason"])} for group in groups]
+    return sorted(found, key=lambda group: (-(group["count"] or 0), group["reason"]))
+
+
 def context(
     run: Run, path: Path, settings: dict[str, Any], config: dict[str, Any] | None, fingerprint: str
 ) -> dict[str, Any]:
@@ -66,9 +77,16 @@ def context(
     variant = variant_of(path)
     funnel, counts, cost = facts.funnel(run), facts.counts(run), costs(run)
     shown = samples.gather(run, settings["samples"], settings["sample_characters"], settings["seed"])
-    by_reason = {(row["stage"], reason["reason"]): reason["count"] for row in funnel for reason in row["reasons"]}
-    for group in shown["dropped"]:
-        group["count"] = by_reason.get((group["stage"], group["reason"]))
+    shown["dropped"] = [
+        (row["stage"], ranked(shown["dropped"][row["stage"]], row))
+        for row in funnel
+        if row["stage"] in shown["dropped"]
+    ]
+    aside = (run.counts("ingest.extract") or {}).get("dropped", {})
+    shown["records"] = {
+        reason: shown["records"][reason]
+        for reason in sorted(shown["records"], key=lambda name: (-aside.get(name, 0), name))
+    }
     total = {
         "tasks": sum(row["tasks"] for row in cost),
         "seconds": sum(row["seconds"] for row in cost) if cost else None,
@@ -77,8 +95,8 @@ def context(
         "memory": max((row["memory"] for row in cost if row["memory"] is not None), default=None),
     }
     trainings = [
-        {"anchor": anchor, "title": title, "facts": tables.training_facts(counts[anchor] or {})}
-        for anchor, title in (("pretrain", "Pre-training"), ("finetune", "Fine-tuning"))
+        {"anchor": anchor, "title": title, "loss_of": about, "facts": tables.training_facts(counts[anchor] or {})}
+        for anchor, title, about in TRAININGS
         if run.of(f"{anchor}.train")
     ]
     missing = {"pretrain", "finetune"} - {part["anchor"] for part in trainings}
@@ -90,11 +108,11 @@ def context(
         "lead": tables.lead(counts),
         "tiles": tables.tiles(counts, total["seconds"]),
         "funnel": funnel,
-        "has_unique": any(reason.get("unique") is not None for row in funnel for reason in row["reasons"]),
+        "shared": any(row["owner"] != variant for row in cost),
         "splits": tables.splits(counts),
         "sources": tables.sources(run),
         "samples": shown,
-        "record_counts": (run.counts("ingest.extract") or {}).get("dropped", {}),
+        "record_counts": aside,
         "corpus_facts": tables.corpus_facts(run),
         "tokenizer": tables.tokenizer(run),
         "trainings": trainings,

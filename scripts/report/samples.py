@@ -145,7 +145,8 @@ def within(words: list[str], limit: int) -> str:
 
 
 def gather(run: Run, size: int, limit: int, seed: int) -> dict[str, Any]:
-    """Everything that the page shows of texts: `kept`, `dropped` by stage and reason, `records` by reason."""
+    """Everything that the page shows of texts: `kept`; `dropped`, a stage's reasons with their rows;
+    `records` by reason."""
     kept, dropped = pick(run, size, seed)
     chosen = [*kept, *(row for found in dropped.values() for row in found)]
     wanted = {row["id"] for row in chosen} | {row["duplicate_of"] for row in chosen if row.get("duplicate_of")}
@@ -155,5 +156,7 @@ def gather(run: Run, size: int, limit: int, seed: int) -> dict[str, Any]:
         other = row.get("duplicate_of") or ""
         both = other in text and row["id"] in text
         row["compared"] = compared(text[row["id"]], text[other], limit) if both else None
-    groups = [{"stage": stage, "reason": reason, "rows": found} for (stage, reason), found in dropped.items()]
-    return {"kept": kept, "dropped": groups, "records": records(run, size, seed)}
+    by_stage: dict[str, list[dict[str, Any]]] = {}
+    for (stage, reason), found in dropped.items():
+        by_stage.setdefault(stage, []).append({"reason": reason, "rows": found})
+    return {"kept": kept, "dropped": by_stage, "records": records(run, size, seed)}

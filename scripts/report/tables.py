@@ -9,6 +9,7 @@ from typing import Any
 
 from scripts.report.page import NOTHING, duration, integer, percent, short, significant, size
 from scripts.report.records import Run, dig, json_lines, number
+from scripts.report.samples import UNSHOWABLE
 
 MODELS = {"pretrain": "Base model", "finetune": "Fine-tuned"}
 Fact = tuple[str, str, str]  # name, value with its unit, what it was measured on
@@ -173,9 +174,9 @@ def evaluation(run: Run, results: dict[str, dict[str, Any]]) -> dict[str, Any]:
         ("Perplexity", f"per token; {held}", significant, ("heldout_text", "perplexity")),
         ("Bits per byte", held, significant, ("heldout_text", "bits_per_byte")),
         ("Accuracy ± standard error", asked, accuracy, ("questions",)),
-        ("Accuracy by likelihood per byte", asked, lambda found: accuracy(found, "acc_norm"), ("questions",)),
+        ("Accuracy by likelihood per character", asked, lambda found: accuracy(found, "acc_norm"), ("questions",)),
         ("Chance", "accuracy of a guess", percent, ("questions", "chance")),
-        ("Distance from chance", "standard errors of guessing", lambda z: f"{z:+.1f}" if number(z) is not None else NOTHING, ("questions", "acc_z")),
+        ("Distance from chance", "standard errors of guessing", signed, ("questions", "acc_z")),
     ]  # fmt: skip
     for task in sorted({name for model in models for name in dig(results[model], "tasks", "results") or {}}):
         on = f"{integer(dig(first, 'tasks', 'results', task, 'items'))} items"
@@ -192,6 +193,19 @@ def evaluation(run: Run, results: dict[str, dict[str, Any]]) -> dict[str, Any]:
     }
 
 
+def signed(value: Any) -> str:
+    """`-1.25` → `−1.2`."""
+    found = number(value)
+    return NOTHING if found is None else f"{found:+.1f}".replace("-", "−")
+
+
+def visible(text: str) -> str:
+    """A generated text, or words in brackets for one that a reader would not see."""
+    if not text.strip():
+        return f"[{integer(len(text))} characters of white space]" if text else "[nothing]"
+    return UNSHOWABLE.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
 def generated(run: Run, models: Iterable[str]) -> list[dict[str, Any]]:
     """Samples by what was asked: `prompt`, `about`, `reference` and `outputs`, (model, text) for every model."""
     found: dict[tuple[str, ...], dict[str, Any]] = {}
@@ -204,7 +218,7 @@ def generated(run: Run, models: Iterable[str]) -> list[dict[str, Any]]:
                     kind, decoding = str(row.get("kind", "prompt")), str(row.get("decoding", ""))
                     new: dict[str, Any] = {"prompt": prompt, "about": f"{kind}, {decoding} decoding", "outputs": [], "reference": row.get("reference")}  # fmt: skip
                     here = found.setdefault((kind, decoding, prompt), new)
-                    here["outputs"].append((MODELS[model], str(row.get("text", ""))))
+                    here["outputs"].append((MODELS[model], visible(str(row.get("text", "")))))
     return list(found.values())
 
 

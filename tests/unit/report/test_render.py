@@ -161,10 +161,10 @@ def test_samples_do_not_depend_on_the_order_of_shards(finished: list[Path]) -> N
 
 def test_duplicates_are_shown_beside_what_stayed(finished: list[Path]) -> None:
     found = samples.gather(Run.read(finished), 2, 400, seed=0)
-    near = next(group for group in found["dropped"] if group["reason"] == "near")["rows"][0]["compared"]
+    near = next(group for group in found["dropped"]["dedup"] if group["reason"] == "near")["rows"][0]["compared"]
     assert {text for text, differs in near["dropped"] if differs} == {"persons"}
     assert {text for text, differs in near["kept"] if differs} == {"people"}
-    exact = next(group for group in found["dropped"] if group["reason"] == "exact")["rows"][0]
+    exact = next(group for group in found["dropped"]["dedup"] if group["reason"] == "exact")["rows"][0]
     assert exact["compared"]["equal"]
     assert list(found["records"]) == ["empty"] and len(found["records"]["empty"]) == 2
 
