@@ -54,6 +54,7 @@ def gunzipped(stream: IO[bytes]) -> Iterator[bytes | Damage]:
     """The decompressed bytes of a gzip file of any number of members, in pieces, with damage where it lies."""
     engine = None
     data = b""
+    skipped = 0  # bytes between members; NUL bytes there are padding
     while True:
         if len(data) < (1 if engine else len(GZIP)):
             more = stream.read(PIECE)
@@ -62,13 +63,14 @@ def gunzipped(stream: IO[bytes]) -> Iterator[bytes | Damage]:
             data += more
         if engine is None:
             at = data.find(GZIP)
-            skipped = data[:at] if at >= 0 else data[: 1 - len(GZIP)]
-            data = data[len(skipped) :]
-            if skipped.strip(b"\x00"):  # NUL bytes between members are padding
-                yield Damage(f"gzip: {len(skipped)} bytes are no gzip member")
+            before = data[:at] if at >= 0 else data[: 1 - len(GZIP)]
+            data = data[len(before) :]
+            skipped += len(before.strip(b"\x00"))
             if at < 0:
                 continue
-            engine = zlib.decompressobj(31)
+            if skipped:
+                yield Damage(f"gzip: {skipped} bytes are no gzip member")
+            engine, skipped = zlib.decompressobj(31), 0
         try:
             out = engine.decompress(data, INFLATED)
         except zlib.error as error:
@@ -79,19 +81,20 @@ def gunzipped(stream: IO[bytes]) -> Iterator[bytes | Damage]:
         engine = None if engine.eof else engine
         if out:
             yield out
-    if engine or data.strip(b"\x00"):
-        yield Damage("gzip: the file ends within a member")
+    skipped += 0 if engine else len(data.strip(b"\x00"))
+    if engine or skipped:
+        yield Damage(f"gzip: {skipped} bytes are no gzip member" if skipped else "gzip: the file ends within a member")
 
 
 def decompressed(path: Path) -> Iterator[bytes | Damage]:
     """The decompressed bytes of a file in pieces: gzip, zstd and LZ4 by their first bytes, anything else as it is."""
     with path.open("rb") as stream:
-        head = stream.read(4)
+        head = stream.read(64)
         stream.seek(0)
-        if head.startswith(GZIP) or (path.suffix == ".gz" and head != b"WARC"):
+        if head.startswith(GZIP) or (path.suffix == ".gz" and b"WARC/" not in head):
             yield from gunzipped(stream)
             return
-        made = READERS.get(head)
+        made = READERS.get(head[:4])
         reader = made(str(path), fsspec_args=False) if made else stream
         try:
             while piece := reader.read(HEADER):

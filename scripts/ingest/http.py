@@ -118,7 +118,9 @@ def decode_text(body: bytes, header: str | None) -> tuple[str, str, str]:
             if encoding_or_none.startswith("utf-16") and b"\x00" not in head:
                 continue
             return text, encoding_or_none, where
-    guess = _known(detect_encoding(body)) or "utf-8"
+    found = detect_encoding(body, html5_compatible=False) or ""
+    # Korean pages are found as CP949, a label that browsers do not know; of the other guesses, only what they know.
+    guess = "cp949" if found.lower() == "cp949" else _known(map_encoding_to_html5(found)) or "utf-8"
     text = _strictly(body, guess)
     if text is not None:
         return text, guess, "bytes"

@@ -125,9 +125,10 @@ class WarcReader:
             return Rejected(f"type_{kind}", name, url)
         if kind == WarcRecordType.response and not record.is_http_parsed:
             return Rejected("not_http", name, url, record.headers.get("Content-Type") or "")
-        if record.content_length > self.settings["max_body_bytes"]:
-            return Rejected("too_large", name, url, f"{record.content_length} bytes")
         body = record.reader.read()
+        size = len(body) or record.content_length  # a body over the limit was not held
+        if size > self.settings["max_body_bytes"]:
+            return Rejected("too_large", name, url, f"{size} bytes")
         if kind == WarcRecordType.conversion:
             return self.document(record, tidy(body.decode("utf-8", "replace")), {"content_type": "text/plain"})
 

@@ -1,0 +1,230 @@
+"""From an HTTP body's bytes to text: transfer and content codings, and charsets, true and false."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from collections.abc import Callable
+
+import brotli
+import pytest
+import zstandard
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from scripts.ingest.http import TooLarge, dechunk, decode_content, decode_text
+
+LIMIT = 100_000
+
+
+def chunked(body: bytes, sizes: list[int], extension: bytes = b"") -> bytes:
+    out, at = b"", 0
+    for size in [*sizes, len(body)]:
+        part = body[at : at + size]
+        at += len(part)
+        if part:
+            out += b"%x%s\r\n%s\r\n" % (len(part), extension, part)
+    return out + b"0\r\nExpires: never\r\n\r\n"
+
+
+@given(st.binary(max_size=500), st.lists(st.integers(1, 90), max_size=6), st.sampled_from([b"", b";a=b", b" "]))
+def test_chunks_are_joined(body: bytes, sizes: list[int], extension: bytes) -> None:
+    assert dechunk(chunked(body, sizes, extension)) == body
+
+
+@given(st.binary(min_size=1, max_size=500), st.data())
+def test_chunked_body_cut_short_gives_what_is_there(body: bytes, data: st.DataObject) -> None:
+    whole = chunked(body, [7, 7, 7])
+    size = data.draw(st.integers(0, len(whole)))
+    found = dechunk(whole[:size])
+    assert body.startswith(found) or found == whole[:size]
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"<html>not chunked", b"\r\n<html>", b"zz\r\nx", b"-1\r\nabc", b"123456789\r\nx"]
+)
+def test_body_that_is_not_chunked_after_all(body: bytes) -> None:
+    assert dechunk(body) == body
+
+
+def deflated(body: bytes) -> bytes:
+    engine = zlib.compressobj(wbits=-15)
+    return engine.compress(body) + engine.flush()
+
+
+CODINGS: dict[str, Callable[[bytes], bytes]] = {
+    "gzip": gzip.compress,
+    "x-gzip": gzip.compress,
+    "GZip": gzip.compress,
+    "deflate": zlib.compress,
+    "br": brotli.compress,
+    "zstd": zstandard.compress,
+    "identity": bytes,
+    "": bytes,
+    "unheard-of": bytes,
+}
+
+
+@pytest.mark.parametrize("coding", CODINGS)
+def test_content_codings(coding: str) -> None:
+    body = b"<html>" + b"some words " * 50
+    assert decode_content(CODINGS[coding](body), coding, LIMIT) == body
+    assert decode_content(body, coding, LIMIT) == body, "a body stored decoded, with its header kept"
+
+
+def test_deflate_without_the_zlib_header_and_codings_on_top_of_each_other() -> None:
+    body = b"<html>words"
+    assert decode_content(deflated(body), "deflate", LIMIT) == body
+    assert decode_content(brotli.compress(gzip.compress(body)), "gzip, br", LIMIT) == body
+
+
+@pytest.mark.parametrize("coding", ["gzip", "deflate", "br", "zstd"])
+def test_bomb_is_refused_before_it_goes_off(coding: str) -> None:
+    body = b"0" * 10_000_000
+    with pytest.raises(TooLarge, match=f"over {LIMIT} bytes"):
+        decode_content(CODINGS[coding](body), coding, LIMIT)
+
+
+@pytest.mark.parametrize("coding", ["gzip", "deflate"])
+def test_body_cut_short_gives_its_beginning(coding: str) -> None:
+    body = b"".join(b"%d words " % n for n in range(2000))
+    whole = CODINGS[coding](body)
+    found = decode_content(whole[: len(whole) // 2], coding, LIMIT)
+    assert len(found) > 1000 and body.startswith(found)
+
+
+@settings(max_examples=50)
+@given(st.binary(max_size=200), st.sampled_from(sorted(CODINGS)))
+def test_no_body_raises_anything_else(body: bytes, coding: str) -> None:
+    assert len(decode_content(body, coding, LIMIT)) <= LIMIT
+
+
+# label on the web → the codec that writes such pages
+ENCODINGS = {
+    "utf-8": "utf-8",
+    "windows-1252": "cp1252",
+    "iso-8859-1": "latin-1",
+    "iso-8859-2": "iso8859-2",
+    "iso-8859-15": "iso8859-15",
+    "windows-1251": "cp1251",
+    "koi8-r": "koi8-r",
+    "windows-1253": "cp1253",
+    "windows-1256": "cp1256",
+    "shift_jis": "cp932",
+    "euc-jp": "euc_jp",
+    "iso-2022-jp": "iso2022_jp",
+    "euc-kr": "cp949",
+    "gb2312": "gb2312",
+    "gbk": "gbk",
+    "gb18030": "gb18030",
+    "big5": "cp950",
+    "windows-874": "cp874",
+    "cp437": "cp437",
+}
+TEXTS = {
+    "windows-1251": "Быстрая бурая лиса прыгает через ленивую собаку. ",
+    "koi8-r": "Быстрая бурая лиса прыгает через ленивую собаку. ",
+    "windows-1253": "Η γρήγορη καφέ αλεπού πηδάει πάνω από το τεμπέλικο σκυλί. ",
+    "windows-1256": "الثعلب البني السريع يقفز فوق الكلب الكسول. ",
+    "shift_jis": "素早い茶色の狐が①のろまな犬を飛び越える。㈱ ",
+    "euc-jp": "素早い茶色の狐がのろまな犬を飛び越える。 ",
+    "iso-2022-jp": "素早い茶色の狐がのろまな犬を飛び越える。 ",
+    "euc-kr": "빠른 갈색 여우가 게으른 개를 뛰어넘는다. 똠방각하 ",
+    "gb2312": "敏捷的棕色狐狸跳过懒狗。 ",
+    "gbk": "敏捷的棕色狐貍跳過懶狗。 ",
+    "gb18030": "敏捷的棕色狐狸跳过懒狗。㐂𠀀 ",
+    "big5": "敏捷的棕色狐狸跳過懶狗。 ",
+    "windows-874": "สุนัขจิ้งจอกสีน้ำตาลกระโดดข้ามสุนัขขี้เกียจ ",
+    "iso-8859-2": "Příliš žluťoučký kůň úpěl ďábelské ódy. ",
+}
+
+
+def text_for(label: str) -> str:
+    return TEXTS.get(label, "Zwölf Boxkämpfer jagen Víctor quer über den großen Deich. ")
+
+
+@pytest.mark.parametrize("label", ENCODINGS)
+def test_charset_of_the_header_and_of_the_meta_tag(label: str) -> None:
+    text = f"<html><p>{text_for(label) * 3}</p>"
+    body = text.encode(ENCODINGS[label])
+    assert decode_text(body, label)[0] == text
+    assert decode_text(body, f' "{label.upper()}" ')[0] == text
+    for head in (f'<meta charset="{label}">', f"<META http-equiv=Content-Type content='text/html; charset={label}'>"):
+        found, _, where = decode_text((head + text).encode(ENCODINGS[label]), None)
+        assert found == head + text and where == ("bytes" if label == "utf-8" else "meta")
+    head = f'<?xml version="1.0" encoding="{label}"?>'
+    assert decode_text((head + text).encode(ENCODINGS[label]), None)[0] == head + text
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.sampled_from(sorted(ENCODINGS)), st.text(st.characters(exclude_categories=["Cs", "Cc", "Co"]), max_size=60))
+def test_any_text_that_its_declared_charset_can_write_comes_back(label: str, text: str) -> None:
+    try:
+        body = text.encode(ENCODINGS[label])
+        assume(body.decode(ENCODINGS[label]) == text)
+    except UnicodeError:
+        assume(False)
+    # What is valid UTF-8 beyond ASCII is read as UTF-8, whatever it declares; a byte-order mark goes first.
+    try:
+        assume(label == "utf-8" or body.isascii() or not body.decode("utf-8"))
+    except UnicodeDecodeError:
+        assume(not body.startswith((b"\xff\xfe", b"\xfe\xff")))
+    assume(not text.startswith("\ufeff"))
+    assume(not (label == "iso-2022-jp" and "\\" in text) and not (label == "iso-8859-1" and not text.isprintable()))
+    found, charset, _ = decode_text(body, label)
+    assert found == text, charset
+
+
+@pytest.mark.parametrize("label", ["koi8-r", "windows-1251", "shift_jis", "euc-jp", "euc-kr", "big5", "gb18030"])
+def test_charset_found_in_the_bytes_where_nothing_is_declared(label: str) -> None:
+    text = f"<html><p>{text_for(label) * 20}</p>"
+    found, _, where = decode_text(text.encode(ENCODINGS[label]), None)
+    assert found == text and where == "bytes"
+
+
+@pytest.mark.parametrize(
+    "label", ["utf-8", "ascii", "no-such-charset", "", "utf-16", "x" * 99, "punycode", "unicode_escape"]
+)
+def test_lie_of_the_header_gives_way_to_the_meta_tag(label: str) -> None:
+    text = '<meta charset="windows-1251">' + TEXTS["windows-1251"] * 5
+    found, charset, where = decode_text(text.encode("cp1251"), label)
+    if label == "ascii":  # browsers read it as windows-1252, under which almost any bytes are valid
+        assert charset == "cp1252"
+    else:
+        assert (found, charset, where) == (text, "cp1251", "meta")
+
+
+def test_utf8_wins_over_any_declaration() -> None:
+    text = '<meta charset="iso-8859-1">Zwölf Boxkämpfer'
+    assert decode_text(text.encode(), "windows-1251") == (text, "utf-8", "bytes")
+
+
+@pytest.mark.parametrize(
+    ("mark", "codec"), [(b"\xef\xbb\xbf", "utf-8"), (b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be")]
+)
+def test_byte_order_mark_wins_over_all(mark: bytes, codec: str) -> None:
+    text = "<html>Zwölf 狐"
+    assert decode_text(mark + text.encode(codec), "koi8-r") == (text, codec, "byte-order mark")
+
+
+def test_utf16_without_a_mark() -> None:
+    text = "<html>Zwölf Boxkämpfer"
+    assert decode_text(text.encode("utf-16-be"), "utf-16be")[0] == text
+
+
+def test_utf8_with_a_stray_byte_is_not_taken_for_another_charset() -> None:
+    body = ("<html>Zwölf Boxkämpfer" + " and many plain words" * 20).encode() + b"\xb7 end"
+    assert decode_text(body, "utf-8")[:2] == (body.decode("utf-8", "replace"), "utf-8")
+
+
+def test_utf8_cut_within_a_character() -> None:
+    body = ("<html>" + "狐" * 100).encode()[:-1]
+    found, charset, where = decode_text(body, "utf-8")
+    assert found == "<html>" + "狐" * 99 + "\ufffd" and (charset, where) == ("utf-8", "bytes, with replacements")
+
+
+@settings(max_examples=200)
+@given(st.binary(max_size=300), st.none() | st.text(max_size=20) | st.sampled_from(sorted(ENCODINGS)))
+def test_no_bytes_and_no_label_raise_anything(body: bytes, header: str | None) -> None:
+    text, charset, where = decode_text(body, header)
+    assert isinstance(text, str) and charset and where

@@ -1,0 +1,169 @@
+"""Plain text and JSON Lines, bare, compressed and in a tar."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+import zstandard
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scripts.common.documents import document_id
+from scripts.ingest.text import JsonLinesReader, TextReader, chunks, unwrapped
+from scripts.ingest.warc import Page, Rejected
+from tests.unit.ingest.warcs import SETTINGS, reasons
+
+CHECKED = zstandard.ZstdCompressor(write_checksum=True)
+
+
+def text(path: Path, source: dict[str, Any] | None = None, **settings: Any) -> list[Page | Rejected]:
+    return list(TextReader({"name": "books", **(source or {})}, {**SETTINGS, **settings})(path))
+
+
+def jsonl(path: Path, source: dict[str, Any] | None = None, **settings: Any) -> list[Page | Rejected]:
+    return list(JsonLinesReader({"name": "lines", **(source or {})}, {**SETTINGS, **settings})(path))
+
+
+def tar(files: dict[str, bytes]) -> bytes:
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w", format=tarfile.GNU_FORMAT) as made:
+        for name, data in files.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            made.addfile(info, io.BytesIO(data))
+        folder = tarfile.TarInfo("folder")
+        folder.type = tarfile.DIRTYPE
+        made.addfile(folder)
+    return out.getvalue()
+
+
+def texts(found: list[Page | Rejected]) -> list[str]:
+    return [each.text for each in found if isinstance(each, Page)]
+
+
+def test_text_file(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_bytes(b"\xef\xbb\xbfOne  line\r\nand\ranother.\n\n\n\nEnd \xff.\n")
+    (found,) = text(tmp_path / "a.txt")
+    assert isinstance(found, Page) and found.text == "One line\nand\nanother.\n\nEnd \ufffd."
+    assert (found.url, found.date, found.id) == ("file:a.txt#0", None, document_id("books", "a.txt", "0"))
+    assert found.metadata == {"title": "a", "file": "a.txt"}
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz", ".zst", ".zstd"])
+def test_compressed_files_and_tars(tmp_path: Path, suffix: str) -> None:
+    pack = {"": bytes, ".gz": gzip.compress}.get(suffix, zstandard.compress)
+    path = tmp_path / f"a.txt{suffix}"
+    path.write_bytes(pack(b"Some words."))
+    assert texts(text(path)) == ["Some words."]
+    path = tmp_path / f"a.tar{suffix}"
+    path.write_bytes(pack(tar({"x/b.txt": b"Second.", "a.txt": b"First.", "empty.txt": b""})))
+    found = text(path)
+    assert texts(found) == ["Second.", "First."] and reasons(found)["no_text"] == 1
+    assert [each.url for each in found] == ["file:b.txt#0", "file:a.txt#0", "file:empty.txt#0"]
+    (tmp_path / f"l.tar{suffix}").write_bytes(pack(tar({"a.jsonl": b'{"text": "One"}\n{"text": "Two"}'})))
+    assert texts(jsonl(tmp_path / f"l.tar{suffix}")) == ["One", "Two"]
+
+
+def test_hard_wrapped_lines_are_joined_where_asked() -> None:
+    assert unwrapped("One\n  two\nthree.\n\n\nFour\r\nfive.\n") == "One two three.\n\nFour five."
+
+
+@given(st.lists(st.integers(0, 30), min_size=1, max_size=20), st.integers(0, 40))
+def test_chunks_hold_all_paragraphs_and_are_large_enough(sizes: list[int], words: int) -> None:
+    whole = "\n\n".join(" ".join(["word"] * size) for size in sizes)
+    pieces = list(chunks(whole, words))
+    assert "\n\n".join(pieces) == whole
+    assert all(len(piece.split()) >= words for piece in pieces[:-1])
+    assert len(pieces) == 1 or words
+
+
+def test_chunked_text_has_an_id_a_piece(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("one two\nthree\n\nfour five six\n\nseven")
+    found = text(tmp_path / "a.txt", {"chunk_words": 3, "unwrap": True})
+    assert texts(found) == ["one two three", "four five six", "seven"]
+    assert len({each.id for each in found if isinstance(each, Page)}) == 3
+
+
+def test_text_over_the_limit_is_set_aside_and_the_next_is_read(tmp_path: Path) -> None:
+    (tmp_path / "a.tar").write_bytes(tar({"big.txt": b"x" * 5000, "small.txt": b"Words."}))
+    found = text(tmp_path / "a.tar", max_body_bytes=1024)
+    assert reasons(found) == {"too_large": 1, "page": 1} and texts(found) == ["Words."]
+
+
+def test_json_lines(tmp_path: Path) -> None:
+    lines = [
+        json.dumps({"text": "One.", "url": "https://a.org", "title": "T", "date": "2024-01-01", "more": [1]}),
+        "",
+        '{"text": broken',
+        '{"text": 3}',
+        '{"body": "no text"}',
+        '["text"]',
+        '{"text": ""}',
+        '{"text": "\\ud800 lone \\u0000 surrogate", "url": "https://\\ud800", "title": 7}',
+        "[" * 100_000,
+        '{"text": "Last."}',
+    ]
+    (tmp_path / "a.jsonl").write_text("\n".join(lines))
+    found = jsonl(tmp_path / "a.jsonl")
+    assert reasons(found) == {"page": 3, "broken_record": 2, "no_text": 4}
+    first, odd, last = (each for each in found if isinstance(each, Page))
+    assert (first.text, first.url, first.date) == ("One.", "https://a.org", "2024-01-01")
+    assert first.metadata == {"title": "T", "file": "a.jsonl"}
+    assert (odd.text, odd.url, odd.metadata["title"]) == ("lone surrogate", "https://", "7")
+    assert last.url == "file:a.jsonl#9" and last.id == document_id("lines", "a.jsonl", "9")
+
+
+def test_key_of_the_text(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"content": "Words.", "text": "Others."}\n')
+    assert texts(jsonl(tmp_path / "a.jsonl", {"text_key": "content"})) == ["Words."]
+
+
+def test_line_over_the_limit_is_set_aside_and_the_next_is_read(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"text": "%s"}\n{"text": "Next."}\n' % ("x" * 10_000))
+    found = jsonl(tmp_path / "a.jsonl", max_body_bytes=1024)
+    assert reasons(found) == {"too_large": 1, "page": 1} and texts(found) == ["Next."]
+
+
+@pytest.mark.parametrize("share", [0.05, 0.3, 0.6, 0.95])
+@pytest.mark.parametrize("name", ["a.jsonl.gz", "a.jsonl.zst", "a.tar.gz", "a.tar.zst", "a.tar"])
+def test_files_cut_short_or_damaged_keep_what_was_read_and_count_the_rest(
+    tmp_path: Path, name: str, share: float
+) -> None:
+    lines = b"".join(b'{"text": "Line %d of the file %d"}\n' % (n, pow(7, n, 10**9 + 7)) for n in range(4000))
+    data = tar({"a.jsonl": lines}) if ".tar" in name else lines
+    data = gzip.compress(data) if name.endswith("gz") else CHECKED.compress(data) if name.endswith("zst") else data
+    at = int(len(data) * share)
+    (tmp_path / name).write_bytes(data[:at])
+    found = jsonl(tmp_path / name)
+    assert sum(reasons(found).values()) < 4000 and set(reasons(found)) <= {"page", "broken_file", "broken_record"}
+    assert reasons(found)["broken_file"] + reasons(found)["broken_record"] >= 1
+    (tmp_path / name).write_bytes(data[:at] + b"\xff" * 64 + data[at + 64 :])
+    found = jsonl(tmp_path / name)
+    assert reasons(found)["broken_file"] + reasons(found)["broken_record"] >= 1
+
+
+@pytest.mark.parametrize("name", ["a.txt.gz", "a.txt.zst", "a.tar", "a.tar.gz", "a.tgz"])
+def test_garbage_under_a_suffix(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_bytes(b"\x00\x01garbage" * 500)
+    (found,) = text(tmp_path / name)
+    assert isinstance(found, Rejected) and found.reason == "broken_file" and found.detail
+    assert str(tmp_path) not in found.url
+
+
+def test_names_in_other_encodings(tmp_path: Path) -> None:
+    name = b"\xff\xf6.txt".decode("utf-8", "surrogateescape")
+    data = tar({"placeholder": b"Words."}).replace(b"placeholder", b"\xff\xf6.txt".ljust(11, b"\x00"))
+    head = bytearray(data[:512])
+    head[148:156] = b" " * 8
+    head[148:156] = b"%06o\x00 " % sum(head)
+    (tmp_path / "a.tar").write_bytes(bytes(head) + data[512:])
+    with tarfile.open(tmp_path / "a.tar") as made:
+        assert made.getnames()[0] == name
+    (found,) = text(tmp_path / "a.tar")
+    assert isinstance(found, Page) and found.url == "file:??.txt#0"
