@@ -34,7 +34,7 @@ def cut(scores: np.ndarray, fraction: float) -> float:
     """The score at or above which the top `fraction` of the scores lies; 0 where there are none."""
     if not len(scores) or fraction >= 1:
         return 0.0
-    drop = round(len(scores) * (1 - fraction))
+    drop = len(scores) - round(len(scores) * fraction)
     return float(np.partition(scores, drop)[drop]) if drop < len(scores) else float(np.nextafter(scores.max(), 2))
 
 

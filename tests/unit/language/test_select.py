@@ -1,0 +1,64 @@
+"""language.select: which documents stay, and why the others go."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from scripts.common.documents import Writer, rows
+from scripts.common.manifest import Manifest
+from scripts.language import score, select
+from tests.unit.common import making
+
+ROWS = [
+    ("a", "en", 0.9),
+    ("b", "en", 0.65),
+    ("c", "en", 0.6499),
+    ("d", "de", 0.99),
+    ("e", "de", 0.1),
+    ("f", "und", 0.0),
+]
+
+
+@pytest.mark.parametrize(
+    ("languages", "threshold", "kept"),
+    [(["en"], 0.65, "ab"), (["en", "de"], 0.65, "abd"), ([], 0.65, "abd"), ([], 0, "abcdef"), (["fr"], 0, "")],
+)
+def test_judge(languages: list[str], threshold: float, kept: str) -> None:
+    found = [
+        select.judge({"id": name, "language": language, "score": value}, frozenset(languages), threshold)
+        for name, language, value in ROWS
+    ]
+    assert "".join(verdict["id"] for verdict in found if verdict["kept"]) == kept
+    for verdict in found:
+        assert (verdict["rule"] is None) == verdict["kept"] == (verdict["rules"] == [])
+        assert verdict["rule"] is None or verdict["rule"] == verdict["rules"][0]
+
+
+def test_all_rules_that_drop_a_document_are_named() -> None:
+    assert select.judge({"id": "x", "language": "de", "score": 0.2}, frozenset(["en"]), 0.65) == {
+        "id": "x",
+        "kept": False,
+        "rule": "language",
+        "value": 0.2,
+        "threshold": 0.65,
+        "rules": ["language", "score"],
+    }
+
+
+def test_step(tmp_path: Path) -> None:
+    given = []
+    for shard, part in (("00000", ROWS[:3]), ("00001", ROWS[3:])):
+        with Writer(tmp_path / "score" / f"{shard}.parquet", score.SIGNAL) as writer:
+            for name, language, value in part:
+                writer.add({"id": name, "language": language, "score": value, "characters": 9})
+        given.append(tmp_path / "score" / f"{shard}.manifest.json")
+        Manifest("language.score", "x").write(given[-1], [tmp_path / "score" / f"{shard}.parquet"])
+    argv = ["--config", making.config("language.select"), "--signals", *map(str, given)]
+    assert select.main([*argv, "--manifest", str(tmp_path / "select/manifest.json")]) == 0
+    manifest = Manifest.read(tmp_path / "select/manifest.json")
+    assert manifest.counts == {"in": 6, "kept": 2, "dropped": {"score": 1, "language": 3}}
+    assert manifest.summary["languages"] == {"en": 3, "de": 2, "und": 1}
+    assert manifest.summary["by_shard"]["00001"] == {"in": 3, "kept": 0, "dropped": {"language": 3}}
+    assert [row["id"] for row in rows(manifest.file("00001.parquet"))] == ["d", "e", "f"]

@@ -1,0 +1,116 @@
+"""quality.train: what it learns from, what it holds out, and its one figure."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scripts.common.documents import uniform
+from scripts.common.manifest import Manifest
+from scripts.quality import score, select, train
+from scripts.quality.train import roc_auc
+from tests.unit.common import making
+
+SCORES = st.lists(st.sampled_from([0.0, 0.25, 0.5, 0.5000001, 0.75, 1.0]) | st.floats(0, 1), min_size=1, max_size=25)
+
+
+@given(SCORES, SCORES)
+def test_roc_auc_is_the_share_of_pairs_in_the_right_order(positive: list[float], negative: list[float]) -> None:
+    wins = sum((p > n) + (p == n) / 2 for p in positive for n in negative)
+    assert roc_auc(np.array(positive), np.array(negative)) == pytest.approx(wins / (len(positive) * len(negative)))
+
+
+def test_roc_auc_of_an_empty_side_is_no_number() -> None:
+    assert np.isnan(roc_auc(np.array([]), np.array([0.5]))) and np.isnan(roc_auc(np.array([0.5]), np.array([])))
+
+
+def crawl(folder: Path, curated: bool = True) -> tuple[list[Path], Path]:
+    """(manifests of two shards of documents, manifest of verdicts that drop every fifth)."""
+    made, ids = [], {}
+    for shard in ("00000", "00001"):
+        rows = []
+        for number in range(120):
+            good = curated and number % 3 == 0
+            text = f"the proof of lemma {number % 7}" if good else f"buy the discount {number % 7} now"
+            rows.append(making.document(f"{shard}-{number}", text, curated=good, source="good" if good else "web"))
+        made.append(making.documents(folder / "documents", rows, shard))
+        ids[shard] = [row["id"] for row in rows]
+    return made, making.verdicts(folder / "dedup", ids, lambda name: name.endswith(("0", "5")))
+
+
+def run(folder: Path, documents: list[Path], verdicts: Path, **settings: Any) -> Manifest | None:
+    argv = ["--config", making.config("quality.train", **{"dimensions": 8, "buckets": 500, **settings})]
+    argv += ["--documents", *map(str, documents), "--verdicts", str(verdicts)]
+    if train.main([*argv, "--manifest", str(folder / "manifest.json")]):
+        return None
+    return Manifest.read(folder / "manifest.json")
+
+
+def test_trained_on_survivors_with_a_held_out_share(tmp_path: Path) -> None:
+    manifest = run(tmp_path / "train", *crawl(tmp_path), heldout_fraction=0.25)
+    assert manifest is not None and list(manifest.files) == ["model.bin"]
+    summary = manifest.summary
+    survivors = [(s, n) for s in ("00000", "00001") for n in range(120) if n % 5]
+    held = [n % 3 == 0 for s, n in survivors if uniform(0, f"{s}-{n}", "heldout") < 0.25]
+    assert summary["heldout"] == {"positives": sum(held), "negatives": len(held) - sum(held)}
+    assert summary["positives"] + sum(held) == sum(n % 3 == 0 for _, n in survivors)
+    assert summary["roc_auc"] == 1.0 and summary["trained"] is True
+    assert [path.name for path in (tmp_path / "train").iterdir() if path.name.startswith(".")] == []
+
+
+def test_same_bytes_again(tmp_path: Path) -> None:
+    made = crawl(tmp_path)
+    for name in "ab":
+        assert run(tmp_path / name, *made)
+    assert (tmp_path / "a/model.bin").read_bytes() == (tmp_path / "b/model.bin").read_bytes()
+    assert (tmp_path / "a/manifest.json").read_bytes() == (tmp_path / "b/manifest.json").read_bytes()
+
+
+def test_sample_is_of_about_the_wanted_size(tmp_path: Path) -> None:
+    manifest = run(tmp_path / "train", *crawl(tmp_path), max_positives=20, max_negatives=40, heldout_fraction=0)
+    assert manifest is not None
+    assert 8 <= manifest.summary["positives"] <= 32 and 24 <= manifest.summary["negatives"] <= 56
+    assert manifest.summary["roc_auc"] is None
+
+
+def test_too_little_to_train_on_names_the_key(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(tmp_path / "train", *crawl(tmp_path), heldout_fraction=0.9999) is None
+    assert "quality.train.heldout_fraction" in capsys.readouterr().err
+
+
+def test_scores_and_selection_follow_from_the_model(tmp_path: Path) -> None:
+    documents, verdicts = crawl(tmp_path)
+    assert run(tmp_path / "train", documents, verdicts)
+    signals = []
+    for path in documents:
+        signals.append(tmp_path / "score" / path.name)
+        argv = ["--config", making.config("quality.score"), "--documents", str(path), "--verdicts", str(verdicts)]
+        assert (
+            score.main([*argv, "--model", str(tmp_path / "train/manifest.json"), "--manifest", str(signals[-1])]) == 0
+        )
+        assert Manifest.read(signals[-1]).counts["in"] == 96
+    argv = ["--config", making.config("quality.select", keep_fraction=0.25), "--signals", *map(str, signals)]
+    assert select.main([*argv, "--manifest", str(tmp_path / "select/manifest.json")]) == 0
+    manifest = Manifest.read(tmp_path / "select/manifest.json")
+    assert manifest.summary["scored"] == 128 == sum(manifest.summary["histogram"])
+    assert manifest.counts["in"] == 192 and manifest.counts["kept"] >= 64 + 32
+
+
+def test_without_curated_documents_nothing_is_trained_and_all_stay(tmp_path: Path) -> None:
+    documents, verdicts = crawl(tmp_path, curated=False)
+    manifest = run(tmp_path / "train", documents, verdicts)
+    assert manifest is not None and manifest.files == {} and manifest.summary["trained"] is False
+    signals = tmp_path / "score/00000.manifest.json"
+    argv = ["--config", making.config("quality.score"), "--documents", str(documents[0]), "--verdicts", str(verdicts)]
+    assert score.main([*argv, "--model", str(tmp_path / "train/manifest.json"), "--manifest", str(signals)]) == 0
+    for method in ("fraction", "pareto"):
+        out = tmp_path / method / "manifest.json"
+        argv = ["--config", making.config("quality.select", method=method), "--signals", str(signals)]
+        assert select.main([*argv, "--manifest", str(out)]) == 0
+        assert Manifest.read(out).counts == {"in": 96, "kept": 96, "dropped": {}}
+        assert Manifest.read(out).summary["threshold"] is None
