@@ -32,14 +32,14 @@ DROPPED = pa.schema(
 )
 
 
-def verdict_rows(paths: dict[str, Path]) -> dict[str, dict[str, Any]]:
+def verdict_rows(documents: Path, paths: dict[str, Path]) -> dict[str, dict[str, Any]]:
     """id → the verdict that drops it, with its stage; a document that every stage keeps has none.
 
-    Raises InputError where a stage judged a document that an earlier one had dropped, or passed one over: then the
-    verdicts do not belong together.
+    Raises InputError where a stage judged a document that did not reach it, or passed one over: then the verdicts do
+    not belong together.
     """
     dropped: dict[str, dict[str, Any]] = {}
-    alive: set[str] | None = None
+    alive = {row["id"] for row in rows(documents, ["id"])}
     for stage, path in paths.items():
         judged: set[str] = set()
         kept: set[str] = set()
@@ -49,7 +49,7 @@ def verdict_rows(paths: dict[str, Path]) -> dict[str, dict[str, Any]]:
                 kept.add(row["id"])
             else:
                 dropped[row["id"]] = {**row, "stage": stage}
-        if alive is not None and judged != alive:
+        if judged != alive:
             raise cli.InputError(
                 f"{path}: {stage} judged {len(judged)} documents, but {len(alive)} reached it; run the stage again"
             )
@@ -84,7 +84,7 @@ def shuffled(documents: Path, wanted: dict[str, str], split: str, seed: int, scr
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
     shard, documents = shard_of(args.manifest), data(args.documents)
     seed, folder = settings["seed"], args.manifest.parent
-    dropped = verdict_rows({stage: data(getattr(args, stage), shard) for stage in STAGES})
+    dropped = verdict_rows(documents, {stage: data(getattr(args, stage), shard) for stage in STAGES})
     reasons: dict[str, int] = {}
     wanted: dict[str, str] = {}
     lengths: dict[str, dict[str, int]] = {"kept": {}, "dropped": {}}

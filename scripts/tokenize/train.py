@@ -88,6 +88,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     }
     write_atomically(settings_file, json.dumps(facts, indent=1) + "\n")
 
+    tokenizer.encode_special_tokens = True  # as in tokenize.encode: no special token is looked for in text
     size = tokens = 0
     for part, shard in zip(corpus, shards, strict=True):
         for row in rows(part.file(f"validation/{shard}.parquet"), ["text"]):

@@ -1,0 +1,136 @@
+"""corpus.write: the join of the verdicts, the order, the split, and the table of what was dropped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from scripts.common.cli import InputError
+from scripts.common.documents import data, rows, uniform
+from scripts.common.manifest import Manifest
+from scripts.corpus import write
+from scripts.corpus.write import STAGES, shuffled, verdict_rows
+from tests.unit.common import making
+
+IDS = [f"d{number:03d}" for number in range(200)]
+DROPS: dict[str, Callable[[str], bool]] = {
+    "language": lambda name: name.endswith("0"),
+    "heuristics": lambda name: name.endswith("1"),
+    "dedup": lambda name: name.endswith("22"),
+    "quality": lambda name: name.startswith("d03"),
+}
+
+
+def given(folder: Path, drops: dict[str, Callable[[str], bool]] = DROPS) -> dict[str, Path]:
+    """Manifests of one shard's documents and of every stage's verdicts on what the stages before left."""
+    rows_ = [making.document(n, f"Text {n}. " * (1 + i % 9), source="ab"[i % 2]) for i, n in enumerate(IDS)]
+    made = {"documents": making.documents(folder / "documents", rows_)}
+    left = IDS
+    for stage in STAGES:
+        made[stage] = making.verdicts(folder / stage, {"00000": left}, drops[stage])
+        left = [name for name in left if not drops[stage](name)]
+    return made
+
+
+def run(folder: Path, made: dict[str, Path], **settings: Any) -> int:
+    argv = ["--config", making.config("corpus.write", **settings), "--manifest", str(folder / "00000.manifest.json")]
+    return write.main(argv + [word for stage, path in made.items() for word in (f"--{stage}", str(path))])
+
+
+def split(folder: Path, name: str) -> list[dict[str, Any]]:
+    return list(rows(Manifest.read(folder / "00000.manifest.json").file(f"{name}/00000.parquet")))
+
+
+def test_survivors_once_with_all_they_had(tmp_path: Path) -> None:
+    made = given(tmp_path)
+    assert run(tmp_path / "out", made, validation_fraction=0.2) == 0
+    kept = split(tmp_path / "out", "train") + split(tmp_path / "out", "validation")
+    wanted = [name for name in IDS if not any(drop(name) for drop in DROPS.values())]
+    assert sorted(row["id"] for row in kept) == wanted
+    documents = {row["id"]: row for row in rows(data(made["documents"]))}
+    assert all(row == documents[row["id"]] for row in kept)
+
+
+def test_split_and_order_are_hashes_of_seed_and_id(tmp_path: Path) -> None:
+    assert run(tmp_path / "out", given(tmp_path), validation_fraction=0.2, seed=5) == 0
+    train, validation = split(tmp_path / "out", "train"), split(tmp_path / "out", "validation")
+    for rows_, inside in ((validation, True), (train, False)):
+        names = [row["id"] for row in rows_]
+        assert all((uniform(5, name, "split") < 0.2) is inside for name in names)
+        assert names == sorted(names, key=lambda name: uniform(5, name, "shuffle")) != sorted(names)
+    assert 0.1 < len(validation) / (len(train) + len(validation)) < 0.3
+    assert run(tmp_path / "other", given(tmp_path), validation_fraction=0.2, seed=6) == 0
+    assert [row["id"] for row in split(tmp_path / "other", "train")] != [row["id"] for row in train]
+
+
+def test_every_dropped_document_has_a_row(tmp_path: Path) -> None:
+    assert run(tmp_path / "out", given(tmp_path)) == 0
+    manifest = Manifest.read(tmp_path / "out/00000.manifest.json")
+    dropped = list(rows(manifest.file("dropped/00000.parquet")))
+    counts = manifest.counts
+    assert counts["in"] == 200 == counts["kept"] + len(dropped)
+    assert counts["dropped"] == {"language.short": 20, "heuristics.short": 20, "dedup.short": 2, "quality.short": 8}
+    assert len({row["id"] for row in dropped}) == len(dropped) == sum(counts["dropped"].values())
+    for row in dropped:
+        first = next(stage for stage in STAGES if DROPS[stage](row["id"]))
+        assert (row["stage"], row["rule"], row["value"], row["threshold"]) == (first, "short", 1.0, 2.0)
+        assert row["source"] in "ab" and row["url"] == f"https://example.org/{row['id']}"
+
+
+def test_summary_counts_documents_and_bytes(tmp_path: Path) -> None:
+    assert run(tmp_path / "out", given(tmp_path), validation_fraction=0.2) == 0
+    summary = Manifest.read(tmp_path / "out/00000.manifest.json").summary
+    kept = {name: split(tmp_path / "out", name) for name in ("train", "validation")}
+    for name, rows_ in kept.items():
+        assert summary[name] == {"documents": len(rows_), "bytes": sum(len(row["text"].encode()) for row in rows_)}
+    assert sum(part["documents"] for part in summary["by_source"].values()) == sum(map(len, kept.values()))
+    assert sum(summary["lengths"]["kept"].values()) == sum(map(len, kept.values()))
+    assert sum(summary["lengths"]["dropped"].values()) == 50
+    assert set(summary["lengths"]["kept"]) <= {"8", "16", "32", "64"}
+
+
+def test_all_dropped_is_an_empty_corpus(tmp_path: Path) -> None:
+    assert run(tmp_path / "out", given(tmp_path, {**DROPS, "language": lambda _: True})) == 0
+    assert split(tmp_path / "out", "train") == split(tmp_path / "out", "validation") == []
+
+
+def test_buckets_on_disk_change_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    documents = data(given(tmp_path)["documents"])
+    wanted = {name: "train" if number % 3 else "validation" for number, name in enumerate(IDS)}
+    found = []
+    for bucket in (1 << 30, 4 * documents.stat().st_size // 7):
+        monkeypatch.setattr(write, "BUCKET", bucket)
+        parts = list(shuffled(documents, wanted, "train", 0, tmp_path))
+        found.append([row for part in parts for row in part.to_pylist()])
+    assert len(parts) == 8 and found[0] == found[1] and len(found[0]) == 133
+
+
+@pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.parametrize("wrong", ["more", "fewer"])
+def test_verdicts_that_do_not_belong_together(tmp_path: Path, stage: str, wrong: str) -> None:
+    made = given(tmp_path)
+    left = [row["id"] for row in rows(data(made[stage], "00000"))]
+    left = [*left, "stranger"] if wrong == "more" else left[1:]
+    made[stage] = making.verdicts(tmp_path / "wrong", {"00000": left}, DROPS[stage])
+    paths = {name: data(made[name], "00000") for name in STAGES}
+    reached = len(left) + (-1 if wrong == "more" else 1)
+    with pytest.raises(InputError, match=f"{stage} judged {len(left)} documents, but {reached} reached it"):
+        verdict_rows(data(made["documents"]), paths)
+    assert run(tmp_path / "out", made) == 1
+    assert not (tmp_path / "out/00000.manifest.json").exists()
+
+
+def test_same_bytes_again_and_no_scratch_left(tmp_path: Path) -> None:
+    for name in "ab":
+        assert run(tmp_path / name, given(tmp_path)) == 0
+    files = sorted(path.relative_to(tmp_path / "a") for path in (tmp_path / "a").rglob("*"))
+    assert files == sorted(path.relative_to(tmp_path / "b") for path in (tmp_path / "b").rglob("*"))
+    assert not [path for path in files if path.name.startswith(".")]
+    for path in files:
+        if (tmp_path / "a" / path).is_file():
+            assert (tmp_path / "a" / path).read_bytes() == (tmp_path / "b" / path).read_bytes()
+    assert pq.read_schema(tmp_path / "a/dropped/00000.parquet").equals(write.DROPPED)

@@ -1,0 +1,105 @@
+"""tokenize.train on real text: every text comes back, digits are grouped, transformers loads it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tokenizers import Tokenizer
+
+from scripts.common.documents import uniform
+from scripts.common.manifest import Manifest
+from scripts.tokenize import train
+from scripts.tokenize.train import EOS, PAD, longest, sample, untrained
+from tests.unit.common import making
+from tests.unit.tokenize.conftest import corpus
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=80)
+
+
+@settings(max_examples=300)
+@given(TEXT)
+def test_every_text_comes_back(tokenizer: Tokenizer, text: str) -> None:
+    ids = tokenizer.encode(text).ids
+    assert tokenizer.decode(ids, skip_special_tokens=False) == text
+    assert not {tokenizer.token_to_id(EOS), tokenizer.token_to_id(PAD)} & set(ids)
+
+
+def test_vocabulary(tokenizer: Tokenizer, trained: Path) -> None:
+    assert tokenizer.get_vocab_size() == 1500 == Manifest.read(trained).summary["vocabulary"]
+    assert [tokenizer.token_to_id(token) for token in (EOS, PAD)] == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("digits", "groups"),
+    [(1, ["1", "2", "3", "4", "5", "6", "7"]), (3, ["123", "456", "7"]), (0, ["1234567"]), (9, ["1234567"])],
+)
+def test_digits_are_grouped(digits: int, groups: list[str]) -> None:
+    split = untrained(digits).pre_tokenizer.pre_tokenize_str("ab1234567cd")
+    assert [piece for piece, _ in split if piece.isdigit()] == groups
+
+
+def test_no_entry_of_the_vocabulary_has_more_digits_than_a_group(tokenizer: Tokenizer) -> None:
+    entries = [tokenizer.decode([index]) for index in range(tokenizer.get_vocab_size())]
+    assert max(sum(c.isdigit() for c in entry) for entry in entries) <= 3
+
+
+def test_transformers_loads_the_folder_and_agrees(
+    tokenizer: Tokenizer, trained: Path, texts: dict[str, dict[str, list[str]]]
+) -> None:
+    from transformers import AutoTokenizer
+
+    loaded = AutoTokenizer.from_pretrained(trained.parent)
+    assert (loaded.eos_token, loaded.bos_token, loaded.pad_token) == (EOS, EOS, PAD)
+    assert (loaded.eos_token_id, loaded.pad_token_id, len(loaded)) == (0, 1, tokenizer.get_vocab_size())
+    for text in [*texts["00000"]["validation"], "A , b . don 't"]:
+        ids = tokenizer.encode(text, add_special_tokens=False).ids
+        assert loaded(text, add_special_tokens=False, split_special_tokens=True)["input_ids"] == ids
+        assert loaded.decode(ids) == text
+
+
+def test_summary_is_measured_on_validation_text(
+    tokenizer: Tokenizer, trained: Path, texts: dict[str, dict[str, list[str]]]
+) -> None:
+    held = [text for shard in texts.values() for text in shard["validation"]]
+    size, tokens = sum(len(text.encode()) for text in held), sum(len(tokenizer.encode(text).ids) for text in held)
+    summary = Manifest.read(trained).summary
+    assert summary["measured_bytes"] == size
+    assert summary["bytes_per_token"] == round(size / tokens, 6) > 2
+    assert summary["sampled_documents"] == sum(len(shard["train"]) for shard in texts.values())
+    assert summary["longest_tokens"] == longest(tokenizer)
+    assert len(summary["longest_tokens"]) == 30 and len(summary["longest_tokens"][0]) > 8
+
+
+def test_same_bytes_again(tmp_path: Path, trained: Path, corpora: list[Path]) -> None:
+    argv = ["--config", making.config("tokenize.train", vocabulary=1500), "--corpus", *map(str, corpora)]
+    assert train.main([*argv, "--manifest", str(tmp_path / "manifest.json")]) == 0
+    for name in ("tokenizer.json", "tokenizer_config.json", "manifest.json"):
+        assert (tmp_path / name).read_bytes() == trained.with_name(name).read_bytes(), name
+
+
+def test_sample_is_by_hash(corpora: list[Path], texts: dict[str, dict[str, list[str]]]) -> None:
+    paths = [path.parent / f"train/{path.name.split('.')[0]}.parquet" for path in corpora]
+    names = [(f"{shard}-train-{n}", text) for shard, part in texts.items() for n, text in enumerate(part["train"])]
+    assert list(sample(paths, 10, 5, 0)) == [text for _, text in names]
+    found = list(sample(paths, 300, 1000, 4))
+    assert found == [text for name, text in names if uniform(4, name, "tokenizer") < 0.3]
+    assert 0 < len(found) < len(names)
+
+
+def test_no_training_text_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    made = corpus(tmp_path / "c", {"00000": {"train": [], "validation": ["x"]}})
+    argv = ["--config", making.config("tokenize.train"), "--corpus", str(made[0])]
+    assert train.main([*argv, "--manifest", str(tmp_path / "t/manifest.json")]) == 1
+    assert "the corpus has no training text" in capsys.readouterr().err
+
+
+def test_no_validation_text_leaves_bytes_per_token_open(tmp_path: Path) -> None:
+    made = corpus(tmp_path / "c", {"00000": {"train": ["Words and words."], "validation": []}})
+    argv = ["--config", making.config("tokenize.train", vocabulary=300), "--corpus", str(made[0])]
+    assert train.main([*argv, "--manifest", str(tmp_path / "t/manifest.json")]) == 0
+    assert Manifest.read(tmp_path / "t/manifest.json").summary["bytes_per_token"] is None
+    assert "merges" in json.loads((tmp_path / "t/tokenizer.json").read_text())["model"]
