@@ -83,6 +83,21 @@ def newest(folder: Path, tokens: str) -> Checkpoint | None:
     return found[-1]
 
 
+def agreed(found: Checkpoint | None, device: torch.device) -> None:
+    """Check that all processes found the same checkpoint. A collective call.
+
+    Raises InputError where they do not: the folder is not on a file system that all nodes share.
+    """
+    step = found.step if found else 0
+    span = torch.tensor([step, -step], device=device)
+    dist.all_reduce(span, op=dist.ReduceOp.MAX)
+    if span[0] != -span[1]:
+        raise InputError(
+            f"the newest checkpoint is of step {-int(span[1])} for one process and of step {int(span[0])} for another: "
+            "checkpoints/ must be on a file system that all nodes share"
+        )
+
+
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
     """Hold the run's folder, so that two processes never train the same run; InputError where it is held."""
@@ -107,8 +122,6 @@ def save(engine: Any, folder: Path, step: int, tokens: str, zero_stage: int, kee
     """Save a checkpoint of all processes and remove all but the newest `keep`. A collective call."""
     name, rank = f"step-{step:06d}", dist.get_rank()
     partial = folder / f".{name}.partial"
-    if (folder / name / FACTS).is_file():
-        return
     engine.save_checkpoint(str(folder), tag=partial.name, save_latest=False)
     if int(os.environ["LOCAL_RANK"]) == 0:
         for path in partial.iterdir():
@@ -126,6 +139,8 @@ def save(engine: Any, folder: Path, step: int, tokens: str, zero_stage: int, kee
         shutil.rmtree(folder / name, ignore_errors=True)
         partial.rename(folder / name)
         _sync(folder)
+        for name in ("zero_to_fp32.py", "zero_to_torch.py", "latest_universal"):  # DeepSpeed's, of no use here
+            (folder / name).unlink(missing_ok=True)
         for old in complete(folder)[:-keep]:
             shutil.rmtree(old.path)
     dist.barrier()

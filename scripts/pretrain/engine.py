@@ -111,11 +111,18 @@ class Engine:
         """Token ids [batch, context] → logits [batch, context, vocabulary] in fp32."""
         return self.engine(input_ids=inputs, use_cache=False).logits.float()
 
-    def set_learning_rate(self, rate: float) -> None:
-        """Set the learning rate of all groups.
+    def loaded(self) -> None:
+        """To be called after a checkpoint was loaded: gives each parameter group a step count of its own.
 
-        And their weight decay: loading a universal checkpoint under ZeRO 3 gives every group the first one's.
+        From a universal checkpoint, DeepSpeed 0.19.8 under ZeRO 3 hands all groups the same tensor, which each then
+        counts up, and the first group's weight decay, which is set again with the learning rate.
         """
+        for state in self.optimizer.state.values():
+            if torch.is_tensor(state.get("step")):
+                state["step"] = state["step"].clone()
+
+    def set_learning_rate(self, rate: float) -> None:
+        """Set the learning rate of all groups, and their weight decay (see loaded)."""
         for group, decay in zip(self.optimizer.param_groups, self.decay, strict=True):
             group["lr"], group["weight_decay"] = rate, decay
 

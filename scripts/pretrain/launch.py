@@ -59,6 +59,7 @@ def environments(node: int, nodes: int, processes: int, address: str, port: int)
             "LOCAL_WORLD_SIZE": str(processes),
             "MASTER_ADDR": address,
             "MASTER_PORT": str(port),
+            "HF_HUB_OFFLINE": "1",
         }
         | ({"GLOO_SOCKET_IFNAME": "lo"} if nodes == 1 else {})
         for local in range(processes)
@@ -118,7 +119,8 @@ def main(argv: list[str] | None = None) -> int:
         if "SLURM_JOB_ID" not in os.environ:
             print("error: pretrain.train.nodes > 1 and srun need a SLURM job, and this is none", file=sys.stderr)
             return 1
-        place = ["--nodes", str(args.nodes), "--ntasks", str(args.nodes), "--ntasks-per-node", "1", "--cpu-bind=none"]
+        place = ["--nodes", str(args.nodes), "--ntasks", str(args.nodes), "--ntasks-per-node", "1"]
+        place += ["--cpu-bind=none", "--kill-on-bad-exit=1"]
         own = ["--node", "--nodes", str(args.nodes), "--processes", str(args.processes)]
         command = ["srun", *place, sys.executable, "-m", "scripts.pretrain.launch", *own, *rest]
         return supervise([(command, dict(os.environ))])

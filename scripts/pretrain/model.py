@@ -12,6 +12,7 @@ import torch
 from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedConfig, PreTrainedModel
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+from transformers.utils import logging as progress
 
 from scripts.common.cli import InputError
 from scripts.common.manifest import Manifest
@@ -118,6 +119,7 @@ def export(
     model.config.dtype = DTYPES[dtype]
     partial = folder.with_name(f".{folder.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
+    progress.disable_progress_bar()
     model.save_pretrained(partial)
     listed = Manifest.read(tokenizer)
     for name in COMPANIONS:

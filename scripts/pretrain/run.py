@@ -18,6 +18,7 @@ from scripts.common.manifest import Manifest
 from scripts.pretrain import checkpoint, data, engine, measures, model, plan
 
 IGNORE = -100  # a target that does not count
+REMEDY = "lower pretrain.train.learning_rate or lengthen pretrain.train.warmup; the newest checkpoint is from before it"
 
 
 class Run:
@@ -41,6 +42,7 @@ class Run:
 
         engine.start(self.device, settings["threads_per_process"])
         checkpoint.read_safely()
+        checkpoint.agreed(found, self.device)
         if self.rank == 0:
             checkpoint.clean(folder)
         dist.barrier()
@@ -61,6 +63,7 @@ class Run:
         self.done = 0
         if found is not None:
             checkpoint.load(self.engine.engine, found)
+            self.engine.loaded()
             self.done = found.step
         text, self.validation_bytes = data.validation_text(args.tokens, settings["validation_tokens"], settings["seed"])
         self.validation_tokens = len(text)
@@ -90,10 +93,7 @@ class Run:
         dist.all_reduce(total)
         value, stop = total.tolist()
         if not math.isfinite(value):
-            raise cli.InputError(
-                f"the loss is {value} at step {step}: lower pretrain.train.learning_rate, or lengthen "
-                "pretrain.train.warmup; the last checkpoint is from before it"
-            )
+            raise cli.InputError(f"the loss is {value} at step {step}: {REMEDY}")
         return value, stop > 0
 
     def loss(self, inputs: torch.Tensor, targets: torch.Tensor, reduction: str) -> torch.Tensor:
@@ -127,7 +127,10 @@ class Run:
         return nats / self.validation_tokens, measures.bits_per_byte(nats, self.validation_bytes)
 
     def save(self, step: int) -> None:
-        """A checkpoint of all processes."""
+        """A checkpoint of all processes. InputError where the weights are no longer numbers: it would be of no use."""
+        norm = self.engine.gradient_norm
+        if norm is not None and not math.isfinite(norm):
+            raise cli.InputError(f"the gradient's norm is {norm} at step {step}: {REMEDY}")
         checkpoint.save(
             self.engine.engine, self.folder, step, self.tokens, self.settings["zero_stage"], self.args.keep_checkpoints
         )
