@@ -38,6 +38,8 @@ class Need:
     runtime: int = 0
     gres: str = ""
     account: str = ""
+    extra: str = ""
+    cards: int = 0
 
 
 @dataclass(frozen=True)
@@ -188,7 +190,8 @@ def wanted(need: Need) -> str:
 
 def site(needs: list[Need]) -> tuple[list[str], list[str]]:
     """(errors, warnings) about what is not a partition's: accounting, fair share, how long squeue remembers a job."""
-    errors, warnings = [], []
+    errors: list[str] = []
+    warnings: list[str] = []
     facts = queue.ask("scontrol", "show", "config")
     age = re.search(r"MinJobAge\s*=\s*(\d+)", facts)
     if age and int(age.group(1)) <= LONGEST_PAUSE:
@@ -208,6 +211,36 @@ def site(needs: list[Need]) -> tuple[list[str], list[str]]:
             errors.append(f"no account is set in the profile, and you have several: {', '.join(sorted(shares))}")
         elif (share := shares.get(account)) and re.fullmatch(r"[\d.]+", share) and float(share) < POOR_SHARE:
             warnings.append(f"account {account} has a fair-share factor of {share} (1 is unused): expect long waits")
+    return errors, warnings
+
+
+def placement(needs: list[Need], config: dict[str, Any]) -> tuple[list[str], list[str]]:
+    """(errors, warnings) where the config starts other processes than the profile gives GPUs and nodes for."""
+    errors: list[str] = []
+    warnings: list[str] = []
+    for need in needs:
+        stage, _, step = need.rule.partition("_")
+        section = config.get(stage, {}).get(step, {})
+        processes, nodes = section.get("processes"), section.get("nodes", 1)
+        cards = queue.gpus(need.gres)
+        if need.cards < cards * need.nodes:
+            # Snakemake cuts what a job asks for down to the run's cap, and the cap would not hold.
+            errors.append(f"{need.rule}: takes {cards * need.nodes} GPUs, more than the profile's gpu_cap")
+        if processes is None or not cards:
+            continue
+        key = f"{stage}.{step}"
+        if nodes != need.nodes:
+            errors.append(f"{need.rule}: the profile asks for {need.nodes} nodes, the config has {key}.nodes: {nodes}")
+        if processes > cards:
+            errors.append(
+                f"{need.rule}: the config has {key}.processes: {processes}, the profile {cards} GPUs of a node"
+            )
+        elif processes < cards:
+            warnings.append(
+                f"{need.rule}: the profile takes {cards} GPUs of a node, and {key}.processes: {processes} leaves some idle"
+            )
+        if "--signal" in need.extra and section.get("srun") is False and nodes == 1:
+            warnings.append(f"{need.rule}: without {key}.srun: true no warning before the time limit reaches it")
     return errors, warnings
 
 
@@ -248,6 +281,8 @@ def needs(workflow: Any) -> list[Need]:
             runtime=max(number(job, "runtime"), before.runtime),
             gres=job.resources.get("gres") or "",
             account=str(job.resources.get("slurm_account") or ""),
+            extra=str(job.resources.get("slurm_extra") or ""),
+            cards=number(job, "card"),
         )
     order = {rule.name: position for position, rule in enumerate(workflow.rules)}
     return sorted(found.values(), key=lambda need: order[need.rule])
@@ -262,7 +297,8 @@ def check(workflow: Any) -> Report:
     """The whole preflight of a workflow that is about to start under the slurm executor."""
     report = Report(needs(workflow))
     partitions = cluster()
-    for errors, warnings in [*(problems(need, partitions) for need in report.needs), site(report.needs)]:
+    found = [problems(need, partitions) for need in report.needs]
+    for errors, warnings in [*found, placement(report.needs, workflow.globals["config"]), site(report.needs)]:
         report.errors += errors
         report.warnings += warnings
     return report

@@ -1,12 +1,13 @@
-"""A real SLURM cluster on one Debian machine: munge, slurmctld and five slurmd, started and stopped by the tests.
+"""A real SLURM cluster on one Debian machine: munge, slurmctld and seven slurmd, started and stopped by the tests.
 
     python -m tests.slurm.cluster install [--accounting]
     python -m tests.slurm.cluster start [--accounting]
     python -m tests.slurm.cluster status | crash h1 | revive h1 | stop
 
-Nodes: cpu1, cpu2 in partition `cpu`; spare in `spare`; h1, h2 in `h100` with gres gpu:h100:8 on character devices that are copies of
-/dev/null, and in `urgent`, which preempts `h100`. Node sizes are declared, not measured. As root, without systemd and
-without cgroups, every daemon on a loopback address, all state in one run directory.
+Nodes: cpu1, cpu2 in partition `cpu`; h1, h2 in `h100` with gres gpu:h100:8 on character devices that are copies of
+/dev/null; f1, f2 in `fragile` and p1 in `low` and `urgent` (which preempts `low`) are the same, for the tests that break
+something. Node sizes are declared, not measured. As root, without systemd and without cgroups, every daemon on a loopback
+address, all state in one run directory.
 
 The configuration itself has to lie in /etc/slurm: the executor's jobstep removes SLURM_CONF from a job's environment.
 A configuration there that this module did not write is never touched.
@@ -33,7 +34,7 @@ MARK = "# written by tests/slurm/cluster.py of crawl2llm"
 NAME = "crawl2llm"
 TEMPLATES = Path(__file__).resolve().parent / "conf"
 CONTROLLER_PORT, DATABASE_PORT, MARIADB_PORT = 26817, 26819, 26306
-NODES = ("cpu1", "cpu2", "spare", "h1", "h2")
+NODES = ("cpu1", "cpu2", "h1", "h2", "f1", "f2", "p1")
 GPUS = 8
 PACKAGES = ("munge", "slurm-wlm")
 ACCOUNTING_PACKAGES = ("slurmdbd", "mariadb-server")

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -37,7 +40,7 @@ def cluster() -> Iterator[Cluster]:
         yield made
 
 
-def until(what: str, ready: Callable[[], object], seconds: float = 60) -> None:
+def until(what: str, ready: Callable[[], object], seconds: float = 120) -> None:
     """Poll until `ready()` is true; fails the test, saying what was waited for, after `seconds`."""
     end = time.monotonic() + seconds
     while not ready():
@@ -101,7 +104,7 @@ class Drive:
         assert self.process is not None
         os.killpg(self.process.pid, number)
 
-    def end(self, seconds: float = 180) -> int:
+    def end(self, seconds: float = 300) -> int:
         """Wait for the end; returns the exit status."""
         assert self.process is not None
         try:
@@ -109,7 +112,7 @@ class Drive:
         except subprocess.TimeoutExpired:
             pytest.fail(f"Snakemake did not end within {seconds:g} s:\n{self.output[-3000:]}")
 
-    def finish(self, seconds: float = 180) -> None:
+    def finish(self, seconds: float = 300) -> None:
         """Wait for the end; fails with the output unless the run succeeded."""
         status = self.end(seconds)
         assert status == 0, f"status {status}\n{self.output[-4000:]}"
@@ -148,14 +151,16 @@ class Drive:
                 slurm("scancel", *left)
 
 
-@pytest.fixture
-def drive(cluster: Cluster, tmp_path: Path) -> Iterator[Callable[..., Drive]]:
+@pytest.fixture(scope="module")
+def drive(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Drive]]:
     """drive(chain, steps) makes a run; more than one may be made."""
     made: list[Drive] = []
+    base, numbers = tmp_path_factory.mktemp("drive"), itertools.count()
 
     def make(chain: dict[str, int], steps: dict[str, int] | None = None) -> Drive:
-        made.append(Drive(tmp_path / f"run{len(made)}", chain, steps))
-        return made[-1]
+        one = Drive(base / f"{next(numbers)}-{'-'.join(chain)}", chain, steps)
+        made.append(one)
+        return one
 
     yield make
     for one in made:
@@ -166,13 +171,42 @@ def drive(cluster: Cluster, tmp_path: Path) -> Iterator[Callable[..., Drive]]:
 def unbroken(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Drive], dict[str, str]]:
     """The results of an unbroken run of the same chain by Snakemake on this machine, without SLURM."""
     known: dict[str, dict[str, str]] = {}
+    base, lock = tmp_path_factory.mktemp("unbroken"), threading.Lock()
 
     def results(other: Drive) -> dict[str, str]:
         key = json.dumps([other.chain, other.steps])
-        if key not in known:
-            local = Drive(tmp_path_factory.mktemp("unbroken") / "run", other.chain, other.steps)
-            local.start("--config", "pause=0", profile=False).finish()
-            known[key] = local.results()
+        with lock:
+            if key not in known:
+                local = Drive(base / str(len(known)), other.chain, other.steps)
+                local.start("--config", "pause=0", profile=False).finish()
+                known[key] = local.results()
         return known[key]
 
     return results
+
+
+SCENARIOS: dict[str, Callable[..., None]] = {}
+
+
+def beside(scenario: Callable[..., None]) -> Callable[..., None]:
+    """A test that runs beside the others of its kind, since most of it is waiting; it gets (drive, cluster, unbroken)."""
+    SCENARIOS[scenario.__name__] = scenario
+
+    def test(started: dict[str, Future[None]]) -> None:
+        started[scenario.__name__].result()
+
+    test.__name__, test.__doc__ = scenario.__name__, scenario.__doc__
+    return test
+
+
+@pytest.fixture(scope="module")
+def started(
+    request: pytest.FixtureRequest,
+    drive: Callable[..., Drive],
+    cluster: Cluster,
+    unbroken: Callable[[Drive], dict[str, str]],
+) -> dict[str, Future[None]]:
+    """The scenarios that this session selected, all started."""
+    names = [item.name for item in request.session.items if item.name in SCENARIOS]
+    pool = ThreadPoolExecutor(max_workers=max(1, len(names)))
+    return {name: pool.submit(SCENARIOS[name], drive, cluster, unbroken) for name in names}

@@ -16,6 +16,10 @@ import sys
 import time
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from scripts.common.console import Progress  # noqa: E402
+
 FACTS = ("CUDA_VISIBLE_DEVICES", "SLURMD_NODENAME", "SLURM_JOB_ID")
 
 
@@ -58,6 +62,7 @@ def main() -> int:
     (Path("facts") / f"{args.rule}-{args.shard}.json").write_text(json.dumps(facts), encoding="utf-8")
     work = args.manifest.with_name(f"{args.shard}.work")
     lines = work.read_text(encoding="utf-8").split() if work.exists() else []
+    progress = Progress(args.steps, "steps", done=len(lines))
     state = hashlib.sha256(b"".join(path.read_bytes() for path in args.inputs))
     state.update(f"{args.rule} {args.shard}".encode())
     for step in range(args.steps):
@@ -67,7 +72,8 @@ def main() -> int:
         time.sleep(args.pause)
         with work.open("a", encoding="utf-8") as handle:
             handle.write(state.hexdigest() + "\n")
-        args.log.write_text(f"step {step + 1} of {args.steps}\n", encoding="utf-8")
+        progress.done += 1
+        args.log.write_text(f"{progress.line()}\n", encoding="utf-8")
     text = json.dumps({"rule": args.rule, "shard": args.shard, "lines": work.read_text(encoding="utf-8").split()})
     args.manifest.write_text(text + "\n", encoding="utf-8")
     note("ends.tsv", args.rule, args.shard)

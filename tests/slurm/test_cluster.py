@@ -4,26 +4,18 @@ from __future__ import annotations
 
 import re
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from concurrent.futures import Future, wait
 from pathlib import Path
 
 import pytest
 
+from scripts.slurm import status
 from tests.slurm.cluster import Cluster
-from tests.slurm.conftest import Drive, slurm, until
+from tests.slurm.conftest import Drive, beside, slurm, until
 
 Make = Callable[..., Drive]
 Unbroken = Callable[[Drive], dict[str, str]]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def limited(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Drive]:
-    """A data task of 2 minutes under a limit of one: SLURM counts in minutes, so it runs beside the other tests."""
-    one = Drive(tmp_path_factory.mktemp("limited") / "run", {"language_score": 1}, {"language_score": 600})
-    # On a node that no test crashes or drains.
-    one.start("--set-resources", "language_score:runtime=attempt", "language_score:slurm_partition=spare")
-    yield one
-    one.stop()
 
 
 def job(drive: Drive, rule: str, task: int = 0) -> dict[str, str]:
@@ -31,7 +23,28 @@ def job(drive: Drive, rule: str, task: int = 0) -> dict[str, str]:
     return dict(part.split("=", 1) for part in drive.fact(rule, task)["job"].split() if "=" in part)
 
 
-def test_placement_names_logs_and_retry(drive: Make, unbroken: Unbroken) -> None:
+def site(drive: Drive, partition: str) -> str:
+    """The option for another site's partitions file: everything goes to `partition`."""
+    file = drive.folder / "partitions.yaml"
+    file.write_text(f"partitions: {{{partition}: {{max_gpu: 8, available_gpu_models: [h100]}}}}\n", encoding="utf-8")
+    return f"--slurm-partition-config={file}"
+
+
+@beside
+def test_time_limit_in_a_data_task(drive: Make, cluster: Cluster, unbroken: Unbroken) -> None:
+    """A task of two minutes under a limit of one, the least that SLURM counts in; the next attempt has two."""
+    run = drive({"language_score": 1}, {"language_score": 600}).start(
+        "--set-resources", "language_score:runtime=attempt"
+    )
+    run.finish()
+    assert "TIMEOUT" in run.output
+    assert len(run.table("starts")) == 2 and len(run.table("ends")) == 1
+    assert job(run, "language_score")["TimeLimit"] == "00:02:00"
+    assert run.results() == unbroken(run)
+
+
+@beside
+def test_placement_names_logs_and_retry(drive: Make, cluster: Cluster, unbroken: Unbroken) -> None:
     run = drive({"language_score": 2, "pretrain_train": 1, "evaluate_model": 2})
     (run.folder / "fail-language_score").touch()
     run.start("--resources", "card=4").finish()
@@ -64,41 +77,43 @@ def test_placement_names_logs_and_retry(drive: Make, unbroken: Unbroken) -> None
     assert len(list(folder.rglob("*.log"))) == 3
 
 
+@beside
 def test_a_node_loses_power(drive: Make, cluster: Cluster, unbroken: Unbroken) -> None:
     data, train = (
         drive({"language_score": 1}, {"language_score": 40}),
         drive({"pretrain_train": 1}, {"pretrain_train": 40}),
     )
-    slurm("scontrol", "update", "NodeName=cpu2,h2", "State=DRAIN", "Reason=test")
-    data.start()
-    train.start()
+    slurm("scontrol", "update", "NodeName=f2", "State=DRAIN", "Reason=test")
+    data.start(site(data, "fragile"))
+    train.start(site(train, "fragile"))
     until("both tasks at work", lambda: data.working("language_score") and train.working("pretrain_train"))
-    slurm("scontrol", "update", "NodeName=cpu2,h2", "State=RESUME")
-    cluster.crash("cpu1")
-    cluster.crash("h1")
+    slurm("scontrol", "update", "NodeName=f2", "State=RESUME")
+    cluster.crash("f1")
     data.finish()
     train.finish()
-    cluster.revive("cpu1")
-    cluster.revive("h1")
+    cluster.revive("f1")
     for run, rule in ((data, "language_score"), (train, "pretrain_train")):
         starts = run.table("starts")
         assert len(starts) == 2 and len(run.table("ends")) == 1
         assert starts[0][3] == starts[1][3], "SLURM queued the job again; Snakemake did not submit another"
-        assert job(run, rule)["NodeList"] in ("cpu2", "h2")
+        assert job(run, rule)["NodeList"] == "f2"
         assert run.results() == unbroken(run)
 
 
-def test_preempted(drive: Make, unbroken: Unbroken) -> None:
-    run = drive({"pretrain_train": 1}, {"pretrain_train": 40}).start()
+@beside
+def test_preempted(drive: Make, cluster: Cluster, unbroken: Unbroken) -> None:
+    run = drive({"pretrain_train": 1}, {"pretrain_train": 40})
+    run.start(site(run, "low"))
     until("the task at work", lambda: run.working("pretrain_train"))
-    urgent = ["-p", "urgent", "--nodes=2", "--gres=gpu:h100:8", "--time=1", "--output=/dev/null", "--wrap=sleep 2"]
+    urgent = ["-p", "urgent", "--gres=gpu:h100:8", "--time=1", "--output=/dev/null", "--wrap=sleep 2"]
     slurm("sbatch", "--chdir=/", *urgent)
     run.finish()
     assert len(run.table("starts")) == 2 and len({row[3] for row in run.table("starts")}) == 1
     assert run.results() == unbroken(run)
 
 
-def test_cancelled_by_somebody_else_and_the_cap_on_gpus(drive: Make, unbroken: Unbroken) -> None:
+@beside
+def test_cancelled_by_somebody_else_and_the_cap_on_gpus(drive: Make, cluster: Cluster, unbroken: Unbroken) -> None:
     run = drive({"evaluate_model": 2}, {"evaluate_model": 15}).start("--resources", "card=1")
     until("a task at work", lambda: run.working("evaluate_model", 0) or run.working("evaluate_model", 1))
     cancelled = run.queue()
@@ -110,16 +125,8 @@ def test_cancelled_by_somebody_else_and_the_cap_on_gpus(drive: Make, unbroken: U
     assert len(run.table("starts")) == 3 and len(run.table("ends")) == 2
 
 
-def test_slurmctld_restarts(drive: Make, cluster: Cluster, unbroken: Unbroken) -> None:
-    run = drive({"language_score": 1, "language_select": 1}, {"language_score": 20}).start()
-    until("the task at work", lambda: run.working("language_score"))
-    cluster.restart_controller()
-    run.finish()
-    assert run.results() == unbroken(run)
-    assert len(run.table("starts")) == 2
-
-
-def test_interrupted_then_again(drive: Make, unbroken: Unbroken) -> None:
+@beside
+def test_interrupted_then_again(drive: Make, cluster: Cluster, unbroken: Unbroken) -> None:
     run = drive({"language_score": 2}, {"language_score": 30}).start()
     until("both tasks at work", lambda: run.working("language_score", 0) and run.working("language_score", 1))
     run.send(signal.SIGINT)
@@ -131,7 +138,8 @@ def test_interrupted_then_again(drive: Make, unbroken: Unbroken) -> None:
     assert run.results() == unbroken(run)
 
 
-def test_killed_then_again_runs_no_second_copy(drive: Make, unbroken: Unbroken) -> None:
+@beside
+def test_killed_then_again_runs_no_second_copy(drive: Make, cluster: Cluster, unbroken: Unbroken) -> None:
     run = drive({"language_score": 2}, {"language_score": 100}).start()
     until("both tasks at work", lambda: run.working("language_score", 0) and run.working("language_score", 1))
     orphans = run.queue()
@@ -148,12 +156,57 @@ def test_killed_then_again_runs_no_second_copy(drive: Make, unbroken: Unbroken) 
         assert all(job(run, "language_score", task)["StartTime"] >= end for task in (0, 1))
 
 
+def test_slurmctld_restarts(
+    drive: Make, cluster: Cluster, unbroken: Unbroken, started: dict[str, Future[None]]
+) -> None:
+    wait(started.values())  # a submission that meets the restart would count as a failure there
+    run = drive({"language_score": 1, "language_select": 1}, {"language_score": 20}).start()
+    until("the task at work", lambda: run.working("language_score"))
+    cluster.restart_controller()
+    run.finish()
+    assert run.results() == unbroken(run)
+    assert len(run.table("starts")) == 2
+
+
+def test_status(drive: Make, cluster: Cluster, unbroken: Unbroken, started: dict[str, Future[None]]) -> None:
+    """Two tasks fill both nodes, the third failed once and waits for one of them."""
+    wait(started.values())
+    run = drive({"evaluate_model": 3}, {"evaluate_model": 150})
+    (run.folder / "fail-evaluate_model").touch()
+    whole_node = ["evaluate_model:gres='gpu:h100:1'", "evaluate_model:card=1", "evaluate_model:cpus_per_task=96"]
+    run.start("--set-resources", *whole_node)
+    shown = ""
+
+    def complete() -> bool:
+        nonlocal shown
+        shown = "\n".join(status.report(run.folder, lines=3))
+        return "running: 2 jobs, 2 GPUs" in shown and "waiting: 1 jobs" in shown and shown.count("its log's rate") == 2
+
+    until("two run, one waits, both rates are known", complete)
+    assert re.search(
+        r"^  evaluate_model +main_0000\d +\d+ +1  h[12] +\d+s +1h00m  .*, in \d+s \(its log's rate\)$", shown, re.M
+    )
+    assert re.search(r"^  evaluate_model +1  pending: (Resources|Priority|None)", shown, re.M), shown
+    assert "failed, and not yet made good: 1 jobs" in shown and "error: evaluate_model was told to fail once" in shown
+    assert "gave a sign of life" in shown
+    hours = re.search(r"GPU-hours: ([\d.]+) \(from the jobs' logs; sacct does not answer\)", shown)
+    assert hours and 0 <= float(hours[1]) < 0.1
+    run.finish()
+    assert run.results() == unbroken(run)
+    after = "\n".join(status.report(run.folder, lines=3))
+    assert "4 of 4 tasks of the newest run are done (100 %)" in after and "not yet made good: 0 jobs" in after
+    spent = sum(
+        float(end[0]) - float(begin[0]) for begin, end in zip(run.table("starts")[1:], run.table("ends"), strict=True)
+    )
+    assert float(re.search(r"GPU-hours: ([\d.]+)", after)[1]) == pytest.approx(spent / 3600, abs=0.03)  # type: ignore[index]
+
+
 @pytest.mark.parametrize(
     ("resource", "message"),
     [
         (
             "language_score:slurm_partition=gpux",
-            "language_score: partition 'gpux' does not exist; the cluster has cpu, h100",
+            "language_score: partition 'gpux' does not exist; the cluster has cpu, fragile, h100, low",
         ),
         (
             "pretrain_train:slurm_partition=h100 pretrain_train:gres='gpu:a100:4'",
@@ -171,7 +224,7 @@ def test_killed_then_again_runs_no_second_copy(drive: Make, unbroken: Unbroken) 
             "language_score:slurm_partition=cpu language_score:mem_mb=900000",
             "language_score: asks for 900000 MB; the largest node of partition cpu has 128000 MB",
         ),
-        ("language_score:mem_mb=900000000", "no partition of slurm-partition-config takes it"),
+        ("language_score:runtime=3000", "language_score: no partition of slurm-partition-config takes it"),
     ],
 )
 def test_what_the_cluster_cannot_give_is_refused_before_submission(drive: Make, resource: str, message: str) -> None:
@@ -179,12 +232,3 @@ def test_what_the_cluster_cannot_give_is_refused_before_submission(drive: Make, 
     assert run.end() == 1
     assert message in run.output
     assert "has been submitted" not in run.output and not run.queue()
-
-
-def test_time_limit_in_a_data_task(limited: Drive, unbroken: Unbroken) -> None:
-    limited.finish(300)
-    assert "TIMEOUT" in limited.output
-    starts = limited.table("starts")
-    assert len(starts) == 2 and len(limited.table("ends")) == 1
-    assert re.search(r"TimeLimit=(\S+)", slurm("scontrol", "show", "job", starts[1][3]))[1] == "00:02:00"  # type: ignore[index]
-    assert limited.results() == unbroken(limited)

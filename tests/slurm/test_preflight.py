@@ -1,0 +1,159 @@
+"""The preflight's arithmetic on scontrol's and squeue's own words, without a cluster."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scripts.slurm import preflight, queue, status
+from scripts.slurm.preflight import Need, Node, Partition
+
+H100 = Node("h1", 96, 2_000_000, {("gpu", "h100"): 8}, usable=True)
+PARTITIONS = {"h100": Partition("h100", True, 86400, None, (H100, replace(H100, name="h2")))}
+FITS = Need("pretrain_train", 1, "h100", nodes=2, cpus=48, memory=480_000, runtime=1380, gres="gpu:h100:4", cards=8)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("1-00:00:00", 86400),
+        ("02:03:04", 7384),
+        ("10:30", 630),
+        ("5", 300),
+        ("2-12", 216000),
+        ("UNLIMITED", None),
+        ("N/A", None),
+        ("", None),
+    ],
+)
+def test_times(text: str, expected: int | None) -> None:
+    assert queue.seconds(text) == expected
+
+
+@given(st.integers(0, 40), st.integers(0, 23), st.integers(0, 59), st.integers(0, 59))
+def test_times_as_squeue_writes_them(days: int, hours: int, minutes: int, seconds: int) -> None:
+    text = f"{days}-{hours:02}:{minutes:02}:{seconds:02}" if days else f"{hours:02}:{minutes:02}:{seconds:02}"
+    assert queue.seconds(text) == ((days * 24 + hours) * 60 + minutes) * 60 + seconds
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [("gres:gpu:h100:4", 4), ("gpu:2", 2), ("gpu", 1), ("gres/gpu=4", 4), ("N/A", 0), ("gres:gpu:a100:2,nvme:1", 2)],
+)
+def test_gpus(text: str, count: int) -> None:
+    assert queue.gpus(text) == count
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("gpu:h100:8(S:0-1)", {("gpu", "h100"): 8}),
+        ("gpu:h100:4,nvme:1", {("gpu", "h100"): 4, ("nvme", ""): 1}),
+        ("gpu:2", {("gpu", ""): 2}),
+        ("(null)", {}),
+        ("", {}),
+    ],
+)
+def test_gres(text: str, found: dict[tuple[str, str], int]) -> None:
+    assert preflight.gres(text) == found
+
+
+def test_a_request_without_a_type_takes_any() -> None:
+    has = {("gpu", "h100"): 4, ("gpu", "a100"): 4}
+    assert preflight.enough(has, {("gpu", ""): 8})
+    assert not preflight.enough(has, {("gpu", "h100"): 5})
+    assert not preflight.enough({}, {("gpu", ""): 1})
+
+
+def test_what_fits_is_not_objected_to() -> None:
+    assert preflight.problems(FITS, PARTITIONS) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"partition": "h200"}, "partition 'h200' does not exist; the cluster has h100"),
+        ({"partition": None}, "no partition of slurm-partition-config takes it"),
+        ({"runtime": 1441}, "asks for 1441 min; partition h100 allows 1440 min"),
+        ({"gres": "gpu:h200:4"}, "asks for gres gpu:h200:4; nodes of partition h100 have gpu:h100:8"),
+        ({"gres": "gpu:h100:9"}, "have gpu:h100:8"),
+        ({"memory": 2_000_001}, "the largest node of partition h100 has 2000000 MB"),
+        ({"cpus": 97}, "the largest node of partition h100 has 96"),
+        ({"nodes": 3}, "asks for 3 nodes"),
+    ],
+)
+def test_what_does_not_fit_is_named(change: dict[str, object], words: str) -> None:
+    errors, _ = preflight.problems(replace(FITS, **change), PARTITIONS)  # type: ignore[arg-type]
+    assert len(errors) == 1 and words in errors[0] and errors[0].startswith("pretrain_train:")
+
+
+def test_nodes_that_are_down_are_a_warning() -> None:
+    down = {"h100": replace(PARTITIONS["h100"], nodes=(H100, replace(H100, name="h2", usable=False)))}
+    errors, warnings = preflight.problems(FITS, down)
+    assert not errors and "down or drained" in warnings[0]
+
+
+@pytest.mark.parametrize(
+    ("section", "errors", "warnings"),
+    [
+        ({"processes": 4, "nodes": 2, "srun": True}, 0, 0),
+        ({"processes": 8, "nodes": 2, "srun": True}, 1, 0),
+        ({"processes": 4, "nodes": 1, "srun": True}, 1, 0),
+        ({"processes": 2, "nodes": 2, "srun": True}, 0, 1),
+    ],
+)
+def test_the_config_starts_what_the_profile_asks_for(section: dict[str, object], errors: int, warnings: int) -> None:
+    found = preflight.placement([FITS], {"pretrain": {"train": section}})
+    assert tuple(map(len, found)) == (errors, warnings)
+
+
+def test_a_cap_below_what_one_job_takes_is_refused() -> None:
+    errors, _ = preflight.placement([replace(FITS, cards=4)], {})
+    assert errors == ["pretrain_train: takes 8 GPUs, more than the profile's gpu_cap"]
+
+
+def test_squeue_lines_become_jobs() -> None:
+    line = (
+        "17|RUNNING|h100|2|96|gres:gpu:h100:4|2026-01-01T00:00:00|2026-01-01T00:01:00|1:02:03|23:00:00|h[1-2]|"
+        "crawl2llm_0a1b|rule_language_score_wildcards_my_variant_00017|None|/scratch/a|b"
+    )
+    (job,) = queue.parse([line, line.replace("crawl2llm_", "other_"), "nonsense"])
+    assert (job.rule, job.task, job.gpus, job.elapsed, job.limit) == (
+        "language_score",
+        "my_variant_00017",
+        8,
+        3723,
+        82800,
+    )
+    assert str(job.folder) == "/scratch/a|b" and not job.ended
+
+
+@pytest.mark.parametrize(
+    ("rule", "task", "found"),
+    [
+        ("language_score", "my_variant_00017", ("my_variant", "language/score", "/00017")),
+        ("pretrain_train", "my_variant", ("my_variant", "pretrain/train", "")),
+        ("evaluate_model", "main_finetune", ("main", "evaluate/model", "/finetune")),
+    ],
+)
+def test_where_a_job_writes(rule: str, task: str, found: tuple[str, str, str]) -> None:
+    assert status.places(rule, task) == found
+
+
+def test_a_failure_made_good_is_not_shown() -> None:
+    log = """
+Error in rule language_score:
+    message: SLURM-job '1' failed
+    jobid: 3
+    log: logs/a.log, /x/logs/slurm/rule_language_score/main_00000/1.log (check log file(s) for error details)
+Error in rule language_score:
+    message: SLURM-job '2' failed
+    jobid: 4
+    log: logs/b.log, /x/2.log (check log file(s) for error details)
+Finished jobid: 3 (Rule: language_score)
+""".splitlines()
+    (failure,) = status.failures(log)
+    assert failure.number == "4" and [str(path) for path in failure.logs] == ["logs/b.log", "/x/2.log"]

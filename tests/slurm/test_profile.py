@@ -1,0 +1,123 @@
+"""The SLURM profile without a cluster: it plans the real workflow, and every rule's needs fit a partition."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from scripts.common.steps import STEPS
+
+ROOT = Path(__file__).resolve().parents[2]
+PROFILE = ROOT / "profiles" / "slurm"
+GPU_RULES = {"pretrain_train", "finetune_train", "evaluate_model"}
+RULES = {name.replace(".", "_") for name in STEPS}
+
+
+def snakemake(folder: Path, *options: str, path: str | None = None) -> subprocess.CompletedProcess[str]:
+    """Plan the demo run in an empty folder."""
+    command = [sys.executable, "-m", "snakemake", "--snakefile", str(ROOT / "Snakefile"), "--directory", str(folder)]
+    own = str(Path(sys.executable).parent)
+    environment = {**os.environ, "PATH": path or os.pathsep.join([own, os.environ["PATH"]])}
+    config = ["--configfile", str(ROOT / "config.yaml")]
+    return subprocess.run(
+        [*command, *config, *options], capture_output=True, text=True, timeout=180, env=environment, check=False
+    )
+
+
+@pytest.fixture(scope="module")
+def without_slurm(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A PATH that has everything but SLURM's commands."""
+    folder = tmp_path_factory.mktemp("bin")
+    slurm = {"sinfo", "squeue", "sacct", "sacctmgr", "sbatch", "scancel", "scontrol", "sshare", "srun", "salloc"}
+    for name in os.environ["PATH"].split(os.pathsep):
+        for program in Path(name).iterdir() if Path(name).is_dir() else ():
+            if program.name not in slurm and not (folder / program.name).exists():
+                (folder / program.name).symlink_to(program)
+    assert shutil.which("bash", path=str(folder)) and not shutil.which("sinfo", path=str(folder))
+    return str(folder)
+
+
+@pytest.fixture(scope="module")
+def plan(tmp_path_factory: pytest.TempPathFactory, without_slurm: str) -> dict[str, dict[str, str]]:
+    """Rule → its first task's resources in a dry run of the real workflow on a machine without SLURM."""
+    done = snakemake(tmp_path_factory.mktemp("plan"), "--profile", str(PROFILE), "--dry-run", path=without_slurm)
+    assert done.returncode == 0, done.stdout + done.stderr
+    found: dict[str, dict[str, str]] = {}
+    for match in re.finditer(
+        r"^rule (\w+):\n(.*?)^    resources: (.*?)$", done.stdout + done.stderr, re.MULTILINE | re.DOTALL
+    ):
+        pairs = (part.split("=", 1) for part in match.group(3).split(", ") if "=" in part)
+        threads = re.search(r"^    threads: (\d+)$", match.group(2), re.MULTILINE)
+        found.setdefault(match.group(1), {**dict(pairs), "threads": threads.group(1) if threads else "1"})
+    return found
+
+
+def test_every_step_is_planned(plan: dict[str, dict[str, str]]) -> None:
+    assert set(plan) - {"all"} == RULES
+
+
+@pytest.mark.parametrize("rule", sorted(RULES))
+def test_only_the_rules_that_compute_on_gpus_ask_for_them(plan: dict[str, dict[str, str]], rule: str) -> None:
+    needs = plan[rule]
+    assert ("gres" in needs) == (rule in GPU_RULES)
+    assert ("card" in needs) == (rule in GPU_RULES), "what --resources card=… caps"
+    assert int(needs["runtime"]) > 0 and int(needs["mem_mb"]) > 0
+    if rule in GPU_RULES:
+        kind, model, count = needs["gres"].split(":")
+        assert (kind, model) == ("gpu", "h100")
+        assert int(needs["card"]) == int(count) * int(needs.get("nodes", 1))
+
+
+def test_training_is_told_before_its_time_limit(plan: dict[str, dict[str, str]]) -> None:
+    for rule in ("pretrain_train", "finetune_train"):
+        seconds = re.search(r"--signal=USR1@(\d+)\b", plan[rule]["slurm_extra"])
+        assert seconds, "USR1@, not B:USR1@: the signal has to reach the tasks"
+        assert int(seconds.group(1)) < 60 * int(plan[rule]["runtime"])
+        assert "--ntasks-per-node=1" in plan[rule]["slurm_extra"] and plan[rule]["mpi"] == ""
+
+
+def test_every_rule_named_in_the_profile_exists() -> None:
+    text = yaml.safe_load((PROFILE / "config.yaml").read_text(encoding="utf-8"))
+    assert set(text["set-resources"]) <= RULES and set(text["set-threads"]) <= RULES
+
+
+def test_retries_are_in_the_profile_only() -> None:
+    """Rule-level retries are nested in the job and multiply with the profile's."""
+    for path in [ROOT / "Snakefile", *(ROOT / "rules").glob("*.smk")]:
+        assert not re.search(r"^\s+retries:", path.read_text(encoding="utf-8"), re.MULTILINE), path
+
+
+@pytest.mark.parametrize("options", [["--dag"], ["--rulegraph"], ["--dry-run", "--sdm", "conda"]], ids=" ".join)
+def test_other_ways_to_look(tmp_path: Path, options: list[str], without_slurm: str) -> None:
+    if "conda" in options and not shutil.which("conda"):
+        pytest.skip("conda is not installed")
+    done = snakemake(tmp_path, "--profile", str(PROFILE), *options, path=without_slurm)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "pretrain_train" in done.stdout + done.stderr
+
+
+def test_a_site_of_its_own(tmp_path: Path, without_slurm: str) -> None:
+    """What docs/slurm.md says: copy the folder, change the values on top."""
+    site = shutil.copytree(PROFILE, tmp_path / "mysite")
+    text = (site / "config.yaml").read_text(encoding="utf-8")
+    for old, new in (
+        ('account: ""', 'account: "def-prof"'),
+        ("gpus: 4", "gpus: 8"),
+        ("nodes: 1", "nodes: 2"),
+        ("gpu: h100", "gpu: a100"),
+        ("gpu_cap: 8", "gpu_cap: 16"),
+    ):
+        assert text.count(f"  {old} #") == 1
+        text = text.replace(f"  {old} #", f"  {new} #")
+    (site / "config.yaml").write_text(text, encoding="utf-8")
+    done = snakemake(tmp_path / "run", "--profile", str(site), "--dry-run", path=without_slurm)
+    assert done.returncode == 0, done.stdout + done.stderr
+    training = next(line for line in done.stdout.splitlines() + done.stderr.splitlines() if "card=16" in line)
+    assert "gres=gpu:a100:8" in training and "nodes=2" in training and "slurm_account=def-prof" in training
