@@ -84,6 +84,14 @@ def test_code_of_a_package_counts(copy: Path) -> None:
     assert "language.score" not in changed
 
 
+def test_pages_and_templates_beside_a_program_count_for_its_stage(copy: Path) -> None:
+    (copy / "scripts/quality/page.html").write_text("<p>")
+    before = codes(copy)
+    (copy / "scripts/quality/page.html").write_text("<p>.")
+    changed = {step for step, found in codes(copy).items() if found != before[step]}
+    assert changed == {"quality.train", "quality.score", "quality.select"}
+
+
 def test_modules_that_only_show_do_not_count(copy: Path) -> None:
     before = codes(copy)
     edit(copy / "scripts/common/console.py", "every: float = 5.0", "every: float = 9.0")

@@ -129,6 +129,20 @@ def test_members_after_bytes_that_are_no_gzip(tmp_path: Path) -> None:
     assert "14000 bytes are no gzip member" in detail(found)
 
 
+@pytest.mark.parametrize("tail", [b"x", b"no gzip at all" * 1000, b"\x1f\x8b", b"\x00\x00x"])
+def test_tail_that_is_no_gzip(tmp_path: Path, tail: bytes) -> None:
+    found = of(tmp_path / "a.warc.gz", members(*PAGES) + tail)
+    assert ids(found) == NAMES
+    assert "bytes are no gzip member" in detail(found)
+
+
+@pytest.mark.parametrize("over", range(-22, 3, 3))
+def test_record_that_begins_where_a_window_ends(tmp_path: Path, over: int) -> None:
+    found = of(tmp_path / "a.warc", b"x" * (HEADER + over) + b"\n" + PLAIN)
+    assert ids(found) == NAMES
+    assert f"{HEADER + over + 1} bytes belong to no record" in detail(found)
+
+
 def test_garbage_between_records_is_counted_once(tmp_path: Path) -> None:
     found = of(tmp_path / "a.warc", PAGES[0] + b"x" * 200_000 + b"\n" + b"".join(PAGES[1:]))
     assert ids(found) == NAMES

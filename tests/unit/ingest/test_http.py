@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import tracemalloc
 import zlib
 from collections.abc import Callable
 
@@ -81,8 +82,13 @@ def test_deflate_without_the_zlib_header_and_codings_on_top_of_each_other() -> N
 @pytest.mark.parametrize("coding", ["gzip", "deflate", "br", "zstd"])
 def test_bomb_is_refused_before_it_goes_off(coding: str) -> None:
     body = b"0" * 10_000_000
+    packed = CODINGS[coding](body)
+    tracemalloc.start()
     with pytest.raises(TooLarge, match=f"over {LIMIT} bytes"):
-        decode_content(CODINGS[coding](body), coding, LIMIT)
+        decode_content(packed, coding, LIMIT)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 10 * LIMIT
 
 
 @pytest.mark.parametrize("coding", ["gzip", "deflate"])

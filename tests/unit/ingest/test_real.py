@@ -17,7 +17,7 @@ pytestmark = pytest.mark.skipif(
     reason=f"no captures at {DATA}: set CRAWL2LLM_DATA to a folder that has warc-real",
 )
 
-# What warcio 1.7 counts as records of each file; None where it gives up and there is more to be read.
+# As many as warcio reads, and those behind the damage where it gives up.
 RECORDS = {
     "BL-20140325121225068-00000-32090~opera~8443.warc.gz": 190,
     "BL-20140325122341434-00000-32090~opera~8443.warc.gz": 190,

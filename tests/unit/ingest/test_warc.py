@@ -108,6 +108,14 @@ def test_truncated_pages_are_kept_and_marked(tmp_path: Path) -> None:
     assert isinstance(found, Page) and found.metadata["truncated"] is True
 
 
+def test_page_without_a_length_of_its_own_cut_by_the_files_end(tmp_path: Path) -> None:
+    whole = record("response", 1, http(html(TEXT * 9).encode(), Content_Length=""))
+    (tmp_path / "a.warc").write_bytes(whole[:-200])
+    page_, damage = read(tmp_path / "a.warc")
+    assert isinstance(page_, Page) and page_.metadata["truncated"] is True
+    assert isinstance(damage, Rejected) and damage.reason == "broken_record"
+
+
 def test_other_record_types(tmp_path: Path) -> None:
     wet, content = f"Plain text.\n{TEXT}".encode(), html().encode()
     parts = [
