@@ -49,6 +49,13 @@ def tail(path: Path) -> list[str]:
         return []
 
 
+def last_words(lines: list[str]) -> list[str]:
+    """What the program and SLURM said at the end, without what Snakemake writes below every error."""
+    cut = next((n for n, line in enumerate(lines) if line.startswith(("RuleException:", "Error in rule "))), len(lines))
+    said = [line for line in lines[:cut] if not re.fullmatch(r"\[\w{3} \w{3} .*\]", line)]
+    return said + [line for line in lines[cut:] if line.startswith(("slurmstepd: ", "srun: "))]
+
+
 def places(rule: str, task: str) -> tuple[str, str, str]:
     """(variant, `stage/step`, `/shard` or "") of a job, from its rule and its wildcards joined by `_`.
 
@@ -200,7 +207,7 @@ def report(folder: Path, lines: int, now: float | None = None) -> Iterator[str]:
         for path in failure.logs:
             path = path if path.is_absolute() else folder / path
             yield f"    {path}"
-            yield from (f"      {line}" for line in tail(path)[-lines:])
+            yield from (f"      {line}" for line in last_words(tail(path))[-lines:])
 
     first = min((path.stat().st_mtime for path in folder.glob("logs/slurm/*/*/*.log")), default=now)
     hours = hours_by_sacct(folder, datetime.fromtimestamp(first) - timedelta(days=7))

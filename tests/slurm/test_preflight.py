@@ -157,3 +157,19 @@ Finished jobid: 3 (Rule: language_score)
 """.splitlines()
     (failure,) = status.failures(log)
     assert failure.number == "4" and [str(path) for path in failure.logs] == ["logs/b.log", "/x/2.log"]
+
+
+def test_the_last_words_are_the_programs() -> None:
+    log = [
+        "    wildcards: variant=main",
+        "error: no such file",
+        "RuleException:",
+        "CalledProcessError in file rules/x.smk",
+        "srun: error: h1: task 0: Exited with exit code 1",
+        "[Sat Nov 21 02:20:31 2026]",
+        "Error in rule evaluate_model:",
+        "At least one job did not complete successfully.",
+        "slurmstepd: error: *** JOB 3 ON cpu1 CANCELLED AT 2026-01-01T00:00:00 DUE TO TIME LIMIT ***",
+    ]
+    assert status.last_words(log) == [*log[:2], log[4], log[8]]
+    assert status.last_words(["one", "two"]) == ["one", "two"]
