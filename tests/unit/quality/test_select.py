@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from scripts.quality.select import cut, judge, pareto
@@ -15,6 +15,7 @@ SETTINGS: dict[str, Any] = {"method": "fraction", "seed": 0, "alpha": 9.0}
 
 
 @given(st.lists(st.sampled_from([0.0, 0.1, 0.5, 0.9, 1.0]) | st.floats(0, 1), max_size=40), st.floats(0, 1))
+@example([0.1, 0.5, 0.9], 0.5)
 def test_cut_keeps_the_best_and_no_more_than_ties_force(values: list[float], fraction: float) -> None:
     scores = np.array(values)
     threshold = cut(scores, fraction)
