@@ -28,7 +28,7 @@ BUCKET = 256 << 20  # bytes of text that are sorted in memory at a time
 DROPPED = pa.schema(
     [("id", pa.string()), ("stage", pa.string())]
     + [field for field in VERDICT if field.name not in ("id", "kept")]
-    + [("source", pa.string()), ("url", pa.string())]
+    + [("source", pa.string()), ("url", pa.string()), ("bytes", pa.int64())]
 )
 
 
@@ -102,9 +102,8 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
             if verdict:
                 reason = f"{verdict['stage']}.{verdict['rule']}"
                 reasons[reason] = reasons.get(reason, 0) + 1
-                writer.add(
-                    {**{k: v for k, v in verdict.items() if k != "kept"}, "source": row["source"], "url": row["url"]}
-                )
+                of = {"source": row["source"], "url": row["url"], "bytes": len(row["text"].encode())}
+                writer.add({**{key: value for key, value in verdict.items() if key != "kept"}, **of})
                 continue
             held = uniform(seed, row["id"], "split") < settings["validation_fraction"]
             wanted[row["id"]] = "validation" if held else "train"
