@@ -245,7 +245,7 @@ def edited(data: bytes, edits: list[tuple[str, float, int, bytes]]) -> bytes:
     return data
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.sampled_from([b"".join(SMALL), members(*SMALL), gzip.compress(b"".join(SMALL), mtime=0)]), EDITS)
 def test_any_damage_is_survived(tmp_path_factory: pytest.TempPathFactory, data: bytes, edits: Any) -> None:
     path = tmp_path_factory.getbasetemp() / "fuzzed.warc.gz"
@@ -257,7 +257,7 @@ def test_any_damage_is_survived(tmp_path_factory: pytest.TempPathFactory, data: 
     assert [repr(each) for each in found] == [repr(each) for each in again]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(EDITS)
 def test_bytes_of_a_plain_file_are_in_a_frame_or_in_damage(
     tmp_path_factory: pytest.TempPathFactory, edits: Any

@@ -162,7 +162,7 @@ def test_charset_of_the_header_and_of_the_meta_tag(label: str) -> None:
     assert decode_text((head + text).encode(ENCODINGS[label]), None)[0] == head + text
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.sampled_from(sorted(ENCODINGS)), st.text(st.characters(exclude_categories=["Cs", "Cc", "Co"]), max_size=60))
 def test_any_text_that_its_declared_charset_can_write_comes_back(label: str, text: str) -> None:
     try:
