@@ -22,6 +22,20 @@ from scripts.finetune.sft import load
 from scripts.finetune.template import read_pairs
 
 
+def fitting(rows: list[dict[str, Any]], tokenizer: Any, context: int) -> tuple[list[dict[str, Any]], int]:
+    """The questions of which every answer fits into `context` tokens (lm-eval takes no longer one), and how many do not.
+
+    A long question is no harm: lm-eval cuts it from the left. Raises InputError where no question is left.
+    """
+    kept = [row for row in rows if max(len(tokenizer.encode(f" {text}")) for text in row["choices"]) < context]
+    if not kept:
+        raise cli.InputError(
+            f"every one of the {len(rows)} held-out answers is longer than the context of {context} tokens; "
+            "lower finetune.pairs.max_answer_words or raise pretrain.train.model.context"
+        )
+    return kept, len(rows) - len(kept)
+
+
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
     harness.offline()
     import torch
@@ -39,6 +53,8 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
         raise cli.InputError(
             f"evaluate.model.context is {context}; the context of the model in {source.folder} is {limit}"
         )
+
+    rows, too_long = fitting(rows, tokenizer, context)
 
     log.info("held-out text: %s of %s documents", f"{len(documents):,}", f"{available:,}")
     text = heldout(model, tokenizer.eos_token_id, documents, context, settings["carry"], args.batch_size)
@@ -59,7 +75,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
         "step": source.step,
         "parameters": sum(p.numel() for p in model.parameters()),
         "heldout_text": text,
-        "questions": asked,
+        "questions": {**asked, "left_out_too_long": too_long},
         "tasks": tasks,
         "template": template.text,
         "software": {"lm_eval": version("lm_eval")},

@@ -12,6 +12,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scripts.common.cli import InputError
 from scripts.common.manifest import Manifest
 from scripts.evaluate import harness, model
 from scripts.finetune.sft import load
@@ -134,3 +135,11 @@ def test_likelihoods() -> None:
     rows = [{"choices": ["aa", "bbbb"], "gold": 1}]
     samples = [{"doc_id": 0, "filtered_resps": [(-4.0, False), (-2.0, True)]}]
     assert harness.likelihoods(samples, rows) == {"gold_nats_per_byte": -0.5, "distractor_nats_per_byte": -2.0}
+
+
+def test_answers_longer_than_the_context_are_left_out(inputs: dict[str, list[Path]]) -> None:
+    _, tokenizer = load(inputs["model"][0].parent / "model")
+    rows = [{"choices": ["A word.", "Two words."]}, {"choices": ["A word.", "word " * 200]}]
+    assert model.fitting(rows, tokenizer, 64) == (rows[:1], 1)
+    with pytest.raises(InputError, match="longer than the context of 64 tokens"):
+        model.fitting(rows[1:], tokenizer, 64)
