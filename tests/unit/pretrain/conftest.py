@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import random
+import signal
 import struct
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -111,7 +112,7 @@ Start = Callable[..., "subprocess.Popen[str]"]
 
 
 @pytest.fixture
-def start(tokenizer: Path, shards: list[Path]) -> Start:
+def start(tokenizer: Path, shards: list[Path]) -> Iterator[Start]:
     """start(folder, processes, changes of TINY, options): the launcher, running in `folder`, in a process group."""
 
     def of(folder: Path, processes: int = 2, changes: dict[str, Any] | None = None, *options: str) -> Any:
@@ -124,8 +125,15 @@ def start(tokenizer: Path, shards: list[Path]) -> Start:
         quiet = ["--wandb", "disabled", "--tensorboard", "false"]
         command = [*launch, *own, *usual, *quiet, *options, "--tokens", *map(str, shards)]
         environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-        return subprocess.Popen(
+        process = subprocess.Popen(
             command, cwd=folder, env=environment, stderr=subprocess.PIPE, text=True, start_new_session=True
         )
+        begun.append(process)
+        return process
 
-    return of
+    begun: list[subprocess.Popen[str]] = []
+    yield of
+    for process in begun:  # a test that failed half-way leaves nothing running
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()

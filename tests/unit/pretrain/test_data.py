@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scripts.common.cli import InputError
@@ -56,6 +56,7 @@ def test_refuses_another_format(tmp_path: Path) -> None:
         data.open_indexed(tmp_path / "a.bin", tmp_path / "a.idx")
 
 
+@settings(deadline=None)  # the machine may be busy
 @given(st.integers(1, 3000), st.integers(0, 2**32 - 1), st.integers(0, 5))
 def test_a_permutation_takes_every_place_once(size: int, seed: int, epoch: int) -> None:
     assert sorted(data.permute(np.arange(size), size, seed, epoch)) == list(range(size))
@@ -70,6 +71,7 @@ def test_permutations_differ_and_spread() -> None:
     assert np.corrcoef(first, np.arange(size))[0, 1] == pytest.approx(0, abs=0.02)
 
 
+@settings(deadline=None)  # the machine may be busy
 @given(st.integers(1, 200), st.integers(1, 60), st.integers(0, 99))
 def test_an_epoch_covers_every_window_once(windows: int, sequences: int, seed: int) -> None:
     steps = -(-2 * windows // sequences)
@@ -78,6 +80,7 @@ def test_an_epoch_covers_every_window_once(windows: int, sequences: int, seed: i
         assert sorted(order[epoch * windows : (epoch + 1) * windows]) == list(range(windows))
 
 
+@settings(deadline=None)  # the machine may be busy
 @given(st.sampled_from([(1, 12), (2, 6), (3, 2), (4, 3), (6, 1), (12, 1)]), st.integers(1, 9))
 def test_any_number_of_processes_sees_the_same_batch(place: tuple[int, int], step: int) -> None:
     processes, micro = place
@@ -107,6 +110,7 @@ def test_validation_text_is_whole_documents_up_to_the_limit(shards: list[Path]) 
     assert data.validation_text([], 10, 0)[1] == 0
 
 
+@settings(deadline=None)  # the machine may be busy
 @given(st.integers(1, 40), st.integers(1, 9))
 def test_validation_predicts_every_token_once(count: int, context: int) -> None:
     tokens = np.arange(100, 100 + count)

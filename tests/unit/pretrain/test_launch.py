@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -32,20 +34,28 @@ def test_statuses() -> None:
     assert launch.status_of([-signal.SIGKILL, 85]) == 137
 
 
-def supervised(*programs: str) -> subprocess.Popen[str]:
-    """A launcher of real Python processes."""
+@contextlib.contextmanager
+def supervised(*programs: str) -> Iterator[subprocess.Popen[str]]:
+    """A launcher of real Python processes; nothing of it is left behind, whatever the test finds."""
     commands = [([sys.executable, "-c", program], dict(os.environ)) for program in programs]
     code = f"from scripts.pretrain import launch; launch.GRACE = 0.3; raise SystemExit(launch.supervise({commands!r}))"
     root = Path(launch.__file__).resolve().parents[2]
-    return subprocess.Popen([sys.executable, "-c", code], cwd=root, stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [sys.executable, "-c", code], cwd=root, stdout=subprocess.PIPE, text=True, start_new_session=True
+    )
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
 
 
 def test_one_failure_ends_the_others() -> None:
     begun = time.monotonic()
-    process = supervised("raise SystemExit(3)", "import time; time.sleep(60)")
-    assert process.wait(timeout=30) == 3
+    with supervised("raise SystemExit(3)", "import time; time.sleep(60)") as process:
+        assert process.wait(timeout=30) == 3
     assert time.monotonic() - begun < 30
-    process.communicate()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1])
@@ -54,12 +64,11 @@ def test_passes_signals_on(number: signal.Signals) -> None:
         "import os, signal, sys; signal.signal(signal.SIGUSR1, lambda *_: sys.exit(85)); "
         "os.write(1, b'ready\\n'); signal.pause()"
     )
-    process = supervised(listen, listen)
-    assert process.stdout is not None
-    assert [process.stdout.readline() for _ in range(2)] == ["ready\n", "ready\n"]
-    process.send_signal(number)
-    assert process.wait(timeout=30) == 85
-    process.communicate()
+    with supervised(listen, listen) as process:
+        assert process.stdout is not None
+        assert [process.stdout.readline() for _ in range(2)] == ["ready\n", "ready\n"]
+        process.send_signal(number)
+        assert process.wait(timeout=30) == 85
 
 
 def test_several_nodes_need_slurm(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

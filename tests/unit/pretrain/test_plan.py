@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from hypothesis import given
+from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from scripts.common import config
@@ -48,6 +49,7 @@ def test_refuses_a_global_batch_that_does_not_divide() -> None:
     assert accumulation(made, 10, 2) == 5
 
 
+@hypothesis_settings(deadline=None)  # the machine may be busy
 @given(st.integers(1, 500), st.sampled_from(["cosine", "linear", "wsd", "constant"]), st.floats(0, 1), st.floats(0, 1))
 def test_learning_rate_stays_in_its_range(steps: int, schedule: str, warmup: float, decay: float) -> None:
     chosen = settings(schedule=schedule, warmup=warmup, decay=decay)
