@@ -33,7 +33,7 @@ def site(drive: Drive, partition: str) -> str:
 @beside
 def test_time_limit_in_a_data_task(drive: Make, cluster: Cluster, unbroken: Unbroken) -> None:
     """A task of two minutes under a limit of one, the least that SLURM counts in; the next attempt has two."""
-    run = drive({"language_score": 1}, {"language_score": 600}).start(
+    run = drive({"language_score": 1}, {"language_score": 500}).start(
         "--set-resources", "language_score:runtime=attempt"
     )
     run.finish()
@@ -169,26 +169,29 @@ def test_slurmctld_restarts(
 
 
 def test_status(drive: Make, cluster: Cluster, unbroken: Unbroken, started: dict[str, Future[None]]) -> None:
-    """Two tasks fill both nodes, the third failed once and waits for one of them."""
+    """Two tasks fill both nodes; the third waits for one of them, and fails once."""
     wait(started.values())
     run = drive({"evaluate_model": 3}, {"evaluate_model": 80})
-    (run.folder / "fail-evaluate_model").touch()
     whole_node = ["evaluate_model:gres='gpu:h100:1'", "evaluate_model:card=1", "evaluate_model:cpus_per_task=96"]
     run.start("--set-resources", *whole_node)
     shown = ""
 
-    def complete() -> bool:
+    def shows(*words: str) -> bool:
         nonlocal shown
         shown = "\n".join(status.report(run.folder, lines=3))
-        return "running: 2 jobs, 2 GPUs" in shown and "waiting: 1 jobs" in shown and shown.count("its log's rate") == 2
+        return all(word in shown for word in words)
 
-    until("two run, one waits, both rates are known", complete)
+    until(
+        "two run, one waits",
+        lambda: shows("running: 2 jobs, 2 GPUs", "waiting: 1 jobs") and shown.count("log's rate") == 2,
+    )
+    (run.folder / "fail-evaluate_model").touch()
     assert re.search(
         r"^  evaluate_model +main_0000\d +\d+ +1  h[12] +\d+s +1h00m  .*, in \d+s \(its log's rate\)$", shown, re.M
     )
     assert re.search(r"^  evaluate_model +1  pending: (Resources|Priority|None)", shown, re.M), shown
-    assert "failed, and not yet made good: 1 jobs" in shown and "error: evaluate_model was told to fail once" in shown
-    assert "gave a sign of life" in shown
+    assert "gave a sign of life" in shown and "not yet made good: 0 jobs" in shown
+    until("a failure", lambda: shows("not yet made good: 1 jobs", "      error: evaluate_model was told to fail once"))
     hours = re.search(r"GPU-hours: ([\d.]+) \(from the jobs' logs; sacct does not answer\)", shown)
     assert hours and 0 <= float(hours[1]) < 0.1
     run.finish()
