@@ -40,7 +40,7 @@ test: $(VENV)/.installed-dev ## every test that this machine can run
 plan: $(VENV)/.installed ## what would run, and why
 	@$(SNAKEMAKE) --dry-run 2>&1 | $(BIN)/python -m scripts.common.plan
 
-dag: $(VENV)/.installed ## the rulegraph as docs/rulegraph.mmd and, where Graphviz is installed, docs/rulegraph.svg
+dag: $(VENV)/.installed ## the rulegraph as docs/rulegraph.mmd (mermaid) and docs/rulegraph.svg
 	@$(BIN)/python -m scripts.common.rulegraph --profile profiles/local
 
 report: $(VENV)/.installed ## only the report, and what it needs

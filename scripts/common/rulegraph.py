@@ -1,4 +1,4 @@
-"""The rulegraph of the workflow as mermaid (and SVG where Graphviz is installed), and its copy in the README.
+"""The rulegraph of the workflow as mermaid and as SVG, and its copy in the README.
 
 python -m scripts.common.rulegraph            # docs/rulegraph.mmd, docs/rulegraph.svg
 python -m scripts.common.rulegraph --readme   # the picture in README.md as well
@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import argparse
 import re
-import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 from scripts.common.config import ROOT
+from scripts.common.steps import STEPS
 
 __tracked__ = False
 
@@ -32,30 +33,67 @@ def dot(*options: str) -> str:
     return done.stdout[done.stdout.index("digraph") :]
 
 
-def mermaid(graph: str) -> str:
-    """DOT → mermaid flowchart: one box a rule, grouped by stage, in the workflow's order, without the target rule."""
-    names: dict[str, str] = {}
-    edges: list[tuple[str, str]] = []
-    for line in graph.splitlines():
-        if match := EDGE.match(line):
-            edges.append((match.group(1), match.group(2)))
-        elif match := NODE.match(line):
-            names[match.group(1)] = match.group(2)
-    from scripts.common.steps import STEPS
-
+def edges(graph: str) -> list[tuple[str, str]]:
+    """(rule, rule that reads from it) in the workflow's order, from DOT; without the target rule, and of the report's
+    many edges (it reads every step) only the last.
+    """
     order = [name.replace(".", "_") for name in STEPS]
-    rules = sorted((name for name in names.values() if name != "all"), key=order.index)
+    names = {match.group(1): match.group(2) for match in map(NODE.match, graph.splitlines()) if match}
+    found = {match.groups() for match in map(EDGE.match, graph.splitlines()) if match}
+    pairs = {(names[one], names[other]) for one, other in found if names[other] != "all"}
+    shown = [pair for pair in pairs if pair[1] != "report_render" or pair[0] == "evaluate_model"]
+    return sorted(shown, key=lambda pair: (order.index(pair[0]), order.index(pair[1])))
+
+
+def mermaid(pairs: list[tuple[str, str]]) -> str:
+    """A mermaid flowchart of the edges: one box a rule, grouped by stage."""
+    rules = [
+        name.replace(".", "_") for name in STEPS if name.replace(".", "_") in {rule for pair in pairs for rule in pair}
+    ]
     lines = ["flowchart TD"]
     for stage in dict.fromkeys(rule.split("_")[0] for rule in rules):
         lines.append(f"  subgraph {stage}")
         lines += [f'    {rule}["{rule.split("_")[1]}"]' for rule in rules if rule.split("_")[0] == stage]
         lines.append("  end")
-    pairs = sorted(
-        {(names[a], names[b]) for a, b in edges if names[b] != "all"}, key=lambda p: tuple(map(order.index, p))
-    )
-    # The report reads every step; only its last edge is drawn.
-    lines += [f"  {a} --> {b}" for a, b in pairs if b != "report_render" or a == "evaluate_model"]
+    lines += [f"  {one} --> {other}" for one, other in pairs]
     return "\n".join(lines) + "\n"
+
+
+def svg(pairs: list[tuple[str, str]], path: Path) -> None:
+    """Draw the edges from top to bottom, a row for each step from the start, with matplotlib (no Graphviz needed)."""
+    import matplotlib
+    import networkx
+
+    matplotlib.use("svg")
+    matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "rulegraph"})
+    from matplotlib import pyplot
+
+    graph = networkx.DiGraph(pairs)
+    for row, rules in enumerate(networkx.topological_generations(graph)):
+        for rule in rules:
+            graph.nodes[rule]["row"] = -row
+    where = networkx.multipartite_layout(graph, subset_key="row", align="horizontal")
+    rows = len({node["row"] for _, node in graph.nodes(data=True)})
+    figure, axes = pyplot.subplots(figsize=(8, 0.62 * rows))
+    box = {"boxstyle": "round,pad=0.35", "facecolor": "#eef4fa", "edgecolor": "#0072b2"}
+    for one, other in graph.edges:
+        bend = 0.0 if graph.nodes[one]["row"] - graph.nodes[other]["row"] == 1 else 0.25
+        arrow = {
+            "arrowstyle": "->",
+            "color": "#7a8794",
+            "connectionstyle": f"arc3,rad={bend}",
+            "shrinkA": 9,
+            "shrinkB": 9,
+        }
+        axes.annotate("", xy=where[other], xytext=where[one], arrowprops=arrow)
+    for rule, (x, y) in where.items():
+        axes.text(x, y, rule.replace("_", "."), ha="center", va="center", fontsize=9, bbox=box)
+    xs, ys = zip(*where.values(), strict=True)
+    pad = (max(xs) - min(xs)) * 0.15, (max(ys) - min(ys)) / rows
+    axes.set(xlim=(min(xs) - pad[0], max(xs) + pad[0]), ylim=(min(ys) - pad[1], max(ys) + pad[1]))
+    axes.axis("off")
+    figure.savefig(path, bbox_inches="tight", metadata={"Date": None})
+    pyplot.close(figure)
 
 
 def with_graph(readme: str, graph: str) -> str:
@@ -69,21 +107,16 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--readme", action="store_true", help="write the picture into README.md too")
     parser.add_argument("--profile", default="profiles/local", help="the Snakemake profile")
     args = parser.parse_args(argv)
-    graph = dot("--profile", args.profile)
-    picture = mermaid(graph)
+    pairs = edges(dot("--profile", args.profile))
+    picture = mermaid(pairs)
     target = ROOT / "docs" / "rulegraph.mmd"
     target.write_text(picture, encoding="utf-8")
-    print(f"wrote {target.relative_to(ROOT)}")
+    svg(pairs, target.with_suffix(".svg"))
+    print(f"wrote {target.relative_to(ROOT)} and {target.with_suffix('.svg').relative_to(ROOT)}")
     if args.readme:
         page = ROOT / "README.md"
         page.write_text(with_graph(page.read_text(encoding="utf-8"), picture), encoding="utf-8")
         print("wrote README.md")
-    elif tool := shutil.which("dot"):
-        svg = target.with_suffix(".svg")
-        subprocess.run([tool, "-Tsvg", "-o", str(svg)], input=graph, text=True, check=True)
-        print(f"wrote {svg.relative_to(ROOT)}")
-    else:
-        print("no SVG: Graphviz's `dot` is not installed (apt-get install graphviz)")
     return 0
 
 
