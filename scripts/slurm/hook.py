@@ -5,7 +5,6 @@ With another executor than slurm it does nothing, except where SLURM still has j
 
 from __future__ import annotations
 
-import logging
 import os
 import shutil
 from pathlib import Path
@@ -51,6 +50,3 @@ def before_submission(workflow: Any) -> None:
                 raise WorkflowError("preflight passed; it was asked for alone, so nothing was submitted")
     except (guard.GuardError, queue.SlurmError) as error:
         raise WorkflowError(f"nothing was submitted: {error}") from None
-
-
-logging.getLogger(__name__).addHandler(logging.NullHandler())
