@@ -7,7 +7,7 @@ CONFIG ?=
 SNAKEMAKE = PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/snakemake --profile profiles/local $(if $(CONFIG),--configfile $(CONFIG))
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test plan dag report lint format docs clean
+.PHONY: help install demo test plan dag status report lint format docs clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -42,6 +42,9 @@ plan: $(VENV)/.installed ## what would run, and why
 
 dag: $(VENV)/.installed ## the rulegraph as docs/rulegraph.mmd (mermaid) and docs/rulegraph.svg
 	@$(BIN)/python -m scripts.common.rulegraph --profile profiles/local
+
+status: $(VENV)/.installed ## what runs where on SLURM, until when, what waits and why, GPU-hours by rule
+	@$(BIN)/python -m scripts.slurm.status
 
 report: $(VENV)/.installed ## only the report, and what it needs
 	$(SNAKEMAKE) --forcerun report_render

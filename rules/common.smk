@@ -19,6 +19,7 @@ from scripts.common import config as configuration
 from scripts.common import fingerprint as fingerprints
 from scripts.common import lock, steps
 from scripts.ingest import sources
+from scripts.slurm import hook
 
 try:
     validated = configuration.validate(config, source=", ".join(map(str, workflow.configfiles)) or "--config")
@@ -133,3 +134,4 @@ def every_variant(step):
 
 onstart:
     lock.hold(Path(".snakemake/run.lock"))
+    hook.before_submission(workflow)

@@ -15,12 +15,15 @@ class Busy(RuntimeError):
 
 
 def hold(path: Path) -> None:
-    """Take the lock at `path` for the life of this process. Raises Busy, naming the process that has it."""
+    """Take the lock at `path` for the life of this process.
+
+    Raises Busy, naming the process that has it, and OSError where the file system knows no locks.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     handle = path.open("a+", encoding="utf-8")
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
+    except BlockingIOError:
         handle.seek(0)
         owner = handle.read().strip() or "unknown"
         handle.close()
