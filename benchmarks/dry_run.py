@@ -50,10 +50,17 @@ def planned(folder: Path, shards: int, *python: str) -> tuple[float, str]:
 
 
 def imported(folder: Path, shards: int) -> list[str]:
-    """The heavy libraries that a dry run imports."""
-    output = planned(folder, shards, "-X", "importtime")[1]
-    names = {line.rsplit("|", 1)[-1].strip().split(".")[0] for line in output.splitlines() if "import time:" in line}
-    return sorted(names & set(HEAVY))
+    """The heavy libraries that a dry run imports, but for those that Snakemake imports for an empty workflow."""
+
+    def loaded(output: str) -> set[str]:
+        lines = (line for line in output.splitlines() if "import time:" in line)
+        return {line.rsplit("|", 1)[-1].strip().split(".")[0] for line in lines} & set(HEAVY)
+
+    empty = folder / "empty.smk"
+    empty.write_text("rule all:\n    shell: 'true'\n")
+    command = [sys.executable, "-X", "importtime", "-m", "snakemake", "--snakefile", str(empty), "--dry-run"]
+    bare = subprocess.run(command, capture_output=True, text=True, check=True, cwd=folder)
+    return sorted(loaded(planned(folder, shards, "-X", "importtime")[1]) - loaded(bare.stdout + bare.stderr))
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -35,7 +35,12 @@ VARIANTS = {"main": config} | {
 FINGERPRINTS = {name: {} for name in VARIANTS}
 
 
-SOURCES = {}  # the source files by variant and shard, resolved at the first call
+SOURCES = {}  # the source files by variant and shard; a job resolves them at its first call
+if workflow.is_main_process:
+    try:
+        SOURCES.update({name: sources.by_shard(variant) for name, variant in VARIANTS.items()})
+    except configuration.ConfigError as error:
+        raise WorkflowError(str(error)) from None
 
 
 def source_names(wildcards):

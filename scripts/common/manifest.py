@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
-from collections.abc import Iterable
+import shutil
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,19 +28,32 @@ def checksum(path: Path) -> str:
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """Write `text` to `path` so that the file is there whole or not at all (temporary name, fsync, rename)."""
+    """Write `text` to `path` so that the file is there whole or not at all (temporary name, fsync, rename).
+
+    The temporary name is always the same, so that what a killed run left is written over.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    partial = path.with_name(f".{path.name}.partial")
     try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as handle:
+        with partial.open("w", encoding="utf-8") as handle:
             handle.write(text)
             handle.flush()
             os.fsync(handle.fileno())
-        Path(name).chmod(0o644)
-        Path(name).replace(path)
+        partial.replace(path)
     except BaseException:
-        Path(name).unlink(missing_ok=True)
+        partial.unlink(missing_ok=True)
         raise
+
+
+@contextmanager
+def scratch(path: Path) -> Iterator[Path]:
+    """An empty folder at `path`, gone afterwards; what a killed run left there is removed first."""
+    shutil.rmtree(path, ignore_errors=True)
+    path.mkdir(parents=True)
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
 
 
 @dataclass

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import math
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ import pyarrow.parquet as pq
 from scripts.common import cli
 from scripts.common.console import Progress
 from scripts.common.documents import DOCUMENT, VERDICT, Writer, batches, count, data, rows, shard_of, uniform
-from scripts.common.manifest import Manifest
+from scripts.common.manifest import Manifest, scratch
 
 STAGES = ("language", "heuristics", "dedup", "quality")
 SPLITS = ("train", "validation")
@@ -57,14 +56,14 @@ def verdict_rows(documents: Path, paths: dict[str, Path]) -> dict[str, dict[str,
     return dropped
 
 
-def shuffled(documents: Path, wanted: dict[str, str], split: str, seed: int, scratch: Path) -> Iterator[pa.Table]:
+def shuffled(documents: Path, wanted: dict[str, str], split: str, seed: int, folder: Path) -> Iterator[pa.Table]:
     """The split's documents as tables, in the order of uniform(seed, id): bucketed on disk, then sorted bucket by bucket.
 
     wanted: id → split of the survivors.
     """
     size = documents.stat().st_size * 4  # a guess at the text's size in memory; only bounds memory, never the result
     number = max(1, math.ceil(size / BUCKET))
-    files = [scratch / f"{split}-{bucket}.parquet" for bucket in range(number)]
+    files = [folder / f"{split}-{bucket}.parquet" for bucket in range(number)]
     writers = [Writer(path, DOCUMENT) for path in files]
     try:
         for batch in batches(documents):
@@ -114,8 +113,8 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     for split in SPLITS:
         path = folder / split / f"{shard}.parquet"
         sizes[split] = {"documents": 0, "bytes": 0}
-        with tempfile.TemporaryDirectory(dir=folder, prefix=".shuffle-") as scratch, Writer(path, DOCUMENT) as writer:
-            for part in shuffled(documents, wanted, split, seed, Path(scratch)):
+        with scratch(folder / f".shuffle-{shard}") as aside, Writer(path, DOCUMENT) as writer:
+            for part in shuffled(documents, wanted, split, seed, aside):
                 writer.add_table(part)
                 sizes[split]["documents"] += len(part)
                 sizes[split]["bytes"] += sum(len(text.encode()) for text in part.column("text").to_pylist())

@@ -1,7 +1,8 @@
 """Start pretrain.train: one process for each device of this node, or, through srun, of each node of the SLURM job.
 
 Options not listed here go to `python -m scripts.pretrain.train`. SIGTERM, SIGINT and SIGUSR1 (SLURM's `--signal=USR1@300`)
-make all processes finish their step, save a checkpoint and end with status 85 (RESUBMIT): run again to go on.
+make all processes finish their step, save a checkpoint and end with status 85 (RESUBMIT): run again to go on. With
+--srun the job queues itself again then, as often as it takes: SLURM keeps its number, and Snakemake waits for it.
 torchrun is not used since it turns every exit status into 1 and ends its workers 30 s after a signal.
 """
 
@@ -21,6 +22,7 @@ __tracked__ = False  # places processes, never decides: see scripts/common/finge
 
 RESUBMIT = 85  # exit status: stopped by a signal after a checkpoint; train.py has the same
 STOPPING = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)
+PATIENCE = 600.0  # seconds in which SLURM has to end a job that it queued again
 GRACE = 15.0  # seconds for the other processes to end by themselves after one failed
 
 
@@ -64,6 +66,28 @@ def environments(node: int, nodes: int, processes: int, address: str, port: int)
         | ({"GLOO_SOCKET_IFNAME": "lo"} if nodes == 1 else {})
         for local in range(processes)
     ]
+
+
+def queue_again(job: str) -> bool:
+    """Have SLURM queue this job again, as after a lost node; False where it does not.
+
+    A job that somebody cancelled stops with RESUBMIT as well, but it is not running any more and stays cancelled.
+    """
+    try:
+        if output("squeue", "-h", "-j", job, "-o", "%T") != "RUNNING":
+            return False
+        output("scontrol", "requeue", job)
+    except subprocess.CalledProcessError as error:
+        print(f"SLURM does not queue job {job} again ({error.stderr.strip()}): run again to go on", file=sys.stderr)
+        return False
+    return True
+
+
+def wait_for_the_end() -> None:
+    """Wait for SLURM to end the job that it has queued again: what ran after this would be taken for a failure."""
+    for number in STOPPING:
+        signal.signal(number, signal.SIG_DFL)
+    time.sleep(PATIENCE)
 
 
 def status_of(codes: Sequence[int]) -> int:
@@ -123,7 +147,11 @@ def main(argv: list[str] | None = None) -> int:
         place += ["--cpu-bind=none", "--kill-on-bad-exit=1"]
         own = ["--node", "--nodes", str(args.nodes), "--processes", str(args.processes)]
         command = ["srun", *place, sys.executable, "-m", "scripts.pretrain.launch", *own, *rest]
-        return supervise([(command, dict(os.environ))])
+        status = supervise([(command, dict(os.environ))])
+        if status == RESUBMIT and queue_again(os.environ["SLURM_JOB_ID"]):
+            print("stopped before the time limit; SLURM has queued the job again", file=sys.stderr, flush=True)
+            wait_for_the_end()
+        return status
     node, address, port = rendezvous(args.nodes, dict(os.environ))
     train = [sys.executable, "-m", "scripts.pretrain.train", *rest]
     places = environments(node, args.nodes, args.processes, address, port)

@@ -8,7 +8,6 @@ section 4.4) and CCNet. Without curated documents no model is trained, and later
 from __future__ import annotations
 
 import argparse
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from scipy.stats import rankdata
 from scripts.common import cli
 from scripts.common.console import Progress, log
 from scripts.common.documents import data, shard_of, survivors, uniform
-from scripts.common.manifest import Manifest
+from scripts.common.manifest import Manifest, scratch
 from scripts.quality.classifier import NEGATIVE, POSITIVE, Classifier, one_line
 
 
@@ -53,8 +52,8 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
 
     out = args.manifest.with_name("model.bin")
     counts = {"train": {True: 0, False: 0}, "heldout": {True: 0, False: 0}}
-    with tempfile.TemporaryDirectory(dir=args.manifest.parent, prefix=".train-") as folder:
-        examples, heldout = Path(folder, "train.txt"), Path(folder, "heldout.txt")
+    with scratch(args.manifest.with_name(".examples")) as folder:
+        examples, heldout = folder / "train.txt", folder / "heldout.txt"
         progress = Progress(sum(found.values()), "documents read")
         with examples.open("w", encoding="utf-8") as train, heldout.open("w", encoding="utf-8") as held:
             for documents, verdicts in shards:

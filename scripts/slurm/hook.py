@@ -10,7 +10,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from scripts.slurm import guard, preflight, queue
+from scripts.slurm import guard, pace, preflight, queue
 
 __tracked__ = False
 
@@ -40,6 +40,7 @@ def before_submission(workflow: Any) -> None:
         if not os.environ.get(ONLY):
             guard.clear(folder, logger.warning)
         if slurm:
+            pace.bound(workflow.scheduler._executor)
             report = preflight.check(workflow)
             logger.info(report.table())
             for line in report.warnings:

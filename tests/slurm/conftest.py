@@ -6,6 +6,8 @@ import contextlib
 import itertools
 import json
 import os
+import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -54,8 +56,22 @@ def slurm(*command: str) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
 
 
+def own_profile(folder: Path, **values: object) -> Path:
+    """A site's own profile, as docs/slurm.md says: a copy of the folder with other values on top."""
+    site = shutil.copytree(PROFILE, folder)
+    text = (site / "config.yaml").read_text(encoding="utf-8")
+    for key, value in values.items():
+        text, found = re.subn(rf"^  {key}: \S+ #", f"  {key}: {json.dumps(value)} #", text, flags=re.MULTILINE)
+        assert found == 1, f"{key} is not among the profile's values"
+    (site / "config.yaml").write_text(text, encoding="utf-8")
+    return site
+
+
 class Drive:
     """Snakemake on the chain `chain` (rule → tasks) in a folder of its own. `steps`: rule → steps of 0.2 s."""
+
+    snakefile = HERE / "Snakefile"
+    profile = PROFILE
 
     def __init__(self, folder: Path, chain: dict[str, int], steps: dict[str, int] | None = None) -> None:
         self.folder, self.chain, self.steps = folder, chain, steps or {}
@@ -67,15 +83,8 @@ class Drive:
     def start(self, *options: str, profile: bool = True) -> Drive:
         """Start Snakemake in a session of its own; its output goes to out-<n>.txt."""
         self.runs += 1
-        where = ["--profile", str(PROFILE), *QUICK] if profile else ["--cores=2"]
-        command = [
-            sys.executable,
-            "-m",
-            "snakemake",
-            "--snakefile",
-            str(HERE / "Snakefile"),
-            "--configfile=config.yaml",
-        ]
+        where = ["--profile", str(self.profile), *QUICK] if profile else ["--cores=2"]
+        command = [sys.executable, "-m", "snakemake", "--snakefile", str(self.snakefile), "--configfile=config.yaml"]
         path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(

@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from scripts.common.steps import STEPS
+from tests.slurm.conftest import own_profile
 
 ROOT = Path(__file__).resolve().parents[2]
 PROFILE = ROOT / "profiles" / "slurm"
@@ -105,18 +106,7 @@ def test_other_ways_to_look(tmp_path: Path, options: list[str], without_slurm: s
 
 def test_a_site_of_its_own(tmp_path: Path, without_slurm: str) -> None:
     """What docs/slurm.md says: copy the folder, change the values on top."""
-    site = shutil.copytree(PROFILE, tmp_path / "mysite")
-    text = (site / "config.yaml").read_text(encoding="utf-8")
-    for old, new in (
-        ('account: ""', 'account: "def-prof"'),
-        ("gpus: 4", "gpus: 8"),
-        ("nodes: 1", "nodes: 2"),
-        ("gpu: h100", "gpu: a100"),
-        ("gpu_cap: 8", "gpu_cap: 16"),
-    ):
-        assert text.count(f"  {old} #") == 1
-        text = text.replace(f"  {old} #", f"  {new} #")
-    (site / "config.yaml").write_text(text, encoding="utf-8")
+    site = own_profile(tmp_path / "mysite", account="def-prof", gpus=8, nodes=2, gpu="a100", gpu_cap=16)
     done = snakemake(tmp_path / "run", "--profile", str(site), "--dry-run", path=without_slurm)
     assert done.returncode == 0, done.stdout + done.stderr
     training = next(line for line in done.stdout.splitlines() + done.stderr.splitlines() if "card=16" in line)

@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 
 from tests.workflow.conftest import ROOT, TINY, command, differences, environment, run, snapshot
+from tests.workflow.test_matrix import downstream
 
 # Where each kill strikes: the step, and the file that says that the step is at work.
 KILLS = {
     "ingest.extract": "logs/main/ingest/extract/00000.log",
-    "heuristics.score": "logs/main/heuristics/score/00001.log",
-    "dedup.select": "logs/main/dedup/select.log",
+    "dedup.verify": "logs/main/dedup/verify/00001.log",
     "quality.train": "logs/main/quality/train.log",
     "tokenize.encode": "logs/main/tokenize/encode/00000.log",
     "finetune.train": "logs/main/finetune/train.log",
@@ -36,10 +36,10 @@ def test_worker_count(complete: Path, tmp_path: Path, cores: int) -> None:
     assert differences(mine, reference) == []
 
 
-def kill_when(folder: Path, ready: Callable[[], bool], *options: str) -> None:
+def kill_when(folder: Path, ready: Callable[[], bool]) -> None:
     """Start a run, and kill -9 it with all its children as soon as `ready()` holds."""
     process = subprocess.Popen(
-        command(folder, *options), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        command(folder), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         env=environment(), cwd=ROOT, start_new_session=True,
     )  # fmt: skip
     try:
@@ -54,11 +54,12 @@ def kill_when(folder: Path, ready: Callable[[], bool], *options: str) -> None:
 
 
 def forget(folder: Path, step: str) -> None:
-    """Remove a step's results and logs, so that the next run makes them again."""
-    stage, name = step.split(".")
-    for path in (folder / "results" / "main" / stage / name, folder / "logs" / "main" / stage / name):
-        shutil.rmtree(path, ignore_errors=True)
-    (folder / "logs" / "main" / stage / f"{name}.log").unlink(missing_ok=True)
+    """Remove the results and logs of a step and of all after it, as before their first run."""
+    for later in {name.split("[")[0] for name in downstream(step)}:
+        stage, name = later.split(".")
+        for path in (folder / "results" / "main" / stage / name, folder / "logs" / "main" / stage / name):
+            shutil.rmtree(path, ignore_errors=True)
+        (folder / "logs" / "main" / stage / f"{name}.log").unlink(missing_ok=True)
 
 
 @pytest.mark.slow
@@ -66,9 +67,8 @@ def forget(folder: Path, step: str) -> None:
 def test_killed_in_the_middle(complete: Path, copy_of: Callable[[], Path], step: str) -> None:
     folder = copy_of()
     forget(folder, step)
-    target = step.replace(".", "_")
-    kill_when(folder, (folder / KILLS[step]).exists, "--forcerun", target, "--until", target)
-    run(folder, "--until", target)
+    kill_when(folder, (folder / KILLS[step]).exists)
+    run(folder)
     assert differences(snapshot(folder), snapshot(complete)) == []
 
 
@@ -77,15 +77,11 @@ def test_pretrain_killed_after_a_checkpoint(complete: Path, copy_of: Callable[[]
     folder = copy_of()
     forget(folder, "pretrain.train")
     shutil.rmtree(folder / "checkpoints")
-    kill_when(
-        folder,
-        lambda: any(folder.glob("checkpoints/*/step-*")),
-        "--forcerun", "pretrain_train", "--until", "pretrain_train",
-    )  # fmt: skip
+    kill_when(folder, lambda: any(folder.glob("checkpoints/*/step-*")))
     assert not (folder / "results/main/pretrain/train/manifest.json").exists()
-    run(folder, "--until", "pretrain_train")
+    run(folder)
     log = (folder / "logs/main/pretrain/train.log").read_text()
-    assert "resum" in log.lower(), log
+    assert "going on after step" in log, log
     assert differences(snapshot(folder), snapshot(complete)) == []
 
 

@@ -1,0 +1,124 @@
+"""The real workflow on a real cluster: its files are those of a run on one machine, whatever the cluster does."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.slurm.cluster import Cluster
+from tests.slurm.conftest import ROOT, Drive, own_profile, slurm
+from tests.workflow.conftest import TINY, differences, run, snapshot
+
+GPU_STAGES = ("pretrain", "finetune", "evaluate", "report")
+LONG = 1500  # steps of the tiny model: about a minute of two cores
+
+
+class Workflow(Drive):
+    """The real Snakefile in a folder where a local run has ended with tokenize.encode; the rest is the cluster's."""
+
+    snakefile = ROOT / "Snakefile"
+
+    def __init__(self, folder: Path, complete: Path, site: dict[str, Any], **train: Any) -> None:
+        shutil.copytree(complete, folder, symlinks=True)
+        for stage in GPU_STAGES:
+            shutil.rmtree(folder / "results/main" / stage)
+        for name in ("checkpoints", "logs"):
+            shutil.rmtree(folder / name)
+        super().__init__(folder, {})
+        config = yaml.safe_load(TINY.read_text(encoding="utf-8"))
+        config["pretrain"]["train"] |= {"srun": True, "device": "cpu"} | train
+        (folder / "config.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
+        self.profile = own_profile(folder.with_name(f"{folder.name}-site"), **site)
+
+    def weights(self) -> dict[str, bytes]:
+        """The pre-trained model and its losses, by file."""
+        return {name: body for name, body in snapshot(self.folder).items() if "pretrain/train/" in name}
+
+    def slurm_log(self, rule: str) -> str:
+        """What SLURM caught of the rule's only job."""
+        (path,) = self.folder.glob(f"logs/slurm/rule_{rule}/*/*.log")
+        return path.read_text(encoding="utf-8", errors="replace")
+
+
+@pytest.fixture(scope="module")
+def complete(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A complete run on this machine, without SLURM."""
+    folder = tmp_path_factory.mktemp("complete")
+    run(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def workflow(complete: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Workflow]]:
+    """workflow(name, site, **train) makes a run: values of its profile, and of its config's pretrain.train."""
+    base, made = tmp_path_factory.mktemp("workflow"), []
+
+    def make(name: str, site: dict[str, Any], **train: Any) -> Workflow:
+        made.append(Workflow(base / name, complete, site, **train))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.stop()
+
+
+@pytest.fixture(scope="module")
+def long_run(workflow: Callable[..., Workflow]) -> Workflow:
+    """A training that its job's time limit does not hold, started; warned 5 s before it (SLURM looks every 30 s)."""
+    site = {"gpus": 2, "training": 1, "warning": 5}
+    made = workflow("long", site, steps=LONG, validate_every=500, checkpoint_every=100_000, log_every=50)
+    made.start("--until", "pretrain_train", "--retries=0")
+    return made
+
+
+def test_from_pretrain_to_the_report(long_run: Workflow, workflow: Callable[..., Workflow], complete: Path) -> None:
+    tail = workflow("tail", {"gpus": 2})
+    tail.start().finish()
+    assert differences(snapshot(tail.folder), snapshot(complete)) == []
+    done = set(re.findall(r"Finished jobid: \d+ \(Rule: (\w+)\)", tail.output))
+    assert done >= {"pretrain_train", "finetune_pairs", "finetune_train", "evaluate_model", "report_render"}
+    assert not any(rule.startswith(("crawl", "dedup", "tokenize")) for rule in done)
+
+
+def test_two_nodes_train_the_weights_of_one(workflow: Callable[..., Workflow], complete: Path) -> None:
+    """One process on each of two nodes, and two processes on one: the same bytes."""
+    pair = workflow("pair", {"gpus": 1, "nodes": 2}, nodes=2, processes=1)
+    pair.start("--until", "pretrain_train").finish()
+    reference = {name: body for name, body in snapshot(complete).items() if name in pair.weights()}
+    assert any(name.endswith("model.safetensors") for name in reference)
+    assert differences(pair.weights(), reference) == []
+    assert "2 × cpu" in (pair.folder / "logs/main/pretrain/train.log").read_text(encoding="utf-8")
+    (job,) = (path.stem for path in pair.folder.glob("logs/slurm/rule_pretrain_train/*/*.log"))
+    facts = slurm("scontrol", "show", "job", job)
+    assert "NumNodes=2 " in facts and "NodeList=h[1-2]" in facts
+
+
+def test_longer_than_the_time_limit(
+    long_run: Workflow, workflow: Callable[..., Workflow], tmp_path: Path
+) -> None:
+    """Stopped and queued again as often as it takes, without one of Snakemake's retries; the curve of an unbroken run."""
+    long_run.finish()
+    log = long_run.slurm_log("pretrain_train")
+    stops = [int(step.replace(",", "")) for step in re.findall(r"stopped by a signal after step ([\d,]+);", log)]
+    assert stops and stops == sorted(set(stops)) and stops[-1] < LONG
+    assert re.findall(r"going on after step ([\d,]+) of", log) == [f"{step:,}" for step in stops]
+    assert log.count("SLURM has queued the job again") == len(stops)
+    assert "Error in rule" not in long_run.output and "TIMEOUT" not in long_run.output
+
+    unbroken = tmp_path / "unbroken"
+    shutil.copytree(long_run.folder, unbroken)
+    shutil.rmtree(unbroken / "results/main/pretrain")
+    shutil.rmtree(unbroken / "checkpoints")
+    text = (unbroken / "config.yaml").read_text(encoding="utf-8").replace("srun: true", "srun: false")
+    (unbroken / "config.yaml").write_text(text, encoding="utf-8")
+    run(unbroken, "--until", "pretrain_train", config=unbroken / "config.yaml")
+    rows = [json.loads(line) for line in (unbroken / "results/main/pretrain/train/losses.jsonl").open()]
+    assert [row["step"] for row in rows if "loss" in row] == list(range(1, LONG + 1))
+    assert differences(snapshot(long_run.folder), snapshot(unbroken)) == []
