@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from scripts.common.rulegraph import BEGIN, END, mermaid, with_graph
+from pathlib import Path
+
+from scripts.common.rulegraph import BEGIN, END, edges, mermaid, svg, with_graph
 
 DOT = """digraph snakemake_dag {
     0[label = "all", color = "0.1 0.6 0.85", style="rounded"];
@@ -17,14 +19,25 @@ DOT = """digraph snakemake_dag {
 }"""
 
 
-def test_rules_in_the_workflows_order_grouped_by_stage() -> None:
-    lines = mermaid(DOT).splitlines()
-    assert [line.split()[1] for line in lines if "subgraph" in line] == ["ingest", "language", "report"]
-    assert [line.strip() for line in lines if "-->" in line] == [
-        "ingest_extract --> language_score",
-        "language_score --> language_select",
-    ]
-    assert '    language_score["score"]' in lines and "all" not in mermaid(DOT)
+def test_edges_in_the_workflows_order() -> None:
+    # The report reads every step; only its edge from the last is shown. Snakemake's target rule is left out.
+    assert edges(DOT) == [("ingest_extract", "language_score"), ("language_score", "language_select")]
+
+
+def test_rules_grouped_by_stage() -> None:
+    picture = mermaid(edges(DOT))
+    assert [line.split()[1] for line in picture.splitlines() if "subgraph" in line] == ["ingest", "language"]
+    assert '    language_score["score"]\n' in picture
+    assert "  ingest_extract --> language_score\n" in picture
+
+
+def test_svg_names_every_rule_and_is_the_same_twice(tmp_path: Path) -> None:
+    pictures = []
+    for name in ("one.svg", "two.svg"):
+        svg(edges(DOT), tmp_path / name)
+        pictures.append((tmp_path / name).read_text())
+    assert pictures[0] == pictures[1]
+    assert all(f">{rule}</text>" in pictures[0] for rule in ("ingest.extract", "language.score", "language.select"))
 
 
 def test_picture_is_put_between_its_markers() -> None:
