@@ -89,7 +89,7 @@ def svg(pairs: list[tuple[str, str]], path: Path) -> None:
     for rule, (x, y) in where.items():
         axes.text(x, y, rule.replace("_", "."), ha="center", va="center", fontsize=9, bbox=box)
     xs, ys = zip(*where.values(), strict=True)
-    pad = (max(xs) - min(xs)) * 0.15, (max(ys) - min(ys)) / rows
+    pad = (max(xs) - min(xs)) * 0.15 or 1.0, (max(ys) - min(ys)) / rows or 1.0
     axes.set(xlim=(min(xs) - pad[0], max(xs) + pad[0]), ylim=(min(ys) - pad[1], max(ys) + pad[1]))
     axes.axis("off")
     figure.savefig(path, bbox_inches="tight", metadata={"Date": None})
