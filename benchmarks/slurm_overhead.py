@@ -1,6 +1,6 @@
 """Seconds that SLURM and Snakemake add to a task, against the same tasks started by hand.
 
-    python -m benchmarks.slurm_overhead                    # 12 minutes, most of it sleep; writes benchmarks/results/slurm_overhead.json
+    python -m benchmarks.slurm_overhead                    # 6 minutes, most of it sleep; writes benchmarks/results/slurm_overhead.json
 
 On the cluster of tests/slurm, with profiles/slurm at its own pace. A task is the stand-in of tests/slurm/task.py, which
 sleeps for its seconds. By hand is the same command started without Snakemake. For each job on the cluster:
@@ -110,13 +110,18 @@ def parts(folder: Path) -> list[dict[str, float]]:
     return found
 
 
+def share(added: float, task: float = 600) -> float:
+    """What `added` seconds are of a task of ten minutes and themselves."""
+    return round(added / (task + added), 4)
+
+
 def measured(base: Path, rule: str, length: float, tasks: int, together: int) -> dict[str, Any]:
     """One row: `tasks` tasks of `length` seconds, `together` at a time."""
     steps = round(length / PAUSE)
     folder = base / f"{rule}-{length:g}"
-    cluster = on_the_cluster(folder, rule, tasks, steps, together)
-    with ThreadPoolExecutor(1) as pool:  # by hand costs nothing but time
-        hand = pool.submit(by_hand, base / f"hand-{rule}-{length:g}", rule, tasks, steps, together).result()
+    with ThreadPoolExecutor(1) as pool:  # at the same time: the tasks sleep
+        waiting = pool.submit(by_hand, base / f"hand-{rule}-{length:g}", rule, tasks, steps, together)
+        cluster, hand = on_the_cluster(folder, rule, tasks, steps, together), waiting.result()
     jobs = parts(folder)
     median = {name: round(statistics.median(job[name] for job in jobs), 1) for name in jobs[0]}
     node = statistics.mean(job["start"] + job["end"] for job in jobs)
@@ -130,7 +135,7 @@ def measured(base: Path, rule: str, length: float, tasks: int, together: int) ->
         "median_by_part": median,
         "node_seconds_added_per_task": round(node, 1),
         "all_seconds_added_per_task": round(everything, 1),
-        "share_of_the_run": round((cluster - hand) / cluster, 4),
+        "share_of_a_ten_minute_task": {"node": share(node), "all": share(everything)},
     }
 
 
@@ -151,7 +156,7 @@ def grouped(base: Path, tasks: int, together: int, each: int) -> dict[str, Any]:
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=float, nargs="+", default=[5, 60, 600], help="lengths of the tasks")
+    parser.add_argument("--seconds", type=float, nargs="+", default=[5, 60, 180], help="lengths of the tasks")
     parser.add_argument("--tasks", type=int, default=4)
     parser.add_argument("--at-a-time", type=int, default=4)
     parser.add_argument("--result", type=Path, default=RESULT)

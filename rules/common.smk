@@ -7,6 +7,7 @@ the step's fingerprint is the same there.
 
 import os
 import sys
+from functools import cache
 from pathlib import Path
 
 # Steps are `python -m scripts.<stage>.<step>` with the interpreter that runs Snakemake (or that of the rule's
@@ -81,9 +82,16 @@ def fingerprint(step):
     return found
 
 
+# A plan asks for the same paths for every task of a step: with 1,000 shards, a million times.
+@cache
+def _folder(variant, step, model):
+    """The folder of a step in a variant: main's, where its fingerprint is the same there."""
+    owner = variant if _fingerprint(variant, step, model) != _fingerprint("main", step, model) else "main"
+    return f"results/{owner}/{step.replace('.', '/')}"
+
+
 def _path(variant, step, task):
-    owner = variant if _fingerprint(variant, step, task) != _fingerprint("main", step, task) else "main"
-    folder = f"results/{owner}/{step.replace('.', '/')}"
+    folder = _folder(variant, step, task if steps.STEPS[step].per == "model" else "")
     return f"{folder}/{task}.manifest.json" if task else f"{folder}/manifest.json"
 
 
@@ -111,23 +119,27 @@ def ranged(*names):
     """A params entry: the manifests of all tasks of the steps as few words, `results/…/{00000..00999}.manifest.json`.
 
     A command line that spelled out thousands of paths would be longer than the kernel takes; the programs expand it.
+    A step that another input already waits for may stand here alone: with 1,000 shards every such edge costs a plan seconds.
     """
 
     def found(wildcards):
-        words = []
-        for step in names:
-            paths = all_manifests(wildcards.variant, step)
-            if step == "crawl.render" and step not in steps.needs("ingest.extract", VARIANTS[wildcards.variant]):
-                continue
-            if steps.STEPS[step].per in ("shard", "band") and len(paths) > 1:
-                first, last = (Path(path).name.split(".")[0] for path in (paths[0], paths[-1]))
-                paths = [f"{Path(paths[0]).parent}/{{{first}..{last}}}.manifest.json"]
-            words += paths
-        return words
+        return [word for step in names for word in _ranged(wildcards.variant, step)]
 
     return found
 
 
+@cache
+def _ranged(variant, step):
+    if step == "crawl.render" and step not in steps.needs("ingest.extract", VARIANTS[variant]):
+        return []
+    paths = all_manifests(variant, step)
+    if steps.STEPS[step].per not in ("shard", "band") or len(paths) == 1:
+        return paths
+    first, last = (Path(path).name.split(".")[0] for path in (paths[0], paths[-1]))
+    return [f"{Path(paths[0]).parent}/{{{first}..{last}}}.manifest.json"]
+
+
+@cache
 def all_manifests(variant, step):
     return [_path(variant, step, task) for task in steps.tasks(step, VARIANTS[variant])]
 

@@ -67,7 +67,6 @@ rule dedup_exact:
 
 rule dedup_band:
     input:
-        signals=manifests("dedup.signature"),
         exact=manifest("dedup.exact"),
     output:
         manifest="results/{variant}/dedup/band/{band}.manifest.json",
@@ -120,7 +119,6 @@ rule dedup_verify:
 
 rule dedup_select:
     input:
-        signals=manifests("dedup.signature"),
         exact=manifest("dedup.exact"),
         pairs=manifests("dedup.verify"),
     output:

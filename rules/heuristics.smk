@@ -44,7 +44,6 @@ rule heuristics_score:
 rule heuristics_select:
     input:
         signals=manifests("heuristics.score"),
-        documents=manifests("ingest.extract"),
     output:
         manifest="results/{variant}/heuristics/select/manifest.json",
     log:

@@ -15,9 +15,9 @@ def bound(executor: Any, longest: float = LONGEST) -> None:
     By itself (version 2.8.0) it waits 10 s longer after every look that found nothing new, up to 180 s, and has no option
     for it: the end of a lone task of ten minutes is noticed after up to 110 s (benchmarks/slurm_overhead.py).
     """
-    if not hasattr(executor, "next_seconds_between_status_checks"):
-        return
     parent = type(executor)
+    if not hasattr(parent, "next_seconds_between_status_checks"):
+        return
 
     class Bounded(parent):  # type: ignore[valid-type, misc]
         @property

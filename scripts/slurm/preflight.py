@@ -17,11 +17,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from scripts.slurm import queue
+from scripts.slurm import pace, queue
 
 __tracked__ = False
 
-LONGEST_PAUSE = 180  # seconds between two status checks at most: executor plugin 2.8.0, max_sleep_time
+LONGEST_PAUSE = int(4 * pace.LONGEST)  # seconds between two status checks at most, with three that got no answer
 POOR_SHARE = 0.1  # below this fair-share factor a wait of days is usual
 
 
@@ -163,6 +163,9 @@ def problems(need: Need, partitions: dict[str, Partition]) -> tuple[list[str], l
         errors.append(f"{who} asks for {need.runtime} min; partition {there.name} allows {there.max_time // 60} min")
     if there.max_nodes is not None and need.nodes > there.max_nodes:
         errors.append(f"{who} asks for {need.nodes} nodes; partition {there.name} allows {there.max_nodes}")
+    warned = re.search(r"--signal=\w+@(\d+)", need.extra)
+    if warned and need.runtime and int(warned.group(1)) >= need.runtime * 60:
+        errors.append(f"{who} is warned {warned.group(1)} s before a time limit of {need.runtime} min: at its start")
     wants = gres(need.gres)
     if need.gres and not any(enough(node.gres, wants) for node in there.nodes):
         kinds = sorted({shown(node.gres) for node in there.nodes})
@@ -196,8 +199,8 @@ def site(needs: list[Need]) -> tuple[list[str], list[str]]:
     age = re.search(r"MinJobAge\s*=\s*(\d+)", facts)
     if age and int(age.group(1)) <= LONGEST_PAUSE:
         errors.append(
-            f"squeue forgets a job {age.group(1)} s after its end (MinJobAge), and up to {LONGEST_PAUSE} s pass between two "
-            "checks: set `slurm-status-command: sacct` in the profile (docs/slurm.md says what that changes)"
+            f"squeue forgets a job {age.group(1)} s after its end (MinJobAge), and up to {LONGEST_PAUSE} s may pass between two "
+            "answers: set `slurm-status-command: sacct` in the profile (docs/slurm.md says what that changes)"
         )
     try:
         rows = queue.ask("sshare", "-U", "-n", "-P", "-o", "Account,FairShare", timeout=20).splitlines()

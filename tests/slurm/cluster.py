@@ -24,114 +24,17 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from tests.slurm.machine import CONF, MARK, ClusterError, holds, install, kill, obstacle, processes, run, wait
+
 RUN = Path(os.environ.get("CRAWL2LLM_SLURM_RUN", "/var/lib/crawl2llm-slurm"))
-CONF = Path("/etc/slurm")
 HOSTS = Path("/etc/hosts")
-MARK = "# written by tests/slurm/cluster.py of crawl2llm"
 NAME = "crawl2llm"
 TEMPLATES = Path(__file__).resolve().parent / "conf"
-CONTROLLER_PORT, DATABASE_PORT, MARIADB_PORT = 26817, 26819, 26306
+MARIADB_PORT = 26306
 NODES = ("cpu1", "cpu2", "h1", "h2", "f1", "f2", "p1")
 GPUS = 8
-PACKAGES = ("munge", "slurm-wlm")
-ACCOUNTING_PACKAGES = ("slurmdbd", "mariadb-server")
-
-
-class ClusterError(RuntimeError):
-    """The cluster cannot be started here; the message says why and what to do."""
-
-
-def _run(*command: str, timeout: float = 60, check: bool = True) -> subprocess.CompletedProcess[str]:
-    """Run a command with captured output; ClusterError shows its stderr when it fails and `check` is set."""
-    done = subprocess.run(
-        command, capture_output=True, text=True, timeout=timeout, stdin=subprocess.DEVNULL, check=False
-    )
-    if check and done.returncode != 0:
-        raise ClusterError(f"{' '.join(command)} failed with status {done.returncode}: {done.stderr.strip()}")
-    return done
-
-
-def _wait(what: str, ready: Callable[[], bool], seconds: float = 30) -> None:
-    """Poll `ready` every 20 ms; ClusterError after `seconds`."""
-    end = time.monotonic() + seconds
-    while not ready():
-        if time.monotonic() > end:
-            raise ClusterError(f"timed out after {seconds:g} s: {what}")
-        time.sleep(0.02)
-
-
-def missing(accounting: bool = False) -> list[str]:
-    """The Debian packages that are not installed."""
-    wanted = PACKAGES + (ACCOUNTING_PACKAGES if accounting else ())
-    return [name for name in wanted if "install ok installed" not in _run("dpkg", "-s", name, check=False).stdout]
-
-
-def obstacle(accounting: bool = False) -> str | None:
-    """Why the cluster cannot run on this machine, or None."""
-    if os.geteuid() != 0:
-        return "a SLURM cluster of one's own needs root"
-    if not shutil.which("dpkg"):
-        return "not a Debian machine (no dpkg)"
-    if packages := missing(accounting):
-        flag = " --accounting" if accounting else ""
-        return f"not installed: {', '.join(packages)} (python -m tests.slurm.cluster install{flag})"
-    for name in ("slurm.conf", "gres.conf", "cgroup.conf", "slurmdbd.conf"):
-        path = CONF / name
-        if path.exists() and MARK not in path.read_text(encoding="utf-8", errors="replace"):
-            return f"{path} belongs to another cluster; it is left alone"
-    return None
-
-
-def install(accounting: bool = False) -> None:
-    """Install what is missing with apt-get; the daemons that Debian starts by itself are not started."""
-    packages = missing(accounting)
-    if not packages:
-        return
-    if os.geteuid() != 0:
-        raise ClusterError(f"installing {', '.join(packages)} needs root")
-    policy = Path("/usr/sbin/policy-rc.d")
-    ours = not policy.exists()
-    if ours:
-        policy.write_text("#!/bin/sh\nexit 101\n", encoding="utf-8")
-        policy.chmod(0o755)
-    lock = ["-o", "DPkg::Lock::Timeout=300"]
-    try:
-        command = ["env", "DEBIAN_FRONTEND=noninteractive", "apt-get", *lock]
-        _run(*command, "update", "-qq", timeout=600)
-        _run(*command, "install", "-y", "-qq", "--no-install-recommends", *packages, timeout=1200)
-    finally:
-        if ours:
-            policy.unlink()
-
-
-def _processes() -> Iterator[tuple[int, int, str, dict[str, str]]]:
-    """(pid, parent, name, environment) of every process but this one."""
-    for entry in Path("/proc").iterdir():
-        if not entry.name.isdigit() or int(entry.name) == os.getpid():
-            continue
-        with contextlib.suppress(OSError, ValueError):
-            stat = (entry / "stat").read_text(encoding="utf-8", errors="replace")
-            name, rest = stat[stat.index("(") + 1 :].rsplit(")", 1)
-            pairs = (entry / "environ").read_bytes().decode(errors="replace").split("\0")
-            yield int(entry.name), int(rest.split()[1]), name, dict(p.split("=", 1) for p in pairs if "=" in p)
-
-
-def _holds(pid: int, path: Path) -> bool:
-    """Whether a process has `path` open."""
-    with contextlib.suppress(OSError):
-        return any(str(link.readlink()) == str(path) for link in Path(f"/proc/{pid}/fd").iterdir())
-    return False
-
-
-def _kill(pids: set[int]) -> None:
-    """End processes at one moment: all are stopped first, so that none can report the end of another."""
-    for number in (signal.SIGSTOP, signal.SIGKILL):
-        for pid in sorted(pids):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, number)
 
 
 class Cluster:
@@ -177,7 +80,7 @@ class Cluster:
             self._start_controller("-c")
             for node in NODES:
                 self._start_node(node, "-c")
-            _wait("all nodes idle", lambda: self.states() == dict.fromkeys(NODES, "idle"))
+            wait("all nodes idle", lambda: self.states() == dict.fromkeys(NODES, "idle"))
         except BaseException:
             self._show_logs()
             self.stop()
@@ -198,7 +101,7 @@ class Cluster:
         accounting = accounting.replace("@RUN@", str(self.run))
         self._render("slurm.conf", CONF / "slurm.conf", ACCOUNTING=accounting, ADDRESS=address)
         self._render("gres.conf", CONF / "gres.conf")
-        version = _run("slurmctld", "-V").stdout.split()[-1]
+        version = run("slurmctld", "-V").stdout.split()[-1]
         if tuple(map(int, version.split(".")[:2])) >= (23, 11):
             # From 23.11 on cgroups are set up even where no plugin asks for them.
             (CONF / "cgroup.conf").write_text(f"{MARK}\nCgroupPlugin=disabled\n", encoding="utf-8")
@@ -224,7 +127,7 @@ class Cluster:
         key = self.run / "munge" / "key"
         key.write_bytes(os.urandom(1024))
         key.chmod(0o400)
-        _run(
+        run(
             "munged",
             f"--key-file={key}",
             f"--socket={self.run}/munge/socket",
@@ -238,7 +141,7 @@ class Cluster:
     def _start_accounting(self) -> None:
         """MariaDB and slurmdbd, with one account `crawl2llm` of user root."""
         data, user = self.run / "mysql", ["--no-defaults", "--user=root", f"--datadir={self.run}/mysql"]
-        _run("mariadb-install-db", *user, "--skip-test-db", "--auth-root-authentication-method=socket", timeout=120)
+        run("mariadb-install-db", *user, "--skip-test-db", "--auth-root-authentication-method=socket", timeout=120)
         shutil.copy(TEMPLATES / "accounts.sql", data.parent / "accounts.sql")
         with (self.run / "log" / "mariadbd.log").open("wb") as log:
             subprocess.Popen(
@@ -261,27 +164,27 @@ class Cluster:
                 start_new_session=True,
             )
         client = ["mariadb", "--no-defaults", "-h127.0.0.1", f"-P{MARIADB_PORT}", "-uslurm", "-pslurm"]
-        _wait("mariadb", lambda: _run(*client, "-e", "use slurm_acct_db", check=False).returncode == 0, 60)
+        wait("mariadb", lambda: run(*client, "-e", "use slurm_acct_db", check=False).returncode == 0, 60)
         self._render("slurmdbd.conf", CONF / "slurmdbd.conf", mode=0o600)
-        _run("slurmdbd")
-        _wait("slurmdbd", lambda: _run("sacctmgr", "-n", "list", "cluster", check=False).returncode == 0, 60)
-        _run("sacctmgr", "-i", "add", "cluster", NAME)
-        _run("sacctmgr", "-i", "add", "account", NAME, f"description={NAME}", f"organization={NAME}")
-        _run("sacctmgr", "-i", "add", "user", "root", f"account={NAME}")
+        run("slurmdbd")
+        wait("slurmdbd", lambda: run("sacctmgr", "-n", "list", "cluster", check=False).returncode == 0, 60)
+        run("sacctmgr", "-i", "add", "cluster", NAME)
+        run("sacctmgr", "-i", "add", "account", NAME, f"description={NAME}", f"organization={NAME}")
+        run("sacctmgr", "-i", "add", "user", "root", f"account={NAME}")
 
     def _start_controller(self, *options: str) -> None:
-        _run("slurmctld", *options)
-        _wait("slurmctld answers", lambda: "UP" in _run("scontrol", "ping", check=False).stdout)
+        run("slurmctld", *options)
+        wait("slurmctld answers", lambda: "UP" in run("scontrol", "ping", check=False).stdout)
 
     def _start_node(self, node: str, *options: str) -> None:
         (self.run / "spool" / node).mkdir(exist_ok=True)
-        _run("slurmd", *options, "-N", node)
+        run("slurmd", *options, "-N", node)
 
     # ---- looking
 
     def states(self) -> dict[str, str]:
         """Node → state as sinfo shows it (`idle`, `mixed`, `down*`, …)."""
-        out = _run("sinfo", "-h", "-N", "-o", "%N %T", check=False).stdout
+        out = run("sinfo", "-h", "-N", "-o", "%N %T", check=False).stdout
         return dict(line.split() for line in sorted(set(out.splitlines())))
 
     def status(self) -> str:
@@ -290,8 +193,8 @@ class Cluster:
         for path in sorted((self.run / "pid").glob("*.pid")):
             pid = self._pid(path.stem)
             lines.append(f"{path.stem:<16} {f'pid {pid}' if pid else 'not running'}")
-        lines.append(_run("sinfo", "-N", "-o", "%8N %10P %8T %4c %8m %G", check=False).stdout)
-        lines.append(_run("squeue", "-o", "%8i %10P %10T %10M %N %k", check=False).stdout)
+        lines.append(run("sinfo", "-N", "-o", "%8N %10P %8T %4c %8m %G", check=False).stdout)
+        lines.append(run("squeue", "-o", "%8i %10P %10T %10M %N %k", check=False).stdout)
         return "\n".join(lines)
 
     def _owner(self) -> int:
@@ -321,9 +224,9 @@ class Cluster:
         logs = [self.run / "log" / f"slurmd-{name}.log" for name in ([node] if node else NODES)]
         children: dict[int, list[int]] = {}
         found: set[int] = set()
-        for pid, parent, name, environment in _processes():
+        for pid, parent, name, environment in processes():
             children.setdefault(parent, []).append(pid)
-            step = name == "slurmstepd" and any(_holds(pid, log) for log in logs)
+            step = name == "slurmstepd" and any(holds(pid, log) for log in logs)
             job = environment.get("SLURM_CLUSTER_NAME") == NAME and "SLURM_JOB_ID" in environment
             if step or (job and node in (None, environment.get("SLURMD_NODENAME"))):
                 found.add(pid)
@@ -338,19 +241,19 @@ class Cluster:
     def crash(self, node: str) -> None:
         """A power loss: SIGKILL to the node's slurmd, its step daemons and every process of its jobs."""
         pid = self._pid(f"slurmd-{node}")
-        _kill(({pid} if pid else set()) | self._job_processes(node))
-        _kill(self._job_processes(node))  # what was being forked meanwhile
+        kill(({pid} if pid else set()) | self._job_processes(node))
+        kill(self._job_processes(node))  # what was being forked meanwhile
 
     def revive(self, node: str) -> None:
         """The crashed node comes back as after a reboot, and is idle again."""
         self._start_node(node, "-c")
-        _wait(f"{node} idle", lambda: self.states().get(node) == "idle", 60)
+        wait(f"{node} idle", lambda: self.states().get(node) == "idle", 60)
 
     def restart_controller(self) -> None:
         """slurmctld ends as in an upgrade (it saves its state) and is started again."""
         if pid := self._pid("slurmctld"):
             os.kill(pid, signal.SIGTERM)
-            _wait("slurmctld ends", lambda: self._pid("slurmctld") is None)
+            wait("slurmctld ends", lambda: self._pid("slurmctld") is None)
         self._start_controller()
 
     # ---- stopping
@@ -359,15 +262,15 @@ class Cluster:
         """End what this cluster started and remove its configuration; safe to call on leftovers, or on nothing."""
         jobs = self._job_processes()
         daemons = [path.stem for path in sorted((self.run / "pid").glob("*.pid"))]
-        _kill({pid for name in daemons if name.startswith("slurmd-") and (pid := self._pid(name))})
-        _kill(jobs | self._job_processes())
+        kill({pid for name in daemons if name.startswith("slurmd-") and (pid := self._pid(name))})
+        kill(jobs | self._job_processes())
         for name in ("slurmctld", "slurmdbd", "mariadbd", "munged"):
             pid = self._pid(name)
             if pid is None:
                 continue
             # Nothing here is worth a clean end, but the database shares its directory with what is removed below.
             os.kill(pid, signal.SIGTERM if name == "mariadbd" else signal.SIGKILL)
-            _wait(f"{name} ends", lambda name=name: self._pid(name) is None)  # type: ignore[misc]
+            wait(f"{name} ends", lambda name=name: self._pid(name) is None)  # type: ignore[misc]
         for name in ("slurm.conf", "gres.conf", "cgroup.conf", "slurmdbd.conf"):
             path = CONF / name
             if path.exists() and MARK in path.read_text(encoding="utf-8", errors="replace"):

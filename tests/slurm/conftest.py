@@ -19,7 +19,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.slurm.cluster import Cluster, obstacle
+from tests.slurm.cluster import Cluster
+from tests.slurm.machine import obstacle
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -33,7 +34,7 @@ QUICK = (
 )
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
     """A running cluster without accounting; skips with the reason where there cannot be one."""
     if reason := obstacle():
@@ -216,6 +217,6 @@ def started(
     unbroken: Callable[[Drive], dict[str, str]],
 ) -> dict[str, Future[None]]:
     """The scenarios that this session selected, all started."""
-    names = [item.name for item in request.session.items if item.name in SCENARIOS]
+    names = [item.name for item in request.session.items if item.name in SCENARIOS and item.path == request.path]
     pool = ThreadPoolExecutor(max_workers=max(1, len(names)))
     return {name: pool.submit(SCENARIOS[name], drive, cluster, unbroken) for name in names}

@@ -1,8 +1,8 @@
 """One task of tests/slurm/Snakefile: hashes its inputs in `--steps` steps, as a shard is read in batches.
 
 It keeps the hash so far in a file of its own, beside the manifest, and goes on from the newest line there: what it writes is
-wrong if two copies write at the same time, and right after any kill. `fail` in the working directory names rules that fail
-once (the name is taken off the list as they do).
+wrong if two copies write at the same time, and right after any kill. A file `fail-<rule>` in the working directory makes
+a rule fail once (it is removed as it does), and `hold-<rule>` holds that many MB of memory.
 """
 
 from __future__ import annotations
@@ -62,6 +62,9 @@ def main() -> int:
     (Path("facts") / f"{args.rule}-{args.shard}.json").write_text(json.dumps(facts), encoding="utf-8")
     work = args.manifest.with_name(f"{args.shard}.work")
     lines = work.read_text(encoding="utf-8").split() if work.exists() else []
+    hold = Path(f"hold-{args.rule}")
+    held = bytearray(int(hold.read_text(encoding="utf-8")) << 20) if hold.exists() else bytearray()
+    held[::4096] = b"x" * len(held[::4096])  # memory counts once it is written to
     progress = Progress(args.steps, "steps", done=len(lines))
     state = hashlib.sha256(b"".join(path.read_bytes() for path in args.inputs))
     state.update(f"{args.rule} {args.shard}".encode())

@@ -44,6 +44,20 @@ def test_time_limit_in_a_data_task(drive: Make, cluster: Cluster, unbroken: Unbr
 
 
 @beside
+def test_out_of_memory(drive: Make, cluster: Cluster, unbroken: Unbroken) -> None:
+    """A task that takes more than it asked for is ended by SLURM, and has twice the memory in its next attempt."""
+    run = drive({"language_score": 1}, {"language_score": 30})
+    (run.folder / "hold-language_score").write_text("800", encoding="utf-8")
+    run.start("--set-resources", "language_score:mem_mb=700*attempt").finish()
+    killed = run.folder / f"logs/slurm/rule_language_score/main_00000/{run.table('starts')[0][3]}.log"
+    assert "exceeded memory limit" in killed.read_text(encoding="utf-8", errors="replace")
+    assert "Error in rule language_score" in run.output and str(killed) in run.output
+    assert len(run.table("starts")) == 2 and len(run.table("ends")) == 1
+    assert job(run, "language_score")["MinMemoryNode"] == "1400M"
+    assert run.results() == unbroken(run)
+
+
+@beside
 def test_placement_names_logs_and_retry(drive: Make, cluster: Cluster, unbroken: Unbroken) -> None:
     run = drive({"language_score": 2, "pretrain_train": 1, "evaluate_model": 2})
     (run.folder / "fail-language_score").touch()

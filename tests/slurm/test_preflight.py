@@ -83,6 +83,7 @@ def test_what_fits_is_not_objected_to() -> None:
         ({"memory": 2_000_001}, "the largest node of partition h100 has 2000000 MB"),
         ({"cpus": 97}, "the largest node of partition h100 has 96"),
         ({"nodes": 3}, "asks for 3 nodes"),
+        ({"extra": "--signal=USR1@600", "runtime": 10}, "warned 600 s before a time limit of 10 min"),
     ],
 )
 def test_what_does_not_fit_is_named(change: dict[str, object], words: str) -> None:

@@ -77,11 +77,11 @@ def test_only_the_rules_that_compute_on_gpus_ask_for_them(plan: dict[str, dict[s
 
 
 def test_training_is_told_before_its_time_limit(plan: dict[str, dict[str, str]]) -> None:
-    for rule in ("pretrain_train", "finetune_train"):
-        seconds = re.search(r"--signal=USR1@(\d+)\b", plan[rule]["slurm_extra"])
-        assert seconds, "USR1@, not B:USR1@: the signal has to reach the tasks"
-        assert int(seconds.group(1)) < 60 * int(plan[rule]["runtime"])
-        assert "--ntasks-per-node=1" in plan[rule]["slurm_extra"] and plan[rule]["mpi"] == ""
+    train = plan["pretrain_train"]
+    seconds = re.search(r"--signal=USR1@(\d+)\b", train["slurm_extra"])
+    assert seconds, "USR1@, not B:USR1@: the signal has to reach the tasks"
+    assert int(seconds.group(1)) < 60 * int(train["runtime"])
+    assert "--ntasks-per-node=1" in train["slurm_extra"] and train["mpi"] == ""
 
 
 def test_every_rule_named_in_the_profile_exists() -> None:
@@ -111,3 +111,36 @@ def test_a_site_of_its_own(tmp_path: Path, without_slurm: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     training = next(line for line in done.stdout.splitlines() + done.stderr.splitlines() if "card=16" in line)
     assert "gres=gpu:a100:8" in training and "nodes=2" in training and "slurm_account=def-prof" in training
+
+
+def test_environment_modules(tmp_path: Path, without_slurm: str) -> None:
+    """What modules.sh loads, in which order, and that a plan works in a shell that has sourced it."""
+    script = f"""
+        module() {{ echo "$*" >> {tmp_path}/loaded; }}
+        cd {ROOT} && source profiles/slurm/modules.sh
+        exec {sys.executable} -m snakemake --profile profiles/slurm --configfile config.yaml \\
+            --directory {tmp_path}/run --dry-run --quiet
+    """
+    done = subprocess.run(
+        ["bash", "-euc", script],
+        capture_output=True,
+        text=True,
+        timeout=180,
+        env={**os.environ, "PATH": os.pathsep.join([str(Path(sys.executable).parent), without_slurm])},
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    loaded = [line.split() for line in (tmp_path / "loaded").read_text(encoding="utf-8").splitlines()]
+    assert [names[1].split("/")[0] for names in loaded] == ["StdEnv", "python", "cuda", "arrow"]
+
+
+def test_the_image_installs_the_locked_environment() -> None:
+    """The Apptainer definition by its text: its files exist, and it installs as a person does. Built nowhere here."""
+    text = (PROFILE / "crawl2llm.def").read_text(encoding="utf-8")
+    sections = dict(re.findall(r"^%(\w+)\n(.*?)(?=^%|\Z)", text, re.MULTILINE | re.DOTALL))
+    assert set(sections) == {"files", "post", "environment", "test"}
+    for source, target in (line.split() for line in sections["files"].strip().splitlines()):
+        assert (ROOT / source).exists() and target == f"/opt/crawl2llm/{source}"
+    assert "make install" in sections["post"]
+    recipe = (ROOT / "Makefile").read_text(encoding="utf-8")
+    assert "-r envs/lock.txt" in recipe, "what the image copies is what `make install` needs"

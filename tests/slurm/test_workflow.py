@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Callable, Iterator
+import subprocess
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +26,11 @@ class Workflow(Drive):
 
     snakefile = ROOT / "Snakefile"
 
-    def __init__(self, folder: Path, complete: Path, site: dict[str, Any], **train: Any) -> None:
+    def __init__(
+        self, folder: Path, complete: Path, site: dict[str, Any], remove: Sequence[str] = (), **train: Any
+    ) -> None:
         shutil.copytree(complete, folder, symlinks=True)
-        for stage in GPU_STAGES:
+        for stage in (*remove, *GPU_STAGES):
             shutil.rmtree(folder / "results/main" / stage)
         for name in ("checkpoints", "logs"):
             shutil.rmtree(folder / name)
@@ -100,9 +103,7 @@ def test_two_nodes_train_the_weights_of_one(workflow: Callable[..., Workflow], c
     assert "NumNodes=2 " in facts and "NodeList=h[1-2]" in facts
 
 
-def test_longer_than_the_time_limit(
-    long_run: Workflow, workflow: Callable[..., Workflow], tmp_path: Path
-) -> None:
+def test_longer_than_the_time_limit(long_run: Workflow, workflow: Callable[..., Workflow], tmp_path: Path) -> None:
     """Stopped and queued again as often as it takes, without one of Snakemake's retries; the curve of an unbroken run."""
     long_run.finish()
     log = long_run.slurm_log("pretrain_train")
@@ -122,3 +123,28 @@ def test_longer_than_the_time_limit(
     rows = [json.loads(line) for line in (unbroken / "results/main/pretrain/train/losses.jsonl").open()]
     assert [row["step"] for row in rows if "loss" in row] == list(range(1, LONG + 1))
     assert differences(snapshot(long_run.folder), snapshot(unbroken)) == []
+
+
+def test_full_quota(workflow: Callable[..., Workflow], complete: Path, tmp_path: Path) -> None:
+    """A file system that is full in the middle of a stage: nothing half-written counts, and with space it goes on."""
+    run = workflow("quota", {}, remove=("corpus", "tokenize"))
+    results = run.folder / "results"
+    moved = results.rename(tmp_path / "results")
+    results.mkdir()
+    size = 1024 * (sum(-(-path.stat().st_size // 4096) * 4 for path in moved.rglob("*") if path.is_file()) + 60)
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "crawl2llm", str(results)]
+    if subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("a file system of one's own cannot be mounted here")
+    try:
+        shutil.copytree(moved, results, dirs_exist_ok=True)
+        assert run.start("--until", "corpus_write", "--retries=0").end() == 1
+        log = (run.folder / "logs/main/corpus/write/00000.log").read_text(encoding="utf-8")
+        assert re.search(r"corpus\.write 00000: error: .*No space left on device", log)
+        assert "No space left on device" in run.output
+        assert not list(results.glob("main/corpus/write/*.manifest.json"))
+        subprocess.run([*mount[:4], f"remount,size={size + (64 << 20)}", str(results)], check=True)
+        run.start("--until", "corpus_write").finish()
+        mine = {name: body for name, body in snapshot(run.folder).items() if "/corpus/" in name}
+        assert differences(mine, {name: body for name, body in snapshot(complete).items() if "/corpus/" in name}) == []
+    finally:
+        subprocess.run(["umount", "--lazy", str(results)], check=True)
