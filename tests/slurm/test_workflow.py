@@ -81,18 +81,8 @@ def long_run(workflow: Callable[..., Workflow]) -> Workflow:
     return made
 
 
-@pytest.fixture(scope="module")
-def pair(workflow: Callable[..., Workflow]) -> Workflow:
-    """One process on each of two nodes, started."""
-    made = workflow("pair", {"gpus": 1, "nodes": 2}, nodes=2, processes=1)
-    made.start("--until", "pretrain_train")
-    return made
-
-
-def test_from_pretrain_to_the_report(
-    long_run: Workflow, pair: Workflow, workflow: Callable[..., Workflow], complete: Path
-) -> None:
-    """Beside the long training and the one of two nodes."""
+def test_from_pretrain_to_the_report(long_run: Workflow, workflow: Callable[..., Workflow], complete: Path) -> None:
+    """Beside the long training, which has begun."""
     tail = workflow("tail", {"gpus": 2})
     tail.start().finish()
     assert differences(snapshot(tail.folder), snapshot(complete)) == []
@@ -101,9 +91,10 @@ def test_from_pretrain_to_the_report(
     assert not any(rule.startswith(("crawl", "dedup", "tokenize")) for rule in done)
 
 
-def test_two_nodes_train_the_weights_of_one(pair: Workflow, complete: Path) -> None:
+def test_two_nodes_train_the_weights_of_one(workflow: Callable[..., Workflow], complete: Path) -> None:
     """One process on each of two nodes, and two processes on one: the same bytes."""
-    pair.finish()
+    pair = workflow("pair", {"gpus": 1, "nodes": 2}, nodes=2, processes=1)
+    pair.start("--until", "pretrain_train").finish()
     reference = {name: body for name, body in snapshot(complete).items() if name in pair.weights()}
     assert any(name.endswith("model.safetensors") for name in reference)
     assert differences(pair.weights(), reference) == []
