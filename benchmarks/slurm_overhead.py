@@ -165,19 +165,16 @@ def main(argv: list[str] | None = None) -> int:
         base = Path(name)
         rows = [measured(base, "language_score", length, args.tasks, args.at_a_time) for length in args.seconds]
         groups = grouped(base, 16, 4, 8)
+        version = subprocess.run(["sinfo", "-V"], capture_output=True, text=True, check=True).stdout.strip()
     result = {
         "machine": f"{os.cpu_count()} cores, {platform.system()}, Python {platform.python_version()}",
-        "slurm": slurm_version(),
+        "slurm": version,
         "tasks": rows,
         "groups": groups,
     }
     args.result.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     print(json.dumps(result, indent=1))
     return 0
-
-
-def slurm_version() -> str:
-    return subprocess.run(["sinfo", "-V"], capture_output=True, text=True, check=True).stdout.strip()
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ def bound(executor: Any, longest: float = LONGEST) -> None:
     """Never let the executor wait longer than `longest` seconds between two looks at the queue.
 
     By itself (version 2.8.0) it waits 10 s longer after every look that found nothing new, up to 180 s, and has no option
-    for it: the end of a lone task of ten minutes is noticed after up to 110 s (benchmarks/slurm_overhead.py).
+    for it: 20, 30, 40, … s after each other, so that the end of a lone task of ten minutes is noticed after up to 110 s.
     """
     parent = type(executor)
     if not hasattr(parent, "next_seconds_between_status_checks"):
