@@ -115,8 +115,24 @@ def manifests(step, of=None):
     return found
 
 
+def group(step):
+    """Input function: the manifests of `step` of all shards that the task owns, its first shard's first."""
+
+    def found(wildcards):
+        return [
+            _path(wildcards.variant, step, shard) for shard in steps.owned(wildcards.shard, VARIANTS[wildcards.variant])
+        ]
+
+    return found
+
+
+def also(wildcards):
+    """A params entry: the shards that the task owns beside the one it is called by."""
+    return steps.owned(wildcards.shard, VARIANTS[wildcards.variant])[1:]
+
+
 def ranged(*names):
-    """A params entry: the manifests of all tasks of the steps as few words, `results/…/{00000..00999}.manifest.json`.
+    """A params entry: the manifests of all shards (bands, models) of the steps as few words, `results/…/{00000..00999}.manifest.json`.
 
     A command line that spelled out thousands of paths would be longer than the kernel takes; the programs expand it.
     A step that another input already waits for may stand here alone: with 1,000 shards every such edge costs a plan seconds.
@@ -132,7 +148,9 @@ def ranged(*names):
 def _ranged(variant, step):
     if step == "crawl.render" and step not in steps.needs("ingest.extract", VARIANTS[variant]):
         return []
-    paths = all_manifests(variant, step)
+    per_shard = steps.STEPS[step].per == "shard"
+    tasks = steps.shards(VARIANTS[variant]) if per_shard else steps.tasks(step, VARIANTS[variant])
+    paths = [_path(variant, step, task) for task in tasks]
     if steps.STEPS[step].per not in ("shard", "band") or len(paths) == 1:
         return paths
     first, last = (Path(path).name.split(".")[0] for path in (paths[0], paths[-1]))

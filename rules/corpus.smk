@@ -29,6 +29,7 @@ rule corpus_write:
         "../envs/data.yaml"
     params:
         fingerprint=fingerprint("corpus.write"),
+        also=also,
     shell:
         """
         python -m scripts.corpus.write \
@@ -38,6 +39,7 @@ rule corpus_write:
             --heuristics {input.heuristics:q} \
             --dedup {input.dedup:q} \
             --quality {input.quality:q} \
+            --also {params.also:q} \
             --manifest {output.manifest:q} \
             --log {log:q}
         """

@@ -30,12 +30,14 @@ rule dedup_signature:
         "../envs/data.yaml"
     params:
         fingerprint=fingerprint("dedup.signature"),
+        also=also,
     shell:
         """
         python -m scripts.dedup.signature \
             --config {params.fingerprint:q} \
             --documents {input.documents:q} \
             --verdicts {input.verdicts:q} \
+            --also {params.also:q} \
             --manifest {output.manifest:q} \
             --log {log:q}
         """
@@ -104,6 +106,7 @@ rule dedup_verify:
         "../envs/data.yaml"
     params:
         fingerprint=fingerprint("dedup.verify"),
+        also=also,
         documents=ranged("ingest.extract"),
         pairs=ranged("dedup.band"),
     shell:
@@ -112,6 +115,7 @@ rule dedup_verify:
             --config {params.fingerprint:q} \
             --pairs {params.pairs:q} \
             --documents {params.documents:q} \
+            --also {params.also:q} \
             --manifest {output.manifest:q} \
             --log {log:q}
         """

@@ -29,6 +29,7 @@ rule heuristics_score:
         "../envs/data.yaml"
     params:
         fingerprint=fingerprint("heuristics.score"),
+        also=also,
     shell:
         """
         python -m scripts.heuristics.score \
@@ -36,6 +37,7 @@ rule heuristics_score:
             --documents {input.documents:q} \
             --languages {input.languages:q} \
             --verdicts {input.verdicts:q} \
+            --also {params.also:q} \
             --manifest {output.manifest:q} \
             --log {log:q}
         """

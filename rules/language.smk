@@ -14,7 +14,7 @@ OUTPUTS:
 
 rule language_score:
     input:
-        documents=manifest("ingest.extract"),
+        documents=group("ingest.extract"),
     output:
         manifest="results/{variant}/language/score/{shard}.manifest.json",
     log:
@@ -25,11 +25,13 @@ rule language_score:
         "../envs/data.yaml"
     params:
         fingerprint=fingerprint("language.score"),
+        also=also,
     shell:
         """
         python -m scripts.language.score \
             --config {params.fingerprint:q} \
-            --documents {input.documents:q} \
+            --documents {input.documents[0]:q} \
+            --also {params.also:q} \
             --manifest {output.manifest:q} \
             --log {log:q}
         """

@@ -55,6 +55,7 @@ rule quality_score:
         "../envs/data.yaml"
     params:
         fingerprint=fingerprint("quality.score"),
+        also=also,
     shell:
         """
         python -m scripts.quality.score \
@@ -62,6 +63,7 @@ rule quality_score:
             --model {input.model:q} \
             --documents {input.documents:q} \
             --verdicts {input.verdicts:q} \
+            --also {params.also:q} \
             --manifest {output.manifest:q} \
             --log {log:q}
         """

@@ -51,12 +51,14 @@ rule tokenize_encode:
         "../envs/data.yaml"
     params:
         fingerprint=fingerprint("tokenize.encode"),
+        also=also,
     shell:
         """
         RAYON_NUM_THREADS={threads} python -m scripts.tokenize.encode \
             --config {params.fingerprint:q} \
             --corpus {input.corpus:q} \
             --tokenizer {input.tokenizer:q} \
+            --also {params.also:q} \
             --manifest {output.manifest:q} \
             --log {log:q}
         """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import json
 import logging
 import re
@@ -43,6 +44,9 @@ def parser(step: str, doc: str | None, example: str) -> argparse.ArgumentParser:
         help="a config file (its section for this step is taken), or the fingerprint that the workflow passes",
     )
     made.add_argument("--manifest", required=True, type=Path, help="the manifest to write; data files go beside it")
+    made.add_argument(
+        "--also", nargs="*", default=[], help="more shards to do, each as the one that --manifest names; it comes last"
+    )
     made.add_argument("--log", type=Path, help="a file for the log, besides stderr")
     return made
 
@@ -94,6 +98,25 @@ def parsed(made: argparse.ArgumentParser, argv: list[str] | None = None) -> argp
     return args
 
 
+def for_shard(args: argparse.Namespace, shard: str) -> argparse.Namespace:
+    """The arguments for another shard: every manifest path that names the task's own shard names that one instead."""
+    own = args.manifest.name
+    name = f"{shard}.manifest.json"
+    swapped = {
+        key: value.with_name(name) if isinstance(value, Path) and value.name == own else value
+        for key, value in vars(args).items()
+    }
+    return argparse.Namespace(**swapped)
+
+
+def done(path: Path, mark: str) -> bool:
+    """Whether a manifest of this very fingerprint is there with its files: a task cut off goes on after it."""
+    try:
+        return path.exists() and Manifest.read(path).fingerprint == mark
+    except ManifestError:
+        return False
+
+
 def run(
     made: argparse.ArgumentParser,
     body: Callable[[argparse.Namespace, dict[str, Any], Manifest], list[Path]],
@@ -110,11 +133,23 @@ def run(
     try:
         section, mark = settings(args.step, args.config)
         args.manifest.parent.mkdir(parents=True, exist_ok=True)
+        for shard in args.also:
+            other = for_shard(args, shard)
+            if done(other.manifest, digest(mark)):
+                console.log.info("shard %s is done already", shard)
+            else:
+                manifest = Manifest(step=args.step, fingerprint=digest(mark))
+                manifest.write(other.manifest, body(other, section, manifest))
         manifest = Manifest(step=args.step, fingerprint=digest(mark))
-        files = body(args, section, manifest)
-        manifest.write(args.manifest, files)
+        manifest.write(args.manifest, body(args, section, manifest))
     except (InputError, configuration.ConfigError, ManifestError, OSError) as error:
-        logging.getLogger("crawl2llm").error("error: %s", error)
+        full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+        where = (
+            f" ({getattr(error, 'filename', None) or args.manifest.parent}: free some space, then run again)"
+            if full
+            else ""
+        )
+        logging.getLogger("crawl2llm").error("error: %s%s", error, where)
         return 1
     counts = manifest.counts
     if "in" in counts:

@@ -45,6 +45,7 @@ STEPS: dict[str, Step] = {
 }
 
 MODELS = ("pretrain", "finetune")
+TASKS = 256  # most tasks of a sharded step after ingest: with more shards, a task owns several (few, fat tasks)
 DEMO_CRAWL = "crawl"  # the source kind that crawl.render writes
 
 
@@ -62,11 +63,24 @@ def needs(step: str, config: dict[str, Any], task: str = "") -> tuple[str, ...]:
     return found
 
 
+def shards(config: dict[str, Any]) -> list[str]:
+    """The zero-padded shard numbers."""
+    return [f"{number:05d}" for number in range(config["ingest"]["extract"]["shards"])]
+
+
+def owned(shard: str, config: dict[str, Any]) -> list[str]:
+    """The shards of the task that is called by its first: every TASKS-th from there."""
+    return shards(config)[int(shard) :: TASKS]
+
+
 def tasks(step: str, config: dict[str, Any]) -> list[str]:
-    """The task ids of a step: zero-padded shard or band numbers, model names, or [""] for a one-task step."""
+    """The task ids of a step: shard or band numbers, model names, or [""] for a one-task step.
+
+    Each file shard is an ingest task. Later steps have at most TASKS tasks, each called by the first shard it owns.
+    """
     per = STEPS[step].per
     if per == "shard":
-        return [f"{number:05d}" for number in range(config["ingest"]["extract"]["shards"])]
+        return shards(config) if step == "ingest.extract" else shards(config)[:TASKS]
     if per == "band":
         return [f"{number:02d}" for number in range(config["dedup"]["signature"]["bands"])]
     if per == "model":

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.workflow.conftest import ROOT, TINY, command, differences, environment, run, snapshot
-from tests.workflow.test_matrix import downstream
+from tests.workflow.test_matrix import checkout, downstream
 
 # Where each kill strikes: the step, and the file that says that the step is at work.
 KILLS = {
@@ -102,3 +102,30 @@ def test_two_runs_in_one_folder_are_refused(copy_of: Callable[[], Path]) -> None
 
 def test_tiny_config_is_a_complete_run() -> None:
     assert TINY.is_file()
+
+
+@pytest.mark.slow
+def test_tasks_of_several_shards(complete: Path, tmp_path: Path) -> None:
+    """With fewer tasks than shards the data is the same, byte for byte."""
+    with checkout(tmp_path) as root:
+        steps = root / "scripts/common/steps.py"
+        text = steps.read_text(encoding="utf-8")
+        steps.write_text(text.replace("TASKS = 256", "TASKS = 1"), encoding="utf-8")
+        assert steps.read_text(encoding="utf-8") != text
+        folder = tmp_path / "run"
+        options = [
+            str(root / "Snakefile") if option == str(ROOT / "Snakefile") else option for option in command(folder)
+        ]
+        done = subprocess.run(
+            [*options, "--until", "tokenize_encode"],
+            capture_output=True,
+            text=True,
+            env=environment(),
+            cwd=root,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
+        assert not (folder / "logs/main/language/score/00001.log").exists()
+    mine = {path: body for path, body in snapshot(folder).items() if not path.endswith("manifest.json")}
+    assert len(mine) > 30
+    assert differences(mine, {path: body for path, body in snapshot(complete).items() if path in mine}) == []

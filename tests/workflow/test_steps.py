@@ -30,7 +30,7 @@ def test_one_rule_for_each_step() -> None:
 @pytest.mark.parametrize("step", [name for name in steps.STEPS if name != "report.render"])
 def test_a_rule_reads_what_the_table_says(step: str) -> None:
     text = rules()[step.replace(".", "_")]
-    named = set(re.findall(r'(?:manifests?|ranged)\("([\w.]+)"', text))
+    named = set(re.findall(r'(?:manifests?|group|ranged)\("([\w.]+)"', text))
     if "model_manifest" in text or "evaluate" in step:
         named |= {f"{model}.train" for model in steps.MODELS}
     assert named == set(steps.STEPS[step].needs)

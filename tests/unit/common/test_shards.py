@@ -1,0 +1,73 @@
+"""Tasks that own several shards: who owns which, and how a program does them in turn."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scripts.common import cli, config, steps
+from scripts.common.documents import data
+from scripts.common.manifest import Manifest, ManifestError
+from scripts.language import score
+from tests.unit.common import making
+
+
+@given(st.integers(1, 2000))
+def test_every_shard_is_owned_once(number: int) -> None:
+    complete = config.validate({"ingest": {"extract": {"shards": number}}})
+    leads = steps.tasks("language.score", complete)
+    assert len(leads) == min(number, steps.TASKS)
+    assert sorted(shard for lead in leads for shard in steps.owned(lead, complete)) == steps.shards(complete)
+    assert all(steps.owned(lead, complete)[0] == lead for lead in leads)
+
+
+@pytest.fixture
+def ingested(tmp_path: Path) -> list[Path]:
+    """Three shards of documents."""
+    texts = [
+        "The first page is in English, as one can read.",
+        "Die zweite Seite ist auf Deutsch geschrieben.",
+        "Third.",
+    ]
+    return [
+        making.documents(tmp_path / "extract", [making.document(str(number), text)], shard=f"{number:05d}")
+        for number, text in enumerate(texts)
+    ]
+
+
+def scored(documents: Path, folder: Path, *also: str) -> Path:
+    manifest = folder / documents.name
+    settings = making.config("language.score")
+    options = ["--config", settings, "--documents", str(documents), "--manifest", str(manifest)]
+    assert score.main([*options, "--also", *also]) == 0
+    return manifest
+
+
+def test_one_task_writes_what_three_would(ingested: list[Path], tmp_path: Path) -> None:
+    scored(ingested[0], tmp_path / "one", "00001", "00002")
+    for path in ingested:
+        alone = scored(path, tmp_path / "three")
+        assert (tmp_path / "one" / path.name).read_bytes() == alone.read_bytes()
+        assert data(tmp_path / "one" / path.name).read_bytes() == data(alone).read_bytes()
+
+
+def test_a_task_cut_off_goes_on_after_the_shards_it_finished(ingested: list[Path], tmp_path: Path) -> None:
+    scored(ingested[1], tmp_path)
+    before = (tmp_path / "00001.parquet").stat().st_mtime_ns
+    scored(ingested[0], tmp_path, "00001", "00002")
+    assert (tmp_path / "00001.parquet").stat().st_mtime_ns == before
+    # One that is damaged is done again.
+    (tmp_path / "00001.parquet").write_bytes(b"x")
+    with pytest.raises(ManifestError):
+        Manifest.read(tmp_path / "00001.manifest.json")
+    scored(ingested[0], tmp_path, "00001", "00002")
+    assert Manifest.read(tmp_path / "00001.manifest.json")
+
+
+def test_ranges() -> None:
+    assert cli.expanded([Path("a/{08..10}.json"), Path("b.json")]) == [
+        Path("a/08.json"), Path("a/09.json"), Path("a/10.json"), Path("b.json"),
+    ]  # fmt: skip
