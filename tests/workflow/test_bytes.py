@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.workflow.conftest import ROOT, TINY, command, differences, environment, run, snapshot
+from tests.workflow.conftest import ROOT, command, differences, environment, run, snapshot
 from tests.workflow.test_matrix import checkout, downstream
 
 # Where each kill strikes: the step, and the file that says that the step is at work.
@@ -98,10 +98,6 @@ def test_two_runs_in_one_folder_are_refused(copy_of: Callable[[], Path]) -> None
     done = subprocess.run(command(folder), capture_output=True, text=True, env=environment(), cwd=ROOT, check=False)
     assert done.returncode != 0
     assert f"another run (process {os.getpid()})" in done.stdout + done.stderr
-
-
-def test_tiny_config_is_a_complete_run() -> None:
-    assert TINY.is_file()
 
 
 @pytest.mark.slow
