@@ -20,11 +20,9 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import statistics
 import time
 from collections.abc import Callable
-from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 from pydoc_data.topics import topics
@@ -34,6 +32,7 @@ import numpy as np
 import xxhash
 from datasketch import MinHash
 
+from benchmarks.machine import processor, versions
 from scripts.dedup.minhash import MinHasher
 from scripts.dedup.shingles import hashes32, normalise, shingles
 from scripts.dedup.signature import BATCH, batched, sign
@@ -105,23 +104,6 @@ def seconds(run: Callable[[Any], None], given: Any) -> float:
     return time.process_time() - start
 
 
-def versions() -> dict[str, str | None]:
-    found: dict[str, str | None] = {"python": platform.python_version()}
-    for name in ("numpy", "xxhash", "datasketch", "rensa"):
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            found[name] = None
-    return found
-
-
-def processor() -> str:
-    """The CPU's name, where the system tells it."""
-    info = Path("/proc/cpuinfo")
-    lines = info.read_text().splitlines() if info.exists() else []
-    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.machine())
-
-
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--documents", type=int, default=2000)
@@ -183,7 +165,7 @@ def main(argv: list[str] | None = None) -> int:
             for name, rate in rates["text"].items()
             if name != "ours"
         },
-        "versions": versions(),
+        "versions": versions("numpy", "xxhash", "datasketch", "rensa"),
         "hardware": {"processor": processor(), "cores": os.cpu_count()},
     }
     args.output.parent.mkdir(parents=True, exist_ok=True)

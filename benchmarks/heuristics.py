@@ -21,15 +21,14 @@ import argparse
 import io
 import json
 import os
-import platform
 import statistics
 import time
 from collections.abc import Callable
-from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from benchmarks.machine import processor, versions
 from scripts.common import config
 from scripts.heuristics.characters import tokenize
 from scripts.heuristics.measures import Limits, measure
@@ -124,23 +123,6 @@ def agreement(mine: Verdicts, peers: Verdicts) -> dict[str, Any]:
     }
 
 
-def versions() -> dict[str, str | None]:
-    found: dict[str, str | None] = {"python": platform.python_version()}
-    for name in ("numpy", "datatrove", "spacy"):
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            found[name] = None
-    return found
-
-
-def processor() -> str:
-    """The CPU's name, where the system tells it."""
-    info = Path("/proc/cpuinfo")
-    lines = info.read_text().splitlines() if info.exists() else []
-    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.machine())
-
-
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     data = Path(os.environ.get("CRAWL2LLM_DATA", ROOT.parent / "shared" / "data"))
@@ -181,7 +163,7 @@ def main(argv: list[str] | None = None) -> int:
             "bytes": sum(len(text.encode()) for text in documents),
         },
         **{name: rates(took, documents) for name, took in seconds.items()},
-        "versions": versions(),
+        "versions": versions("numpy", "datatrove", "spacy"),
         "hardware": {"processor": processor(), "cores": os.cpu_count()},
     }
     if "datatrove" in sides:
