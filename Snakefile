@@ -11,6 +11,13 @@ if not workflow.overwrite_configfiles:
     configfile: "config.yaml"
 
 
+# Only with --sdm apptainer: the locked environment as one file, built as profiles/slurm/crawl2llm.def says.
+CONTAINER = f"{workflow.basedir}/crawl2llm.sif"
+
+
+container: CONTAINER
+
+
 include: "rules/common.smk"
 include: "rules/crawl.smk"
 include: "rules/ingest.smk"

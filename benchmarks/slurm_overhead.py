@@ -1,6 +1,6 @@
 """Seconds that SLURM and Snakemake add to a task, against the same tasks started by hand.
 
-    python -m benchmarks.slurm_overhead                    # 6 minutes, most of it sleep; writes benchmarks/results/slurm_overhead.json
+    python -m benchmarks.slurm_overhead                    # 20 minutes, most of it sleep; writes benchmarks/results/slurm_overhead.json
 
 On the cluster of tests/slurm, with profiles/slurm at its own pace. A task is the stand-in of tests/slurm/task.py, which
 sleeps for its seconds. By hand is the same command started without Snakemake. For each job on the cluster:
@@ -19,7 +19,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import re
 import statistics
 import subprocess
@@ -31,6 +30,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from benchmarks.machine import processor, versions
 from tests.slurm.cluster import Cluster
 from tests.slurm.conftest import HERE, PROFILE, ROOT, slurm
 
@@ -156,7 +156,7 @@ def grouped(base: Path, tasks: int, together: int, each: int) -> dict[str, Any]:
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=float, nargs="+", default=[5, 60, 180], help="lengths of the tasks")
+    parser.add_argument("--seconds", type=float, nargs="+", default=[5, 60, 600], help="lengths of the tasks")
     parser.add_argument("--tasks", type=int, default=4)
     parser.add_argument("--at-a-time", type=int, default=4)
     parser.add_argument("--result", type=Path, default=RESULT)
@@ -167,8 +167,8 @@ def main(argv: list[str] | None = None) -> int:
         groups = grouped(base, 16, 4, 8)
         version = subprocess.run(["sinfo", "-V"], capture_output=True, text=True, check=True).stdout.strip()
     result = {
-        "machine": f"{os.cpu_count()} cores, {platform.system()}, Python {platform.python_version()}",
-        "slurm": version,
+        "versions": versions("snakemake", "snakemake-executor-plugin-slurm") | {"slurm": version.split()[-1]},
+        "hardware": {"processor": processor(), "cores": os.cpu_count()},
         "tasks": rows,
         "groups": groups,
     }

@@ -21,6 +21,7 @@ from scripts.common import fingerprint as fingerprints
 from scripts.common import lock, steps
 from scripts.ingest import sources
 from scripts.slurm import hook
+from snakemake.settings.types import DeploymentMethod
 
 try:
     validated = configuration.validate(config, source=", ".join(map(str, workflow.configfiles)) or "--config")
@@ -165,6 +166,12 @@ def all_manifests(variant, step):
 def every_variant(step):
     """The manifests of a one-task step in every variant."""
     return [_path(variant, step, "") for variant in VARIANTS]
+
+
+# Under --sdm apptainer: the launcher's options for the image that Snakemake runs the other rules in.
+IMAGE = []
+if DeploymentMethod.APPTAINER in workflow.deployment_settings.deployment_method:
+    IMAGE = ["--image", CONTAINER, f"--image-arguments={workflow.deployment_settings.apptainer_args}"]
 
 
 onstart:

@@ -49,12 +49,16 @@ rule finetune_train:
         "results/{variant}/benchmarks/finetune/train.tsv"
     conda:
         "../envs/train.yaml"
+    container:
+        None  # as in pretrain_train
     threads: config["finetune"]["train"]["processes"] * config["finetune"]["train"]["threads"]
     params:
         fingerprint=fingerprint("finetune.train"),
     shell:
         """
-        python -m scripts.finetune.train \
+        exec python -m scripts.common.launch \
+            {IMAGE:q} \
+            scripts.finetune.train \
             --config {params.fingerprint:q} \
             --model {input.model:q} \
             --pairs {input.pairs:q} \

@@ -26,19 +26,23 @@ rule pretrain_train:
         "results/{variant}/benchmarks/pretrain/train.tsv"
     conda:
         "../envs/train.yaml"
+    container:
+        None  # the launcher needs srun, which an image has not: it starts the image itself
     threads: config["pretrain"]["train"]["processes"]
     params:
         fingerprint=fingerprint("pretrain.train"),
         tokens=ranged("tokenize.encode"),
     shell:
         """
-        exec python -m scripts.pretrain.launch \
+        exec python -m scripts.common.launch \
             --nodes {config[pretrain][train][nodes]:q} \
             --processes {config[pretrain][train][processes]:q} \
-            --srun {config[pretrain][train][srun]:q} \
+            {IMAGE:q} \
+            scripts.pretrain.train \
             --config {params.fingerprint:q} \
             --tokens {params.tokens:q} \
             --tokenizer {input.tokenizer:q} \
+            --stage-to={config[pretrain][train][stage_to]:q} \
             --micro-batch {config[pretrain][train][micro_batch]:q} \
             --device {config[pretrain][train][device]:q} \
             --activation-checkpointing {config[pretrain][train][activation_checkpointing]:q} \

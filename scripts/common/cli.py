@@ -109,6 +109,17 @@ def for_shard(args: argparse.Namespace, shard: str) -> argparse.Namespace:
     return argparse.Namespace(**swapped)
 
 
+def goes_on(args: argparse.Namespace) -> bool:
+    """Whether a training step has checkpoints of this very run, so that its log goes on too."""
+    if not hasattr(args, "checkpoints"):
+        return False
+    try:
+        _, mark = settings(args.step, args.config)
+    except (InputError, configuration.ConfigError):
+        return False
+    return any((args.checkpoints / digest(mark)).glob("*-[0-9]*"))
+
+
 def done(path: Path, mark: str) -> bool:
     """Whether a manifest of this very fingerprint is there with its files: a task cut off goes on after it."""
     try:
@@ -129,7 +140,7 @@ def run(
     """
     args = parsed(made, argv)
     task = args.manifest.name.removesuffix("manifest.json").rstrip(".")
-    console.setup(f"{args.step} {task}".rstrip(), args.log)
+    console.setup(f"{args.step} {task}".rstrip(), args.log, append=goes_on(args))
     try:
         section, mark = settings(args.step, args.config)
         args.manifest.parent.mkdir(parents=True, exist_ok=True)

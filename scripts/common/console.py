@@ -18,12 +18,14 @@ T = TypeVar("T")
 log = logging.getLogger("crawl2llm")
 
 
-def setup(name: str, file: Path | None) -> None:
-    """Send the program's messages, headed by its step and task, to stderr and to `file` (rewritten)."""
+def setup(name: str, file: Path | None, append: bool = False) -> None:
+    """Send the program's messages, headed by its step and task, to stderr and to `file` (rewritten, or gone on with)."""
     handlers: list[logging.Handler] = [logging.StreamHandler(sys.stderr)]
     if file:
         file.parent.mkdir(parents=True, exist_ok=True)
-        handlers.append(logging.FileHandler(file, mode="w", encoding="utf-8"))
+        if not append:
+            file.write_bytes(b"")
+        handlers.append(logging.FileHandler(file, mode="a", encoding="utf-8"))
     form = logging.Formatter(f"%(asctime)s {name}: %(message)s", "%H:%M:%S")
     for handler in handlers:
         handler.setFormatter(form)

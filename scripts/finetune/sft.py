@@ -1,6 +1,6 @@
-"""The fine-tuning itself: TRL's SFTTrainer on prompts and completions, in this process or under torchrun.
+"""The fine-tuning itself: TRL's SFTTrainer on prompts and completions, in this process or in a group of them.
 
-`python -m scripts.finetune.sft JOB.json` is what torchrun starts; finetune.train calls `fine_tune` where one process
+`python -m scripts.finetune.sft JOB.json` is each process of a group; finetune.train calls `fine_tune` where one
 is enough. Checkpoints are TRL's own; one counts only with the mark that is written after all its files.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -17,6 +18,7 @@ from typing import Any
 from scripts.common.cli import InputError
 from scripts.common.console import Progress, log, setup
 from scripts.common.manifest import write_atomically
+from scripts.common.processes import RESUBMIT, STOPPING
 from scripts.finetune.template import read_pairs
 
 MARK = "complete.json"
@@ -62,6 +64,7 @@ def _charts(job: Job) -> list[str]:
     folder = Path(job.checkpoints).resolve()
     if job.wandb != "disabled":
         os.environ |= {"WANDB_MODE": job.wandb, "WANDB_PROJECT": job.wandb_project, "WANDB_DIR": str(folder)}
+        os.environ |= {"WANDB_RUN_ID": folder.name, "WANDB_RESUME": "allow"}  # the parts of an interrupted run are one
         folder.mkdir(parents=True, exist_ok=True)  # W&B takes another folder where this one is absent
     os.environ["TENSORBOARD_LOGGING_DIR"] = str(folder / "tensorboard")
     return ["tensorboard"] * job.tensorboard + ["wandb"] * (job.wandb != "disabled")
@@ -155,12 +158,22 @@ def _arguments(job: Job, cuda: bool) -> Any:
     )
 
 
-def _watcher(total: int) -> Any:
-    """A callback that shows progress and marks every checkpoint complete after its last file."""
+def _watcher(stopping: list[int]) -> Any:
+    """A callback that shows progress, marks every checkpoint complete after its last file, and stops after a signal."""
+    import torch
     from transformers import TrainerCallback
 
     class Watcher(TrainerCallback):
         progress: Progress | None = None
+        stopped = False
+
+        def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+            told = torch.tensor(float(bool(stopping)), device=args.device)
+            if args.world_size > 1:  # a signal may reach the processes in different steps
+                torch.distributed.all_reduce(told)
+            self.stopped = bool(told) and state.global_step < state.max_steps
+            if self.stopped:
+                control.should_save = control.should_training_stop = True
 
         def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **_: Any) -> None:
             if state.is_world_process_zero and logs and "loss" in logs:
@@ -175,8 +188,11 @@ def _watcher(total: int) -> Any:
     return Watcher()
 
 
-def fine_tune(job: Job) -> None:
-    """Train on `train.jsonl` and write `model/` and `losses.jsonl` into `job.out` (from the first process alone)."""
+def fine_tune(job: Job) -> bool:
+    """Train on `train.jsonl` and write `model/` and `losses.jsonl` into `job.out` (from the first process alone).
+
+    Returns False, and writes neither, where a signal stopped it after a checkpoint.
+    """
     quiet()
     import torch
     from datasets import Dataset
@@ -191,28 +207,38 @@ def fine_tune(job: Job) -> None:
     data = Dataset.from_list(
         [{"prompt": template.prompt(r["question"]), "completion": template.completion(r["answer"])} for r in rows]
     )
+    stopping: list[int] = []
+    watcher = _watcher(stopping)
     trainer = SFTTrainer(
         model=model,
         args=_arguments(job, torch.cuda.is_available()),
         train_dataset=data,
         processing_class=tokenizer,
-        callbacks=[_watcher(len(rows))],
+        callbacks=[watcher],
     )
     trainer.remove_callback(PrinterCallback)
     folder = Path(job.checkpoints)
-    start = newest(folder) if job.checkpoint_every and trainer.is_world_process_zero() else None
+    start = newest(folder) if trainer.is_world_process_zero() else None
     if job.processes > 1:
         box = [str(start) if start else None]
         torch.distributed.broadcast_object_list(box)
         start = Path(box[0]) if box[0] else None
     if start:
         log.info("going on from %s", start)
-    trainer.train(resume_from_checkpoint=str(start) if start else None)
-    if trainer.is_world_process_zero():
+    before = {number: signal.signal(number, lambda found, _: stopping.append(found)) for number in STOPPING}
+    try:
+        trainer.train(resume_from_checkpoint=str(start) if start else None)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if trainer.is_world_process_zero() and watcher.stopped:
+        log.info("stopped by a signal after step %s; the checkpoint is in %s", f"{trainer.state.global_step:,}", folder)
+    elif trainer.is_world_process_zero():
         _save(job, trainer, tokenizer)
     if job.processes > 1:
         torch.distributed.barrier()
         torch.distributed.destroy_process_group()
+    return not watcher.stopped
 
 
 def _save(job: Job, trainer: Any, tokenizer: Any) -> None:
@@ -239,5 +265,5 @@ def _save(job: Job, trainer: Any, tokenizer: Any) -> None:
 if __name__ == "__main__":
     made = Job.read(Path(sys.argv[1]))
     first = os.environ.get("RANK", "0") == "0"
-    setup("finetune.train", Path(made.log) if made.log and first else None)
-    fine_tune(made)
+    setup("finetune.train", Path(made.log) if made.log and first else None, append=True)
+    sys.exit(0 if fine_tune(made) else RESUBMIT)

@@ -2,7 +2,8 @@
 
 Writes `model/` (safetensors and tokenizer) and `losses.jsonl` (one line an optimizer step). The held-out loss before
 and after, in nats an answer token, is in the manifest. An interrupted run goes on from its newest complete checkpoint in
-`<checkpoints>/<digest of the fingerprint>/`; these are removed in the end.
+`<checkpoints>/<digest of the fingerprint>/`; these are removed in the end. SIGTERM, SIGINT and SIGUSR1 make it finish its step, save a
+checkpoint and end with status 85 (RESUBMIT): start it again to go on.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import subprocess
+import os
 import sys
 import tempfile
 from pathlib import Path
@@ -19,6 +20,7 @@ from typing import Any
 from scripts.common import cli
 from scripts.common.console import log
 from scripts.common.manifest import Manifest
+from scripts.common.processes import RESUBMIT, environments, free_port, supervise
 from scripts.finetune.loss import completion_loss
 from scripts.finetune.sft import Job, clear, fine_tune, load, quiet
 from scripts.finetune.template import read_pairs
@@ -39,18 +41,24 @@ def check(settings: dict[str, Any], processes: int, model: Any) -> int:
 
 
 def launch(job: Job) -> None:
-    """Run the job here, or under torchrun where it asks for more than one process."""
+    """Run the job here, or in a group of processes where it asks for more than one.
+
+    Ends this program with status RESUBMIT where a signal stopped the job after a checkpoint.
+    """
     if job.processes == 1:
-        fine_tune(job)
+        if not fine_tune(job):
+            raise SystemExit(RESUBMIT)
         return
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "job.json"
         job.write(path)
-        command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node"]
-        command += [str(job.processes), "-m", "scripts.finetune.sft", str(path)]
-        done = subprocess.run(command, check=False)
-    if done.returncode:
-        raise cli.InputError(f"fine-tuning on {job.processes} processes ended with status {done.returncode}; see above")
+        command = [sys.executable, "-m", "scripts.finetune.sft", str(path)]
+        places = environments(0, 1, job.processes, "127.0.0.1", free_port())
+        status = supervise([(command, {**os.environ, **place}) for place in places])
+    if status == RESUBMIT:
+        raise SystemExit(RESUBMIT)
+    if status:
+        raise cli.InputError(f"fine-tuning on {job.processes} processes ended with status {status}; see above")
 
 
 def heldout_loss(folder: Path, pairs: Path, settings: dict[str, Any]) -> tuple[float, int, int]:

@@ -112,6 +112,22 @@ def locked(folder: Path) -> Iterator[None]:
         yield
 
 
+@contextlib.contextmanager
+def writing(folder: Path) -> Iterator[None]:
+    """Give a full disk or quota its own error, OSError: torch and safetensors each have another for it."""
+    try:
+        yield
+    except Exception as failure:
+        probe = folder / ".space"
+        try:
+            probe.write_bytes(bytes(8 << 20))
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(folder)) from failure
+        finally:
+            probe.unlink(missing_ok=True)
+        raise
+
+
 def clean(folder: Path) -> None:
     """Remove what an interrupted run left half-written."""
     for path in folder.glob(".step-*"):

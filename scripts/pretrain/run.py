@@ -131,6 +131,6 @@ class Run:
         norm = self.engine.gradient_norm
         if norm is not None and not math.isfinite(norm):
             raise cli.InputError(f"the gradient's norm is {norm} at step {step}: {REMEDY}")
-        checkpoint.save(
-            self.engine.engine, self.folder, step, self.tokens, self.settings["zero_stage"], self.args.keep_checkpoints
-        )
+        stage, keep = self.settings["zero_stage"], self.args.keep_checkpoints
+        with checkpoint.writing(self.folder):
+            checkpoint.save(self.engine.engine, self.folder, step, self.tokens, stage, keep)

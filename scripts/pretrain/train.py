@@ -1,4 +1,4 @@
-"""Pre-train a causal language model from scratch with DeepSpeed ZeRO; started by scripts.pretrain.launch.
+"""Pre-train a causal language model from scratch with DeepSpeed ZeRO; started by scripts.common.launch.
 
 Writes `model/` (safetensors and tokenizer, for transformers) and `losses.jsonl`, the loss of every step, both listed in
 the manifest; `metrics.jsonl`, which also holds times, beside them. Everything that the run needs to go on lies in
@@ -9,7 +9,6 @@ number of processes. The position in the data is the step, and nothing else is r
 from __future__ import annotations
 
 import argparse
-import ctypes
 import os
 import shutil
 import signal
@@ -28,13 +27,14 @@ from scripts.common import config as configuration
 from scripts.common.console import duration, log
 from scripts.common.fingerprint import digest
 from scripts.common.manifest import Manifest
-from scripts.pretrain import checkpoint, engine, measures, metrics, model, plan
+from scripts.common.processes import RESUBMIT
+from scripts.pretrain import checkpoint, engine, measures, metrics, model, plan, stage
 from scripts.pretrain.run import Run
 
-RESUBMIT = 85  # exit status: stopped by a signal, after a checkpoint; start again to go on
 OPTIONS = (  # keys marked `placement` in the schema that this program takes as options
     "micro_batch",
     "device",
+    "stage_to",
     "activation_checkpointing",
     "checkpoint_every",
     "keep_checkpoints",
@@ -110,6 +110,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     for number in (signal.SIGTERM, signal.SIGUSR1):
         signal.signal(number, lambda found, _: stopping.append(found))
     folder = args.checkpoints / manifest.fingerprint
+    args.tokens = stage.staged(args.tokens, args.stage_to)
     if os.environ["RANK"] != "0":
         run = Run(args, settings, folder)
         finished = train(run, None, stopping)
@@ -144,7 +145,8 @@ def results(run: Run, manifest: Manifest, out: Path) -> list[Path]:
     """Write model/, losses.jsonl and metrics.jsonl into `out`, fill the manifest's summary; the files to list."""
     weights = dict(run.engine.weights())
     settings, made = run.settings, run.plan
-    files = model.export(weights, run.model.config, settings["save_dtype"], run.args.tokenizer, out / "model")
+    with checkpoint.writing(out):
+        files = model.export(weights, run.model.config, settings["save_dtype"], run.args.tokenizer, out / "model")
     for name in (metrics.LOSSES, metrics.METRICS):
         shutil.copyfile(run.folder / name, out / name)
     rows = metrics.read(out / metrics.LOSSES)
@@ -180,8 +182,6 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def main(argv: list[str] | None = None) -> int:
-    if sys.platform == "linux":  # end with the launcher, even where it was killed: PR_SET_PDEATHSIG = 1
-        ctypes.CDLL(None).prctl(1, signal.SIGKILL)
     alone = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "LOCAL_WORLD_SIZE": "1"}
     for name, value in {**alone, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}.items():
         os.environ.setdefault(name, value)

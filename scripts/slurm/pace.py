@@ -6,7 +6,7 @@ from typing import Any
 
 __tracked__ = False
 
-LONGEST = 30.0  # seconds between two questions to the queue at most; one question is for all jobs
+LONGEST = 20.0  # seconds between two questions to the queue at most; one question is for all jobs
 
 
 def bound(executor: Any, longest: float = LONGEST) -> None:

@@ -242,8 +242,6 @@ def placement(needs: list[Need], config: dict[str, Any]) -> tuple[list[str], lis
             warnings.append(
                 f"{need.rule}: the profile takes {cards} GPUs of a node, and {key}.processes: {processes} leaves some idle"
             )
-        if "--signal" in need.extra and section.get("srun") is False and nodes == 1:
-            warnings.append(f"{need.rule}: without {key}.srun: true no warning before the time limit reaches it")
     return errors, warnings
 
 

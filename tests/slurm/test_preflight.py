@@ -100,10 +100,10 @@ def test_nodes_that_are_down_are_a_warning() -> None:
 @pytest.mark.parametrize(
     ("section", "errors", "warnings"),
     [
-        ({"processes": 4, "nodes": 2, "srun": True}, 0, 0),
-        ({"processes": 8, "nodes": 2, "srun": True}, 1, 0),
-        ({"processes": 4, "nodes": 1, "srun": True}, 1, 0),
-        ({"processes": 2, "nodes": 2, "srun": True}, 0, 1),
+        ({"processes": 4, "nodes": 2}, 0, 0),
+        ({"processes": 8, "nodes": 2}, 1, 0),
+        ({"processes": 4, "nodes": 1}, 1, 0),
+        ({"processes": 2, "nodes": 2}, 0, 1),
     ],
 )
 def test_the_config_starts_what_the_profile_asks_for(section: dict[str, object], errors: int, warnings: int) -> None:

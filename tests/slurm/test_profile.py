@@ -76,8 +76,9 @@ def test_only_the_rules_that_compute_on_gpus_ask_for_them(plan: dict[str, dict[s
         assert int(needs["card"]) == int(count) * int(needs.get("nodes", 1))
 
 
-def test_training_is_told_before_its_time_limit(plan: dict[str, dict[str, str]]) -> None:
-    train = plan["pretrain_train"]
+@pytest.mark.parametrize("rule", ["pretrain_train", "finetune_train"])
+def test_training_is_told_before_its_time_limit(plan: dict[str, dict[str, str]], rule: str) -> None:
+    train = plan[rule]
     seconds = re.search(r"--signal=USR1@(\d+)\b", train["slurm_extra"])
     assert seconds, "USR1@, not B:USR1@: the signal has to reach the tasks"
     assert int(seconds.group(1)) < 60 * int(train["runtime"])

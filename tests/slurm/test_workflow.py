@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import signal
+import struct
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -14,11 +16,12 @@ import pytest
 import yaml
 
 from tests.slurm.cluster import Cluster
-from tests.slurm.conftest import ROOT, Drive, own_profile, slurm
+from tests.slurm.conftest import ROOT, Drive, own_profile, slurm, until
 from tests.workflow.conftest import TINY, differences, run, snapshot
 
 GPU_STAGES = ("pretrain", "finetune", "evaluate", "report")
 LONG = 1500  # steps of the tiny model: about a minute of two cores
+BROKEN = 900
 
 
 class Workflow(Drive):
@@ -36,9 +39,19 @@ class Workflow(Drive):
             shutil.rmtree(folder / name)
         super().__init__(folder, {})
         config = yaml.safe_load(TINY.read_text(encoding="utf-8"))
-        config["pretrain"]["train"] |= {"srun": True, "device": "cpu"} | train
+        config["pretrain"]["train"] |= {"device": "cpu"} | train
         (folder / "config.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
         self.profile = own_profile(folder.with_name(f"{folder.name}-site"), **site)
+
+    def gpu_partition(self, name: str) -> None:
+        """Send the rules with GPUs to another partition."""
+        path = self.profile / "partitions.yaml"
+        path.write_text(re.sub(r"^  (h100|low|fragile):$", f"  {name}:", path.read_text("utf-8"), flags=re.MULTILINE))
+
+    def step(self) -> int:
+        """The step of the newest checkpoint of pretraining."""
+        names = [path.name for path in self.folder.glob("checkpoints/*/step-*")]
+        return max((int(name.removeprefix("step-")) for name in names), default=0)
 
     def weights(self) -> dict[str, bytes]:
         """The pre-trained model and its losses, by file."""
@@ -51,15 +64,9 @@ class Workflow(Drive):
 
 
 @pytest.fixture(scope="module")
-def complete(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A complete run on this machine, without SLURM."""
-    folder = tmp_path_factory.mktemp("complete")
-    run(folder)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def workflow(complete: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Workflow]]:
+def workflow(
+    cluster: Cluster, complete: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[..., Workflow]]:
     """workflow(name, site, **train) makes a run: values of its profile, and of its config's pretrain.train."""
     base, made = tmp_path_factory.mktemp("workflow"), []
 
@@ -76,7 +83,9 @@ def workflow(complete: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 def long_run(workflow: Callable[..., Workflow]) -> Workflow:
     """A training that its job's time limit does not hold, started; warned 5 s before it (SLURM looks every 30 s)."""
     site = {"gpus": 2, "training": 1, "warning": 5}
-    made = workflow("long", site, steps=LONG, validate_every=500, checkpoint_every=100_000, log_every=50)
+    made = workflow(
+        "long", site, steps=LONG, validate_every=500, checkpoint_every=100_000, log_every=50, wandb="offline"
+    )
     made.start("--until", "pretrain_train", "--retries=0")
     return made
 
@@ -118,12 +127,84 @@ def test_longer_than_the_time_limit(long_run: Workflow, workflow: Callable[..., 
     shutil.copytree(long_run.folder, unbroken)
     shutil.rmtree(unbroken / "results/main/pretrain")
     shutil.rmtree(unbroken / "checkpoints")
-    text = (unbroken / "config.yaml").read_text(encoding="utf-8").replace("srun: true", "srun: false")
-    (unbroken / "config.yaml").write_text(text, encoding="utf-8")
     run(unbroken, "--until", "pretrain_train", config=unbroken / "config.yaml")
     rows = [json.loads(line) for line in (unbroken / "results/main/pretrain/train/losses.jsonl").open()]
     assert [row["step"] for row in rows if "loss" in row] == list(range(1, LONG + 1))
     assert differences(snapshot(long_run.folder), snapshot(unbroken)) == []
+
+    # One log, one curve, one run of W&B, in as many parts.
+    log = (long_run.folder / "logs/main/pretrain/train.log").read_text(encoding="utf-8")
+    logged = [int(step.replace(",", "")) for step in re.findall(r"step ([\d,]+)/[\d,]+, loss", log)]
+    assert logged == list(range(50, LONG + 1, 50))
+    (folder,) = long_run.folder.glob("checkpoints/*/")
+    parts = sorted(folder.glob("wandb/offline-run-*/*.wandb"))
+    assert len(parts) == len(stops) + 1 and {path.name for path in parts} == {f"run-{folder.name}.wandb"}
+    charted = [
+        record.history.step.num for path in parts for record in wandb_records(path) if record.HasField("history")
+    ]
+    assert sorted(set(charted)) == logged and charted == sorted(charted)
+
+
+def wandb_records(path: Path) -> Iterator[Any]:
+    """The records of a W&B file: protocol buffers in LevelDB's log format, behind a head of 7 bytes."""
+    from wandb.proto.wandb_internal_pb2 import Record
+
+    body, at, parts = path.read_bytes(), 7, b""
+    while at + 7 <= len(body):
+        if 32768 - at % 32768 < 7:  # a piece never begins in the last 6 bytes of a block
+            at += 32768 - at % 32768
+            continue
+        _, size, kind = struct.unpack_from("<IHB", body, at)
+        parts, at = parts + body[at + 7 : at + 7 + size], at + 7 + size
+        if kind in (1, 4):  # whole, or the last piece
+            record = Record()
+            record.ParseFromString(parts)
+            parts = b""
+            yield record
+
+
+def test_a_training_that_is_broken_in_every_way(
+    workflow: Callable[..., Workflow], cluster: Cluster, tmp_path: Path
+) -> None:
+    """Preempted, its driver killed, its node without power, cancelled: the bytes of a training that nothing happened to."""
+    train = {"steps": BROKEN, "validate_every": 200, "checkpoint_every": 20, "log_every": 20}
+    run_ = workflow("broken", {"gpus": 2}, **train)
+    run_.gpu_partition("low")
+    run_.start("--until", "pretrain_train")
+    until("some steps", lambda: run_.step() >= 40)
+    slurm(
+        "sbatch", "--chdir=/", "-p", "urgent", "--gres=gpu:h100:8", "--time=1", "--output=/dev/null", "--wrap=sleep 2"
+    )
+    until("more steps, after the urgent job", lambda: run_.step() >= 120, 240)
+    (job,) = run_.queue()
+    assert "Restarts=1 " in slurm("scontrol", "show", "job", job)
+
+    run_.send(signal.SIGKILL)
+    run_.end()
+    run_.gpu_partition("fragile")
+    slurm("scontrol", "update", "NodeName=f2", "State=DRAIN", "Reason=test")
+    run_.start("--until", "pretrain_train")
+    until("a job of the second start", lambda: run_.queue() not in ([], [job]), 120)
+    assert f"job {job} (pretrain_train main, running) is left from a run that was killed: cancelled" in run_.output
+    second = run_.step()
+    until("more steps, in the second start", lambda: run_.step() >= second + 60, 240)
+    slurm("scontrol", "update", "NodeName=f2", "State=RESUME")
+    cluster.crash("f1")
+    third = run_.step()
+    until("more steps, on the other node", lambda: run_.step() >= third + 60, 240)
+    (job,) = run_.queue()
+    assert "Restarts=1 " in (facts := slurm("scontrol", "show", "job", job)) and "NodeList=f2" in facts
+    cluster.revive("f1")
+
+    slurm("scancel", job)
+    run_.finish()
+    assert "Error in rule pretrain_train" in run_.output
+    log = (run_.folder / "logs/main/pretrain/train.log").read_text(encoding="utf-8")
+    assert len(re.findall(r"going on after step ([\d,]+) of", log)) == 4
+
+    unbroken = workflow("unbroken", {}, **train).folder
+    run(unbroken, "--until", "pretrain_train", config=unbroken / "config.yaml")
+    assert differences(snapshot(run_.folder), snapshot(unbroken)) == []
 
 
 def test_full_quota(workflow: Callable[..., Workflow], complete: Path, tmp_path: Path) -> None:

@@ -68,14 +68,6 @@ def differences(one: dict[str, bytes], other: dict[str, bytes]) -> list[str]:
     return sorted(path for path in one.keys() | other.keys() if one.get(path) != other.get(path))
 
 
-@pytest.fixture(scope="session")
-def complete(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder in which the tiny run is complete. Tests must leave it as it is."""
-    folder = tmp_path_factory.mktemp("complete")
-    run(folder)
-    return folder
-
-
 @pytest.fixture
 def copy_of(complete: Path, tmp_path: Path) -> Callable[[], Path]:
     """Makes a copy of the complete folder (Snakemake's records included) to change."""

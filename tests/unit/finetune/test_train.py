@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 
 from scripts.common.config import ROOT
 from scripts.common.manifest import Manifest
+from scripts.common.processes import RESUBMIT
 from scripts.finetune import loss, sft, train
 from scripts.finetune.template import Template
 
@@ -50,19 +52,24 @@ def test_it_lowers_the_heldout_loss(tuned: Path) -> None:
     assert sum(p.numel() for p in model.parameters()) == summary["parameters"]
 
 
+def broken_off(folder: Path, options: list[str], checkpoints: Path, number: signal.Signals) -> int:
+    """The exit status of a program that gets a signal when its first checkpoint is there."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "scripts.finetune.train", *options]
+    running = subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL, cwd=folder)
+    end = time.monotonic() + 60
+    while not list(checkpoints.glob(f"*/{sft.MARK}")) and running.poll() is None and time.monotonic() < end:
+        time.sleep(0.02)
+    running.send_signal(number)
+    return running.wait()
+
+
 def test_killed_and_resumed_gives_the_same_bytes(
     tuned: Path, base_model: Path, pairs_manifest: Path, tmp_path: Path
 ) -> None:
     options = [*arguments(base_model, pairs_manifest, tmp_path), "--checkpoint-every", "8"]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "scripts.finetune.train", *options]
-    running = subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL, cwd=tmp_path)
     folder = tmp_path / "checkpoints" / Manifest.read(tuned / "manifest.json").fingerprint
-    end = time.monotonic() + 60
-    while not list(folder.glob(f"*/{sft.MARK}")) and running.poll() is None and time.monotonic() < end:
-        time.sleep(0.02)
-    running.send_signal(signal.SIGKILL)
-    assert running.wait() == -signal.SIGKILL
+    assert broken_off(tmp_path, options, folder, signal.SIGKILL) == -signal.SIGKILL
     torn = folder / "checkpoint-9999"  # as a kill in the middle of a save leaves one
     torn.mkdir()
     (torn / "model.safetensors").write_bytes(b"half")
@@ -72,6 +79,30 @@ def test_killed_and_resumed_gives_the_same_bytes(
     assert "going on from" in (tmp_path / "log").read_text()
     for name in ("manifest.json", "losses.jsonl", "model/model.safetensors"):
         assert (tmp_path / name).read_bytes() == (tuned / name).read_bytes(), name
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_warned_and_resumed_gives_the_same_bytes(
+    tuned: Path, base_model: Path, pairs_manifest: Path, tmp_path: Path, processes: int
+) -> None:
+    """It ends with status 85 after a checkpoint of the very step, and its log goes on."""
+    whole, parts = tuned, tmp_path / "parts"
+    if processes > 1:  # sums differ in their last digits
+        whole = tmp_path / "whole"
+        assert train.main([*arguments(base_model, pairs_manifest, whole), "--processes", str(processes)]) == 0
+    parts.mkdir()
+    folder = parts / "checkpoints" / Manifest.read(whole / "manifest.json").fingerprint
+    place = ["--processes", str(processes), "--checkpoint-every", "8", "--log", str(parts / "log")]
+    options = [*arguments(base_model, pairs_manifest, parts), *place]
+    assert broken_off(parts, options, folder, signal.SIGUSR1) == RESUBMIT
+    log = (parts / "log").read_text()
+    stopped = re.search(r"stopped by a signal after step (\d+);", log)
+    assert stopped and (folder / f"checkpoint-{stopped[1]}" / sft.MARK).is_file()
+    assert train.main(options) == 0
+    assert (parts / "log").read_text().startswith(log)
+    assert f"going on from {folder}/checkpoint-{stopped[1]}" in (parts / "log").read_text()
+    for name in ("manifest.json", "losses.jsonl", "model/model.safetensors"):
+        assert (parts / name).read_bytes() == (whole / name).read_bytes(), name
 
 
 def test_what_does_not_fit(

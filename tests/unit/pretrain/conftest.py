@@ -119,7 +119,14 @@ def start(tokenizer: Path, shards: list[Path]) -> Iterator[Start]:
         folder.mkdir(exist_ok=True)
         complete = config.validate({"pretrain": {"train": TINY | (changes or {})}})
         mark = fingerprint("pretrain.train", complete)  # as the workflow passes it
-        launch = [sys.executable, "-m", "scripts.pretrain.launch", "--processes", str(processes)]
+        launch = [
+            sys.executable,
+            "-m",
+            "scripts.common.launch",
+            "--processes",
+            str(processes),
+            "scripts.pretrain.train",
+        ]
         own = ["--config", mark, "--tokenizer", str(tokenizer), "--manifest", str(folder / "out/manifest.json")]
         usual = ["--device", "cpu", "--micro-batch", "2", "--checkpoint-every", "5", "--log-every", "1"]
         quiet = ["--wandb", "disabled", "--tensorboard", "false"]

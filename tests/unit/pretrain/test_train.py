@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import time
@@ -135,3 +136,24 @@ def test_says_what_is_wrong(start: Any, tmp_path: Path) -> None:
     errors = finish(start(tmp_path, 2, {"global_batch_tokens": 320}), 1)
     assert "pretrain.train.micro_batch × processes × pretrain.train.model.context = 2 × 2 × 32 = 128" in errors
     assert "256 and 384" in errors and "Traceback" not in errors
+
+
+@pytest.mark.parametrize("where", ["checkpoints", "out"])
+def test_a_full_disk_is_named(start: Any, tmp_path: Path, where: str) -> None:
+    """Too small for the first checkpoint, or for the weights; with more space it goes on."""
+    full = tmp_path / where
+    full.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=48k", "crawl2llm", str(full)]
+    if subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("a file system of one's own cannot be mounted here")
+    try:
+        errors = finish(start(tmp_path, 1), 1)
+        assert "No space left on device" in errors and re.search(rf"\(\S*{where}\S*: free some space", errors)
+        assert "Traceback" not in errors
+        assert not (tmp_path / "out/manifest.json").exists()
+        subprocess.run([*mount[:4], "remount,size=64m", str(full)], check=True)
+        errors = finish(start(tmp_path, 1))
+        assert ("going on after step" in errors) == (where == "out")
+        assert (tmp_path / "out/manifest.json").exists()
+    finally:
+        subprocess.run(["umount", "--lazy", str(full)], check=True)

@@ -13,32 +13,30 @@ from pathlib import Path
 
 import pytest
 
-from scripts.pretrain import launch, train
+from scripts.common import launch, processes
 
 
 def test_places() -> None:
-    second = launch.environments(node=1, nodes=2, processes=2, address="h1", port=20001)
+    second = processes.environments(node=1, nodes=2, processes=2, address="h1", port=20001)
     assert [place["RANK"] for place in second] == ["2", "3"]
     assert [place["LOCAL_RANK"] for place in second] == ["0", "1"]
     assert {place["WORLD_SIZE"] for place in second} == {"4"}
     assert second[0]["MASTER_ADDR"] == "h1" and "GLOO_SOCKET_IFNAME" not in second[0]
-    assert launch.environments(0, 1, 1, "127.0.0.1", 1)[0]["GLOO_SOCKET_IFNAME"] == "lo"
+    assert processes.environments(0, 1, 1, "127.0.0.1", 1)[0]["GLOO_SOCKET_IFNAME"] == "lo"
 
 
 def test_statuses() -> None:
-    assert launch.status_of([0, 0]) == 0
-    assert (
-        launch.status_of([0, 85]) == launch.status_of([-signal.SIGUSR1, 85]) == 85 == train.RESUBMIT == launch.RESUBMIT
-    )
-    assert launch.status_of([1, -signal.SIGKILL]) == 1
-    assert launch.status_of([-signal.SIGKILL, 85]) == 137
+    assert processes.status_of([0, 0]) == 0
+    assert processes.status_of([0, 85]) == processes.status_of([-signal.SIGUSR1, 85]) == 85
+    assert processes.status_of([1, -signal.SIGKILL]) == 1
+    assert processes.status_of([-signal.SIGKILL, 85]) == 137
 
 
 @contextlib.contextmanager
 def supervised(*programs: str) -> Iterator[subprocess.Popen[str]]:
     """A launcher of real Python processes; nothing of it is left behind, whatever the test finds."""
     commands = [([sys.executable, "-c", program], dict(os.environ)) for program in programs]
-    code = f"from scripts.pretrain import launch; launch.GRACE = 0.3; raise SystemExit(launch.supervise({commands!r}))"
+    code = f"from scripts.common import processes as p; p.GRACE = 0.3; raise SystemExit(p.supervise({commands!r}))"
     root = Path(launch.__file__).resolve().parents[2]
     process = subprocess.Popen(
         [sys.executable, "-c", code], cwd=root, stdout=subprocess.PIPE, text=True, start_new_session=True
@@ -71,7 +69,43 @@ def test_passes_signals_on(number: signal.Signals) -> None:
         assert process.wait(timeout=30) == 85
 
 
+def test_they_end_with_a_launcher_that_is_killed() -> None:
+    with supervised("import os; os.write(1, b'%d\\n' % os.getpid()); import time; time.sleep(60)") as process:
+        assert process.stdout is not None
+        child = int(process.stdout.readline())
+        process.kill()
+        end = time.monotonic() + 30
+        while Path(f"/proc/{child}/stat").exists() and Path(f"/proc/{child}/stat").read_text().split()[2] != "Z":
+            assert time.monotonic() < end
+            time.sleep(0.05)
+
+
 def test_several_nodes_need_slurm(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.delenv("SLURM_JOB_ID", raising=False)
-    assert launch.main(["--nodes", "2", "--config", "x"]) == 1
-    assert "need a SLURM job" in capsys.readouterr().err
+    assert launch.main(["--nodes", "2", "scripts.pretrain.train", "--config", "x"]) == 1
+    assert "needs a SLURM job" in capsys.readouterr().err
+
+
+def test_only_the_script_of_a_job_goes_through_srun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "srun").touch(mode=0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert launch.in_job_script({"SLURM_JOB_ID": "7"})
+    assert not launch.in_job_script({"SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0"})
+    assert not launch.in_job_script({})
+    monkeypatch.setenv("PATH", "")  # inside an image
+    assert not launch.in_job_script({"SLURM_JOB_ID": "7"})
+
+
+def test_in_an_image() -> None:
+    command = launch.program("scripts.pretrain.train", "/shared/crawl2llm.sif", "--bind '/a b'")
+    assert command[1:] == [
+        "exec",
+        "--nv",
+        "--bind",
+        "/a b",
+        "/shared/crawl2llm.sif",
+        "python",
+        "-m",
+        "scripts.pretrain.train",
+    ]
+    assert launch.program("scripts.pretrain.train", None, "")[1:] == ["-m", "scripts.pretrain.train"]

@@ -1,0 +1,134 @@
+"""Start a training program: one process for each device of this node, or of each node of the SLURM job.
+
+In a SLURM job it starts itself on each node with srun, so that a signal before the time limit (SLURM's
+`--signal=USR1@600`) arrives. SIGUSR1, SIGTERM and SIGINT make the processes finish their step, save a checkpoint and end
+with status 85 (RESUBMIT): start it again to go on. A SLURM job queues itself again then, as often as it takes: it keeps its
+number, and Snakemake waits for it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+
+from scripts.common.processes import RANKS, RESUBMIT, STOPPING, environments, free_port, supervise
+
+__tracked__ = False  # places processes, never decides: see scripts/common/fingerprint.py
+
+PATIENCE = 600.0  # seconds in which SLURM has to end a job that it queued again
+
+
+def output(*command: str) -> str:
+    """What a command prints, without the white space around it."""
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def in_job_script(environment: Mapping[str, str]) -> bool:
+    """Whether this is the script of a SLURM job and not one of its srun steps, which alone a signal reaches."""
+    return "SLURM_JOB_ID" in environment and "SLURM_STEP_ID" not in environment and shutil.which("srun") is not None
+
+
+def rendezvous(nodes: int, environment: Mapping[str, str]) -> tuple[int, str, int]:
+    """(this node's number, address, port) where the processes meet: the first node of the SLURM job, or this one.
+
+    The job's nodes are asked of SLURM, because SLURM_JOB_NODELIST does not survive every executor.
+    """
+    if nodes == 1:
+        return 0, "127.0.0.1", free_port()
+    job = environment["SLURM_JOB_ID"]
+    names = output("scontrol", "show", "hostnames", output("squeue", "-h", "-j", job, "-o", "%N")).split()
+    # Outside the range that Linux hands out for outgoing connections; jobs on one node differ.
+    return int(environment["SLURM_PROCID"]), names[0], 20000 + int(job) % 10000
+
+
+def queue_again(job: str) -> bool:
+    """Have SLURM queue this job again, as after a lost node; False where it does not.
+
+    A job that somebody cancelled stops with RESUBMIT as well, but it is not running any more and stays cancelled.
+    """
+    try:
+        if output("squeue", "-h", "-j", job, "-o", "%T") != "RUNNING":
+            return False
+        output("scontrol", "requeue", job)
+    except subprocess.CalledProcessError as error:
+        print(f"SLURM does not queue job {job} again ({error.stderr.strip()}): run again to go on", file=sys.stderr)
+        return False
+    return True
+
+
+def wait_for_the_end() -> None:
+    """Wait for SLURM to end the job that it has queued again: what ran after this would be taken for a failure."""
+    for number in STOPPING:
+        signal.signal(number, signal.SIG_DFL)
+    time.sleep(PATIENCE)
+
+
+def through_srun(nodes: int, own: list[str]) -> int:
+    """Start this program on each of the job's nodes with the options `own`; its exit status."""
+    place = ["--nodes", str(nodes), "--ntasks", str(nodes), "--ntasks-per-node", "1"]
+    place += ["--cpu-bind=none", "--kill-on-bad-exit=1"]
+    command = ["srun", *place, sys.executable, "-m", "scripts.common.launch", *own]
+    status = supervise([(command, dict(os.environ))])
+    if status == RESUBMIT and queue_again(os.environ["SLURM_JOB_ID"]):
+        print("stopped before the time limit; SLURM has queued the job again", file=sys.stderr, flush=True)
+        wait_for_the_end()
+    return status
+
+
+def program(module: str, image: str | None, arguments: str) -> list[str]:
+    """The command that runs a module, with this interpreter or with that of an Apptainer image."""
+    if image is None:
+        return [sys.executable, "-m", module]
+    apptainer = shutil.which("apptainer") or shutil.which("singularity") or "apptainer"
+    return [apptainer, "exec", "--nv", *shlex.split(arguments), image, "python", "-m", module]
+
+
+def parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(
+        prog="python -m scripts.common.launch",
+        description=__doc__,
+        epilog="example:\n  python -m scripts.common.launch --processes 2 scripts.pretrain.train --config config.yaml "
+        "--tokens results/main/tokenize/encode/*.manifest.json --tokenizer results/main/tokenize/train/manifest.json "
+        "--manifest /tmp/pretrain/manifest.json",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    made.add_argument("--nodes", type=int, default=1, help="nodes of the SLURM job")
+    made.add_argument(
+        "--processes",
+        type=int,
+        default=0,
+        help="processes of each node that train as one group, one for each GPU; 0: one, which is no part of a group",
+    )
+    made.add_argument("--image", help="an Apptainer image; the module runs inside it, srun outside")
+    made.add_argument("--image-arguments", default="", help="options of `apptainer exec`, as one word")
+    made.add_argument("module", help="scripts.pretrain.train or scripts.finetune.train")
+    made.add_argument("options", nargs=argparse.REMAINDER, help="the module's own")
+    return made
+
+
+def main(argv: list[str] | None = None) -> int:
+    argv = sys.argv[1:] if argv is None else argv
+    args = parser().parse_args(argv)
+    if in_job_script(os.environ):
+        return through_srun(args.nodes, argv)
+    if args.nodes > 1 and "SLURM_STEP_ID" not in os.environ:
+        print(f"error: {args.module} on {args.nodes} nodes needs a SLURM job, and this is none", file=sys.stderr)
+        return 1
+    command = [*program(args.module, args.image, args.image_arguments), *args.options]
+    if not args.processes:
+        return supervise([(command, {name: value for name, value in os.environ.items() if name not in RANKS})])
+    node, address, port = rendezvous(args.nodes, os.environ)
+    places = environments(node, args.nodes, args.processes, address, port)
+    return supervise([(command, {**os.environ, **place}) for place in places])
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

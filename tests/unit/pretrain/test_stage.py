@@ -1,0 +1,57 @@
+"""Token files on a node's own disk: the same bytes, copied once, whatever is wrong with the disk."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from scripts.common.cli import InputError
+from scripts.common.config import ROOT
+from scripts.pretrain import data, stage
+
+
+def test_copies_are_read_as_the_files_themselves(shards: list[Path], tmp_path: Path) -> None:
+    copies = stage.staged(shards, str(tmp_path))
+    assert len(copies) == len(shards) and all(copy.is_relative_to(tmp_path) for copy in copies)
+    ours, theirs = data.open_split(copies, "train"), data.open_split(shards, "train")
+    assert len(ours) == len(theirs) > 0
+    assert (ours.read(0, len(ours)) == theirs.read(0, len(theirs))).all()
+    for one, other in zip(data.validation_text(copies, 1000, 0), data.validation_text(shards, 1000, 0), strict=True):
+        assert (one == other) if isinstance(one, int) else (one == other).all()
+
+
+def test_the_processes_of_a_node_copy_once(shards: list[Path], tmp_path: Path) -> None:
+    code = "import sys, pathlib; from scripts.pretrain import stage; stage.staged([*map(pathlib.Path, sys.argv[2:])], sys.argv[1])"
+    command = [sys.executable, "-c", code, str(tmp_path), *map(str, shards)]
+    for process in [subprocess.Popen(command, cwd=ROOT) for _ in range(3)]:
+        assert process.wait() == 0
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.bin")}
+    cut = next(iter(before))
+    cut.write_bytes(b"cut off")
+    copies = stage.staged(shards, str(tmp_path))
+    after = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.bin")}
+    assert [path for path in before if after[path] != before[path]] == [cut]
+    assert len(data.open_split(copies, "train")) == len(data.open_split(shards, "train"))
+
+
+def test_without_a_folder_nothing_is_copied(shards: list[Path]) -> None:
+    assert stage.staged(shards, "") == shards
+
+
+def test_a_disk_without_space_is_a_warning(
+    shards: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(stage, "SPARE", 1 << 60)
+    monkeypatch.setattr(logging.getLogger("crawl2llm"), "propagate", True)
+    assert stage.staged(shards, str(tmp_path)) == shards
+    assert "read where they lie" in caplog.text and "GB free" in caplog.text
+
+
+def test_a_variable_that_is_not_set_is_named(shards: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SLURM_TMPDIR", raising=False)
+    with pytest.raises(InputError, match=r"stage_to is '\$SLURM_TMPDIR/x', and \$SLURM_TMPDIR is not set"):
+        stage.staged(shards, "$SLURM_TMPDIR/x")
