@@ -171,6 +171,11 @@ def every_variant(step):
 # Under --sdm apptainer: the launcher's options for the image that Snakemake runs the other rules in.
 IMAGE = []
 if DeploymentMethod.APPTAINER in workflow.deployment_settings.deployment_method:
+    if not Path(CONTAINER).exists():
+        raise WorkflowError(
+            f"--sdm apptainer needs the image {CONTAINER}, and there is none. Build it in {workflow.basedir}, on a machine "
+            f"with a network: apptainer build crawl2llm.sif profiles/slurm/crawl2llm.def"
+        )
     IMAGE = ["--image", CONTAINER, f"--image-arguments={workflow.deployment_settings.apptainer_args}"]
 
 

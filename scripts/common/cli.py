@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import errno
 import json
 import logging
@@ -19,6 +20,7 @@ from scripts.common import console
 from scripts.common.fingerprint import digest, fingerprint
 from scripts.common.manifest import Manifest, ManifestError
 
+LOG = "log"  # of all attempts at a training run, beside its checkpoints
 RANGE = re.compile(r"(.*)\{(\d+)\.\.(\d+)\}(.*)", re.DOTALL)
 
 
@@ -109,15 +111,19 @@ def for_shard(args: argparse.Namespace, shard: str) -> argparse.Namespace:
     return argparse.Namespace(**swapped)
 
 
-def goes_on(args: argparse.Namespace) -> bool:
-    """Whether a training step has checkpoints of this very run, so that its log goes on too."""
-    if not hasattr(args, "checkpoints"):
-        return False
-    try:
-        _, mark = settings(args.step, args.config)
-    except (InputError, configuration.ConfigError):
-        return False
-    return any((args.checkpoints / digest(mark)).glob("*-[0-9]*"))
+def logs(args: argparse.Namespace) -> list[Path]:
+    """The files of the log: --log, emptied, and for a step with checkpoints one beside these.
+
+    That one outlives an interruption (Snakemake removes --log before it starts a task again), and --log begins with it.
+    """
+    kept = None
+    if hasattr(args, "checkpoints"):
+        with contextlib.suppress(InputError, configuration.ConfigError):
+            kept = args.checkpoints / digest(settings(args.step, args.config)[1]) / LOG
+    if args.log:
+        args.log.parent.mkdir(parents=True, exist_ok=True)
+        args.log.write_bytes(kept.read_bytes() if kept and kept.exists() else b"")
+    return [path for path in (args.log, kept) if path]
 
 
 def done(path: Path, mark: str) -> bool:
@@ -140,7 +146,7 @@ def run(
     """
     args = parsed(made, argv)
     task = args.manifest.name.removesuffix("manifest.json").rstrip(".")
-    console.setup(f"{args.step} {task}".rstrip(), args.log, append=goes_on(args))
+    console.setup(f"{args.step} {task}".rstrip(), *logs(args))
     try:
         section, mark = settings(args.step, args.config)
         args.manifest.parent.mkdir(parents=True, exist_ok=True)

@@ -18,13 +18,11 @@ T = TypeVar("T")
 log = logging.getLogger("crawl2llm")
 
 
-def setup(name: str, file: Path | None, append: bool = False) -> None:
-    """Send the program's messages, headed by its step and task, to stderr and to `file` (rewritten, or gone on with)."""
+def setup(name: str, *files: Path) -> None:
+    """Send the program's messages, headed by its step and task, to stderr and to the ends of `files`."""
     handlers: list[logging.Handler] = [logging.StreamHandler(sys.stderr)]
-    if file:
+    for file in files:
         file.parent.mkdir(parents=True, exist_ok=True)
-        if not append:
-            file.write_bytes(b"")
         handlers.append(logging.FileHandler(file, mode="a", encoding="utf-8"))
     form = logging.Formatter(f"%(asctime)s {name}: %(message)s", "%H:%M:%S")
     for handler in handlers:
@@ -32,6 +30,7 @@ def setup(name: str, file: Path | None, append: bool = False) -> None:
     log.handlers[:] = handlers
     log.setLevel(logging.INFO)
     log.propagate = False
+    logging.raiseExceptions = False  # a log that cannot be written must not bury the error that says why
 
 
 def duration(seconds: float) -> str:

@@ -17,6 +17,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
+from pathlib import Path
 
 from scripts.common.processes import RANKS, RESUBMIT, STOPPING, environments, free_port, supervise
 
@@ -75,7 +76,7 @@ def through_srun(nodes: int, own: list[str]) -> int:
     place = ["--nodes", str(nodes), "--ntasks", str(nodes), "--ntasks-per-node", "1"]
     place += ["--cpu-bind=none", "--kill-on-bad-exit=1"]
     command = ["srun", *place, sys.executable, "-m", "scripts.common.launch", *own]
-    status = supervise([(command, dict(os.environ))])
+    status = supervise([(command, dict(os.environ))], listening=False)
     if status == RESUBMIT and queue_again(os.environ["SLURM_JOB_ID"]):
         print("stopped before the time limit; SLURM has queued the job again", file=sys.stderr, flush=True)
         wait_for_the_end()
@@ -87,7 +88,8 @@ def program(module: str, image: str | None, arguments: str) -> list[str]:
     if image is None:
         return [sys.executable, "-m", module]
     apptainer = shutil.which("apptainer") or shutil.which("singularity") or "apptainer"
-    return [apptainer, "exec", "--nv", *shlex.split(arguments), image, "python", "-m", module]
+    here = ["--home", str(Path.cwd())]  # as Snakemake starts the other rules: the run's folder is there inside, too
+    return [apptainer, "exec", *here, "--nv", *shlex.split(arguments), image, "python", "-m", module]
 
 
 def parser() -> argparse.ArgumentParser:

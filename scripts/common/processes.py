@@ -11,8 +11,9 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import FrameType
+from typing import Any
 
 __tracked__ = False  # places processes, never decides: see scripts/common/fingerprint.py
 
@@ -46,38 +47,53 @@ def environments(node: int, nodes: int, processes: int, address: str, port: int)
     ]
 
 
-def status_of(codes: Sequence[int]) -> int:
-    """One exit status for all processes: a failure before RESUBMIT before 0; a signal n as 128 + n.
+def listen(handler: Callable[[int, FrameType | None], None]) -> dict[signal.Signals, Any]:
+    """Call `handler` at every stopping signal from now on, also at one that came before; returns the handlers before.
 
-    A process that a stopping signal reached before it listened has done nothing yet: RESUBMIT.
+    `supervise` holds such signals back until its processes listen. So a training program that is warned while it starts
+    still does a step and saves it: a job that queues itself again cannot go round without getting on.
     """
-    shell = [RESUBMIT if -code in STOPPING else 128 - code if code < 0 else code for code in codes]
+    before = {number: signal.signal(number, handler) for number in STOPPING}
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPPING)
+    return before
+
+
+def listen_no_more(before: Mapping[signal.Signals, Any]) -> None:
+    """Put back the handlers that `listen` returned."""
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+def status_of(codes: Sequence[int]) -> int:
+    """One exit status for all processes: a failure before RESUBMIT before 0; a signal n as 128 + n."""
+    shell = [128 - code if code < 0 else code for code in codes]
     failed = [code for code in shell if code not in (0, RESUBMIT)]
     # A process that was killed for another's failure (137) says less than the failure itself.
     return min(failed) if failed else max(shell)
 
 
-def supervise(commands: Sequence[tuple[list[str], dict[str, str]]]) -> int:
+def supervise(commands: Sequence[tuple[list[str], dict[str, str]]], listening: bool = True) -> int:
     """Run the commands side by side, pass signals on as SIGUSR1, end all when one fails; returns the exit status.
 
-    On Linux they end with this process, even where it is killed.
+    On Linux they end with this process, even where it is killed. `listening` says that they call `listen`.
     """
     children: list[subprocess.Popen[bytes]] = []
     libc = ctypes.CDLL(None) if sys.platform == "linux" else None
 
-    def bound_to_parent() -> None:
+    def prepared() -> None:
         if libc:
             libc.prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+        signal.pthread_sigmask(signal.SIG_BLOCK if listening else signal.SIG_UNBLOCK, STOPPING)
 
     def forward(number: int, _: FrameType | None) -> None:
         for child in children:
             if child.poll() is None:
                 child.send_signal(signal.SIGUSR1)
 
-    before = {number: signal.signal(number, forward) for number in STOPPING}
+    before = listen(forward)
     try:
         for command, environment in commands:
-            children.append(subprocess.Popen(command, env=environment, preexec_fn=bound_to_parent))
+            children.append(subprocess.Popen(command, env=environment, preexec_fn=prepared))
         deadline = None
         while any(child.poll() is None for child in children):
             if deadline is None and any(child.poll() not in (None, 0, RESUBMIT) for child in children):
@@ -88,5 +104,4 @@ def supervise(commands: Sequence[tuple[list[str], dict[str, str]]]) -> int:
             time.sleep(0.05)
         return status_of([child.wait() for child in children])
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        listen_no_more(before)

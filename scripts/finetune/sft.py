@@ -9,16 +9,15 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import signal
 import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from scripts.common.cli import InputError
+from scripts.common.cli import LOG, InputError
 from scripts.common.console import Progress, log, setup
 from scripts.common.manifest import write_atomically
-from scripts.common.processes import RESUBMIT, STOPPING
+from scripts.common.processes import RESUBMIT, listen, listen_no_more
 from scripts.finetune.template import read_pairs
 
 MARK = "complete.json"
@@ -40,7 +39,7 @@ class Job:
     tensorboard: bool
     wandb: str  # disabled, offline or online
     wandb_project: str
-    log: str | None
+    logs: list[str]
 
     def write(self, path: Path) -> None:
         """Write the job for `Job.read` in another process."""
@@ -97,7 +96,8 @@ def clear(folder: Path) -> None:
     """Remove a finished run's checkpoints; charts beside them stay."""
     for path in folder.glob("checkpoint-*"):
         shutil.rmtree(path, ignore_errors=True)
-    (folder / "README.md").unlink(missing_ok=True)  # TRL's model card
+    for name in (LOG, "README.md"):  # the latter is TRL's model card
+        (folder / name).unlink(missing_ok=True)
     if folder.is_dir() and not any(folder.iterdir()):
         folder.rmdir()
 
@@ -225,12 +225,11 @@ def fine_tune(job: Job) -> bool:
         start = Path(box[0]) if box[0] else None
     if start:
         log.info("going on from %s", start)
-    before = {number: signal.signal(number, lambda found, _: stopping.append(found)) for number in STOPPING}
+    before = listen(lambda number, _: stopping.append(number))
     try:
         trainer.train(resume_from_checkpoint=str(start) if start else None)
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        listen_no_more(before)
     if trainer.is_world_process_zero() and watcher.stopped:
         log.info("stopped by a signal after step %s; the checkpoint is in %s", f"{trainer.state.global_step:,}", folder)
     elif trainer.is_world_process_zero():
@@ -265,5 +264,5 @@ def _save(job: Job, trainer: Any, tokenizer: Any) -> None:
 if __name__ == "__main__":
     made = Job.read(Path(sys.argv[1]))
     first = os.environ.get("RANK", "0") == "0"
-    setup("finetune.train", Path(made.log) if made.log and first else None, append=True)
+    setup("finetune.train", *([Path(name) for name in made.logs] if first else []))
     sys.exit(0 if fine_tune(made) else RESUBMIT)

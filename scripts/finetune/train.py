@@ -12,6 +12,7 @@ import argparse
 import json
 import math
 import os
+import signal
 import sys
 import tempfile
 from pathlib import Path
@@ -97,9 +98,10 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
         tensorboard=args.tensorboard,
         wandb=args.wandb,
         wandb_project=args.wandb_project,
-        log=str(args.log) if args.log else None,
+        logs=[str(path) for path in (args.log, checkpoints / cli.LOG) if path],
     )
     launch(job)
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # what is left to do has no checkpoint: it ends, or starts again
     losses = [json.loads(line) for line in (out / "losses.jsonl").read_text(encoding="utf-8").splitlines()]
     after, _, _ = heldout_loss(out / "model", args.pairs, settings)
     if not math.isfinite(after) or not all(math.isfinite(row["loss"]) for row in losses):

@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
-import signal
 import sys
 import time
 import traceback
@@ -27,7 +26,7 @@ from scripts.common import config as configuration
 from scripts.common.console import duration, log
 from scripts.common.fingerprint import digest
 from scripts.common.manifest import Manifest
-from scripts.common.processes import RESUBMIT
+from scripts.common.processes import RESUBMIT, listen
 from scripts.pretrain import checkpoint, engine, measures, metrics, model, plan, stage
 from scripts.pretrain.run import Run
 
@@ -106,9 +105,7 @@ def train(run: Run, recorder: metrics.Recorder | None, stopping: list[int]) -> b
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
     """Train and write the results; returns the manifest's files on process 0 and nothing on the others."""
     stopping: list[int] = []
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches every process; the launcher passes it on as SIGUSR1
-    for number in (signal.SIGTERM, signal.SIGUSR1):
-        signal.signal(number, lambda found, _: stopping.append(found))
+    listen(lambda number, _: stopping.append(number))
     folder = args.checkpoints / manifest.fingerprint
     args.tokens = stage.staged(args.tokens, args.stage_to)
     if os.environ["RANK"] != "0":

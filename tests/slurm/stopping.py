@@ -8,15 +8,18 @@ Each start appends a line to FOLDER/starts.
 from __future__ import annotations
 
 import os
-import signal
 import sys
 import time
 from pathlib import Path
 
+from scripts.common.processes import RESUBMIT, listen
+
 if __name__ == "__main__":
-    folder = Path(sys.argv[1])
-    signal.signal(signal.SIGUSR1, lambda *_: sys.exit(85))
-    with (folder / "starts").open("a") as handle:
+    starts, signals = Path(sys.argv[1]) / "starts", list[int]()
+    listen(lambda number, _: signals.append(number))
+    with starts.open("a") as handle:
         handle.write(f"{os.environ.get('SLURM_STEP_ID', 'no step')}\n")
-    if len((folder / "starts").read_text().splitlines()) == 1:
-        time.sleep(300)
+    while len(starts.read_text().splitlines()) == 1:
+        time.sleep(0.1)
+        if signals:
+            sys.exit(RESUBMIT)

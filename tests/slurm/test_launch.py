@@ -14,7 +14,16 @@ def submitted(folder: Path) -> str:
     """The number of a job that runs tests/slurm/stopping.py through the launcher, once it has begun."""
     folder.mkdir()
     line = f"exec {sys.executable} -m scripts.common.launch tests.slurm.stopping {folder}"
-    options = ["-p", "cpu", "--time=5", "--requeue", "--parsable", f"--chdir={ROOT}", f"--output={folder}/log"]
+    options = [
+        "-p",
+        "cpu",
+        "--time=5",
+        "--requeue",
+        "--open-mode=append",
+        "--parsable",
+        f"--chdir={ROOT}",
+        f"--output={folder}/log",
+    ]
     number = slurm("sbatch", *options, f"--wrap={line}").strip()
     until("the program at work", lambda: (folder / "starts").exists())
     return number

@@ -145,3 +145,42 @@ def test_the_image_installs_the_locked_environment() -> None:
     assert "make install" in sections["post"]
     recipe = (ROOT / "Makefile").read_text(encoding="utf-8")
     assert "-r envs/lock.txt" in recipe, "what the image copies is what `make install` needs"
+
+
+def test_apptainer(tmp_path: Path, without_slurm: str) -> None:
+    """A plan without an image says how to build one; with it, training starts the image itself.
+
+    A plan asks Apptainer for its version alone, so a program that says one stands in for it here.
+    """
+    ignored = shutil.ignore_patterns(".*", "tests", "results", "logs", "checkpoints", "*.sif")
+    project = shutil.copytree(ROOT, tmp_path / "project", ignore=ignored)
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    (tools / "apptainer").write_text("#!/bin/sh\necho apptainer version 1.3.0\n", encoding="utf-8")
+    (tools / "apptainer").chmod(0o755)
+    path = os.pathsep.join([str(tools), str(Path(sys.executable).parent), without_slurm])
+    options = ["--sdm", "apptainer", "--apptainer-args", "--bind /project", "--printshellcmds", "--dry-run"]
+
+    def plan() -> subprocess.CompletedProcess[str]:
+        profile = ["--profile", "profiles/slurm", "--configfile", "config.yaml", "--directory", str(tmp_path / "run")]
+        return subprocess.run(
+            [sys.executable, "-m", "snakemake", *profile, *options],
+            capture_output=True,
+            text=True,
+            timeout=180,
+            cwd=project,
+            env={**os.environ, "PATH": path},
+            check=False,
+        )
+
+    refused = plan()
+    assert refused.returncode == 1
+    assert "apptainer build crawl2llm.sif profiles/slurm/crawl2llm.def" in refused.stdout + refused.stderr
+    (project / "crawl2llm.sif").touch()
+    planned = plan()
+    shown = planned.stdout + planned.stderr
+    assert planned.returncode == 0, shown
+    starts = re.findall(r"scripts\.common\.launch .*", shown)
+    assert len(starts) == 2, "pretrain_train and finetune_train"
+    for line in starts:
+        assert f"--image {project}/crawl2llm.sif '--image-arguments=--bind /project'" in re.sub(r" +", " ", line)

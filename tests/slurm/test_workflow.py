@@ -21,7 +21,7 @@ from tests.workflow.conftest import TINY, differences, run, snapshot
 
 GPU_STAGES = ("pretrain", "finetune", "evaluate", "report")
 LONG = 1500  # steps of the tiny model: about a minute of two cores
-BROKEN = 900
+TRAINING = {"steps": LONG, "validate_every": 500}
 
 
 class Workflow(Drive):
@@ -83,11 +83,17 @@ def workflow(
 def long_run(workflow: Callable[..., Workflow]) -> Workflow:
     """A training that its job's time limit does not hold, started; warned 5 s before it (SLURM looks every 30 s)."""
     site = {"gpus": 2, "training": 1, "warning": 5}
-    made = workflow(
-        "long", site, steps=LONG, validate_every=500, checkpoint_every=100_000, log_every=50, wandb="offline"
-    )
+    made = workflow("long", site, **TRAINING, checkpoint_every=100_000, log_every=50, wandb="offline")
     made.start("--until", "pretrain_train", "--retries=0")
     return made
+
+
+@pytest.fixture(scope="module")
+def unbroken(workflow: Callable[..., Workflow]) -> Path:
+    """The same training on this machine, without SLURM."""
+    folder = workflow("unbroken", {}, **TRAINING).folder
+    run(folder, "--until", "pretrain_train", config=folder / "config.yaml")
+    return folder
 
 
 def test_from_pretrain_to_the_report(long_run: Workflow, workflow: Callable[..., Workflow], complete: Path) -> None:
@@ -113,7 +119,7 @@ def test_two_nodes_train_the_weights_of_one(workflow: Callable[..., Workflow], c
     assert "NumNodes=2 " in facts and "NodeList=h[1-2]" in facts
 
 
-def test_longer_than_the_time_limit(long_run: Workflow, workflow: Callable[..., Workflow], tmp_path: Path) -> None:
+def test_longer_than_the_time_limit(long_run: Workflow, unbroken: Path) -> None:
     """Stopped and queued again as often as it takes, without one of Snakemake's retries; the curve of an unbroken run."""
     long_run.finish()
     log = long_run.slurm_log("pretrain_train")
@@ -123,11 +129,6 @@ def test_longer_than_the_time_limit(long_run: Workflow, workflow: Callable[..., 
     assert log.count("SLURM has queued the job again") == len(stops)
     assert "Error in rule" not in long_run.output and "TIMEOUT" not in long_run.output
 
-    unbroken = tmp_path / "unbroken"
-    shutil.copytree(long_run.folder, unbroken)
-    shutil.rmtree(unbroken / "results/main/pretrain")
-    shutil.rmtree(unbroken / "checkpoints")
-    run(unbroken, "--until", "pretrain_train", config=unbroken / "config.yaml")
     rows = [json.loads(line) for line in (unbroken / "results/main/pretrain/train/losses.jsonl").open()]
     assert [row["step"] for row in rows if "loss" in row] == list(range(1, LONG + 1))
     assert differences(snapshot(long_run.folder), snapshot(unbroken)) == []
@@ -164,11 +165,10 @@ def wandb_records(path: Path) -> Iterator[Any]:
 
 
 def test_a_training_that_is_broken_in_every_way(
-    workflow: Callable[..., Workflow], cluster: Cluster, tmp_path: Path
+    workflow: Callable[..., Workflow], cluster: Cluster, unbroken: Path
 ) -> None:
     """Preempted, its driver killed, its node without power, cancelled: the bytes of a training that nothing happened to."""
-    train = {"steps": BROKEN, "validate_every": 200, "checkpoint_every": 20, "log_every": 20}
-    run_ = workflow("broken", {"gpus": 2}, **train)
+    run_ = workflow("broken", {"gpus": 2}, **TRAINING, checkpoint_every=20)
     run_.gpu_partition("low")
     run_.start("--until", "pretrain_train")
     until("some steps", lambda: run_.step() >= 40)
@@ -202,8 +202,6 @@ def test_a_training_that_is_broken_in_every_way(
     log = (run_.folder / "logs/main/pretrain/train.log").read_text(encoding="utf-8")
     assert len(re.findall(r"going on after step ([\d,]+) of", log)) == 4
 
-    unbroken = workflow("unbroken", {}, **train).folder
-    run(unbroken, "--until", "pretrain_train", config=unbroken / "config.yaml")
     assert differences(snapshot(run_.folder), snapshot(unbroken)) == []
 
 
