@@ -76,6 +76,14 @@ def lookup(tree: dict[str, Any], path: str) -> Any:
     return node
 
 
+def _has(tree: dict[str, Any], path: str) -> bool:
+    try:
+        lookup(tree, path)
+    except KeyError:
+        return False
+    return True
+
+
 def merged(base: dict[str, Any], overlay: dict[str, Any]) -> dict[str, Any]:
     """`base` with `overlay` laid over it: mappings merge key by key, anything else is replaced."""
     out = dict(base)
@@ -115,6 +123,11 @@ def validate(config: dict[str, Any], source: str = "config.yaml") -> dict[str, A
                 validate({**merged(config, overlay), "variants": {}}, source=f"variants.{name}")
             except ConfigError as error:
                 lines.append(str(error))
+            lines += [
+                f"variants.{name}.{path} says where or how fast a step runs, which is one for all variants: set {path}"
+                for path, node in leaves()
+                if node.get("placement") and _has(overlay, path)
+            ]
     if lines:
         raise ConfigError(f"{source}: " + f"\n{source}: ".join(lines))
     return complete

@@ -8,13 +8,10 @@ from __future__ import annotations
 import logging
 import sys
 import time
-from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TypeVar
 
 __tracked__ = False  # shows, never decides: see scripts/common/fingerprint.py
 
-T = TypeVar("T")
 log = logging.getLogger("crawl2llm")
 
 
@@ -62,11 +59,3 @@ class Progress:
         share = f"{self.done:,}/{self.total:,}" if self.total else f"{self.done:,}"
         left = f", {duration((self.total - self.done) / rate)} left" if self.total and rate > 0 else ""
         return f"{share} {self.unit}, {rate:,.{1 if rate < 10 else 0}f}/s{left}"
-
-
-def track(items: Iterable[T], total: int | None, unit: str, every: float = 5.0) -> Iterator[T]:
-    """Pass `items` on, with progress."""
-    progress = Progress(total, unit, every)
-    for item in items:
-        yield item
-        progress.add()

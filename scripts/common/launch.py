@@ -75,7 +75,7 @@ def through_srun(nodes: int, own: list[str]) -> int:
     """Start this program on each of the job's nodes with the options `own`; its exit status."""
     place = ["--nodes", str(nodes), "--ntasks", str(nodes), "--ntasks-per-node", "1"]
     place += ["--cpu-bind=none", "--kill-on-bad-exit=1"]
-    command = ["srun", *place, sys.executable, "-m", "scripts.common.launch", *own]
+    command = ["srun", *place, sys.executable, "-m", "scripts.common.launch", "--on-a-node", *own]
     status = supervise([(command, dict(os.environ))], listening=False)
     if status == RESUBMIT and queue_again(os.environ["SLURM_JOB_ID"]):
         print("stopped before the time limit; SLURM has queued the job again", file=sys.stderr, flush=True)
@@ -109,6 +109,7 @@ def parser() -> argparse.ArgumentParser:
         default=0,
         help="processes of each node that train as one group, one for each GPU; 0: one, which is no part of a group",
     )
+    made.add_argument("--on-a-node", action="store_true", help=argparse.SUPPRESS)  # started by through_srun
     made.add_argument("--image", help="an Apptainer image; the module runs inside it, srun outside")
     made.add_argument("--image-arguments", default="", help="options of `apptainer exec`, as one word")
     made.add_argument("module", help="scripts.pretrain.train or scripts.finetune.train")
@@ -121,8 +122,12 @@ def main(argv: list[str] | None = None) -> int:
     args = parser().parse_args(argv)
     if in_job_script(os.environ):
         return through_srun(args.nodes, argv)
-    if args.nodes > 1 and "SLURM_STEP_ID" not in os.environ:
-        print(f"error: {args.module} on {args.nodes} nodes needs a SLURM job, and this is none", file=sys.stderr)
+    if args.nodes > 1 and not args.on_a_node:
+        print(
+            f"error: {args.module} on {args.nodes} nodes has to be started by the script of a SLURM job; "
+            "this is no job, or a step of one (profiles/slurm sets `mpi` for that)",
+            file=sys.stderr,
+        )
         return 1
     command = [*program(args.module, args.image, args.image_arguments), *args.options]
     if not args.processes:

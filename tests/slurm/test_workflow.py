@@ -9,6 +9,7 @@ import signal
 import struct
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +89,49 @@ def long_run(workflow: Callable[..., Workflow]) -> Workflow:
     return made
 
 
+def break_in_every_way(workflow: Callable[..., Workflow], cluster: Cluster) -> Workflow:
+    """A training that has suffered it all and has ended."""
+    made = workflow("broken", {"gpus": 2}, **TRAINING, checkpoint_every=20)
+    made.gpu_partition("low")
+    made.start("--until", "pretrain_train")
+    until("some steps", lambda: made.step() >= 40)
+    slurm(
+        "sbatch", "--chdir=/", "-p", "urgent", "--gres=gpu:h100:8", "--time=1", "--output=/dev/null", "--wrap=sleep 2"
+    )
+    until("more steps, after the urgent job", lambda: made.step() >= 120, 240)
+    (job,) = made.queue()
+    assert "Restarts=1 " in slurm("scontrol", "show", "job", job)
+
+    made.send(signal.SIGKILL)
+    made.end()
+    made.gpu_partition("fragile")
+    slurm("scontrol", "update", "NodeName=f2", "State=DRAIN", "Reason=test")
+    made.start("--until", "pretrain_train")
+    until("a job of the second start", lambda: made.queue() not in ([], [job]), 120)
+    assert f"job {job} (pretrain_train main, running) is left from a run that was killed: cancelled" in made.output
+    second = made.step()
+    until("more steps, in the second start", lambda: made.step() >= second + 60, 240)
+    slurm("scontrol", "update", "NodeName=f2", "State=RESUME")
+    cluster.crash("f1")
+    third = made.step()
+    until("more steps, on the other node", lambda: made.step() >= third + 60, 240)
+    (job,) = made.queue()
+    assert "Restarts=1 " in (facts := slurm("scontrol", "show", "job", job)) and "NodeList=f2" in facts
+    cluster.revive("f1")
+
+    slurm("scancel", job)
+    made.finish()
+    assert "Error in rule pretrain_train" in made.output
+    return made
+
+
+@pytest.fixture(scope="module")
+def broken(workflow: Callable[..., Workflow], cluster: Cluster) -> Iterator[Future[Workflow]]:
+    """Such a training, begun: most of it is waiting, so that other tests run beside it."""
+    with ThreadPoolExecutor(1) as pool:
+        yield pool.submit(break_in_every_way, workflow, cluster)
+
+
 @pytest.fixture(scope="module")
 def unbroken(workflow: Callable[..., Workflow]) -> Path:
     """The same training on this machine, without SLURM."""
@@ -96,8 +140,10 @@ def unbroken(workflow: Callable[..., Workflow]) -> Path:
     return folder
 
 
-def test_from_pretrain_to_the_report(long_run: Workflow, workflow: Callable[..., Workflow], complete: Path) -> None:
-    """Beside the long training, which has begun."""
+def test_from_pretrain_to_the_report(
+    long_run: Workflow, broken: Future[Workflow], workflow: Callable[..., Workflow], complete: Path
+) -> None:
+    """Beside the long trainings, which have begun."""
     tail = workflow("tail", {"gpus": 2})
     tail.start().finish()
     assert differences(snapshot(tail.folder), snapshot(complete)) == []
@@ -106,14 +152,18 @@ def test_from_pretrain_to_the_report(long_run: Workflow, workflow: Callable[...,
     assert not any(rule.startswith(("crawl", "dedup", "tokenize")) for rule in done)
 
 
-def test_two_nodes_train_the_weights_of_one(workflow: Callable[..., Workflow], complete: Path) -> None:
-    """One process on each of two nodes, and two processes on one: the same bytes."""
-    pair = workflow("pair", {"gpus": 1, "nodes": 2}, nodes=2, processes=1)
+def test_two_nodes_train_the_weights_of_one(
+    workflow: Callable[..., Workflow], complete: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One process on each of two nodes, reading copies on the node's disk, and two processes on one: the same bytes."""
+    monkeypatch.setenv("NODE_DISK", str(tmp_path))
+    pair = workflow("pair", {"gpus": 1, "nodes": 2}, nodes=2, processes=1, stage_to="$NODE_DISK/staged")
     pair.start("--until", "pretrain_train").finish()
     reference = {name: body for name, body in snapshot(complete).items() if name in pair.weights()}
     assert any(name.endswith("model.safetensors") for name in reference)
     assert differences(pair.weights(), reference) == []
     assert "2 × cpu" in (pair.folder / "logs/main/pretrain/train.log").read_text(encoding="utf-8")
+    assert list((tmp_path / "staged").rglob("train/*.bin"))
     (job,) = (path.stem for path in pair.folder.glob("logs/slurm/rule_pretrain_train/*/*.log"))
     facts = slurm("scontrol", "show", "job", job)
     assert "NumNodes=2 " in facts and "NodeList=h[1-2]" in facts
@@ -164,45 +214,12 @@ def wandb_records(path: Path) -> Iterator[Any]:
             yield record
 
 
-def test_a_training_that_is_broken_in_every_way(
-    workflow: Callable[..., Workflow], cluster: Cluster, unbroken: Path
-) -> None:
+def test_a_training_that_is_broken_in_every_way(broken: Future[Workflow], unbroken: Path) -> None:
     """Preempted, its driver killed, its node without power, cancelled: the bytes of a training that nothing happened to."""
-    run_ = workflow("broken", {"gpus": 2}, **TRAINING, checkpoint_every=20)
-    run_.gpu_partition("low")
-    run_.start("--until", "pretrain_train")
-    until("some steps", lambda: run_.step() >= 40)
-    slurm(
-        "sbatch", "--chdir=/", "-p", "urgent", "--gres=gpu:h100:8", "--time=1", "--output=/dev/null", "--wrap=sleep 2"
-    )
-    until("more steps, after the urgent job", lambda: run_.step() >= 120, 240)
-    (job,) = run_.queue()
-    assert "Restarts=1 " in slurm("scontrol", "show", "job", job)
-
-    run_.send(signal.SIGKILL)
-    run_.end()
-    run_.gpu_partition("fragile")
-    slurm("scontrol", "update", "NodeName=f2", "State=DRAIN", "Reason=test")
-    run_.start("--until", "pretrain_train")
-    until("a job of the second start", lambda: run_.queue() not in ([], [job]), 120)
-    assert f"job {job} (pretrain_train main, running) is left from a run that was killed: cancelled" in run_.output
-    second = run_.step()
-    until("more steps, in the second start", lambda: run_.step() >= second + 60, 240)
-    slurm("scontrol", "update", "NodeName=f2", "State=RESUME")
-    cluster.crash("f1")
-    third = run_.step()
-    until("more steps, on the other node", lambda: run_.step() >= third + 60, 240)
-    (job,) = run_.queue()
-    assert "Restarts=1 " in (facts := slurm("scontrol", "show", "job", job)) and "NodeList=f2" in facts
-    cluster.revive("f1")
-
-    slurm("scancel", job)
-    run_.finish()
-    assert "Error in rule pretrain_train" in run_.output
-    log = (run_.folder / "logs/main/pretrain/train.log").read_text(encoding="utf-8")
+    made = broken.result()
+    log = (made.folder / "logs/main/pretrain/train.log").read_text(encoding="utf-8")
     assert len(re.findall(r"going on after step ([\d,]+) of", log)) == 4
-
-    assert differences(snapshot(run_.folder), snapshot(unbroken)) == []
+    assert differences(snapshot(made.folder), snapshot(unbroken)) == []
 
 
 def test_full_quota(workflow: Callable[..., Workflow], complete: Path, tmp_path: Path) -> None:

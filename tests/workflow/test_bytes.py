@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.workflow.conftest import ROOT, command, differences, environment, run, snapshot
+from tests.workflow.conftest import ROOT, can_be_alone, command, differences, environment, run, snapshot
 from tests.workflow.test_matrix import checkout, downstream
 
 # Where each kill strikes: the step, and the file that says that the step is at work.
@@ -83,6 +83,12 @@ def test_pretrain_killed_after_a_checkpoint(complete: Path, copy_of: Callable[[]
     log = (folder / "logs/main/pretrain/train.log").read_text()
     assert "going on after step" in log, log
     assert differences(snapshot(folder), snapshot(complete)) == []
+
+
+def test_no_network_is_needed(complete: Path) -> None:
+    if not can_be_alone():
+        pytest.skip("a process cannot be given a network of its own here")
+    assert (complete / "results/main/report/render/manifest.json").is_file()
 
 
 def test_second_run_does_nothing(complete: Path) -> None:

@@ -128,7 +128,6 @@ def test_progress_tells_rate_and_time_left() -> None:
     progress.add(30)
     assert progress.line(progress.start + 10) == "50/100 documents, 3.0/s, 17s left"
     assert console.Progress(None, "records").line() == "0 records, 0.0/s"
-    assert list(console.track("abc", 3, "letters")) == ["a", "b", "c"]
 
 
 @pytest.mark.parametrize(("seconds", "words"), [(0.4, "0s"), (75, "1m15s"), (3600, "1h00m"), (59.6, "1m00s")])

@@ -69,6 +69,9 @@ def test_an_overlay_of_a_variant_is_checked_as_the_config_it_makes() -> None:
     message = refused({"variants": {"strict": {"language": {"select": {"threshold": 7}}}}})
     assert "variants.strict" in message and "language.select.threshold is 7" in message
     assert "unkown is not a known key" in refused({"variants": {"a": {"unkown": 1}}})
+    message = refused({"variants": {"small": {"pretrain": {"train": {"micro_batch": 2}}}}})
+    assert "variants.small.pretrain.train.micro_batch says where or how fast" in message
+    assert message.endswith("set pretrain.train.micro_batch")
 
 
 def test_defaults_are_filled_and_given_values_stay() -> None:

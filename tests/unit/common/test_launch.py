@@ -95,7 +95,7 @@ def test_they_end_with_a_launcher_that_is_killed() -> None:
 def test_several_nodes_need_slurm(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.delenv("SLURM_JOB_ID", raising=False)
     assert launch.main(["--nodes", "2", "scripts.pretrain.train", "--config", "x"]) == 1
-    assert "needs a SLURM job" in capsys.readouterr().err
+    assert "has to be started by the script of a SLURM job" in capsys.readouterr().err
 
 
 def test_only_the_script_of_a_job_goes_through_srun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
