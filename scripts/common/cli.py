@@ -122,7 +122,9 @@ def logs(args: argparse.Namespace) -> list[Path]:
             kept = args.checkpoints / digest(settings(args.step, args.config)[1]) / LOG
     if args.log:
         args.log.parent.mkdir(parents=True, exist_ok=True)
-        args.log.write_bytes(kept.read_bytes() if kept and kept.exists() else b"")
+        args.log.write_bytes(b"")
+        with contextlib.suppress(OSError):  # a full disk: the step itself says so
+            args.log.write_bytes(kept.read_bytes() if kept and kept.exists() else b"")
     return [path for path in (args.log, kept) if path]
 
 
@@ -146,8 +148,8 @@ def run(
     """
     args = parsed(made, argv)
     task = args.manifest.name.removesuffix("manifest.json").rstrip(".")
-    console.setup(f"{args.step} {task}".rstrip(), *logs(args))
     try:
+        console.setup(f"{args.step} {task}".rstrip(), *logs(args))
         section, mark = settings(args.step, args.config)
         args.manifest.parent.mkdir(parents=True, exist_ok=True)
         for shard in args.also:

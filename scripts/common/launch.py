@@ -1,9 +1,9 @@
 """Start a training program: one process for each device of this node, or of each node of the SLURM job.
 
 In a SLURM job it starts itself on each node with srun, so that a signal before the time limit (SLURM's
-`--signal=USR1@600`) arrives. SIGUSR1, SIGTERM and SIGINT make the processes finish their step, save a checkpoint and end
-with status 85 (RESUBMIT): start it again to go on. A SLURM job queues itself again then, as often as it takes: it keeps its
-number, and Snakemake waits for it.
+`--signal=USR1@600`) arrives. SIGUSR1, SIGTERM and SIGINT make the processes finish their step, save a checkpoint
+and end with status 85 (RESUBMIT): start it again to go on. A SLURM job queues itself again then, as often as it
+takes: it keeps its number, and Snakemake waits for it.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from scripts.common.processes import RANKS, RESUBMIT, STOPPING, environments, free_port, supervise
+from scripts.common.processes import RANKS, RESUBMIT, STOPPING, environments, free_port, hold, supervise
 
 __tracked__ = False  # places processes, never decides: see scripts/common/fingerprint.py
 
+PATIENCE_WITH_NODES = 120  # seconds for the other nodes to end by themselves after the first
 PATIENCE = 600.0  # seconds in which SLURM has to end a job that it queued again
 
 
@@ -74,7 +75,8 @@ def wait_for_the_end() -> None:
 def through_srun(nodes: int, own: list[str]) -> int:
     """Start this program on each of the job's nodes with the options `own`; its exit status."""
     place = ["--nodes", str(nodes), "--ntasks", str(nodes), "--ntasks-per-node", "1"]
-    place += ["--cpu-bind=none", "--kill-on-bad-exit=1"]
+    # Nodes do not end in the same moment, and 85 on the first is no reason to kill the others.
+    place += ["--cpu-bind=none", "--kill-on-bad-exit=0", f"--wait={PATIENCE_WITH_NODES}"]
     command = ["srun", *place, sys.executable, "-m", "scripts.common.launch", "--on-a-node", *own]
     status = supervise([(command, dict(os.environ))], listening=False)
     if status == RESUBMIT and queue_again(os.environ["SLURM_JOB_ID"]):
@@ -118,6 +120,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: list[str] | None = None) -> int:
+    hold()
     argv = sys.argv[1:] if argv is None else argv
     args = parser().parse_args(argv)
     if in_job_script(os.environ):

@@ -11,9 +11,8 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from types import FrameType
-from typing import Any
 
 __tracked__ = False  # places processes, never decides: see scripts/common/fingerprint.py
 
@@ -47,21 +46,27 @@ def environments(node: int, nodes: int, processes: int, address: str, port: int)
     ]
 
 
-def listen(handler: Callable[[int, FrameType | None], None]) -> dict[signal.Signals, Any]:
-    """Call `handler` at every stopping signal from now on, also at one that came before; returns the handlers before.
+def hold() -> None:
+    """Hold stopping signals back until `listen`: one that comes while a program starts is not lost, and does not end it.
 
-    `supervise` holds such signals back until its processes listen. So a training program that is warned while it starts
-    still does a step and saves it: a job that queues itself again cannot go round without getting on.
+    `supervise` starts its processes with signals held. So a training program that is warned while it starts still does
+    a step and saves it: a job that queues itself again cannot go round without getting on.
     """
-    before = {number: signal.signal(number, handler) for number in STOPPING}
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPPING)
-    return before
+    signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)
 
 
-def listen_no_more(before: Mapping[signal.Signals, Any]) -> None:
-    """Put back the handlers that `listen` returned."""
-    for number, handler in before.items():
+def listen(handler: Callable[[int, FrameType | None], None]) -> None:
+    """Call `handler` at every stopping signal from now on, also at one that was held back."""
+    for number in STOPPING:
         signal.signal(number, handler)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPPING)
+
+
+def listen_no_more() -> None:
+    """For what comes after training and has no checkpoint: a warning is ignored, SIGTERM and SIGINT end the program."""
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def status_of(codes: Sequence[int]) -> int:
@@ -75,7 +80,8 @@ def status_of(codes: Sequence[int]) -> int:
 def supervise(commands: Sequence[tuple[list[str], dict[str, str]]], listening: bool = True) -> int:
     """Run the commands side by side, pass signals on as SIGUSR1, end all when one fails; returns the exit status.
 
-    On Linux they end with this process, even where it is killed. `listening` says that they call `listen`.
+    On Linux they end with this process, even where it is killed (not a program that is setuid, as Apptainer may be).
+    `listening` says that they call `listen`. Stopping signals stay without effect after the return.
     """
     children: list[subprocess.Popen[bytes]] = []
     libc = ctypes.CDLL(None) if sys.platform == "linux" else None
@@ -90,18 +96,16 @@ def supervise(commands: Sequence[tuple[list[str], dict[str, str]]], listening: b
             if child.poll() is None:
                 child.send_signal(signal.SIGUSR1)
 
-    before = listen(forward)
-    try:
-        for command, environment in commands:
-            children.append(subprocess.Popen(command, env=environment, preexec_fn=prepared))
-        deadline = None
-        while any(child.poll() is None for child in children):
-            if deadline is None and any(child.poll() not in (None, 0, RESUBMIT) for child in children):
-                deadline = time.monotonic() + GRACE
-            if deadline is not None and time.monotonic() > deadline:
-                for child in children:
-                    child.kill()
-            time.sleep(0.05)
-        return status_of([child.wait() for child in children])
-    finally:
-        listen_no_more(before)
+    hold()
+    for command, environment in commands:
+        children.append(subprocess.Popen(command, env=environment, preexec_fn=prepared))
+    listen(forward)
+    deadline = None
+    while any(child.poll() is None for child in children):
+        if deadline is None and any(child.poll() not in (None, 0, RESUBMIT) for child in children):
+            deadline = time.monotonic() + GRACE
+        if deadline is not None and time.monotonic() > deadline:
+            for child in children:
+                child.kill()
+        time.sleep(0.05)
+    return status_of([child.wait() for child in children])

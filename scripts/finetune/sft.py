@@ -17,7 +17,7 @@ from typing import Any
 from scripts.common.cli import LOG, InputError
 from scripts.common.console import Progress, log, setup
 from scripts.common.manifest import write_atomically
-from scripts.common.processes import RESUBMIT, listen, listen_no_more
+from scripts.common.processes import RESUBMIT, listen
 from scripts.finetune.template import read_pairs
 
 MARK = "complete.json"
@@ -225,11 +225,8 @@ def fine_tune(job: Job) -> bool:
         start = Path(box[0]) if box[0] else None
     if start:
         log.info("going on from %s", start)
-    before = listen(lambda number, _: stopping.append(number))
-    try:
-        trainer.train(resume_from_checkpoint=str(start) if start else None)
-    finally:
-        listen_no_more(before)
+    listen(lambda number, _: stopping.append(number))
+    trainer.train(resume_from_checkpoint=str(start) if start else None)
     if trainer.is_world_process_zero() and watcher.stopped:
         log.info("stopped by a signal after step %s; the checkpoint is in %s", f"{trainer.state.global_step:,}", folder)
     elif trainer.is_world_process_zero():

@@ -2,8 +2,8 @@
 
 Writes `model/` (safetensors and tokenizer) and `losses.jsonl` (one line an optimizer step). The held-out loss before
 and after, in nats an answer token, is in the manifest. An interrupted run goes on from its newest complete checkpoint in
-`<checkpoints>/<digest of the fingerprint>/`; these are removed in the end. SIGTERM, SIGINT and SIGUSR1 make it finish its step, save a
-checkpoint and end with status 85 (RESUBMIT): start it again to go on.
+`<checkpoints>/<digest of the fingerprint>/`; these are removed in the end. SIGTERM, SIGINT and SIGUSR1 make it finish
+its step, save a checkpoint and end with status 85 (RESUBMIT): start it again to go on.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import argparse
 import json
 import math
 import os
-import signal
 import sys
 import tempfile
 from pathlib import Path
@@ -21,7 +20,7 @@ from typing import Any
 from scripts.common import cli
 from scripts.common.console import log
 from scripts.common.manifest import Manifest
-from scripts.common.processes import RESUBMIT, environments, free_port, supervise
+from scripts.common.processes import RESUBMIT, environments, free_port, listen_no_more, supervise
 from scripts.finetune.loss import completion_loss
 from scripts.finetune.sft import Job, clear, fine_tune, load, quiet
 from scripts.finetune.template import read_pairs
@@ -101,7 +100,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
         logs=[str(path) for path in (args.log, checkpoints / cli.LOG) if path],
     )
     launch(job)
-    signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # what is left to do has no checkpoint: it ends, or starts again
+    listen_no_more()
     losses = [json.loads(line) for line in (out / "losses.jsonl").read_text(encoding="utf-8").splitlines()]
     after, _, _ = heldout_loss(out / "model", args.pairs, settings)
     if not math.isfinite(after) or not all(math.isfinite(row["loss"]) for row in losses):

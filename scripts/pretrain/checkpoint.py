@@ -120,7 +120,7 @@ def writing(folder: Path) -> Iterator[None]:
     except Exception as failure:
         probe = folder / ".space"
         try:
-            probe.write_bytes(bytes(8 << 20))
+            probe.write_bytes(os.urandom(8 << 20))  # which no file system compresses
         except OSError as error:
             raise OSError(error.errno, error.strerror, str(folder)) from failure
         finally:

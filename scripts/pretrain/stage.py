@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from scripts.common.cli import InputError
-from scripts.common.console import Progress, log
+from scripts.common.console import Progress, log, setup
 from scripts.common.fingerprint import digest
 from scripts.common.manifest import Manifest
 
@@ -41,8 +41,9 @@ def folder_of(given: str) -> Path:
 def staged(manifests: Sequence[Path], given: str) -> list[Path]:
     """Copies of the manifests and their files below the folder `given`; the manifests themselves where it is empty.
 
-    Any number of processes of a node may call it: the first copies, the others find the copies. Files that are there with
-    their size are not copied again. Where the disk has not the space, training reads the files where they lie, with a warning.
+    Any number of processes of a node may call it: the first copies, the others find the copies. Files that are there
+    with their size are not copied again. Where the disk has not the space, training reads the files where they lie, with
+    a warning.
     """
     if not given:
         return list(manifests)
@@ -62,17 +63,19 @@ def staged(manifests: Sequence[Path], given: str) -> list[Path]:
 def _copied(manifests: Sequence[Path], target: Path) -> list[Path]:
     todo: list[tuple[Path, Path]] = []
     out = []
-    folders = sorted({path.parent for path in manifests})
+    ranks = {path: rank for rank, path in enumerate(sorted(manifests))}
     for path in manifests:
-        copy = target / f"{folders.index(path.parent):05d}"  # in the same order as the manifests themselves
+        copy = target / f"{ranks[path]:08d}"  # copies sort as the manifests do
         todo += [(path.parent / name, copy / name) for name in (*Manifest.read(path).files, path.name)]
         out.append(copy / path.name)
     todo = [(old, new) for old, new in todo if not new.exists() or new.stat().st_size != old.stat().st_size]
     size = sum(old.stat().st_size for old, _ in todo)
     free = shutil.disk_usage(target).free
-    if size + SPARE > free:
+    if todo and size + SPARE > free:
         raise OSError(f"they are {size / 1e9:.1f} GB, and {target} has {free / 1e9:.1f} GB free")
     if todo:
+        if not log.handlers:  # not process 0
+            setup("pretrain.train")
         log.info("copying %.2f GB of token files to %s", size / 1e9, target)
     progress = Progress(size >> 20, "MiB")
     for old, new in todo:

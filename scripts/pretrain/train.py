@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
+import socket
 import sys
 import time
 import traceback
@@ -203,9 +204,11 @@ def main(argv: list[str] | None = None) -> int:
     except SystemExit as stopped:
         status = int(stopped.code or 0)
     except Exception as error:
-        # Before the processes have met, process 0 finds the same fault and reports it.
+        # Before the processes have met, process 0 finds the same fault and reports it, or it is this node's own.
         if dist.is_initialized() or not isinstance(error, cli.InputError):
             traceback.print_exc()
+        elif os.environ["LOCAL_RANK"] == "0":
+            print(f"error on {socket.gethostname()}: {error}", file=sys.stderr)
         status = 1
     if status in (0, RESUBMIT):
         engine.stop(status)

@@ -13,7 +13,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,10 @@ POOR_SHARE = 0.1  # below this fair-share factor a wait of days is usual
 
 @dataclass(frozen=True)
 class Need:
-    """What the tasks of one rule ask for, the largest of them. Memory in MB (per node), runtime in minutes; 0: not set."""
+    """What the tasks of one rule ask for, the largest of them. Memory in MB (per node), runtime in minutes; 0: not set.
+
+    `partition` is None where the profile's partitions.yaml has none that fits, and "" where SLURM itself is to choose.
+    """
 
     rule: str
     tasks: int
@@ -81,7 +84,7 @@ class Report:
             memory = f"{need.memory / 1000:.0f} GB" if need.memory else "default"
             limit = f"{need.runtime // 60}h{need.runtime % 60:02d}m" if need.runtime else "default"
             lines.append(
-                f"{need.rule:<20} {need.tasks:>6,}  {need.partition or 'default':<16} {need.nodes:>5} {need.cpus:>5} "
+                f"{need.rule:<20} {need.tasks:>6,}  {need.partition or 'chosen by SLURM':<16} {need.nodes:>5} {need.cpus:>5} "
                 f"{memory:>9} {limit:>8}  {need.gres}"
             )
         return "\n".join(lines)
@@ -151,6 +154,12 @@ def problems(need: Need, partitions: dict[str, Partition]) -> tuple[list[str], l
     who = f"{need.rule}:"
     if need.partition is None:
         return [f"{who} no partition of slurm-partition-config takes it ({wanted(need)})"], []
+    if not need.partition:
+        each = [problems(replace(need, partition=name), partitions) for name in sorted(partitions)]
+        fits = min(each, key=lambda found: (len(found[0]), len(found[1])), default=([], []))
+        if fits[0]:
+            return [f"{who} no partition of the cluster takes it ({wanted(need)}); of the nearest: {fits[0][0]}"], []
+        return fits
     there = partitions.get(need.partition)
     if there is None:
         return [
@@ -164,8 +173,12 @@ def problems(need: Need, partitions: dict[str, Partition]) -> tuple[list[str], l
     if there.max_nodes is not None and need.nodes > there.max_nodes:
         errors.append(f"{who} asks for {need.nodes} nodes; partition {there.name} allows {there.max_nodes}")
     warned = re.search(r"--signal=\w+@(\d+)", need.extra)
-    if warned and need.runtime and int(warned.group(1)) >= need.runtime * 60:
-        errors.append(f"{who} is warned {warned.group(1)} s before a time limit of {need.runtime} min: at its start")
+    if warned and need.runtime and int(warned.group(1)) > need.runtime * 60 / 2:
+        # Warned at its start, it would do a step and queue itself again, without end.
+        errors.append(
+            f"{who} is warned {warned.group(1)} s before a time limit of {need.runtime} min; that may be half of it at most "
+            "(`warning` and `training` in the profile)"
+        )
     wants = gres(need.gres)
     if need.gres and not any(enough(node.gres, wants) for node in there.nodes):
         kinds = sorted({shown(node.gres) for node in there.nodes})
@@ -289,9 +302,9 @@ def needs(workflow: Any) -> list[Need]:
     return sorted(found.values(), key=lambda need: order[need.rule])
 
 
-def default_partition() -> str | None:
-    """The partition that sinfo marks with a star."""
-    return next((line[:-1] for line in queue.ask("sinfo", "-h", "-o", "%P").split() if line.endswith("*")), None)
+def default_partition() -> str:
+    """The partition that sinfo marks with a star; "" where none is: a site's own submit script chooses then."""
+    return next((line[:-1] for line in queue.ask("sinfo", "-h", "-o", "%P").split() if line.endswith("*")), "")
 
 
 def check(workflow: Any) -> Report:

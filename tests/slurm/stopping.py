@@ -2,7 +2,7 @@
 
     python -m tests.slurm.stopping FOLDER
 
-Each start appends a line to FOLDER/starts.
+Each start on a node appends a line to FOLDER/starts-NODE; the second node of a job ends two seconds after the first.
 """
 
 from __future__ import annotations
@@ -15,11 +15,13 @@ from pathlib import Path
 from scripts.common.processes import RESUBMIT, listen
 
 if __name__ == "__main__":
-    starts, signals = Path(sys.argv[1]) / "starts", list[int]()
+    node = os.environ.get("SLURM_PROCID", "0")
+    starts, signals = Path(sys.argv[1]) / f"starts-{node}", list[int]()
     listen(lambda number, _: signals.append(number))
     with starts.open("a") as handle:
         handle.write(f"{os.environ.get('SLURM_STEP_ID', 'no step')}\n")
     while len(starts.read_text().splitlines()) == 1:
         time.sleep(0.1)
         if signals:
+            time.sleep(2 * int(node))
             sys.exit(RESUBMIT)

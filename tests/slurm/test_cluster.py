@@ -94,8 +94,8 @@ def test_placement_names_logs_and_retry(drive: Make, cluster: Cluster, unbroken:
 @beside
 def test_a_node_loses_power(drive: Make, cluster: Cluster, unbroken: Unbroken) -> None:
     data, train = (
-        drive({"language_score": 1}, {"language_score": 40}),
-        drive({"pretrain_train": 1}, {"pretrain_train": 40}),
+        drive({"language_score": 1}, {"language_score": 150}),
+        drive({"pretrain_train": 1}, {"pretrain_train": 150}),
     )
     slurm("scontrol", "update", "NodeName=f2", "State=DRAIN", "Reason=test")
     data.start(site(data, "fragile"))
@@ -141,7 +141,7 @@ def test_cancelled_by_somebody_else_and_the_cap_on_gpus(drive: Make, cluster: Cl
 
 @beside
 def test_interrupted_then_again(drive: Make, cluster: Cluster, unbroken: Unbroken) -> None:
-    run = drive({"language_score": 2}, {"language_score": 30}).start()
+    run = drive({"language_score": 2}, {"language_score": 150}).start()
     until("both tasks at work", lambda: run.working("language_score", 0) and run.working("language_score", 1))
     run.send(signal.SIGINT)
     assert run.end(60) != 0
@@ -154,7 +154,7 @@ def test_interrupted_then_again(drive: Make, cluster: Cluster, unbroken: Unbroke
 
 @beside
 def test_killed_then_again_runs_no_second_copy(drive: Make, cluster: Cluster, unbroken: Unbroken) -> None:
-    run = drive({"language_score": 2}, {"language_score": 100}).start()
+    run = drive({"language_score": 2}, {"language_score": 150}).start()
     until("both tasks at work", lambda: run.working("language_score", 0) and run.working("language_score", 1))
     orphans = run.queue()
     run.send(signal.SIGKILL)
@@ -185,7 +185,7 @@ def test_slurmctld_restarts(
 def test_status(drive: Make, cluster: Cluster, unbroken: Unbroken, started: dict[str, Future[None]]) -> None:
     """Two tasks fill both nodes; the third waits for one of them, and fails once."""
     wait(started.values())
-    run = drive({"evaluate_model": 3}, {"evaluate_model": 80})
+    run = drive({"evaluate_model": 3}, {"evaluate_model": 100})
     whole_node = ["evaluate_model:gres='gpu:h100:1'", "evaluate_model:card=1", "evaluate_model:cpus_per_task=96"]
     run.start("--set-resources", *whole_node)
     shown = ""

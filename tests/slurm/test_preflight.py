@@ -91,6 +91,12 @@ def test_what_does_not_fit_is_named(change: dict[str, object], words: str) -> No
     assert len(errors) == 1 and words in errors[0] and errors[0].startswith("pretrain_train:")
 
 
+def test_where_slurm_chooses_the_partition_one_has_to_fit() -> None:
+    assert preflight.problems(replace(FITS, partition=""), PARTITIONS) == ([], [])
+    errors, _ = preflight.problems(replace(FITS, partition="", gres="gpu:a100:4"), PARTITIONS)
+    assert len(errors) == 1 and "no partition of the cluster takes it" in errors[0] and "gpu:a100:4" in errors[0]
+
+
 def test_nodes_that_are_down_are_a_warning() -> None:
     down = {"h100": replace(PARTITIONS["h100"], nodes=(H100, replace(H100, name="h2", usable=False)))}
     errors, warnings = preflight.problems(FITS, down)

@@ -155,7 +155,7 @@ def test_from_pretrain_to_the_report(
 def test_two_nodes_train_the_weights_of_one(
     workflow: Callable[..., Workflow], complete: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One process on each of two nodes, reading copies on the node's disk, and two processes on one: the same bytes."""
+    """One process on each of two nodes, reading staged copies of the tokens, and two processes on one: the same bytes."""
     monkeypatch.setenv("NODE_DISK", str(tmp_path))
     pair = workflow("pair", {"gpus": 1, "nodes": 2}, nodes=2, processes=1, stage_to="$NODE_DISK/staged")
     pair.start("--until", "pretrain_train").finish()

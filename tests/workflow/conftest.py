@@ -41,7 +41,8 @@ def environment() -> dict[str, str]:
 
 
 # Runs a command in a network of its own that has loopback alone: a compute node without a network.
-ALONE = ("unshare", "--net", "sh", "-c", 'ip link set lo up && exec "$@"', "-")
+# The next word is a file for the list of the network's interfaces.
+ALONE = ("unshare", "--net", "sh", "-c", 'ip link set lo up && ip -oneline link >"$0" && exec "$@"')
 
 
 @cache
@@ -49,14 +50,17 @@ def can_be_alone() -> bool:
     """Whether this machine lets a process have a network of its own (root, Linux, iproute2)."""
     return (
         bool(shutil.which("unshare"))
-        and not subprocess.run([*ALONE, "true"], capture_output=True, check=False).returncode
+        and not subprocess.run([*ALONE, os.devnull, "true"], capture_output=True, check=False).returncode
     )
 
 
 def run(folder: Path, *options: str, cores: int = 2, config: Path = TINY, network: bool = True) -> str:
     """Run the workflow to its end; returns what it printed, and fails the test with it where it failed."""
     done = subprocess.run(
-        [*(() if network else ALONE), *command(folder, *options, cores=cores, config=config)],
+        [
+            *(() if network else (*ALONE, str(folder / "network"))),
+            *command(folder, *options, cores=cores, config=config),
+        ],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

@@ -81,6 +81,21 @@ def test_a_signal_waits_until_they_listen() -> None:
         assert process.wait(timeout=30) == 85
 
 
+def test_a_signal_from_before_the_processes_is_passed_on() -> None:
+    listen = (
+        "import sys, time; from scripts.common.processes import listen; listen(lambda *_: sys.exit(85)); time.sleep(60)"
+    )
+    code = f"""if True:
+        import os, signal, sys
+        from scripts.common import processes as p
+        p.hold()
+        os.kill(os.getpid(), signal.SIGUSR1)
+        raise SystemExit(p.supervise([([sys.executable, "-c", {listen!r}], dict(os.environ))]))
+    """
+    root = Path(launch.__file__).resolve().parents[2]
+    assert subprocess.run([sys.executable, "-c", code], cwd=root, timeout=30, check=False).returncode == 85
+
+
 def test_they_end_with_a_launcher_that_is_killed() -> None:
     with supervised("import os; os.write(1, b'%d\\n' % os.getpid()); import time; time.sleep(60)") as process:
         assert process.stdout is not None

@@ -25,10 +25,18 @@ def test_copies_are_read_as_the_files_themselves(shards: list[Path], tmp_path: P
 
 
 def test_the_processes_of_a_node_copy_once(shards: list[Path], tmp_path: Path) -> None:
-    code = "import sys, pathlib; from scripts.pretrain import stage; stage.staged([*map(pathlib.Path, sys.argv[2:])], sys.argv[1])"
+    code = """if True:
+        import pathlib, sys
+        from scripts.pretrain import stage
+        moved, replace = [], pathlib.Path.replace
+        pathlib.Path.replace = lambda self, target: moved.append(self) or replace(self, target)
+        stage.staged([*map(pathlib.Path, sys.argv[2:])], sys.argv[1])
+        print(len(moved))
+    """
     command = [sys.executable, "-c", code, str(tmp_path), *map(str, shards)]
-    for process in [subprocess.Popen(command, cwd=ROOT) for _ in range(3)]:
-        assert process.wait() == 0
+    together = [subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) for _ in range(3)]
+    copied = sorted(int(process.communicate()[0]) for process in together)
+    assert copied == [0, 0, sum(1 for path in tmp_path.rglob("*") if path.is_file() and path.name != ".lock")]
     before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.bin")}
     cut = next(iter(before))
     cut.write_bytes(b"cut off")

@@ -151,6 +151,8 @@ def test_a_full_disk_is_named(start: Any, tmp_path: Path, where: str) -> None:
         assert "No space left on device" in errors and re.search(rf"\(\S*{where}\S*: free some space", errors)
         assert "Traceback" not in errors
         assert not (tmp_path / "out/manifest.json").exists()
+        if where == "checkpoints":  # a second time, with the first one's log
+            assert "Traceback" not in finish(start(tmp_path, 1), 1)
         subprocess.run([*mount[:4], "remount,size=64m", str(full)], check=True)
         errors = finish(start(tmp_path, 1))
         assert ("going on after step" in errors) == (where == "out")
