@@ -68,6 +68,11 @@ def own_profile(folder: Path, **values: object) -> Path:
     return site
 
 
+def heard() -> None:
+    """Let SIGINT end a process again; a shell without job control has what it starts in the background ignore it."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 class Drive:
     """Snakemake on the chain `chain` (rule → tasks) in a folder of its own. `steps`: rule → steps of 0.2 s."""
 
@@ -95,6 +100,7 @@ class Drive:
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
+                preexec_fn=heard,
                 env={**os.environ, "PATH": path, "PYTHONPATH": str(ROOT)},
             )
         return self

@@ -33,7 +33,7 @@ def site(drive: Drive, partition: str) -> str:
 @beside
 def test_time_limit_in_a_data_task(drive: Make, cluster: Cluster, unbroken: Unbroken) -> None:
     """A task of two minutes under a limit of one, the least that SLURM counts in; the next attempt has two."""
-    run = drive({"language_score": 1}, {"language_score": 500}).start(
+    run = drive({"language_score": 1}, {"language_score": 450}).start(
         "--set-resources", "language_score:runtime=attempt"
     )
     run.finish()
