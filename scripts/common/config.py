@@ -76,7 +76,8 @@ def lookup(tree: dict[str, Any], path: str) -> Any:
     return node
 
 
-def _has(tree: dict[str, Any], path: str) -> bool:
+def has(tree: dict[str, Any], path: str) -> bool:
+    """Whether there is a value at a dotted path."""
     try:
         lookup(tree, path)
     except KeyError:
@@ -126,7 +127,7 @@ def validate(config: dict[str, Any], source: str = "config.yaml") -> dict[str, A
             lines += [
                 f"variants.{name}.{path} says where or how fast a step runs, which is one for all variants: set {path}"
                 for path, node in leaves()
-                if node.get("placement") and _has(overlay, path)
+                if node.get("placement") and has(overlay, path)
             ]
     if lines:
         raise ConfigError(f"{source}: " + f"\n{source}: ".join(lines))

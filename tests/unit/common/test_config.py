@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from scripts.common import config as configuration
-from scripts.common.config import ROOT, VALIDATOR, ConfigError, leaves, lookup, merged, schema, tracked, validate
+from scripts.common.config import ROOT, VALIDATOR, ConfigError, has, leaves, lookup, merged, schema, tracked, validate
 
 LEAVES = dict(leaves())
 
@@ -77,16 +77,8 @@ def test_an_overlay_of_a_variant_is_checked_as_the_config_it_makes() -> None:
 def test_defaults_are_filled_and_given_values_stay() -> None:
     complete = validate({"language": {"select": {"languages": ["de"]}}})
     assert lookup(complete, "language.select") == {"languages": ["de"], "threshold": 0.65}
-    assert {path for path in LEAVES if "default" in LEAVES[path]} <= {path for path in LEAVES if _has(complete, path)}
+    assert {path for path in LEAVES if "default" in LEAVES[path]} <= {path for path in LEAVES if has(complete, path)}
     assert validate(complete) == complete
-
-
-def _has(tree: dict[str, Any], path: str) -> bool:
-    try:
-        lookup(tree, path)
-    except KeyError:
-        return False
-    return True
 
 
 def test_filled_defaults_are_nobody_elses() -> None:
@@ -129,7 +121,7 @@ def test_tracked_leaves_placement_keys_out() -> None:
     for path, leaf in LEAVES.items():
         step = ".".join(path.split(".")[:2])
         if path.count(".") >= 2:
-            assert _has(tracked(complete, step), path.removeprefix(f"{step}.")) is not bool(leaf.get("placement")), path
+            assert has(tracked(complete, step), path.removeprefix(f"{step}.")) is not bool(leaf.get("placement")), path
 
 
 TREES = st.recursive(
