@@ -18,10 +18,11 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 # torch by itself first: pip picks the build that suits the machine.
-$(VENV)/.installed: envs/lock.txt | $(VENV)/bin/python
+$(VENV)/.installed: envs/lock.txt pyproject.toml | $(VENV)/bin/python
 	@echo "installing the pinned packages into $(VENV) (1.7 GB, a few minutes)"
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -r envs/lock.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
 	@touch $@
 
 $(VENV)/.installed-dev: envs/lock-dev.txt $(VENV)/.installed

@@ -247,7 +247,10 @@ def head(folder: Path, log: list[str], jobs: bool) -> Iterator[str]:
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
-        prog="python -m scripts.slurm.status", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="crawl2llm status",
+        description=__doc__,
+        epilog="example:\n  crawl2llm status --directory /scratch/me/run",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--directory", type=Path, default=Path(), help="the folder that Snakemake was started in")
     parser.add_argument("--lines", type=int, default=5, help="last lines of a failing log to show")

@@ -1,0 +1,44 @@
+"""The command for people, `crawl2llm COMMAND …`: each command is a program of its own, listed here."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+__tracked__ = False  # starts programs, never decides: see scripts/common/fingerprint.py
+
+COMMANDS = {  # name: (module with main(argv), what it does)
+    "status": ("scripts.slurm.status", "what runs where on SLURM, until when, what waits and why"),
+}
+
+
+def usage() -> str:
+    """The list of commands, as `crawl2llm --help` prints it."""
+    width = max(map(len, COMMANDS))
+    rows = [f"  {name:{width}}  {words}" for name, (_, words) in COMMANDS.items()]
+    return "\n".join(
+        [
+            "usage: crawl2llm COMMAND [options]",
+            "",
+            "commands:",
+            *rows,
+            "",
+            "`crawl2llm COMMAND --help` shows a command's options and an example.",
+        ]
+    )
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run a command; its exit status, or 2 for one that is not known."""
+    argv = sys.argv[1:] if argv is None else argv
+    if not argv or argv[0] in ("-h", "--help"):
+        print(usage())
+        return 0
+    if argv[0] not in COMMANDS:
+        print(f"error: {argv[0]!r} is no command; allowed are {', '.join(COMMANDS)}", file=sys.stderr)
+        return 2
+    return int(importlib.import_module(COMMANDS[argv[0]][0]).main(argv[1:]) or 0)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
