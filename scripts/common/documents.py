@@ -31,9 +31,10 @@ VERDICT = pa.schema(
         ("id", pa.string()),
         ("kept", pa.bool_()),
         ("rule", pa.string()),  # the first rule that drops it, or null
-        ("value", pa.float64()),  # what was measured under that rule
-        ("threshold", pa.float64()),  # what it was held against
-        ("rules", pa.list_(pa.string())),  # all rules that would drop it
+        ("value", pa.float64()),  # what was measured under that rule; null for a rule that compares no number
+        ("threshold", pa.float64()),  # what it was compared with
+        ("detail", pa.string()),  # for a rule that compares no number: what was found
+        ("rules", pa.list_(pa.string())),  # all rules that would drop it, that rule first
         ("duplicate_of", pa.string()),  # for a duplicate: the kept document
         ("similarity", pa.float64()),  # and the measured Jaccard similarity
     ]

@@ -3,9 +3,9 @@
 Documents are judged in the order of their priority: one is dropped if and only if some document of higher priority is
 kept and their similarity is `threshold` or more (the lexicographically first maximal independent set of the graph of
 pairs). Nothing is merged over a chain: in a ~ b ~ c with a unlike c, b goes for a, and c stays. `duplicate_of` is the
-most similar kept document. An exact duplicate whose keeper goes is a duplicate of what its keeper went for.
+most similar kept document. An exact duplicate whose keeper goes is a near-duplicate of what its keeper went for.
 
-Rules: `exact` (byte-equal text; value 1) and `near` (value: the Jaccard similarity). Memory: about 250 bytes for each
+Rules: `exact` (byte-equal to `duplicate_of`; value 1) and `near` (value: the Jaccard similarity with it). Memory: about 250 bytes for each
 pair that passes the threshold, and 100 for each duplicate.
 """
 
@@ -40,7 +40,7 @@ DROP = pa.schema(
         ("near", pa.bool_()),
     ]
 )
-RULES = pa.array([[], ["exact"], ["near"], ["exact", "near"]], pa.list_(pa.string()))
+RULES = pa.array([[], ["exact"], ["near"], ["near", "exact"]], pa.list_(pa.string()))
 
 
 def greedy(
@@ -125,9 +125,11 @@ def verdicts(ids: pa.ChunkedArray, gone: pa.Table, threshold: float) -> pa.Table
     rules[~kept] = (exact + 2 * near)[row[~kept]]
     columns = pa.table(
         {
-            "rule": pc.if_else(gone["exact"], "exact", "near"),
-            "value": pc.if_else(gone["exact"], 1.0, gone["similarity"]),
-            "threshold": np.where(exact, 1.0, threshold),
+            # Under both rules it is `near`: `duplicate_of` is then what the byte-equal document went for.
+            "rule": pc.if_else(gone["near"], "near", "exact"),
+            "value": gone["similarity"],
+            "threshold": np.where(near, threshold, 1.0),
+            "detail": pa.nulls(len(gone), pa.string()),
             "duplicate_of": gone["duplicate_of"],
             "similarity": gone["similarity"],
         }

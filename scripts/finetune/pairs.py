@@ -138,7 +138,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     template = Template.parse(settings["template"])
     patterns, seed = compiled(settings["patterns"]), settings["seed"]
     dropped: dict[str, Counter[str]] = {"train": Counter(), "heldout": Counter()}
-    # Held-out candidates first: they are few, and every training pair is then held against them as it passes.
+    # Held-out candidates first: they are few, and every training pair is then compared with them as it passes.
     held = Lowest(SPARE * settings["max_heldout"], seed, "finetune.heldout")
     found_heldout = 0
     for pair in candidates(split(args.corpus, "validation"), patterns, settings, dropped["heldout"]):

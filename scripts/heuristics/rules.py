@@ -1,4 +1,4 @@
-"""The rules that hold a threshold against a measure, in the order in which the first failing one gives the reason.
+"""The rules that compare a measure with a threshold, in the order in which the first failing one gives the reason.
 
 Rule `<family>.<measure>_min` (`_max`) drops a document whose measure `<family>_<measure>` is below (above) the threshold.
 """

@@ -1,7 +1,7 @@
 """Keep the documents whose best language is wanted and scored high enough.
 
-Rules: `language` (another language) and `score` (below `threshold`). The default threshold 0.65 is FineWeb's
-(datatrove, src/datatrove/pipeline/filters/language_filter.py).
+Rules: `language` (another language: no number is compared, `detail` names the language found) and `score` (below
+`threshold`). The default threshold 0.65 is FineWeb's (datatrove, src/datatrove/pipeline/filters/language_filter.py).
 """
 
 from __future__ import annotations
@@ -22,12 +22,14 @@ def judge(row: dict[str, Any], languages: frozenset[str], threshold: float) -> d
         failed.append("language")
     if row["score"] < threshold:
         failed.append("score")
+    rule = failed[0] if failed else None
     return {
         "id": row["id"],
         "kept": not failed,
-        "rule": failed[0] if failed else None,
-        "value": row["score"] if failed else None,
-        "threshold": threshold if failed else None,
+        "rule": rule,
+        "value": row["score"] if rule == "score" else None,
+        "threshold": threshold if rule == "score" else None,
+        "detail": row["language"] if rule == "language" else None,
         "rules": failed,
     }
 

@@ -21,7 +21,19 @@ from scripts.report.records import Run
 SALT = "report.samples"
 # Characters that a browser does not show as they are, or that turn the direction of the text around them.
 UNSHOWABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ufeff]")
-DROPPED = ("id", "stage", "rule", "value", "threshold", "rules", "duplicate_of", "similarity", "source", "url")
+DROPPED = (
+    "id",
+    "stage",
+    "rule",
+    "value",
+    "threshold",
+    "detail",
+    "rules",
+    "duplicate_of",
+    "similarity",
+    "source",
+    "url",
+)
 RECORD = ("record_id", "url", "file", "reason", "detail")
 NEAR_WORDS = 8  # words shown before the first difference of two near-duplicates
 

@@ -147,8 +147,8 @@ COPY = {"id": "z", "text": " ".join(f"w{chr(97 + number)}" for number in range(3
 
 def test_an_exact_copy_goes_with_its_keeper(tmp_path: Path) -> None:
     row = verdicts(chain(tmp_path, [COPY]))["z"]
-    assert (row["rule"], row["rules"], row["duplicate_of"]) == ("exact", ["exact", "near"], "a")
-    assert (row["value"], row["threshold"], row["similarity"]) == (1.0, 1.0, 10 / 15)
+    assert (row["rule"], row["rules"], row["duplicate_of"]) == ("near", ["near", "exact"], "a")
+    assert (row["value"], row["threshold"], row["similarity"]) == (10 / 15, 0.5, 10 / 15)
 
 
 def test_an_exact_copy_is_in_no_pair(tmp_path: Path) -> None:

@@ -41,8 +41,9 @@ def test_all_rules_that_drop_a_document_are_named() -> None:
         "id": "x",
         "kept": False,
         "rule": "language",
-        "value": 0.2,
-        "threshold": 0.65,
+        "value": None,
+        "threshold": None,
+        "detail": "de",
         "rules": ["language", "score"],
     }
 
