@@ -9,6 +9,7 @@ takes: it keeps its number, and Snakemake waits for it.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import shlex
 import shutil
@@ -16,10 +17,10 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from scripts.common.processes import RANKS, RESUBMIT, STOPPING, environments, free_port, hold, supervise
+from scripts.common.processes import RANKS, RESUBMIT, STOPPING, environments, free_port, hold, supervise, to_stderr
 
 __tracked__ = False  # places processes, never decides: see scripts/common/fingerprint.py
 
@@ -72,13 +73,32 @@ def wait_for_the_end() -> None:
     time.sleep(PATIENCE)
 
 
-def through_srun(nodes: int, own: list[str]) -> int:
+def teller(module: str, options: list[str]) -> Callable[[str, str], None]:
+    """A function that says why the module's processes ended: on stderr, and at the end of the log that it was given."""
+    log = next((Path(word) for option, word in zip(options, options[1:], strict=False) if option == "--log"), None)
+
+    def say(message: str, traceback: str) -> None:
+        to_stderr(message, traceback)
+        if log:
+            with contextlib.suppress(OSError), log.open("a", encoding="utf-8") as file:
+                lines = [*traceback.splitlines(), f"{time.strftime('%H:%M:%S')} {step_of(module)}: error: {message}"]
+                file.write("\n".join(lines) + "\n")
+
+    return say
+
+
+def step_of(module: str) -> str:
+    """`scripts.pretrain.train` → `pretrain.train`."""
+    return module.removeprefix("scripts.")
+
+
+def through_srun(nodes: int, own: list[str], module: str) -> int:
     """Start this program on each of the job's nodes with the options `own`; its exit status."""
     place = ["--nodes", str(nodes), "--ntasks", str(nodes), "--ntasks-per-node", "1"]
     # Nodes do not end in the same moment, and 85 on the first is no reason to kill the others.
     place += ["--cpu-bind=none", "--kill-on-bad-exit=0", f"--wait={PATIENCE_WITH_NODES}"]
     command = ["srun", *place, sys.executable, "-m", "scripts.common.launch", "--on-a-node", *own]
-    status = supervise([(command, dict(os.environ))], listening=False)
+    status = supervise([(command, dict(os.environ))], listening=False, step=step_of(module))
     if status == RESUBMIT and queue_again(os.environ["SLURM_JOB_ID"]):
         print("stopped before the time limit; SLURM has queued the job again", file=sys.stderr, flush=True)
         wait_for_the_end()
@@ -124,7 +144,7 @@ def main(argv: list[str] | None = None) -> int:
     argv = sys.argv[1:] if argv is None else argv
     args = parser().parse_args(argv)
     if in_job_script(os.environ):
-        return through_srun(args.nodes, argv)
+        return through_srun(args.nodes, argv, args.module)
     if args.nodes > 1 and not args.on_a_node:
         print(
             f"error: {args.module} on {args.nodes} nodes has to be started by the script of a SLURM job; "
@@ -133,11 +153,13 @@ def main(argv: list[str] | None = None) -> int:
         )
         return 1
     command = [*program(args.module, args.image, args.image_arguments), *args.options]
+    step, say = step_of(args.module), teller(args.module, args.options)
     if not args.processes:
-        return supervise([(command, {name: value for name, value in os.environ.items() if name not in RANKS})])
+        own = {name: value for name, value in os.environ.items() if name not in RANKS}
+        return supervise([(command, own)], step=step, say=say)
     node, address, port = rendezvous(args.nodes, os.environ)
     places = environments(node, args.nodes, args.processes, address, port)
-    return supervise([(command, {**os.environ, **place}) for place in places])
+    return supervise([(command, {**os.environ, **place}) for place in places], step=step, say=say)
 
 
 if __name__ == "__main__":

@@ -5,20 +5,29 @@ torchrun is not used since it turns every exit status into 1 and ends its worker
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import os
 import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from types import FrameType
+from typing import IO
+
+from scripts.common import ended
 
 __tracked__ = False  # places processes, never decides: see scripts/common/fingerprint.py
 
 RESUBMIT = 85  # exit status: stopped by a signal after a checkpoint; start again to go on
 STOPPING = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)
 GRACE = 15.0  # seconds for the other processes to end by themselves after one failed
+TAIL = 200  # lines of a process's stderr that are kept to tell why it failed
+TRACEBACK = "Traceback (most recent call last):"
 RANKS = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
 
@@ -77,14 +86,77 @@ def status_of(codes: Sequence[int]) -> int:
     return min(failed) if failed else max(shell)
 
 
-def supervise(commands: Sequence[tuple[list[str], dict[str, str]]], listening: bool = True) -> int:
+class Child:
+    """A process whose stderr is passed on, and whose last lines and time of end are kept."""
+
+    def __init__(self, command: list[str], environment: dict[str, str], prepared: Callable[[], None]) -> None:
+        self.rank, self.world = environment.get("RANK", ""), int(environment.get("WORLD_SIZE", "1"))
+        self.process = subprocess.Popen(command, env=environment, preexec_fn=prepared, stderr=subprocess.PIPE)
+        self.tail: deque[str] = deque(maxlen=TAIL)
+        self.ended = float("inf")
+        self.killed = False  # by `supervise`, for another's failure
+        self.reader = threading.Thread(target=self._read, args=(self.process.stderr,), daemon=True)
+
+    def _read(self, stream: IO[bytes]) -> None:
+        for line in stream:
+            with contextlib.suppress(OSError):  # nobody listens any more
+                os.write(2, line)
+            self.tail.append(line.decode("utf-8", "replace").rstrip("\n"))
+        self.process.wait()
+        self.ended = time.monotonic()
+
+    def __str__(self) -> str:
+        if self.world == 1:
+            return "the program"
+        return f"rank {self.rank} (of {self.world} processes, on {socket.gethostname()})"
+
+    def traceback(self) -> list[str]:
+        """The last traceback on its stderr; [] where there is none, or an `error: …` behind it says more."""
+        lines = list(self.tail)
+        starts = [number for number, line in enumerate(lines) if line.strip().endswith(TRACEBACK)]
+        if not starts:
+            return []
+        found = lines[starts[-1] :]
+        end = next((n for n, line in enumerate(found) if n and line and not line.startswith((" ", "\t"))), len(found))
+        if any(line.startswith("error: ") or ": error: " in line for line in found[end + 1 :]):
+            return []
+        return found[: end + 1]
+
+
+def why(children: Sequence[Child], step: str, memory: str | None) -> tuple[str, str] | None:
+    """(what the first process that failed died of, its traceback); None where it has said so itself, as `error: …`."""
+    failed = [child for child in children if child.process.returncode not in (0, RESUBMIT) and not child.killed]
+    if not failed:
+        return None
+    first = min(failed, key=lambda child: child.ended)
+    if first.process.returncode < 0:
+        return f"{first} {ended.explained(-first.process.returncode, step, memory)}", ""
+    if found := first.traceback():
+        return f"{first} failed{' first' * (first.world > 1)}: {found[-1]}", "\n".join(found)
+    return None
+
+
+def to_stderr(message: str, _: str) -> None:
+    """Print an error as a step does; its traceback is on stderr already."""
+    print(f"error: {message}", file=sys.stderr, flush=True)
+
+
+def supervise(
+    commands: Sequence[tuple[list[str], dict[str, str]]],
+    listening: bool = True,
+    step: str = "",
+    say: Callable[[str, str], None] = to_stderr,
+) -> int:
     """Run the commands side by side, pass signals on as SIGUSR1, end all when one fails; returns the exit status.
 
     On Linux they end with this process, even where it is killed (not a program that is setuid, as Apptainer may be).
-    `listening` says that they call `listen`. Stopping signals stay without effect after the return.
+    `listening` says that they call `listen`. Stopping signals stay without effect after the return. `say` is called once,
+    after the end of all, with a message and a traceback (or ""), where the first that failed was ended by a signal or by
+    an unexpected error; `step` decides what such a message tells to lower.
     """
-    children: list[subprocess.Popen[bytes]] = []
+    children: list[Child] = []
     libc = ctypes.CDLL(None) if sys.platform == "linux" else None
+    before = ended.counters()
 
     def prepared() -> None:
         if libc:
@@ -93,19 +165,26 @@ def supervise(commands: Sequence[tuple[list[str], dict[str, str]]], listening: b
 
     def forward(number: int, _: FrameType | None) -> None:
         for child in children:
-            if child.poll() is None:
-                child.send_signal(signal.SIGUSR1)
+            if child.process.poll() is None:
+                child.process.send_signal(signal.SIGUSR1)
 
     hold()
     for command, environment in commands:
-        children.append(subprocess.Popen(command, env=environment, preexec_fn=prepared))
+        children.append(Child(command, environment, prepared))
+    for child in children:
+        child.reader.start()  # after the last fork, and with stopping signals held: they are for the main thread
     listen(forward)
     deadline = None
-    while any(child.poll() is None for child in children):
-        if deadline is None and any(child.poll() not in (None, 0, RESUBMIT) for child in children):
+    while any(child.process.poll() is None for child in children):
+        if deadline is None and any(child.process.poll() not in (None, 0, RESUBMIT) for child in children):
             deadline = time.monotonic() + GRACE
         if deadline is not None and time.monotonic() > deadline:
             for child in children:
-                child.kill()
+                child.killed = child.killed or child.process.poll() is None
+                child.process.kill()
         time.sleep(0.05)
-    return status_of([child.wait() for child in children])
+    for child in children:
+        child.reader.join(timeout=5)  # a program of its own that a process left behind may hold the pipe open
+    if found := why(children, step, ended.lack_of_memory(before)):
+        say(*found)
+    return status_of([child.process.returncode for child in children])

@@ -54,11 +54,16 @@ def launch(job: Job) -> None:
         job.write(path)
         command = [sys.executable, "-m", "scripts.finetune.sft", str(path)]
         places = environments(0, 1, job.processes, "127.0.0.1", free_port())
-        status = supervise([(command, {**os.environ, **place}) for place in places])
+        said: list[str] = []  # of the process that failed first; its traceback is on stderr
+        status = supervise(
+            [(command, {**os.environ, **place}) for place in places],
+            step="finetune.train",
+            say=lambda message, _: said.append(message),
+        )
     if status == RESUBMIT:
         raise SystemExit(RESUBMIT)
     if status:
-        raise cli.InputError(f"fine-tuning on {job.processes} processes ended with status {status}; see above")
+        raise cli.InputError("".join(said) or f"fine-tuning on {job.processes} processes ended with status {status}")
 
 
 def heldout_loss(folder: Path, pairs: Path, settings: dict[str, Any]) -> tuple[float, int, int]:

@@ -1,0 +1,101 @@
+"""Programs that a signal ended are named, with what the machine says of memory: real kills, a real control group."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from scripts.common import ended, launch
+
+ROOT = Path(launch.__file__).resolve().parents[2]
+
+
+@pytest.mark.parametrize(
+    ("status", "number"), [(-9, 9), (137, 9), (-11, 11), (139, 11), (1, None), (255, None), (0, None)]
+)
+def test_a_signal_in_a_status(status: int, number: int | None) -> None:
+    assert ended.of_status(status) == number
+
+
+def test_a_kill_without_a_sign_of_memory_names_both_causes() -> None:
+    said = ended.explained(9, "pretrain.train", None)
+    assert said.startswith("was ended by SIGKILL (signal 9): by a person or a batch system, or out of memory")
+    assert "pretrain.train.micro_batch" in said
+
+
+def test_other_signals_say_what_they_mean() -> None:
+    assert "CPU lacks an instruction" in ended.explained(signal.SIGILL, "ingest.extract", None)
+    assert ended.explained(signal.SIGSEGV, "ingest.extract", None) == "was ended by SIGSEGV (signal 11)"
+
+
+def launched(folder: Path, *ranks: str, prefix: tuple[str, ...] = ()) -> tuple[str, str]:
+    """(stderr, log) of the launcher with one process for each of `ranks`, a Python program of that rank."""
+    module = folder / "rank.py"
+    module.write_text(f"import os\nexec({list(ranks)!r}[int(os.environ['RANK'])])\n", encoding="utf-8")
+    log = folder / "train.log"
+    done = subprocess.run(
+        [*prefix, sys.executable, "-c", "from scripts.common import processes; processes.GRACE = 0.3\n"
+         "from scripts.common import launch; raise SystemExit(launch.main())",
+         "--processes", str(len(ranks)), "rank", "--log", str(log)],
+        env={**os.environ, "PYTHONPATH": f"{ROOT}:{folder}"}, capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert done.returncode != 0
+    return done.stderr, log.read_text(encoding="utf-8") if log.exists() else ""
+
+
+DIES_WITH_IT = "import time; time.sleep(0.1); raise ConnectionError('closed by peer')"
+
+
+def test_a_killed_rank_is_named_and_not_the_one_that_lost_it(tmp_path: Path) -> None:
+    stderr, log = launched(tmp_path, DIES_WITH_IT, "import os, signal; os.kill(os.getpid(), signal.SIGKILL)")
+    last = log.splitlines()[-1]
+    assert "error: rank 1 (of 2 processes, on " in last and "was ended by SIGKILL (signal 9)" in last
+    assert "ConnectionError" in stderr
+    assert stderr.splitlines()[-1].startswith("error: rank 1 ")
+
+
+def test_the_first_error_is_named_with_its_traceback_in_the_log(tmp_path: Path) -> None:
+    _, log = launched(tmp_path, DIES_WITH_IT, "raise RuntimeError('boom')")
+    assert log.splitlines()[-1].endswith("failed first: RuntimeError: boom")
+    assert "Traceback (most recent call last):" in log and "ConnectionError: closed" not in log
+
+
+def test_an_error_that_was_said_is_not_said_again(tmp_path: Path) -> None:
+    said = "import sys; print('12:00:00 x: error: no such file', file=sys.stderr); sys.exit(1)"
+    stderr, log = launched(tmp_path, said, "import time; time.sleep(60)")
+    assert log == "" and stderr.count("error:") == 1
+
+
+@pytest.fixture
+def small() -> Iterator[tuple[str, ...]]:
+    """A command prefix that runs what follows in a control group of 200 MB; skips where none can be made."""
+    own = dict(line.split(":", 2)[1:] for line in Path("/proc/self/cgroup").read_text().splitlines())
+    if "memory" in own:
+        group, limit = (
+            Path(f"/sys/fs/cgroup/memory{own['memory']}/crawl2llm-test-{os.getpid()}"),
+            "memory.limit_in_bytes",
+        )
+    else:
+        group, limit = Path(f"/sys/fs/cgroup{own.get('', '/')}/crawl2llm-test-{os.getpid()}"), "memory.max"
+    try:
+        group.mkdir()
+        (group / limit).write_text(str(200 << 20))
+    except OSError as error:
+        if group.exists():
+            group.rmdir()
+        pytest.skip(f"no control group can be made here: {error}")
+    yield ("sh", "-c", f'echo $$ > "{group}/cgroup.procs" && exec "$@"', "sh")
+    group.rmdir()
+
+
+def test_a_rank_out_of_memory(tmp_path: Path, small: tuple[str, ...]) -> None:
+    """The kernel ends a process that takes more than its control group has."""
+    _, log = launched(tmp_path, "import time; time.sleep(60)", "bytearray(b'x' * 10**9)", prefix=small)
+    assert "was ended by SIGKILL (signal 9), most likely out of memory: the kernel ended 1 process" in log
+    assert log.rstrip().endswith("or give it more memory")
