@@ -22,6 +22,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+SITE = "docs.demo.example"
 # `<object at 0x7f12ab34cd56>`: where in memory an object lies differs from run to run.
 ADDRESS = re.compile(r"\b(at|@) 0x[0-9a-fA-F]{6,16}")
 ANCHOR = re.compile(r'<a href="(?!https?:|#)([^"]*?)\.html')
@@ -34,6 +35,9 @@ class HTMLDoc(pydoc.HTMLDoc):
 
     pydoc lays out by nested tables and `&nbsp;`, which a main-content extractor takes for navigation.
     """
+
+    declaration = ""  # name and signature of the class that is documented, as they are
+    escaped = ""  # and as pydoc hands them to `markup`
 
     def heading(self, title: str, extras: str = "") -> str:
         """The page's heading; `extras`, links to the source file, is left out."""
@@ -72,6 +76,17 @@ class HTMLDoc(pydoc.HTMLDoc):
             return str(super().repr(object))
         return self.escape(type(object).__name__)
 
+    def docclass(self, object: Any, name: str | None = None, *rest: Any) -> str:
+        """A class. pydoc escapes its signature and hands it to `markup`, which escapes it again: `markup` is told of it."""
+        try:
+            signature = str(inspect.signature(object))
+        except (ValueError, TypeError):
+            signature = ""
+        name = name or object.__name__
+        self.declaration = f"{name}{signature}\n\n"
+        self.escaped = f"{name}{self.escape(signature)}\n\n"
+        return str(super().docclass(object, name, *rest))
+
     def preformat(self, text: str) -> str:
         """Text whose layout `markup` takes care of."""
         return self.escape(text)
@@ -85,6 +100,8 @@ class HTMLDoc(pydoc.HTMLDoc):
         methods: dict[str, str] = {},  # noqa: B006
     ) -> str:
         """A docstring as paragraphs, headings and preformatted blocks, with pydoc's links."""
+        if self.escaped and text.startswith(self.escaped):
+            text = self.declaration + text.removeprefix(self.escaped)
         return "\n".join(
             f"<{tag}>{super(HTMLDoc, self).markup(block, escape, funcs, classes, methods)}</{tag}>"
             for tag, block in blocks(text.expandtabs())
@@ -150,9 +167,15 @@ def clean(page: str, replace: list[list[str]]) -> str:
     return ADDRESS.sub(r"\1 0x…", page)
 
 
+def address(module: str) -> str:
+    """The URL of a module's page. A host name has no underscores (RFC 1123, section 2.1), so `_` becomes `-`."""
+    host = module.split(".")[0].lower().replace("_", "-").strip("-")
+    return f"https://{host}.{SITE}/{module}.html"
+
+
 def link(match: re.Match[str]) -> str:
-    """pydoc's links are flat (`json.decoder.html`); the site has a folder for each package."""
-    return f'<a href="/{match[1].split(".")[0]}/{match[1]}.html'
+    """pydoc's links are flat (`json.decoder.html`); each package has a host of its own."""
+    return f'<a href="{address(match[1])}'
 
 
 def body(module: ModuleType, replace: list[list[str]]) -> tuple[str, str]:

@@ -17,22 +17,21 @@ from typing import Any
 from scripts.common import cli
 from scripts.common.console import Progress, log
 from scripts.common.manifest import Manifest
-from scripts.crawl import modules, own_pages, topics
+from scripts.crawl import document, modules, own_pages, topics
 from scripts.crawl.answers import Answer, Archive
 
 
 def documentation(row: dict[str, Any], package: str) -> Answer:
     """A module's page: pydoc's HTML as the main article of the site's layout. row: {module, html, summary}."""
     name = row["module"]
-    top = name.split(".")[0]
     parents = [name.rsplit(".", depth)[0] for depth in range(name.count("."), 0, -1)]
-    listed = [("/", "Modules"), *((f"/{top}/{parent}.html", parent) for parent in parents)]
+    listed = [("/", "Modules"), *((f"/{parent}.html", parent) for parent in parents)]
     page = own_pages.template().substitute(
         language="en",
         direction="ltr",
         charset='<meta charset="utf-8">\n',
         title=html.escape(name),
-        site="docs.demo.example",
+        site=document.SITE,
         description=row["summary"].replace('"', "&quot;"),
         navigation=own_pages.links(iter(listed)),
         banner="",
@@ -40,8 +39,7 @@ def documentation(row: dict[str, Any], package: str) -> Answer:
         aside="",
         footer=f"Documentation of {html.escape(package)}. Rendered by pydoc.",
     )
-    url = f"https://docs.demo.example/{top}/{name}.html"
-    return Answer(url, page.encode("utf-8", "xmlcharrefreplace"), "text/html; charset=utf-8")
+    return Answer(document.address(name), page.encode("utf-8", "xmlcharrefreplace"), "text/html; charset=utf-8")
 
 
 def write_lines(path: Path, rows: Iterator[dict[str, Any]]) -> int:

@@ -6,6 +6,7 @@ import argparse
 import gzip
 import html
 import json
+import re
 import unicodedata
 from collections import Counter
 from pathlib import Path
@@ -21,6 +22,14 @@ from scripts.common.cli import InputError
 from scripts.common.manifest import Manifest
 from scripts.crawl import document, modules, own_pages, render, topics
 from scripts.crawl.answers import chunked, record_id
+
+
+class Infinity:
+    """A default value whose repr holds characters that HTML escapes."""
+
+    def __repr__(self) -> str:
+        return "<infinity & more>"
+
 
 MODULES = ("bisect", "sys", "textwrap")
 SETTINGS = {
@@ -184,16 +193,37 @@ def test_broken_and_coded_answers(gold: dict[str, dict[str, Any]], responses: di
 
 
 def test_documentation_keeps_its_lines_after_extraction(responses: dict[str, dict[str, Any]]) -> None:
-    page = responses["https://docs.demo.example/textwrap/textwrap.html"]["body"].decode()
+    page = responses["https://textwrap.docs.demo.example/textwrap.html"]["body"].decode()
     lines = [line for line in extract_plain_text(page, main_content=True).split("\n") if line.strip()]
     at = lines.index("dedent(text)")
     assert lines[at + 1] == "Remove any common leading whitespace from every line in `text`."
     assert "docs.demo.example" not in lines and not any("\xa0" in line for line in lines)
 
 
+def test_each_package_has_a_host_of_its_own(responses: dict[str, dict[str, Any]]) -> None:
+    assert {f"https://{module}.docs.demo.example/{module}.html" for module in MODULES} <= set(responses)
+    assert document.address("huggingface_hub.utils") == "https://huggingface-hub.docs.demo.example/huggingface_hub.utils.html"
+    page = responses["https://textwrap.docs.demo.example/textwrap.html"]["body"].decode()
+    links = re.findall(r'href="([^"#]+\.html)', page)
+    assert all(link.startswith(("https://", "/textwrap")) for link in links), links
+    assert "https://re.docs.demo.example/re.html" in links
+
+
+def test_a_signature_is_escaped_once() -> None:
+    class Queue:
+        """Items that are &lt; others go first."""
+
+        def __init__(self, less: object = Infinity(), high: bool = 2 > 1) -> None:
+            """Compares by `<`."""
+
+    page = document.HTMLDoc().document(Queue, "Queue")
+    assert "less: 'object' = &lt;infinity &amp; more&gt;" in re.sub(r"</?a[^>]*>", "", page), page
+    assert "&amp;lt;infinity" not in page and page.count("&amp;lt; others") == 1 and "by `&lt;`" in page
+
+
 def test_nothing_of_this_machine_is_left(responses: dict[str, dict[str, Any]], tmp_path: Path) -> None:
     for module in MODULES:
-        page = responses[f"https://docs.demo.example/{module}/{module}.html"]["body"].decode()
+        page = responses[f"https://{module}.docs.demo.example/{module}.html"]["body"].decode()
         for old, _ in modules.replacements(tmp_path):
             assert old not in page
         assert not document.ADDRESS.search(page.replace("0x…", "")) and "file:" not in page
