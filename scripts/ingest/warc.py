@@ -20,7 +20,9 @@ from scripts.ingest.http import TooLarge, dechunk, decode_content, decode_text
 
 HTML = {"text/html", "application/xhtml+xml"}
 VAGUE = {"", "application/octet-stream", "unknown/unknown", "binary/octet-stream", "application/unknown"}
-NOINDEX = re.compile(r"\b(noindex|none)\b", re.IGNORECASE)
+NOINDEX = re.compile(r"(?<![\w-])(noindex|none)(?![\w-])", re.IGNORECASE)
+# Robots rules that have a value, which may be `none` too (https://developers.google.com/search/docs/crawling-indexing/robots-meta-tag).
+VALUED = re.compile(r"(?:max-snippet|max-image-preview|max-video-preview|unavailable_after)\s*:[^,;]*", re.IGNORECASE)
 SPACE = re.compile(r"[ \t\u00a0]+")
 NEWLINES = re.compile(r"\n{3,}")
 
@@ -95,6 +97,15 @@ def target(record: WarcRecord) -> str:
     return (record.headers.get("WARC-Target-URI") or "").strip().strip("<>")
 
 
+def noindex(record: WarcRecord, tree: HTMLTree) -> bool:
+    """Whether an X-Robots-Tag header or a robots meta tag says `noindex` or `none`, to all robots or to one that it names."""
+    headers = record.http_headers.astuples() if record.http_headers is not None else []
+    rules = [value for name, value in headers if name.lower() == "x-robots-tag"]
+    named = tree.document.query_selector_all('meta[name="robots" i], meta[name$="bot" i]') if tree.document else []
+    rules += [meta.getattr("content") or "" for meta in named]
+    return any(NOINDEX.search(VALUED.sub("", rule)) for rule in rules)
+
+
 class WarcReader:
     """Turns the records of WARC/WET files into pages.
 
@@ -167,8 +178,7 @@ class WarcReader:
         charset = re.search(r"charset\s*=\s*([^;\s]+)", declared, re.IGNORECASE)
         html, facts["charset"], facts["charset_from"] = decode_text(body, charset.group(1) if charset else None)
         tree = HTMLTree.parse(html)
-        robots = tree.document.query_selector_all('meta[name="robots" i]') if tree.document else []
-        if self.settings["respect_noindex"] and any(NOINDEX.search(meta.getattr("content") or "") for meta in robots):
+        if self.settings["respect_noindex"] and noindex(record, tree):
             return Rejected("noindex", name, url)
         facts["title"] = tidy(tree.title or "")[:300]
         text = extract_plain_text(tree, main_content=self.settings["main_content"], alt_texts=False)

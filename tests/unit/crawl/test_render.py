@@ -202,7 +202,10 @@ def test_documentation_keeps_its_lines_after_extraction(responses: dict[str, dic
 
 def test_each_package_has_a_host_of_its_own(responses: dict[str, dict[str, Any]]) -> None:
     assert {f"https://{module}.docs.demo.example/{module}.html" for module in MODULES} <= set(responses)
-    assert document.address("huggingface_hub.utils") == "https://huggingface-hub.docs.demo.example/huggingface_hub.utils.html"
+    assert (
+        document.address("huggingface_hub.utils")
+        == "https://huggingface-hub.docs.demo.example/huggingface_hub.utils.html"
+    )
     page = responses["https://textwrap.docs.demo.example/textwrap.html"]["body"].decode()
     links = re.findall(r'href="([^"#]+\.html)', page)
     assert all(link.startswith(("https://", "/textwrap")) for link in links), links

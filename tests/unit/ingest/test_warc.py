@@ -47,6 +47,13 @@ def test_page(tmp_path: Path) -> None:
         (http(html(head='<meta name="robots" content="noindex">').encode()), "noindex", ""),
         (http(html(head="<META CONTENT='follow, NoIndex' NAME=Robots>").encode()), "noindex", ""),
         (http(html(head='<meta content="none" name="robots">').encode()), "noindex", ""),
+        (http(html(head='<meta name="googlebot" content="noindex">').encode()), "noindex", ""),
+        (http(html().encode(), X_Robots_Tag="noindex"), "noindex", ""),
+        (http(html().encode(), x_robots_tag="nofollow, NONE"), "noindex", ""),
+        (http(html().encode(), X_Robots_Tag="googlebot: nofollow, noindex"), "noindex", ""),
+        (http(html().encode(), X_Robots_Tag="otherbot:noindex"), "noindex", ""),
+        (http(html().encode(), X_Robots_Tag="nofollow", x_robots_tag="bingbot: noindex"), "noindex", ""),
+        (http(html().encode(), X_Robots_Tag="unavailable_after: 25 Jun 2030 15:00:00 PST, noindex"), "noindex", ""),
         (b"no HTTP here, only words", "not_http", ""),
         (b"", "not_http", ""),
     ],
@@ -66,6 +73,11 @@ def test_kept_all_the_same(tmp_path: Path) -> None:
         http(body, Content_Type="application/xhtml+xml"),
         http(html(head='<meta name="robots" content="index, follow">').encode()),
         http(html(head='<meta name="description" content="none of noindex">').encode()),
+        http(html(head='<meta name="robots" content="index, max-image-preview: none">').encode()),
+        http(html(head='<meta name="twitter:bot-name" content="noindex">').encode()),
+        http(body, X_Robots_Tag="index, max-image-preview:none, max-snippet:-1"),
+        http(body, X_Robots_Tag="noindexation, x-noindex"),
+        http(body, X_Other="noindex"),
         http(body, Content_Encoding="gzip"),
         http(gzip.compress(body), Content_Encoding="gzip"),
         http(body, Transfer_Encoding="chunked"),
@@ -76,6 +88,7 @@ def test_kept_all_the_same(tmp_path: Path) -> None:
         assert isinstance(found, Page) and found.text == TEXT, (found, block)
     hidden = http(html(head='<meta name="robots" content="noindex">').encode())
     assert isinstance(one(tmp_path, hidden, respect_noindex=False), Page)
+    assert isinstance(one(tmp_path, http(body, X_Robots_Tag="noindex"), respect_noindex=False), Page)
 
 
 def test_navigation_goes_where_only_main_content_is_wanted(tmp_path: Path) -> None:
