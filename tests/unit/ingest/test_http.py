@@ -226,7 +226,98 @@ def test_utf8_with_a_stray_byte_is_not_taken_for_another_charset() -> None:
 def test_utf8_cut_within_a_character() -> None:
     body = ("<html>" + "狐" * 100).encode()[:-1]
     found, charset, where = decode_text(body, "utf-8")
-    assert found == "<html>" + "狐" * 99 + "\ufffd" and (charset, where) == ("utf-8", "bytes, with replacements")
+    assert found == "<html>" + "狐" * 99 + "\ufffd" and (charset, where) == ("utf-8", "header, with replacements")
+
+
+PAGES = {
+    "de": "Zwölf Boxkämpfer jagen Víctor quer über den großen Sylter Deich. ",
+    "pl": "Zażółć gęślą jaźń, a potem idź nad rzekę. ",
+    "cs": "Příliš žluťoučký kůň úpěl ďábelské ódy. ",
+    "fr": "Dès Noël, où un zéphyr haï me vêt de glaçons würmiens, je dîne d’exquis rôtis. ",
+    "ru": "Быстрая бурая лиса прыгает через ленивую собаку. ",
+    "el": "Η γρήγορη καφέ αλεπού πηδάει πάνω από το τεμπέλικο σκυλί. ",
+    "ar": "الثعلب البني السريع يقفز فوق الكلب الكسول. ",
+    "hi": "तेज़ भूरी लोमड़ी आलसी कुत्ते के ऊपर कूद जाती है। ",
+    "zh": "敏捷的棕色狐狸跳过懒狗。",
+    "ko": "빠른 갈색 여우가 게으른 개를 뛰어넘는다. ",
+    "emoji": "A page of plain English words 🦊 and little pictures 🐕. ",
+    "en": "The quick brown fox jumps over the lazy dog, and nobody minds. ",
+    "en, one quote": "Nobody minds the fox’s jump. " + "The dog is quick. " * 20,
+}
+
+
+@pytest.mark.parametrize("language", PAGES)
+@pytest.mark.parametrize("declared", ["header", "meta", "both"])
+def test_declared_utf8_with_a_stray_byte_anywhere_is_utf8(language: str, declared: str) -> None:
+    meta = '<meta charset="utf-8">' if declared != "header" else ""
+    body = f"<html>{meta}<p>{PAGES[language] * 5}</p>".encode()
+    header = "utf-8" if declared != "meta" else None
+    start = body.index(b"<p>") + 3
+    # In ASCII, before and within the first characters beyond ASCII (of up to four bytes), in the middle, at the end.
+    beyond = next((at for at, byte in enumerate(body) if byte > 127), start)
+    for at in {start, beyond - 1, *range(beyond, beyond + 5), len(body) // 2, len(body) - 4}:
+        for stray in range(0x80, 0x100):
+            spoilt = body[:at] + bytes([stray]) + body[at:]
+            try:
+                spoilt.decode()
+            except UnicodeDecodeError:
+                wanted = (
+                    spoilt.decode("utf-8", "replace"),
+                    "utf-8",
+                    f"{'meta' if declared == 'meta' else 'header'}, with replacements",
+                )
+                assert decode_text(spoilt, header) == wanted, (at, stray)
+
+
+@given(st.sampled_from(sorted(PAGES)), st.lists(st.tuples(st.floats(0, 1), st.integers(0x80, 0xFF)), max_size=6))
+def test_rare_stray_bytes_are_replaced(language: str, strays: list[tuple[float, int]]) -> None:
+    body = bytearray(f"<html><p>{PAGES[language] * 40}</p>".encode())
+    assume(not body.isascii() and not language.startswith("en"))
+    for place, stray in strays:
+        body.insert(round(place * len(body)), stray)
+    text, charset, _ = decode_text(bytes(body), "utf-8")
+    assert charset == "utf-8" and text == bytes(body).decode("utf-8", "replace")
+
+
+@pytest.mark.parametrize("label", [label for label in ENCODINGS if label not in {"utf-8", "iso-2022-jp", "cp437"}])
+def test_page_in_another_charset_that_declares_utf8_is_not_read_as_utf8(label: str) -> None:
+    text = f'<html><meta charset="utf-8"><p>{text_for(label) * 20}</p>'
+    found, charset, where = decode_text(text.encode(ENCODINGS[label]), "utf-8")
+    assert charset != "utf-8" and where == "bytes" and "\ufffd" not in found
+    if label in {"windows-1251", "koi8-r", "shift_jis", "euc-jp", "big5", "gb2312", "windows-1252"}:
+        assert found == text
+
+
+def test_one_byte_that_the_meta_tag_explains_is_no_damage() -> None:
+    text = '<html><meta charset="windows-1252"><p>A naïve page that a server calls UTF-8.</p>'
+    assert decode_text(text.encode("cp1252"), "utf-8") == (text, "cp1252", "meta")
+
+
+@pytest.mark.parametrize("label", [None, "iso-8859-1", "windows-1251", "no-such-charset"])
+def test_utf8_with_a_stray_byte_that_declares_nothing_or_something_else(label: str | None) -> None:
+    body = b"<html>\xe4" + (PAGES["ru"] * 5).encode()
+    assert decode_text(body, label) == (body.decode("utf-8", "replace"), "utf-8", "bytes, with replacements")
+
+
+def test_byte_order_mark_of_damaged_pages() -> None:
+    body = "<html>Zwölf 狐".encode()
+    assert decode_text(b"\xef\xbb\xbf" + body + b"\xff", None) == (
+        "<html>Zwölf 狐\ufffd",
+        "utf-8",
+        "byte-order mark, with replacements",
+    )
+    for mark, codec in ((b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be")):
+        cut = mark + "<html>Zwölf 狐".encode(codec)[:-1]
+        assert decode_text(cut, None) == ("<html>Zwölf ", codec, "byte-order mark")
+
+
+def test_large_page_in_another_charset_takes_little_memory() -> None:
+    body = "Слово ".encode("cp1251") * 30_000
+    tracemalloc.start()
+    assert decode_text(body, "utf-8")[1] == "cp1251"
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 10 * len(body)
 
 
 @settings(max_examples=200)
