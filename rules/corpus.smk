@@ -1,5 +1,5 @@
 """
-corpus: the survivors' text, written once, shuffled and split.
+corpus: which documents are held out, and the survivors' text, written once, shuffled and split.
 
 REQUIRED INPUTS:
 
@@ -8,8 +8,41 @@ REQUIRED INPUTS:
 
 OUTPUTS:
 
+    results/{variant}/corpus/split/manifest.json            which documents are for validation
     results/{variant}/corpus/write/{shard}.manifest.json    train, validation, and the table of dropped documents
 """
+
+
+rule corpus_split:
+    input:
+        documents=manifests("ingest.extract"),
+        language=manifest("language.select"),
+        heuristics=manifest("heuristics.select"),
+        dedup=manifest("dedup.select"),
+        quality=manifest("quality.select"),
+    output:
+        manifest="results/{variant}/corpus/split/manifest.json",
+    log:
+        "logs/{variant}/corpus/split.log",
+    benchmark:
+        "results/{variant}/benchmarks/corpus/split.tsv"
+    conda:
+        "../envs/data.yaml"
+    params:
+        fingerprint=fingerprint("corpus.split"),
+        documents=ranged("ingest.extract"),
+    shell:
+        """
+        python -m scripts.corpus.split \
+            --config {params.fingerprint:q} \
+            --documents {params.documents:q} \
+            --language {input.language:q} \
+            --heuristics {input.heuristics:q} \
+            --dedup {input.dedup:q} \
+            --quality {input.quality:q} \
+            --manifest {output.manifest:q} \
+            --log {log:q}
+        """
 
 
 rule corpus_write:
@@ -19,6 +52,7 @@ rule corpus_write:
         heuristics=manifest("heuristics.select"),
         dedup=manifest("dedup.select"),
         quality=manifest("quality.select"),
+        split=manifest("corpus.split"),
     output:
         manifest="results/{variant}/corpus/write/{shard}.manifest.json",
     log:
@@ -39,6 +73,7 @@ rule corpus_write:
             --heuristics {input.heuristics:q} \
             --dedup {input.dedup:q} \
             --quality {input.quality:q} \
+            --split {input.split:q} \
             --also {params.also:q} \
             --manifest {output.manifest:q} \
             --log {log:q}

@@ -29,6 +29,7 @@ rule report_render:
         quality_train=manifests("quality.train"),
         quality_score=manifests("quality.score"),
         quality_select=manifests("quality.select"),
+        corpus_split=manifests("corpus.split"),
         corpus_write=manifests("corpus.write"),
         tokenize_train=manifests("tokenize.train"),
         tokenize_encode=manifests("tokenize.encode"),

@@ -32,8 +32,10 @@ STEPS: dict[str, Step] = {
     "quality.train": Step(("ingest.extract", "dedup.select")),
     "quality.score": Step(("quality.train", "ingest.extract", "dedup.select"), per="shard"),
     "quality.select": Step(("quality.score",)),
+    "corpus.split": Step(("ingest.extract", "language.select", "heuristics.select", "dedup.select", "quality.select")),
     "corpus.write": Step(
-        ("ingest.extract", "language.select", "heuristics.select", "dedup.select", "quality.select"), per="shard"
+        ("ingest.extract", "language.select", "heuristics.select", "dedup.select", "quality.select", "corpus.split"),
+        per="shard",
     ),
     "tokenize.train": Step(("corpus.write",)),
     "tokenize.encode": Step(("tokenize.train", "corpus.write"), per="shard"),

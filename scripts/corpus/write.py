@@ -1,4 +1,4 @@
-"""Join the verdicts of all stages over a shard, and write the survivors' text once, shuffled and split.
+"""Join the verdicts of all stages over a shard, and write the survivors' text once, shuffled, into the two splits.
 
 Writes `train/<shard>.parquet` and `validation/<shard>.parquet` (documents in the order of a hash of (seed, id)), and
 `dropped/<shard>.parquet`: one row for each document that is not in the corpus, with the stage, the rule, the value measured and
@@ -20,9 +20,8 @@ from scripts.common import cli
 from scripts.common.console import Progress
 from scripts.common.documents import DOCUMENT, VERDICT, Writer, batches, count, data, rows, shard_of, uniform
 from scripts.common.manifest import Manifest, scratch
+from scripts.corpus.split import SPLITS, STAGES
 
-STAGES = ("language", "heuristics", "dedup", "quality")
-SPLITS = ("train", "validation")
 BUCKET = 256 << 20  # bytes of text that are sorted in memory at a time
 DROPPED = pa.schema(
     [("id", pa.string()), ("stage", pa.string())]
@@ -83,6 +82,7 @@ def shuffled(documents: Path, wanted: dict[str, str], split: str, seed: int, fol
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
     shard, documents = shard_of(args.manifest), data(args.documents)
     seed, folder = settings["seed"], args.manifest.parent
+    chosen = {row["id"]: row["split"] for row in rows(data(args.split, shard))}
     dropped = verdict_rows(documents, {stage: data(getattr(args, stage), shard) for stage in STAGES})
     reasons: dict[str, int] = {}
     wanted: dict[str, str] = {}
@@ -104,8 +104,11 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
                 of = {"source": row["source"], "url": row["url"], "bytes": len(row["text"].encode())}
                 writer.add({**{key: value for key, value in verdict.items() if key != "kept"}, **of})
                 continue
-            held = uniform(seed, row["id"], "split") < settings["validation_fraction"]
-            wanted[row["id"]] = "validation" if held else "train"
+            if row["id"] not in chosen:
+                raise cli.InputError(
+                    f"{args.split}: no split for document {row['id']} of shard {shard}; run corpus.split again"
+                )
+            wanted[row["id"]] = chosen[row["id"]]
             source = by_source.setdefault(row["source"], {"documents": 0, "bytes": 0})
             source["documents"] += 1
             source["bytes"] += len(row["text"].encode())
@@ -130,11 +133,12 @@ def main(argv: list[str] | None = None) -> int:
         __doc__,
         "--config config.yaml --documents results/main/ingest/extract/00000.manifest.json "
         + " ".join(f"--{stage} results/main/{stage}/select/manifest.json" for stage in STAGES)
-        + " --manifest /tmp/00000.manifest.json",
+        + " --split results/main/corpus/split/manifest.json --manifest /tmp/00000.manifest.json",
     )
     parser.add_argument("--documents", required=True, type=Path, help="manifest of an ingest.extract shard")
     for stage in STAGES:
         parser.add_argument(f"--{stage}", required=True, type=Path, help=f"manifest of {stage}.select")
+    parser.add_argument("--split", required=True, type=Path, help="manifest of corpus.split")
     return cli.run(parser, body, argv)
 
 

@@ -84,7 +84,9 @@ class TextReader:
                 text = raw.decode("utf-8-sig", "replace")
                 text = unwrapped(text) if self.source.get("unwrap") else tidy(text)
                 for row, piece in enumerate(chunks(text, self.source.get("chunk_words", 0))):
-                    yield self.page(name, row, piece, {"title": Path(name).stem})
+                    # `piece` says that the document is a part of its file (scripts/common/split.py).
+                    part = {"piece": row} if self.source.get("chunk_words", 0) else {}
+                    yield self.page(name, row, piece, {"title": Path(name).stem, **part})
         except BROKEN as error:
             yield Rejected("broken_file", name, f"file:{path.name}", str(error)[:300])
 

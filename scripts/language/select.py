@@ -44,7 +44,11 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     for _, path in shards:
         for row in rows(path, ["language"]):
             histogram[row["language"]] = histogram.get(row["language"], 0) + 1
-    manifest.summary = {"by_shard": by_shard, "languages": histogram}
+    manifest.summary = {
+        "by_shard": by_shard,
+        "languages": histogram,
+        "wanted": {"languages": settings["languages"], "threshold": threshold},
+    }
     return files
 
 

@@ -1,13 +1,15 @@
 """Train the quality classifier: fastText supervised, curated documents against random pages of the crawl.
 
 Positives are the documents of curated sources, negatives a random sample of the rest, both after deduplication. A share of
-each is held out and never trained on; ROC-AUC is measured on it. Hyper-parameters follow DCLM (Li et al. 2024, arXiv:2406.11794,
-section 4.4) and CCNet. Without curated documents no model is trained, and later steps keep everything.
+each is held out by origin (scripts/common/split.py) and never trained on; ROC-AUC is measured on it. Hyper-parameters follow
+DCLM (Li et al. 2024, arXiv:2406.11794, section 4.4) and CCNet. With fewer than `min_examples` on a side no model is trained,
+and later steps keep everything.
 """
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from scripts.common import cli
 from scripts.common.console import Progress, log
 from scripts.common.documents import data, shard_of, survivors, uniform
 from scripts.common.manifest import Manifest, scratch
+from scripts.common.split import COLUMNS, Split
 from scripts.quality.classifier import NEGATIVE, POSITIVE, Classifier, one_line
 
 
@@ -30,7 +33,11 @@ def roc_auc(positive: np.ndarray, negative: np.ndarray) -> float:
     return float(wins / (len(positive) * len(negative)))
 
 
-def rates(shards: list[tuple[Path, Path]], settings: dict[str, Any]) -> tuple[dict[bool, int], dict[bool, float]]:
+SIDES = {True: "curated documents", False: "documents of the crawl"}
+Shards = list[tuple[Path, Path]]  # Parquet files of documents and of their verdicts
+
+
+def rates(shards: Shards, settings: dict[str, Any]) -> tuple[dict[bool, int], dict[bool, float]]:
     """How many candidates each side (curated: True, crawl: False) has, and the share to sample of each."""
     found = {True: 0, False: 0}
     for documents, verdicts in shards:
@@ -40,38 +47,58 @@ def rates(shards: list[tuple[Path, Path]], settings: dict[str, Any]) -> tuple[di
     return found, {side: min(1.0, wanted[side] / max(found[side], 1)) for side in found}
 
 
+def sampled(shards: Shards, share: dict[bool, float], seed: int, more: list[str]) -> Iterator[dict[str, Any]]:
+    """The documents of the sample, with the columns of `Split`, `curated` and `more`."""
+    for documents, verdicts in shards:
+        for row in survivors(documents, verdicts, [*COLUMNS, "curated", *more]):
+            if uniform(seed, row["id"], "sample") < share[row["curated"]]:
+                yield row
+
+
+def splits(shards: Shards, share: dict[bool, float], settings: dict[str, Any]) -> dict[bool, Split]:
+    """Which documents of the sample are held out, of each side."""
+    made = {side: Split(settings["heldout_fraction"], settings["seed"], settings["split_by"]) for side in SIDES}
+    for row in sampled(shards, share, settings["seed"], []):
+        made[row["curated"]].add(row)
+    for side, split in made.items():
+        split.decide(SIDES[side])
+    return made
+
+
+def too_few(splits: dict[bool, Split], least: int) -> str | None:
+    """Why no classifier can be trained, as a sentence for the report; None where it can."""
+    train = {side: split.documents - split.summary["heldout"]["documents"] for side, split in splits.items()}
+    if min(train.values()) >= least:
+        return None
+    counts = " and ".join(f"{number:,} {SIDES[side]}" for side, number in train.items())
+    return (
+        f"No quality classifier was trained: there are {counts} to train on, and quality.train.min_examples is {least}. "
+        "Quality selection keeps every document."
+    )
+
+
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
     shards = [(data(path), data(args.verdicts, shard_of(path))) for path in args.documents]
-    seed = settings["seed"]
     found, share = rates(shards, settings)
-    if not found[True] or not found[False]:
-        missing = "curated documents" if not found[True] else "documents of the crawl"
-        log.info("no %s reached this step: no classifier is trained and every document stays", missing)
-        manifest.summary = {"trained": False, "positives": found[True], "negatives": found[False]}
+    split = splits(shards, share, settings)
+    if note := too_few(split, settings["min_examples"]):
+        log.info("%s", note)
+        manifest.summary = {"trained": False, "positives": found[True], "negatives": found[False], "notes": [note]}
         return []
 
     out = args.manifest.with_name("model.bin")
     counts = {"train": {True: 0, False: 0}, "heldout": {True: 0, False: 0}}
     with scratch(args.manifest.with_name(".examples")) as folder:
         examples, heldout = folder / "train.txt", folder / "heldout.txt"
-        progress = Progress(sum(found.values()), "documents read")
+        progress = Progress(sum(part.documents for part in split.values()), "documents read")
         with examples.open("w", encoding="utf-8") as train, heldout.open("w", encoding="utf-8") as held:
-            for documents, verdicts in shards:
-                for row in survivors(documents, verdicts, ["id", "curated", "text"]):
-                    progress.add()
-                    if uniform(seed, row["id"], "sample") >= share[row["curated"]]:
-                        continue
-                    aside = uniform(seed, row["id"], "heldout") < settings["heldout_fraction"]
-                    counts["heldout" if aside else "train"][row["curated"]] += 1
-                    label = POSITIVE if row["curated"] else NEGATIVE
-                    (held if aside else train).write(f"{label} {one_line(row['text'])}\n")
-        for side, name in ((True, "curated"), (False, "crawl")):
-            if not counts["train"][side]:
-                raise cli.InputError(
-                    f"quality.train: no {name} document is left to train on out of {found[side]}; add some, or lower "
-                    f"quality.train.heldout_fraction ({settings['heldout_fraction']})"
-                )
-        log.info("training on %s curated and %s crawl documents", *(counts["train"][side] for side in (True, False)))
+            for row in sampled(shards, share, settings["seed"], ["text"]):
+                progress.add()
+                aside = split[row["curated"]].holds(row)
+                counts["heldout" if aside else "train"][row["curated"]] += 1
+                label = POSITIVE if row["curated"] else NEGATIVE
+                (held if aside else train).write(f"{label} {one_line(row['text'])}\n")
+        log.info("training on %s curated and %s crawl documents", *(counts["train"][side] for side in SIDES))
         classifier = Classifier.train(examples, settings)
         classifier.save(out)
         scores: dict[bool, list[float]] = {True: [], False: []}
@@ -86,7 +113,9 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
         "positives": counts["train"][True],
         "negatives": counts["train"][False],
         "heldout": {"positives": counts["heldout"][True], "negatives": counts["heldout"][False]},
+        "split": {"positives": split[True].summary, "negatives": split[False].summary},
         "roc_auc": None if np.isnan(auc) else round(auc, 6),
+        "notes": [*split[True].notes, *split[False].notes],
     }
     return [out]
 

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scripts.common import config as configuration
-from scripts.corpus.write import STAGES
+from scripts.corpus.split import STAGES
 from scripts.dedup import select as dedup
 from scripts.dedup.tables import VERIFIED
 from scripts.heuristics import rules as heuristics

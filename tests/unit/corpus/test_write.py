@@ -10,10 +10,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from scripts.common.cli import InputError
-from scripts.common.documents import data, rows, uniform
+from scripts.common.documents import Writer, data, rows, uniform
 from scripts.common.manifest import Manifest
+from scripts.corpus import split as splitting
 from scripts.corpus import write
-from scripts.corpus.write import STAGES, shuffled, verdict_rows
+from scripts.corpus.split import STAGES
+from scripts.corpus.write import shuffled, verdict_rows
 from tests.unit.common import making
 
 IDS = [f"d{number:03d}" for number in range(200)]
@@ -36,9 +38,15 @@ def given(folder: Path, drops: dict[str, Callable[[str], bool]] = DROPS) -> dict
     return made
 
 
-def run(folder: Path, made: dict[str, Path], **settings: Any) -> int:
-    argv = ["--config", making.config("corpus.write", **settings), "--manifest", str(folder / "00000.manifest.json")]
-    return write.main(argv + [word for stage, path in made.items() for word in (f"--{stage}", str(path))])
+def run(folder: Path, made: dict[str, Path], seed: int = 0, **settings: Any) -> int:
+    """Both steps; the documents' URLs have one host, so that the split is by document."""
+    inputs = [word for stage, path in made.items() for word in (f"--{stage}", str(path))]
+    out = str(folder / "split/manifest.json")
+    config = making.config("corpus.split", seed=seed, split_by="document", **settings)
+    if status := splitting.main(["--config", config, *inputs, "--manifest", out]):
+        return status
+    argv = ["--config", making.config("corpus.write", seed=seed), "--manifest", str(folder / "00000.manifest.json")]
+    return write.main([*argv, *inputs, "--split", out])
 
 
 def split(folder: Path, name: str) -> list[dict[str, Any]]:
@@ -93,9 +101,27 @@ def test_summary_counts_documents_and_bytes(tmp_path: Path) -> None:
     assert set(summary["lengths"]["kept"]) <= {"8", "16", "32", "64"}
 
 
-def test_all_dropped_is_an_empty_corpus(tmp_path: Path) -> None:
-    assert run(tmp_path / "out", given(tmp_path, {**DROPS, "language": lambda _: True})) == 0
+def test_a_shard_of_which_nothing_is_left(tmp_path: Path) -> None:
+    """Other shards hold the corpus; this one's files are there and empty."""
+    made = given(tmp_path, {**DROPS, "language": lambda _: True})
+    with Writer(tmp_path / "split/00000.parquet", splitting.CHOSEN) as writer:
+        pass
+    made["split"] = tmp_path / "split/manifest.json"
+    Manifest("corpus.split", "test").write(made["split"], [writer.path])
+    argv = ["--config", making.config("corpus.write"), "--manifest", str(tmp_path / "out/00000.manifest.json")]
+    assert write.main(argv + [word for stage, path in made.items() for word in (f"--{stage}", str(path))]) == 0
     assert split(tmp_path / "out", "train") == split(tmp_path / "out", "validation") == []
+
+
+def test_a_document_without_a_split_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    made = given(tmp_path)
+    with Writer(tmp_path / "split/00000.parquet", splitting.CHOSEN) as writer:
+        writer.add({"id": IDS[3], "split": "train"})
+    made["split"] = tmp_path / "split/manifest.json"
+    Manifest("corpus.split", "test").write(made["split"], [writer.path])
+    argv = ["--config", making.config("corpus.write"), "--manifest", str(tmp_path / "out/00000.manifest.json")]
+    assert write.main(argv + [word for stage, path in made.items() for word in (f"--{stage}", str(path))]) == 1
+    assert "no split for document d002" in capsys.readouterr().err
 
 
 def test_buckets_on_disk_change_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

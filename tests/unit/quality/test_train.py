@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scripts.common.documents import uniform
 from scripts.common.manifest import Manifest
 from scripts.quality import score, select, train
 from scripts.quality.train import roc_auc
@@ -37,7 +36,8 @@ def crawl(folder: Path, curated: bool = True) -> tuple[list[Path], Path]:
         for number in range(120):
             good = curated and number % 3 == 0
             text = f"the proof of lemma {number % 7}" if good else f"buy the discount {number % 7} now"
-            rows.append(making.document(f"{shard}-{number}", text, curated=good, source="good" if good else "web"))
+            facts = {"url": f"https://h{number % 40}.org/{shard}-{number}", "source": "good" if good else "web"}
+            rows.append(making.document(f"{shard}-{number}", text, curated=good, **facts))
         made.append(making.documents(folder / "documents", rows, shard))
         ids[shard] = [row["id"] for row in rows]
     return made, making.verdicts(folder / "dedup", ids, lambda name: name.endswith(("0", "5")))
@@ -55,10 +55,10 @@ def test_trained_on_survivors_with_a_held_out_share(tmp_path: Path) -> None:
     manifest = run(tmp_path / "train", *crawl(tmp_path), heldout_fraction=0.25)
     assert manifest is not None and list(manifest.files) == ["model.bin"]
     summary = manifest.summary
-    survivors = [(s, n) for s in ("00000", "00001") for n in range(120) if n % 5]
-    held = [n % 3 == 0 for s, n in survivors if uniform(0, f"{s}-{n}", "heldout") < 0.25]
-    assert summary["heldout"] == {"positives": sum(held), "negatives": len(held) - sum(held)}
-    assert summary["positives"] + sum(held) == sum(n % 3 == 0 for _, n in survivors)
+    assert summary["positives"] + summary["heldout"]["positives"] == 64  # every third of the survivors
+    assert summary["negatives"] + summary["heldout"]["negatives"] == 128
+    assert 16 <= summary["heldout"]["positives"] <= 24 and 32 <= summary["heldout"]["negatives"] <= 48
+    assert {part["by"] for part in summary["split"].values()} == {"origin"} and summary["notes"] == []
     assert summary["roc_auc"] == 1.0 and summary["trained"] is True
     assert [path.name for path in (tmp_path / "train").iterdir() if path.name.startswith(".")] == []
 
@@ -78,9 +78,42 @@ def test_sample_is_of_about_the_wanted_size(tmp_path: Path) -> None:
     assert manifest.summary["roc_auc"] is None
 
 
-def test_too_little_to_train_on_names_the_key(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(tmp_path / "train", *crawl(tmp_path), heldout_fraction=0.9999) is None
-    assert "quality.train.heldout_fraction" in capsys.readouterr().err
+@pytest.mark.parametrize(("least", "trained"), [(1, True), (40, True), (80, False)])
+def test_too_little_to_train_on_is_said_and_keeps_everything(tmp_path: Path, least: int, trained: bool) -> None:
+    manifest = run(tmp_path / "train", *crawl(tmp_path), min_examples=least)
+    assert manifest is not None and manifest.summary["trained"] is trained and bool(manifest.files) is trained
+    if not trained:
+        assert "56 curated documents and" in manifest.summary["notes"][0]
+        assert (
+            "quality.train.min_examples is 80. Quality selection keeps every document." in manifest.summary["notes"][0]
+        )
+
+
+def library(folder: Path) -> tuple[list[Path], Path]:
+    """Twenty books of ten pieces, each with a vocabulary of its own, and as many pages; style says nothing about the side."""
+    rows = []
+    for number in range(400):
+        book, piece = divmod(number % 200, 10)
+        words = " ".join(f"w{number // 200}x{book}x{(piece * 3 + word * 7) % 23}" for word in range(60))
+        facts: dict[str, Any] = {"curated": True, "url": f"file:b{book}.txt#{piece}", "metadata": '{"piece": 1}'}
+        rows.append(
+            making.document(f"{number}", words, **(facts if number < 200 else {"url": f"https://h{book}.org/{piece}"}))
+        )
+    return [making.documents(folder / "documents", rows)], making.verdicts(
+        folder / "dedup", {"00000": [r["id"] for r in rows]}
+    )
+
+
+def test_roc_auc_is_that_of_books_and_hosts_never_seen(tmp_path: Path) -> None:
+    """Each book has its own words: pieces of known books are easy to tell, unknown books cannot be told."""
+    made = library(tmp_path)
+    options = {"heldout_fraction": 0.2, "epochs": 50, "learning_rate": 0.5, "word_ngrams": 1}
+    leaky = run(tmp_path / "document", *made, split_by="document", **options)
+    clean = run(tmp_path / "origin", *made, **options)
+    assert leaky is not None and clean is not None
+    assert leaky.summary["roc_auc"] > 0.99
+    assert clean.summary["roc_auc"] < 0.9
+    assert clean.summary["split"]["positives"]["origins"] == 20
 
 
 def test_scores_and_selection_follow_from_the_model(tmp_path: Path) -> None:

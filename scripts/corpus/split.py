@@ -1,0 +1,103 @@
+"""Choose the validation documents: by origin, so that no book and no host is in training and in validation.
+
+Writes `<shard>.parquet`: `id, split` (`train` or `validation`) of every document that all filters kept. How origins are
+chosen: scripts/common/split.py. A corpus without a document ends here, with the stage that dropped the last ones and its reasons.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from scripts.common import cli
+from scripts.common.console import Progress, log
+from scripts.common.documents import Writer, add_counts, data, shard_of, survivors
+from scripts.common.manifest import Manifest
+from scripts.common.split import COLUMNS, Split
+
+STAGES = ("language", "heuristics", "dedup", "quality")
+SPLITS = ("train", "validation")
+CHOSEN = pa.schema([("id", pa.string()), ("split", pa.string())])
+REASONS = 12  # named in a message; the rest is counted together
+
+
+def listed(counts: dict[str, int]) -> str:
+    """Counts as words, the largest first: `fr 80, en 76, 3 others 5`."""
+    order = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    words = [f"{name} {number:,}" for name, number in order[:REASONS] if number]
+    rest = sum(number for _, number in order[REASONS:])
+    return ", ".join(words) + (f", {len(order) - REASONS} others {rest:,}" if rest else "")
+
+
+def empty(documents: list[Path], selected: dict[str, Path]) -> str:
+    """Why the corpus has no document: the stage that dropped the last ones, its reasons and the settings behind them.
+
+    documents: manifests of ingest.extract. selected: the manifest of each stage's select, by stage.
+    """
+    total: dict[str, Any] = {"in": 0, "kept": 0, "dropped": {}}
+    for path in documents:
+        add_counts(total, Manifest.read(path).counts)
+    if not total["kept"]:
+        why = listed(total["dropped"])
+        return f"the corpus is empty: of {total['in']:,} records ingest.extract kept 0" + (f": {why}" if why else "")
+    for stage, path in selected.items():
+        manifest = Manifest.read(path)
+        if manifest.counts["kept"]:
+            continue
+        said = f"the corpus is empty: of {manifest.counts['in']:,} documents {stage}.select kept 0"
+        if stage == "language":
+            languages, wanted = manifest.summary["languages"], manifest.summary["wanted"]
+            return (
+                f"{said}: {listed(languages)}; language.select.languages is {wanted['languages']}, "
+                f"language.select.threshold is {wanted['threshold']}"
+            )
+        return f"{said}: {listed(manifest.counts['dropped'])}"
+    return "the corpus is empty"
+
+
+def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
+    shards = [(data(path), data(args.quality, shard_of(path)), shard_of(path)) for path in args.documents]
+    split = Split(settings["validation_fraction"], settings["seed"], settings["split_by"])
+    progress = Progress(2 * len(shards), "shards")
+    for documents, verdicts, _ in shards:
+        for row in survivors(documents, verdicts, COLUMNS):
+            split.add(row)
+        progress.add()
+    if not split.documents:
+        raise cli.InputError(empty(args.documents, {stage: getattr(args, stage) for stage in STAGES}))
+    split.decide()
+    files = []
+    for documents, verdicts, shard in shards:
+        files.append(args.manifest.with_name(f"{shard}.parquet"))
+        with Writer(files[-1], CHOSEN) as writer:
+            for row in survivors(documents, verdicts, COLUMNS):
+                writer.add({"id": row["id"], "split": SPLITS[split.holds(row)]})
+        progress.add()
+    manifest.counts = {"in": split.documents, "kept": split.documents, "dropped": {}}
+    manifest.summary = {**split.summary, "wanted": settings["validation_fraction"], "notes": split.notes}
+    held = split.summary["heldout"]
+    log.info("validation: %s documents, %.2f %%, by %s", f"{held['documents']:,}", 100 * held["fraction"], split.by)
+    for note in split.notes:
+        log.warning("%s", note)
+    return files
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = cli.parser(
+        "corpus.split",
+        __doc__,
+        "--config config.yaml --documents results/main/ingest/extract/*.manifest.json "
+        + " ".join(f"--{stage} results/main/{stage}/select/manifest.json" for stage in STAGES)
+        + " --manifest /tmp/split/manifest.json",
+    )
+    parser.add_argument("--documents", required=True, type=Path, nargs="+", help="manifests of ingest.extract")
+    for stage in STAGES:
+        parser.add_argument(f"--{stage}", required=True, type=Path, help=f"manifest of {stage}.select")
+    return cli.run(parser, body, argv)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
