@@ -11,14 +11,14 @@ if not workflow.overwrite_configfiles:
     configfile: "config.yaml"
 
 
-# Only with --sdm apptainer: the locked environment as one file, built as profiles/slurm/crawl2llm.def says.
-CONTAINER = f"{workflow.basedir}/crawl2llm.sif"
-
-
-container: CONTAINER
-
-
 include: "rules/common.smk"
+
+
+if CONTAINER:
+
+    container: CONTAINER
+
+
 include: "rules/crawl.smk"
 include: "rules/ingest.smk"
 include: "rules/language.smk"

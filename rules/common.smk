@@ -10,15 +10,10 @@ import sys
 from functools import cache
 from pathlib import Path
 
-# Steps are `python -m scripts.<stage>.<step>` with the interpreter that runs Snakemake (or that of the rule's
-# environment), from any working directory.
 sys.path.insert(0, workflow.basedir)
-os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [workflow.basedir, os.environ.get("PYTHONPATH")]))
-os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
 
 from scripts.common import config as configuration
-from scripts.common import fingerprint as fingerprints
-from scripts.common import lock, steps
+from scripts.common import contents, engine, fingerprint as fingerprints, freshness, frozen, lock, steps
 from scripts.ingest import sources
 from scripts.slurm import hook
 from snakemake.settings.types import DeploymentMethod
@@ -36,19 +31,41 @@ VARIANTS = {"main": config} | {
 }
 FINGERPRINTS = {name: {} for name in VARIANTS}
 
-
-SOURCES = {}  # the source files by variant and shard; a job resolves them at its first call
+# The source files by variant and shard, and what they hold. A job of another process is told what was planned.
 if workflow.is_main_process:
     try:
-        SOURCES.update({name: sources.by_shard(variant) for name, variant in VARIANTS.items()})
+        SOURCES = {name: sources.by_shard(variant) for name, variant in VARIANTS.items()}
+        CONTENTS = {
+            name: {shard: sources.content(SOURCES[name].get(shard, [])) for shard in steps.shards(variant)}
+            for name, variant in VARIANTS.items()
+        }
+        for name, variant in VARIANTS.items():
+            for step in steps.STEPS:
+                for model in steps.tasks(step, variant) if steps.STEPS[step].per == "model" else [""]:
+                    fingerprints.fingerprint(step, variant, FINGERPRINTS[name], model)
     except configuration.ConfigError as error:
         raise WorkflowError(str(error)) from None
+    contents.save()
+    fingerprints.save()
+else:
+    SOURCES, CONTENTS = frozen.sources(Path(workflow.overwrite_configfiles[0]))
+
+# The code that this run's programs are taken from: a copy, so that an edit while the run goes on changes nothing in it.
+CODE = Path(workflow.basedir)
+if workflow.is_main_process and not workflow.dryrun:
+    CODE = frozen.code(CODE)
+    CONFIG = frozen.config(config, [SOURCES, CONTENTS])
+    engine.start_jobs_from(workflow, CODE / "Snakefile", CONFIG)
+
+# Steps are `python -m scripts.<stage>.<step>` with the interpreter that runs Snakemake (or that of the rule's environment), from any
+# working directory. PYTHONSAFEPATH keeps the working directory's own scripts/ out.
+os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(CODE), os.environ.get("PYTHONPATH")]))
+os.environ["PYTHONSAFEPATH"] = "1"
+os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
 
 
 def source_names(wildcards):
     """The shard's files as `name=path`."""
-    if wildcards.variant not in SOURCES:
-        SOURCES[wildcards.variant] = sources.by_shard(VARIANTS[wildcards.variant])
     return SOURCES[wildcards.variant].get(wildcards.shard, [])
 
 
@@ -59,7 +76,7 @@ def source_files(wildcards):
 
 def source_content(wildcards):
     """A hash that changes when one of the shard's files is replaced."""
-    return sources.content(source_names(wildcards))
+    return CONTENTS[wildcards.variant][wildcards.shard]
 
 
 wildcard_constraints:
@@ -168,17 +185,58 @@ def every_variant(step):
     return [_path(variant, step, "") for variant in VARIANTS]
 
 
-# Under --sdm apptainer: the launcher's options for the image that Snakemake runs the other rules in.
-IMAGE = []
+FRESHNESS = {
+    name: freshness.Freshness(lambda step, task, name=name: Path(_path(name, step, task)), CONTENTS[name])
+    for name in VARIANTS
+}
+
+
+def tasks_of(job):
+    """(variant, step, task ids) of a job; None for one that is no step's."""
+    step = job.rule.name.replace("_", ".", 1)
+    if step not in steps.STEPS:
+        return None
+    per = steps.STEPS[step].per
+    task = job.wildcards_dict[per] if per else ""
+    shared = per == "shard" and step != "ingest.extract"
+    variant = job.wildcards_dict["variant"]
+    return variant, step, steps.owned(task, VARIANTS[variant]) if shared else [task]
+
+
+def stale(job):
+    """Why a job's results are not up to date, in words; None where they are."""
+    if not (found := tasks_of(job)):
+        return None
+    variant, step, tasks = found
+    return FRESHNESS[variant].stale(step, tasks, _fingerprint(variant, step, tasks[0]))
+
+
+if workflow.is_main_process:
+    engine.decide(workflow, stale)
+
+# Only with --sdm apptainer: the locked environment as one file, built as profiles/slurm/crawl2llm.def says, and the launcher's
+# options for it; Snakemake runs the other rules in it.
+CONTAINER, IMAGE = None, []
 if DeploymentMethod.APPTAINER in workflow.deployment_settings.deployment_method:
+    CONTAINER = str(frozen.home(Path(workflow.basedir)) / "crawl2llm.sif")
     if not Path(CONTAINER).exists():
         raise WorkflowError(
-            f"--sdm apptainer needs the image {CONTAINER}, and there is none. Build it in {workflow.basedir}, on a machine "
-            f"with a network: apptainer build crawl2llm.sif profiles/slurm/crawl2llm.def"
+            f"--sdm apptainer needs the image {CONTAINER}, and there is none. Build it in {Path(CONTAINER).parent}, on a "
+            f"machine with a network: apptainer build crawl2llm.sif profiles/slurm/crawl2llm.def"
         )
     IMAGE = ["--image", CONTAINER, f"--image-arguments={workflow.deployment_settings.apptainer_args}"]
+
+
+def forget_forced():
+    """A person who forces a task wants all its shards done; of those, Snakemake removes the first one's manifest."""
+    for job in engine.forced(workflow):
+        variant, step, tasks = tasks_of(job) or ("", "", [""])
+        for task in tasks[1:]:
+            Path(_path(variant, step, task)).unlink(missing_ok=True)
 
 
 onstart:
     lock.hold(Path(".snakemake/run.lock"))
     hook.before_submission(workflow)
+    frozen.forget_others(CODE, CONFIG)
+    forget_forced()

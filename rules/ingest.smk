@@ -34,6 +34,7 @@ rule ingest_extract:
             --config {params.fingerprint:q} \
             --crawl {input.crawl:q} \
             --files {params.files:q} \
+            --content {params.content:q} \
             --manifest {output.manifest:q} \
             --log {log:q}
         """

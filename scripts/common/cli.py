@@ -10,15 +10,16 @@ import logging
 import re
 import sys
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from scripts.common import config as configuration
-from scripts.common import console
-from scripts.common.fingerprint import digest, fingerprint
-from scripts.common.manifest import Manifest, ManifestError
+from scripts.common import console, contents, record
+from scripts.common.fingerprint import code, digest, fingerprint
+from scripts.common.manifest import Manifest, ManifestError, combined, consumed, recording, task_of
 
 LOG = "log"  # of all attempts at a training run, beside its checkpoints
 RANGE = re.compile(r"(.*)\{(\d+)\.\.(\d+)\}(.*)", re.DOTALL)
@@ -65,6 +66,7 @@ def settings(step: str, given: str) -> tuple[dict[str, Any], str]:
             raise InputError(f"--config is neither a file nor a fingerprint: {error}") from error
         if body.get("step") != step:
             raise InputError(f"--config is the fingerprint of {body.get('step')!r}; this program is {step!r}")
+        as_planned(step, body)
         return body["config"], given
     try:
         text = Path(given).read_text(encoding="utf-8")
@@ -73,6 +75,24 @@ def settings(step: str, given: str) -> tuple[dict[str, Any], str]:
         raise InputError(f"--config {given}: {error}") from error
     complete = configuration.validate(raw or {}, source=given)
     return configuration.tracked(complete, step), fingerprint(step, complete)
+
+
+def as_planned(step: str, planned: dict[str, Any]) -> None:
+    """Refuse to work with other code, or other files named by keys, than the plan was made with.
+
+    Raises InputError that names them: the result would be recorded as what it is not.
+    """
+    here = code(f"scripts.{step}")
+    there = planned.get("code", here)
+    other = sorted(name for name in here.keys() | there.keys() if here.get(name) != there.get(name))
+    for name, mark in planned.get("files", {}).items():
+        path = Path(name.partition(" ")[2])
+        try:
+            other += [] if contents.read(path) == mark else [str(path)]
+        except OSError:
+            other.append(f"{path} (missing)")
+    if other:
+        raise InputError(f"not what this run was planned with: {', '.join(other)}; start the run again")
 
 
 def expanded(words: list[Path]) -> list[Path]:
@@ -128,12 +148,52 @@ def logs(args: argparse.Namespace) -> list[Path]:
     return [path for path in (args.log, kept) if path]
 
 
-def done(path: Path, mark: str) -> bool:
-    """Whether a manifest of this very fingerprint is there with its files: a task cut off goes on after it."""
+def done(args: argparse.Namespace, mark: str) -> bool:
+    """Whether the task's manifest bears this fingerprint, with its files, and consumed what its inputs hold now.
+
+    A task that was cut off goes on after it.
+    """
     try:
-        return path.exists() and Manifest.read(path).fingerprint == mark
-    except ManifestError:
+        manifest = Manifest.read(args.manifest)
+        if manifest.fingerprint != mark or not manifest.inputs:
+            return False
+        given = {found.key: found for found in (_input(path) for path in paths(args) if path != args.manifest)}
+        for key, parts in manifest.inputs.items():
+            if any(given[key].digest_of(part) != wanted for part, wanted in parts.items()):
+                return False
+    except (ManifestError, KeyError):
         return False
+    return True
+
+
+def paths(args: argparse.Namespace) -> list[Path]:
+    """Every path of a manifest, alone or in a list, among the arguments."""
+    values = (value if isinstance(value, list) else [value] for value in vars(args).values())
+    return [
+        path for value in values for path in value if isinstance(path, Path) and path.name.endswith("manifest.json")
+    ]
+
+
+@cache
+def _input(path: Path) -> Manifest:
+    """An input's manifest as it stands; inputs do not change while a task works."""
+    return Manifest.parse(path)
+
+
+def task(
+    args: argparse.Namespace,
+    section: dict[str, Any],
+    mark: str,
+    body: Callable[[argparse.Namespace, dict[str, Any], Manifest], list[Path]],
+) -> Manifest:
+    """Do one shard (or the step's only task), and write its record and, last of all, its manifest."""
+    manifest = Manifest(step=args.step, fingerprint=digest(mark))
+    with recording() as opened:
+        files = body(args, section, manifest)
+    manifest.inputs |= consumed(opened)
+    manifest.sources = combined([manifest.sources, *(found.sources for found in opened.values())])
+    record.write(args.manifest, mark, manifest.run)
+    return manifest.write(args.manifest, files)
 
 
 def run(
@@ -147,20 +207,17 @@ def run(
     user can mend (InputError, ConfigError, ManifestError, OSError), printed as one line.
     """
     args = parsed(made, argv)
-    task = args.manifest.name.removesuffix("manifest.json").rstrip(".")
     try:
-        console.setup(f"{args.step} {task}".rstrip(), *logs(args))
+        console.setup(f"{args.step} {task_of(args.manifest)}".rstrip(), *logs(args))
         section, mark = settings(args.step, args.config)
         args.manifest.parent.mkdir(parents=True, exist_ok=True)
         for shard in args.also:
             other = for_shard(args, shard)
-            if done(other.manifest, digest(mark)):
+            if done(other, digest(mark)):
                 console.log.info("shard %s is done already", shard)
             else:
-                manifest = Manifest(step=args.step, fingerprint=digest(mark))
-                manifest.write(other.manifest, body(other, section, manifest))
-        manifest = Manifest(step=args.step, fingerprint=digest(mark))
-        manifest.write(args.manifest, body(args, section, manifest))
+                task(other, section, mark, body)
+        manifest = task(args, section, mark, body)
     except (InputError, configuration.ConfigError, ManifestError, OSError) as error:
         full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
         where = (

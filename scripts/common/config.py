@@ -212,3 +212,13 @@ def tracked(config: dict[str, Any], path: str) -> dict[str, Any]:
         }
 
     return prune(lookup(config, path), node)
+
+
+def named_files(config: dict[str, Any], step: str) -> Iterator[tuple[str, str]]:
+    """(key, path) of every file that the settings of `step` name: schema `file: true`, except what is bundled."""
+    for path, node in leaves():
+        if path.startswith(f"{step}.") and node.get("file") and has(config, path):
+            value = lookup(config, path)
+            for name in value if isinstance(value, list) else [value]:
+                if name and not str(name).startswith("bundled:"):
+                    yield path, name

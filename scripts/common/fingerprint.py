@@ -7,33 +7,51 @@ from it, so a program cannot depend on a key that is not tracked.
 from __future__ import annotations
 
 import ast
+import contextlib
 import hashlib
 import json
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from scripts.common.config import ROOT, tracked
+from scripts.common import contents
+from scripts.common.config import ROOT, ConfigError, named_files, tracked
+from scripts.common.manifest import canonical, digest, write_atomically
 from scripts.common.steps import STEPS, needs, tasks
 
-
-def canonical(value: Any) -> str:
-    """Canonical JSON: sorted keys, no spaces, so that the order of YAML keys does not matter."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-
-
-def digest(text: str) -> str:
-    """The first 16 hex digits of SHA-256."""
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+# By the hash of a source's bytes. The number is raised when `parsed` changes.
+CACHE = Path(".snakemake/meanings-1.json")
+_cached: dict[str, list[Any]] = {}
 
 
 @cache
 def _module(path: Path) -> tuple[str, tuple[str, ...]]:
-    """(meaning, imported project modules) of a source file: comments, docstrings and layout do not count.
+    """(hash of the meaning, imported project modules) of a source file, from the cache where its bytes are known."""
+    raw = path.read_bytes()
+    mark = hashlib.sha256(raw).hexdigest()
+    if not _cached:
+        with contextlib.suppress(OSError, ValueError):
+            _cached.update(json.loads(CACHE.read_text(encoding="utf-8")))
+        _cached.setdefault("", ["", []])  # looked for once
+    if mark not in _cached:
+        meaning, imports = parsed(raw.decode(), path)
+        _cached[mark] = [digest(meaning), imports]
+    found, imports = _cached[mark]
+    return found, tuple(imports)
+
+
+def save() -> None:
+    """Keep the hashes for the jobs of this run and the next plan. Without a cache, sources are parsed again."""
+    with contextlib.suppress(OSError):
+        write_atomically(CACHE, json.dumps(_cached))
+
+
+def parsed(source: str, path: Path) -> tuple[str, list[str]]:
+    """(meaning, imported project modules) of a source: comments, docstrings and layout do not count.
 
     A module that says `__tracked__ = False` (logging, progress) counts for nothing: it cannot change what is written.
     """
-    tree = ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
+    tree = ast.parse(source, filename=str(path))
     imports: list[str] = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -57,7 +75,17 @@ def _module(path: Path) -> tuple[str, tuple[str, ...]]:
         and getattr(node.value, "value", True) is False
         for node in tree.body
     )
-    return "" if untracked else ast.dump(tree), () if untracked else tuple(dict.fromkeys(imports))
+    return ("", []) if untracked else (_meaning(tree), list(dict.fromkeys(imports)))
+
+
+def _meaning(node: Any) -> str:
+    """A syntax tree as text. Unlike ast.dump, the same under every version of Python: what is empty is left out."""
+    if isinstance(node, ast.AST):
+        fields = (f"{name}={_meaning(value)}" for name, value in ast.iter_fields(node) if value not in (None, []))
+        return f"{type(node).__name__}({','.join(fields)})"
+    if isinstance(node, list):
+        return f"[{','.join(map(_meaning, node))}]"
+    return repr(node)
 
 
 def closure(module: str, root: Path = ROOT) -> list[Path]:
@@ -86,34 +114,83 @@ def resources(module: str, root: Path = ROOT) -> list[Path]:
 
 
 @cache
-def code(module: str, root: Path = ROOT) -> str:
-    """A hash of the meaning of a module's import closure, and of the resources beside the module."""
-    parts = [f"{path.relative_to(root)} {_module(path)[0]}" for path in closure(module, root)]
+def code(module: str, root: Path = ROOT) -> dict[str, str]:
+    """A hash of the meaning of each module in a module's import closure, and of each resource beside it, by path."""
+    found = {str(path.relative_to(root)): _module(path)[0] for path in closure(module, root)}
     for path in resources(module, root):
-        parts.append(f"{path.relative_to(root)} {hashlib.sha256(path.read_bytes()).hexdigest()}")
-    return digest("\n".join(parts))
+        found[str(path.relative_to(root))] = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+    return found
+
+
+def files(step: str, config: dict[str, Any]) -> dict[str, str]:
+    """What the files hold that the step's settings name (schema: `file: true`), by key and path.
+
+    Raises ConfigError, naming the key, for a file that is not there.
+    """
+    found: dict[str, str] = {}
+    for key, name in named_files(config, step):
+        try:
+            found |= {f"{key} {path}": contents.content(path) for path in contents.named_by(Path(name))}
+        except OSError as error:
+            raise ConfigError(f"{key} is {name!r}: {error.strerror or error}") from error
+    return found
 
 
 def fingerprint(step: str, config: dict[str, Any], memo: dict[str, str] | None = None, task: str = "") -> str:
-    """Canonical JSON of {step, config, code, upstream} for a step under a complete config.
+    """Canonical JSON of {step, config, code, files, upstream} for a step under a complete config.
 
-    `upstream` is a hash over the fingerprints of the steps it needs, so that a change anywhere above reaches it even
-    when the run in between was interrupted. task: the model, for `evaluate.model`; other steps' tasks need the same.
+    `code` and `upstream` name each module and each step above with a hash, so that two fingerprints can be compared.
+    A change anywhere above reaches a step even when the run in between was interrupted. task: the model, for
+    `evaluate.model`; other steps' tasks need the same.
     """
     memo = {} if memo is None else memo
-    key = f"{step} {task}"
+    key = f"{step} {task}".rstrip()
     if key not in memo:
-        upstream = [
-            fingerprint(name, config, memo, model)
+        upstream = {
+            f"{name} {model}".rstrip(): digest(fingerprint(name, config, memo, model))
             for name in needs(step, config, task)
             for model in (tasks(name, config) if STEPS[name].per == "model" else [""])
-        ]
+        }
         memo[key] = canonical(
             {
                 "step": step,
                 "config": tracked(config, step),
                 "code": code(f"scripts.{step}"),
-                "upstream": digest("\n".join(upstream)),
+                "files": files(step, config),
+                "upstream": upstream,
             }
         )
     return memo[key]
+
+
+def difference(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
+    """What differs between two fingerprints (parsed): `threshold 0.4 → 0.77`, modules, files, steps above."""
+    found = []
+    before, now = flat(old.get("config", {})), flat(new.get("config", {}))
+    for key in [*now, *(key for key in before if key not in now)]:
+        if before.get(key) != now.get(key):
+            found.append(f"{key} {_short(before.get(key))} → {_short(now.get(key))}")
+    for part, word in (("code", "code of"), ("files", "the file")):
+        one, other = old.get(part, {}), new.get(part, {})
+        names = sorted(name for name in one.keys() | other.keys() if one.get(name) != other.get(name))
+        if names:
+            found.append(f"{word} {', '.join(names[:3])}{f' and {len(names) - 3} more' * (len(names) > 3)}")
+    one, other = old.get("upstream", {}), new.get("upstream", {})
+    names = sorted(name for name in one.keys() | other.keys() if one.get(name) != other.get(name))
+    if names and not found:
+        found.append(f"upstream: {', '.join(names)}")
+    return found
+
+
+def flat(section: dict[str, Any], path: str = "") -> dict[str, Any]:
+    """A section's leaves by dotted key."""
+    out: dict[str, Any] = {}
+    for key, value in section.items():
+        here = f"{path}.{key}" if path else str(key)
+        out |= flat(value, here) if isinstance(value, dict) and value else {here: value}
+    return out
+
+
+def _short(value: Any) -> str:
+    text = "nothing" if value is None else str(value)
+    return text if len(text) <= 40 else text[:37] + "..."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -9,9 +10,13 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import xxhash
+
+WRITTEN = ("step", "fingerprint", "counts", "summary", "files", "inputs", "sources")
+ALL = "*"  # in `inputs`: counts, summary and files of a manifest together
+PART = "summary:"  # in `inputs`: before the path of one part of a manifest's summary
 
 
 class ManifestError(ValueError):
@@ -56,12 +61,34 @@ def scratch(path: Path) -> Iterator[Path]:
         shutil.rmtree(path, ignore_errors=True)
 
 
+def canonical(value: Any) -> str:
+    """Canonical JSON: sorted keys, no spaces, so that the order of keys does not matter."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+def digest(text: str) -> str:
+    """The first 16 hex digits of SHA-256."""
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def task_of(path: Path) -> str:
+    """`…/00017.manifest.json` → `00017`; "" for the manifest of a one-task step."""
+    return path.name.removesuffix("manifest.json").rstrip(".")
+
+
+def pretty(value: Any) -> str:
+    """JSON as manifests and records are written: sorted, indented, the same every time."""
+    return json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
+
+
 @dataclass
 class Manifest:
     """What one task did. `counts` holds `in`, `kept` and `dropped` (by reason), in documents or records.
 
     `files` maps a path relative to the manifest's folder to {bytes, xxh3}; `summary` holds whatever the report
-    shows of this step. Nothing here may depend on time, host or worker count.
+    shows of this step. `inputs` is what the task consumed: for each manifest it read (`language.score 00003`), the parts
+    that it used with a digest each. `sources` is a digest of the source files that it goes back to, by shard, or of
+    all. Nothing here may depend on time, host or worker count; what does goes into `run`, which is written beside it.
     """
 
     step: str
@@ -69,7 +96,11 @@ class Manifest:
     counts: dict[str, Any] = field(default_factory=dict)
     summary: dict[str, Any] = field(default_factory=dict)
     files: dict[str, dict[str, Any]] = field(default_factory=dict)
+    inputs: dict[str, dict[str, str]] = field(default_factory=dict)
+    sources: dict[str, str] = field(default_factory=dict)
+    run: dict[str, Any] = field(default_factory=dict)
     path: Path | None = None
+    used: set[str] = field(default_factory=set)  # what was used of a manifest that was read as input
 
     @property
     def folder(self) -> Path:
@@ -78,11 +109,51 @@ class Manifest:
             raise ManifestError("a manifest that was neither read nor written has no folder")
         return self.path.parent
 
+    @property
+    def key(self) -> str:
+        """The task's name among the inputs of others: `language.score 00003`, or `language.select` for a lone task."""
+        return f"{self.step} {task_of(self.path) if self.path else ''}".rstrip()
+
     def file(self, name: str) -> Path:
         """The path of one of the task's files; ManifestError where the manifest does not list it."""
-        if name not in self.files:
-            raise ManifestError(f"{self.path}: no file {name!r} in this manifest; it lists {', '.join(self.files)}")
+        return self._found(name, self.files)
+
+    def _found(self, name: str, files: dict[str, dict[str, Any]]) -> Path:
+        if name not in files:
+            raise ManifestError(f"{self.path}: no file {name!r} in this manifest; it lists {', '.join(files)}")
         return self.folder / name
+
+    def part(self, *path: str) -> Any:
+        """One part of the summary, `part("by_shard", "00003")`: a reader that uses no more depends on no more."""
+        value: Any = self.summary
+        for name in path:
+            value = value[name]
+        return value
+
+    def digest_of(self, part: str) -> str | None:
+        """The digest of what another task consumed of this one (see `inputs`); None where it is not there."""
+        if part == ALL:
+            return digest(canonical([self.counts, self.summary, self.files]))
+        if part.startswith(PART):
+            try:
+                return digest(canonical(self.part(*part.removeprefix(PART).split("/"))))
+            except (KeyError, TypeError):
+                return None
+        return self.files.get(part, {}).get("xxh3")
+
+    def damage(self) -> list[str]:
+        """What is wrong with the task's files by their sizes, a sentence each."""
+        found = []
+        for name, facts in self.files.items():
+            file = self.folder / name
+            try:
+                size = file.stat().st_size
+            except OSError:
+                found.append(f"{file} is missing")
+                continue
+            if size != facts["bytes"]:
+                found.append(f"{file} has {size} bytes, not {facts['bytes']}")
+        return found
 
     def write(self, path: Path, files: Iterable[Path]) -> Manifest:
         """Check the counts, add `files` with sizes and checksums, and write the manifest as the task's last act."""
@@ -94,26 +165,90 @@ class Manifest:
             for name in sorted(files)
         }
         self.path = path
-        body = {key: getattr(self, key) for key in ("step", "fingerprint", "counts", "summary", "files")}
-        write_atomically(path, json.dumps(body, indent=1, sort_keys=True, ensure_ascii=False) + "\n")
+        write_atomically(path, pretty({key: getattr(self, key) for key in WRITTEN}))
         return self
 
     @classmethod
-    def read(cls, path: Path | str) -> Manifest:
-        """Read a manifest and check that its files are there with the sizes it says."""
-        path = Path(path)
+    def parse(cls, path: Path) -> Self:
+        """A manifest as it stands, without a look at its files. Raises ManifestError for one that is not readable."""
         try:
-            body = json.loads(path.read_text(encoding="utf-8"))
+            body = json.loads(path.read_bytes())
+            if unknown := set(body) - set(WRITTEN):
+                raise ValueError(f"unknown keys {', '.join(sorted(unknown))}")
             manifest = cls(**body, path=path)
-            sizes = {name: int(facts["bytes"]) for name, facts in manifest.files.items()}
+            if not all(isinstance(facts["bytes"], int) and facts["xxh3"] for facts in manifest.files.values()):
+                raise ValueError("a file without size and checksum")
         except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
             raise ManifestError(f"{path}: not a readable manifest: {error}") from error
-        for name, expected in sizes.items():
-            file = path.parent / name
-            size = file.stat().st_size if file.is_file() else None
-            if size != expected:
-                found = "is missing" if size is None else f"has {size} bytes, not {expected}"
-                raise ManifestError(
-                    f"{file} {found}; its manifest {path.name} is out of date: delete the manifest and run again"
-                )
         return manifest
+
+    @classmethod
+    def read(cls, path: Path | str) -> Manifest:
+        """Read a manifest as input, and check that its files are there with the sizes it says."""
+        manifest = _Input.parse(Path(path))
+        for fault in manifest.damage():
+            raise ManifestError(
+                f"{fault}; its manifest {manifest.path} is out of date: run again, and the task is made anew"
+            )
+        manifest.used = set()  # the checks above do not count
+        for opened in _recordings:
+            manifest.used = opened.setdefault(manifest.key, manifest).used
+        return manifest
+
+
+class _Input(Manifest):
+    """A manifest that was read as input; it notes what is used of it, for the `inputs` of the task that reads it."""
+
+    def __getattribute__(self, name: str) -> Any:
+        if name in ("counts", "summary", "files") and "used" in object.__getattribute__(self, "__dict__"):
+            self.used.add(ALL)
+        return object.__getattribute__(self, name)
+
+    def file(self, name: str) -> Path:
+        self.used.add(name)
+        return self._found(name, object.__getattribute__(self, "files"))
+
+    def part(self, *path: str) -> Any:
+        self.used.add(PART + "/".join(path))
+        value: Any = object.__getattribute__(self, "summary")
+        for name in path:
+            value = value[name]
+        return value
+
+
+_recordings: list[dict[str, _Input]] = []
+
+
+@contextmanager
+def recording() -> Iterator[dict[str, _Input]]:
+    """Collects every manifest that is read inside, by its key."""
+    opened: dict[str, _Input] = {}
+    _recordings.append(opened)
+    try:
+        yield opened
+    finally:
+        _recordings.remove(opened)
+
+
+def consumed(opened: dict[str, _Input]) -> dict[str, dict[str, str]]:
+    """`inputs` of the task that read these manifests: the parts it used, with their digests."""
+    out: dict[str, dict[str, str]] = {}
+    for key, manifest in sorted(opened.items()):
+        parts = [ALL] if ALL in manifest.used else sorted(manifest.used)
+        out[key] = {part: str(manifest.digest_of(part)) for part in parts}
+    return out
+
+
+def combined(parts: Iterable[dict[str, str]]) -> dict[str, str]:
+    """The `sources` of a task from those of what it read: one shard's, or all of them as one digest.
+
+    A task reads its own shard, or all shards, or what was made from all.
+    """
+    whole: set[str] = set()
+    shards: dict[str, str] = {}
+    for part in parts:
+        whole |= {part["all"]} if "all" in part else set()
+        shards.update({shard: mark for shard, mark in part.items() if shard != "all"})
+    if whole:
+        return {"all": min(whole) if len(whole) == 1 else digest(canonical(sorted(whole)))}
+    return shards if len(shards) < 2 else {"all": digest(canonical(shards))}

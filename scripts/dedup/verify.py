@@ -32,6 +32,17 @@ BINS = 20  # of the similarity histogram, 0.05 wide
 Sets = dict[str, npt.NDArray[np.uint64]]
 
 
+class Opened(dict[str, Path]):
+    """The Parquet file of each shard, looked up when it is first read: a task depends on the shards that it reads."""
+
+    def __init__(self, manifests: list[Path]) -> None:
+        self.manifests = {shard_of(path): path for path in manifests}
+
+    def __missing__(self, shard: str) -> Path:
+        self[shard] = data(self.manifests[shard])
+        return self[shard]
+
+
 def candidates(files: Iterable[Path], shard: str) -> pa.Table:
     """The pairs (PAIR) of one shard's lower documents, each once, sorted by the two ids."""
     table = PAIR.empty_table()
@@ -106,7 +117,7 @@ def histogram(similarity: npt.NDArray) -> list[int]:
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
     shard = shard_of(args.manifest)
     bands = [Manifest.read(path) for path in args.pairs]
-    documents = {shard_of(path): data(path) for path in args.documents}
+    documents = Opened(args.documents)
     pairs = candidates([data(path) for path in args.pairs], shard)
     similarity = similarities(pairs, shard, documents, same(bands, "shingle_words"))
     out = args.manifest.with_name(f"{shard}.parquet")
@@ -114,7 +125,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
         writer.add_table(pairs.append_column("similarity", pa.array(similarity)))
     manifest.summary = {
         "pairs": len(pairs),
-        "cut": sum(band.summary["by_shard"][shard]["cut"] for band in bands),
+        "cut": sum(band.part("by_shard", shard)["cut"] for band in bands),
         "similarity": histogram(similarity),
     }
     return [out]

@@ -19,6 +19,7 @@ from scripts.common.console import Progress, log
 from scripts.common.documents import DOCUMENT, Writer, shard_of
 from scripts.common.manifest import Manifest
 from scripts.common.steps import DEMO_CRAWL
+from scripts.ingest.sources import content
 from scripts.ingest.text import JsonLinesReader, TextReader
 from scripts.ingest.warc import Page, Rejected, WarcReader
 
@@ -115,6 +116,10 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
                 )
     manifest.counts = {"in": kept + sum(dropped.values()), "kept": kept, "dropped": dropped}
     manifest.summary = {**summary, "by_source": by_source}
+    found = content(args.files)
+    if args.content and found != args.content:
+        raise cli.InputError(f"a file of shard {shard} changed since this run was planned; start the run again")
+    manifest.sources, manifest.inputs = {shard: found}, {"sources": {"files": found}}
     return [out, aside]
 
 
@@ -125,6 +130,9 @@ def main(argv: list[str] | None = None) -> int:
         "--config config.yaml --files web=crawl.warc.gz --manifest /tmp/00000.manifest.json",
     )
     parser.add_argument("--files", nargs="*", default=[], help="name=path: a source's name and a file of it")
+    parser.add_argument(
+        "--content", default="", help="what the files held when the run was planned (see sources.content)"
+    )
     parser.add_argument(
         "--crawl", type=Path, nargs="*", help="manifest of crawl.render, where a source is of kind crawl"
     )

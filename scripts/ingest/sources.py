@@ -7,9 +7,8 @@ import hashlib
 from pathlib import Path
 from typing import Any
 
+from scripts.common import contents
 from scripts.common.config import ConfigError
-
-SAMPLE = 4096  # bytes read from each end of a file, to see that it changed (a .gz ends with its checksum and size)
 
 
 def expand(pattern: str, data: str) -> list[str]:
@@ -65,16 +64,12 @@ def by_shard(config: dict[str, Any]) -> dict[str, list[str]]:
 
 
 def content(named: list[str]) -> str:
-    """A hash over sizes and sampled ends of `name=path` files: it changes when a file is replaced, not when touched."""
+    """A digest of what `name=path` files hold: it changes when a file is replaced, not when it is touched."""
     state = hashlib.sha256()
     for entry in named:
-        path = Path(entry.split("=", 1)[1])
+        source, _, path = entry.partition("=")
         try:
-            size = path.stat().st_size
-            with path.open("rb") as handle:
-                head = handle.read(SAMPLE)
-                handle.seek(max(0, size - SAMPLE))
-                state.update(f"{entry}\x1f{size}\x1f".encode() + head + handle.read(SAMPLE))
+            state.update(f"{source}\x1f{Path(path).name}\x1f{contents.content(Path(path))}\x1f".encode())
         except OSError as error:
-            raise ConfigError(f"input file of source {entry.split('=', 1)[0]!r}: {error}") from error
+            raise ConfigError(f"input file of source {source!r}: {error}") from error
     return state.hexdigest()[:16]

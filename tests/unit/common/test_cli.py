@@ -115,7 +115,7 @@ def test_manifest_is_the_same_wherever_and_however_often(tmp_path: Path) -> None
         run(tmp_path / name, making.config(STEP))
         texts.append((tmp_path / name / "manifest.json").read_text())
     assert texts[0] == texts[1] and str(tmp_path) not in texts[0]
-    assert list(json.loads(texts[0])) == ["counts", "files", "fingerprint", "step", "summary"]
+    assert list(json.loads(texts[0])) == ["counts", "files", "fingerprint", "inputs", "sources", "step", "summary"]
 
 
 def test_fail_prints_as_a_step_does(capsys: pytest.CaptureFixture[str]) -> None:

@@ -33,6 +33,7 @@ SOME = [step for step in STEPS if step.split(".")[0] in {"ingest", "language", "
 def codes(root: Path) -> dict[str, str]:
     """The code hash of these steps, read afresh."""
     module._module.cache_clear()
+    module._cached.clear()
     code.cache_clear()
     return {step: code(f"scripts.{step}", root) for step in SOME}
 
@@ -186,5 +187,5 @@ def test_placement_keys_are_in_no_fingerprint() -> None:
 def test_fingerprint_holds_the_settings_that_the_program_gets() -> None:
     body = json.loads(fingerprint("language.select", validate({})))
     assert body["config"] == lookup(validate({}), "language.select")
-    assert set(body) == {"step", "config", "code", "upstream"}
+    assert set(body) == {"step", "config", "code", "files", "upstream"}
     assert digest("") == "e3b0c44298fc1c14"

@@ -1,0 +1,99 @@
+"""What a file holds, as a short digest: the identity of input that the project did not write itself.
+
+A file is read whole, except a large compressed one: of that, its size and 64 blocks spread evenly over it are taken, since a
+plan over a Common Crawl dump cannot read it, and an edit of a compressed file moves all that follows it. Digests are
+kept in a cache by path, size, times and inode, so that a plan over the same files reads nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import xxhash
+import yaml
+
+from scripts.common.manifest import write_atomically
+
+CACHE = Path(".snakemake/contents.json")  # of the run's folder
+COMPRESSED = {".gz", ".zst", ".lz4", ".bz2", ".xz", ".parquet", ".zip"}
+WHOLE = 32 * 2**20  # bytes up to which a compressed file is read whole
+BLOCK, BLOCKS = 2**16, 64
+_known: dict[str, list[Any]] = {}
+_loaded: list[Path] = []
+
+
+def read(path: Path) -> str:
+    """The digest of a file's bytes, read now, in hex. Raises OSError where it cannot be read."""
+    state = xxhash.xxh3_64()
+    with path.open("rb") as handle:
+        size = os.fstat(handle.fileno()).st_size
+        if size <= WHOLE or path.suffix not in COMPRESSED:
+            while block := handle.read(1 << 20):
+                state.update(block)
+            return f"{size:x}-{state.hexdigest()}"
+        for number in range(BLOCKS):
+            handle.seek((size - BLOCK) * number // (BLOCKS - 1))
+            state.update(handle.read(BLOCK))
+    return f"{size:x}~{state.hexdigest()}"
+
+
+def content(path: Path) -> str:
+    """The digest of a file's bytes, from the cache where size, times and inode are as they were. Raises OSError."""
+    if not _loaded:
+        _loaded.append(CACHE)
+        with contextlib.suppress(OSError, ValueError):  # no cache, or a damaged one: every file is read again
+            _known.update(json.loads(CACHE.read_text(encoding="utf-8")))
+    facts = path.stat()
+    mark = [facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns, facts.st_ino]
+    name = str(path.absolute())
+    if name not in _known or _known[name][:-1] != mark:
+        _known[name] = [*mark, read(path)]
+    return str(_known[name][-1])
+
+
+def save() -> None:
+    """Keep what was found for the next plan in this folder. A cache that cannot be written is done without."""
+    with contextlib.suppress(OSError):
+        write_atomically(CACHE, json.dumps(_known))
+
+
+def named_by(path: Path) -> list[Path]:
+    """A YAML file and the files that it names, at any depth: an evaluation task, its data, what it includes.
+
+    A scalar counts that is the path of a file, relative to the YAML file or to the working directory; `!function
+    module.name` counts as module.py beside it. Sorted, each once.
+    """
+    found: list[Path] = []
+    queue = [path]
+    while queue:
+        file = queue.pop()
+        if file in found:
+            continue
+        found.append(file)
+        if file.suffix in {".yaml", ".yml"}:
+            queue += _scalars(file)
+    return sorted(found)
+
+
+def _scalars(path: Path) -> list[Path]:
+    out: list[Path] = []
+    try:
+        tokens = [
+            t for t in yaml.scan(path.read_text(encoding="utf-8")) if isinstance(t, yaml.ScalarToken | yaml.TagToken)
+        ]
+    except (OSError, UnicodeError, yaml.YAMLError):
+        return out  # the program that reads it says what is wrong
+    function = False
+    for token in tokens:
+        if isinstance(token, yaml.TagToken):
+            function = token.value[1] == "function"
+            continue
+        text = token.value.split(".")[0] + ".py" if function else token.value
+        function = False
+        if 0 < len(text) < 1000 and "\n" not in text:
+            out += [file for file in (path.parent / text, Path(text)) if file.is_file()][:1]
+    return out

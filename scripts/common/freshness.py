@@ -1,0 +1,83 @@
+"""Whether results are up to date, by their manifests alone: no clock and no record of Snakemake's decides.
+
+A task's result is up to date if and only if its manifest bears the fingerprint that is expected now, its files are there
+with the sizes that it says, and its inputs hold what it consumed. An input that is gone (a step deleted to free
+the disk) counts as unchanged while the source files that the result goes back to are the same.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from scripts.common import record
+from scripts.common.fingerprint import difference
+from scripts.common.manifest import Manifest, ManifestError, canonical, combined, digest
+
+__tracked__ = False  # says what is to be done, and computes nothing: see scripts/common/fingerprint.py
+
+OLD = "made by an earlier version of the project: its manifest names no inputs"
+
+
+@dataclass
+class Freshness:
+    """What is asked of the results of one variant.
+
+    place: (step, task) → the manifest's path. contents: shard → digest of its source files. Manifests are read once.
+    """
+
+    place: Callable[[str, str], Path]
+    contents: dict[str, str]
+    _read: dict[Path, Manifest | None] = field(default_factory=dict)
+    _damaged: dict[Path, list[str]] = field(default_factory=dict)
+
+    def manifest(self, path: Path) -> Manifest | None:
+        """The manifest at `path`; None where there is none that is readable."""
+        if path not in self._read:
+            try:
+                self._read[path] = Manifest.parse(path)
+            except ManifestError:
+                self._read[path] = None
+        return self._read[path]
+
+    def stale(self, step: str, tasks: Iterable[str], fingerprint: str) -> str | None:
+        """Why one of these tasks of a step is not up to date, in words for a person; None where all are."""
+        return next(filter(None, (self._stale(self.place(step, task), fingerprint) for task in tasks)), None)
+
+    def _stale(self, path: Path, fingerprint: str) -> str | None:
+        found = self.manifest(path)
+        if found is None:
+            return "damaged manifest" if path.exists() else "not made yet"
+        if found.fingerprint != digest(fingerprint):
+            before = record.read(path).get("fingerprint", {})
+            return "; ".join(difference(before, json.loads(fingerprint))) or OLD
+        if damage := found.damage():
+            return damage[0]
+        if not found.inputs and not found.sources and found.step != "crawl.render":
+            return OLD
+        if "sources" in found.inputs and found.sources != self._sources(found.sources):
+            return "other source files"
+        return next(filter(None, (self._moved(found, key) for key in found.inputs if key != "sources")), None)
+
+    def _moved(self, found: Manifest, key: str) -> str | None:
+        """Why the input `key` is not what the manifest consumed; None where it is."""
+        step, _, task = key.partition(" ")
+        there = self.manifest(self.place(step, task))
+        if there is None:
+            same = not found.sources or found.sources == self._sources(found.sources)
+            return None if same else f"{key} is gone, and the source files are others"
+        parts = found.inputs[key]
+        return None if all(there.digest_of(part) == mark for part, mark in parts.items()) else f"{key} holds other data"
+
+    def _sources(self, like: dict[str, str]) -> dict[str, str]:
+        """The `sources` that a result would have now which has those of the same shard, or of all."""
+        if "all" in like:
+            return combined([{shard: mark} for shard, mark in self.contents.items()])
+        return {shard: self.contents.get(shard, "") for shard in like}
+
+
+def of_all(contents: dict[str, str]) -> str:
+    """One digest for the source files of all shards."""
+    return digest(canonical(contents))
