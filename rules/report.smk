@@ -10,6 +10,7 @@ OUTPUTS:
     results/{variant}/report/render/manifest.json    funnel.json and counts.json: the numbers that the input alone decides
     results/{variant}/report/render/report.html      the page; it shows times too, so no manifest lists it
     results/{variant}/report/render/figures/*.svg    its key figures; `snakemake --report` shows them and the page
+    results/{variant}/report/now/report.html         by `snakemake report_now`: the page of whatever is there
 """
 
 
@@ -80,4 +81,17 @@ rule report_render:
             --manifests {params.manifests:q} \
             --manifest {output.manifest:q} \
             --log {log:q}
+        """
+
+
+# No input and no output: it always runs when it is asked for, and shows what is there. It is part of no other target.
+rule report_now:
+    localrule: True
+    conda:
+        "../envs/data.yaml"
+    params:
+        results=expand("results/{variant}", variant=VARIANTS),
+    shell:
+        """
+        python -m scripts.report.now --results {params.results:q} --configfile {config:q}
         """

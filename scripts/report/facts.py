@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow.compute as pc
 
 from scripts.common.documents import batches
+from scripts.common.manifest import write_atomically
 from scripts.report.records import Run, dig, number
 from scripts.report.samples import present
 
@@ -32,6 +33,16 @@ def sizes(documents: Path) -> Iterator[tuple[str, int]]:
         yield from zip(batch["id"].to_pylist(), pc.binary_length(batch["text"].cast("binary")).to_pylist(), strict=True)
 
 
+def known_sizes(run: Run, shard: str) -> dict[str, int]:
+    """Bytes of text of the documents of a shard, by id; none where the shard is not there."""
+    found: dict[str, int] = {}
+    manifest = run.task("ingest.extract", shard)
+    if manifest:
+        with run.reading(manifest.folder / f"{shard}.parquet"):
+            found = dict(sizes(manifest.file(f"{shard}.parquet")))
+    return found
+
+
 def dropped_bytes(run: Run) -> dict[str, dict[str, int]]:
     """Bytes of text dropped, by stage and reason. Memory: the ids and sizes of one shard.
 
@@ -42,15 +53,15 @@ def dropped_bytes(run: Run) -> dict[str, dict[str, int]]:
         if path.parent.name != "dropped":
             continue
         known: dict[str, int] = {}
-        for row in present(path, ("id", "stage", "rule", "bytes")):
-            size = row.get("bytes")
-            if size is None:
-                if not known:
-                    manifest = run.task("ingest.extract", path.stem)
-                    known = dict(sizes(manifest.file(path.name))) if manifest else {}
-                size = known.get(row["id"], 0)
-            reasons = total.setdefault(row["stage"], {})
-            reasons[row["rule"]] = reasons.get(row["rule"], 0) + size
+        with run.reading(path):
+            for row in present(path, ("id", "stage", "rule", "bytes")):
+                size = row.get("bytes")
+                if size is None:
+                    if not known:
+                        known = known_sizes(run, path.stem)
+                    size = known.get(row["id"], 0)
+                reasons = total.setdefault(row["stage"], {})
+                reasons[row["rule"]] = reasons.get(row["rule"], 0) + size
     return total
 
 
@@ -61,7 +72,8 @@ def funnel(run: Run) -> list[dict[str, Any]]:
     other rule would; `silent` counts the rules that flag nothing. `joins` is False where a stage
     did not get what the stage before it kept.
     """
-    lost = dropped_bytes(run)
+    whole = len(run.of("corpus.write")) == len(run.of("ingest.extract"))  # else nobody knows all the dropped texts
+    lost = dropped_bytes(run) if whole else {}
     rules = run.summary("heuristics.select", "rules") or {}
     before: int | None = None
     text = number(run.summary("ingest.extract", "text_bytes"))
@@ -72,7 +84,7 @@ def funnel(run: Run) -> list[dict[str, Any]]:
             continue
         here = lost.get(stage, {})
         if stage != "ingest" and text is not None:
-            text -= sum(here.values())
+            text = text - sum(here.values()) if whole else None
         reasons = [
             {"reason": reason, "count": count, "bytes": here.get(reason)} for reason, count in counts["dropped"].items()
         ]
@@ -95,7 +107,7 @@ def funnel(run: Run) -> list[dict[str, Any]]:
                 "in": counts["in"],
                 "kept": counts["kept"],
                 "dropped": counts["in"] - counts["kept"],
-                "dropped_bytes": sum(here.values()) if here or stage != "ingest" else None,
+                "dropped_bytes": sum(here.values()) if whole and stage != "ingest" else None,
                 "kept_bytes": text,
                 "reasons": reasons,
                 "silent": len(rules) - len(reasons) if stage == "heuristics" and rules else 0,
@@ -113,7 +125,8 @@ def evaluation(run: Run) -> dict[str, dict[str, Any]]:
         manifest = run.task("evaluate.model", model)
         for name in manifest.files if manifest else ():
             if manifest and name.endswith("evaluation.json"):
-                found[model] = json.loads(manifest.file(name).read_text(encoding="utf-8"))
+                with run.reading(manifest.file(name)):
+                    found[model] = json.loads(manifest.file(name).read_text(encoding="utf-8"))
     return found
 
 
@@ -130,10 +143,11 @@ def counts(run: Run) -> dict[str, Any]:
         "pretrain": run.summary("pretrain.train"),
         "finetune": run.summary("finetune.train"),
         "evaluation": evaluation(run),
+        "notes": run.notes(),
     }
 
 
 def write(path: Path, value: Any) -> Path:
-    """`value` as indented JSON with sorted keys; returns `path`."""
-    path.write_text(json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False) + "\n", encoding="utf-8")
+    """`value` as indented JSON with sorted keys, whole or not at all; returns `path`."""
+    write_atomically(path, json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False) + "\n")
     return path

@@ -1,6 +1,7 @@
-"""What a finished run left behind: manifests, metrics and benchmark files, read into plain values.
+"""What a run left behind: manifests, metrics and benchmark files, read into plain values.
 
 Everything is optional but the manifests given: a number that is not there is None, and the page shows `–` for it.
+A damaged file is an error that names it, or, in a run read as it stands, is noted and left out.
 """
 
 from __future__ import annotations
@@ -9,16 +10,21 @@ import csv
 import json
 import math
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from scripts.common.documents import add_counts
-from scripts.common.manifest import Manifest
+from scripts.common.manifest import Manifest, ManifestError
 from scripts.common.steps import STEPS
 
+UNREADABLE = (OSError, ValueError, KeyError, TypeError, csv.Error, pa.ArrowException)  # what a damaged file raises
+TRL = "trainer_state.json"  # in its checkpoints
+NOTES = 20  # most notes of one step that the report shows
 COLUMNS = {"s": 1, "cpu_time": 1, "max_rss": 2**20}  # of a benchmark file: seconds, seconds, MiB → bytes
 
 
@@ -59,9 +65,15 @@ def dig(tree: Any, *keys: str) -> Any:
 
 @dataclass
 class Run:
-    """The manifests of one variant's steps, by step, each list in task order."""
+    """The manifests of one variant's steps, by step, each list in task order.
+
+    damaged: (file, what is wrong) of what could not be read, where the run is read as it stands; None where a damaged
+    file is an error. training: the folder of the checkpoints of a training that is not finished, by step.
+    """
 
     manifests: dict[str, list[Manifest]] = field(default_factory=dict)
+    damaged: dict[Path, str] | None = None
+    training: dict[str, Path] = field(default_factory=dict)
 
     @classmethod
     def read(cls, paths: Iterable[Path]) -> Run:
@@ -71,6 +83,30 @@ class Run:
             manifest = Manifest.read(path)
             found.setdefault(manifest.step, []).append(manifest)
         return cls({step: found[step] for step in [*STEPS, *found] if step in found})
+
+    @contextmanager
+    def reading(self, path: Path) -> Iterator[None]:
+        """Read `path` inside: what a damaged file raises becomes ManifestError that names it, or is noted in `damaged`."""
+        try:
+            yield
+        except UNREADABLE as error:
+            if self.damaged is None:
+                raise error if isinstance(error, ManifestError) else ManifestError(f"{path}: {error}") from error
+            self.damaged.setdefault(path, str(error) or type(error).__name__)
+
+    def notes(self) -> list[dict[str, Any]]:
+        """What steps say about themselves: `step`, `text`, `tasks` that say it; `summary["notes"]` of their manifests."""
+        found = []
+        for step, manifests in self.manifests.items():
+            said: dict[str, int] = {}
+            for manifest in manifests:
+                notes = manifest.summary.get("notes")
+                for text in dict.fromkeys(map(str, notes)) if isinstance(notes, list) else ():
+                    said[text] = said.get(text, 0) + 1
+            rows = [{"step": step, "text": text, "tasks": tasks} for text, tasks in said.items()]
+            more = {"step": step, "text": f"and {len(rows) - NOTES:,} more notes, in its manifests", "tasks": 1}
+            found += rows if len(rows) <= NOTES else [*rows[:NOTES], more]
+        return found
 
     def of(self, step: str) -> list[Manifest]:
         """The manifests of a step; empty where it did not run."""
@@ -114,16 +150,29 @@ def json_lines(path: Path) -> Iterator[dict[str, Any]]:
                 yield row
 
 
+def measured(folder: Path) -> list[Path]:
+    """The files in which a training writes what it measures: JSON Lines, and the state in TRL's newest checkpoint."""
+    states = {path: path.parent.name.rpartition("-")[2] for path in folder.glob(f"checkpoint-*/{TRL}")}
+    newest = [path for path, step in states.items() if step.isdigit()]
+    newest = sorted(newest, key=lambda path: int(states[path]))[-1:]
+    return [*newest, *(folder / name for name in ("losses.jsonl", "metrics.jsonl") if (folder / name).is_file())]
+
+
 def metrics(run: Run, step: str) -> list[dict[str, Any]]:
     """What a training step measured, one row an optimizer step, in order: its losses.jsonl and metrics.jsonl together.
 
-    After a resumed run a file can hold a step twice; what was written last counts. A validation row may lack the tokens
-    seen; they are put between those of the rows around it.
+    A training that is not finished has them beside its checkpoints. After a resumed run a file can hold a step twice;
+    what was written last counts. A validation row may lack the tokens seen; they are put between those of the rows
+    around it.
     """
     rows: dict[int, dict[str, Any]] = {}
-    for manifest in run.of(step):
-        for name in ("losses.jsonl", "metrics.jsonl"):
-            for row in json_lines(manifest.folder / name):
+    folders = [manifest.folder for manifest in run.of(step)] or ([run.training[step]] if step in run.training else [])
+    for path in [path for folder in folders for path in measured(folder)]:
+        with run.reading(path):
+            logged = (
+                json.loads(path.read_text(encoding="utf-8"))["log_history"] if path.name == TRL else json_lines(path)
+            )
+            for row in logged:
                 if number(row.get("step")) is not None:
                     rows.setdefault(int(row["step"]), {}).update(row)
     ordered = [rows[place] for place in sorted(rows)]
@@ -157,7 +206,9 @@ def costs(run: Run) -> list[dict[str, Any]]:
             tries = (
                 [base / name / f"{task}.tsv"] if task else [base / f"{name}.tsv", *sorted((base / name).glob("*.tsv"))]
             )
-            measured += [row for path in tries if path.is_file() for row in benchmark(path)][:1]
+            for path in [path for path in tries if path.is_file()][:1]:
+                with run.reading(path):
+                    measured += benchmark(path)[:1]
         if measured:
             seconds, cpu, memory = ([row[key] for row in measured if key in row] for key in COLUMNS)
             rows.append(

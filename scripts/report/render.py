@@ -95,12 +95,20 @@ def context(
         "memory": max((row["memory"] for row in cost if row["memory"] is not None), default=None),
     }
     trainings = [
-        {"anchor": anchor, "title": title, "loss_of": about, "facts": tables.training_facts(counts[anchor] or {})}
+        {
+            "anchor": anchor,
+            "title": title,
+            "loss_of": about,
+            "facts": tables.training_facts(counts[anchor] or {}),
+            "sofar": tables.progress(run, f"{anchor}.train", config),
+        }
         for anchor, title, about in TRAININGS
-        if run.of(f"{anchor}.train")
+        if run.of(f"{anchor}.train") or f"{anchor}.train" in run.training
     ]
     missing = {"pretrain", "finetune"} - {part["anchor"] for part in trainings}
     return {
+        "state": None,
+        "notes": counts["notes"],
         "contents": [entry for entry in CONTENTS if entry[0] not in missing],
         "variant": variant,
         "fingerprint": fingerprint,
@@ -127,15 +135,21 @@ def context(
     }
 
 
+def figures_of(run: Run, shown: dict[str, Any], config: dict[str, Any] | None) -> dict[str, Any]:
+    """Every figure of the page; those of a training are put into its part of `shown` too."""
+    drawn = plots.all_figures(run, shown["funnel"], shown["costs"], config)
+    for part in shown["trainings"]:
+        part["figures"] = page.trusted(drawn[part["anchor"]])
+    return drawn
+
+
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
     run = Run.read(args.manifests)
     if not run.manifests:
         raise cli.InputError("--manifests: no manifest was given, so there is nothing to report")
     config = complete(args.complete_config, variant_of(args.manifest))
     shown = context(run, args.manifest, settings, config, manifest.fingerprint)
-    drawn = plots.all_figures(run, shown["funnel"], shown["costs"], config)
-    for part in shown["trainings"]:
-        part["figures"] = page.trusted(drawn[part["anchor"]])
+    drawn = figures_of(run, shown, config)
     folder = args.manifest.parent
     files = [
         facts.write(folder / "funnel.json", shown["funnel"]),

@@ -76,12 +76,13 @@ def pick(run: Run, size: int, seed: int) -> tuple[list[dict[str, Any]], dict[tup
     """Ids to show: kept documents, and dropped ones by (stage, reason), `size` of each."""
     kept, dropped = Pick(size, seed), Pick(size, seed)
     for path in run.files("corpus.write", ".parquet"):
-        if path.parent.name == "train":
-            for row in present(path, ("id", "source", "url")):
-                kept.add((), row["id"], row)
-        elif path.parent.name == "dropped":
-            for row in present(path, DROPPED):
-                dropped.add((str(row.get("stage")), str(row.get("rule"))), row["id"], row)
+        with run.reading(path):
+            if path.parent.name == "train":
+                for row in present(path, ("id", "source", "url")):
+                    kept.add((), row["id"], row)
+            elif path.parent.name == "dropped":
+                for row in present(path, DROPPED):
+                    dropped.add((str(row.get("stage")), str(row.get("rule"))), row["id"], row)
     return kept.groups().get((), []), dropped.groups()
 
 
@@ -89,8 +90,9 @@ def records(run: Run, size: int, seed: int) -> dict[str, list[dict[str, Any]]]:
     """Records that extraction set aside, by reason, `size` of each: they have no text, but a place and a detail."""
     chosen = Pick(size, seed)
     for path in run.files("ingest.extract", ".dropped.parquet"):
-        for row in present(path, RECORD):
-            chosen.add((str(row.get("reason")),), f"{row.get('record_id')} {row.get('url')}", row)
+        with run.reading(path):
+            for row in present(path, RECORD):
+                chosen.add((str(row.get("reason")),), f"{row.get('record_id')} {row.get('url')}", row)
     return {reason: found for (reason,), found in chosen.groups().items()}
 
 
@@ -100,7 +102,7 @@ def texts(run: Run, ids: set[str]) -> dict[str, str]:
     for path in run.files("ingest.extract", ".parquet"):
         if path.name.endswith(".dropped.parquet"):
             continue
-        with pq.ParquetFile(path) as file:
+        with run.reading(path), pq.ParquetFile(path) as file:
             for group in range(file.num_row_groups):
                 if len(found) == len(ids):
                     return found

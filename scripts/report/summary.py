@@ -1,4 +1,4 @@
-"""Print what a finished run came to: where the report is, and its few main numbers. `make demo` ends with it."""
+"""Print what a run came to: where the report is, its few main numbers, and what is missing. `make demo` ends with it."""
 
 from __future__ import annotations
 
@@ -27,17 +27,34 @@ def lines(counts: dict[str, Any], seconds: float | None, page: Path) -> list[tup
         (
             "trained",
             f"{short(parameters(pretrain))} parameters on {short(dig(pretrain, 'tokens'))} tokens, "
-            f"{integer(dig(pretrain, 'steps'))} steps",
+            f"{integer(dig(pretrain, 'steps'))} steps"
+            if pretrain
+            else "no model yet",
         ),
     ]
     for model, name in MODELS.items():
         found = dig(counts, "evaluation", model)
         text, asked = dig(found, "heldout_text"), dig(found, "questions")
         bits = significant(dig(text, "bits_per_byte"))
+        if not found:
+            made.append((name.lower(), "not evaluated"))
+            continue
         chance = "" if accuracy(asked) == NOTHING else f" (chance {accuracy({'acc': dig(asked, 'chance')})})"
         made.append((name.lower(), f"{bits} bits per held-out byte, accuracy {accuracy(asked)}{chance}"))
     made.append(("time", f"{duration(seconds)} over all tasks" if seconds else NOTHING))
+    made += [("note", f"{note['step']}: {note['text']}") for note in counts.get("notes") or []]
+    for row in counts.get("missing") or []:
+        made.append(("missing", f"{row['step']}: {row['words']}" + (f" ({row['log']})" if row["log"] else "")))
+    made += [("damaged", f"{file}: {problem}") for file, problem in counts.get("damaged") or []]
+    if other := counts.get("other"):
+        made.append(("outdated", f"made under other settings, code or input: {', '.join(other)}"))
     return made
+
+
+def show(rows: list[tuple[str, str]]) -> None:
+    """Print the lines."""
+    for name, text in rows:
+        print(f"{name:<12}{text}".replace(NARROW, " "))
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -53,13 +70,15 @@ def main(argv: list[str] | None = None) -> int:
     try:
         counts = json.loads((folder / "counts.json").read_text(encoding="utf-8"))
     except FileNotFoundError:
-        return cli.fail(f"no report in {args.results} yet; run `make demo`, or `snakemake --profile profiles/local`")
+        return cli.fail(
+            f"no report in {args.results} yet; run `make demo`, or `snakemake --profile profiles/local`. "
+            "`crawl2llm report` shows what is there so far"
+        )
     except (OSError, ValueError) as error:
         return cli.fail(f"{folder / 'counts.json'}: {error}; run `make report`")
     measured = [row for path in sorted((args.results / "benchmarks").rglob("*.tsv")) for row in benchmark(path)]
     seconds = sum(row.get("s", 0.0) for row in measured) if measured else None
-    for name, text in lines(counts, seconds, folder / "report.html"):
-        print(f"{name:<12}{text}".replace(NARROW, " "))
+    show(lines(counts, seconds, folder / "report.html"))
     return 0
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 from scripts.report.page import NOTHING, duration, integer, percent, short, significant, size
-from scripts.report.records import Run, dig, json_lines, number
+from scripts.report.records import Run, dig, json_lines, measured, metrics, number
 from scripts.report.samples import UNSHOWABLE
 
 MODELS = {"pretrain": "Base model", "finetune": "Fine-tuned"}
@@ -31,6 +32,8 @@ def parameters(facts: Any) -> Any:
 
 def measured_on(text: Any) -> str:
     """What a held-out loss was measured on."""
+    if not number(dig(text, "documents")):
+        return "no validation documents"
     return f"{integer(dig(text, 'documents'))} validation documents, {size(dig(text, 'bytes'))}"
 
 
@@ -53,6 +56,8 @@ def tiles(counts: dict[str, Any], seconds: float | None) -> list[dict[str, str]]
         ("Corpus", integer(dig(counts, "corpus", "train", "documents")), "documents", f"{size(dig(counts, 'corpus', 'train', 'bytes'))} of {integer(counts['documents_read'])} crawl records, {size(counts['bytes_read'])}"),
         ("Time", duration(seconds), "", "wall-clock, summed over all tasks"),
     ]  # fmt: skip
+    # A number that is not there needs no words on what it was measured on.
+    made = [row if row[1] != NOTHING else (*row[:2], "", "not measured") for row in made]
     return [dict(zip(("name", "value", "unit", "note"), row, strict=True)) for row in made]
 
 
@@ -60,7 +65,7 @@ def lead(counts: dict[str, Any]) -> str:
     """The page's first sentence."""
     pretrain, train = counts["pretrain"] or {}, dig(counts, "corpus", "train") or {}
     if not pretrain:
-        return "No model has been trained in this run."
+        return "No model has been trained in this run yet."
     return (
         f"A model of {short(parameters(pretrain))} parameters, trained from scratch on "
         f"{short(pretrain.get('tokens'))} tokens of {integer(train.get('documents'))} documents."
@@ -68,11 +73,13 @@ def lead(counts: dict[str, Any]) -> str:
 
 
 def splits(counts: dict[str, Any]) -> list[dict[str, Any]]:
-    """Training and validation: documents, bytes of text, tokens."""
-    rows = []
+    """Training and validation: documents, bytes of text, tokens; none before there is a corpus."""
+    rows: list[dict[str, Any]] = []
+    if not any(counts["corpus"].values()) and not any(counts["tokens"].values()):
+        return rows
     for name in ("train", "validation"):
         corpus, tokens = dig(counts, "corpus", name) or {}, dig(counts, "tokens", name) or {}
-        text, number_of = number(corpus.get("bytes")), number(tokens.get("tokens"))
+        text, number_of = number(tokens.get("bytes", corpus.get("bytes"))), number(tokens.get("tokens"))
         rate = text / number_of if text and number_of else None
         rows.append(
             {
@@ -123,7 +130,8 @@ def corpus_facts(run: Run) -> list[Fact]:
         ]
     if train is not None:
         on = f"{integer(dig(heldout, 'positives'))} curated and {integer(dig(heldout, 'negatives'))} other held-out documents"
-        rows.append(("ROC-AUC of the classifier", significant(dig(train, "roc_auc")), on))
+        auc = number(dig(train, "roc_auc"))
+        rows.append(("ROC-AUC of the classifier", significant(auc), on if auc is not None else "not measured"))
     if dig(select, "threshold") is not None:
         rows.append(("Quality threshold", significant(dig(select, "threshold")), "classifier score from 0 to 1"))
     return rows
@@ -161,14 +169,36 @@ def training_facts(facts: dict[str, Any]) -> list[Fact]:
     return [row for row in rows if row[1] != NOTHING]
 
 
+def progress(run: Run, step: str, config: dict[str, Any] | None) -> list[Fact]:
+    """How far a training that is not finished has come, by what it wrote last; nothing for a finished one."""
+    if step not in run.training:
+        return []
+    rows = metrics(run, step)
+    last = {key: row[key] for row in rows for key in row if number(row[key]) is not None}
+    wanted = number(dig(config, *step.split("."), "steps"))
+    written = max((path.stat().st_mtime for path in measured(run.training[step])), default=None)
+    at = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(written)) if written else NOTHING
+    found: list[Fact] = [
+        ("Steps so far", integer(last.get("step")), f"of {integer(wanted)} optimizer steps" if wanted else "optimizer steps"),
+        ("Tokens so far", integer(last.get("tokens")), "training tokens, repeated passes counted"),
+        ("Training loss, latest", significant(last.get("loss")), "nats per token"),
+        ("Validation loss, latest", significant(last.get("validation_loss")), "nats per token"),
+        ("Validation bits per byte, latest", significant(last.get("bits_per_byte")), "bits per byte"),
+        ("Throughput, latest", integer(last.get("tokens_per_second")), "training tokens a second"),
+        ("Time so far", duration(last.get("seconds")), "of all attempts"),
+        ("Last line written", at, "its losses and metrics, beside the checkpoints"),
+    ]  # fmt: skip
+    return [row for row in found if row[1] != NOTHING]
+
+
 def evaluation(run: Run, results: dict[str, dict[str, Any]]) -> dict[str, Any]:
     """The evaluation table (models as columns) and the generated samples side by side."""
     models = [model for model in MODELS if model in results]
-    first = results[models[0]] if models else {}
-    held, asked = (
-        measured_on(dig(first, "heldout_text")),
-        f"{integer(dig(first, 'questions', 'items'))} held-out questions",
+    text, questions, tasks = (
+        next((dig(results[model], part) for model in models if dig(results[model], part)), None)
+        for part in ("heldout_text", "questions", "tasks")
     )
+    held, asked = measured_on(text), f"{integer(dig(questions, 'items'))} held-out questions"
     plan: list[tuple[str, str, Callable[[Any], str], tuple[str, ...]]] = [
         ("Loss", f"nats per token; {held}", significant, ("heldout_text", "loss")),
         ("Perplexity", f"per token; {held}", significant, ("heldout_text", "perplexity")),
@@ -179,14 +209,14 @@ def evaluation(run: Run, results: dict[str, dict[str, Any]]) -> dict[str, Any]:
         ("Distance from chance", "standard errors of guessing", signed, ("questions", "acc_z")),
     ]  # fmt: skip
     for task in sorted({name for model in models for name in dig(results[model], "tasks", "results") or {}}):
-        on = f"{integer(dig(first, 'tasks', 'results', task, 'items'))} items"
+        on = f"{integer(dig(tasks, 'results', task, 'items'))} items"
         plan.append((f"{task}: accuracy", on, accuracy, ("tasks", "results", task)))
     rows = [
         {"name": name, "cells": [write(dig(results[model], *keys)) for model in models], "note": note}
         for name, note, write, keys in plan
     ]
     return {
-        "about": "The same held-out data for both models.",
+        "about": "The same held-out data for both models." if len(models) > 1 else "",
         "models": [MODELS[model] for model in models],
         "rows": [row for row in rows if any(cell != NOTHING for cell in row["cells"])],
         "samples": generated(run, models),
@@ -212,7 +242,9 @@ def generated(run: Run, models: Iterable[str]) -> list[dict[str, Any]]:
     for model in models:
         manifest = run.task("evaluate.model", model)
         for name in manifest.files if manifest else ():
-            if manifest and name.endswith("samples.jsonl"):
+            if not (manifest and name.endswith("samples.jsonl")):
+                continue
+            with run.reading(manifest.file(name)):
                 for row in json_lines(manifest.file(name)):
                     prompt = str(row.get("question") or row.get("prompt") or "")
                     kind, decoding = str(row.get("kind", "prompt")), str(row.get("decoding", ""))

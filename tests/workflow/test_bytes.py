@@ -9,10 +9,12 @@ import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.workflow.conftest import ROOT, can_be_alone, command, differences, environment, run, snapshot
+from scripts.report import now
+from tests.workflow.conftest import ROOT, TINY, can_be_alone, command, differences, environment, run, snapshot
 from tests.workflow.test_matrix import checkout, downstream
 
 # Where each kill strikes: the step, and the file that says that the step is at work.
@@ -73,12 +75,14 @@ def test_killed_in_the_middle(complete: Path, copy_of: Callable[[], Path], step:
 
 
 @pytest.mark.slow
-def test_pretrain_killed_after_a_checkpoint(complete: Path, copy_of: Callable[[], Path]) -> None:
+def test_pretrain_killed_after_a_checkpoint(complete: Path, copy_of: Callable[[], Path], capsys: Any) -> None:
     folder = copy_of()
     forget(folder, "pretrain.train")
     shutil.rmtree(folder / "checkpoints")
     kill_when(folder, lambda: any(folder.glob("checkpoints/*/step-*")))
     assert not (folder / "results/main/pretrain/train/manifest.json").exists()
+    assert now.main(["--results", str(folder / "results/main"), "--configfile", str(TINY)]) == 0
+    assert "missing     pretrain.train: in training, or interrupted in it; step " in capsys.readouterr().out
     run(folder)
     log = (folder / "logs/main/pretrain/train.log").read_text()
     assert "going on after step" in log, log

@@ -24,7 +24,8 @@ def rules() -> dict[str, str]:
 
 
 def test_one_rule_for_each_step() -> None:
-    assert set(rules()) == {name.replace(".", "_") for name in steps.STEPS}
+    page_of_a_part = {"report_now"}  # shows what is there, makes no result
+    assert set(rules()) == {name.replace(".", "_") for name in steps.STEPS} | page_of_a_part
 
 
 @pytest.mark.parametrize("step", [name for name in steps.STEPS if name != "report.render"])

@@ -1,0 +1,105 @@
+"""Render the report from whatever is there: after the data half alone, while training runs, after a failure.
+
+Writes a page of its own, results/<variant>/report/now/report.html, and prints the main numbers with what is missing or
+damaged. It runs no step, needs no complete run and no lock, so it may be called while the workflow runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from scripts.common import cli
+from scripts.common import config as configuration
+from scripts.common.manifest import ManifestError, write_atomically
+from scripts.report import facts, page, summary
+from scripts.report.render import complete, context, figures_of
+from scripts.report.state import State, look
+
+# Facts of a training that is not finished, with their names in one line.
+FACTS = {"Steps so far": "step", "Training loss, latest": "loss", "Last line written": "last line written"}
+
+
+def words(row: dict[str, Any], trainings: dict[str, dict[str, str]]) -> str:
+    """How much of a missing step is there. trainings: the facts of those that are not finished, by step."""
+    if row["step"] in trainings:
+        sofar = trainings[row["step"]]
+        known = [f"{short} {sofar[name]}" for name, short in FACTS.items() if name in sofar]
+        return f"in training, or interrupted in it; {', '.join(known)}"
+    if row["found"]:
+        return f"{row['found']:,} of {row['expected']:,} tasks are there"
+    if row["damaged"]:
+        return "there, but damaged"
+    return "begun, not finished" if row["log"] else "not there"
+
+
+def shown_state(state: State, results: Path, trainings: list[dict[str, Any]]) -> dict[str, Any]:
+    """The state as the page and the terminal show it; paths are relative to the working directory of the run."""
+    base = results.absolute().parent.parent
+
+    def short(path: Path) -> str:
+        path = path.absolute()
+        return str(path.relative_to(base) if path.is_relative_to(base) else path)
+
+    sofar = {
+        f"{part['anchor']}.train": {name: value for name, value, _ in part["sofar"]}
+        for part in trainings
+        if part["sofar"]
+    }
+    missing = [{**row, "words": words(row, sofar), "log": row["log"] and short(row["log"])} for row in state.missing]
+    damaged = [
+        (short(path), problem.removeprefix(f"{path}: ").removeprefix(f"{path} "))
+        for path, problem in sorted((state.run.damaged or {}).items())
+    ]
+    return {"complete": state.complete, "missing": missing, "damaged": damaged, "other": state.other}
+
+
+def render(results: Path, configfile: str | None, out: Path) -> list[tuple[str, str]]:
+    """Write the page, funnel.json and counts.json beside it; returns the lines of the terminal's summary.
+
+    Raises InputError where there is nothing to show, and ConfigError for a config that the schema refuses.
+    """
+    variant = results.absolute().name
+    whole, config = complete(configfile, "main"), complete(configfile, variant)
+    settings = (config or configuration.validate({}))["report"]["render"]
+    state = look(results, config, whole)
+    if not state.run.manifests and not state.run.damaged:
+        raise cli.InputError(f"{results}: no step has finished there, so there is nothing to show")
+    shown = context(state.run, out, settings, config, "")
+    drawn = figures_of(state.run, shown, config)
+    shown["state"] = shown_state(state, results, shown["trainings"])  # last: what is damaged is found by reading
+    shown["counts"] |= {key: shown["state"][key] for key in ("missing", "damaged", "other")}
+    facts.write(out.with_name("funnel.json"), shown["funnel"])
+    facts.write(out.with_name("counts.json"), shown["counts"])
+    write_atomically(out, page.render(shown, drawn))
+    return summary.lines(shown["counts"], shown["total"]["seconds"], out)
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="crawl2llm report",
+        description=__doc__,
+        epilog="example:\n  crawl2llm report --results results/main --configfile mine.yaml",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--results", type=Path, nargs="+", default=[Path("results/main")], help="results of a variant (results/main)"
+    )
+    parser.add_argument(
+        "--configfile", help="the run's config: with it, what is missing and what is of other settings is known exactly"
+    )
+    args = parser.parse_args(argv)
+    status = 0
+    for results in args.results:
+        try:
+            lines = render(results, args.configfile, results / "report" / "now" / "report.html")
+        except (cli.InputError, configuration.ConfigError, ManifestError, OSError) as error:
+            status = cli.fail(str(error))
+        else:
+            summary.show(lines)
+    return status
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,200 @@
+"""report.now: the page of a run that is not finished, damaged, or short of what larger corpora have."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scripts.common import steps
+from scripts.report import now, page, render, state, tables
+from scripts.report.records import NOTES, Run, measured, metrics
+from tests.unit.report.conftest import SHARDS
+from tests.unit.report.test_render import FINGERPRINT, Page
+
+CONFIG = "{'ingest': {'extract': {'shards': 2, 'sources': [{'name': 'web', 'kind': 'warc', 'paths': ['*.gz']}]}}}"
+TRAINED = ("pretrain.train", "finetune.train", "evaluate.model")
+
+
+def remove(results: Path, *names: str) -> None:
+    for name in names:
+        shutil.rmtree(results.joinpath(*name.split(".")))
+
+
+def shown(results: Path, capsys: Any, *options: str, status: int = 0) -> tuple[str, str]:
+    """(the page's text, what the command printed) of the run in `results`; the page's markup is sound."""
+    assert now.main(["--results", str(results), *options]) == status
+    text = (results / "report/now/report.html").read_text(encoding="utf-8")
+    Page(text)
+    return text.replace(page.NARROW, " "), capsys.readouterr().out
+
+
+def missing(results: Path, config: str | None = None) -> dict[str, tuple[int, int | None]]:
+    found = render.complete(config, "main")
+    return {row["step"]: (row["found"], row["expected"]) for row in state.look(results, found, found).missing}
+
+
+def test_what_is_missing_is_said_by_step(run_folder: Path, capsys: Any) -> None:
+    remove(run_folder, *TRAINED, "quality.select")
+    (run_folder / "tokenize/encode/00001.manifest.json").unlink()
+    text, printed = shown(run_folder, capsys, "--configfile", CONFIG)
+    assert "This run is not complete" in text and "No model has been trained in this run yet" in text
+    for step in (*TRAINED, "quality.select", "language.score"):  # the last was never in this run
+        assert f"<b>{step}</b>: not there" in text and f"missing     {step}: not there" in printed
+    assert "<b>tokenize.encode</b>: 1 of 2 tasks are there" in text
+    assert "trained     no model yet" in printed and "base model  not evaluated" in printed
+    assert json.loads((run_folder / "report/now/counts.json").read_text())["missing"]
+
+
+def test_without_a_config_the_number_of_shards_is_not_guessed(run_folder: Path, capsys: Any) -> None:
+    (run_folder / "tokenize/encode/00001.manifest.json").unlink()
+    assert missing(run_folder, CONFIG)["tokenize.encode"] == (1, 2)
+    assert "tokenize.encode" not in missing(run_folder)
+    assert "crawl.render" not in missing(run_folder)
+    assert "cannot be told" in shown(run_folder, capsys)[0]
+
+
+def test_results_of_other_settings_are_named(run_folder: Path, capsys: Any) -> None:
+    text, printed = shown(run_folder, capsys, "--configfile", CONFIG)
+    assert "a run would make them again: ingest.extract" in text
+    assert "outdated    made under other settings, code or input: ingest.extract" in printed
+
+
+def test_a_variant_reads_from_main(run_folder: Path) -> None:
+    few = run_folder.with_name("few")
+    shutil.copytree(run_folder / "quality/select", few / "quality/select")
+    found = state.look(few).run
+    assert found.of("quality.select")[0].folder == few / "quality/select"
+    assert found.of("dedup.select")[0].folder == run_folder / "dedup/select"
+
+
+def test_every_kind_of_damage_is_named_and_left_out(run_folder: Path, capsys: Any) -> None:
+    def spoil(name: str) -> None:  # the size stays, so that only reading shows it
+        path = run_folder / name
+        path.write_bytes(b"\xff" * path.stat().st_size)
+
+    manifests = ("dedup/select/manifest.json", "quality/train/manifest.json")
+    data = (
+        "ingest/extract/00000.parquet", "ingest/extract/00000.dropped.parquet", "corpus/write/dropped/00001.parquet",
+        "evaluate/model/pretrain.evaluation.json", "evaluate/model/finetune.samples.jsonl",
+        "pretrain/train/metrics.jsonl", "benchmarks/quality/select.tsv",
+    )  # fmt: skip
+    for name in (*manifests, *data):
+        spoil(name)
+    (run_folder / "corpus/write/train/00000.parquet").unlink()
+    (run_folder / "language/select/manifest.json").write_text('{"step": "language.select", "counts": {"in": 5}}')
+    path = run_folder / "heuristics/select/manifest.json"
+    path.write_text(path.read_text().replace('"dropped"', '"lost"', 1).replace("heuristics.select", "quality.select"))
+    text, printed = shown(run_folder, capsys)
+    for name in (*manifests, *data, "corpus/write/00000.manifest.json", "language/select/manifest.json",
+                 "heuristics/select/manifest.json"):  # fmt: skip
+        assert text.count(f'<span class="mono">results/main/{name}</span>') == 1, name
+        assert f"damaged     results/main/{name}: " in printed
+    assert "dedup.select</b>: there, but damaged" in text
+
+
+@pytest.mark.parametrize("name", ["ingest/extract/00000.parquet", "evaluate/model/pretrain.evaluation.json"])
+def test_in_a_finished_run_damage_is_an_error_that_names_the_file(
+    run_folder: Path, manifests: list[Path], name: str, capsys: Any
+) -> None:
+    path = run_folder / name
+    path.write_bytes(b"\xff" * path.stat().st_size)
+    out = run_folder / "report/render/manifest.json"
+    assert render.main(["--config", FINGERPRINT, "--manifest", str(out), "--manifests", *map(str, manifests)]) == 1
+    assert name in capsys.readouterr().err
+    assert not out.exists()
+
+
+def test_training_that_runs_shows_its_curve(run_folder: Path, capsys: Any) -> None:
+    checkpoints = run_folder.parent.parent / "checkpoints/0123"
+    checkpoints.mkdir(parents=True)
+    shutil.move(run_folder / "pretrain/train/metrics.jsonl", checkpoints)
+    remove(run_folder, *TRAINED)
+    (run_folder.parent.parent / "checkpoints/older").mkdir()
+    text, printed = shown(run_folder, capsys)
+    assert "pretrain.train: in training, or interrupted in it; step 60, loss 3" in printed
+    assert "Not finished: these are the losses" in text and 'id="pretrain-loss-title"' in text
+    assert "1.9</td>" in text  # bits per byte
+
+
+def test_finetuning_that_runs_is_read_from_its_newest_checkpoint(tmp_path: Path) -> None:
+    for step in (9, 10):
+        folder = tmp_path / f"checkpoint-{step}"
+        folder.mkdir()
+        rows = [{"step": at, "loss": 5.0 - at / 10} for at in range(1, step + 1)] + [{"step": step, "train_runtime": 1}]
+        (folder / "trainer_state.json").write_text(json.dumps({"log_history": rows}))
+    assert [path.parent.name for path in measured(tmp_path)] == ["checkpoint-10"]
+    run = Run(training={"finetune.train": tmp_path})
+    assert [row["loss"] for row in metrics(run, "finetune.train")][-1] == 4.0
+    assert dict(row[:2] for row in tables.progress(run, "finetune.train", None))["Steps so far"] == "10"
+
+
+def test_unfinished_training_is_found_by_its_fingerprint(tmp_path: Path) -> None:
+    config = render.complete(CONFIG, "main")
+    assert config is not None
+    for step in state.TRAININGS:
+        (mark,) = state.marks(step, config, {}).values()
+        (tmp_path / mark).mkdir()
+        (tmp_path / mark / "losses.jsonl").write_text("")
+        assert state.unfinished(tmp_path, step, Run(), config) == tmp_path / mark
+    assert state.unfinished(tmp_path, "finetune.train", Run(), None) is None
+
+
+def test_notes_of_all_steps_are_shown_once(run_folder: Path, manifests: list[Path], capsys: Any) -> None:
+    def note(name: str, *texts: Any) -> None:
+        body = json.loads((run_folder / name).read_text())
+        body["summary"]["notes"] = list(texts)
+        (run_folder / name).write_text(json.dumps(body))
+
+    for shard in SHARDS:
+        note(f"corpus/write/{shard}.manifest.json", "no validation documents: <3 hosts")
+    note("quality/train/manifest.json", *(f"note {number}" for number in range(NOTES + 3)))
+    text, printed = shown(run_folder, capsys)
+    assert text.count("no validation documents: &lt;3 hosts") == 1 and "(2 tasks)" in text
+    assert text.index("no validation documents") < text.index('class="tiles"')
+    assert "and 3 more notes" in text and "note 22" not in text
+    assert "note        corpus.write: no validation documents: <3 hosts" in printed
+    out = run_folder / "report/render/manifest.json"
+    assert render.main(["--config", FINGERPRINT, "--manifest", str(out), "--manifests", *map(str, manifests)]) == 0
+    assert "no validation documents" in out.with_name("report.html").read_text(encoding="utf-8")
+    assert "no validation documents" in out.with_name("counts.json").read_text(encoding="utf-8")
+
+
+def test_a_small_corpus_lacks_much(run_folder: Path, capsys: Any) -> None:
+    """No validation documents, no questions, no ROC-AUC, no fine-tuning: nothing is shown as if it were measured."""
+    remove(run_folder, "finetune.train")
+    (run_folder / "evaluate/model/finetune.manifest.json").unlink()
+    for path in run_folder.rglob("*manifest.json"):
+        body = json.loads(path.read_text())
+        for key in ("validation", "roc_auc", "heldout", "bits_per_byte", "measured_bytes", "bytes_per_token"):
+            body["summary"].pop(key, None)
+        path.write_text(json.dumps(body))
+    path = run_folder / "evaluate/model/pretrain.evaluation.json"
+    empty = {"model": "pretrain", "heldout_text": None, "questions": None, "tasks": None}
+    text = json.dumps(empty)
+    path.write_text(text + " " * (path.stat().st_size - len(text)))
+    text, _ = shown(run_folder, capsys)
+    assert 'ROC-AUC of the classifier</th><td class="n">–</td><td class="small muted">not measured' in text
+    assert 'Held-out text</dt><dd><div class="value">–</div><div class="note">not measured' in text
+    assert "– bytes" not in text and "– held-out questions" not in text and "– validation documents" not in text
+
+
+def test_nothing_there_is_an_error(tmp_path: Path, capsys: Any) -> None:
+    assert now.main(["--results", str(tmp_path / "main")]) == 1
+    assert "no step has finished" in capsys.readouterr().err
+
+
+def test_a_wrong_config_is_an_error(run_folder: Path, capsys: Any) -> None:
+    assert now.main(["--results", str(run_folder), "--configfile", "{'langauge': {}}"]) == 1
+    assert "langauge is not a known key" in capsys.readouterr().err
+
+
+def test_expected_steps_are_those_that_the_config_needs() -> None:
+    config = render.complete(CONFIG, "main")
+    assert config is not None
+    assert set(state.expected(config, {})) == set(steps.STEPS) - {"report.render", "crawl.render"}
+    demo = render.complete("{}", "main")
+    assert "crawl.render" in state.expected(demo, {})

@@ -1,0 +1,54 @@
+"""The page of a real run from which steps are missing."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+from scripts.common import steps
+from scripts.report import page, render, state
+from tests.unit.report.test_render import Page
+from tests.workflow.conftest import ROOT, TINY, command, environment
+
+
+def test_each_step_may_be_missing(complete: Path) -> None:
+    """The page copes with the absence of any step; its figures have tests of their own and are drawn once."""
+    config = render.complete(str(TINY), "main")
+    assert config is not None
+    results, settings = complete / "results/main", config["report"]["render"]
+    whole = state.look(results, config, config)
+    assert whole.complete, (whole.missing, whole.other, whole.run.damaged)
+    drawn = render.figures_of(whole.run, render.context(whole.run, results / "x/y", settings, config, ""), config)
+    for step in steps.STEPS:
+        if step == state.LAST:
+            continue
+        found = state.look(results, config, config)
+        del found.run.manifests[step]
+        shown = render.context(found.run, results / "report/now/report.html", settings, config, "")
+        for part in shown["trainings"]:
+            part["figures"] = page.trusted(drawn[part["anchor"]])
+        shown["state"] = None
+        Page(page.render(shown, drawn))
+        assert found.run.damaged == {}, step
+
+
+def test_report_of_a_part_by_the_command_and_by_the_rule(copy_of: Callable[[], Path]) -> None:
+    """The data half alone: `snakemake report_now` runs no step, and the final page is not touched."""
+    folder = copy_of()
+    for stage in ("pretrain", "finetune", "evaluate", "report"):
+        shutil.rmtree(folder / "results/main" / stage)
+    done = subprocess.run(
+        command(folder, "report_now"), capture_output=True, text=True, env=environment(), cwd=ROOT, check=False
+    )
+    printed = done.stdout + done.stderr
+    assert done.returncode == 0, printed
+    assert "missing     evaluate.model: begun, not finished (logs/main/evaluate/model/" in printed
+    # Its checkpoints are still there, of this very config.
+    assert "missing     pretrain.train: in training, or interrupted in it; step 40, loss " in printed
+    assert "dedup." not in printed.split("report      ")[1]
+    text = (folder / "results/main/report/now/report.html").read_text(encoding="utf-8")
+    Page(text)
+    assert 'id="pretrain-loss-title"' in text
+    assert [path.name for path in (folder / "results/main/report").iterdir()] == ["now"]
