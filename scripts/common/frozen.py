@@ -6,7 +6,6 @@ files of every shard. Every job works from there, one that SLURM queues again to
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import shutil
@@ -58,7 +57,7 @@ def code(root: Path) -> Path:
     return folder
 
 
-def config(complete: dict[str, Any], sources: dict[str, Any]) -> Path:
+def config(complete: dict[str, Any], sources: list[Any]) -> Path:
     """Write the complete config for a run's jobs, and beside it the source files of every shard; returns its path."""
     path = FOLDER.absolute() / f"{digest(canonical([complete, sources]))}.json"
     write_atomically(path.with_suffix(".sources"), pretty(sources))
@@ -66,11 +65,9 @@ def config(complete: dict[str, Any], sources: dict[str, Any]) -> Path:
     return path
 
 
-def sources(config: Path) -> dict[str, Any]:
-    """What `config` was given as `sources`, for a job; empty where this is not a frozen config."""
-    with contextlib.suppress(OSError):
-        return dict(json.loads(config.with_suffix(".sources").read_text(encoding="utf-8")))
-    return {}
+def sources(config: Path) -> list[Any]:
+    """What `config` was given as `sources`, for a job. Raises OSError where this is no frozen config."""
+    return list(json.loads(config.with_suffix(".sources").read_text(encoding="utf-8")))
 
 
 def forget_others(*kept: Path) -> None:

@@ -1,0 +1,113 @@
+"""Compare every file of the results with its manifest: sizes, or checksums with --deep.
+
+Names what is missing or damaged, and what makes it again. Exit status: 0 where everything is as its manifest says, else 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from scripts.common.console import Progress, log, setup
+from scripts.common.manifest import Manifest, ManifestError, checksum
+
+__tracked__ = False  # looks, and changes nothing: see scripts/common/fingerprint.py
+
+
+@dataclass
+class Found:
+    """What was looked at: manifests, files and bytes; `faults` are sentences by the manifest that they concern."""
+
+    manifests: int = 0
+    files: int = 0
+    bytes: int = 0
+    faults: dict[Path, list[str]] = field(default_factory=dict)
+    gone: Counter[Path] = field(default_factory=Counter)
+
+
+def inputs(manifest: Manifest, results: Path) -> Iterator[tuple[Path, dict[str, str]]]:
+    """(path, consumed parts) of every manifest that this one names as input: of its own variant, or of main."""
+    assert manifest.path is not None
+    variant = manifest.path.relative_to(results).parts[0]
+    for key, parts in manifest.inputs.items():
+        if key == "sources":
+            continue
+        step, _, task = key.partition(" ")
+        below = Path(step.replace(".", "/")) / (f"{task}.manifest.json" if task else "manifest.json")
+        own = results / variant / below
+        yield own if own.exists() else results / "main" / below, parts
+
+
+def check(results: Path, deep: bool) -> Found:
+    """Look at every manifest below `results` (results/<variant>/<stage>/<step>/…manifest.json) and at its files."""
+    found = Found()
+    paths = sorted(path for path in results.glob("*/*/*/*manifest.json"))
+    progress = Progress(len(paths), "manifests")
+    for path in paths:
+        found.manifests += 1
+        try:
+            manifest = Manifest.parse(path)
+        except ManifestError as error:
+            found.faults[path] = [str(error)]
+            continue
+        faults = manifest.damage()
+        found.files += len(manifest.files)
+        found.bytes += sum(facts["bytes"] for facts in manifest.files.values())
+        for name, facts in manifest.files.items() if deep and not faults else ():
+            if checksum(manifest.folder / name) != facts["xxh3"]:
+                faults.append(f"{manifest.folder / name} does not have the checksum that its manifest says")
+        for other, parts in inputs(manifest, results):
+            try:
+                there = Manifest.parse(other)
+            except ManifestError:
+                found.gone[other] += not other.exists()
+                continue
+            if any(there.digest_of(part) != mark for part, mark in parts.items()):
+                faults.append(f"{path} was made from another {other} than the one that is there")
+        if faults:
+            found.faults[path] = faults
+        progress.add()
+    return found
+
+
+def lines(found: Found, results: Path, deep: bool) -> Iterator[str]:
+    """What was found, for a person."""
+    for path, faults in found.faults.items():
+        yield from (f"damaged: {fault}" for fault in faults)
+        yield f"  to make it again: rm {path} && snakemake --profile profiles/local {path}"
+    for path, number in sorted((path, n) for path, n in found.gone.items() if n):
+        yield f"missing: {path}, which {number} result{'s were' if number > 1 else ' was'} made from"
+        yield f"  to make it again: snakemake --profile profiles/local {path}"
+    how = "checksums" if deep else "sizes; --deep compares checksums"
+    whole = "all as their manifests say" if not found.faults and not found.gone.total() else "not whole, see above"
+    yield f"{found.manifests:,} manifests, {found.files:,} files, {found.bytes / 1e6:,.1f} MB ({how}): {whole}"
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="crawl2llm verify",
+        description=__doc__,
+        epilog="example:\n  crawl2llm verify --deep --results results",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--results", type=Path, default=Path("results"), help="the folder with all variants' results")
+    parser.add_argument("--deep", action="store_true", help="read every file and compare its checksum")
+    args = parser.parse_args(argv)
+    setup("verify")
+    if not args.results.is_dir():
+        print(f"error: --results {args.results}: no such folder; a run writes it, see README.md", file=sys.stderr)
+        return 1
+    found = check(args.results, args.deep)
+    if not found.manifests:
+        log.info("no manifest below %s", args.results)
+    for line in lines(found, args.results, args.deep):
+        print(line)
+    return int(bool(found.faults) or bool(found.gone.total()) or not found.manifests)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,84 @@
+"""What is up to date after a move, a loss or an edit: the manifests decide, not clocks and not .snakemake."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.workflow.conftest import TINY
+from tests.workflow.plan import planned
+from tests.workflow.test_matrix import changed, downstream
+
+LOST = ("nothing", ".snakemake", "times", ".snakemake and times")
+
+
+def tiny() -> dict[str, Any]:
+    return yaml.safe_load(TINY.read_text(encoding="utf-8"))
+
+
+def moved(copy: Path, lost: str, target: Path) -> Path:
+    """The folder elsewhere, without what is lost on the way."""
+    copy.rename(target)
+    if ".snakemake" in lost:
+        shutil.rmtree(target / ".snakemake")
+    if "times" in lost:
+        for number, path in enumerate(sorted(target.rglob("*"), reverse=True)):
+            os.utime(path, (1_600_000_000 + number, 1_600_000_000 + number), follow_symlinks=False)
+    return target
+
+
+@pytest.mark.parametrize("lost", LOST)
+def test_a_moved_folder_is_up_to_date_and_an_edit_is_seen(
+    copy_of: Callable[[], Path], tmp_path: Path, lost: str
+) -> None:
+    folder = moved(copy_of(), lost, tmp_path / "élsewhere, moved")
+    assert planned(folder, tiny()) == set()
+    assert planned(folder, changed("quality.select.keep_fraction", 0.77)) == downstream("quality.select")
+    assert planned(folder, changed("pretrain.train.log_every", 3)) == set()
+
+
+def test_an_edit_before_the_move(copy_of: Callable[[], Path], tmp_path: Path) -> None:
+    folder = copy_of()
+    edited = changed("corpus.write.validation_fraction", 0.4)
+    before = planned(folder, edited)
+    assert before == downstream("corpus.write")
+    assert planned(moved(folder, ".snakemake and times", tmp_path / "moved"), edited) == before
+
+
+@pytest.mark.parametrize("half", [0, 1])
+def test_half_of_it_missing(copy_of: Callable[[], Path], half: int) -> None:
+    """Every second file of the results is gone: what is there and whole is kept, what is not is made anew, all below too."""
+    folder = copy_of()
+    shutil.rmtree(folder / ".snakemake")
+    files = sorted(path for path in (folder / "results").rglob("*.parquet") if "benchmarks" not in path.parts)
+    for path in files[half::2]:
+        path.unlink()
+    steps = planned(folder, tiny())
+    touched = {".".join(path.relative_to(folder / "results/main").parts[:2]) for path in files[half::2]}
+    assert touched <= steps and "pretrain.train" in steps
+    assert "crawl.render" not in steps
+
+
+def test_a_deleted_step_reruns_nothing_while_its_results_below_are_there(copy_of: Callable[[], Path]) -> None:
+    folder = copy_of()
+    shutil.rmtree(folder / "results/main/heuristics/score")
+    assert planned(folder, tiny()) == set()
+    assert "heuristics.score" in planned(folder, changed("heuristics.select.families", ["c4"]))
+
+
+def test_manifests_of_an_earlier_version_are_not_taken_for_new(copy_of: Callable[[], Path]) -> None:
+    import json
+
+    folder = copy_of()
+    for path in (folder / "results/main").glob("*/*/*manifest.json"):
+        body = json.loads(path.read_text())
+        for key in ("inputs", "sources"):
+            body.pop(key)
+        path.write_text(json.dumps(body))
+    assert downstream("ingest.extract") <= planned(folder, tiny())
