@@ -62,6 +62,9 @@ if workflow.is_main_process and not workflow.dryrun:
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(CODE), os.environ.get("PYTHONPATH")]))
 os.environ["PYTHONSAFEPATH"] = "1"
 os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+# Threads that wait give their core away. With OpenMP's default, two threads on two cores that somebody else uses too are
+# 20 times slower than one.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 
 def source_names(wildcards):

@@ -28,7 +28,7 @@ rule pretrain_train:
         "../envs/train.yaml"
     container:
         None  # the launcher needs srun, which an image has not: it starts the image itself
-    threads: config["pretrain"]["train"]["processes"]
+    threads: config["pretrain"]["train"]["processes"] * config["pretrain"]["train"]["threads_per_process"]
     params:
         fingerprint=fingerprint("pretrain.train"),
         tokens=ranged("tokenize.encode"),

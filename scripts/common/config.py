@@ -21,6 +21,7 @@ from jsonschema.validators import extend
 
 ROOT = Path(__file__).resolve().parents[2]
 SCHEMA = ROOT / "schemas" / "config.schema.yaml"
+AUTO = "^auto$"  # the pattern of a leaf that also takes `auto`: the step decides by the corpus
 # libyaml where PyYAML was built with it: the schema is parsed at the start of every job.
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -141,8 +142,10 @@ def _explain(error: ValidationError) -> list[str]:
     shown = shown if len(shown) <= 80 else shown[:77] + "..."
     if rule == "additionalProperties" and isinstance(error.schema, dict):
         return [_unknown(path, key, error.schema) for key in error.instance if key not in error.schema["properties"]]
+    if rule == "pattern" and value == AUTO:
+        return [f"{where} is {shown}{_allowed(error.schema)}{_as_text(error.instance)}"]
     if rule == "type":
-        wanted = " or ".join(value) if isinstance(value, list) else value
+        wanted = " or ".join(kinds(error.schema))
         return [f"{where} is {shown}, which is not of type {wanted}{_allowed(error.schema)}{_as_text(error.instance)}"]
     if rule == "enum":
         close = difflib.get_close_matches(str(error.instance), [str(v) for v in value], n=1)
@@ -185,8 +188,7 @@ def allowed(node: dict[str, Any]) -> str:
     """The values that a schema leaf accepts, in words."""
     if "enum" in node:
         return " or ".join(map(repr, node["enum"]))
-    kind = node.get("type", "any")
-    words = " or ".join(kind) if isinstance(kind, list) else str(kind)
+    words, *others = kinds(node)
     if "exclusiveMinimum" in node:
         words += f" above {node['exclusiveMinimum']}"
     if "minimum" in node:
@@ -195,7 +197,20 @@ def allowed(node: dict[str, Any]) -> str:
         words += f" to {node['maximum']}"
     if "exclusiveMaximum" in node:
         words += f" below {node['exclusiveMaximum']}"
-    return words
+    return " or ".join([words, *others])
+
+
+def kinds(node: dict[str, Any]) -> list[str]:
+    """The types of a schema leaf in words; a leaf that takes text only as `auto` says `auto`."""
+    kind = node.get("type", "any")
+    found = [str(one) for one in kind] if isinstance(kind, list) else [str(kind)]
+    return ["auto" if one == "string" and node.get("pattern") == AUTO else one for one in found]
+
+
+def is_auto(config: dict[str, Any], step: str) -> list[str]:
+    """The keys of a step that are `auto` in this config, as dotted paths."""
+    found = [path for path, node in leaves() if node.get("pattern") == AUTO and path.startswith(f"{step}.")]
+    return [path for path in found if lookup(config, path) == "auto"]
 
 
 def tracked(config: dict[str, Any], path: str) -> dict[str, Any]:

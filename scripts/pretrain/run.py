@@ -15,7 +15,7 @@ import torch.nn.functional as functional
 from scripts.common import cli
 from scripts.common.fingerprint import canonical, digest
 from scripts.common.manifest import Manifest
-from scripts.pretrain import checkpoint, data, engine, measures, model, plan
+from scripts.pretrain import auto, checkpoint, data, engine, measures, model, plan
 
 IGNORE = -100  # a target that does not count
 REMEDY = "lower pretrain.train.learning_rate or lengthen pretrain.train.warmup; the newest checkpoint is from before it"
@@ -28,10 +28,13 @@ class Run:
     """
 
     def __init__(self, args: argparse.Namespace, settings: dict[str, Any], folder: Path) -> None:
-        self.args, self.settings, self.folder = args, settings, folder
+        self.args, self.folder = args, folder
         self.rank, self.processes = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
         self.vocabulary, self.eos = model.load_tokenizer(args.tokenizer)
         self.stream = data.open_split(args.tokens, "train")
+        self.settings = auto.resolve(settings, len(self.stream), self.vocabulary)
+        self.resolved = auto.resolved(settings, self.settings)
+        settings = self.settings
         self.plan = plan.plan(settings, len(self.stream))
         self.accumulation = plan.accumulation(self.plan, args.micro_batch, self.processes)
         shape = model.configuration(settings["model"], self.vocabulary, self.eos)

@@ -119,7 +119,10 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
         return []
     with checkpoint.locked(folder):
         run = Run(args, settings, folder)
-        made, sizes = run.plan, run.parameters
+        settings, made, sizes = run.settings, run.plan, run.parameters
+        if run.resolved:
+            chosen = ", ".join(f"{key} {value:,}" for key, value in run.resolved.items())
+            log.info("auto, by %s training tokens: %s", f"{len(run.stream):,}", chosen)
         log.info(
             "%s parameters (%s without embeddings), %s steps of %s tokens = %.2f epochs, %d × %s, ZeRO %d, %s",
             f"{sizes['total']:,}", f"{sizes['non_embedding']:,}", f"{made.steps:,}", f"{made.tokens_per_step:,}",
@@ -152,9 +155,12 @@ def results(run: Run, manifest: Manifest, out: Path) -> list[Path]:
     manifest.summary = {
         "parameters": {key: run.parameters[key] for key in ("total", "non_embedding")},
         "shape": {**settings["model"], "vocabulary": run.vocabulary},
+        "auto": run.resolved,
         "tokens": made.steps * made.tokens_per_step,
         "steps": made.steps,
         "epochs": made.epochs,
+        "global_batch_tokens": made.tokens_per_step,
+        "learning_rate": settings["learning_rate"],
         "loss": losses[-1]["loss"],
         "validation_loss": scores[-1]["validation_loss"] if scores else None,
         "bits_per_byte": scores[-1]["bits_per_byte"] if scores else None,

@@ -18,6 +18,7 @@ from scripts.common import cli
 from scripts.common.console import Progress, log
 from scripts.common.documents import rows, shard_of, uniform
 from scripts.common.manifest import Manifest, write_atomically
+from scripts.tokenize import vocabulary
 
 EOS, PAD = "<|endoftext|>", "<|pad|>"
 LONGEST = 30  # tokens named in the summary
@@ -57,9 +58,10 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     total = sum(part.summary["train"]["bytes"] for part in corpus)
     if not total:
         raise cli.InputError("the corpus has no training text: see the report's funnel for what dropped every document")
+    entries = vocabulary.entries(settings["vocabulary"], total)
     tokenizer = untrained(settings["digits"])
     trainer = trainers.BpeTrainer(
-        vocab_size=settings["vocabulary"],
+        vocab_size=entries,
         special_tokens=[EOS, PAD],
         initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
         show_progress=False,

@@ -107,6 +107,7 @@ TINY: dict[str, Any] = {
     "zero_stage": 1,
     "validate_every": 8,
     "validation_tokens": 1500,
+    "threads_per_process": 1,
 }
 Start = Callable[..., "subprocess.Popen[str]"]
 
