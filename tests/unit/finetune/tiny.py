@@ -99,5 +99,7 @@ def write_model(folder: Path, texts: dict[str, str], hidden: int = 64, layers: i
 def config(step: str, **changes: Any) -> str:
     """What `--config` takes: the step's tracked settings under the defaults with `changes` to its keys."""
     stage, name = step.split(".")
+    if step == "finetune.pairs":
+        changes = {"patterns": [{"preset": "summary"}]} | changes  # the corpus is Python's documentation
     settings = configuration.tracked(configuration.validate({stage: {name: changes}}), step)
     return canonical({"step": step, "config": settings})

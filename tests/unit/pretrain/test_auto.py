@@ -158,3 +158,11 @@ def test_the_tables_shapes_have_the_parameters_that_transformers_counts() -> Non
         made = auto.resolve(settings(), found.tokens or 1000, 1024)
         real = parameters(build(configuration(made["model"], 1024, 0), 0))
         assert auto.parameters(made["model"], 1024) == (real["total"], real["non_embedding"])
+
+
+def test_the_docs_show_the_table() -> None:
+    page = (config.ROOT / "docs/pretrain.md").read_text(encoding="utf-8")
+    for found in auto.TABLE:
+        numbers = f"{found.context:,} | {found.batch:,} | {found.learning_rate:.0e}".replace("e-0", "e-")
+        assert f"| {found.hidden_size:,} × {found.layers}, {found.heads} " in page
+        assert numbers in page

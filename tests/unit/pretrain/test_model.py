@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import yaml
 
 from scripts.common import config
 from scripts.common.cli import InputError
@@ -32,11 +33,12 @@ def test_parameters() -> None:
     assert untied == {"total": inside + 6400, "non_embedding": inside, "multiplied": inside + 3200}
 
 
-def test_the_default_is_smollm_135m() -> None:
+def test_the_gpu_config_is_smollm_135m() -> None:
     import torch
 
+    chosen = config.validate(yaml.safe_load((config.ROOT / "configs/own-warcs-gpu.yaml").read_text(encoding="utf-8")))
     with torch.device("meta"):
-        full = model.build(model.configuration(config.validate({})["pretrain"]["train"]["model"], 49152, 0), 0)
+        full = model.build(model.configuration(chosen["pretrain"]["train"]["model"], 49152, 0), 0)
     assert model.parameters(full)["total"] == 134_515_008  # as its model card's safetensors say
 
 

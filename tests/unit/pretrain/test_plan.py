@@ -15,7 +15,11 @@ from scripts.common.cli import InputError
 from scripts.pretrain import measures
 from scripts.pretrain.plan import accumulation, learning_rate, plan
 
-DEFAULTS: dict[str, Any] = config.validate({})["pretrain"]["train"]
+DEFAULTS: dict[str, Any] = config.validate({})["pretrain"]["train"] | {
+    "epochs": None,
+    "learning_rate": 6e-4,
+    "warmup": 0.01,
+}
 
 
 def settings(**changes: Any) -> dict[str, Any]:
