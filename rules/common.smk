@@ -16,7 +16,10 @@ from scripts.common import config as configuration
 from scripts.common import contents, engine, fingerprint as fingerprints, freshness, frozen, lock, steps
 from scripts.ingest import sources
 from scripts.slurm import hook
+from scripts.watch import handler
 from snakemake.settings.types import DeploymentMethod
+
+handler.attach(workflow)
 
 try:
     validated = configuration.validate(config, source=", ".join(map(str, workflow.configfiles)) or "--config")

@@ -1,5 +1,7 @@
 """Settings of all tests, and the run that several of them start from."""
 
+import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -19,5 +21,29 @@ def complete(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from tests.workflow.conftest import can_be_alone, run
 
     folder = tmp_path_factory.mktemp("complete")
-    run(folder, network=not can_be_alone())
+    (folder / "printed").write_text(run(folder, network=not can_be_alone()), encoding="utf-8")
     return folder
+
+
+@pytest.fixture
+def group() -> Iterator[Callable[[int], tuple[str, ...]]]:
+    """group(megabytes): a command prefix that runs what follows in a control group with so much memory.
+
+    Skips the test, with the reason, where none can be made.
+    """
+    own = dict(line.split(":", 2)[1:] for line in Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines())
+    first = "memory" in own  # cgroup v1
+    folder = Path(f"/sys/fs/cgroup/memory{own['memory']}" if first else f"/sys/fs/cgroup{own.get('', '/')}")
+    folder = folder / f"crawl2llm-test-{os.getpid()}"
+
+    def make(megabytes: int) -> tuple[str, ...]:
+        try:
+            folder.mkdir()
+            (folder / ("memory.limit_in_bytes" if first else "memory.max")).write_text(str(megabytes << 20))
+        except OSError as error:
+            pytest.skip(f"no control group with a limit can be made here: {error}")
+        return ("sh", "-c", f'echo $$ > "{folder}/cgroup.procs" && exec "$@"', "sh")
+
+    yield make
+    if folder.exists():
+        folder.rmdir()

@@ -8,25 +8,49 @@ from __future__ import annotations
 import logging
 import sys
 import time
+import traceback
 from pathlib import Path
+from types import TracebackType
 
 __tracked__ = False  # shows, never decides: see scripts/common/fingerprint.py
 
 log = logging.getLogger("crawl2llm")
 
 
+class Lines(logging.Formatter):
+    """`15:04:05 language.score 00003: 12 documents`; a warning is called one, and scripts/watch shows it on the screen."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        if record.levelno == logging.WARNING:
+            record.message = f"warning: {record.message}"
+        return super().formatMessage(record)
+
+
+def unexpected(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """What `sys.excepthook` does: the traceback goes into the log as well, and the error itself is the last line."""
+    if issubclass(kind, KeyboardInterrupt):
+        log.info("interrupted")
+        return
+    log.info("%s", "".join(traceback.format_exception(kind, error, trace)).rstrip())
+    log.error("error: %s: %s", kind.__name__, error)
+
+
 def setup(name: str, *files: Path) -> None:
-    """Send the program's messages, headed by its step and task, to stderr and to the ends of `files`."""
+    """Send the program's messages, headed by its step and task, to stderr and to the ends of `files`.
+
+    An error that nothing catches goes there too.
+    """
     handlers: list[logging.Handler] = [logging.StreamHandler(sys.stderr)]
     for file in files:
         file.parent.mkdir(parents=True, exist_ok=True)
         handlers.append(logging.FileHandler(file, mode="a", encoding="utf-8"))
-    form = logging.Formatter(f"%(asctime)s {name}: %(message)s", "%H:%M:%S")
+    form = Lines(f"%(asctime)s {name}: %(message)s", "%H:%M:%S")
     for handler in handlers:
         handler.setFormatter(form)
     log.handlers[:] = handlers
     log.setLevel(logging.INFO)
     log.propagate = False
+    sys.excepthook = unexpected
     logging.raiseExceptions = False  # a log that cannot be written must not bury the error that says why
 
 

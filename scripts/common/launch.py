@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import itertools
 import os
 import shlex
 import shutil
@@ -75,7 +76,7 @@ def wait_for_the_end() -> None:
 
 def teller(module: str, options: list[str]) -> Callable[[str, str], None]:
     """A function that says why the module's processes ended: on stderr, and at the end of the log that it was given."""
-    log = next((Path(word) for option, word in zip(options, options[1:], strict=False) if option == "--log"), None)
+    log = next((Path(word) for option, word in itertools.pairwise(options) if option == "--log"), None)
 
     def say(message: str, traceback: str) -> None:
         to_stderr(message, traceback)

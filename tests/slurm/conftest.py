@@ -101,7 +101,7 @@ class Drive:
                 stderr=log,
                 start_new_session=True,
                 preexec_fn=heard,
-                env={**os.environ, "PATH": path, "PYTHONPATH": str(ROOT)},
+                env={**os.environ, "PATH": path, "PYTHONPATH": str(ROOT), "CRAWL2LLM_SCREEN": "snakemake"},
             )
         return self
 

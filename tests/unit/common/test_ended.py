@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -72,30 +72,8 @@ def test_an_error_that_was_said_is_not_said_again(tmp_path: Path) -> None:
     assert log == "" and stderr.count("error:") == 1
 
 
-@pytest.fixture
-def small() -> Iterator[tuple[str, ...]]:
-    """A command prefix that runs what follows in a control group of 200 MB; skips where none can be made."""
-    own = dict(line.split(":", 2)[1:] for line in Path("/proc/self/cgroup").read_text().splitlines())
-    if "memory" in own:
-        group, limit = (
-            Path(f"/sys/fs/cgroup/memory{own['memory']}/crawl2llm-test-{os.getpid()}"),
-            "memory.limit_in_bytes",
-        )
-    else:
-        group, limit = Path(f"/sys/fs/cgroup{own.get('', '/')}/crawl2llm-test-{os.getpid()}"), "memory.max"
-    try:
-        group.mkdir()
-        (group / limit).write_text(str(200 << 20))
-    except OSError as error:
-        if group.exists():
-            group.rmdir()
-        pytest.skip(f"no control group can be made here: {error}")
-    yield ("sh", "-c", f'echo $$ > "{group}/cgroup.procs" && exec "$@"', "sh")
-    group.rmdir()
-
-
-def test_a_rank_out_of_memory(tmp_path: Path, small: tuple[str, ...]) -> None:
+def test_a_rank_out_of_memory(tmp_path: Path, group: Callable[[int], tuple[str, ...]]) -> None:
     """The kernel ends a process that takes more than its control group has."""
-    _, log = launched(tmp_path, "import time; time.sleep(60)", "bytearray(b'x' * 10**9)", prefix=small)
+    _, log = launched(tmp_path, "import time; time.sleep(60)", "bytearray(b'x' * 10**9)", prefix=group(200))
     assert "was ended by SIGKILL (signal 9), most likely out of memory: the kernel ended 1 process" in log
     assert log.rstrip().endswith("or give it more memory")

@@ -1,0 +1,311 @@
+"""The place between Snakemake's messages and what a person sees; `attach` is called while the workflow is read.
+
+What it uses of Snakemake: the events of its logger plugin interface, its logger, the name of its own handler, and a few of its
+messages. Each has a test in tests/workflow/test_watch.py, which says what broke when the version moves.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType, SimpleNamespace
+from typing import Any, TextIO
+
+from scripts.common import ended
+from scripts.common.config import ROOT
+from scripts.common.console import duration
+from scripts.watch.failure import Failure, block, shortened, status_in
+from scripts.watch.lines import Lines
+from scripts.watch.run import Run, plural, step_of
+from scripts.watch.screen import PER_SECOND, Screen
+
+__tracked__ = False
+
+CHOICE = "CRAWL2LLM_SCREEN"
+CHOICES = ("live", "lines", "snakemake")
+DEFAULT = "DefaultStreamHandler"  # the name that Snakemake gives its own
+# Snakemake's own messages that a person waits for; all others are in the log.
+SHOWN = ("Nothing to be done", "Creating conda environment", "Pulling singularity image", "Will exit after finishing")
+# Snakemake's messages that say nothing where the failures are shown.
+GENERAL = ("At least one job did not complete successfully.", "Exiting because a job execution failed.")
+
+
+def attach(workflow: Any) -> None:
+    """Take the place of Snakemake's own handler for a run's messages; its other commands and its jobs keep theirs.
+
+    Raises WorkflowError where CRAWL2LLM_SCREEN is none of CHOICES.
+    """
+    from snakemake.exceptions import WorkflowError
+    from snakemake.logging import logger
+    from snakemake.settings.enums import Quietness
+
+    settings = workflow.output_settings
+    quiet = set(settings.quiet or ())
+    if not workflow.is_main_process or settings.dryrun or Quietness.ALL in quiet:
+        return
+    choice = os.environ.get(CHOICE, "")
+    if choice and choice not in CHOICES:
+        raise WorkflowError(f"{CHOICE} is {choice!r}; allowed are {', '.join(CHOICES)}")
+    own = next((handler for handler in logger.handlers if handler.name == DEFAULT), None)
+    if own is None or settings.verbose or settings.printshellcmds or settings.debug_dag:
+        choice = "snakemake"
+    stream = sys.stdout if settings.stdout else sys.stderr
+    handler = Handler(workflow, own, stream, choice, bool(quiet & {Quietness.RULES, Quietness.PROGRESS}))
+    if own is not None and choice != "snakemake":
+        logger.removeHandler(own)
+    logger.addHandler(handler)
+
+
+def can_draw(stream: TextIO) -> bool:
+    """Whether a live screen can be drawn: on a terminal that can move its cursor, with rich installed."""
+    try:
+        terminal = os.isatty(stream.fileno())
+    except (OSError, ValueError):
+        return False
+    if not terminal or os.environ.get("TERM", "dumb") == "dumb":
+        return False
+    try:
+        import rich.live  # noqa: F401
+    except ImportError:  # an environment with Snakemake alone
+        return False
+    return True
+
+
+@contextlib.contextmanager
+def redirected(log: Path) -> Iterator[TextIO]:
+    """Send this process's stdout and stderr, and those of what it starts, into `log`; yields the screen that stderr was.
+
+    The programs of a run print as they like; their own logs hold the same lines.
+    """
+    sys.stdout.flush()
+    sys.stderr.flush()
+    kept = [os.dup(number) for number in (1, 2)]
+    target = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    for number in (1, 2):
+        os.dup2(target, number)
+    os.close(target)
+    with open(os.dup(kept[1]), "w", encoding="utf-8", errors="replace", buffering=1) as screen:
+        try:
+            yield screen
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            for number, saved in zip((1, 2), kept, strict=True):
+                os.dup2(saved, number)
+                os.close(saved)
+
+
+class Handler(logging.Handler):
+    """Shows a run. `close`, which Snakemake calls when it has said everything, writes the last words."""
+
+    def __init__(
+        self, workflow: Any, default: logging.Handler | None, stream: TextIO, choice: str, quiet: bool
+    ) -> None:
+        super().__init__()
+        self.name = "crawl2llm"
+        self.workflow, self.default, self.stream, self.choice, self.quiet = workflow, default, stream, choice, quiet
+        self.begun = self.closed = False
+        self.run = Run(Path.cwd(), time.monotonic())
+        self.view: Screen | Lines = Lines(self.run, self._print)
+        self.failures: dict[int, Failure] = {}
+        self.told = 0  # failures that a line has told of
+        self.errors: list[str] = []
+        self.interrupted = False
+        self.memory = ended.counters()
+        self.over = threading.Event()
+        self.thread: threading.Thread | None = None
+        self.kept = contextlib.ExitStack()
+        self.log: str | None = None
+
+    # --- Snakemake's messages
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            event = str(getattr(record, "event", None) or "")
+            if event == "workflow_started":
+                self._begin()
+            if not self.begun:  # the workflow is being read, or another command than a run: as ever
+                self._forward(record)
+                return
+            self._take(event, record)
+        except Exception:
+            self.handleError(record)
+
+    def _forward(self, record: logging.LogRecord) -> None:
+        if self.default is None or self.choice == "snakemake" or not self.default.filter(record):
+            return
+        if os.environ.get("NO_COLOR"):  # which Snakemake does not know
+            self._print(self.default.format(record))
+        else:
+            self.default.handle(record)
+
+    def _begin(self) -> None:
+        self.begun = True
+        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            signal.signal(signal.SIGINT, self._interrupt)
+
+    def _open(self) -> None:
+        """The first task is about to start: open the screen, and send what programs print into the log."""
+        if self.choice == "snakemake" or self.thread is not None:
+            return
+        live = not self.quiet and (self.choice == "live" or (self.choice != "lines" and can_draw(self.stream)))
+        logs = [path for path in self.workflow.logger_manager.get_logfile() if str(path).endswith(".snakemake.log")]
+        if logs:
+            self.log = shortened(Path(logs[0]))
+            self.stream = self.kept.enter_context(redirected(Path(logs[0])))
+        if live:
+            self.view = Screen(self.run, self.stream, color=not self.workflow.output_settings.nocolor)
+        if not self.quiet:
+            self.view.planned(self.log or "logs")
+        self.thread = threading.Thread(target=self._watch, daemon=True)
+        self.thread.start()
+
+    def _take(self, event: str, record: Any) -> None:
+        now = time.monotonic()
+        if event == "run_info" and not self.run.steps:
+            self.run.plan(record.stats)
+        elif event == "job_started":
+            self._open()
+            self._tell_failures()
+        elif event == "job_info":
+            self.run.start(record, now)
+        elif event == "job_finished":
+            self._finish(record.job_id, now)
+        elif event == "job_error":
+            self._fail(record, now)
+        elif event == "group_error":
+            for info in record.job_error_info:
+                self._fail(SimpleNamespace(**info, shellcmd=None, rule_msg=record.msg), now)
+        elif event == "error" or record.levelno >= logging.ERROR:
+            self.errors.append(record.getMessage())
+        elif record.levelno >= logging.WARNING or (not event and self._wanted(record)):
+            self.say(record.getMessage())
+
+    def _wanted(self, record: logging.LogRecord) -> bool:
+        """Whether a message without an event is for the screen: the project's own, and few of Snakemake's."""
+        return record.getMessage().startswith(SHOWN) or Path(record.pathname).is_relative_to(ROOT / "scripts")
+
+    def _finish(self, number: int, now: float) -> None:
+        for step in self.run.steps.values():
+            if number in step.running:
+                self._warn(self.run.look_at(step.running[number], step))
+        self.failures.pop(number, None)
+        if (found := self.run.stop(number, now, finished=True)) and not self.quiet:
+            self.view.finished(found[0].step, found[1])
+
+    def _fail(self, record: Any, now: float) -> None:
+        stopped = self.run.stop(record.jobid, now, finished=False)
+        command = " ".join(str(record.shellcmd or "").split())
+        mine = [text for text in self.errors if command and command in " ".join(text.split())]
+        self.errors = [text for text in self.errors if text not in mine]
+        said = str(record.rule_msg or "")
+        self.failures.pop(record.jobid, None)
+        self.failures[record.jobid] = Failure(
+            step=step_of(record.rule_name),
+            name=stopped[0].name if stopped else "",
+            logs=[Path(str(path)) for path in record.log],
+            said=said,
+            status=next((status_in(text) for text in mine), None),
+            memory=ended.lack_of_memory(self.memory),
+        )
+
+    # --- the screen
+
+    def _print(self, line: str) -> None:
+        self.stream.write(line + "\n")
+        self.stream.flush()
+
+    def say(self, message: str) -> None:
+        """A message between the others."""
+        if self.choice == "snakemake":
+            return  # Snakemake's own handler shows it
+        if isinstance(self.view, Screen):
+            self.view.say(message)
+        else:
+            self._print(message)
+
+    def _warn(self, lines: list[str]) -> None:
+        for line in lines:
+            self.say(line)
+
+    def _tell_failures(self) -> None:
+        """The run goes on in spite of failures: say so now, and everything at the end."""
+        new = list(self.failures.values())[self.told :]
+        self.told = len(self.failures)
+        if new and not self.interrupted:
+            self.say(
+                f"failed: {', '.join(map(str, new[:3]))}{' and more' * (len(new) > 3)}; the run goes on, and ends with why"
+            )
+
+    def _watch(self) -> None:
+        """Looks at the logs and draws, until the run is over."""
+        looked, said = 0.0, False
+        while not self.over.wait(1 / PER_SECOND):
+            # Snakemake holds the lock while it closes the handler.
+            if self.lock is None or not self.lock.acquire(timeout=0.2):
+                continue
+            with contextlib.suppress(Exception):  # what only shows must not end a run
+                try:
+                    now = time.monotonic()
+                    busy = sum(len(step.running) for step in self.run.steps.values())
+                    if now - looked > max(1.0, busy / 20):  # a file system that many nodes share
+                        looked = now
+                        self._warn(self.run.look())
+                    if self.interrupted and not said:
+                        said = True
+                        self.say("stopping: tasks end now, a training writes a checkpoint first")
+                    if not self.quiet:
+                        self.view.tick(now)
+                finally:
+                    self.lock.release()
+
+    def _interrupt(self, number: int, frame: FrameType | None) -> None:
+        """Ctrl-C: the first one stops the run; more of them do not cut off what is being saved."""
+        if not self.interrupted:
+            self.interrupted = True
+            raise KeyboardInterrupt
+
+    def close(self) -> None:
+        """The last words. Called once by Snakemake, and again by Python at its end."""
+        if self.closed:
+            return super().close()
+        self.closed = True
+        self.over.set()
+        if self.thread is not None:
+            self.thread.join(timeout=5)
+        failed = bool(self.failures or self.errors or self.interrupted)
+        try:
+            self.view.stop(keep=not failed)
+            for line in self.last_words():
+                self._print(line)
+        except (OSError, ValueError):  # the terminal is gone
+            pass
+        except Exception:  # Snakemake would ignore it
+            self.kept.close()
+            traceback.print_exc()
+        self.kept.close()
+        super().close()
+
+    def last_words(self) -> list[str]:
+        """What is said when Snakemake has said everything."""
+        if not self.begun:
+            return []
+        done = f"{self.run.done:,} of {plural(self.run.total, 'task')} done in {duration(time.monotonic() - self.run.began)}"
+        if self.interrupted:
+            return [f"stopped by Ctrl-C, {done}; start the same command again to go on"]
+        shown = [line for failure in self.failures.values() for line in block(failure)]
+        if self.choice == "snakemake":
+            return ["", *shown] if shown else []
+        others = [text for text in self.errors if not any(words in text for words in GENERAL)]
+        shown += others if others or shown else self.errors
+        if others and self.log:
+            shown.append(f"log: {self.log}")
+        return shown or ([done] if self.thread is not None and not self.quiet else [])

@@ -1,0 +1,73 @@
+"""A run without a terminal: a line for each step that is done, and one now and then while nothing ends."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from scripts.common.console import duration
+from scripts.watch.run import Run, Step, documents, listed, plural
+
+__tracked__ = False
+
+FIRST = 60.0  # seconds without a line after which one says how far the run is
+SHARE = 0.05  # of the run's time: later lines are further apart, so that days of waiting take hundreds of lines, not thousands
+
+
+class Lines:
+    """Writes a run's lines with `say`. It knows nothing of Snakemake."""
+
+    def __init__(self, run: Run, say: Callable[[str], None]) -> None:
+        self.run, self.write = run, say
+        self.spoke = run.began
+
+    def say(self, line: str) -> None:
+        """A line with the time of day."""
+        self.spoke = time.monotonic()
+        self.write(f"{time.strftime('%H:%M:%S')} {line}")
+
+    def planned(self, log: str) -> None:
+        """The run begins."""
+        self.say(
+            f"{plural(self.run.total, 'task')} of {plural(len(self.run.steps), 'step')}; everything they say: {log}"
+        )
+
+    def finished(self, name: str, step: Step) -> None:
+        """A task is over; says so where it was the step's last one."""
+        if step.ended is None or step.began is None:
+            return
+        parts = [
+            f"{name:<17} {step.done:>3,} task{'s' if step.done != 1 else ' '} {duration(step.ended - step.began):>6}"
+        ]
+        if step.read:
+            parts.append(f"{step.kept:,} of {step.read:,} kept")
+        if step.loss is not None:
+            parts.append(f"loss {step.loss:.3f}")
+        self.say("  ".join(parts))
+
+    def tick(self, now: float) -> None:
+        """Called every second or so."""
+        if now - self.spoke < max(FIRST, SHARE * (now - self.run.began)):
+            return
+        parts = [f"{self.run.done:,} of {plural(self.run.total, 'task')}"]
+        running = [task for step in self.run.steps.values() for task in step.running.values()]
+        if running:
+            newest = max(running, key=lambda task: task.began)
+            what = newest.tail.message if newest.tail else ""
+            parts.append(f"running {listed(dict.fromkeys(task.step for task in running))}" + f": {what}" * bool(what))
+        if kept := documents(self.run.kept()):
+            parts.append(kept)
+        parts.append(remaining(self.run, now))
+        self.say("; ".join(part for part in parts if part))
+
+    def stop(self, keep: bool) -> None:
+        """Nothing is open."""
+
+
+def remaining(run: Run, now: float) -> str:
+    """`about 4m10s left`, with the steps of which nothing was measured yet."""
+    left, unknown = run.left(now, time.time())
+    missing = f"{listed(unknown)} not measured yet" if unknown else ""
+    if left is None:
+        return missing
+    return f"{'at least' if unknown else 'about'} {duration(left)} left" + f" ({missing})" * bool(missing)

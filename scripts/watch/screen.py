@@ -1,0 +1,150 @@
+"""A run on a terminal: one live screen, drawn with rich."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING, TextIO
+
+from scripts.common.console import duration
+from scripts.watch.lines import remaining
+from scripts.watch.run import TRAINING, Run, Step, documents, plural
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+    from rich.table import Table
+
+__tracked__ = False
+
+BAR = 12  # columns
+PER_SECOND = 2.0
+
+
+class Screen:
+    """Draws a run below everything that is printed with `say`."""
+
+    def __init__(self, run: Run, stream: TextIO, color: bool) -> None:
+        from rich.console import Console
+        from rich.live import Live
+
+        self.run, self.stream, self.log = run, stream, ""
+        self.console: Console = Console(
+            file=stream, force_terminal=True, no_color=None if color else True, highlight=False
+        )
+        self.live = Live(
+            get_renderable=self.render, console=self.console, auto_refresh=False, transient=True,
+            redirect_stdout=False, redirect_stderr=False,
+        )  # fmt: skip
+
+    def say(self, line: str) -> None:
+        """A line above the screen."""
+        self.console.print(line, markup=False, soft_wrap=True)
+
+    def planned(self, log: str) -> None:
+        """The run begins."""
+        self.log = log
+        self.live.start()
+
+    def finished(self, name: str, step: Step) -> None:
+        """Nothing is printed: the screen shows it."""
+
+    def tick(self, now: float) -> None:
+        """Draw again."""
+        if self.live.is_started:
+            self.live.refresh()
+
+    def stop(self, keep: bool) -> None:
+        """The run is over; `keep` leaves its last state on the terminal."""
+        if self.live.is_started:
+            self.live.transient = not keep
+            self.live.stop()
+
+    def render(self) -> RenderableType:
+        """The whole screen."""
+        from rich.console import Group
+        from rich.text import Text
+
+        self._measure()
+        now = time.monotonic()
+        head = f"{self.run.done:,} of {plural(self.run.total, 'task')}, {duration(now - self.run.began)}"
+        rows = [Text("; ".join(part for part in (head, remaining(self.run, now)) if part), style="bold")]
+        if kept := documents(self.run.kept()):
+            rows.append(Text(kept))
+        for name in TRAINING:
+            if (step := self.run.steps.get(name)) and step.running and (line := training(step, now)):
+                rows.append(Text(f"{name}: {line}"))
+        for row in rows:
+            row.no_wrap, row.overflow = True, "ellipsis"
+        return Group(*rows, self._table(now), Text(f"log: {self.log}", style="dim", no_wrap=True, overflow="ellipsis"))
+
+    def _table(self, now: float) -> Table:
+        """One row for each stage, so that it fits 24 lines."""
+        from rich.progress_bar import ProgressBar
+        from rich.table import Table
+
+        table = Table.grid(padding=(0, 1), expand=True)
+        for justify in ("left", "left", "right", "right"):
+            table.add_column(justify=justify, no_wrap=True)
+        table.add_column(ratio=1, no_wrap=True, overflow="ellipsis")
+        for stage, steps in stages(self.run).items():
+            total, done = sum(step.total for step in steps.values()), sum(step.done for step in steps.values())
+            busy = any(step.running for step in steps.values())
+            style = "bold" if busy else "dim" if done < total else ""
+            bar = ProgressBar(total=total, completed=done, width=BAR)
+            table.add_row(stage, bar, f"{done:,}/{total:,}", elapsed(steps, now), doing(steps), style=style)
+        return table
+
+    def _measure(self) -> None:
+        """The terminal's size now: rich would ask stdout and stderr, which belong to the log."""
+        from rich.console import ConsoleDimensions
+
+        try:
+            size = os.get_terminal_size(self.stream.fileno())
+        except (OSError, ValueError):
+            return
+        if size.columns:
+            self.console.size = ConsoleDimensions(size.columns, size.lines)
+
+
+def stages(run: Run) -> dict[str, dict[str, Step]]:
+    """Stage → its steps, in the workflow's order."""
+    found: dict[str, dict[str, Step]] = {}
+    for name, step in run.steps.items():
+        found.setdefault(name.split(".")[0], {})[name] = step
+    return found
+
+
+def elapsed(steps: dict[str, Step], now: float) -> str:
+    """Seconds from a stage's first start to its end, or to now; "" before it."""
+    starts = [step.began for step in steps.values() if step.began is not None]
+    if not starts:
+        return ""
+    over = all(step.ended is not None for step in steps.values())
+    return duration((max(step.ended or now for step in steps.values()) if over else now) - min(starts))
+
+
+def doing(steps: dict[str, Step]) -> str:
+    """What a stage is at, from the newest line of its newest task; what it kept, when it is over."""
+    running = [task for step in steps.values() for task in step.running.values()]
+    if running:
+        newest = max(running, key=lambda task: task.began)
+        more = f" (+{len(running) - 1})" if len(running) > 1 else ""
+        message = f": {newest.tail.message}" if newest.tail and newest.tail.message else ""
+        return f"{str(newest).split('.', 1)[-1]}{more}{message}"
+    counted = [step for step in steps.values() if step.read]
+    if counted:
+        return f"{counted[-1].kept:,} of {counted[-1].read:,} kept"
+    losses = [step.loss for step in steps.values() if step.loss is not None]
+    return f"loss {losses[-1]:.3f}" if losses else ""
+
+
+def training(step: Step, now: float) -> str:
+    """`loss 2.345, 12,000 tokens/s, 3m10s left` of a training that runs."""
+    task = next(iter(step.running.values()))
+    if task.tail is None or task.tail.loss is None:
+        return ""
+    parts = [f"loss {task.tail.loss:.3f}", task.tail.speed]
+    if task.tail.left:
+        left, written = task.tail.left
+        parts.append(f"{duration(max(0.0, left - (time.time() - written)))} left")
+    return ", ".join(part for part in parts if part)

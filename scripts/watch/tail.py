@@ -1,0 +1,70 @@
+"""What a running task has written into its log since one last looked: its newest line, warnings, loss and time left."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+__tracked__ = False
+
+LINE = re.compile(r"^\d\d:\d\d:\d\d (?P<name>[\w.]+(?: [\w.-]+)?): (?P<message>.*)$")  # scripts/common/console.py
+LEFT = re.compile(r"\b(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)? left\b")
+LOSS = re.compile(r"\bloss (\d+\.\d+)")
+SPEED = re.compile(r"([\d,.]+) tokens/s")
+BLOCK = 1 << 20  # bytes read at once
+
+
+def seconds_left(message: str) -> float | None:
+    """The seconds of `…, 1h02m left`; None where a message does not say."""
+    match = LEFT.search(message)
+    if not match or not any(match.groups()):
+        return None
+    hours, minutes, seconds = (int(part or 0) for part in match.groups())
+    return float(hours * 3600 + minutes * 60 + seconds)
+
+
+class Tail:
+    """The end of a log that is being written; a file that is not there yet, or begins anew, is no error."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.offset = 0
+        self.rest = b""
+        self.message = ""  # the newest line, without its time and name
+        self.left: tuple[float, float] | None = None  # (seconds left, the file's time when it said so)
+        self.loss: float | None = None
+        self.speed = ""
+
+    def look(self) -> list[str]:
+        """Read what is new; returns its warnings, headed by the task's name."""
+        found = []
+        for line, written in self._lines():
+            match = LINE.match(line)
+            if not match:
+                continue
+            self.message = message = match["message"]
+            if message.startswith("warning: "):
+                found.append(f"{match['name']}: {message}")
+            if (left := seconds_left(message)) is not None:
+                self.left = (left, written)
+            if loss := LOSS.search(message):
+                self.loss = float(loss.group(1))
+            if speed := SPEED.search(message):
+                self.speed = f"{speed.group(1)} tokens/s"
+        return found
+
+    def _lines(self) -> Iterator[tuple[str, float]]:
+        try:
+            with self.path.open("rb") as handle:
+                about = self.path.stat()
+                if about.st_size < self.offset:
+                    self.offset, self.rest = 0, b""
+                handle.seek(self.offset)
+                while block := handle.read(BLOCK):
+                    self.offset += len(block)
+                    *whole, self.rest = (self.rest + block).split(b"\n")
+                    for line in whole:
+                        yield line.decode("utf-8", "replace"), about.st_mtime
+        except OSError:
+            return

@@ -1,0 +1,57 @@
+"""The last words of a task that failed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from scripts.watch.failure import Failure, block, status_in, words
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        (["10:00:00 a.b 00001: error: no file x", "write another"], ["error: no file x", "write another"]),
+        (["Traceback (most recent call last):", '  File "x"', "ValueError: odd"], ["ValueError: odd"]),
+        (["10:00:00 a.b: 12/40 documents"], ["(no error in its log, which ends:) 12/40 documents"]),
+        ([], []),
+    ],
+)
+def test_words(lines: list[str], expected: list[str]) -> None:
+    assert words(lines) == expected
+
+
+def test_statuses() -> None:
+    assert status_in("Command 'x' died with <Signals.SIGKILL: 9>.") == -9
+    assert status_in("Command 'x' returned non-zero exit status 137.") == 137
+    assert status_in("") is None
+
+
+def test_slurm_says_why(tmp_path: Path) -> None:
+    """The program said nothing; SLURM's log and Snakemake's message do."""
+    own, slurm = tmp_path / "own.log", tmp_path / "7.log"
+    own.write_text("10:00:00 dedup.band 03: 1/3 shards\n")
+    slurm.write_text("slurmstepd: error: Detected 1 oom_kill event in StepId=7.0\n")
+    said = "SLURM-job '7' failed, SLURM status is: 'OUT_OF_MEMORY'. Detailed failure reason unavailable."
+    lines = block(Failure("dedup.band", "03", [own, slurm], said))
+    assert lines[:3] == [
+        "dedup.band 03 failed:",
+        "  slurmstepd: error: Detected 1 oom_kill event in StepId=7.0",
+        "  SLURM: job 7 ended as OUT_OF_MEMORY",
+    ]
+    assert "mem_mb" in lines[3] and lines[4:] == [f"  log: {own}", f"  log: {slurm}"]
+
+
+def test_a_kill_inside_a_slurm_job(tmp_path: Path) -> None:
+    own, slurm = tmp_path / "own.log", tmp_path / "7.log"
+    own.write_text("10:00:00 dedup.band 03: 1/3 shards\n")
+    slurm.write_text("oom_kill event\nError in rule x:\nCommand 'y' returned non-zero exit status 137.\n")
+    lines = block(Failure("dedup.band", "03", [own, slurm], "SLURM-job '7' failed, SLURM status is: 'FAILED'"))
+    assert lines[1].startswith(
+        "  the program was ended by SIGKILL (signal 9), most likely out of memory: SLURM says so. Lower"
+    )
+
+
+def test_a_task_without_any_word(tmp_path: Path) -> None:
+    assert block(Failure("a.b", "", [tmp_path / "none.log"]))[1] == "  it left no message"

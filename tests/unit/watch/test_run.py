@@ -1,0 +1,80 @@
+"""What is known of a run: documents, and how long it takes still."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from scripts.watch.run import Run, documents
+
+
+def info(folder: Path, number: int, rule: str, shard: str = "", variant: str = "main") -> SimpleNamespace:
+    """The fields of a JOB_INFO event."""
+    wildcards = {"variant": variant} | ({"shard": shard} if shard else {})
+    where = f"{rule.replace('_', '/', 1)}{f'/{shard}' if shard else ''}"
+    return SimpleNamespace(
+        jobid=number, rule_name=rule, wildcards=wildcards, log=[f"logs/{where}.log"],
+        output=[f"results/{where}.manifest.json"], shellcmd="x",
+    )  # fmt: skip
+
+
+def done(run: Run, task: SimpleNamespace, now: float, read: int, kept: int) -> None:
+    """A task ends with these counts."""
+    path = run.folder / task.output[0]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps({"counts": {"in": read, "kept": kept}}), encoding="utf-8")
+    run.stop(task.jobid, now, finished=True)
+
+
+def test_documents_and_time(tmp_path: Path) -> None:
+    run = Run(tmp_path, 0)
+    run.plan({"all": 1, "total": 6, "language_select": 1, "ingest_extract": 4})
+    assert list(run.steps) == ["ingest.extract", "language.select"]
+    assert run.left(0, 0) == (None, ["ingest.extract", "language.select"])
+    for number in (1, 2):
+        assert (
+            str(run.start(info(tmp_path, number, "ingest_extract", f"0000{number}"), 0))
+            == f"ingest.extract 0000{number}"
+        )
+    done(run, info(tmp_path, 1, "ingest_extract", "00001"), 10, 100, 90)
+    assert run.kept() is None, "not before all shards are read"
+    assert run.left(10, 0) == (10.0, ["language.select"])  # two tasks that wait, two at once, as the one that ended
+    for number in (2, 3, 4):
+        run.start(info(tmp_path, number, "ingest_extract", f"0000{number}"), 10)
+        done(run, info(tmp_path, number, "ingest_extract", f"0000{number}"), 20, 100, 90)
+    assert documents(run.kept()) == "360 of 400 documents kept after ingest.extract"
+    run.start(info(tmp_path, 5, "language_select"), 20)
+    done(run, info(tmp_path, 5, "language_select"), 25, 360, 40)
+    assert documents(run.kept()) == "40 of 400 documents kept after language.select"
+    assert run.left(25, 0) == (0.0, [])
+
+
+def test_a_training_says_itself_how_long_it_takes(tmp_path: Path) -> None:
+    run = Run(tmp_path, 0)
+    run.plan({"pretrain_train": 1})
+    task = run.start(info(tmp_path, 1, "pretrain_train"), 0)
+    assert task and task.log
+    task.log.parent.mkdir(parents=True)
+    task.log.write_text("10:00:00 pretrain.train: step 1/9, loss 2.5000, 1m00s left\n")
+    run.look()
+    written = task.log.stat().st_mtime
+    left, unknown = run.left(50, written + 20)
+    assert (left, unknown) == (pytest.approx(40), []) and run.steps["pretrain.train"].loss == 2.5
+
+
+def test_times_of_earlier_runs(tmp_path: Path) -> None:
+    path = tmp_path / "results/main/benchmarks/dedup/exact.tsv"
+    path.parent.mkdir(parents=True)
+    path.write_text("s\th:m:s\n12.5\t0:00:12\n")
+    run = Run(tmp_path, 0)
+    run.plan({"dedup_exact": 1})
+    assert run.left(0, 0) == (12.5, [])
+
+
+def test_a_variant_is_named(tmp_path: Path) -> None:
+    assert str(Run(tmp_path, 0).start(info(tmp_path, 1, "language_score", "00003", "strict"), 0)) == (
+        "language.score 00003 of strict"
+    )

@@ -1,0 +1,32 @@
+"""A task that ends in a chosen way: python step.py STEP TASK HOW MANIFEST LOG, with the project's own console and signals."""
+
+import json
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+from scripts.common.console import log, setup
+
+step, task, how, manifest, file = sys.argv[1:]
+setup(f"{step} {task}".rstrip(), Path(file))
+print("a library's own words on stdout", flush=True)
+log.info("12/40 documents, 3.0/s, 9s left")
+if how == "warn":
+    log.warning("one file is odd")
+    log.warning("one file is odd")
+elif how == "error":
+    log.error("error: the file %s.warc.gz is no archive\nwrite another", task)
+    sys.exit(1)
+elif how == "exception":
+    raise ZeroDivisionError("nothing to divide by")
+elif how == "kill":
+    os.kill(os.getpid(), signal.SIGKILL)
+elif how == "memory":
+    bytearray(b"x" * 10**9)
+elif how == "silent":
+    sys.exit(3)
+elif how == "slow":
+    time.sleep(60)
+Path(manifest).write_text(json.dumps({"counts": {"in": 10, "kept": 8, "dropped": {"language": 2}}}))
