@@ -273,19 +273,16 @@ def test_a_terminal_that_cannot_move_its_cursor_gets_lines(tmp_path: Path) -> No
 
 def test_snakemake_has_what_the_handler_takes_hold_of() -> None:
     """The name of its handler, its events and their fields, its messages that are hidden or shown."""
-    import snakemake.jobs
-    import snakemake.logging
-    import snakemake.workflow
+    import snakemake
     from snakemake_interface_logger_plugins.common import LogEvent
 
     assert {event.value for event in LogEvent} >= {
         "workflow_started", "run_info", "job_started", "job_info", "job_finished", "job_error", "group_error", "error",
     }  # fmt: skip
-    sources = {
-        path: path.read_text(encoding="utf-8") for path in Path(snakemake.workflow.__file__).parent.rglob("*.py")
-    }
+    folder = Path(snakemake.__file__).parent
+    sources = {path.relative_to(folder).as_posix(): path.read_text(encoding="utf-8") for path in folder.rglob("*.py")}
     for words in (handler.DEFAULT, *handler.GENERAL, *handler.SHOWN):
         assert any(words in text for text in sources.values()), f"Snakemake no longer says {words!r}"
-    text = sources[Path(snakemake.jobs.__file__)]
+    text = sources["jobs.py"]
     for field in ("jobid", "rule_name", "rule_msg", "log", "output", "wildcards", "shellcmd"):
         assert re.search(rf"\b{field}=", text), f"events of jobs no longer have {field}"
