@@ -71,13 +71,13 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 
 def source_names(wildcards):
-    """The shard's files as `name=path`."""
+    """The shard's files as `source=root/./name`."""
     return SOURCES[wildcards.variant].get(wildcards.shard, [])
 
 
 def source_files(wildcards):
     """Input function: the shard's files."""
-    return [name.split("=", 1)[1] for name in source_names(wildcards)]
+    return [sources.path_of(name.split("=", 1)[1]) for name in source_names(wildcards)]
 
 
 def source_content(wildcards):

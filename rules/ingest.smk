@@ -3,7 +3,7 @@ ingest: from crawl files to documents.
 
 REQUIRED INPUTS:
 
-    the files of ingest.extract.sources; each shard reads every n-th of them
+    the files of ingest.extract.sources, spread over the shards by a hash of their names
     results/{variant}/crawl/render/manifest.json    where a source is the demo's crawl
 
 OUTPUTS:

@@ -219,14 +219,16 @@ def tracked(config: dict[str, Any], path: str) -> dict[str, Any]:
     for part in path.split("."):
         node = node["properties"][part]
 
-    def prune(section: dict[str, Any], node: dict[str, Any]) -> dict[str, Any]:
-        return {
-            key: prune(section[key], child) if is_section(child) else section[key]
-            for key, child in node["properties"].items()
-            if not child.get("placement") and key in section
-        }
+    def prune(value: Any, node: dict[str, Any]) -> Any:
+        if is_section(node):
+            return {
+                key: prune(value[key], child)
+                for key, child in node["properties"].items()
+                if not child.get("placement") and key in value
+            }
+        return [prune(each, node["items"]) for each in value] if is_section(node.get("items", {})) else value
 
-    return prune(lookup(config, path), node)
+    return dict(prune(lookup(config, path), node))
 
 
 def named_files(config: dict[str, Any], step: str) -> Iterator[tuple[str, str]]:

@@ -42,8 +42,13 @@ VERDICT = pa.schema(
 
 
 def document_id(*origin: str) -> str:
-    """xxh3-128 in hex of a document's origin: (record id, URL) of a WARC record, (source, file, row) of another."""
-    return xxhash.xxh3_128_hexdigest("\x1f".join(origin).encode())
+    """xxh3-128 in hex of a document's origin.
+
+    (record id, URL) of a WARC record; (source, file, offset) of one that lacks either; (source, file, member, row) of another.
+    """
+    # So that no two origins are one string: the separator within a part is written otherwise.
+    parts = (part.replace("\x1e", "\x1e0").replace("\x1f", "\x1e1") for part in origin)
+    return xxhash.xxh3_128_hexdigest("\x1f".join(parts).encode())
 
 
 def uniform(seed: int, key: str, salt: str = "") -> float:

@@ -19,38 +19,40 @@ from scripts.common.console import Progress, log
 from scripts.common.documents import DOCUMENT, Writer, shard_of
 from scripts.common.manifest import Manifest
 from scripts.common.steps import DEMO_CRAWL
-from scripts.ingest.sources import content
+from scripts.ingest.sources import content, named
 from scripts.ingest.text import JsonLinesReader, TextReader
 from scripts.ingest.warc import Page, Rejected, WarcReader
 
 DROPPED = pa.schema([(name, pa.string()) for name in ("file", "record_id", "url", "reason", "detail")])
-Reader = Callable[[Path], Iterator[Page | Rejected]]
+Reader = Callable[[Path, str], Iterator[Page | Rejected]]
 
 
 def reader(source: dict[str, Any], settings: dict[str, Any]) -> Reader:
     """The reader of a source's kind: `crawl`, `warc` (WARC and WET), `text` or `jsonl`."""
     kinds: dict[str, Callable[[], Reader]] = {
-        DEMO_CRAWL: lambda: WarcReader(settings),
-        "warc": lambda: WarcReader(settings),
+        DEMO_CRAWL: lambda: WarcReader(source, settings),
+        "warc": lambda: WarcReader(source, settings),
         "text": lambda: TextReader(source, settings),
         "jsonl": lambda: JsonLinesReader(source, settings),
     }
     return kinds[source["kind"]]()
 
 
-def planned(args: argparse.Namespace, settings: dict[str, Any], shard: str) -> list[tuple[dict[str, Any], Path]]:
-    """(source, file) of everything that this shard reads, in order.
+def planned(args: argparse.Namespace, settings: dict[str, Any], shard: str) -> list[tuple[dict[str, Any], Path, str]]:
+    """(source, file, its name) of everything that this shard reads, in order.
 
-    `--files` are `name=path`; of the demo crawl (`--crawl`) a shard takes every n-th file, and curated.jsonl is the last of them.
+    `--files` are `source=root/./name` or `source=path`; of the demo crawl (`--crawl`) a shard takes every n-th file, and curated.jsonl is the last of them.
     Raises InputError where a name is not a source of the config.
     """
     sources = {source["name"]: source for source in settings["sources"]}
-    out: list[tuple[dict[str, Any], Path]] = []
+    out: list[tuple[dict[str, Any], Path, str]] = []
     for entry in args.files:
         name, _, path = entry.partition("=")
         if name not in sources or not path:
-            raise cli.InputError(f"--files {entry!r}: not name=path of a source; the sources are {', '.join(sources)}")
-        out.append((sources[name], Path(path)))
+            raise cli.InputError(
+                f"--files {entry!r}: not source=path of a source; the sources are {', '.join(sources)}"
+            )
+        out.append((sources[name], Path(path), named(path)))
     for source in settings["sources"]:
         if source["kind"] == DEMO_CRAWL:
             if not args.crawl:
@@ -61,7 +63,7 @@ def planned(args: argparse.Namespace, settings: dict[str, Any], shard: str) -> l
             mine = [name for number, name in enumerate(names) if number % settings["shards"] == int(shard)]
             # The crawl's curated file is JSON Lines, its pages are WARC.
             kind = {**source, "kind": "jsonl"} if source.get("curated") else source
-            out += [(kind, crawl.file(name)) for name in mine]
+            out += [(kind, crawl.file(name), name) for name in mine]
     return out
 
 
@@ -76,20 +78,20 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     kept = 0
     progress = Progress(None, "records")
     with Writer(out, DOCUMENT) as documents, Writer(aside, DROPPED) as rejects:
-        for source, path in planned(args, settings, shard):
+        for source, path, file in planned(args, settings, shard):
             if not path.is_file():
                 raise cli.InputError(f"source {source['name']!r}: no such file {path}")
-            log.info("reading %s (%s, %s)", path.name, source["kind"], f"{path.stat().st_size / 1e6:,.1f} MB")
+            log.info("reading %s (%s, %s)", file, source["kind"], f"{path.stat().st_size / 1e6:,.1f} MB")
             summary["bytes_read"] += path.stat().st_size
             mine = by_source.setdefault(source["name"], {"documents": 0, "bytes": 0})
-            for page in reader(source, settings)(path):
+            for page in reader(source, settings)(path, file):
                 progress.add()
                 if isinstance(page, Page) and page.id in seen:
                     # The same record twice (a file given twice, a repeated record): ids are unique within a shard.
                     page = Rejected("repeated_record", page.metadata.get("record_id", page.id), page.url)
                 if isinstance(page, Rejected):
                     dropped[page.reason] = dropped.get(page.reason, 0) + 1
-                    rejects.add({"file": path.name, **vars(page)})
+                    rejects.add({"file": file, **vars(page)})
                     continue
                 seen.add(page.id)
                 size = len(page.text.encode())
@@ -109,9 +111,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
                         "curated": bool(source.get("curated")),
                         "url": page.url,
                         "date": page.date,
-                        "metadata": json.dumps(
-                            {**page.metadata, "file": path.name}, ensure_ascii=False, sort_keys=True
-                        ),
+                        "metadata": json.dumps({**page.metadata, "file": file}, ensure_ascii=False, sort_keys=True),
                     }
                 )
     manifest.counts = {"in": kept + sum(dropped.values()), "kept": kept, "dropped": dropped}
@@ -129,7 +129,12 @@ def main(argv: list[str] | None = None) -> int:
         __doc__,
         "--config config.yaml --files web=crawl.warc.gz --manifest /tmp/00000.manifest.json",
     )
-    parser.add_argument("--files", nargs="*", default=[], help="name=path: a source's name and a file of it")
+    parser.add_argument(
+        "--files",
+        nargs="*",
+        default=[],
+        help="source=path: a source's name and a file of it; root/./name says below which folder it is named",
+    )
     parser.add_argument(
         "--content", default="", help="what the files held when the run was planned (see sources.content)"
     )

@@ -35,9 +35,10 @@ LENGTH = re.compile(rb"^content-length[ \t]*:[ \t]*(\d{1,18})[ \t\r]*$", re.IGNO
 class Frame:
     """A record's bytes: its header with the blank line after it, and its block, shorter than `length` where the file is cut.
 
-    The block is empty where it would be larger than the limit.
+    The block is empty where it would be larger than the limit. `offset`: its first byte in the decompressed file.
     """
 
+    offset: int
     header: bytes
     block: bytes
     length: int
@@ -109,6 +110,7 @@ class Window:
     def __init__(self, pieces: Iterator[bytes | Damage]) -> None:
         self.pieces = pieces
         self.data = bytearray()
+        self.at = 0  # of the first byte in `data`, in the stream
         self.wall: Damage | None = None
         self.ended = False
 
@@ -129,14 +131,18 @@ class Window:
         gone = 0
         while gone < size and self.fill(1):
             part = min(size - gone, len(self.data))
-            del self.data[:part]
+            self._forget(part)
             gone += part
         return gone
 
     def drop_blank(self) -> None:
         """Let go of line ends, blanks and NUL padding."""
         while self.fill(1) and (blank := _blank(self.data)):
-            del self.data[:blank]
+            self._forget(blank)
+
+    def _forget(self, size: int) -> None:
+        del self.data[:size]
+        self.at += size
 
 
 def _blank(data: bytearray, at: int = 0) -> int:
@@ -178,11 +184,12 @@ def frames(path: Path, limit: int) -> Iterator[Frame | Damage]:
             continue
 
         start, length = found
+        offset = window.at
         if length > limit:
             header = bytes(window.data[:start])
             window.drop(start)
             missing = length - window.drop(length)
-            yield Frame(header, b"", length)
+            yield Frame(offset, header, b"", length)
         else:
             window.fill(start + length + 64)
             end = min(start + length, len(window.data))
@@ -193,7 +200,7 @@ def frames(path: Path, limit: int) -> Iterator[Frame | Damage]:
                 within = WITHIN.search(window.data, start, end + 16)
                 if within and within.start() < end:
                     end, missing = within.start(), 0
-            yield Frame(bytes(window.data[:start]), bytes(window.data[start:end]), end - start + missing)
+            yield Frame(offset, bytes(window.data[:start]), bytes(window.data[start:end]), end - start + missing)
             window.drop(end)
         if missing and not window.wall:
             yield Damage(f"the file ends {missing} bytes before the record does")

@@ -1,32 +1,123 @@
-"""Which files a run reads, and which shard reads which: resolved when the workflow is planned, so nothing heavy here."""
+"""Which files a run reads, what they are called, and which shard reads which: resolved when the workflow is planned, so nothing heavy here.
+
+A file's name is its path below the source's root, so that it stays when the data are moved. As `--files` it is written
+`source=root/./name`, as `rsync --relative` marks where a name begins.
+"""
 
 from __future__ import annotations
 
 import glob
 import hashlib
+import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from scripts.common import contents
 from scripts.common.config import ConfigError
 
+MARK = "/./"
 
-def expand(pattern: str, data: str) -> list[str]:
-    """The files behind one entry of `paths`, sorted: a path, a glob, or `@list.txt` (one path a line).
 
-    `{data}` in the pattern stands for the config key `data`.
+def listed(path: str, data: str) -> list[str]:
+    """The files that a list names, one path a line; empty lines and those that begin with `#` are comments.
+
+    Raises ConfigError where the list is not readable or a file is not there.
     """
-    pattern = pattern.replace("{data}", data.rstrip("/"))
+    try:
+        lines = Path(path).read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeError) as error:
+        raise ConfigError(f"the list {path}: {error}") from error
+    out = []
+    for number, line in enumerate(lines, 1):
+        name = line.strip().replace("{data}", data)
+        if name and not name.startswith("#"):
+            if not Path(name).is_file():
+                raise ConfigError(f"the list {path}, line {number}: no such file {name!r}")
+            out.append(name)
+    return out
+
+
+def expand(pattern: str, data: str) -> tuple[list[str], list[str]]:
+    """(files, folders that they are named below) of one entry of `paths`: a path, a glob, or `@list.txt`.
+
+    `{data}` stands for the config key `data`, in a list too. The folder of a path is its own; of a glob, the longest part
+    without wildcards; of a list, `data` where all its files lie below, and else the folder of each file.
+    """
+    data = data.rstrip("/") or "/"
+    pattern = pattern.replace("{data}", data)
     if pattern.startswith("@"):
-        lines = Path(pattern[1:]).read_text(encoding="utf-8").splitlines()
-        return [line.strip() for line in lines if line.strip() and not line.startswith("#")]
+        files = [os.path.normpath(name) for name in listed(pattern[1:], data)]
+        inside = all(_inside(name, data) for name in files)
+        return files, [os.path.normpath(data)] if inside else [str(Path(name).parent) for name in files]
     if glob.has_magic(pattern) and not Path(pattern).exists():
-        return sorted(glob.glob(pattern, recursive=True))
-    return [pattern] if Path(pattern).is_file() else []
+        parts = pattern.split("/")
+        fixed = parts[: next(number for number, part in enumerate(parts) if glob.has_magic(part))]
+        found = sorted(os.path.normpath(name) for name in glob.glob(pattern, recursive=True) if Path(name).is_file())
+        return found, [os.path.normpath("/".join([*fixed, ""]) or ".")]
+    path = os.path.normpath(pattern)
+    return ([path], [str(Path(path).parent)]) if Path(path).is_file() else ([], [])
+
+
+def _absolute(path: str) -> str:
+    """The path from / without `..`; links stay what they are."""
+    return os.path.normpath(Path.cwd() / path)
+
+
+def _inside(path: str, folder: str) -> bool:
+    return os.path.commonpath([_absolute(path), _absolute(folder)]) == _absolute(folder)
+
+
+def of_source(source: dict[str, Any], data: str, here: str) -> list[str]:
+    """The files of a source as `root/./name`, sorted by name, each once however many entries of `paths` find it.
+
+    The root is the deepest folder that holds the folders of all entries (see `expand`), so that no two files share a name.
+    Raises ConfigError where an entry finds no file or a name is not UTF-8.
+    """
+    if not source.get("paths"):
+        raise ConfigError(f"{here} ({source['name']}) needs `paths`: files or globs of kind {source['kind']}")
+    files: set[str] = set()
+    folders: list[str] = []
+    for pattern in source["paths"]:
+        try:
+            found, below = expand(pattern, data)
+        except ConfigError as error:
+            raise ConfigError(f"{here}.paths: {error}") from error
+        if not found:
+            raise ConfigError(
+                f"{here}.paths: no file matches {pattern!r} (data is {data!r}, paths are relative to {Path.cwd()})"
+            )
+        files.update(found)
+        folders += below
+    everything = [*files, *folders]
+    if len({path.startswith("/") for path in everything}) > 1 or any(path.startswith("..") for path in everything):
+        files, folders = {_absolute(path) for path in files}, [_absolute(path) for path in folders]
+    root = os.path.commonpath(folders) or "."
+    out = []
+    for path in files:
+        name = os.path.relpath(path, root)
+        try:
+            name.encode()
+        except UnicodeEncodeError as error:
+            raise ConfigError(
+                f"{here}.paths: the name of the file {os.fsencode(path)!r} is not UTF-8: rename it"
+            ) from error
+        out.append(f"{root.rstrip('/')}{MARK}{name}")
+    return sorted(out, key=named)
+
+
+def path_of(marked: str) -> str:
+    """The path behind `root/./name`."""
+    return os.path.normpath(marked)
+
+
+def named(marked: str) -> str:
+    """The name in `root/./name`; of a bare path, its last part."""
+    return marked.split(MARK, 1)[1] if MARK in marked else Path(marked).name
 
 
 def files(config: dict[str, Any]) -> list[tuple[str, str]]:
-    """Every input file of the config as (source name, path), in the order of the sources; the demo crawl has none here.
+    """Every input file of the config as (source name, `root/./name`), in the order of the sources; the demo crawl has none here.
 
     Raises ConfigError where an entry finds no file, a list file is missing, or two sources share a name.
     """
@@ -37,39 +128,56 @@ def files(config: dict[str, Any]) -> list[tuple[str, str]]:
         if source["name"] in seen:
             raise ConfigError(f"{here}.name is {source['name']!r}, which another source is called already")
         seen.add(source["name"])
-        if source["kind"] == "crawl":
-            continue
-        if not source.get("paths"):
-            raise ConfigError(f"{here} ({source['name']}) needs `paths`: files or globs of kind {source['kind']}")
-        for pattern in source["paths"]:
-            try:
-                paths = expand(pattern, config["data"])
-            except OSError as error:
-                raise ConfigError(f"{here}.paths: {error}") from error
-            if not paths:
-                raise ConfigError(
-                    f"{here}.paths: no file matches {pattern!r} (data is {config['data']!r}, paths are relative to "
-                    f"{Path.cwd()})"
-                )
-            found += [(source["name"], path) for path in paths]
+        if source["kind"] != "crawl":
+            found += [(source["name"], marked) for marked in of_source(source, config["data"], here)]
     return found
 
 
+def _hash(name: str, attempt: int) -> int:
+    return int.from_bytes(hashlib.blake2b(f"{attempt}\x1f{name}".encode(), digest_size=8).digest(), "big")
+
+
+def spread(names: Iterable[str], shards: int) -> dict[str, int]:
+    """The shard of each name, whatever the order of the names.
+
+    Consistent hashing with bounded loads (Mirrokni, Thorup, Zadimoghaddam 2018, https://arxiv.org/abs/1608.01350): a name goes
+    to the first shard with a free place in a sequence that is a hash of the name, and names choose in the order of another
+    hash. There are `places` in all, as even as can be, so a shard has at most ceil(places / shards) names: never more than
+    1.25 times the mean where the mean is 4 or more, else the mean or 1.04 times it, rounded up. One name more or less adds or
+    takes one place or two, and moves few others.
+    """
+    ordered = sorted(names, key=lambda name: (_hash(name, 0), name))
+    count = len(ordered)
+    places = max(26 * count // 25, 5 * count // 4 - shards, count)
+    free = [(places + number) // shards for number in range(shards)]
+    out = {}
+    for name in ordered:
+        attempt, shard = 1, _hash(name, 1) % shards
+        while not free[shard]:
+            attempt, shard = attempt + 1, _hash(name, attempt + 1) % shards
+        free[shard] -= 1
+        out[name] = shard
+    return out
+
+
 def by_shard(config: dict[str, Any]) -> dict[str, list[str]]:
-    """The files of every shard as `name=path`: file number i belongs to shard i modulo the number of shards."""
+    """The files of every shard that has any as `source=root/./name`, in the order of the sources and of their names."""
+    found = files(config)
+    keys = [f"{source}\x1f{named(marked)}" for source, marked in found]
+    place = spread(keys, config["ingest"]["extract"]["shards"])
     shards: dict[str, list[str]] = {}
-    for number, (name, path) in enumerate(files(config)):
-        shards.setdefault(f"{number % config['ingest']['extract']['shards']:05d}", []).append(f"{name}={path}")
-    return shards
+    for key, (source, marked) in zip(keys, found, strict=True):
+        shards.setdefault(f"{place[key]:05d}", []).append(f"{source}={marked}")
+    return dict(sorted(shards.items()))
 
 
-def content(named: list[str]) -> str:
-    """A digest of what `name=path` files hold: it changes when a file is replaced, not when it is touched."""
+def content(entries: list[str]) -> str:
+    """A digest of what `source=root/./name` files are called and hold: it changes when one is replaced, not when it is moved or touched."""
     state = hashlib.sha256()
-    for entry in named:
-        source, _, path = entry.partition("=")
+    for entry in entries:
+        source, _, marked = entry.partition("=")
         try:
-            state.update(f"{source}\x1f{Path(path).name}\x1f{contents.content(Path(path))}\x1f".encode())
+            state.update(f"{source}\x1f{named(marked)}\x1f{contents.content(Path(marked))}\x1f".encode())
         except OSError as error:
             raise ConfigError(f"input file of source {source!r}: {error}") from error
     return state.hexdigest()[:16]

@@ -56,36 +56,36 @@ def tidy(text: str) -> str:
     return NEWLINES.sub("\n\n", "\n".join(lines)).strip()
 
 
-def records(path: Path, limit: int) -> Iterator[WarcRecord | Rejected]:
-    """The records of a file; damage between two records is one Rejected `broken_record`, a file without any `not_warc`.
+def records(path: Path, limit: int) -> Iterator[tuple[int, WarcRecord | Rejected]]:
+    """(offset in the decompressed file, record) of a file; damage between two records is one Rejected `broken_record`, a file without any `not_warc`.
 
     A record that the file's end or damage cuts short is marked `WARC-Truncated`; a block over `limit` bytes is left empty.
     """
-    count, damage, places = 0, "", 0
+    count, damage, places, offset = 0, "", 0, 0
     for frame in frames(path, limit):
         if isinstance(frame, Damage):
             damage, places = damage or frame.what, places + 1
             continue
         if places:
-            yield Rejected("broken_record", "", "", _in_words(damage, places, count))
+            yield offset, Rejected("broken_record", "", "", _in_words(damage, places, count))
             damage, places = "", 0
-        count += 1
+        count, offset = count + 1, frame.offset
         record = None
         try:
             record = WarcRecord.from_reader(io.BytesIO(frame.header + frame.block), quirks_mode=True)
             record.parse_http(quirks_mode=True)
         except (OSError, ValueError) as error:
             name, url = (record.record_id or "", target(record)) if record else ("", "")
-            yield Rejected("broken_record", name, url, str(error)[:300])
+            yield offset, Rejected("broken_record", name, url, str(error)[:300])
             continue
         if frame.block and len(frame.block) < frame.length:
             record.headers["WARC-Truncated"] = "unspecified"
-        yield record
+        yield offset, record
     if not count:
         arc = "; this is an ARC file: convert it to WARC" if "filedesc://" in damage else ""
-        yield Rejected("not_warc", "", "", (damage or "the file is empty") + arc)
+        yield 0, Rejected("not_warc", "", "", (damage or "the file is empty") + arc)
     elif places:
-        yield Rejected("broken_record", "", "", _in_words(damage, places, count))
+        yield offset, Rejected("broken_record", "", "", _in_words(damage, places, count))
 
 
 def _in_words(damage: str, places: int, count: int) -> str:
@@ -109,20 +109,25 @@ def noindex(record: WarcRecord, tree: HTMLTree) -> bool:
 class WarcReader:
     """Turns the records of WARC/WET files into pages.
 
-    settings: the section `ingest.extract` (`main_content`, `max_body_bytes`, `min_characters`, `respect_noindex`).
+    source: an entry of `ingest.extract.sources`. settings: the section `ingest.extract` (`main_content`, `max_body_bytes`, `min_characters`, `respect_noindex`).
     """
 
-    def __init__(self, settings: dict[str, Any]) -> None:
-        self.settings = settings
+    def __init__(self, source: dict[str, Any], settings: dict[str, Any]) -> None:
+        self.source, self.settings = source, settings
 
-    def __call__(self, path: Path) -> Iterator[Page | Rejected]:
-        """Every record of the file as a Page or a Rejected."""
-        for record in records(path, self.settings["max_body_bytes"] + HEADER):
+    def __call__(self, path: Path, file: str = "") -> Iterator[Page | Rejected]:
+        """Every record of the file as a Page or a Rejected. file: its name below the source's root."""
+        for offset, record in records(path, self.settings["max_body_bytes"] + HEADER):
             if isinstance(record, Rejected):
                 yield record
                 continue
             try:
-                yield self.page(record)
+                found = self.page(record)
+                if isinstance(found, Page) and not (record.record_id and found.url):
+                    # Nothing else tells such a record from another one.
+                    found.id = document_id(self.source["name"], file or path.name, str(offset))
+                    found.metadata["offset"] = offset
+                yield found
             except TooLarge as error:
                 yield Rejected("too_large", record.record_id or "", target(record), str(error))
             except (OSError, ValueError, UnicodeError, RuntimeError) as error:

@@ -61,6 +61,24 @@ def test_every_record_is_accounted_for(tmp_path: Path, crawl: Path) -> None:
     assert manifest.summary["bytes_read"] == sum(path.stat().st_size for path in crawl.iterdir())
 
 
+def test_a_file_is_named_below_its_root(tmp_path: Path) -> None:
+    for name_ in ("AA/w.jsonl", "AB/w.jsonl"):
+        (tmp_path / "in" / name_).parent.mkdir(parents=True)
+        (tmp_path / "in" / name_).write_text('{"text": "Fine words."}\n{"text": 1}\n')
+    assert run(tmp_path / "out", *(f"good={tmp_path}/in/./{folder}/w.jsonl" for folder in ("AA", "AB"))) == 0
+    manifest = Manifest.read(tmp_path / "out/00000.manifest.json")
+    assert manifest.counts["dropped"] == {"no_text": 2}, "not repeated_record"
+    documents = list(rows(manifest.file("00000.parquet")))
+    assert [json.loads(row["metadata"])["file"] for row in documents] == ["AA/w.jsonl", "AB/w.jsonl"]
+    assert [row["url"] for row in documents] == ["file:good/AA/w.jsonl#0", "file:good/AB/w.jsonl#0"]
+    dropped = list(rows(manifest.file("00000.dropped.parquet")))
+    assert [row["file"] for row in dropped] == ["AA/w.jsonl", "AB/w.jsonl"]
+    moved = (tmp_path / "in").rename(tmp_path / "elsewhere")
+    assert run(tmp_path / "again", *(f"good={moved}/./{folder}/w.jsonl" for folder in ("AA", "AB"))) == 0
+    for path in (tmp_path / "out").iterdir():
+        assert path.read_bytes() == (tmp_path / "again" / path.name).read_bytes(), path.name
+
+
 def test_same_bytes_again_and_elsewhere(tmp_path: Path, crawl: Path) -> None:
     moved = crawl.rename(tmp_path / "moved")
     for out in ("one", "two"):
@@ -78,7 +96,7 @@ def test_shard_without_files_is_empty(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("given", "words"),
-    [("nobody=x", "not name=path of a source"), ("web", "not name=path"), ("web=gone", "no such file gone")],
+    [("nobody=x", "not source=path of a source"), ("web", "not source=path"), ("web=gone", "no such file gone")],
 )
 def test_files_that_make_no_sense(tmp_path: Path, given: str, words: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(tmp_path, given) == 1

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
+from math import ceil
 from pathlib import Path
+from random import Random
+from time import process_time
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from scripts.common.config import ConfigError, validate
 from scripts.ingest import sources
@@ -21,43 +27,149 @@ def folder(tmp_path: Path) -> Path:
     for name in ("b.warc.gz", "a.warc.gz", "deep/c.warc.gz", "[odd].warc", "x.txt"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(name)
+    (tmp_path / "wrong.txt").write_text(f"# files\n{tmp_path}/x.txt\ngone.warc.gz\n")
     (tmp_path / "list.txt").write_text(f"# files\n{tmp_path}/x.txt\n\n  {tmp_path}/a.warc.gz\n")
     return tmp_path
 
 
 @pytest.mark.parametrize(
-    ("pattern", "names"),
+    ("patterns", "root", "names"),
     [
-        ("{data}/*.warc.gz", ["a.warc.gz", "b.warc.gz"]),
-        ("{data}/**/*.warc.gz", ["a.warc.gz", "b.warc.gz", "deep/c.warc.gz"]),
-        ("{data}/x.txt", ["x.txt"]),
-        ("{data}/[odd].warc", ["[odd].warc"]),
-        ("@{data}/list.txt", ["x.txt", "a.warc.gz"]),
-        ("{data}/absent", []),
-        ("{data}/deep", []),
+        (["{data}/*.warc.gz"], "", ["a.warc.gz", "b.warc.gz"]),
+        (["{data}/**/*.warc.gz"], "", ["a.warc.gz", "b.warc.gz", "deep/c.warc.gz"]),
+        (["{data}/d*/*.warc.gz"], "", ["deep/c.warc.gz"]),
+        (["{data}/deep/*.gz"], "deep", ["c.warc.gz"]),
+        (["{data}/x.txt"], "", ["x.txt"]),
+        (["{data}/deep/c.warc.gz"], "deep", ["c.warc.gz"]),
+        (["{data}/deep/*.gz", "{data}/x.txt"], "", ["deep/c.warc.gz", "x.txt"]),
+        (["{data}/deep/*.gz", "{data}/wide/*.gz"], "", ["deep/c.warc.gz", "wide/c.warc.gz"]),
+        (["{data}/*.gz", "{data}/**/*.gz", "{data}//deep/../a.warc.gz"], "", ["a.warc.gz", "b.warc.gz", "deep/c.warc.gz", "wide/c.warc.gz"]),
+        (["{data}/[odd].warc"], "", ["[odd].warc"]),
+        (["@{data}/list.txt"], "", ["a.warc.gz", "x.txt"]),
+        (["@{data}/list.txt", "{data}/deep/*"], "", ["a.warc.gz", "deep/c.warc.gz", "x.txt"]),
     ],
-)
-def test_expand(folder: Path, pattern: str, names: list[str]) -> None:
+)  # fmt: skip
+def test_files_are_named_below_the_root_of_their_source(
+    folder: Path, patterns: list[str], root: str, names: list[str]
+) -> None:
+    if "wide" in str([patterns, names]):
+        (folder / "wide").mkdir()
+        (folder / "wide/c.warc.gz").write_text("")
     for data in (str(folder), f"{folder}/"):
-        assert sources.expand(pattern, data) == [f"{folder}/{name}" for name in names]
+        found = sources.of_source({"name": "a", "kind": "warc", "paths": patterns}, data, "here")
+        assert [sources.named(entry) for entry in found] == names
+        assert [sources.path_of(entry) for entry in found] == [str(folder / root / name) for name in names]
 
 
-def test_files_in_the_order_of_the_sources_dealt_to_shards(folder: Path) -> None:
+def test_names_and_shards_stay_when_the_data_are_moved(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    (folder / "list.txt").write_text("{data}/x.txt\n# a comment\n  {data}/deep/c.warc.gz\n")
+    given = [
+        {"name": "globs", "kind": "warc", "paths": ["{data}/**/*.warc.gz", "{data}/b.warc.gz"]},
+        {"name": "list", "kind": "text", "paths": ["@{data}/list.txt"]},
+        {"name": "one", "kind": "text", "paths": ["{data}/x.txt"]},
+    ]
+    before = sources.by_shard(config(*given, data=str(folder), shards=3))
+    moved = folder.rename(tmp_path_factory.mktemp("elsewhere") / "moved")
+    after = sources.by_shard(config(*given, data=str(moved), shards=3))
+
+    def plain(shards: dict[str, list[str]]) -> dict[str, list[tuple[str, str]]]:
+        return {shard: [(e.split("=")[0], sources.named(e)) for e in entries] for shard, entries in shards.items()}
+
+    assert plain(before) == plain(after) and before != after
+    assert {shard: sources.content(entries) for shard, entries in after.items()} == {
+        shard: sources.content([entry.replace(str(folder), str(moved)) for entry in entries])
+        for shard, entries in before.items()
+    }
+
+
+def test_paths_relative_to_the_working_directory(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder / "deep")
+    for patterns, wanted in (
+        (["c.warc.gz"], ["./c.warc.gz"]),
+        (["*.gz"], ["./c.warc.gz"]),
+        (["../*.gz", str(folder / "a.warc.gz")], [f"{folder}/./a.warc.gz", f"{folder}/./b.warc.gz"]),
+    ):
+        found = sources.of_source({"name": "a", "kind": "warc", "paths": patterns}, ".", "here")
+        assert [entry.replace("././", "./") for entry in found] == wanted
+        assert all(Path(sources.path_of(entry)).is_file() for entry in found)
+
+
+def test_an_edited_list_is_another_plan(folder: Path) -> None:
+    made = config({"name": "a", "kind": "warc", "paths": ["@{data}/list.txt"]}, data=str(folder))
+    before = sources.files(made)
+    with (folder / "list.txt").open("a") as handle:
+        handle.write(f"{folder}/b.warc.gz\n")
+    assert {named for _, named in sources.files(made)} - {named for _, named in before} == {f"{folder}/./b.warc.gz"}
+    (folder / "list.txt").write_bytes(b"\xff\xfe")
+    with pytest.raises(ConfigError, match=r"sources\[0\].paths: the list .*list.txt: 'utf-8' codec"):
+        sources.files(made)
+
+
+def test_sources_keep_their_order_within_a_shard(folder: Path) -> None:
     made = config(
         {"name": "late", "kind": "warc", "paths": ["{data}/b.warc.gz", "{data}/a.warc.gz"]},
         {"name": "demo", "kind": "crawl"},
-        {"name": "notes", "kind": "text", "paths": ["{data}/x.txt"]},
+        {"name": "early", "kind": "text", "paths": ["{data}/x.txt"]},
         data=str(folder),
+        shards=1,
     )
-    assert sources.files(made) == [
-        ("late", f"{folder}/b.warc.gz"),
-        ("late", f"{folder}/a.warc.gz"),
-        ("notes", f"{folder}/x.txt"),
-    ]
     assert sources.by_shard(made) == {
-        "00000": [f"late={folder}/b.warc.gz", f"notes={folder}/x.txt"],
-        "00001": [f"late={folder}/a.warc.gz"],
+        "00000": [f"late={folder}/./a.warc.gz", f"late={folder}/./b.warc.gz", f"early={folder}/./x.txt"],
     }
+
+
+NAMES = st.lists(st.text(max_size=6), unique=True, max_size=300)
+
+
+def loads(names: list[str], shards: int) -> list[int]:
+    count = Counter(sources.spread(names, shards).values())
+    return [count[shard] for shard in range(shards)]
+
+
+@given(NAMES, st.integers(1, 40), st.randoms())
+def test_spread_is_balanced_and_does_not_see_the_order(names: list[str], shards: int, random: Random) -> None:
+    found = sources.spread(names, shards)
+    assert set(found) == set(names) and all(0 <= shard < shards for shard in found.values())
+    random.shuffle(names)
+    assert sources.spread(names, shards) == found
+    mean = len(names) / shards
+    most = max(loads(names, shards))
+    assert most <= (1.25 * mean if mean >= 4 else ceil(26 * len(names) // 25 / shards))
+
+
+@pytest.mark.parametrize("shards", [1, 2, 3, 4, 7, 8, 16, 64])
+def test_no_shard_has_more_than_a_quarter_above_the_mean(shards: int) -> None:
+    for count in range(4 * shards, 24 * shards, max(1, shards // 5)):
+        assert max(loads([f"{number}.warc.gz" for number in range(count)], shards)) <= 1.25 * count / shards
+
+
+@pytest.mark.parametrize(
+    ("count", "shards", "few"), [(40, 8, 5), (100, 16, 6), (1000, 64, 3), (2000, 100, 2.5), (10_000, 1000, 4), (1000, 1000, 9)]
+)  # fmt: skip
+def test_one_file_more_or_less_moves_few_others(count: int, shards: int, few: float) -> None:
+    """On average over 10 files that come one after the other; to go is the same the other way round."""
+    names = [f"segments/{number * 7919}/warc/CC-{number:05d}.warc.gz" for number in range(count)]
+    before, changed = sources.spread(names, shards), []
+    for number in range(10):
+        names.append(f"segments/new/{number}.warc.gz")
+        after = sources.spread(names, shards)
+        changed.append(
+            len(
+                {s for name in names if before.get(name) != after[name] for s in (before.get(name), after[name])}
+                - {None}
+            )
+        )
+        before = after
+    assert sum(changed) / 10 <= few, changed
+
+
+def test_a_common_crawl_dump_is_spread_in_seconds() -> None:
+    began = process_time()
+    names = [
+        f"crawl-data/CC-MAIN-2026-01/segments/{number % 100}/warc/{number:05d}.warc.gz" for number in range(90_000)
+    ]
+    assert max(loads(names, 1000)) <= 1.25 * 90
+    assert process_time() - began < 10
 
 
 @pytest.mark.parametrize(
@@ -65,7 +177,11 @@ def test_files_in_the_order_of_the_sources_dealt_to_shards(folder: Path) -> None
     [
         ([{"name": "a", "kind": "warc", "paths": ["{data}/*.zip"]}], ["sources[0].paths", "'{data}/*.zip'", "no file"]),
         ([{"name": "a", "kind": "warc"}], ["sources[0] (a) needs `paths`", "kind warc"]),
-        ([{"name": "a", "kind": "text", "paths": ["@absent.txt"]}], ["sources[0].paths", "absent.txt"]),
+        ([{"name": "a", "kind": "text", "paths": ["@absent.txt"]}], ["sources[0].paths", "the list absent.txt"]),
+        (
+            [{"name": "a", "kind": "text", "paths": ["@{data}/wrong.txt"]}],
+            ["wrong.txt, line 3: no such file 'gone.warc.gz'"],
+        ),
         ([{"name": "a", "kind": "crawl"}, {"name": "a", "kind": "crawl"}], ["sources[1].name", "called already"]),
     ],
 )

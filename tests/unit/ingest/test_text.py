@@ -51,8 +51,8 @@ def test_text_file(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_bytes(b"\xef\xbb\xbfOne  line\r\nand\ranother.\n\n\n\nEnd \xff.\n")
     (found,) = text(tmp_path / "a.txt")
     assert isinstance(found, Page) and found.text == "One line\nand\nanother.\n\nEnd \ufffd."
-    assert (found.url, found.date, found.id) == ("file:a.txt#0", None, document_id("books", "a.txt", "0"))
-    assert found.metadata == {"title": "a", "file": "a.txt"}
+    assert (found.url, found.date, found.id) == ("file:books/a.txt#0", None, document_id("books", "a.txt", "", "0"))
+    assert found.metadata == {"title": "a"}
 
 
 @pytest.mark.parametrize("suffix", ["", ".gz", ".zst", ".zstd"])
@@ -65,7 +65,9 @@ def test_compressed_files_and_tars(tmp_path: Path, suffix: str) -> None:
     path.write_bytes(pack(tar({"x/b.txt": b"Second.", "a.txt": b"First.", "empty.txt": b""})))
     found = text(path)
     assert texts(found) == ["Second.", "First."] and reasons(found)["no_text"] == 1
-    assert [each.url for each in found] == ["file:b.txt#0", "file:a.txt#0", "file:empty.txt#0"]
+    assert [each.url for each in found] == [
+        f"file:books/a.tar{suffix}!/{name}#0" for name in ("x/b.txt", "a.txt", "empty.txt")
+    ]
     (tmp_path / f"l.tar{suffix}").write_bytes(pack(tar({"a.jsonl": b'{"text": "One"}\n{"text": "Two"}'})))
     assert texts(jsonl(tmp_path / f"l.tar{suffix}")) == ["One", "Two"]
 
@@ -88,6 +90,49 @@ def test_chunked_text_has_an_id_a_piece(tmp_path: Path) -> None:
     found = text(tmp_path / "a.txt", {"chunk_words": 3, "unwrap": True})
     assert texts(found) == ["one two three", "four five six", "seven"]
     assert len({each.id for each in found if isinstance(each, Page)}) == 3
+    assert [each.metadata["piece"] for each in found if isinstance(each, Page)] == [0, 1, 2]
+
+
+def identities(found: list[Page | Rejected]) -> list[str]:
+    return [each.id for each in found if isinstance(each, Page)]
+
+
+def test_files_of_one_name_in_two_folders_are_two(tmp_path: Path) -> None:
+    seen = []
+    for name in ("AA/wiki_00", "AB/wiki_00"):
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).write_text('{"text": "One."}\n{"text": "Two."}\n')
+        for source in ("one", "two"):
+            seen += identities(list(JsonLinesReader({"name": source}, SETTINGS)(tmp_path / name, name)))
+            seen += identities(list(TextReader({"name": f"{source}-text"}, SETTINGS)(tmp_path / name, name)))
+    assert len(set(seen)) == len(seen) == 12
+
+
+def test_a_member_is_named_with_its_folders_and_its_tar(tmp_path: Path) -> None:
+    for name in ("one.tar", "two.tar"):
+        (tmp_path / name).write_bytes(tar({"x/a.txt": b"Words.", "y/a.txt": b"Words."}))
+    found = [*text(tmp_path / "one.tar"), *text(tmp_path / "two.tar")]
+    assert len(set(identities(found))) == len(found) == 4
+    assert [each.metadata["member"] for each in found[:2] if isinstance(each, Page)] == ["x/a.txt", "y/a.txt"]
+    assert found[0].url == "file:books/one.tar!/x/a.txt#0"
+
+
+def test_a_tar_may_hold_a_name_again(tmp_path: Path) -> None:
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as made:
+        for name, words in (("a.txt", b"One."), ("a.txt", b"Two."), ("a.txt (2)", b"Three."), ("a.txt", b"Four.")):
+            info = tarfile.TarInfo(name)
+            info.size = len(words)
+            made.addfile(info, io.BytesIO(words))
+    (tmp_path / "a.tar").write_bytes(out.getvalue())
+    found = text(tmp_path / "a.tar")
+    assert texts(found) == ["One.", "Two.", "Three.", "Four."] and len(set(identities(found))) == 4
+
+
+@given(st.lists(st.text(st.sampled_from("a/\x1e\x1f0"), max_size=4), min_size=1, max_size=4, unique=False), st.data())
+def test_two_origins_have_two_ids(origin: list[str], data: st.DataObject) -> None:
+    other = data.draw(st.lists(st.text(st.sampled_from("a/\x1e\x1f0"), max_size=4), min_size=1, max_size=4))
+    assert (document_id(*origin) == document_id(*other)) == (origin == other)
 
 
 def test_text_over_the_limit_is_set_aside_and_the_next_is_read(tmp_path: Path) -> None:
@@ -114,9 +159,9 @@ def test_json_lines(tmp_path: Path) -> None:
     assert reasons(found) == {"page": 3, "broken_record": 2, "no_text": 4}
     first, odd, last = (each for each in found if isinstance(each, Page))
     assert (first.text, first.url, first.date) == ("One.", "https://a.org", "2024-01-01")
-    assert first.metadata == {"title": "T", "file": "a.jsonl"}
+    assert first.metadata == {"title": "T"}
     assert (odd.text, odd.url, odd.metadata["title"]) == ("lone surrogate", "https://", "7")
-    assert last.url == "file:a.jsonl#9" and last.id == document_id("lines", "a.jsonl", "9")
+    assert last.url == "file:lines/a.jsonl#9" and last.id == document_id("lines", "a.jsonl", "", "9")
 
 
 def test_key_of_the_text(tmp_path: Path) -> None:
@@ -166,4 +211,4 @@ def test_names_in_other_encodings(tmp_path: Path) -> None:
     with tarfile.open(tmp_path / "a.tar") as made:
         assert made.getnames()[0] == name
     (found,) = text(tmp_path / "a.tar")
-    assert isinstance(found, Page) and found.url == "file:??.txt#0"
+    assert isinstance(found, Page) and found.url == "file:books/a.tar!/\\xff\\xf6.txt#0"

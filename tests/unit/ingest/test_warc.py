@@ -156,6 +156,26 @@ def test_other_record_types(tmp_path: Path) -> None:
     assert isinstance(found[9], Page) and found[9].url == "" and found[9].date is None
 
 
+def test_records_without_an_id_or_a_url_are_told_apart_by_file_and_offset(tmp_path: Path) -> None:
+    nameless = [record("response", 1, http(html().encode()), {"WARC-Record-ID": ""}) for _ in range(2)]
+    nowhere = [record("response", 1, http(html().encode()), {"WARC-Target-URI": ""}) for _ in range(2)]
+    neither = [record("response", 1, http(html().encode()), {"WARC-Record-ID": "", "WARC-Target-URI": ""})] * 2
+    body = b"".join([*nameless, page(7), *nowhere, *neither])
+    for name_ in ("a.warc", "b.warc"):
+        (tmp_path / name_).write_bytes(body)
+    packed = tmp_path / "c.warc.gz"
+    packed.write_bytes(gzip.compress(body))
+    found = [each for name_ in ("a.warc", "b.warc") for each in read(tmp_path / name_)]
+    assert reasons(found) == {"page": 14}
+    own = [each.id for each in found if isinstance(each, Page)]
+    # Only the record with both is the same in both files.
+    assert len(set(own)) == 13 and own[2] == own[9]
+    offsets = [each.metadata.get("offset") for each in read(packed) if isinstance(each, Page)]
+    assert offsets == [body.index(nameless[0]), len(nameless[0]), None, *offsets[3:]]
+    assert all(body[at:].startswith(b"WARC/1.1") for at in offsets if at is not None)
+    assert own[0] == document_id("web", "a.warc", "0")
+
+
 def test_http_header_without_end_costs_its_record_alone(tmp_path: Path) -> None:
     endless = b"HTTP/1.1 200 OK\r\n" + b"X-Filler: y\r\n" * 10_000
     (tmp_path / "a.warc").write_bytes(page(0) + record("response", 1, endless) + page(2))

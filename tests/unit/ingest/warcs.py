@@ -58,7 +58,7 @@ def members(*records: bytes) -> bytes:
 
 def read(path: Path, **settings: object) -> list[Page | Rejected]:
     """All that the reader makes of a file."""
-    return list(WarcReader({**SETTINGS, **settings})(path))
+    return list(WarcReader({"name": "web"}, {**SETTINGS, **settings})(path))
 
 
 def one(folder: Path, block: bytes, kind: str = "response", **settings: object) -> Page | Rejected:
