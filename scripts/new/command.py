@@ -1,0 +1,183 @@
+"""Look at a sample of your files and write a commented config for them, with explicit sizes.
+
+It says what was found: languages, documents, tokens, the model that fits them, and what a run would take here and on one
+node of eight H100. All of that is estimated from the sample.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from scripts.common import config as configuration
+from scripts.common.cli import InputError, fail
+from scripts.common.console import duration, setup
+from scripts.common.manifest import write_atomically
+from scripts.new.estimate import NODE_CORES, UTILIZATION, Estimate, estimate
+from scripts.new.sample import Sampled, Source, look, sources
+
+__tracked__ = False  # writes a config for people, and nothing that a step reads
+
+SHARE = 0.1  # least share of the text for a language to be kept without being named
+SHARDS = 64
+
+
+def shares(found: list[tuple[Source, Sampled]]) -> dict[str, float]:
+    """The share of each language in the text, the largest first; `unsure` is what is below the threshold."""
+    total: dict[str, float] = {}
+    for source, seen in found:
+        for name, size in seen.text.items():
+            total[name] = total.get(name, 0.0) + size * source.bytes / max(seen.bytes, 1)
+    whole = sum(total.values()) or 1.0
+    return {name: size / whole for name, size in sorted(total.items(), key=lambda item: (-item[1], item[0]))}
+
+
+def chosen(found: dict[str, float], wanted: list[str]) -> list[str]:
+    """The languages to keep: those that are asked for, or those with a good share of the text.
+
+    Raises InputError where the sample held no text of them.
+    """
+    known = {name: share for name, share in found.items() if name not in ("unsure", "und")}
+    if not known:
+        raise InputError("the sample held no text in a language that was recognised: is this a crawl of pages or text?")
+    for name in wanted:
+        if name not in known:
+            shown = ", ".join(f"{other} {share:.0%}" for other, share in list(known.items())[:8])
+            raise InputError(f"--languages {name}: the sample held no text of it; it held {shown}")
+    return wanted or [name for name, share in known.items() if share >= SHARE] or [next(iter(known))]
+
+
+def words(value: Any) -> str:
+    """A value as YAML on one line; texts are quoted, so that `no` stays a language."""
+    return json.dumps(value, ensure_ascii=False)
+
+
+def text(found: list[tuple[Source, Sampled]], languages: list[str], made: Estimate, name: str, shards: int) -> str:
+    """The config as YAML with comments."""
+    train, model = made.settings, made.settings["model"]
+    trained = train["steps"] * train["global_batch_tokens"]
+    listed = ", ".join(f"{language} {share:.1%}" for language, share in list(shares(found).items())[:10])
+    lines = [
+        f"# Written by `crawl2llm new` after a look at a sample. Run it: snakemake --profile profiles/local --configfile {name}",
+        "# Every key: docs/config.md. What is not set here has its default.",
+        "#",
+    ]
+    for source, seen in found:
+        rejected = sum(seen.rejected.values())
+        reasons = ", ".join(f"{reason} {number:,}" for reason, number in seen.rejected.most_common(4))
+        lines += [
+            f"# {', '.join(source.patterns)}: {len(source.files):,} files, {source.bytes / 1e6:,.1f} MB of kind {source.kind}.",
+            f"#   Sample: {seen.files} files, {seen.bytes / 1e6:,.1f} MB: {seen.documents.total():,} documents with text and "
+            f"{rejected:,} records without" + (f" ({reasons})" if reasons else "") + ".",
+        ]
+    lines += [
+        f"# Languages, by text: {listed}.",
+        "# Estimates, if the rest is as the sample, after language and heuristics and before duplicates are dropped:",
+        f"#   {made.documents:,} documents, {made.text_bytes / 1e6:,.1f} MB of text, {made.tokens:,} training tokens.",
+        f"#   The model that fits: {made.parameters:,} parameters, {trained:,} tokens trained on "
+        f"({trained / max(made.tokens, 1):.1f} passes).",
+        f"#   Here: {duration(made.data_here)} for the data on all cores, {duration(made.train_here)} for pretraining on "
+        f"{train['threads_per_process']} threads",
+        "#   (by the time that the sample took, and a few steps timed on this machine); fine-tuning and evaluation come on top.",
+        f"#   One node of eight H100: {duration(made.data_node)} for the data on {NODE_CORES} cores, "
+        f"{duration(made.train_node)} for pretraining",
+        f"#   (assumes {UTILIZATION:.0%} of the peak and 0.05 s a step at least; not measured).",
+        "",
+        "ingest:",
+        "  extract:",
+        f"    shards: {shards} # tasks that the files are spread over",
+        "    sources:",
+        *[f"      - {words(source.entry())}" for source, _ in found],
+        "      # What the quality classifier learns to like, if you have it:",
+        '      # - {"name": "books", "kind": "text", "curated": true, "paths": ["books/*.txt"]}',
+        "",
+        "language:",
+        "  select:",
+        f"    languages: {words(languages)}",
+        "",
+        "tokenize:",
+        "  train:",
+        f"    vocabulary: {made.vocabulary}",
+        "",
+        "pretrain:",
+        "  train:",
+        "    model:",
+        *[
+            f"      {key}: {model[key]}"
+            for key in ("hidden_size", "intermediate_size", "layers", "heads", "kv_heads", "context")
+        ],
+        f"    tokens: {trained}",
+        f"    global_batch_tokens: {train['global_batch_tokens']}",
+        f"    learning_rate: {train['learning_rate']}",
+        f"    warmup: {train['warmup']}",
+        f"    validation_tokens: {train['validation_tokens']}",
+        f"    precision: {train['precision']} # bf16 on GPUs, and save_dtype",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    made = argparse.ArgumentParser(
+        prog="crawl2llm new",
+        description=__doc__,
+        epilog="example:\n  crawl2llm new mine.yaml --from 'crawl/*.warc.gz' --languages en de",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    made.add_argument("config", type=Path, help="the file to write")
+    made.add_argument(
+        "--from",
+        dest="patterns",
+        required=True,
+        nargs="+",
+        action="extend",
+        metavar="PATTERN",
+        help="files of WARC, WET, text or JSON Lines: paths, globs or @list.txt",
+    )
+    made.add_argument(
+        "--languages",
+        nargs="+",
+        default=[],
+        metavar="CODE",
+        help="languages to keep; default: those with 10 %% of the text",
+    )
+    made.add_argument("--force", action="store_true", help="write over a file that is there")
+    return made
+
+
+def main(argv: list[str] | None = None) -> int:
+    args = parser().parse_args(argv)
+    setup("new")
+    try:
+        if args.config.exists() and not args.force:
+            raise InputError(f"{args.config} is there already; give another name, or --force to write over it")
+        if not args.config.parent.is_dir():
+            raise InputError(f"{args.config}: there is no folder {args.config.parent}")
+        found = [(source, look(source)) for source in sources(args.patterns)]
+        if not any(seen.documents.total() for _, seen in found):
+            reasons = ", ".join(f"{reason} {n:,}" for _, seen in found for reason, n in seen.rejected.most_common(4))
+            raise InputError(
+                f"the sample of {' '.join(args.patterns)} held no document with text: {reasons or 'nothing'}"
+            )
+        languages = chosen(shares(found), args.languages)
+        shards = max(1, min(SHARDS, sum(len(source.files) for source, _ in found)))
+        made = text(found, languages, estimate(found, languages, shards), str(args.config), shards)
+        import yaml
+
+        configuration.validate(yaml.safe_load(made), source=str(args.config))
+        write_atomically(args.config, made)
+    except (InputError, configuration.ConfigError, OSError) as error:
+        return fail(str(error))
+    comments = [line.removeprefix("#").removeprefix(" ") for line in made.splitlines()[3:] if line.startswith("#")]
+    print("\n".join(comments))
+    print(f"\nwrote {args.config}; look at it, then: make demo CONFIG={args.config}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

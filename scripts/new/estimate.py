@@ -1,0 +1,102 @@
+"""What a run would take, from a sample: tokens, a model that fits, hours here and on one node of eight H100. All estimates."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Any, NamedTuple
+
+from scripts.common import config as configuration
+from scripts.new.sample import Sampled, Source
+from scripts.pretrain import auto
+from scripts.tokenize.vocabulary import TABLE, entries
+
+__tracked__ = False  # writes a config for people, and nothing that a step reads
+
+# Bytes of text a token by entries of the vocabulary, English (2.7 and 3.5 measured by runs of this project).
+BYTES_A_TOKEN = dict(zip((number for _, number in TABLE), (2.7, 3.1, 3.5, 3.9, 4.2, 4.4), strict=True))
+DATA_HALF = (
+    4.0  # the steps up to the tokens take this many times what reading, language and heuristics of a sample take
+)
+TASK_SECONDS = 0.7  # of one core, to start a task
+TASKS_A_SHARD = 9
+H100 = 989e12  # dense bf16 FLOP/s of an H100 SXM (NVIDIA's data sheet)
+UTILIZATION = 0.35  # assumed: what trainings of models of a billion parameters report; smaller models reach less
+STEP_SECONDS = 0.05  # assumed least time of a step on GPUs
+NODE_CORES = 96
+
+
+class Estimate(NamedTuple):
+    """What is expected of a run; seconds are of the clock."""
+
+    documents: int
+    text_bytes: int
+    tokens: int
+    vocabulary: int
+    settings: dict[str, Any]  # pretrain.train, with a number for each `auto`
+    parameters: int
+    operations: float
+    data_here: float
+    train_here: float
+    data_node: float
+    train_node: float
+
+
+def speed(threads: int) -> float:
+    """Floating-point operations a second of training on this machine: a few steps of a model of 1.4 million parameters."""
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # as the workflow sets it (rules/common.smk)
+    import torch
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    torch.set_num_threads(threads)
+    wanted, vocabulary = auto.row(3_000_000), 4096
+    shape = LlamaConfig(
+        hidden_size=wanted.hidden_size,
+        intermediate_size=wanted.intermediate_size,
+        num_hidden_layers=wanted.layers,
+        num_attention_heads=wanted.heads,
+        vocab_size=vocabulary,
+        tie_word_embeddings=True,
+    )
+    model = LlamaForCausalLM(shape)
+    tokens = torch.zeros((4, wanted.context), dtype=torch.long)
+    cost = auto.operations({**wanted._asdict(), "tie_embeddings": True}, vocabulary) * tokens.numel()
+    times = []
+    for _ in range(3):  # the first warms up
+        start = time.monotonic()
+        model(tokens, labels=tokens).loss.backward()
+        times.append(time.monotonic() - start)
+    return cost / min(times[1:])
+
+
+def estimate(found: list[tuple[Source, Sampled]], languages: list[str], shards: int) -> Estimate:
+    """What a run over the sources would take, if the rest of the files is as their sample."""
+    documents = text = reading = 0.0
+    for source, seen in found:
+        scale = source.bytes / max(seen.bytes, 1)
+        documents += scale * sum(seen.kept_documents[name] for name in languages)
+        text += scale * sum(seen.kept[name] for name in languages)
+        reading += scale * seen.seconds
+    text *= 1 - configuration.validate({})["corpus"]["split"]["validation_fraction"]
+    vocabulary = entries("auto", int(text))
+    tokens = int(text / BYTES_A_TOKEN[vocabulary])
+    defaults = configuration.tracked(configuration.validate({}), "pretrain.train")
+    settings = auto.resolve(defaults, max(tokens, 300), vocabulary)
+    trained = settings["steps"] * settings["global_batch_tokens"]
+    operations = float(auto.operations(settings["model"], vocabulary)) * trained
+    cores = len(os.sched_getaffinity(0))
+    seconds = DATA_HALF * reading + TASK_SECONDS * TASKS_A_SHARD * shards
+    gpus = operations / (8 * H100 * UTILIZATION)
+    return Estimate(
+        documents=round(documents),
+        text_bytes=round(text),
+        tokens=tokens,
+        vocabulary=vocabulary,
+        settings=settings,
+        parameters=auto.parameters(settings["model"], vocabulary)[0],
+        operations=operations,
+        data_here=seconds / cores,
+        train_here=operations / speed(settings["threads_per_process"]),
+        data_node=seconds / NODE_CORES,
+        train_node=max(gpus, settings["steps"] * STEP_SECONDS),
+    )

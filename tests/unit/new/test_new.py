@@ -1,0 +1,136 @@
+"""`crawl2llm new`: what it finds in files of every kind, what it writes, and what it refuses."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+from pathlib import Path
+
+import pytest
+import yaml
+
+from scripts.common import config as configuration
+from scripts.common.cli import InputError
+from scripts.new.command import chosen, main, words
+from scripts.new.sample import Source, look, sources, spread
+
+SHARED = Path(os.environ.get("CRAWL2LLM_DATA", configuration.ROOT.parent / "shared" / "data"))
+ENGLISH = (
+    "The river bends twice before it meets the sea, and the town lies between the two bends. "
+    "Nobody in the village remembered when the mill had stopped, but they knew who had owned it. "
+    "She kept the letters in a drawer that she had not opened for a very long time. "
+    "Most of the houses were built of grey stone, with small windows that looked to the south. "
+    "In the winter the road was closed for weeks, and people lived on what they had in the cellar. "
+    "That is why the bridge, when it came at last, was called the best thing in a hundred years. "
+)
+GERMAN = "Der Fluss macht zwei Bögen, bevor er das Meer erreicht, und die Stadt liegt zwischen den beiden. " * 6
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working directory with JSON Lines (under `content`), plain text and a WARC file."""
+    monkeypatch.chdir(tmp_path)
+    rows = [{"content": f"{ENGLISH} Page {n}.", "url": f"https://a.example/{n}"} for n in range(8)] + [
+        {"content": GERMAN, "url": "https://a.example/de"}
+    ]
+    with gzip.open("rows.jsonl.gz", "wt", encoding="utf-8") as out:
+        out.writelines(json.dumps(row) + "\n" for row in rows)
+    Path("book.txt").write_text(ENGLISH * 3, encoding="utf-8")
+    body = f"<html><title>A town</title><body><main><p>{ENGLISH}</p></main></body></html>".encode()
+    http = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n" + body
+    with gzip.open("a.warc.gz", "wb") as warc:
+        warc.write(
+            b"WARC/1.0\r\nWARC-Type: response\r\nWARC-Target-URI: http://a.example/\r\nWARC-Record-ID: <urn:uuid:1>\r\n"
+            b"Content-Type: application/http\r\nContent-Length: %d\r\n\r\n" % len(http) + http + b"\r\n\r\n"
+        )
+    return tmp_path
+
+
+def test_the_kind_is_what_the_file_holds(folder: Path) -> None:
+    found = {source.kind: source for source in sources(["*.warc.gz", "rows.*", "book.txt"])}
+    assert set(found) == {"warc", "jsonl", "text"}
+    assert found["jsonl"].entry() == {"name": "records", "kind": "jsonl", "paths": ["rows.*"], "text_key": "content"}
+    Path("renamed").write_bytes(Path("a.warc.gz").read_bytes())
+    assert sources(["renamed"])[0].kind == "warc"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("old.arc", b"filedesc://a 0.0.0.0 20200101000000 text/plain 9\n", "old.arc is an ARC file"),
+        ("a.png", b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR", "a.png is neither WARC"),
+        ("a.jsonl", b'{"id": 1, "words": 3}\n', "no text under text, content"),
+        ("a.jsonl.gz", b"\x1f\x8b\x08\x00damaged", "a.jsonl.gz: cannot be read"),
+    ],
+)
+def test_a_file_of_another_kind_is_refused_by_name(folder: Path, name: str, content: bytes, message: str) -> None:
+    Path(name).write_bytes(content)
+    with pytest.raises(InputError, match=message):
+        sources([name])
+
+
+def test_a_pattern_without_files_is_refused(folder: Path) -> None:
+    with pytest.raises(InputError, match=r"--from 'no/\*\.warc': no file matches"):
+        sources(["no/*.warc"])
+    Path("list.txt").write_text("gone.warc.gz\n")
+    with pytest.raises(InputError, match=r"gone\.warc\.gz is no file"):
+        sources(["@list.txt"])
+
+
+def test_a_sample_counts_documents_and_text_by_language(folder: Path) -> None:
+    seen = look(sources(["rows.*"])[0])
+    assert seen.documents == {"en": 8, "de": 1}
+    assert seen.kept_documents["en"] == 8
+    assert seen.text["de"] == len(GERMAN.strip().encode())
+
+
+def test_a_sample_is_bounded(folder: Path) -> None:
+    names = [Path(f"{number:03d}.txt") for number in range(40)]
+    for name in names:
+        name.write_text(ENGLISH)
+    assert spread(names, 16)[0] == names[0] and spread(names, 16)[-1] == names[-1]
+    source = Source("text", ["*.txt"], names)
+    assert look(source).files == 16
+    assert look(source, seconds=0).files == 1
+
+
+def test_the_languages_are_those_with_a_good_share() -> None:
+    found = {"en": 0.6, "unsure": 0.2, "no": 0.15, "de": 0.05}
+    assert chosen(found, []) == ["en", "no"]
+    assert chosen({"unsure": 0.9, "de": 0.05}, []) == ["de"]
+    assert yaml.safe_load(words(["no"])) == ["no"]
+    with pytest.raises(InputError, match=r"--languages sw: .* it held en 60%, no 15%"):
+        chosen(found, ["sw"])
+
+
+def test_the_config_is_valid_explicit_and_commented(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["mine.yaml", "--from", "*.warc.gz", "rows.*", "book.txt", "--languages", "de", "en"]) == 0
+    text = Path("mine.yaml").read_text(encoding="utf-8")
+    made = configuration.validate(yaml.safe_load(text))
+    assert made["language"]["select"]["languages"] == ["de", "en"]
+    assert [source["kind"] for source in made["ingest"]["extract"]["sources"]] == ["warc", "jsonl", "text"]
+    train = made["pretrain"]["train"]
+    assert "auto" not in (train["global_batch_tokens"], train["learning_rate"], *train["model"].values())
+    assert train["tokens"] % train["global_batch_tokens"] == 0
+    assert "# Languages, by text: en" in text and "H100" in text
+    assert "parameters" in capsys.readouterr().out
+
+    Path("mine.yaml").write_text("mine")
+    assert main(["mine.yaml", "--from", "book.txt"]) == 1
+    assert "mine.yaml is there already" in capsys.readouterr().err
+    assert Path("mine.yaml").read_text() == "mine"
+
+
+def test_files_without_text_are_refused_with_the_reasons(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("empty.jsonl").write_text('{"text": ""}\n')
+    assert main(["mine.yaml", "--from", "empty.jsonl"]) == 1
+    assert "held no document with text: no_text 1" in capsys.readouterr().err
+    assert not Path("mine.yaml").exists()
+
+
+@pytest.mark.skipif(not SHARED.is_dir(), reason=f"needs real crawls in {SHARED}")
+def test_real_crawls() -> None:
+    seen = look(sources([str(SHARED / "warc-real" / "sample-000*.warc.gz")])[0])
+    assert seen.files == 2 and seen.documents["en"] > 5
+    assert seen.rejected["type_request"] > 10
