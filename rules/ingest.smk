@@ -9,6 +9,7 @@ REQUIRED INPUTS:
 OUTPUTS:
 
     results/{variant}/ingest/extract/{shard}.manifest.json    documents, and the records set aside with a reason
+    results/{variant}/ingest/check/manifest.json              ids are unique over all shards; repeated.parquet: copies of records
 """
 
 
@@ -35,6 +36,30 @@ rule ingest_extract:
             --crawl {input.crawl:q} \
             --files {params.files:q} \
             --content {params.content:q} \
+            --manifest {output.manifest:q} \
+            --log {log:q}
+        """
+
+
+rule ingest_check:
+    input:
+        documents=manifests("ingest.extract"),
+    output:
+        manifest="results/{variant}/ingest/check/manifest.json",
+    log:
+        "logs/{variant}/ingest/check.log",
+    benchmark:
+        "results/{variant}/benchmarks/ingest/check.tsv"
+    conda:
+        "../envs/data.yaml"
+    params:
+        fingerprint=fingerprint("ingest.check"),
+        documents=ranged("ingest.extract"),
+    shell:
+        """
+        python -m scripts.ingest.check \
+            --config {params.fingerprint:q} \
+            --documents {params.documents:q} \
             --manifest {output.manifest:q} \
             --log {log:q}
         """

@@ -4,6 +4,7 @@ language: which language a document is in, and which documents stay.
 REQUIRED INPUTS:
 
     results/{variant}/ingest/extract/{shard}.manifest.json
+    results/{variant}/ingest/check/manifest.json              copies of records, for language.select
 
 OUTPUTS:
 
@@ -40,6 +41,7 @@ rule language_score:
 rule language_select:
     input:
         signals=manifests("language.score"),
+        check=manifest("ingest.check"),
     output:
         manifest="results/{variant}/language/select/manifest.json",
     log:
@@ -56,6 +58,7 @@ rule language_select:
         python -m scripts.language.select \
             --config {params.fingerprint:q} \
             --signals {params.signals:q} \
+            --check {input.check:q} \
             --manifest {output.manifest:q} \
             --log {log:q}
         """

@@ -18,6 +18,7 @@ rule report_render:
     input:
         crawl_render=manifests("crawl.render", of="ingest.extract"),
         ingest_extract=manifests("ingest.extract"),
+        ingest_check=manifests("ingest.check"),
         language_score=manifests("language.score"),
         language_select=manifests("language.select"),
         heuristics_score=manifests("heuristics.score"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -165,10 +165,12 @@ def select(
     shards: Iterable[tuple[str, Path]],
     folder: Path,
     judge: Callable[[dict[str, Any]], dict[str, Any]],
+    repeated: Mapping[tuple[str, str], str] | None = None,
 ) -> tuple[list[Path], dict[str, Any], dict[str, Any]]:
     """Stream signal files through `judge` and write one verdict file a shard.
 
     shards: (shard name, signals file). judge: signals row → verdict row (VERDICT's columns).
+    repeated: (shard, id) of a record that is a copy → the file where it stays; it is dropped as `repeated_record`.
     Returns the files, the counts over all shards, and the counts by shard.
     """
     files: list[Path] = []
@@ -180,6 +182,15 @@ def select(
         with Writer(path, VERDICT) as writer:
             for row in rows(signals):
                 verdict = judge(row)
+                if repeated and (file := repeated.get((shard, row["id"]))):
+                    verdict |= {
+                        "kept": False,
+                        "rule": "repeated_record",
+                        "value": None,
+                        "threshold": None,
+                        "detail": file,
+                    }
+                    verdict["rules"] = ["repeated_record", *verdict["rules"]]
                 writer.add(verdict)
                 counts["in"] += 1
                 if verdict["kept"]:

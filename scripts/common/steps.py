@@ -20,8 +20,9 @@ class Step:
 STEPS: dict[str, Step] = {
     "crawl.render": Step(),
     "ingest.extract": Step(("crawl.render",), per="shard"),
+    "ingest.check": Step(("ingest.extract",)),
     "language.score": Step(("ingest.extract",), per="shard"),
-    "language.select": Step(("language.score",)),
+    "language.select": Step(("language.score", "ingest.check")),
     "heuristics.score": Step(("ingest.extract", "language.score", "language.select"), per="shard"),
     "heuristics.select": Step(("heuristics.score", "ingest.extract")),
     "dedup.signature": Step(("ingest.extract", "heuristics.select"), per="shard"),

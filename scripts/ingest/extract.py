@@ -115,7 +115,9 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
                     }
                 )
     manifest.counts = {"in": kept + sum(dropped.values()), "kept": kept, "dropped": dropped}
-    manifest.summary = {**summary, "by_source": by_source}
+    # ingest.check goes by the order of the sources.
+    order = [source["name"] for source in settings["sources"]]
+    manifest.summary = {**summary, "by_source": by_source, "sources": order}
     found = content(args.files)
     if args.content and found != args.content:
         raise cli.InputError(f"a file of shard {shard} changed since this run was planned; start the run again")

@@ -1,6 +1,6 @@
 """Keep the documents whose best language is wanted and scored high enough.
 
-Rules: `language` (another language: no number is compared, `detail` names the language found) and `score` (below
+Rules: `repeated_record` (a copy that ingest.check found; `detail` names the file where the record stays), `language` (another language: no number is compared, `detail` names the language found) and `score` (below
 `threshold`). The default threshold 0.65 is FineWeb's (datatrove, src/datatrove/pipeline/filters/language_filter.py).
 """
 
@@ -37,8 +37,10 @@ def judge(row: dict[str, Any], languages: frozenset[str], threshold: float) -> d
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
     languages, threshold = frozenset(settings["languages"]), settings["threshold"]
     shards = [(shard_of(path), data(path)) for path in args.signals]
+    copies = Manifest.read(args.check).file("repeated.parquet") if args.check else None
+    repeated = {(row["shard"], row["id"]): row["kept_file"] for row in rows(copies)} if copies else {}
     files, manifest.counts, by_shard = select(
-        shards, args.manifest.parent, lambda row: judge(row, languages, threshold)
+        shards, args.manifest.parent, lambda row: judge(row, languages, threshold), repeated
     )
     histogram: dict[str, int] = {}
     for _, path in shards:
@@ -59,6 +61,9 @@ def main(argv: list[str] | None = None) -> int:
         "--config config.yaml --signals results/main/language/score/*.manifest.json --manifest /tmp/select/manifest.json",
     )
     parser.add_argument("--signals", required=True, type=Path, nargs="+", help="manifests of language.score")
+    parser.add_argument(
+        "--check", type=Path, help="manifest of ingest.check; without, nothing is known of repeated records"
+    )
     return cli.run(parser, body, argv)
 
 
