@@ -131,7 +131,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     manifest.counts = {"in": total, "kept": total - len(repeated), "dropped": {"repeated_record": len(repeated)}}
     pairs = Counter((one["source"], one["file"], one["kept_source"], one["kept_file"]) for one in repeated)
     notes = [
-        f"{number:,} records of {source}, {file}, are in {kept_source}, {kept_file}, too, and are dropped."
+        f"{source}, {file}: {number:,} of its records, also in {kept_source}, {kept_file}, dropped"
         for (source, file, kept_source, kept_file), number in sorted(
             pairs.items(), key=lambda item: (-item[1], item[0])
         )
