@@ -15,23 +15,18 @@ import os
 import shlex
 import shutil
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from scripts.common.processes import RANKS, RESUBMIT, STOPPING, environments, free_port, hold, supervise, to_stderr
+from scripts.slurm.patience import SlurmError, ask
 
 __tracked__ = False  # places processes, never decides: see scripts/common/fingerprint.py
 
 PATIENCE_WITH_NODES = 120  # seconds for the other nodes to end by themselves after the first
 PATIENCE = 600.0  # seconds in which SLURM has to end a job that it queued again
-
-
-def output(*command: str) -> str:
-    """What a command prints, without the white space around it."""
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
 
 def in_job_script(environment: Mapping[str, str]) -> bool:
@@ -47,7 +42,7 @@ def rendezvous(nodes: int, environment: Mapping[str, str]) -> tuple[int, str, in
     if nodes == 1:
         return 0, "127.0.0.1", free_port()
     job = environment["SLURM_JOB_ID"]
-    names = output("scontrol", "show", "hostnames", output("squeue", "-h", "-j", job, "-o", "%N")).split()
+    names = ask("scontrol", "show", "hostnames", ask("squeue", "-h", "-j", job, "-o", "%N").strip()).split()
     # Outside the range that Linux hands out for outgoing connections; jobs on one node differ.
     return int(environment["SLURM_PROCID"]), names[0], 20000 + int(job) % 10000
 
@@ -58,11 +53,11 @@ def queue_again(job: str) -> bool:
     A job that somebody cancelled stops with RESUBMIT as well, but it is not running any more and stays cancelled.
     """
     try:
-        if output("squeue", "-h", "-j", job, "-o", "%T") != "RUNNING":
+        if ask("squeue", "-h", "-j", job, "-o", "%T").strip() != "RUNNING":
             return False
-        output("scontrol", "requeue", job)
-    except subprocess.CalledProcessError as error:
-        print(f"SLURM does not queue job {job} again ({error.stderr.strip()}): run again to go on", file=sys.stderr)
+        ask("scontrol", "requeue", job)
+    except SlurmError as error:
+        print(f"SLURM does not queue job {job} again ({error}): run again to go on", file=sys.stderr)
         return False
     return True
 

@@ -72,7 +72,12 @@ def clear(folder: Path, tell: Callable[[str], None], patience: float = 300.0) ->
     for job in found:
         tell(f"job {job.id} ({job.rule} {job.task}, {job.state.lower()}) is left from a run that was killed: cancelled")
     ids = {job.id for job in found}
-    queue.ask("scancel", *sorted(ids))
+    try:
+        queue.ask("scancel", *sorted(ids))
+    except queue.Silent:
+        raise
+    except queue.SlurmError as error:  # one that has just ended cannot be cancelled; what is left is seen below
+        tell(str(error))
     end = time.monotonic() + patience
     while left := [job for job in queue.jobs(folder) if job.id in ids]:
         if time.monotonic() > end:

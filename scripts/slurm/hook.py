@@ -10,7 +10,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from scripts.slurm import guard, pace, preflight, queue
+from scripts.slurm import executor, guard, pace, patience, preflight, queue
 
 __tracked__ = False
 
@@ -29,18 +29,19 @@ def before_submission(workflow: Any) -> None:
         return
     slurm = workflow.executor_plugin.name == "slurm"
     folder = Path.cwd()
+    submitted = folder / ".snakemake" / "slurm-submitted"  # whether jobs of this folder can be in the queue
+    patience.silence.tell = logger.warning
     try:
-        if not slurm:
-            # A local run on a machine that happens to have SLURM's commands, perhaps without a cluster.
+        if not slurm and not submitted.exists():
+            # A local run on a machine that happens to have SLURM's commands, perhaps without a cluster: asked once.
             try:
-                queue.jobs(folder)
+                queue.ask("squeue", "--noheader", "--me", limit=0)
             except queue.SlurmError:
                 return
         guard.claim(folder / ".snakemake" / "slurm-driver.json")
         if not os.environ.get(ONLY):
             guard.clear(folder, logger.warning)
         if slurm:
-            pace.bound(workflow.scheduler._executor)
             report = preflight.check(workflow)
             logger.info(report.table())
             for line in report.warnings:
@@ -49,5 +50,8 @@ def before_submission(workflow: Any) -> None:
                 raise WorkflowError("preflight, nothing was submitted:\n" + "\n".join(f"  {e}" for e in report.errors))
             if os.environ.get(ONLY):
                 raise WorkflowError("preflight passed; it was asked for alone, so nothing was submitted")
+            pace.bound(workflow.scheduler._executor)
+            executor.install(workflow.scheduler._executor)
+            submitted.touch()
     except (guard.GuardError, queue.SlurmError) as error:
         raise WorkflowError(f"nothing was submitted: {error}") from None

@@ -208,15 +208,16 @@ def site(needs: list[Need]) -> tuple[list[str], list[str]]:
     """(errors, warnings) about what is not a partition's: accounting, fair share, how long squeue remembers a job."""
     errors: list[str] = []
     warnings: list[str] = []
-    facts = queue.ask("scontrol", "show", "config")
-    age = re.search(r"MinJobAge\s*=\s*(\d+)", facts)
-    if age and int(age.group(1)) <= LONGEST_PAUSE:
+    age = queue.min_job_age()
+    if age is not None and age <= LONGEST_PAUSE:
         errors.append(
-            f"squeue forgets a job {age.group(1)} s after its end (MinJobAge), and up to {LONGEST_PAUSE} s may pass between two "
+            f"squeue forgets a job {age} s after its end (MinJobAge), and up to {LONGEST_PAUSE} s may pass between two "
             "answers: set `slurm-status-command: sacct` in the profile (docs/slurm.md says what that changes)"
         )
     try:
-        rows = queue.ask("sshare", "-U", "-n", "-P", "-o", "Account,FairShare", timeout=20).splitlines()
+        rows = queue.ask("sshare", "-U", "-n", "-P", "-o", "Account,FairShare").splitlines()
+    except queue.Silent as error:
+        return errors, [f"accounts and fair share are not checked: {error}"]
     except queue.SlurmError:
         return errors, warnings  # no accounting here: nothing to be compared with
     shares = dict(row.split("|")[:2] for row in rows if "|" in row)

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import getpass
 import re
-import subprocess
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from scripts.slurm.patience import Silent, SlurmError, ask
+
+__all__ = ["ENDED", "PREFIX", "Job", "Silent", "SlurmError", "ask", "gpus", "jobs", "min_job_age", "parse", "seconds"]
 __tracked__ = False
 
 PREFIX = "crawl2llm_"  # slurm-jobname-prefix in profiles/slurm/config.yaml, and the executor's underscore
 FIELDS = "%i|%T|%P|%D|%C|%b|%V|%S|%M|%l|%N|%j|%k|%r|%Z"
-COMMENT = re.compile(r"rule_(?P<rule>.+?)(?:_wildcards_(?P<task>.+))?$")
+# As the executor writes it, and the mark of one submission (scripts/slurm/executor.py).
+COMMENT = re.compile(r"rule_(?P<rule>.+?)(?:_wildcards_(?P<task>.+?))?(?: #\w+)?$")
 ENDED = (
     "CANCELLED",
     "COMPLETED",
@@ -25,10 +28,6 @@ ENDED = (
     "BOOT_FAIL",
     "DEADLINE",
 )
-
-
-class SlurmError(RuntimeError):
-    """A SLURM command failed; the message has its words."""
 
 
 @dataclass(frozen=True)
@@ -56,19 +55,6 @@ class Job:
     def ended(self) -> bool:
         """Whether the job is over (squeue shows such jobs for MinJobAge seconds)."""
         return self.state.split()[0] in ENDED
-
-
-def ask(*command: str, timeout: float = 60) -> str:
-    """A SLURM command's output. Raises SlurmError where it is missing, fails or does not answer."""
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
-    except FileNotFoundError:
-        raise SlurmError(f"{command[0]} is not installed here; run this on a login node") from None
-    except subprocess.TimeoutExpired:
-        raise SlurmError(f"{command[0]} did not answer within {timeout:g} s") from None
-    if done.returncode != 0:
-        raise SlurmError(f"{' '.join(command)}: {done.stderr.strip() or f'status {done.returncode}'}")
-    return done.stdout
 
 
 def seconds(text: str) -> int | None:
@@ -134,3 +120,9 @@ def jobs(folder: Path | None = None, ended: bool = False) -> list[Job]:
     if folder is not None:
         found = [job for job in found if job.folder.resolve() == folder.resolve()]
     return found
+
+
+def min_job_age() -> int | None:
+    """Seconds for which squeue remembers a job that has ended; None where SLURM does not say."""
+    found = re.search(r"MinJobAge\s*=\s*(\d+)", ask("scontrol", "show", "config"))
+    return int(found.group(1)) if found else None

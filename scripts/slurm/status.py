@@ -129,11 +129,11 @@ def failures(lines: list[str]) -> list[Failure]:
 
 
 def hours_by_sacct(folder: Path, since: datetime) -> dict[str, float] | None:
-    """GPU-hours by rule as SLURM accounts them, every start of a job counted; None where sacct does not answer."""
+    """GPU-hours by rule as SLURM accounts them, every start of a job counted; None where sacct does not answer in a minute."""
     fields = "JobIDRaw,JobName,ElapsedRaw,AllocTRES,Comment,WorkDir"
     start = f"--starttime={since:%Y-%m-%dT%H:%M}"
     try:
-        text = queue.ask("sacct", "-X", "-D", "-n", "-P", start, f"--format={fields}", timeout=30)
+        text = queue.ask("sacct", "-X", "-D", "-n", "-P", start, f"--format={fields}", limit=60)
     except queue.SlurmError:
         return None
     rules = {path.stem: path.parts[-3].removeprefix("rule_") for path in folder.glob("logs/slurm/*/*/*.log")}

@@ -249,11 +249,12 @@ class Cluster:
         self._start_node(node, "-c")
         wait(f"{node} idle", lambda: self.states().get(node) == "idle", 60)
 
-    def restart_controller(self) -> None:
-        """slurmctld ends as in an upgrade (it saves its state) and is started again."""
+    def restart_controller(self, away: float = 0) -> None:
+        """slurmctld ends as in an upgrade (it saves its state) and is started again, after `away` seconds."""
         if pid := self._pid("slurmctld"):
             os.kill(pid, signal.SIGTERM)
             wait("slurmctld ends", lambda: self._pid("slurmctld") is None)
+        time.sleep(away)
         self._start_controller()
 
     # ---- stopping

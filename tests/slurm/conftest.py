@@ -84,6 +84,7 @@ class Drive:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "config.yaml").write_text(json.dumps({"chain": chain, "steps": self.steps}), encoding="utf-8")
         self.process: subprocess.Popen[bytes] | None = None
+        self.environment: dict[str, str] = {}
         self.runs = 0
 
     def start(self, *options: str, profile: bool = True) -> Drive:
@@ -101,7 +102,13 @@ class Drive:
                 stderr=log,
                 start_new_session=True,
                 preexec_fn=heard,
-                env={**os.environ, "PATH": path, "PYTHONPATH": str(ROOT), "CRAWL2LLM_SCREEN": "snakemake"},
+                env={
+                    **os.environ,
+                    "PATH": path,
+                    "PYTHONPATH": str(ROOT),
+                    "CRAWL2LLM_SCREEN": "snakemake",
+                    **self.environment,
+                },
             )
         return self
 
@@ -114,6 +121,39 @@ class Drive:
     def output(self) -> str:
         """What the newest run has said."""
         return self.log.read_text(encoding="utf-8", errors="replace")
+
+    def busy(self, **how: object) -> Path:
+        """Let the run and its jobs meet a busy controller (busy.sh); returns the file that silences it altogether."""
+        shim, silent = self.folder / "busy", self.folder / "silent"
+        shim.mkdir()
+        for name in ("sbatch", "squeue", "sacct", "scontrol", "sinfo", "scancel", "sshare", "sacctmgr"):
+            (shim / name).symlink_to(HERE / "busy.sh")
+        path = [str(Path(sys.executable).parent), str(shim), os.environ["PATH"]]
+        self.environment = {
+            "PATH": os.pathsep.join(path),
+            "BUSY_SILENT": str(silent),
+            "BUSY_LOG": f"{self.folder}/busy.log",
+        }
+        self.environment |= {f"BUSY_{name.upper()}": str(value) for name, value in how.items()}
+        return silent
+
+    @property
+    def unheard(self) -> list[list[str]]:
+        """The calls that went wrong: time, how, command and its arguments."""
+        path = self.folder / "busy.log"
+        return [line.split() for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
+
+    def once_each(self) -> bool:
+        """Whether each task was started once, by a job of its own, and SLURM has had no other job of this run."""
+        starts = self.table("starts")
+        asked = slurm("squeue", "-h", "--states=all", "-o", "%i|%Z").splitlines()
+        numbers = {row.split("|")[0] for row in asked if row.endswith(f"|{self.folder}")}
+        return (
+            len({(row[1], row[2]) for row in starts})
+            == len(starts)
+            == len(numbers & {row[3] for row in starts})
+            == len(numbers)
+        )
 
     def send(self, number: signal.Signals) -> None:
         """A signal to Snakemake and its children, as a terminal sends it."""

@@ -11,7 +11,6 @@ import argparse
 import hashlib
 import json
 import os
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -19,6 +18,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from scripts.common.console import Progress
+from scripts.slurm.patience import ask
 
 FACTS = ("CUDA_VISIBLE_DEVICES", "SLURMD_NODENAME", "SLURM_JOB_ID")
 
@@ -55,9 +55,7 @@ def main() -> int:
     args.manifest.parent.mkdir(parents=True, exist_ok=True)
     facts = {name: os.environ.get(name) for name in FACTS}
     if "SLURM_JOB_ID" in os.environ:
-        facts["job"] = subprocess.run(
-            ["scontrol", "show", "job", "-o", os.environ["SLURM_JOB_ID"]], capture_output=True, text=True, check=True
-        ).stdout
+        facts["job"] = ask("scontrol", "show", "job", "-o", os.environ["SLURM_JOB_ID"])
     Path("facts").mkdir(exist_ok=True)
     (Path("facts") / f"{args.rule}-{args.shard}.json").write_text(json.dumps(facts), encoding="utf-8")
     work = args.manifest.with_name(f"{args.shard}.work")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.slurm import status
+from scripts.slurm import patience, status
 from tests.slurm.cluster import Cluster
 from tests.slurm.conftest import Drive, beside, slurm, until
 
@@ -170,16 +170,118 @@ def test_killed_then_again_runs_no_second_copy(drive: Make, cluster: Cluster, un
         assert all(job(run, "language_score", task)["StartTime"] >= end for task in (0, 1))
 
 
+@beside
+def test_a_busy_controller(drive: Make, cluster: Cluster, unbroken: Unbroken) -> None:
+    """A quarter of all calls fails, half of the submissions arrive without an answer, and then there is silence for a while."""
+    run = drive({"language_score": 4, "language_select": 2, "evaluate_model": 1}, {"language_select": 20})
+    silent = run.busy(percent=25, lost=50)
+    run.start("--retries=0")
+    until(
+        "the second rule at work", lambda: run.working("language_select", 0) or run.working("language_select", 1), 240
+    )
+    silent.touch()
+    until("the silence is told", lambda: "SLURM does not answer (squeue: error: Unable to contact" in run.output)
+    silent.unlink()
+    run.finish()
+    assert run.results() == unbroken(run)
+    assert run.once_each() and not run.queue()
+    wrong = {(row[1], row[2]) for row in run.unheard}
+    assert wrong >= {("failed", "squeue"), ("lost", "sbatch")}, wrong
+    assert run.output.count("SLURM does not answer") == run.output.count("SLURM answers again, after ") <= 2
+    assert "Falling back" not in run.output and "Error in rule" not in run.output
+
+
+@beside
+def test_a_submission_that_arrives_late(drive: Make, cluster: Cluster, unbroken: Unbroken) -> None:
+    """It was cut off, squeue did not show it, it was sent again: the copy that comes after all never runs."""
+    run = drive({"language_score": 1}, {"language_score": 100})
+    run.busy(lost=100, late=8)
+    run.start()
+    until("a submission is lost", lambda: bool(run.unheard))
+    (run.folder / "busy" / "sbatch").unlink()  # the next ones are heard
+    until("the task at work", lambda: run.working("language_score"))
+    until("a copy", lambda: len(run.queue()) == 2, 30)
+    copies = [
+        line.split("|")
+        for line in slurm("squeue", "-h", "-o", "%i|%r|%Z").splitlines()
+        if line.endswith(f"|{run.folder}")
+    ]
+    assert sorted(reason for _, reason, _ in copies) == ["JobHeldUser", "None"]
+    run.finish()
+    assert run.results() == unbroken(run)
+    assert len(run.table("starts")) == 1 and not run.queue()
+
+
+@beside
+def test_a_controller_that_stays_silent(drive: Make, cluster: Cluster, unbroken: Unbroken) -> None:
+    """The run ends with one line; the job goes on, and the next start deals with what is left of it."""
+    run = drive({"language_score": 1, "language_select": 1}, {"language_score": 450})
+    silent = run.busy()
+    run.environment[patience.LIMIT] = "20"
+    run.start()
+    until("the task at work", lambda: run.working("language_score"))
+    silent.touch()
+    assert run.end(120) == 1
+    said = [line for line in run.output.splitlines() if "SLURM did not answer for 20 s" in line]
+    assert len(said) == 1, run.output
+    assert "squeue: error: Unable to contact slurm controller" in said[0] and "nothing is lost" in said[0]
+    assert "Error in rule" not in run.output and "Traceback" not in run.output
+    orphans = run.queue()
+    assert len(orphans) == 1, "the job goes on"
+    silent.unlink()
+    run.start().finish()
+    assert f"job {orphans[0]} (language_score main_00000, running) is left from a run that was killed" in run.output
+    assert run.results() == unbroken(run)
+
+
+@beside
+def test_a_job_that_slurm_has_forgotten(drive: Make, cluster: Cluster, unbroken: Unbroken) -> None:
+    """squeue lacks a job: what it left behind says whether it ended well; it is not waited for without end."""
+    run = drive({"language_score": 2}, {"language_score": 40})
+    run.busy()
+    filtered = run.folder / "busy" / "squeue"
+    filtered.unlink()
+    filtered.write_text("""#!/bin/bash
+case "$*" in *--states=all*) /usr/bin/squeue "$@" | grep -v -x -F -f "$FORGOTTEN" ;; *) exec /usr/bin/squeue "$@" ;; esac
+true
+""")
+    filtered.chmod(0o755)
+    forgotten = run.folder / "forgotten"
+    forgotten.touch()
+    run.environment["FORGOTTEN"] = str(forgotten)
+    run.start()
+    until("both tasks at work", lambda: run.working("language_score", 0) and run.working("language_score", 1))
+    good, lost = run.fact("language_score", 0)["SLURM_JOB_ID"], run.fact("language_score", 1)["SLURM_JOB_ID"]
+    states = ("RUNNING", "COMPLETING", "COMPLETED", "CANCELLED")
+    forgotten.write_text("".join(f"{number}|{state}\n" for number in (good, lost) for state in states))
+    slurm("scancel", lost)
+    run.finish()
+    assert f"SLURM does not know job {lost} any more, and it left no sign of a good end" in run.output
+    assert f"SLURM does not know job {good}" not in run.output
+    assert len(run.table("starts")) == 3 and len(run.table("ends")) == 2
+    assert run.results() == unbroken(run)
+
+
 def test_slurmctld_restarts(
     drive: Make, cluster: Cluster, unbroken: Unbroken, started: dict[str, Future[None]]
 ) -> None:
-    wait(started.values())  # a submission that meets the restart would count as a failure there
-    run = drive({"language_score": 1, "language_select": 1}, {"language_score": 20}).start()
-    until("the task at work", lambda: run.working("language_score"))
-    cluster.restart_controller()
+    """Away for three seconds in each phase of a run: no job fails, none is submitted twice."""
+    wait(started.values())
+    run = drive({"language_score": 2, "language_select": 1}, {"language_score": 20})
+    run.start("--retries=0")
+    phases = {
+        "submitting": lambda: "Select jobs" in run.output,
+        "starting": lambda: "RUNNING" in slurm("squeue", "-h", "-o", "%T"),
+        "at work": lambda: run.working("language_score"),
+        "ended": lambda: len(run.table("ends")) == 2,
+        "submitting again": lambda: "rule language_select:" in run.output,
+    }
+    for phase, reached in phases.items():
+        until(phase, reached)
+        cluster.restart_controller(away=3)
     run.finish()
     assert run.results() == unbroken(run)
-    assert len(run.table("starts")) == 2
+    assert run.once_each() and "Error in rule" not in run.output
 
 
 def test_status(drive: Make, cluster: Cluster, unbroken: Unbroken, started: dict[str, Future[None]]) -> None:
