@@ -28,7 +28,7 @@ LEAVES = [path for path, _ in config.leaves()]
 ORDER = [
     "crawl.render", "ingest.extract", "ingest.check", "language.score", "language.select", "heuristics.score", "heuristics.select",
     "dedup.signature", "dedup.exact", "dedup.band", "dedup.verify", "dedup.select", "quality.train", "quality.score",
-    "quality.select", "corpus.write", "tokenize.train", "tokenize.encode", "pretrain.train", "finetune.pairs",
+    "quality.select", "corpus.split", "corpus.write", "tokenize.train", "tokenize.encode", "pretrain.train", "finetune.pairs",
     "finetune.train", "evaluate.model[pretrain]", "evaluate.model[finetune]", "report.render",
 ]  # fmt: skip
 BESIDE = {
