@@ -103,6 +103,18 @@ def likelihoods(samples: list[dict[str, Any]], rows: list[dict[str, Any]]) -> di
     return {name: round(value, 6) for name, value in means.items()}
 
 
+def measured(found: dict[str, Any], rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """What lm-eval found on the held-out questions, against chance."""
+    own, items, chance = numbers(found["results"][NAME]), len(rows), 1 / len(rows[0]["choices"])
+    return own | {
+        "items": items,
+        "chance": chance,
+        "acc_z": round(against_chance(own["acc"], items, chance), 4),
+        "acc_norm_z": round(against_chance(own["acc_norm"], items, chance), 4),
+        **likelihoods(found["samples"][NAME], rows),
+    }
+
+
 def run(
     model: Any,
     tokenizer: Any,
@@ -110,8 +122,8 @@ def run(
     template: Template,
     tasks: list[str],
     settings: dict[str, Any],
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """(results on the held-out questions, results of `tasks` by name).
+) -> tuple[dict[str, Any] | None, dict[str, Any]]:
+    """(results on the held-out questions, None without `rows`; results of `tasks` by name).
 
     tasks: paths of lm-eval YAML files. settings: `context`, `batch_size`, `seed`.
     Raises InputError for a task file that is absent or that lm-eval cannot load from local data.
@@ -120,6 +132,8 @@ def run(
     for number, path in enumerate(tasks):
         if not Path(path).is_file() or not path.endswith((".yaml", ".yml")):
             raise InputError(f"evaluate.model.tasks[{number}] is {path!r}; give the path of a task's YAML file")
+    if not rows and not tasks:
+        return None, {"results": {}, "files": {}}
     with tempfile.TemporaryDirectory() as cache:
         os.environ.setdefault("HF_DATASETS_CACHE", cache)
         import lm_eval
@@ -131,7 +145,7 @@ def run(
         try:
             found = lm_eval.simple_evaluate(
                 model=language_model(model, tokenizer, settings["context"], settings["batch_size"]),
-                tasks=[question_task(rows, template), *(str(Path(path).resolve()) for path in tasks)],
+                tasks=[question_task(rows, template)] * bool(rows) + [str(Path(path).resolve()) for path in tasks],
                 task_manager=TaskManager(include_defaults=False),
                 log_samples=True,
                 bootstrap_iters=1000,
@@ -144,18 +158,10 @@ def run(
             raise InputError(
                 f"evaluate.model.tasks {tasks}: lm-eval cannot run them from local data: {error}"
             ) from error
-    own, items = numbers(found["results"][NAME]), len(rows)
-    chance = 1 / len(rows[0]["choices"])
-    own |= {
-        "items": items,
-        "chance": chance,
-        "acc_z": round(against_chance(own["acc"], items, chance), 4),
-        "acc_norm_z": round(against_chance(own["acc_norm"], items, chance), 4),
-        **likelihoods(found["samples"][NAME], rows),
-    }
     others = {
         name: {**numbers(result), "items": found["n-samples"].get(name, {}).get("effective")}
         for name, result in sorted(found["results"].items())
         if name != NAME
     }
-    return own, {"results": others, "files": {path: checksum(Path(path)) for path in tasks}}
+    files = {path: checksum(Path(path)) for path in tasks}
+    return measured(found, rows) if rows else None, {"results": others, "files": files}

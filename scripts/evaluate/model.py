@@ -2,6 +2,7 @@
 
 Writes `<model>.evaluation.json` and `<model>.samples.jsonl`. Loss is in nats a token, and in bits per byte, which compares
 models with different tokenizers. Questions are asked with the template of the fine-tuning; chance is 1 in 4.
+What a small corpus lacks (validation text, enough questions) is left out, null in the result, and said in `notes`.
 """
 
 from __future__ import annotations
@@ -19,20 +20,15 @@ from scripts.evaluate import harness
 from scripts.evaluate.samples import samples
 from scripts.evaluate.stream import choose, heldout
 from scripts.finetune.sft import load
-from scripts.finetune.template import read_pairs
+from scripts.finetune.template import enough, read_pairs
 
 
 def fitting(rows: list[dict[str, Any]], tokenizer: Any, context: int) -> tuple[list[dict[str, Any]], int]:
     """The questions of which every answer fits into `context` tokens (lm-eval takes no longer one), and how many do not.
 
-    A long question is no harm: lm-eval cuts it from the left. Raises InputError where no question is left.
+    A long question is no harm: lm-eval cuts it from the left.
     """
     kept = [row for row in rows if max(len(tokenizer.encode(f" {text}")) for text in row["choices"]) < context]
-    if not kept:
-        raise cli.InputError(
-            f"every one of the {len(rows)} held-out answers is longer than the context of {context} tokens; "
-            "lower finetune.pairs.max_answer_words or raise pretrain.train.model.context"
-        )
     return kept, len(rows) - len(kept)
 
 
@@ -54,11 +50,26 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
             f"evaluate.model.context is {context}; the context of the model in {source.folder} is {limit}"
         )
 
-    rows, too_long = fitting(rows, tokenizer, context)
+    notes: list[str] = []
+    too_long = 0
+    if not enough(args.pairs, "heldout"):
+        rows = []
+        notes.append("No held-out questions were asked: finetune.pairs found too few.")
+    elif found := len(rows):
+        rows, too_long = fitting(rows, tokenizer, context)
+        if not rows:
+            notes.append(
+                f"No held-out questions were asked: every one of the {found} has an answer longer than the context of "
+                f"{context} tokens; lower finetune.pairs.max_answer_words or raise pretrain.train.model.context."
+            )
 
     log.info("held-out text: %s of %s documents", f"{len(documents):,}", f"{available:,}")
-    text = heldout(model, tokenizer.eos_token_id, documents, context, settings["carry"], args.batch_size)
-    log.info("held-out loss %.4f nats/token, %.4f bits/byte", text["loss"], text["bits_per_byte"])
+    text = None
+    if documents:
+        text = heldout(model, tokenizer.eos_token_id, documents, context, settings["carry"], args.batch_size)
+        log.info("held-out loss %.4f nats/token, %.4f bits/byte", text["loss"], text["bits_per_byte"])
+    else:
+        notes.append("No loss was measured on held-out text: the corpus has no validation documents.")
     asked, tasks = harness.run(
         model,
         tokenizer,
@@ -67,21 +78,25 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
         settings["tasks"],
         {"context": context, "batch_size": args.batch_size, "seed": settings["seed"]},
     )
-    log.info("questions: accuracy %.3f, %+.1f standard errors from chance", asked["acc"], asked["acc_z"])
+    if asked:
+        log.info("questions: accuracy %.3f, %+.1f standard errors from chance", asked["acc"], asked["acc_z"])
+    for note in notes:
+        log.warning("%s", note)
     shown = list(samples(model, tokenizer, rows, template, settings, context))
 
-    found = {
+    result = {
         "model": name,
         "step": source.step,
         "parameters": sum(p.numel() for p in model.parameters()),
         "heldout_text": text,
-        "questions": {**asked, "left_out_too_long": too_long},
+        "questions": {**asked, "left_out_too_long": too_long} if asked else None,
+        "notes": notes,
         "tasks": tasks,
         "template": template.text,
         "software": {"lm_eval": version("lm_eval")},
     }
     files = [args.manifest.with_name(f"{name}.evaluation.json"), args.manifest.with_name(f"{name}.samples.jsonl")]
-    write_atomically(files[0], json.dumps(found, indent=1, sort_keys=True, ensure_ascii=False) + "\n")
+    write_atomically(files[0], json.dumps(result, indent=1, sort_keys=True, ensure_ascii=False) + "\n")
     write_atomically(files[1], "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in shown))
     manifest.counts = {
         "in": available,
@@ -89,7 +104,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
         "dropped": {"over_max_tokens": available - len(documents)} if available > len(documents) else {},
     }
     manifest.summary = {
-        **{k: found[k] for k in ("parameters", "heldout_text", "questions", "tasks")},
+        **{k: result[k] for k in ("parameters", "heldout_text", "questions", "tasks", "notes")},
         "samples": shown[:8],
     }
     return files

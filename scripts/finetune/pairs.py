@@ -4,6 +4,8 @@
 `choices` (the answer among three other held-out answers of similar length) and `gold`, its place among them.
 A held-out pair whose question or answer occurs in any training document's pairs is dropped. One answer is kept for
 a question. Memory is bounded by `max_train` and `max_heldout`: the pairs of the lowest hash are held, no others.
+With fewer than `min_train` pairs fine-tuning is left out, with fewer than `min_heldout` the questions are not asked: `enough`
+in the summary says so to the later steps, `notes` to the reader of the report.
 """
 
 from __future__ import annotations
@@ -88,16 +90,13 @@ def candidates(
 def with_choices(pairs: list[dict[str, Any]], seed: int) -> list[dict[str, Any]]:
     """Each pair with `choices` and `gold`: distractors by hash from the answers of the nearest length.
 
-    Raises InputError with fewer than four different answers.
+    With fewer than four different answers there is no choice, and the pairs stay as they are.
     """
     answers = sorted(
         {key(pair["answer"]): pair["answer"] for pair in reversed(pairs)}.values(), key=lambda a: (len(a), a)
     )
     if len(answers) < CHOICES:
-        raise cli.InputError(
-            f"{len(answers)} different held-out answers were found, {CHOICES} are needed for a choice; raise the share "
-            "of validation documents (corpus.write), or widen finetune.pairs.patterns"
-        )
+        return pairs
     out = []
     for pair in pairs:
         at = bisect_left(answers, (len(pair["answer"]), pair["answer"]), key=lambda a: (len(a), a))
@@ -124,14 +123,14 @@ def split(manifests: list[Path], name: str) -> list[Path]:
     ]
 
 
-def enough(number: int, least: int, which: str, more: str) -> None:
-    """Raise InputError where fewer pairs than `finetune.pairs.min_<which>` were found."""
-    if number < least:
-        raise cli.InputError(
-            f"{number} {which} pairs were found, and finetune.pairs.min_{which} is {least}; add or widen "
-            f"finetune.pairs.patterns (`summary` reads Python documentation, `title` ordinary pages), {more}, "
-            f"or lower finetune.pairs.min_{which}"
-        )
+def lacking(number: int, least: int, which: str, found: str, then: str, more: str) -> list[str]:
+    """A note where fewer pairs than `finetune.pairs.min_<which>` were found, and what follows from it; else none."""
+    if number >= least:
+        return []
+    return [
+        f"{then}: {number} {found} were found, and finetune.pairs.min_{which} is {least}. Add or widen "
+        f"finetune.pairs.patterns (`summary` reads Python documentation, `title` ordinary pages), {more}."
+    ]
 
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
@@ -158,10 +157,25 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     kept = clean[: settings["max_heldout"]]
     held.dropped["over_maximum"] += len(clean) - len(kept)
     rows_train = train.ordered()
-    enough(len(rows_train), settings["min_train"], "train", "raise finetune.pairs.max_characters")
-    enough(len(kept), settings["min_heldout"], "heldout", "raise the share of validation documents (corpus.write)")
+    rows_heldout = with_choices(kept, seed)
+    answers = len({key(p["answer"]) for p in kept})
+    asked, found_asked = len(kept), "held-out pairs"
+    if answers < CHOICES:
+        asked, found_asked = answers, "held-out pairs with different answers"
+    few_train = lacking(
+        len(rows_train),
+        settings["min_train"],
+        "train",
+        "training pairs",
+        "Fine-tuning is left out",
+        "or give more documents",
+    )
+    few_heldout = lacking(
+        asked, settings["min_heldout"], "heldout", found_asked, "The held-out questions are not asked",
+        "or raise corpus.split.validation_fraction",
+    )  # fmt: skip
     files = []
-    for name, out in (("train", rows_train), ("heldout", with_choices(kept, seed))):
+    for name, out in (("train", rows_train), ("heldout", rows_heldout)):
         path = args.manifest.parent / f"{name}.jsonl"
         write_atomically(path, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in out))
         files.append(path)
@@ -176,10 +190,14 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     manifest.summary = {
         "train": len(rows_train),
         "heldout": len(kept),
+        "enough": {"train": not few_train, "heldout": not few_heldout},
+        "notes": few_train + few_heldout,
         "template": template.text,
         "examples": [{k: p[k] for k in ("question", "answer")} for p in rows_train[:3]],
     }
     log.info("%s training pairs, %s held-out pairs", f"{len(rows_train):,}", f"{len(kept):,}")
+    for note in manifest.summary["notes"]:
+        log.warning("%s", note)
     return files
 
 

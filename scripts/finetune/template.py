@@ -43,13 +43,23 @@ class Template:
         return self.delimiter + answer
 
 
+def enough(manifest: Path, name: str) -> bool:
+    """Whether finetune.pairs found enough pairs (`train` or `heldout`) to go on with. Raises InputError as `read_pairs`."""
+    return bool(_read(manifest).summary["enough"][name])
+
+
+def _read(manifest: Path) -> Manifest:
+    read = Manifest.read(manifest)
+    if read.step != "finetune.pairs":
+        raise InputError(f"--pairs {manifest} is a manifest of {read.step!r}; it must be one of 'finetune.pairs'")
+    return read
+
+
 def read_pairs(manifest: Path, name: str) -> tuple[list[dict[str, Any]], Template]:
     """The rows of `<name>.jsonl` of a finetune.pairs manifest, and the template to ask them with.
 
     Raises InputError for a manifest of another step, ManifestError for a damaged one.
     """
-    read = Manifest.read(manifest)
-    if read.step != "finetune.pairs":
-        raise InputError(f"--pairs {manifest} is a manifest of {read.step!r}; it must be one of 'finetune.pairs'")
+    read = _read(manifest)
     with read.file(f"{name}.jsonl").open(encoding="utf-8") as handle:
         return [json.loads(line) for line in handle], Template.parse(read.summary["template"])

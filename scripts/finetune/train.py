@@ -12,6 +12,7 @@ import argparse
 import json
 import math
 import os
+import shutil
 import sys
 import tempfile
 from pathlib import Path
@@ -23,7 +24,7 @@ from scripts.common.manifest import Manifest
 from scripts.common.processes import RESUBMIT, environments, free_port, listen_no_more, supervise
 from scripts.finetune.loss import completion_loss
 from scripts.finetune.sft import Job, clear, fine_tune, load, quiet
-from scripts.finetune.template import read_pairs
+from scripts.finetune.template import enough, read_pairs
 
 
 def check(settings: dict[str, Any], processes: int, model: Any) -> int:
@@ -67,7 +68,10 @@ def launch(job: Job) -> None:
 
 
 def heldout_loss(folder: Path, pairs: Path, settings: dict[str, Any]) -> tuple[float, int, int]:
-    """(held-out loss in nats a token, answer tokens, the model's parameters) of the model in `folder`."""
+    """(held-out loss in nats a token, answer tokens, the model's parameters) of the model in `folder`.
+
+    Without held-out pairs the loss is 0 over 0 tokens.
+    """
     import torch
 
     rows, template = read_pairs(pairs, "heldout")
@@ -77,12 +81,33 @@ def heldout_loss(folder: Path, pairs: Path, settings: dict[str, Any]) -> tuple[f
     return loss, number, sum(p.numel() for p in model.parameters())
 
 
+def passed_on(source: Path, out: Path, pairs: Manifest, manifest: Manifest) -> list[Path]:
+    """Without enough pairs: the pretrained model as it is, and a summary that says so; returns the files."""
+    shutil.rmtree(out / "model", ignore_errors=True)
+    shutil.copytree(source, out / "model")
+    (out / "losses.jsonl").write_bytes(b"")
+    model, _ = load(source)
+    note = f"The model was not fine-tuned, it is the base model: {pairs.summary['train']} training pairs are too few."
+    manifest.summary = {
+        "trained": False,
+        "parameters": sum(p.numel() for p in model.parameters()),
+        "pairs": pairs.summary["train"],
+        "heldout_pairs": pairs.summary["heldout"],
+        "steps": 0,
+        "notes": [note],
+    }
+    log.warning("%s", note)
+    return [path for path in sorted((out / "model").rglob("*")) if path.is_file()] + [out / "losses.jsonl"]
+
+
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
     quiet()
     import torch
 
     torch.set_num_threads(settings["threads"])
     source, out = Manifest.read(args.model).folder / "model", args.manifest.parent
+    if not enough(args.pairs, "train"):
+        return passed_on(source, out, Manifest.read(args.pairs), manifest)
     model, _ = load(source)
     micro = check(settings, args.processes, model)
     del model
@@ -113,6 +138,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     log.info("held-out loss after: %.4f nats/token", after)
     pairs = Manifest.read(args.pairs)
     manifest.summary = {
+        "trained": True,
         "parameters": parameters,
         "pairs": pairs.summary["train"],
         "heldout_pairs": pairs.summary["heldout"],
@@ -120,8 +146,8 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
         "steps": losses[-1]["step"],
         "loss_first": losses[0]["loss"],
         "loss_last": losses[-1]["loss"],
-        "heldout_loss_before": round(before, 6),
-        "heldout_loss_after": round(after, 6),
+        "heldout_loss_before": round(before, 6) if number else None,
+        "heldout_loss_after": round(after, 6) if number else None,
     }
     clear(checkpoints)
     return [path for path in sorted((out / "model").rglob("*")) if path.is_file()] + [out / "losses.jsonl"]

@@ -12,11 +12,13 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scripts.common.cli import InputError
+from scripts.common.documents import Writer
 from scripts.common.manifest import Manifest
 from scripts.evaluate import harness, model
+from scripts.finetune import pairs
 from scripts.finetune.sft import load
 from scripts.finetune.template import read_pairs
+from scripts.tokenize.encode import DOCS
 
 LIMITS = {"max_tokens": 5000, "max_new_tokens": 8, "questions": 2}
 
@@ -141,5 +143,32 @@ def test_answers_longer_than_the_context_are_left_out(inputs: dict[str, list[Pat
     _, tokenizer = load(inputs["model"][0].parent / "model")
     rows = [{"choices": ["A word.", "Two words."]}, {"choices": ["A word.", "word " * 200]}]
     assert model.fitting(rows, tokenizer, 64) == (rows[:1], 1)
-    with pytest.raises(InputError, match="longer than the context of 64 tokens"):
-        model.fitting(rows[1:], tokenizer, 64)
+    assert model.fitting(rows[1:], tokenizer, 64) == ([], 1)
+
+
+def test_without_questions_and_without_validation_text(inputs: dict[str, list[Path]], tmp_path: Path) -> None:
+    """A small corpus has neither: the model is evaluated on what there is, and the result says what is missing."""
+    config = tiny.config("finetune.pairs", min_heldout=50_000)
+    few = tmp_path / "pairs/manifest.json"
+    assert pairs.main(["--config", config, "--corpus", *map(str, inputs["corpus"]), "--manifest", str(few)]) == 0
+    with Writer(tmp_path / "tokens/validation/00000.docs.parquet", DOCS) as writer:
+        pass
+    Manifest("tokenize.encode", "0" * 16).write(tmp_path / "tokens/00000.manifest.json", [writer.path])
+    given = {**inputs, "pairs": [few], "tokens": [tmp_path / "tokens/00000.manifest.json"]}
+    status, path = evaluated(given, tmp_path)
+    assert status == 0
+    summary = Manifest.read(path).summary
+    assert summary["questions"] is None and summary["heldout_text"] is None
+    assert [note.split(":")[0] for note in summary["notes"]] == [
+        "No held-out questions were asked",
+        "No loss was measured on held-out text",
+    ]
+    assert json.loads((tmp_path / "pretrain.evaluation.json").read_text())["notes"] == summary["notes"]
+    assert len((tmp_path / "pretrain.samples.jsonl").read_text().splitlines()) == 4  # the prompts alone
+
+
+def test_answers_that_are_all_too_long_are_said(inputs: dict[str, list[Path]], tmp_path: Path) -> None:
+    status, path = evaluated(inputs, tmp_path, context=2)
+    assert status == 0
+    summary = Manifest.read(path).summary
+    assert summary["questions"] is None and "longer than the context of 2 tokens" in summary["notes"][0]

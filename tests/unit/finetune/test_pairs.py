@@ -13,7 +13,10 @@ from hypothesis import strategies as st
 
 from scripts.common.manifest import Manifest
 from scripts.finetune import pairs
+from scripts.finetune import template as template_module
 from scripts.finetune.template import Template, read_pairs
+
+DIGITS = str.maketrans("", "", "0123456789")
 
 
 def test_real_pages(pairs_manifest: Path) -> None:
@@ -52,15 +55,46 @@ def test_order_of_shards_does_not_matter(corpus: list[Path], pairs_manifest: Pat
         assert (tmp_path / name).read_bytes() == (pairs_manifest.parent / name).read_bytes()
 
 
-@pytest.mark.parametrize("which", ["train", "heldout"])
-def test_too_few_pairs(corpus: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str], which: str) -> None:
+@pytest.mark.parametrize(
+    ("which", "told"),
+    [
+        ("train", "Fine-tuning is left out: 1100 training pairs were found, and finetune.pairs.min_train is 50000."),
+        (
+            "heldout",
+            "The held-out questions are not asked: 178 held-out pairs were found, and finetune.pairs.min_heldout is",
+        ),
+    ],
+)
+def test_too_few_pairs_are_written_and_said(corpus: list[Path], tmp_path: Path, which: str, told: str) -> None:
     out = tmp_path / "manifest.json"
     config = tiny.config("finetune.pairs", **{f"min_{which}": 50_000})
-    assert pairs.main(["--config", config, "--corpus", *map(str, corpus), "--manifest", str(out)]) == 1
-    told = capsys.readouterr().err
-    assert f"finetune.pairs.min_{which} is 50000" in told
-    assert f"{which} pairs were found" in told
-    assert not out.exists()
+    assert pairs.main(["--config", config, "--corpus", *map(str, corpus), "--manifest", str(out)]) == 0
+    summary = Manifest.read(out).summary
+    assert len(summary["notes"]) == 1
+    assert (
+        summary["notes"][0].translate(DIGITS).startswith(told.translate(DIGITS))
+    )  # the numbers are Python's own pages'
+    assert summary["enough"] == {"train": which != "train", "heldout": which != "heldout"}
+    assert not template_module.enough(out, which)
+    assert len(read_pairs(out, which)[0]) == summary[which] > 0
+
+
+def test_a_corpus_without_a_pair_and_without_validation(tmp_path: Path) -> None:
+    corpus = tiny.write_corpus(tmp_path / "corpus", {"a": "No signature here.", "b": "None here either."})
+    out = tmp_path / "manifest.json"
+    assert (
+        pairs.main(["--config", tiny.config("finetune.pairs"), "--corpus", *map(str, corpus), "--manifest", str(out)])
+        == 0
+    )
+    manifest = Manifest.read(out)
+    assert manifest.summary["enough"] == {"train": False, "heldout": False}
+    assert "0 held-out pairs with different answers were found" in manifest.summary["notes"][1]
+    assert read_pairs(out, "train")[0] == read_pairs(out, "heldout")[0] == []
+
+
+def test_fewer_answers_than_choices_leave_the_pairs_as_they_are() -> None:
+    rows = [{"id": f"{n}", "question": f"q{n}", "answer": "abc"[n % 3]} for n in range(9)]
+    assert pairs.with_choices(rows, 0) == rows
 
 
 def test_bad_template(corpus: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

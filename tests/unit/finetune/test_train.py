@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from scripts.common.config import ROOT
 from scripts.common.manifest import Manifest
 from scripts.common.processes import RESUBMIT
-from scripts.finetune import loss, sft, train
+from scripts.finetune import loss, pairs, sft, train
 from scripts.finetune.template import Template
 
 CONFIG = {"max_length": tiny.CONTEXT, "epochs": 2, "batch_size": 16, "micro_batch_size": 16, "learning_rate": 3e-3}
@@ -116,6 +116,38 @@ def test_what_does_not_fit(
     wrong = [str(base_model) if value == str(pairs_manifest) else value for value in options]
     assert train.main(wrong) == 1
     assert "must be one of 'finetune.pairs'" in capsys.readouterr().err
+
+
+def derived(corpus: list[Path], folder: Path, **settings: object) -> Path:
+    """The manifest of finetune.pairs under these settings."""
+    out = folder / "pairs" / "manifest.json"
+    config = tiny.config("finetune.pairs", **settings)
+    assert pairs.main(["--config", config, "--corpus", *map(str, corpus), "--manifest", str(out)]) == 0
+    return out
+
+
+def test_without_enough_pairs_the_base_model_is_passed_on(base_model: Path, corpus: list[Path], tmp_path: Path) -> None:
+    assert train.main(arguments(base_model, derived(corpus, tmp_path, min_train=50_000), tmp_path / "out")) == 0
+    manifest = Manifest.read(tmp_path / "out/manifest.json")
+    assert manifest.summary["trained"] is False and manifest.summary["steps"] == 0
+    assert "not fine-tuned, it is the base model" in manifest.summary["notes"][0]
+    for path in (base_model.parent / "model").iterdir():
+        assert manifest.file(f"model/{path.name}").read_bytes() == path.read_bytes()
+    assert manifest.file("losses.jsonl").read_bytes() == b""
+
+
+def test_without_heldout_pairs_it_trains_and_measures_no_loss(
+    base_model: Path, corpus: list[Path], tmp_path: Path
+) -> None:
+    made = derived(corpus, tmp_path, max_train=60, min_train=10)
+    (made.parent / "heldout.jsonl").write_text("")
+    read = json.loads(made.read_text())
+    read["files"]["heldout.jsonl"]["bytes"] = 0
+    made.write_text(json.dumps(read))
+    assert train.main(arguments(base_model, made, tmp_path / "out", epochs=1)) == 0
+    summary = Manifest.read(tmp_path / "out/manifest.json").summary
+    assert summary["trained"] is True and summary["steps"] == 4
+    assert summary["heldout_loss_before"] is None and summary["heldout_loss_after"] is None
 
 
 def test_prompt_and_answer_are_cut_as_trl_cuts_them(base_model: Path) -> None:
