@@ -19,6 +19,8 @@ from jsonschema import Draft202012Validator, TypeChecker
 from jsonschema.exceptions import ValidationError
 from jsonschema.validators import extend
 
+from scripts.common.scalars import hint, meant
+
 ROOT = Path(__file__).resolve().parents[2]
 SCHEMA = ROOT / "schemas" / "config.schema.yaml"
 AUTO = "^auto$"  # the pattern of a leaf that also takes `auto`: the step decides by the corpus
@@ -116,6 +118,8 @@ def validate(config: dict[str, Any], source: str = "config.yaml") -> dict[str, A
     Raises ConfigError with one line for each problem: the key's path, the value, what is allowed and, for an unknown
     key, the nearest known one.
     """
+    if lines := _odd_keys(config):
+        raise ConfigError(f"{source}: " + f"\n{source}: ".join(lines))
     errors = sorted(VALIDATOR(schema()).iter_errors(config), key=lambda e: list(map(str, e.absolute_path)))
     lines = [line for error in errors for line in _explain(error)]
     complete = {} if lines else with_defaults(config)
@@ -143,14 +147,17 @@ def _explain(error: ValidationError) -> list[str]:
     if rule == "additionalProperties" and isinstance(error.schema, dict):
         return [_unknown(path, key, error.schema) for key in error.instance if key not in error.schema["properties"]]
     if rule == "pattern" and value == AUTO:
-        return [f"{where} is {shown}{_allowed(error.schema)}{_as_text(error.instance)}"]
+        return [f"{where} is {shown}{_allowed(error.schema)}{hint(error.instance, kinds(error.schema))}"]
     if rule == "type":
-        wanted = " or ".join(kinds(error.schema))
-        return [f"{where} is {shown}, which is not of type {wanted}{_allowed(error.schema)}{_as_text(error.instance)}"]
+        found = kinds(error.schema)
+        said = f"{where} is {shown}, which is not of type {' or '.join(found)}{_allowed(error.schema)}"
+        return [said + hint(error.instance, found)]
     if rule == "enum":
         close = difflib.get_close_matches(str(error.instance), [str(v) for v in value], n=1)
-        hint = f" (did you mean {close[0]!r}?)" if close else ""
-        return [f"{where} is {shown}; allowed are {', '.join(map(repr, value))}{hint}"]
+        near = f" (did you mean {close[0]!r}?)" if close else ""
+        return [
+            f"{where} is {shown}; allowed are {', '.join(map(repr, value))}{near}{hint(error.instance, ['string'])}"
+        ]
     if rule == "required":
         missing = [key for key in value if key not in error.instance]
         return [f"{where} lacks the key {', '.join(map(repr, missing))}"]
@@ -159,12 +166,15 @@ def _explain(error: ValidationError) -> list[str]:
     return [f"{where} is {shown}: {error.message}{_allowed(error.schema)}"]
 
 
-def _as_text(value: Any) -> str:
-    """A hint where YAML reads a number as text: `1e-4`, which it wants as `1.0e-4`."""
-    try:
-        return f"; YAML reads {value} as text, write {float(value):.1e}" if isinstance(value, str) else ""
-    except ValueError:
-        return ""
+def _odd_keys(config: Any, path: str = "") -> list[str]:
+    """A line for each key that is not text, at any depth: YAML reads the language `no` as False, as a key too."""
+    if isinstance(config, list):
+        return [line for number, item in enumerate(config) for line in _odd_keys(item, f"{path}.{number}".lstrip("."))]
+    if not isinstance(config, dict):
+        return []
+    here = path or "the top level"
+    found = [f"{here} has the key {key!r}, which is not text{meant(key)}" for key in config if not isinstance(key, str)]
+    return found + [line for key, child in config.items() for line in _odd_keys(child, f"{path}.{key}".lstrip("."))]
 
 
 def _unknown(path: str, key: str, node: dict[str, Any]) -> str:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from scripts.common import config as configuration
+from scripts.common import scalars
 from scripts.common.config import ROOT, VALIDATOR, ConfigError, has, leaves, lookup, merged, schema, tracked, validate
 
 LEAVES = dict(leaves())
@@ -41,7 +42,7 @@ def refused(config: Any) -> str:
         ),
         ({"language": {"select": {"threshold": True}}}, ["not of type number"]),
         ({"language": {"select": {"threshold": float("nan")}}}, ["language.select.threshold is nan"]),
-        ({"language": {"select": {"threshold": "1e-2"}}}, ["YAML reads 1e-2 as text, write 1.0e-02"]),
+        ({"language": {"select": {"threshold": "1e-2"}}}, ["YAML reads 1e-2 as text, write 1.0e-2"]),
         ({"ingest": {"extract": {"shards": 4.0}}}, ["ingest.extract.shards is 4.0", "integer from 1"]),
         ({"ingest": {"extract": {"shards": 0}}}, ["ingest.extract.shards is 0, out of range"]),
         ({"ingest": {"extract": {"sources": [{"name": "a"}]}}}, ["ingest.extract.sources.0 lacks the key 'kind'"]),
@@ -79,6 +80,60 @@ def test_defaults_are_filled_and_given_values_stay() -> None:
     assert lookup(complete, "language.select") == {"languages": ["de"], "threshold": 0.65}
     assert {path for path in LEAVES if "default" in LEAVES[path]} <= {path for path in LEAVES if has(complete, path)}
     assert validate(complete) == complete
+
+
+def told(text: str) -> str:
+    """What a config, as it stands in a file, is refused with."""
+    return refused(yaml.safe_load(text))
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (
+            "language: {select: {languages: [en, no]}}",
+            "YAML reads an unquoted no, off or false as False: quote it, 'no'",
+        ),
+        ("language: {select: {languages: [Yes]}}", "YAML reads an unquoted yes, on or true as True: quote it, 'yes'"),
+        (
+            "heuristics: {score: {stop_words: {no: [og]}}}",
+            "YAML reads an unquoted no, off or false as False: quote it, 'no'",
+        ),
+        ("variants: {on: {}}", "YAML reads an unquoted yes, on or true as True: quote it, 'yes'"),
+        ("quality: {select: {method: off}}", "YAML reads an unquoted no, off or false as False"),
+        ("evaluate: {model: {prompts: [2024-01-31]}}", "YAML reads 2024-01-31 as a date: quote it, '2024-01-31'"),
+        (
+            "evaluate: {model: {prompts: [1984]}}",
+            "is 1984, which is not of type string; allowed: string; YAML reads it as a number",
+        ),
+        ("data: 0123", "YAML reads it as a number (0123 is octal, 12:30 is base 60): put it in quotes"),
+        ("data: 12:30", "YAML reads it as a number (0123 is octal, 12:30 is base 60): put it in quotes"),
+        ("pretrain: {train: {model: {layers: '4096'}}}", "'4096' is text because of its quotes, write 4096"),
+        ("pretrain: {train: {model: {layers: 4e3}}}", "YAML reads 4e3 as text, write 4000"),
+        ("pretrain: {train: {learning_rate: 1e-4}}", "YAML reads 1e-4 as text, write 1.0e-4"),
+        ("pretrain: {train: {learning_rate: 6e-04}}", "YAML reads 6e-04 as text, write 6.0e-04"),
+        ("language: {select: {threshold: '0.65'}}", "'0.65' is text because of its quotes, write 0.65"),
+    ],
+)
+def test_what_yaml_makes_of_a_scalar_is_said(text: str, words: str) -> None:
+    assert words in told(text)
+
+
+@given(
+    st.floats(allow_nan=False, allow_infinity=False) | st.integers(),
+    st.sampled_from([repr, "{:e}".format, "{:g}".format]),
+)
+def test_the_literal_that_a_hint_gives_is_read_as_the_same_number(value: float, spelled: Any) -> None:
+    text = spelled(value)
+    hint = scalars.literal(text)
+    assert hint is not None
+    read = yaml.safe_load(hint)
+    assert isinstance(read, int | float) and float(read) == float(text)
+
+
+@pytest.mark.parametrize("text", ["high", "nan", "inf", "-inf", "", "1.2.3", "0x10"])
+def test_what_is_no_number_has_no_literal(text: str) -> None:
+    assert scalars.literal(text) is None
 
 
 def test_filled_defaults_are_nobody_elses() -> None:
