@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import platform
+import re
+import shutil
+import subprocess
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -36,3 +41,33 @@ def test_lock_is_installed() -> None:
 def test_nothing_is_pinned_twice() -> None:
     dev = pins((ENVS / "lock-dev.txt").read_text().splitlines())
     assert not dev.keys() & LOCK.keys()
+
+
+def wide_registers(library: Path) -> int:
+    """How many instructions of a library use AVX registers, which the baseline of x86-64 lacks."""
+    text = subprocess.run(["objdump", "-d", str(library)], capture_output=True, text=True, check=True).stdout
+    return len(re.findall(r"%[yz]mm\d", text))
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="AVX is of x86-64")
+@pytest.mark.skipif(not shutil.which("objdump"), reason="no objdump (binutils)")
+def test_fasttext_runs_on_every_cpu(tmp_path: Path) -> None:
+    """A login node's -march=native would be an illegal instruction, or another last digit, on another node."""
+    spec = find_spec("fasttext_pybind")
+    assert spec is not None and spec.origin
+    assert wide_registers(Path(spec.origin)) == 0
+    source = tmp_path / "wide.c"
+    source.write_text("void add(float *a) { for (int i = 0; i < 1024; i++) a[i] += a[i]; }")
+    compile_ = ["gcc", "-O3", "-mavx2", "-shared", "-fPIC", str(source), "-o", str(tmp_path / "wide.so")]
+    subprocess.run(compile_, check=True)
+    assert wide_registers(tmp_path / "wide.so") > 0, "the test would see AVX"
+
+
+def test_install_leaves_the_callers_compiler_flags_out() -> None:
+    """What `make install` would run, given a caller's -march=native."""
+    if not shutil.which("make"):
+        pytest.skip("no make")
+    command = ["make", "--dry-run", "--always-make", "install", "CFLAGS=-march=native"]
+    shown = subprocess.run(command, cwd=ENVS.parent, capture_output=True, text=True, check=True).stdout
+    lines = [line for line in shown.splitlines() if "envs/lock.txt" in line and "pip install" in line]
+    assert len(lines) == 1 and lines[0].strip().startswith("CFLAGS= CXXFLAGS= CPPFLAGS= ")

@@ -63,3 +63,13 @@ def test_snakefile_reads_as_a_table_of_contents() -> None:
     assert len(lines) <= 60
     included = [line.split("/")[1].split(".")[0] for line in lines if line.startswith('include: "rules/')]
     assert included == ["common", *STAGES]
+
+
+@pytest.mark.parametrize("profile", ["local", "slurm"])
+def test_threads_are_asked_for_only_where_they_are_used(profile: str) -> None:
+    """A profile sets threads for rules that hand {threads} on, or whose threads are those of their processes."""
+    text = (ROOT / "profiles" / profile / "config.yaml").read_text(encoding="utf-8")
+    named = re.findall(r"^  (\w+): \d+$", text.partition("\nset-threads:\n")[2].partition("\n\n")[0], re.MULTILINE)
+    assert named
+    for name in named:
+        assert "{threads" in rules()[name] or "threads: config[" in rules()[name], f"{name} uses one thread"
