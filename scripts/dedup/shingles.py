@@ -1,14 +1,16 @@
 """Text to shingles: the normalisation, the tokens, and the hashes of every run of `k` consecutive tokens.
 
-Normalisation works character by character, so that it does not depend on context: compatibility decomposition (NFKD),
-full case folding, marks without width (Mn) and format characters (Cf) removed, every digit `0`, everything that is not
-a letter, number or spacing mark a space. Tokens are what stands between spaces. In scripts that are written without
+A number is one `0`, with its groups and decimals: `1,234.50`. All else is normalised character by character, so that it does not
+depend on context: compatibility decomposition (NFKD), full case folding, marks without width (Mn) and format characters
+(Cf) removed, everything that is not a letter, number or spacing mark a space. How this differs from datatrove's
+`simplify_text`, which FineWeb was made with: docs/dedup.md. Tokens are what stands between spaces. In scripts that are written without
 spaces between words (Han, Kana, Bopomofo, Thai, Lao, Khmer, Myanmar) each character is a token of its own: a shingle
 of five "words" would else be a paragraph.
 """
 
 from __future__ import annotations
 
+import re
 import unicodedata
 
 import numpy as np
@@ -35,6 +37,11 @@ UNSPACED = (
     (0x1AFF0, 0x1B16F),  # Kana extensions
     (0x20000, 0x323AF),  # Han extensions B to H
 )
+# What stands between the groups of a number, and before its decimals: one of these between two digits.
+SEPARATORS = ".,'\u2019\u060c\u066b\u066c\u00a0\u2009\u202f"
+GROUPED = re.compile(rf"[{SEPARATORS}](?<=\d.)(?=\d)")
+GROUPED_ASCII = re.compile(rb"[.,'](?<=[0-9].)(?=[0-9])")  # the same, several times as fast
+ZERO, SPACE = ord("0"), ord(" ")
 LONGER, UNKNOWN = 0x110000, 0x110001  # above every code point
 
 
@@ -57,7 +64,7 @@ def fold(character: str) -> str:
 
 
 class _Folder:
-    """`fold` over a whole text with NumPy; each character's form is worked out once."""
+    """`fold` over a whole text with NumPy, its numbers in one piece; each character's form is worked out once."""
 
     def __init__(self) -> None:
         self.single = np.full(0x110000, UNKNOWN, "<u4")  # the one character that a character becomes, or LONGER
@@ -74,8 +81,8 @@ class _Folder:
 
     def __call__(self, text: str) -> bytes:
         if text.isascii():
-            return text.encode().translate(self.ascii)
-        codes = np.frombuffer(text.encode("utf-32-le"), "<u4")
+            return GROUPED_ASCII.sub(b"", text.encode()).translate(self.ascii)
+        codes = np.frombuffer(GROUPED.sub("", text).encode("utf-32-le"), "<u4")
         folded = self.single.take(codes)
         if folded.max() == UNKNOWN:
             self._learn(np.unique(codes[folded == UNKNOWN]).tolist())
@@ -105,9 +112,10 @@ def normalise(text: str) -> bytes:
     if not _folder:
         _folder.append(_Folder())
     folded = np.frombuffer(_folder[0](text), np.uint8)
-    space = folded == 32
-    keep = ~space
-    keep[1:] |= ~space[:-1]  # the first of several spaces; faster than split and join
+    # The first of several spaces, and of several digits; faster than split and join.
+    again = (folded == SPACE) | (folded == ZERO)
+    keep = np.ones(len(folded), bool)
+    keep[1:] = ~(again[1:] & (folded[1:] == folded[:-1]))
     return folded[keep].tobytes().strip(b" ")
 
 
