@@ -158,10 +158,10 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     held.dropped["over_maximum"] += len(clean) - len(kept)
     rows_train = train.ordered()
     rows_heldout = with_choices(kept, seed)
-    answers = len({key(p["answer"]) for p in kept})
+    different = len({key(p["answer"]) for p in kept})
     asked, found_asked = len(kept), "held-out pairs"
-    if answers < CHOICES:
-        asked, found_asked = answers, "held-out pairs with different answers"
+    if different < CHOICES:
+        asked, found_asked = different, "held-out pairs with different answers"
     few_train = lacking(
         len(rows_train),
         settings["min_train"],

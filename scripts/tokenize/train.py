@@ -57,7 +57,9 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     shards = [shard_of(path) for path in args.corpus]
     total = sum(part.summary["train"]["bytes"] for part in corpus)
     if not total:
-        raise cli.InputError("the corpus has no training text: none of its documents is in the training split (corpus.split)")
+        raise cli.InputError(
+            "the corpus has no training text: none of its documents is in the training split (corpus.split)"
+        )
     entries = vocabulary.entries(settings["vocabulary"], total)
     tokenizer = untrained(settings["digits"])
     trainer = trainers.BpeTrainer(
