@@ -127,6 +127,7 @@ def context(
         "evaluation": tables.evaluation(run, counts["evaluation"]),
         "costs": cost,
         "total": total,
+        "machines": tables.machines(run),
         "hardware": environment.hardware(),
         "versions": environment.versions(),
         "configuration": config and yaml.safe_dump(config, sort_keys=False, allow_unicode=True, width=100),

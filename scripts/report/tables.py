@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from scripts.common import record
 from scripts.report.page import NOTHING, duration, integer, percent, short, significant, size
 from scripts.report.records import Run, dig, json_lines, measured, metrics, number
 from scripts.report.samples import UNSHOWABLE
@@ -252,6 +253,30 @@ def generated(run: Run, models: Iterable[str]) -> list[dict[str, Any]]:
                     here = found.setdefault((kind, decoding, prompt), new)
                     here["outputs"].append((MODELS[model], visible(str(row.get("text", "")))))
     return list(found.values())
+
+
+def recorded(facts: dict[str, Any]) -> dict[str, str]:
+    """What a record beside a manifest says of machine, devices and versions, as name → value."""
+    found = {name: str(value) for name, value in (dig(facts, "machine") or {}).items() if name != "host"}
+    if isinstance(devices := facts.get("devices"), dict):
+        names = ", ".join(f"{count} × {name}" for name, count in devices.items())
+        found["devices"] = f"{names}; {integer(facts.get('nodes'))} nodes"
+    return found | {name: str(value) for name, value in (dig(facts, "versions") or {}).items()}
+
+
+def machines(run: Run) -> list[dict[str, str]]:
+    """What the steps ran on, from the records beside their manifests: `name`, `value`, `steps` where they differ."""
+    seen: dict[str, dict[str, list[str]]] = {}
+    for step, manifests in run.manifests.items():
+        for manifest in manifests:
+            for name, value in recorded(record.read(manifest.path)).items() if manifest.path else ():
+                of = seen.setdefault(name, {}).setdefault(value, [])
+                of += [step] * (step not in of)
+    return [
+        {"name": name, "value": value, "steps": ", ".join(of) if len(values) > 1 or name == "devices" else ""}
+        for name, values in seen.items()
+        for value, of in values.items()
+    ]
 
 
 def steps(run: Run, page: Path) -> list[dict[str, Any]]:

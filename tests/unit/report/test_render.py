@@ -16,15 +16,13 @@ from hypothesis import strategies as st
 
 from scripts.common.documents import uniform
 from scripts.common.manifest import Manifest
-from scripts.report import facts, page, samples
+from scripts.report import facts, page, samples, tables
 from scripts.report.records import Run, added, costs, metrics
 from scripts.report.render import complete, main
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-# As the workflow passes it: the step's settings and marks of its code and of everything upstream.
-FINGERPRINT = json.dumps(
-    {"step": "report.render", "config": {"samples": 2, "sample_characters": 300, "seed": 0}, "code": "", "upstream": ""}
-)
+# As the workflow passes it, without the marks of code and of everything upstream.
+FINGERPRINT = json.dumps({"step": "report.render", "config": {"samples": 2, "sample_characters": 300, "seed": 0}})
 
 
 def render(manifests: list[Path], folder: Path, *more: str) -> Path:
@@ -111,11 +109,17 @@ def test_a_gap_between_stages_is_shown(run_folder: Path, manifests: list[Path]) 
 def test_manifest_lists_only_what_the_input_decides(report: Path, finished: list[Path]) -> None:
     manifest = Manifest.read(report.with_name("manifest.json"))
     assert list(manifest.files) == ["counts.json", "funnel.json"]
-    before = {name.name: name.read_bytes() for name in report.parent.rglob("*") if name.suffix in {".json", ".svg"}}
+
+    def files() -> dict[str, bytes]:
+        return {
+            path.name: path.read_bytes()
+            for path in sorted(report.parent.rglob("*"))
+            if path.suffix in {".json", ".svg"} and path.name != "run.json"  # says which machine rendered it
+        }
+
+    before = files()
     render(finished, report.parent)
-    assert before == {
-        name.name: name.read_bytes() for name in report.parent.rglob("*") if name.suffix in {".json", ".svg"}
-    }
+    assert before == files()
     assert sorted(before) == [
         "bits-per-byte.svg",
         "counts.json",
@@ -221,6 +225,25 @@ def test_costs_are_those_of_the_benchmark_files(finished: list[Path]) -> None:
     row = next(row for row in costs(Run.read(finished)) if row["step"] == "corpus.write")
     assert row == {"step": "corpus.write", "owner": "main", "tasks": 2, "seconds": 5.0, "longest": 2.5,
                    "cpu_seconds": 1.5, "memory": 112 * 2**20}  # fmt: skip
+
+
+def test_machines_and_versions_are_those_of_the_records(run_folder: Path, manifests: list[Path]) -> None:
+    def note(name: str, **facts: Any) -> None:
+        (run_folder / name).write_text(json.dumps({"machine": {"host": "a", "processor": "P"}, **facts}))
+
+    note("dedup/select/run.json", versions={"python": "3.11.7", "numpy": "2.4"})
+    note("quality/train/run.json", versions={"python": "3.12.1"})
+    note("pretrain/train/run.json", devices={"NVIDIA H200": 8}, nodes=2)
+    (run_folder / "quality/select/run.json").write_text("{")
+    rows = [tuple(row.values()) for row in tables.machines(Run.read(manifests))]
+    assert rows == [
+        ("processor", "P", ""),
+        ("python", "3.11.7", "dedup.select"),
+        ("python", "3.12.1", "quality.train"),
+        ("numpy", "2.4", ""),
+        ("devices", "8 × NVIDIA H200; 2 nodes", "pretrain.train"),
+    ]
+    assert "8 × NVIDIA H200" in render(manifests, run_folder / "report/render").read_text(encoding="utf-8")
 
 
 def test_complete_config_of_a_variant() -> None:
