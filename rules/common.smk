@@ -15,6 +15,7 @@ sys.path.insert(0, workflow.basedir)
 from scripts.common import config as configuration
 from scripts.common import contents, engine, fingerprint as fingerprints, freshness, frozen, lock, steps
 from scripts.ingest import sources
+from scripts.pretrain import expected
 from scripts.slurm import hook
 from scripts.watch import handler
 from snakemake.settings.types import DeploymentMethod
@@ -48,6 +49,8 @@ if workflow.is_main_process:
                     fingerprints.fingerprint(step, variant, FINGERPRINTS[name], model)
     except configuration.ConfigError as error:
         raise WorkflowError(str(error)) from None
+    if auto := expected.line(config, [path.split("=", 1)[1] for shard in SOURCES["main"].values() for path in shard]):
+        print(auto, file=sys.stderr)
     contents.save()
     fingerprints.save()
 else:

@@ -8,7 +8,9 @@ from __future__ import annotations
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+
+from scripts.pretrain.expected import MARK
 
 __tracked__ = False
 
@@ -32,6 +34,15 @@ def short(reason: str) -> list[str]:
     return found
 
 
+def notes(lines: Iterable[str]) -> Iterator[str]:
+    """The lines, after those on what is `auto` have been printed."""
+    for line in lines:
+        if line.startswith(MARK):
+            print(line.rstrip())
+        else:
+            yield line
+
+
 def plan(lines: Iterable[str]) -> tuple[dict[str, Counter[str]], list[str]]:
     """(rule → how many tasks for each reason, in order of appearance; lines of errors) from a dry run's output."""
     rules: dict[str, Counter[str]] = {}
@@ -51,7 +62,7 @@ def plan(lines: Iterable[str]) -> tuple[dict[str, Counter[str]], list[str]]:
 
 
 def main() -> int:
-    rules, errors = plan(sys.stdin)
+    rules, errors = plan(notes(sys.stdin))
     if errors:
         print("\n".join(errors))
         return 1

@@ -124,14 +124,11 @@ def sources(patterns: Sequence[str]) -> list[Source]:
     found: dict[str, Source] = {}
     for pattern in patterns:
         try:
-            paths = [Path(name) for name in expand(pattern, ".")]
-        except OSError as error:
+            paths = [Path(name) for name in expand(pattern, ".")[0]]
+        except configuration.ConfigError as error:
             raise InputError(f"--from {pattern!r}: {error}") from error
         if not paths:
             raise InputError(f"--from {pattern!r}: no file matches (paths are relative to {Path.cwd()})")
-        missing = next((path for path in paths if not path.is_file()), None)
-        if missing:
-            raise InputError(f"--from {pattern!r}: {missing} is no file")
         what, key = kind(max(paths[:50], key=lambda path: path.stat().st_size))
         source = found.setdefault(what, Source(what, text_key=key))
         source.patterns.append(pattern)
@@ -172,7 +169,7 @@ def look(source: Source, seconds: float = SECONDS) -> Sampled:
                     part.write_bytes(stream.read(PREFIX))
                 size = PREFIX
             out.files, out.bytes = out.files + 1, out.bytes + size
-            for page in read(part):
+            for page in read(part, path.name):
                 progress.add()
                 if not isinstance(page, Page):
                     out.rejected[page.reason] += 1

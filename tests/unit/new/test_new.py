@@ -74,7 +74,7 @@ def test_a_pattern_without_files_is_refused(folder: Path) -> None:
     with pytest.raises(InputError, match=r"--from 'no/\*\.warc': no file matches"):
         sources(["no/*.warc"])
     Path("list.txt").write_text("gone.warc.gz\n")
-    with pytest.raises(InputError, match=r"gone\.warc\.gz is no file"):
+    with pytest.raises(InputError, match=r"no such file 'gone\.warc\.gz'"):
         sources(["@list.txt"])
 
 
