@@ -50,7 +50,7 @@ def test_a_record_in_two_files_stays_where_it_comes_first(tmp_path: Path, capsys
         repeated = list(rows(manifest.file("repeated.parquet")))
         found[run] = {(row["record_id"], row["source"], row["file"], row["kept_file"]) for row in repeated}
         assert sorted(manifest.summary["notes"])[0].startswith(
-            "1 records of web, b.warc.gz, are in web, a.warc.gz, too"
+            "again, c.warc.gz: 2 of its records, also in web, a.warc.gz, dropped"
         )
     assert found["one"] == found["two"] == {
         (name(3), "web", "b.warc.gz", "a.warc.gz"),
