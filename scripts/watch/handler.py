@@ -11,12 +11,13 @@ import logging
 import os
 import signal
 import sys
+import textwrap
 import threading
 import time
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
-from types import FrameType, SimpleNamespace
+from types import FrameType, SimpleNamespace, TracebackType
 from typing import Any, TextIO
 
 from scripts.common import ended
@@ -62,6 +63,9 @@ def attach(workflow: Any) -> None:
     if own is not None and choice != "snakemake":
         logger.removeHandler(own)
     logger.addHandler(handler)
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, handler.interrupt)
+        sys.excepthook = handler.uncaught
 
 
 def can_draw(stream: TextIO) -> bool:
@@ -131,7 +135,7 @@ class Handler(logging.Handler):
         try:
             event = str(getattr(record, "event", None) or "")
             if event == "workflow_started":
-                self._begin()
+                self.begun = True
             if not self.begun:  # the workflow is being read, or another command than a run: as ever
                 self._forward(record)
                 return
@@ -146,11 +150,6 @@ class Handler(logging.Handler):
             self._print(self.default.format(record))
         else:
             self.default.handle(record)
-
-    def _begin(self) -> None:
-        self.begun = True
-        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-            signal.signal(signal.SIGINT, self._interrupt)
 
     def _open(self) -> None:
         """The first task is about to start: open the screen, and send what programs print into the log."""
@@ -223,6 +222,14 @@ class Handler(logging.Handler):
         self.stream.write(line + "\n")
         self.stream.flush()
 
+    def _wrapped(self, line: str) -> str:
+        """A line broken between words where the terminal would break it inside one; paths stay whole."""
+        if not isinstance(self.view, Screen):
+            return line
+        width = self.view.console.width
+        parts = textwrap.wrap(line, width, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)
+        return "\n".join(parts) or line
+
     def say(self, message: str) -> None:
         """A message between the others."""
         if self.choice == "snakemake":
@@ -267,11 +274,16 @@ class Handler(logging.Handler):
                 finally:
                     self.lock.release()
 
-    def _interrupt(self, number: int, frame: FrameType | None) -> None:
+    def interrupt(self, number: int, frame: FrameType | None) -> None:
         """Ctrl-C: the first one stops the run; more of them do not cut off what is being saved."""
         if not self.interrupted:
             self.interrupted = True
             raise KeyboardInterrupt
+
+    def uncaught(self, kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        """In the place of `sys.excepthook`: where Ctrl-C hits Snakemake outside of its scheduler, no traceback follows."""
+        if not issubclass(kind, KeyboardInterrupt):
+            sys.__excepthook__(kind, error, trace)
 
     def close(self) -> None:
         """The last words. Called once by Snakemake, and again by Python at its end."""
@@ -285,7 +297,7 @@ class Handler(logging.Handler):
         try:
             self.view.stop(keep=not failed)
             for line in self.last_words():
-                self._print(line)
+                self._print(self._wrapped(line))
         except (OSError, ValueError):  # the terminal is gone
             pass
         except Exception:  # Snakemake would ignore it
@@ -297,7 +309,7 @@ class Handler(logging.Handler):
     def last_words(self) -> list[str]:
         """What is said when Snakemake has said everything."""
         if not self.begun:
-            return []
+            return ["stopped by Ctrl-C, before a task was started"] if self.interrupted else []
         done = f"{self.run.done:,} of {plural(self.run.total, 'task')} done in {duration(time.monotonic() - self.run.began)}"
         if self.interrupted:
             return [f"stopped by Ctrl-C, {done}; start the same command again to go on"]
