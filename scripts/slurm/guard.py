@@ -39,18 +39,25 @@ def claim(path: Path, host: str | None = None) -> None:
     """Say in `path` that this process drives the folder's jobs, and keep saying it until it ends.
 
     A second run on the same host is refused by a kernel lock (scripts/common/lock.py), which not every cluster's file system
-    carries to other hosts; this tells login nodes apart. Raises GuardError while a run on another host is alive.
+    carries to other hosts; this tells login nodes apart. Raises GuardError while a run on another host is alive, and
+    where the file cannot be read: that does not say that there is no other run.
     """
     host = host or socket.gethostname()
-    with contextlib.suppress(OSError, ValueError, KeyError):
+    try:
         other = json.loads(path.read_text(encoding="utf-8"))
         if other["host"] != host and age(path) < DEAD:
             raise GuardError(
                 f"a run on {other['host']} (process {other['pid']}) works in {Path.cwd()} and was alive {age(path):.0f} s ago; "
                 f"stop it there, or wait {DEAD:.0f} s if it is dead"
             )
+    except (FileNotFoundError, ValueError, KeyError):
+        pass  # nobody
+    except OSError as error:
+        raise GuardError(f"{path} cannot be read, and so whether another run works here: {error}") from None
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps({"host": host, "pid": os.getpid()}), encoding="utf-8")
+    whole = path.with_name(f".{path.name}.{os.getpid()}")  # a reader never meets half of it
+    whole.write_text(json.dumps({"host": host, "pid": os.getpid()}), encoding="utf-8")
+    whole.replace(path)
 
     def beat() -> None:
         while True:

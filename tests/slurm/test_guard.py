@@ -41,3 +41,20 @@ def test_a_torn_file_is_no_obstacle(tmp_path: Path) -> None:
     path.write_text('{"host": "log', encoding="utf-8")
     guard.claim(path, host="login1")
     assert json.loads(path.read_text(encoding="utf-8"))["host"] == "login1"
+
+
+def test_a_file_that_cannot_be_read_does_not_say_that_nobody_is_there(tmp_path: Path) -> None:
+    path = tmp_path / "slurm-driver.json"
+    path.symlink_to(path)  # as a stale handle of a file server: an error that is not "there is none"
+    with pytest.raises(guard.GuardError, match="cannot be read, and so whether another run works here"):
+        guard.claim(path, host="login1")
+    assert path.is_symlink()
+
+
+def test_the_claim_appears_whole(tmp_path: Path) -> None:
+    path = tmp_path / ".snakemake" / "slurm-driver.json"
+    left(path, "login1", silent=0)
+    before = path.open(encoding="utf-8")
+    guard.claim(path, host="login1")
+    assert json.loads(before.read())["pid"] == 17, "who reads meanwhile reads what was there"
+    assert [entry.name for entry in path.parent.iterdir()] == [path.name]
