@@ -65,6 +65,7 @@ rule finetune_train:
             --processes {config[finetune][train][processes]:q} \
             --activation-checkpointing {config[finetune][train][activation_checkpointing]:q} \
             --checkpoint-every {config[finetune][train][checkpoint_every]:q} \
+            --max-skipped-steps {config[finetune][train][max_skipped_steps]:q} \
             --tensorboard {config[finetune][train][tensorboard]:q} \
             --wandb {config[finetune][train][wandb]:q} \
             --wandb-project {config[finetune][train][wandb_project]:q} \

@@ -48,6 +48,7 @@ rule pretrain_train:
             --activation-checkpointing {config[pretrain][train][activation_checkpointing]:q} \
             --checkpoint-every {config[pretrain][train][checkpoint_every]:q} \
             --keep-checkpoints {config[pretrain][train][keep_checkpoints]:q} \
+            --max-skipped-steps {config[pretrain][train][max_skipped_steps]:q} \
             --log-every {config[pretrain][train][log_every]:q} \
             --tensorboard {config[pretrain][train][tensorboard]:q} \
             --wandb {config[pretrain][train][wandb]:q} \

@@ -20,7 +20,17 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from scripts.common.processes import RANKS, RESUBMIT, STOPPING, environments, free_port, hold, supervise, to_stderr
+from scripts.common.processes import (
+    RANKS,
+    RESUBMIT,
+    STOPPING,
+    environments,
+    free_port,
+    heap,
+    hold,
+    supervise,
+    to_stderr,
+)
 from scripts.slurm.patience import SlurmError, ask
 
 __tracked__ = False  # places processes, never decides: see scripts/common/fingerprint.py
@@ -151,7 +161,7 @@ def main(argv: list[str] | None = None) -> int:
     command = [*program(args.module, args.image, args.image_arguments), *args.options]
     step, say = step_of(args.module), teller(args.module, args.options)
     if not args.processes:
-        own = {name: value for name, value in os.environ.items() if name not in RANKS}
+        own = {name: value for name, value in os.environ.items() if name not in RANKS} | heap()
         return supervise([(command, own)], step=step, say=say)
     node, address, port = rendezvous(args.nodes, os.environ)
     places = environments(node, args.nodes, args.processes, address, port)

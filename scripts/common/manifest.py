@@ -32,6 +32,15 @@ def checksum(path: Path) -> str:
     return state.hexdigest()
 
 
+def sync(path: Path) -> None:
+    """Force a file's bytes, or a folder's names, to the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def write_atomically(path: Path, text: str) -> None:
     """Write `text` to `path` so that the file is there whole or not at all (temporary name, fsync, rename).
 
@@ -156,14 +165,20 @@ class Manifest:
         return found
 
     def write(self, path: Path, files: Iterable[Path]) -> Manifest:
-        """Check the counts, add `files` with sizes and checksums, and write the manifest as the task's last act."""
+        """Check the counts, add `files` with sizes and checksums, and write the manifest as the task's last act.
+
+        The files are on the disk before it: a manifest that outlives a power cut without them would be taken for true.
+        """
         counts = self.counts
         if "in" in counts and counts["in"] != counts["kept"] + sum(counts["dropped"].values()):
             raise ManifestError(f"{path}: in = kept + dropped does not hold: {counts}")
-        self.files = {
-            str(name.relative_to(path.parent)): {"bytes": name.stat().st_size, "xxh3": checksum(name)}
-            for name in sorted(files)
-        }
+        self.files = {}
+        for name in sorted(files):
+            sync(name)
+            facts = {"bytes": name.stat().st_size, "xxh3": checksum(name)}
+            self.files[str(name.relative_to(path.parent))] = facts
+        for folder in {(path.parent / name).parent for name in self.files}:
+            sync(folder)
         self.path = path
         write_atomically(path, pretty({key: getattr(self, key) for key in WRITTEN}))
         return self

@@ -16,6 +16,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from types import FrameType
 from typing import IO
 
@@ -28,6 +29,12 @@ STOPPING = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)
 GRACE = 15.0  # seconds for the other processes to end by themselves after one failed
 TAIL = 200  # lines of a process's stderr that are kept to tell why it failed
 TRACEBACK = "Traceback (most recent call last):"
+# Large tensors of a training step come from the heap and stay in it, in huge pages: by default glibc maps and unmaps each,
+# and every page of it is faulted in and zeroed again (glibc manual, "Memory Allocation Tunables"). docs/pretrain.md has the gain.
+TUNABLES = ":".join(
+    f"glibc.malloc.{name}" for name in ("mmap_threshold=1073741824", "trim_threshold=1073741824", "hugetlb=1")
+)
+GPU = Path("/dev/nvidiactl")
 RANKS = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
 
@@ -36,6 +43,11 @@ def free_port() -> int:
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         return int(found.getsockname()[1])
+
+
+def heap() -> dict[str, str]:
+    """The variable that has CPU training keep its memory; none where there is a GPU, or where a person has set it."""
+    return {} if GPU.exists() or "GLIBC_TUNABLES" in os.environ else {"GLIBC_TUNABLES": TUNABLES}
 
 
 def environments(node: int, nodes: int, processes: int, address: str, port: int) -> list[dict[str, str]]:
@@ -51,6 +63,7 @@ def environments(node: int, nodes: int, processes: int, address: str, port: int)
             "HF_HUB_OFFLINE": "1",
         }
         | ({"GLOO_SOCKET_IFNAME": "lo"} if nodes == 1 else {})
+        | heap()
         for local in range(processes)
     ]
 

@@ -18,9 +18,10 @@ from scripts.common.console import log
 from scripts.common.manifest import Manifest, write_atomically
 from scripts.evaluate import harness
 from scripts.evaluate.samples import samples
-from scripts.evaluate.stream import choose, heldout
+from scripts.evaluate.stream import heldout
 from scripts.finetune.sft import load
 from scripts.finetune.template import enough, read_pairs
+from scripts.pretrain.heldout import choose
 
 
 def fitting(rows: list[dict[str, Any]], tokenizer: Any, context: int) -> tuple[list[dict[str, Any]], int]:

@@ -1,7 +1,7 @@
 """The fine-tuning itself: TRL's SFTTrainer on prompts and completions, in this process or in a group of them.
 
 `python -m scripts.finetune.sft JOB.json` is each process of a group; finetune.train calls `fine_tune` where one
-is enough. Checkpoints are TRL's own; one counts only with the mark that is written after all its files.
+is enough. Checkpoints are TRL's own; one counts only with the seal that is written after all its files (scripts/common/sealed.py).
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from scripts.common.cli import LOG, InputError
-from scripts.common.console import Progress, log, setup
+from scripts.common.console import log, setup
 from scripts.common.manifest import write_atomically
 from scripts.common.processes import RESUBMIT, listen
+from scripts.common.sealed import opened
 from scripts.finetune.template import read_pairs
 
 MARK = "complete.json"
@@ -33,6 +34,7 @@ class Job:
     out: str  # folder that gets model/ and losses.jsonl
     checkpoints: str
     checkpoint_every: int  # optimizer steps; 0: none
+    max_skipped_steps: int
     processes: int
     micro_batch_size: int
     activation_checkpointing: bool
@@ -106,9 +108,10 @@ def newest(folder: Path) -> Path | None:
     """The complete checkpoint of the most steps; incomplete ones are removed, so that none is counted or kept."""
     complete: list[tuple[int, Path]] = []
     for path in folder.glob("checkpoint-*"):
-        if (path / MARK).is_file():
-            complete.append((int(path.name.rpartition("-")[2]), path))
-        else:
+        try:
+            complete.append((opened(path, MARK)["step"], path))
+        except (OSError, ValueError, KeyError) as error:
+            log.warning("%s is removed, it is not complete: %s", path, error)
             shutil.rmtree(path, ignore_errors=True)
     return max(complete)[1] if complete else None
 
@@ -129,7 +132,7 @@ def _arguments(job: Job, cuda: bool) -> Any:
         weight_decay=s["weight_decay"],
         adam_beta1=s["beta1"],
         adam_beta2=s["beta2"],
-        max_grad_norm=s["gradient_clipping"],
+        max_grad_norm=0.0,  # watch.py clips, and skips what is not finite
         optim="adamw_torch",
         max_length=s["max_length"],
         completion_only_loss=True,
@@ -139,6 +142,7 @@ def _arguments(job: Job, cuda: bool) -> Any:
         fp16=False,
         use_cpu=not cuda,
         ddp_backend=("nccl" if cuda else "gloo") if job.processes > 1 else None,
+        ddp_timeout=3600,  # the first process writes checkpoints and the model of one node while the others wait
         ddp_find_unused_parameters=False if job.processes > 1 else None,
         activation_checkpointing=job.activation_checkpointing,
         dataloader_num_workers=0,
@@ -158,36 +162,6 @@ def _arguments(job: Job, cuda: bool) -> Any:
     )
 
 
-def _watcher(stopping: list[int]) -> Any:
-    """A callback that shows progress, marks every checkpoint complete after its last file, and stops after a signal."""
-    import torch
-    from transformers import TrainerCallback
-
-    class Watcher(TrainerCallback):
-        progress: Progress | None = None
-        stopped = False
-
-        def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-            told = torch.tensor(float(bool(stopping)), device=args.device)
-            if args.world_size > 1:  # a signal may reach the processes in different steps
-                torch.distributed.all_reduce(told)
-            self.stopped = bool(told) and state.global_step < state.max_steps
-            if self.stopped:
-                control.should_save = control.should_training_stop = True
-
-        def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **_: Any) -> None:
-            if state.is_world_process_zero and logs and "loss" in logs:
-                self.progress = self.progress or Progress(state.max_steps, "steps", done=state.global_step - 1)
-                self.progress.add(1, f"loss {logs['loss']:.3f}")
-
-        def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-            if state.is_world_process_zero:
-                folder = Path(args.output_dir) / f"checkpoint-{state.global_step}"
-                write_atomically(folder / MARK, json.dumps({"step": state.global_step}))
-
-    return Watcher()
-
-
 def fine_tune(job: Job) -> bool:
     """Train on `train.jsonl` and write `model/` and `losses.jsonl` into `job.out` (from the first process alone).
 
@@ -198,7 +172,8 @@ def fine_tune(job: Job) -> bool:
     from datasets import Dataset
     from datasets.utils.logging import disable_progress_bar
     from transformers import PrinterCallback
-    from trl import SFTTrainer
+
+    from scripts.finetune import watch
 
     disable_progress_bar()
     torch.set_num_threads(job.settings["threads"])
@@ -208,8 +183,11 @@ def fine_tune(job: Job) -> bool:
         [{"prompt": template.prompt(r["question"]), "completion": template.completion(r["answer"])} for r in rows]
     )
     stopping: list[int] = []
-    watcher = _watcher(stopping)
-    trainer = SFTTrainer(
+    seen = watch.Seen(rows, template, tokenizer, job.settings["max_length"])
+    clipping, most = job.settings["gradient_clipping"], job.max_skipped_steps
+    watcher = watch.Watcher(stopping, seen, clipping, most, MARK)
+    trainer = watch.Trainer(
+        seen,
         model=model,
         args=_arguments(job, torch.cuda.is_available()),
         train_dataset=data,
@@ -250,16 +228,27 @@ def _save(job: Job, trainer: Any, tokenizer: Any) -> None:
     for file in (out / "model").rglob("*.safetensors"):
         file.chmod(0o644)  # safetensors leaves them to their owner alone; a group shares results
     kept = ("step", "loss", "grad_norm", "learning_rate")
+    skipped = {entry["step"]: entry for entry in trainer.state.log_history if "skipped" in entry}
     lines = [
-        json.dumps({name: round(entry[name], 9) for name in kept if name in entry})
+        json.dumps(skipped.get(entry["step"], {name: round(entry[name], 9) for name in kept if name in entry}))
         for entry in trainer.state.log_history
         if "loss" in entry
     ]
     write_atomically(out / "losses.jsonl", "".join(f"{line}\n" for line in lines))
 
 
-if __name__ == "__main__":
-    made = Job.read(Path(sys.argv[1]))
+def main(path: str) -> int:
+    """One process of a group: the job that `path` holds; the exit status."""
+    job = Job.read(Path(path))
     first = os.environ.get("RANK", "0") == "0"
-    setup("finetune.train", *([Path(name) for name in made.logs] if first else []))
-    sys.exit(0 if fine_tune(made) else RESUBMIT)
+    setup("finetune.train", *([Path(name) for name in job.logs] if first else []))
+    try:
+        return 0 if fine_tune(job) else RESUBMIT
+    except InputError as error:  # the same on every process
+        if first:
+            log.error("error: %s", error)
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

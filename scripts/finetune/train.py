@@ -121,6 +121,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
         out=str(out),
         checkpoints=str(checkpoints),
         checkpoint_every=args.checkpoint_every,
+        max_skipped_steps=args.max_skipped_steps,
         processes=args.processes,
         micro_batch_size=micro,
         activation_checkpointing=args.activation_checkpointing,
@@ -131,23 +132,30 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     )
     launch(job)
     listen_no_more()
-    losses = [json.loads(line) for line in (out / "losses.jsonl").read_text(encoding="utf-8").splitlines()]
+    rows = [json.loads(line) for line in (out / "losses.jsonl").read_text(encoding="utf-8").splitlines()]
+    losses, skipped = [row for row in rows if "loss" in row], [row["step"] for row in rows if "skipped" in row]
     after, _, _ = heldout_loss(out / "model", args.pairs, settings)
-    if not math.isfinite(after) or not all(math.isfinite(row["loss"]) for row in losses):
+    if not losses or not math.isfinite(after) or not all(math.isfinite(row["loss"]) for row in losses):
         raise cli.InputError(f"the loss is no longer finite ({after}); lower finetune.train.learning_rate")
     log.info("held-out loss after: %.4f nats/token", after)
     pairs = Manifest.read(args.pairs)
+    notes = [
+        f"{len(skipped)} of {rows[-1]['step']} steps were skipped, since their gradient was not finite: "
+        f"{', '.join(map(str, skipped))} (their pairs are in losses.jsonl)."
+    ]
     manifest.summary = {
         "trained": True,
         "parameters": parameters,
         "pairs": pairs.summary["train"],
         "heldout_pairs": pairs.summary["heldout"],
         "heldout_tokens": number,
-        "steps": losses[-1]["step"],
+        "steps": rows[-1]["step"],
         "loss_first": losses[0]["loss"],
         "loss_last": losses[-1]["loss"],
         "heldout_loss_before": round(before, 6) if number else None,
         "heldout_loss_after": round(after, 6) if number else None,
+        "skipped_steps": skipped,
+        "notes": notes if skipped else [],
     }
     clear(checkpoints)
     return [path for path in sorted((out / "model").rglob("*")) if path.is_file()] + [out / "losses.jsonl"]
@@ -164,6 +172,9 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--pairs", required=True, type=Path, help="manifest of finetune.pairs")
     parser.add_argument("--checkpoints", type=Path, default=Path("checkpoints"), help="folder of checkpoints")
     parser.add_argument("--checkpoint-every", type=int, default=0, help="optimizer steps between checkpoints; 0: none")
+    parser.add_argument(
+        "--max-skipped-steps", type=int, default=10, help="most steps to skip because their gradient is not finite"
+    )
     parser.add_argument("--processes", type=int, default=1, help="training processes on this node, one a GPU")
     for name, what in (
         ("--activation-checkpointing", "compute activations again in the backward pass"),

@@ -1,7 +1,8 @@
 """Checkpoints of a run, each complete or absent, in `checkpoints/<digest of the fingerprint>/step-000100/`.
 
-All processes save under a temporary name; after the last barrier process 0 writes `checkpoint.json` (files and their
-sizes) and renames the folder. So whatever bears a final name is whole, and a run goes on from the newest.
+All processes save under a temporary name; after the last barrier process 0 seals the folder (scripts/common/sealed.py)
+and renames it. So whatever bears a final name is whole, and a run goes on from the newest. Process 0 alone lists the
+checkpoints and tells the others: on NFS a node may see a listing from before.
 DeepSpeed's files are pickles: they are read with weights_only, which admits tensors and the few types listed here.
 """
 
@@ -11,12 +12,12 @@ import argparse
 import contextlib
 import fcntl
 import io
-import json
 import os
 import re
 import shutil
-from collections.abc import Iterator
-from dataclasses import dataclass
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,21 +26,30 @@ import torch.distributed as dist
 
 from scripts.common.cli import InputError
 from scripts.common.console import log
-from scripts.common.manifest import write_atomically
+from scripts.common.manifest import sync
+from scripts.common.sealed import PATIENCE, opened, seal, synced
 
 FACTS = "checkpoint.json"
 NAME = re.compile(r"step-(\d{6,})")
 
 
+class Told(InputError):
+    """An error that every process raises for the same reason, and process 0 alone reports."""
+
+
 @dataclass(frozen=True)
 class Checkpoint:
-    """A complete checkpoint on disk: `processes` is the world size that wrote it, `tokens` a digest of its data."""
+    """A complete checkpoint on disk: `processes` is the world size that wrote it, `tokens` a digest of its data.
+
+    `skipped` are the steps up to here whose update was left out, since their loss or gradient was not finite.
+    """
 
     path: Path
     step: int
     processes: int
     zero_stage: int
     tokens: str
+    skipped: tuple[int, ...] = ()
 
 
 def read_safely() -> None:
@@ -59,12 +69,8 @@ def complete(folder: Path) -> list[Checkpoint]:
         if not NAME.fullmatch(path.name):
             continue
         try:
-            facts = json.loads((path / FACTS).read_text(encoding="utf-8"))
-            files = facts.pop("files")
-            wrong = [name for name, size in files.items() if (path / name).stat().st_size != size]
-            if wrong:
-                raise ValueError(f"{', '.join(wrong)} changed size")
-            found.append(Checkpoint(path=path, **facts))
+            facts = opened(path, FACTS)
+            found.append(Checkpoint(path, **{**facts, "skipped": tuple(facts.get("skipped", ()))}))
         except (OSError, ValueError, KeyError, TypeError) as error:
             log.warning("%s is not used: %s", path, error)
     return sorted(found, key=lambda checkpoint: checkpoint.step)
@@ -83,19 +89,36 @@ def newest(folder: Path, tokens: str) -> Checkpoint | None:
     return found[-1]
 
 
-def agreed(found: Checkpoint | None, device: torch.device) -> None:
-    """Check that all processes found the same checkpoint. A collective call.
+def agreed(folder: Path, tokens: str, device: torch.device) -> Checkpoint | None:
+    """The checkpoint to go on from: process 0 chooses, and every process looks whether it can see it. A collective call.
 
-    Raises InputError where they do not: the folder is not on a file system that all nodes share.
+    Raises Told where the checkpoint was trained on other tokens, or where a process cannot see it: the folder is not
+    on a file system that all nodes share.
     """
-    step = found.step if found else 0
-    span = torch.tensor([step, -step], device=device)
-    dist.all_reduce(span, op=dist.ReduceOp.MAX)
-    if span[0] != -span[1]:
-        raise InputError(
-            f"the newest checkpoint is of step {-int(span[1])} for one process and of step {int(span[0])} for another: "
+    box: list[Any] = [None, ""]
+    if dist.get_rank() == 0:
+        clean(folder)
+        try:
+            box[0] = newest(folder, tokens)
+        except InputError as error:
+            box[1] = str(error)
+    dist.broadcast_object_list(box, device=device)
+    found, fault = box
+    if fault:
+        raise Told(fault)
+    if found is None:
+        return None
+    end = time.monotonic() + PATIENCE
+    while not (seen := (found.path / FACTS).is_file()) and time.monotonic() < end:
+        time.sleep(0.2)
+    blind = torch.tensor(int(not seen), device=device)
+    dist.all_reduce(blind)
+    if blind:
+        raise Told(
+            f"{int(blind)} of {dist.get_world_size()} processes cannot see {found.path}: "
             "checkpoints/ must be on a file system that all nodes share"
         )
+    return found
 
 
 @contextlib.contextmanager
@@ -134,41 +157,36 @@ def clean(folder: Path) -> None:
         shutil.rmtree(path, ignore_errors=True)
 
 
-def save(engine: Any, folder: Path, step: int, tokens: str, zero_stage: int, keep: int) -> None:
+def save(engine: Any, folder: Path, step: int, tokens: str, zero_stage: int, skipped: Sequence[int], keep: int) -> None:
     """Save a checkpoint of all processes and remove all but the newest `keep`. A collective call."""
     name, rank = f"step-{step:06d}", dist.get_rank()
     partial = folder / f".{name}.partial"
     engine.save_checkpoint(str(folder), tag=partial.name, save_latest=False)
-    if int(os.environ["LOCAL_RANK"]) == 0:
-        for path in partial.iterdir():
-            _sync(path)
     dist.barrier()
+    # A file is forced to the disk by the node that wrote it, and that node knows its size.
+    own = synced(partial) if int(os.environ["LOCAL_RANK"]) == 0 else {}
+    seen: list[dict[str, int]] = [{} for _ in range(dist.get_world_size())]
+    dist.all_gather_object(seen, own)
     if rank == 0:
+        files: dict[str, int] = {}
+        for sizes in seen:
+            files |= {path: max(size, files.get(path, 0)) for path, size in sizes.items()}
         facts = {
             "step": step,
             "processes": dist.get_world_size(),
             "zero_stage": zero_stage,
             "tokens": tokens,
-            "files": {path.name: path.stat().st_size for path in sorted(partial.iterdir())},
+            "skipped": list(skipped),
         }
-        write_atomically(partial / FACTS, json.dumps(facts, indent=1) + "\n")
+        seal(partial, FACTS, facts, files)
         shutil.rmtree(folder / name, ignore_errors=True)
         partial.rename(folder / name)
-        _sync(folder)
+        sync(folder)
         for name in ("zero_to_fp32.py", "zero_to_torch.py", "latest_universal"):  # DeepSpeed's, of no use here
             (folder / name).unlink(missing_ok=True)
-        for old in complete(folder)[:-keep]:
-            shutil.rmtree(old.path)
+        for old in complete(folder)[:-keep]:  # renamed first: a folder that is half removed would be taken for damaged
+            shutil.rmtree(old.path.rename(folder / f".{old.path.name}.old"))
     dist.barrier()
-
-
-def _sync(path: Path) -> None:
-    """Force a file's bytes, or a folder's names, to the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def universal(checkpoint: Checkpoint) -> Checkpoint:
@@ -195,7 +213,7 @@ def universal(checkpoint: Checkpoint) -> Checkpoint:
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
             ds_to_universal.main(options)
     dist.barrier()
-    return Checkpoint(target, checkpoint.step, dist.get_world_size(), checkpoint.zero_stage, checkpoint.tokens)
+    return replace(checkpoint, path=target, processes=dist.get_world_size())
 
 
 def load(engine: Any, checkpoint: Checkpoint) -> None:

@@ -21,7 +21,7 @@ import numpy.typing as npt
 import xxhash
 
 from scripts.common.cli import InputError
-from scripts.common.documents import batches, uniform
+from scripts.common.documents import batches
 from scripts.common.manifest import Manifest
 
 MAGIC = b"MMIDIDX\x00\x00"
@@ -146,39 +146,28 @@ def read_windows(stream: Stream, windows: Tokens, context: int) -> Tokens:
     return np.stack(flat).reshape(*windows.shape, context + 1)
 
 
-def validation_text(manifests: Iterable[Path], limit: int, seed: int) -> tuple[Tokens, int]:
-    """The tokens of the validation documents to score, one after the other, and the UTF-8 bytes of their text.
-
-    Whole documents in the order of hash(seed, id), which does not depend on the shards, as many as fit into `limit`
-    tokens, at least one. ([], 0) where there are none.
-    """
-    parts: list[npt.NDArray[np.generic]] = []
-    found: list[tuple[float, int, int, int, int]] = []
+def documents(manifests: Iterable[Path], windows: npt.ArrayLike, context: int) -> list[str]:
+    """The ids of the documents that any of `windows` of the training stream holds tokens of, in the stream's order."""
+    starts = np.unique(np.asarray(windows, np.int64).ravel()) * context
+    found: list[str] = []
+    base = 0
     for path in sorted(manifests):
         manifest = Manifest.read(path)
-        for name in sorted(n for n in manifest.files if n.startswith("validation/") and n.endswith(".docs.parquet")):
-            stem = name.removesuffix(".docs.parquet")
-            parts.append(open_indexed(manifest.file(f"{stem}.bin"), manifest.file(f"{stem}.idx")))
-            for batch in batches(manifest.file(name), ["id", "offset", "tokens", "bytes"]):
-                found += [
-                    (uniform(seed, row["id"], "validation"), len(parts) - 1, row["offset"], row["tokens"], row["bytes"])
-                    for row in batch.to_pylist()
-                ]
-    found.sort()
-    ends = np.cumsum([row[3] for row in found])
-    kept = found[: max(1, int(np.searchsorted(ends, limit, side="right")))]
-    pieces = [np.asarray(parts[part][offset : offset + count], np.int64) for _, part, offset, count, _ in kept]
-    return (np.concatenate(pieces) if pieces else np.empty(0, np.int64)), sum(row[4] for row in kept)
+        for name in sorted(n for n in manifest.files if n.startswith("train/") and n.endswith(".bin")):
+            stem = name.removesuffix(".bin")
+            size = len(open_indexed(manifest.file(name), manifest.file(f"{stem}.idx")))
+            if _overlaps(starts, context, np.array([base]), np.array([base + size])).any():
+                for batch in batches(manifest.file(f"{stem}.docs.parquet"), ["id", "offset", "tokens"]):
+                    first = base + batch.column("offset").to_numpy()
+                    mine = _overlaps(starts, context, first, first + batch.column("tokens").to_numpy())
+                    found += batch.column("id").filter(mine).to_pylist()
+            base += size
+    return found
 
 
-def validation_windows(tokens: Tokens, context: int, eos: int, ignore: int) -> tuple[Tokens, Tokens]:
-    """Inputs and targets over all of `tokens`, each of shape [windows, context].
-
-    The stream is headed by an end-of-text token, so that every token is predicted, once; the last window is filled up
-    with targets `ignore`.
-    """
-    count = -(-len(tokens) // context)
-    inputs, targets = np.full(count * context, eos, np.int64), np.full(count * context, ignore, np.int64)
-    inputs[1 : len(tokens)] = tokens[:-1]
-    targets[: len(tokens)] = tokens
-    return inputs.reshape(-1, context), targets.reshape(-1, context)
+def _overlaps(starts: Tokens, context: int, first: Tokens, end: Tokens) -> npt.NDArray[np.bool_]:
+    """Which of the spans [first, end) of tokens share one with a window [start, start + context + 1)."""
+    # The first window that ends behind a span's start; `starts` are sorted, and so are the windows' ends.
+    number = np.searchsorted(starts + context + 1, first, side="right")
+    begins = np.append(starts, np.iinfo(np.int64).max)[number]
+    return begins < end

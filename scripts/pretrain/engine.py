@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import math
 import os
 import socket
 import warnings
@@ -16,8 +18,11 @@ from torch import nn
 
 from scripts.common.cli import InputError
 
-# How long a process waits for the others: longer than a checkpoint of many terabytes takes to convert.
-TIMEOUT = timedelta(hours=1)
+# How long a process waits for the others before it ends. While one works alone (copies token files to its node, converts
+# or seals a checkpoint, writes the model), many terabytes may have to move. In a step no process has anything to do that
+# takes minutes: one that is not there after this time will not come, and the GPUs wait for nothing.
+ALONE = timedelta(hours=6)
+STEP = timedelta(minutes=15)
 
 
 def choose_device(wanted: str, processes_here: int) -> torch.device:
@@ -53,7 +58,23 @@ def start(device: torch.device, threads: int) -> None:
     deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
     logging.getLogger("DeepSpeed").setLevel(logging.ERROR)
     backend = "gloo" if device.type == "cpu" else "nccl"
-    deepspeed.init_distributed(backend, timeout=TIMEOUT, verbose=False)
+    deepspeed.init_distributed(backend, timeout=ALONE, verbose=False)
+
+
+def wait_at_most(time: timedelta) -> None:
+    """Set how long collective calls wait from now on, in every group (as torchtitan does, utils.set_pg_timeouts)."""
+    for group in dist.distributed_c10d._world.pg_map:
+        dist.distributed_c10d._set_pg_timeout(time, group)
+
+
+@contextlib.contextmanager
+def patience() -> Iterator[None]:
+    """A part of the training loop in which one process works alone and the others wait for it."""
+    wait_at_most(ALONE)
+    try:
+        yield
+    finally:
+        wait_at_most(STEP)
 
 
 def stop(status: int) -> None:
@@ -83,6 +104,7 @@ class Engine:
         bf16 = settings["precision"] == "bf16"
         # DeepSpeed clips under fp32 without ZeRO too, but keeps the norm to itself.
         self.clip_here = clipping if stage == 0 and not bf16 else None
+        self.skipped = False
         self.stage, self.model, self.bf16 = stage, model, bf16
         self.decay = [group["weight_decay"] for group in groups]
         self.optimizer = torch.optim.AdamW(
@@ -127,13 +149,26 @@ class Engine:
             group["lr"], group["weight_decay"] = rate, decay
 
     def backward(self, loss: torch.Tensor, last: bool) -> None:
-        """Accumulate the gradient of a micro-batch; update the weights after the last one of a step."""
-        self.engine.backward(loss)
+        """Accumulate the gradient of a micro-batch; update the weights after the last one of a step.
+
+        Where the norm of the whole gradient is not finite, weights and optimizer stay as they are: `skipped` is True,
+        on every process. DeepSpeed 0.19.8 does so by itself, but under fp32 without ZeRO.
+        """
+        # A loss that is not finite can have a finite gradient (a target of probability 0): it does not get through.
+        self.engine.backward(loss * torch.where(loss.detach().isfinite(), 1.0, float("nan")))
         if last and self.clip_here is not None:
             self.norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.clip_here or float("inf"))
+            if not math.isfinite(float(self.norm)):
+                for parameter in self.model.parameters():
+                    parameter.grad = None  # which AdamW leaves alone
         self.engine.step()
         if last and self.clip_here is None:
             self.norm = self.engine.get_global_grad_norm()
+        if last:
+            found = self.gradient_norm
+            self.skipped = bool(getattr(self.engine.optimizer, "overflow", False)) or (
+                found is not None and not math.isfinite(found)
+            )
 
     @property
     def gradient_norm(self) -> float | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any, Literal, TextIO
 
@@ -66,8 +67,15 @@ class Recorder:
         if self.wandb:
             self.wandb.log({key: value for key, value in row.items() if key != "step"}, step=row["step"])
 
+    def sync(self) -> None:
+        """Force all rows to the disk, before a checkpoint counts that follows them."""
+        for handle in self.files.values():
+            handle.flush()
+            os.fsync(handle.fileno())
+
     def close(self) -> None:
         """Flush everything."""
+        self.sync()
         for handle in self.files.values():
             handle.close()
         if self.board:

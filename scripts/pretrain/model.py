@@ -73,6 +73,12 @@ def build(config: PreTrainedConfig, seed: int) -> PreTrainedModel:
     return model
 
 
+def size(config: PreTrainedConfig) -> int:
+    """How many parameters a model of this configuration has; no memory is taken for them."""
+    with torch.device("meta"):
+        return sum(parameter.numel() for parameter in AutoModelForCausalLM.from_config(config).parameters())
+
+
 def load_tokenizer(manifest: Path) -> tuple[int, int]:
     """The vocabulary's size and the id of the end-of-text token of tokenize.train's tokenizer."""
     tokenizer = AutoTokenizer.from_pretrained(Manifest.read(manifest).folder, local_files_only=True)

@@ -5,6 +5,9 @@ from __future__ import annotations
 import argparse
 import math
 import os
+import resource
+import socket
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +16,14 @@ import torch.distributed as dist
 import torch.nn.functional as functional
 
 from scripts.common import cli
+from scripts.common.console import log
 from scripts.common.fingerprint import canonical, digest
 from scripts.common.manifest import Manifest
-from scripts.pretrain import auto, checkpoint, data, engine, measures, model, plan
+from scripts.common.record import processor
+from scripts.pretrain import auto, checkpoint, data, engine, heldout, measures, memory, model, plan
 
 IGNORE = -100  # a target that does not count
-REMEDY = "lower pretrain.train.learning_rate or lengthen pretrain.train.warmup; the newest checkpoint is from before it"
+REMEDY = "lower pretrain.train.learning_rate or lengthen pretrain.train.warmup"
 
 
 class Run:
@@ -28,7 +33,7 @@ class Run:
     """
 
     def __init__(self, args: argparse.Namespace, settings: dict[str, Any], folder: Path) -> None:
-        self.args, self.folder = args, folder
+        self.args, self.folder, self.estimated = args, folder, 0
         self.rank, self.processes = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
         self.vocabulary, self.eos = model.load_tokenizer(args.tokenizer)
         self.stream = data.open_split(args.tokens, "train")
@@ -39,16 +44,14 @@ class Run:
         self.accumulation = plan.accumulation(self.plan, args.micro_batch, self.processes)
         shape = model.configuration(settings["model"], self.vocabulary, self.eos)
         self.device = engine.choose_device(args.device, int(os.environ["LOCAL_WORLD_SIZE"]))
+        if os.environ["LOCAL_RANK"] == "0":
+            self.check_memory(model.size(shape))
         files = [[path.name, Manifest.read(path).files] for path in sorted(args.tokens)]
         self.tokens = digest(canonical(files))
-        found = checkpoint.newest(folder, self.tokens)
 
         engine.start(self.device, settings["threads_per_process"])
         checkpoint.read_safely()
-        checkpoint.agreed(found, self.device)
-        if self.rank == 0:
-            checkpoint.clean(folder)
-        dist.barrier()
+        found = checkpoint.agreed(folder, self.tokens, self.device)
         convert = found is not None and settings["zero_stage"] > 0 and found.processes != self.processes
         if found is not None and convert:
             found = checkpoint.universal(found)
@@ -63,19 +66,49 @@ class Run:
         )
         groups = model.groups(self.model, settings["weight_decay"])
         self.engine = engine.Engine(self.model, groups, settings, args.micro_batch, self.accumulation, convert)
-        self.done = 0
+        self.done, self.skipped = 0, list(found.skipped) if found else []
         if found is not None:
             checkpoint.load(self.engine.engine, found)
             self.engine.loaded()
             self.done = found.step
-        text, self.validation_bytes = data.validation_text(args.tokens, settings["validation_tokens"], settings["seed"])
-        self.validation_tokens = len(text)
-        self.validation = data.validation_windows(text, self.plan.context, self.eos, IGNORE)
+        documents, _ = heldout.choose(args.tokens, settings["validation_tokens"], settings["seed"])
+        self.validation_documents = len(documents)
+        self.validation_tokens = sum(document.tokens for document in documents)
+        self.validation_bytes = sum(document.bytes for document in documents)
+        pieces = list(heldout.pieces(documents, self.eos, self.plan.context, heldout.CARRY))
+        self.validation = sorted(pieces, key=lambda piece: len(piece[0]))  # so that a batch needs little padding
+
+    def check_memory(self, parameters: int) -> None:
+        """InputError, with what to change, where this node or its GPUs have too little memory for the run."""
+        made, args = self.settings["model"], self.args
+        shape = memory.Shape(
+            parameters,
+            made["layers"],
+            made["hidden_size"],
+            made["intermediate_size"] or 4 * made["hidden_size"],
+            self.vocabulary,
+            self.plan.context,
+        )
+        placement = {
+            "micro_batch": args.micro_batch,
+            "processes": self.processes,
+            "activation_checkpointing": args.activation_checkpointing == "true",
+        }
+        here = int(os.environ["LOCAL_WORLD_SIZE"])
+        if self.device.type == "cuda":
+            memory.check_host(parameters, memory.available(), here)
+            free, _ = torch.cuda.mem_get_info()
+            parts = memory.check(shape, self.settings, placement, free, 1, cuda=True)
+        else:
+            parts = memory.check(shape, self.settings, placement, memory.available(), here)
+        self.estimated = sum(parts.values())
+        if self.rank == 0:
+            listed = ", ".join(f"{name} {memory.gigabytes(size)}" for name, size in parts.items())
+            log.info("memory of a process, estimated: %s (%s)", memory.gigabytes(self.estimated), listed)
 
     def batch(self, step: int) -> torch.Tensor:
         """This process's windows of a step: int64 [accumulation, micro_batch, context + 1], on the CPU."""
-        chosen = data.windows_of_step(step, self.plan.sequences, self.plan.windows, self.settings["seed"])
-        mine = data.share(chosen, self.rank, self.processes, self.args.micro_batch)
+        mine = data.share(self.windows(step), self.rank, self.processes, self.args.micro_batch)
         tokens = data.read_windows(self.stream, mine, self.plan.context)
         if tokens.max() >= self.vocabulary:
             raise cli.InputError(
@@ -83,8 +116,16 @@ class Run:
             )
         return torch.from_numpy(tokens)
 
+    def windows(self, step: int) -> data.Tokens:
+        """The windows of a step's global batch, the same for any number of processes."""
+        return data.windows_of_step(step, self.plan.sequences, self.plan.windows, self.settings["seed"])
+
     def step(self, step: int, batch: torch.Tensor, stopping: bool) -> tuple[float, bool]:
-        """One optimizer update. Returns the global batch's mean loss in nats a token, and whether to stop."""
+        """One optimizer update. Returns the global batch's mean loss in nats a token, and whether to stop.
+
+        Where the loss or the gradient is not finite the update is left out, on every process, and `skipped` ends with
+        this step. After that the learning rate and the data go on as if the step had been taken.
+        """
         self.engine.set_learning_rate(plan.learning_rate(step, self.plan.steps, self.settings))
         total = torch.zeros(2, dtype=torch.float64, device=self.device)
         total[1] = float(stopping)
@@ -95,9 +136,21 @@ class Run:
         # One all-reduce carries the loss, and whether any process was told to stop, so that all stop together.
         dist.all_reduce(total)
         value, stop = total.tolist()
-        if not math.isfinite(value):
-            raise cli.InputError(f"the loss is {value} at step {step}: {REMEDY}")
+        if self.engine.skipped:
+            self.skipped.append(step)
+        elif not math.isfinite(value):
+            raise RuntimeError(f"step {step} was taken with a loss of {value}")  # see Engine.backward
         return value, stop > 0
+
+    def check_skipped(self, most: int) -> None:
+        """Told, the error of all processes, where more than `most` steps were skipped."""
+        if len(self.skipped) > most:
+            raise checkpoint.Told(
+                f"the loss or the gradient was not finite in {len(self.skipped)} steps, the last is step "
+                f"{self.skipped[-1]}; pretrain.train.max_skipped_steps is {most}. {REMEDY.capitalize()}; "
+                "skipped steps and the ids of their documents are in "
+                f"{self.folder / 'losses.jsonl'}. A larger max_skipped_steps goes on from the newest checkpoint"
+            )
 
     def loss(self, inputs: torch.Tensor, targets: torch.Tensor, reduction: str) -> torch.Tensor:
         """Cross-entropy in nats of [batch, context] targets, a mean or a sum."""
@@ -108,32 +161,53 @@ class Run:
 
     @torch.no_grad()
     def validate(self) -> tuple[float, float] | None:
-        """Loss in nats a token, and bits per byte, over the validation text; None where there is none.
+        """Loss in nats a token, and bits per byte, over the validation documents; None where there are none.
 
         The windows are dealt out in turn; every process runs as many forward passes as the others, as ZeRO 3 needs.
         """
-        inputs, targets = (torch.from_numpy(part) for part in self.validation)
-        if not len(inputs):
+        if not self.validation_tokens:
             return None
         total = torch.zeros((), dtype=torch.float64, device=self.device)
         size = self.args.micro_batch
         self.model.eval()
-        for turn in range(math.ceil(len(inputs) / (size * self.processes))):
+        for turn in range(math.ceil(len(self.validation) / (size * self.processes))):
             start = (turn * self.processes + self.rank) * size
-            part, wanted = inputs[start : start + size], targets[start : start + size]
-            if not len(part):
-                part, wanted = inputs[:1], torch.full_like(targets[:1], IGNORE)
-            total += self.loss(part.to(self.device), wanted.to(self.device), "sum").double()
+            batch = self.validation[start : start + size] or [(self.validation[0][0], 0)]
+            inputs, targets = map(torch.from_numpy, heldout.padded(batch, self.eos, IGNORE))
+            total += self.loss(inputs.to(self.device), targets.to(self.device), "sum").double()
         self.model.train()
         dist.all_reduce(total)
         nats = float(total)
+        if not math.isfinite(nats):
+            raise checkpoint.Told(
+                f"the validation loss is {nats}: the weights are no longer usable. {REMEDY.capitalize()}"
+            )
         return nats / self.validation_tokens, measures.bits_per_byte(nats, self.validation_bytes)
 
+    def machine(self) -> dict[str, Any]:
+        """What the run trained on: devices by name, processes, nodes, peak memory of a process. A collective call."""
+        cuda = self.device.type == "cuda"
+        own = {
+            "name": torch.cuda.get_device_name() if cuda else processor(),
+            "node": socket.gethostname(),
+            "peak_memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,  # kB on Linux, getrusage(2)
+            "peak_gpu_memory_bytes": torch.cuda.max_memory_allocated() if cuda else 0,
+        }
+        every: list[dict[str, Any]] = [{} for _ in range(self.processes)]
+        dist.all_gather_object(every, own)
+        peaks = {key: max(one[key] for one in every) for key in ("peak_memory_bytes", "peak_gpu_memory_bytes")}
+        devices = Counter(one["name"] for one in every)
+        return {
+            "device": self.device.type,
+            "devices": dict(sorted(devices.items())),
+            "processes": self.processes,
+            "nodes": len({one["node"] for one in every}),
+            **peaks,
+            "estimated_memory_bytes": self.estimated,
+        }
+
     def save(self, step: int) -> None:
-        """A checkpoint of all processes. InputError where the weights are no longer numbers: it would be of no use."""
-        norm = self.engine.gradient_norm
-        if norm is not None and not math.isfinite(norm):
-            raise cli.InputError(f"the gradient's norm is {norm} at step {step}: {REMEDY}")
+        """A checkpoint of all processes."""
         stage, keep = self.settings["zero_stage"], self.args.keep_checkpoints
-        with checkpoint.writing(self.folder):
-            checkpoint.save(self.engine.engine, self.folder, step, self.tokens, stage, keep)
+        with engine.patience(), checkpoint.writing(self.folder):
+            checkpoint.save(self.engine.engine, self.folder, step, self.tokens, stage, self.skipped, keep)

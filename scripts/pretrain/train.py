@@ -9,6 +9,7 @@ number of processes. The position in the data is the step, and nothing else is r
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import shutil
 import socket
@@ -28,8 +29,8 @@ from scripts.common.console import duration, log
 from scripts.common.fingerprint import digest
 from scripts.common.manifest import Manifest
 from scripts.common.processes import RESUBMIT, listen
-from scripts.pretrain import checkpoint, engine, measures, metrics, model, plan, stage
-from scripts.pretrain.run import Run
+from scripts.pretrain import checkpoint, data, engine, measures, metrics, model, plan, stage
+from scripts.pretrain.run import REMEDY, Run
 
 OPTIONS = (  # keys marked `placement` in the schema that this program takes as options
     "micro_batch",
@@ -38,11 +39,14 @@ OPTIONS = (  # keys marked `placement` in the schema that this program takes as 
     "activation_checkpointing",
     "checkpoint_every",
     "keep_checkpoints",
+    "max_skipped_steps",
     "log_every",
     "tensorboard",
     "wandb",
     "wandb_project",
 )
+TIMED = 10  # steps after which the rest is foretold
+DAY = 86_400.0  # seconds
 
 
 def train(run: Run, recorder: metrics.Recorder | None, stopping: list[int]) -> bool:
@@ -52,13 +56,18 @@ def train(run: Run, recorder: metrics.Recorder | None, stopping: list[int]) -> b
     peak = peak if run.settings["precision"] == "bf16" else None
     start = shown = time.monotonic()
     shown_step = run.done
+    engine.wait_at_most(engine.STEP)
     with ThreadPoolExecutor(1) as reader:  # reads a step ahead
         following = reader.submit(run.batch, run.done + 1)
         for step in range(run.done + 1, steps + 1):
             batch, following = following.result(), reader.submit(run.batch, step + 1)
             loss, stop = run.step(step, batch, bool(stopping))
+            row: dict[str, Any] = {"step": step, "loss": loss} if math.isfinite(loss) else {"step": step}
+            if run.engine.skipped:
+                row |= skipped(run, step, loss)
             if recorder:
-                recorder.loss({"step": step, "loss": loss})
+                recorder.loss(row)
+            run.check_skipped(args.max_skipped_steps)
             if recorder and (step % args.log_every == 0 or step == steps):
                 now = time.monotonic()
                 rate = (step - shown_step) * per_step / (now - shown)
@@ -68,9 +77,9 @@ def train(run: Run, recorder: metrics.Recorder | None, stopping: list[int]) -> b
                 row = {
                     "step": step,
                     "tokens": step * per_step,
-                    "loss": loss,
+                    "loss": row.get("loss"),
                     "learning_rate": plan.learning_rate(step, steps, run.settings),
-                    "grad_norm": run.engine.gradient_norm,
+                    "grad_norm": None if run.engine.skipped else run.engine.gradient_norm,
                     "tokens_per_second": round(rate, 1),
                     "mfu": used,
                     "seconds": round(recorder.seconds + now - start, 3),
@@ -83,6 +92,8 @@ def train(run: Run, recorder: metrics.Recorder | None, stopping: list[int]) -> b
                 )  # fmt: skip
                 if used and used > measures.MFU_ALARM:
                     log.warning("an MFU of %.0f %% is not to be believed: check the peak in measures.py", 100 * used)
+            if recorder and step == run.done + TIMED and step < steps:
+                foretell((steps - step) * (time.monotonic() - start) / TIMED, run.device.type)
             every = run.settings["validate_every"]
             if step == steps or (every and step % every == 0):
                 before = time.monotonic()
@@ -95,12 +106,44 @@ def train(run: Run, recorder: metrics.Recorder | None, stopping: list[int]) -> b
                 shown += time.monotonic() - before  # not training
             if stop or step == steps or step % args.checkpoint_every == 0:
                 before = time.monotonic()
+                if recorder:
+                    recorder.sync()  # a complete checkpoint has all its rows
                 run.save(step)
                 shown += time.monotonic() - before
             if stop and step < steps:
                 log.info("stopped by a signal after step %s; the checkpoint is in %s", f"{step:,}", run.folder)
                 return False
+    engine.wait_at_most(engine.ALONE)
     return True
+
+
+def foretell(left: float, device: str) -> None:
+    """Say how long the rest takes, in seconds as the first steps go; more than a day on a CPU is a warning."""
+    log.info("about %s left by the first %d steps, validation not counted", duration(left), TIMED)
+    if device == "cpu" and left > DAY:
+        log.warning(
+            "THIS TRAINING TAKES %.1f DAYS on this CPU. Stop it (Ctrl-C; it goes on from its checkpoint) or lower "
+            "pretrain.train.steps, .tokens or .epochs, make pretrain.train.model smaller, or train on a GPU "
+            "(pretrain.train.device: cuda)", left / DAY,
+        )  # fmt: skip
+
+
+def skipped(run: Run, step: int, loss: float) -> dict[str, Any]:
+    """What losses.jsonl says of a step that was left out: `skipped`, what was not finite, and its `documents`' ids.
+
+    A collective call; process 0 alone reads the ids, and says so in the log.
+    """
+    what, ids = "gradient" if math.isfinite(loss) else "loss", []
+    with engine.patience():
+        if run.rank == 0:
+            ids = data.documents(run.args.tokens, run.windows(step), run.plan.context)
+            some = f"{', '.join(ids[:3])}{', …' * (len(ids) > 3)}"
+            log.warning(
+                "step %s: the %s is not finite, its update is skipped (%s of at most %s); its %s documents: %s",
+                f"{step:,}", what, len(run.skipped), run.args.max_skipped_steps, f"{len(ids):,}", some,
+            )  # fmt: skip
+        dist.barrier()
+    return {"skipped": what, "documents": ids}
 
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
@@ -114,6 +157,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
         finished = train(run, None, stopping)
         for _ in run.engine.weights() if finished else ():
             pass
+        run.machine()
         if not finished:
             raise SystemExit(RESUBMIT)
         return []
@@ -137,14 +181,17 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
         )
         finished = train(run, recorder, stopping)
         recorder.close()
+        weights = dict(run.engine.weights()) if finished else {}
+        manifest.run |= run.machine()
         if not finished:
             raise SystemExit(RESUBMIT)
-        return results(run, manifest, args.manifest.parent)
+        return results(run, weights, manifest, args.manifest.parent)
 
 
-def results(run: Run, manifest: Manifest, out: Path) -> list[Path]:
+def results(run: Run, weights: dict[str, torch.Tensor], manifest: Manifest, out: Path) -> list[Path]:
     """Write model/, losses.jsonl and metrics.jsonl into `out`, fill the manifest's summary; the files to list."""
-    weights = dict(run.engine.weights())
+    if bad := [name for name, value in weights.items() if not value.isfinite().all()]:
+        raise cli.InputError(f"the weights are not finite ({bad[0]} and {len(bad) - 1} more). {REMEDY.capitalize()}")
     settings, made = run.settings, run.plan
     with checkpoint.writing(out):
         files = model.export(weights, run.model.config, settings["save_dtype"], run.args.tokenizer, out / "model")
@@ -152,6 +199,14 @@ def results(run: Run, manifest: Manifest, out: Path) -> list[Path]:
         shutil.copyfile(run.folder / name, out / name)
     rows = metrics.read(out / metrics.LOSSES)
     losses, scores = [row for row in rows if "loss" in row], [row for row in rows if "bits_per_byte" in row]
+    notes = []
+    if run.skipped:
+        notes.append(
+            f"{len(run.skipped)} of {made.steps:,} steps were skipped, since their loss or gradient was not finite: "
+            f"{', '.join(map(str, run.skipped))} (their documents are in losses.jsonl)."
+        )
+    if not scores:
+        notes.append("The corpus has no validation documents: there is no validation loss.")
     manifest.summary = {
         "parameters": {key: run.parameters[key] for key in ("total", "non_embedding")},
         "shape": {**settings["model"], "vocabulary": run.vocabulary},
@@ -161,11 +216,14 @@ def results(run: Run, manifest: Manifest, out: Path) -> list[Path]:
         "epochs": made.epochs,
         "global_batch_tokens": made.tokens_per_step,
         "learning_rate": settings["learning_rate"],
-        "loss": losses[-1]["loss"],
+        "loss": losses[-1]["loss"] if losses else None,
         "validation_loss": scores[-1]["validation_loss"] if scores else None,
         "bits_per_byte": scores[-1]["bits_per_byte"] if scores else None,
         "validation_tokens": run.validation_tokens,
         "validation_bytes": run.validation_bytes,
+        "validation_documents": run.validation_documents,
+        "skipped_steps": run.skipped,
+        "notes": notes,
     }
     return [*files, out / metrics.LOSSES]
 
@@ -211,7 +269,9 @@ def main(argv: list[str] | None = None) -> int:
         status = int(stopped.code or 0)
     except Exception as error:
         # Before the processes have met, process 0 finds the same fault and reports it, or it is this node's own.
-        if dist.is_initialized() or not isinstance(error, cli.InputError):
+        if isinstance(error, checkpoint.Told):
+            pass
+        elif dist.is_initialized() or not isinstance(error, cli.InputError):
             traceback.print_exc()
         elif os.environ["LOCAL_RANK"] == "0":
             print(f"error on {socket.gethostname()}: {error}", file=sys.stderr)

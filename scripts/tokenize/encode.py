@@ -2,6 +2,7 @@
 
 Writes `{train,validation}/<shard>.bin` and `.idx` (every document ends with the end-of-text token) and
 `<shard>.docs.parquet`: `id, offset, tokens, bytes`, so that any token leads back to its document, and losses turn into bits per byte.
+A split without documents has the last alone, without rows: readers of the format cannot map an empty `.bin`.
 """
 
 from __future__ import annotations
@@ -56,7 +57,8 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     for split in SPLITS:
         stem = args.manifest.parent / split / shard
         manifest.summary[split] = encode(corpus.file(f"{split}/{shard}.parquet"), stem, tokenizer, progress)
-        files += [stem.with_suffix(suffix) for suffix in (".bin", ".idx", ".docs.parquet")]
+        kinds = (".bin", ".idx", ".docs.parquet") if manifest.summary[split]["tokens"] else (".docs.parquet",)
+        files += [stem.with_suffix(suffix) for suffix in kinds]
     documents = sum(manifest.summary[split]["documents"] for split in SPLITS)
     manifest.counts = {"in": corpus.counts["kept"], "kept": documents, "dropped": {}}
     return files

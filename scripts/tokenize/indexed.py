@@ -2,7 +2,7 @@
 
 Layout after Megatron-LM, megatron/core/datasets/indexed_dataset.py: magic, u64 version, u8 dtype code, u64 sequences, u64
 documents, i32 length of each sequence, i64 byte offset of each, i64 sequence index at which each document starts (and the end).
-Here every document is one sequence.
+Here every document is one sequence. A dataset without tokens has no files: an empty `.bin` cannot be mapped.
 """
 
 from __future__ import annotations
@@ -44,6 +44,10 @@ class IndexedWriter:
     ) -> None:
         self.stream.close()
         if kind is not None:
+            return
+        if not any(self.sizes):
+            for suffix in (".bin", ".idx"):
+                self.stem.with_suffix(suffix).unlink(missing_ok=True)
             return
         sizes = np.array(self.sizes, dtype=np.int32)
         ends = np.cumsum(sizes, dtype=np.int64) * self.dtype.itemsize

@@ -52,6 +52,18 @@ def longest(tokenizer: Tokenizer, number: int = LONGEST) -> list[str]:
     return sorted((text for text in found if text not in (EOS, PAD)), key=lambda text: (-len(text), text))[:number]
 
 
+def measured(tokenizer: Tokenizer, paths: list[Path]) -> tuple[int, int]:
+    """(bytes, tokens) of the first texts that together have MEASURED bytes; nothing behind them is read."""
+    size = tokens = 0
+    for path in paths:
+        for row in rows(path, ["text"]):
+            size += len(row["text"].encode())
+            tokens += len(tokenizer.encode(row["text"]).ids)
+            if size >= MEASURED:
+                return size, tokens
+    return size, tokens
+
+
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
     corpus = [Manifest.read(path) for path in args.corpus]
     shards = [shard_of(path) for path in args.corpus]
@@ -93,12 +105,9 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     write_atomically(settings_file, json.dumps(facts, indent=1) + "\n")
 
     tokenizer.encode_special_tokens = True  # as in tokenize.encode: no special token is looked for in text
-    size = tokens = 0
-    for part, shard in zip(corpus, shards, strict=True):
-        for row in rows(part.file(f"validation/{shard}.parquet"), ["text"]):
-            if size < MEASURED:
-                size += len(row["text"].encode())
-                tokens += len(tokenizer.encode(row["text"]).ids)
+    size, tokens = measured(
+        tokenizer, [part.file(f"validation/{s}.parquet") for part, s in zip(corpus, shards, strict=True)]
+    )
     manifest.summary = {
         "vocabulary": tokenizer.get_vocab_size(),
         "sampled_documents": progress.done,

@@ -105,3 +105,20 @@ def test_files_in_folders_below(tmp_path: Path) -> None:
     body = json.loads((tmp_path / "manifest.json").read_text())
     assert body["files"] == {"train/0.bin": {"bytes": 0, "xxh3": checksum(tmp_path / "train" / "0.bin")}}
     assert checksum(tmp_path / "train" / "0.bin") == "99aa06d3014798d86001c324468d497f"
+
+
+def test_files_are_on_the_disk_before_the_manifest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    order: list[str] = []
+    fsync = os.fsync
+
+    def spy(descriptor: int) -> None:
+        order.append(Path(f"/proc/self/fd/{descriptor}").readlink().name)
+        fsync(descriptor)
+
+    (tmp_path / "model").mkdir()
+    files = [tmp_path / "a.parquet", tmp_path / "model/weights"]
+    for file in files:
+        file.write_bytes(b"1")
+    monkeypatch.setattr(os, "fsync", spy)
+    Manifest("some.step", "0").write(tmp_path / "x.manifest.json", files)
+    assert set(order[: order.index(".x.manifest.json.partial")]) == {"a.parquet", "weights", "model", tmp_path.name}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -73,12 +74,46 @@ def test_killed_and_resumed_gives_the_same_bytes(
     torn = folder / "checkpoint-9999"  # as a kill in the middle of a save leaves one
     torn.mkdir()
     (torn / "model.safetensors").write_bytes(b"half")
-    assert sft.newest(folder) is not None
+    whole = sft.newest(folder)
+    assert whole is not None and not torn.exists()
+    shutil.copytree(whole, torn)  # as a power cut leaves one: every name is there, a file's bytes are not
+    (torn / "optimizer.pt").write_bytes(b"")
+    assert sft.newest(folder) == whole
     assert not torn.exists()
     assert train.main([*options, "--log", str(tmp_path / "log")]) == 0
     assert "going on from" in (tmp_path / "log").read_text()
     for name in ("manifest.json", "losses.jsonl", "model/model.safetensors"):
         assert (tmp_path / name).read_bytes() == (tuned / name).read_bytes(), name
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_gradient_that_is_not_finite_is_skipped(
+    base_model: Path, pairs_manifest: Path, tmp_path: Path, processes: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A pair whose embedding gets an infinite gradient: the steps with it are skipped and it is named; its number is bounded."""
+    module, options = "tests.unit.finetune.poisoned", ["--checkpoint-every", "8", "--processes", str(processes)]
+
+    def run(out: Path, *more: str) -> subprocess.CompletedProcess[str]:
+        argv = [*arguments(base_model, pairs_manifest, out, epochs=0.6), *options, *more]
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "POISON": "3,10"}
+        return subprocess.run(
+            [sys.executable, "-m", module, *argv], env=environment, capture_output=True, text=True, check=False
+        )
+
+    ended = run(tmp_path, "--max-skipped-steps", "1")
+    assert ended.returncode == 1 and "not finite in 2 steps, the last is step 10" in ended.stderr
+    assert "Traceback" not in ended.stderr
+    ended = run(tmp_path, "--max-skipped-steps", "2")  # goes on from step 8, and knows of step 3
+    assert ended.returncode == 0 and "going on from" in ended.stderr, ended.stderr
+    assert "step 10: the gradient is not finite, its update is skipped (2 of at most 2); its 16 pairs" in ended.stderr
+    manifest = Manifest.read(tmp_path / "manifest.json")
+    assert manifest.summary["skipped_steps"] == [3, 10] and "2 of 12 steps" in manifest.summary["notes"][0]
+    assert manifest.summary["heldout_loss_after"] < manifest.summary["heldout_loss_before"] - 0.5
+    rows = [json.loads(line) for line in (tmp_path / "losses.jsonl").read_text().splitlines()]
+    assert [row["step"] for row in rows] == list(range(1, 13))
+    known = {json.loads(line)["id"] for line in (pairs_manifest.parent / "train.jsonl").read_text().splitlines()}
+    for row in (rows[2], rows[9]):
+        assert "loss" not in row and len(row["pairs"]) == 16 and set(row["pairs"]) <= known
 
 
 @pytest.mark.parametrize("processes", [1, 2])

@@ -114,9 +114,19 @@ Start = Callable[..., "subprocess.Popen[str]"]
 
 @pytest.fixture
 def start(tokenizer: Path, shards: list[Path]) -> Iterator[Start]:
-    """start(folder, processes, changes of TINY, options): the launcher, running in `folder`, in a process group."""
+    """start(folder, processes, changes of TINY, options): the launcher, running in `folder`, in a process group.
 
-    def of(folder: Path, processes: int = 2, changes: dict[str, Any] | None = None, *options: str) -> Any:
+    program: another module than scripts.pretrain.train. Further keywords are environment variables.
+    """
+
+    def of(
+        folder: Path,
+        processes: int = 2,
+        changes: dict[str, Any] | None = None,
+        *options: str,
+        program: str = "scripts.pretrain.train",
+        **variables: str,
+    ) -> Any:
         folder.mkdir(exist_ok=True)
         complete = config.validate({"pretrain": {"train": TINY | (changes or {})}})
         mark = fingerprint("pretrain.train", complete)  # as the workflow passes it
@@ -126,13 +136,13 @@ def start(tokenizer: Path, shards: list[Path]) -> Iterator[Start]:
             "scripts.common.launch",
             "--processes",
             str(processes),
-            "scripts.pretrain.train",
+            program,
         ]
         own = ["--config", mark, "--tokenizer", str(tokenizer), "--manifest", str(folder / "out/manifest.json")]
         usual = ["--device", "cpu", "--micro-batch", "2", "--checkpoint-every", "5", "--log-every", "1"]
         quiet = ["--wandb", "disabled", "--tensorboard", "false"]
         command = [*launch, *own, *usual, *quiet, *options, "--tokens", *map(str, shards)]
-        environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", **variables}
         process = subprocess.Popen(
             command, cwd=folder, env=environment, stderr=subprocess.PIPE, text=True, start_new_session=True
         )

@@ -96,25 +96,3 @@ def test_windows_overlap_by_one_so_that_every_token_is_predicted_once(shards: li
     assert found.shape == (2, 3, 11)
     assert (found[..., 1:].ravel() == stream.read(1, 60)).all()
     assert (found[..., :-1].ravel() == stream.read(0, 60)).all()
-
-
-def test_validation_text_is_whole_documents_up_to_the_limit(shards: list[Path]) -> None:
-    everything, size = data.validation_text(shards, 10**9, 0)
-    stream = data.open_split(shards, "validation")
-    assert sorted(everything) == sorted(stream.read(0, len(stream)))
-    part, part_size = data.validation_text(shards, 1000, 0)
-    assert 800 < len(part) <= 1000 and part[-1] == 0 and part_size < size
-    assert (everything[: len(part)] == part).all()
-    one, _ = data.validation_text(shards, 1, 0)
-    assert (one == 0).sum() == 1  # at least one document
-    assert data.validation_text([], 10, 0)[1] == 0
-
-
-@settings(deadline=None)  # the machine may be busy
-@given(st.integers(1, 40), st.integers(1, 9))
-def test_validation_predicts_every_token_once(count: int, context: int) -> None:
-    tokens = np.arange(100, 100 + count)
-    inputs, targets = data.validation_windows(tokens, context, 0, -100)
-    counted = targets.ravel() != -100
-    assert (targets.ravel()[counted] == tokens).all()
-    assert (inputs.ravel()[counted] == np.concatenate([[0], tokens[:-1]])).all()

@@ -7,36 +7,12 @@ import os
 import re
 import signal
 import subprocess
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-
-def finish(process: subprocess.Popen[str], status: int = 0) -> str:
-    """Wait for the launcher and check its exit status; returns what it wrote to stderr."""
-    _, errors = process.communicate(timeout=240)
-    assert process.returncode == status, errors
-    return errors
-
-
-def wait_for(process: subprocess.Popen[str], folder: Path, pattern: str) -> None:
-    """Wait until a path below `folder` matches; fails where the process ends before."""
-    deadline = time.monotonic() + 120
-    while not any(folder.glob(pattern)):
-        assert process.poll() is None and time.monotonic() < deadline, process.communicate()[1]
-        time.sleep(0.002)
-
-
-def rows(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text().splitlines()]
-
-
-def same(one: Path, other: Path) -> None:
-    """Weights, losses and manifest are equal byte for byte."""
-    for name in ("model/model.safetensors", "losses.jsonl", "manifest.json"):
-        assert (one / "out" / name).read_bytes() == (other / "out" / name).read_bytes(), name
+from tests.unit.pretrain.runs import finish, rows, same, wait_for
 
 
 @pytest.fixture(scope="module")
@@ -80,23 +56,22 @@ def test_loads_in_transformers_with_the_loss_it_reported(start: Any, folder: Pat
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    from scripts.pretrain import data, measures
+    from scripts.evaluate.stream import heldout
+    from scripts.pretrain.heldout import CARRY, choose
 
     out = folder / "1-fp32-whole" / "out"
     model = AutoModelForCausalLM.from_pretrained(out / "model")
     assert model.dtype == torch.float32 and not model.training
     tokenizer = AutoTokenizer.from_pretrained(out / "model")
     assert tokenizer.decode(tokenizer("The river bends").input_ids) == "The river bends"
-    text, size = data.validation_text(shards, 1500, 0)
-    inputs, targets = map(torch.from_numpy, data.validation_windows(text, 32, 0, -100))
-    with torch.no_grad():
-        logits = model(inputs).logits.double()
-    nats = torch.nn.functional.cross_entropy(
-        logits.flatten(0, 1), targets.flatten(), ignore_index=-100, reduction="sum"
-    )
+    # The evaluation's own measure, on the same documents: one number for one model.
+    documents, _ = choose(shards, 1500, 0)
+    found = heldout(model, 0, documents, 32, CARRY, 4)
     summary = json.loads((out / "manifest.json").read_text())["summary"]
-    assert summary["bits_per_byte"] == pytest.approx(measures.bits_per_byte(float(nats), size), rel=1e-5)
-    assert summary["validation_loss"] == pytest.approx(float(nats) / len(text), rel=1e-5)
+    assert summary["bits_per_byte"] == pytest.approx(found["bits_per_byte"], rel=1e-5)
+    assert summary["validation_loss"] == pytest.approx(found["loss"], rel=1e-5)
+    for key in ("tokens", "bytes", "documents"):
+        assert summary[f"validation_{key}"] == found[key]
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,8 @@ DTYPES = {1: np.uint8, 2: np.int8, 3: np.int16, 4: np.int32, 5: np.int64, 6: np.
 
 def read(stem: Path) -> tuple[np.dtype, list[list[int]]]:
     """(token dtype, the ids of each document); asserts everything that the two files say about each other."""
-    index, tokens = stem.with_suffix(".idx").read_bytes(), stem.with_suffix(".bin").read_bytes()
+    index = stem.with_suffix(".idx").read_bytes()
+    tokens = np.memmap(stem.with_suffix(".bin"), mode="r", order="C")  # as Megatron opens it
     assert index[:9] == b"MMIDIDX\x00\x00"
     version, code, sequences, documents = struct.unpack_from("<QBQQ", index, 9)
     assert version == 1

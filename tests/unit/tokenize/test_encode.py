@@ -10,6 +10,7 @@ from tokenizers import Tokenizer
 
 from scripts.common.documents import rows
 from scripts.common.manifest import Manifest
+from scripts.pretrain import data
 from scripts.tokenize import encode
 from scripts.tokenize.encode import SPLITS
 from tests.unit.common import making
@@ -61,7 +62,9 @@ def test_empty_shard(tmp_path: Path, trained: Path) -> None:
     (made,) = corpus(tmp_path / "c", {"00000": {"train": [], "validation": []}})
     manifest = run(tmp_path / "out", made, trained)
     assert manifest.summary["train"] == {"documents": 0, "tokens": 0, "bytes": 0}
-    assert read(tmp_path / "out/train/00000") == (np.dtype(np.uint16), [])
+    assert sorted(manifest.files) == ["train/00000.docs.parquet", "validation/00000.docs.parquet"]
+    assert not list((tmp_path / "out").rglob("*.bin")) and not list((tmp_path / "out").rglob("*.idx"))
+    assert len(data.open_split([manifest.path], "train")) == 0
 
 
 def test_documents_that_the_corpus_counts_and_lacks_are_missed(

@@ -19,8 +19,11 @@ def test_round_trip(tmp_path_factory: pytest.TempPathFactory, documents: list[li
     with IndexedWriter(stem, np.dtype(kind)) as writer:
         for tokens in documents:
             writer.add(np.array(tokens, dtype=kind))
-    dtype, found = read(stem)
-    assert dtype == np.dtype(kind) and found == documents
+    if any(documents):
+        dtype, found = read(stem)
+        assert dtype == np.dtype(kind) and found == documents
+    else:  # what Megatron cannot map is not there, nor are the files of the example before
+        assert not list(stem.parent.iterdir())
 
 
 def test_ids_that_need_more_than_16_bits(tmp_path: Path) -> None:

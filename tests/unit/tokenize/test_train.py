@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 
@@ -103,3 +104,18 @@ def test_no_validation_text_leaves_bytes_per_token_open(tmp_path: Path) -> None:
     assert train.main([*argv, "--manifest", str(tmp_path / "t/manifest.json")]) == 0
     assert Manifest.read(tmp_path / "t/manifest.json").summary["bytes_per_token"] is None
     assert "merges" in json.loads((tmp_path / "t/tokenizer.json").read_text())["model"]
+
+
+def test_no_more_validation_text_is_read_than_is_measured(
+    tmp_path: Path, texts: dict[str, dict[str, list[str]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second shard's validation file cannot be read: nobody has to where the first holds enough."""
+    made = corpus(tmp_path / "c", texts)
+    damaged = tmp_path / "c/validation/00001.parquet"
+    damaged.write_bytes(bytes(damaged.stat().st_size))
+    monkeypatch.setattr(train, "MEASURED", 10_000)
+    argv = ["--config", making.config("tokenize.train", vocabulary=300), "--corpus", *map(str, made)]
+    assert train.main([*argv, "--manifest", str(tmp_path / "out/manifest.json")]) == 0
+    measured = Manifest.read(tmp_path / "out/manifest.json").summary["measured_bytes"]
+    sizes = [len(text.encode()) for text in texts["00000"]["validation"]]
+    assert measured == next(total for total in itertools.accumulate(sizes) if total >= 10_000)

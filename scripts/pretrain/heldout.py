@@ -1,0 +1,101 @@
+"""The held-out text of a run: which validation documents are scored, and in which windows.
+
+One measure for validation while a model trains and for its evaluation. Documents are scored one by one, in windows of at most
+`context` tokens. Each window begins with up to `carry` of itself in tokens that are already scored, so that what it
+scores has text before it; a document's first token is conditioned on the end-of-text token. Every token is scored
+once, the document's own end-of-text token too, so that the loss is that of coding whole documents, and every byte counts
+once in bits per byte.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from scripts.common.documents import rows, uniform
+from scripts.common.manifest import Manifest, ManifestError
+from scripts.pretrain.data import Tokens, open_indexed
+
+CARRY = 0.5
+
+
+@dataclass(frozen=True, order=True)
+class Document:
+    """Where one validation document's tokens lie; ordered by its hash."""
+
+    rank: float
+    id: str
+    stem: Path  # of .bin and .idx
+    offset: int  # tokens
+    tokens: int
+    bytes: int
+
+
+def choose(manifests: Iterable[Path], limit: int, seed: int) -> tuple[list[Document], int]:
+    """(validation documents in the order of a hash of (seed, id) until they hold `limit` tokens, how many there are).
+
+    At least one document, where there is any; the choice does not depend on the shards. Memory: the chosen documents alone.
+    """
+    heap: list[tuple[float, str, Document]] = []  # the last document first
+    held = number = 0
+    for path in sorted(manifests):
+        manifest = Manifest.read(path)
+        for name in sorted(name for name in manifest.files if name.startswith("validation/")):
+            if not name.endswith(".docs.parquet"):
+                continue
+            file = manifest.file(name)
+            stem = file.with_name(file.name.removesuffix(".docs.parquet"))
+            for row in rows(file):
+                number += 1
+                document = Document(uniform(seed, row["id"], "validation"), stem=stem, **row)
+                heapq.heappush(heap, (-document.rank, document.id, document))
+                held += document.tokens
+                while held - heap[0][2].tokens >= limit:
+                    held -= heapq.heappop(heap)[2].tokens
+    return sorted(entry[2] for entry in heap), number
+
+
+def windows(tokens: npt.NDArray[Any], first: int, context: int, carry: float) -> Iterator[tuple[Tokens, int]]:
+    """(ids of length at most context + 1, how many of the last ones are scored) until every token is scored once.
+
+    tokens: shape [n]. first: the id that the first token is conditioned on.
+    """
+    stream = np.concatenate([np.array([first], dtype=np.int64), tokens.astype(np.int64)])
+    done, kept = 0, min(int(carry * context), context - 1)
+    while done < len(tokens):
+        before = min(kept, done)
+        new = min(context - before, len(tokens) - done)
+        yield stream[done - before : done + new + 1], new
+        done += new
+
+
+def pieces(documents: Iterable[Document], first: int, context: int, carry: float) -> Iterator[tuple[Tokens, int]]:
+    """The windows of all documents, see `windows`; ManifestError for tokens that are not there."""
+    files: dict[Path, npt.NDArray[Any]] = {}
+    for document in documents:
+        stem = document.stem
+        if stem not in files:
+            files[stem] = open_indexed(stem.with_suffix(".bin"), stem.with_suffix(".idx"))
+        found = files[stem][document.offset : document.offset + document.tokens]
+        if len(found) < document.tokens:
+            raise ManifestError(f"{stem}.bin has {len(files[stem])} tokens; document {document.id} ends beyond")
+        yield from windows(found, first, context, carry)
+
+
+def padded(batch: list[tuple[Tokens, int]], pad: int, ignore: int) -> tuple[Tokens, Tokens]:
+    """Inputs and targets of windows, each [windows, the longest's tokens]; targets that are not scored are `ignore`.
+
+    Padding is on the right of a causal model, so that no scored token sees it.
+    """
+    width = max(len(ids) for ids, _ in batch) - 1
+    inputs, targets = np.full((len(batch), width), pad, np.int64), np.full((len(batch), width), ignore, np.int64)
+    for row, (ids, new) in enumerate(batch):
+        inputs[row, : len(ids) - 1] = ids[:-1]
+        targets[row, len(ids) - 1 - new : len(ids) - 1] = ids[len(ids) - new :]
+    return inputs, targets

@@ -1,0 +1,86 @@
+"""scripts.pretrain.train, whose last process meets numbers that are not finite in the steps that POISON names.
+
+POISON is `loss:7` (the forward pass gives no number) or `gradient:7,9` (only the backward pass does not), or several of these
+with a space between. Everything else is the program itself. With CASES, such as `0-fp32 3-bf16`, it trains once
+for each ZeRO stage and precision, into a folder of that name beside the manifest: in one process, since starting takes longest.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from scripts.common.fingerprint import canonical
+from scripts.pretrain import engine, train
+from scripts.pretrain.engine import Engine
+from scripts.pretrain.run import Run
+
+POISON = {
+    int(step): kind
+    for part in os.environ.get("POISON", "").split()
+    for kind, steps in [part.split(":")]
+    for step in steps.split(",")
+}
+LAST = int(os.environ["RANK"]) == int(os.environ["WORLD_SIZE"]) - 1
+now = 0
+step_of, logits_of = Run.step, Engine.logits
+
+
+def step(self: Run, number: int, *rest: Any) -> Any:
+    global now
+    now = number
+    try:
+        return step_of(self, number, *rest)
+    finally:
+        now = 0
+
+
+def logits(self: Engine, inputs: torch.Tensor) -> torch.Tensor:
+    found = logits_of(self, inputs)
+    kind = POISON.get(now) if LAST else None
+    if kind == "gradient":
+        found.register_hook(lambda gradient: gradient * float("inf"))
+    return found * float("nan") if kind == "loss" else found
+
+
+Run.step, Engine.logits = step, logits  # type: ignore[method-assign]
+
+
+class Ended(Exception):
+    """The exit status of one training of several."""
+
+
+def end(status: int) -> None:
+    raise Ended(status)
+
+
+def several(cases: list[str], argv: list[str]) -> None:
+    """Train each case in this process; ends it with the first status that is not 0."""
+    leave, engine.stop, os._exit = engine.stop, end, end  # type: ignore[assignment]
+    config, manifest = argv.index("--config") + 1, argv.index("--manifest") + 1
+    given, path = json.loads(argv[config]), Path(argv[manifest])
+    for case in cases:
+        stage, precision = case.split("-")
+        settings = {**given["config"], "zero_stage": int(stage), "precision": precision}
+        argv[config] = canonical({**given, "config": settings})
+        argv[manifest] = str(path.parent / case / path.name)
+        try:
+            train.main(argv)
+        except Ended as ended:
+            if ended.args[0]:
+                raise SystemExit(ended.args[0]) from None
+    engine.stop = leave
+    sys.stdout.flush()
+    torch.distributed.barrier()
+
+
+if __name__ == "__main__":
+    if "CASES" in os.environ:
+        several(os.environ["CASES"].split(), sys.argv[1:])
+    else:
+        raise SystemExit(train.main())
