@@ -34,7 +34,7 @@ TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=80) | st.text(
         ("1'234'567,89 1\u202f234 2\u00a0000 ١٬٢٣٤٫٥", "0 0 0 0"),
         ("3, 4 . 5 6..7 .5 5. v1.2.3 a1b22", "0 0 0 0 0 0 0 v0 a0b0"),
         ("12.05.2024 12:30 2024-05-12 192.168.0.1", "0 0 0 0 0 0 0"),
-        ("x² 10⁶", "x0 0"),
+        ("x² 10⁶ 1,2,3,4,5,6", "x0 0 0"),
         ("1984年", "0 年"),
         ("٣٤ देव", "0 दव"),
         ("ﬁne Straße ΟΔΟΣ", "fine strasse οδοσ"),
@@ -54,7 +54,7 @@ def test_normalise(text: str, normal: str) -> None:
 @given(TEXT)
 def test_normalise_is_fold_of_every_character_and_numbers_are_whole(text: str) -> None:
     normal = normalise(text)
-    folded = "".join(map(fold, re.sub(r"(?<=\d)[.,'’،٫٬\u00a0\u2009\u202f](?=\d)", "", text)))
+    folded = re.sub("(?<=0)\x1f(?=0)", "", "".join(map(fold, text))).replace("\x1f", " ")
     assert normal.decode().split(" ") == (re.sub("0+", "0", folded).split() or [""])
     assert count_tokens(normal) == len(normal.split())
 
