@@ -69,13 +69,12 @@ def test_no_book_and_no_host_is_on_both_sides(tmp_path: Path) -> None:
     manifest = Manifest.read(tmp_path / "out/manifest.json")
     chosen = {row["id"]: row["split"] for name in manifest.files for row in rows(manifest.file(name))}
     documents = [row for made in shards.values() for row in made]
-    assert all(sum(row["url"].startswith(f"file:book{n}.txt") for row in documents) > 5 for n in range(24))
+    assert all(sum(row["url"].startswith(f"file:books/book{n}.txt") for row in documents) > 5 for n in range(24))
     assert chosen.keys() == {row["id"] for row in documents}
     sides: dict[str, set[str]] = {}
     for row in documents:
-        sides.setdefault(row["url"].split("#")[0].rpartition("/")[0] or row["url"].split("#")[0], set()).add(
-            chosen[row["id"]]
-        )
+        place = row["url"].split("#")[0] if row["url"].startswith("file:") else row["url"].split("/")[2]
+        sides.setdefault(place, set()).add(chosen[row["id"]])
     assert len(sides) == 24 + 30 and all(len(side) == 1 for side in sides.values())
     held = sum(side == "validation" for side in chosen.values())
     assert manifest.summary["heldout"] == {
