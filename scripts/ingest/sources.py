@@ -17,6 +17,9 @@ from scripts.common import contents
 from scripts.common.config import ConfigError
 
 MARK = "/./"
+LONGEST = (
+    100_000  # bytes of a shard's files on a command line; Linux takes 131,072 in one word, and a rule's command is one
+)
 
 
 def listed(path: str, data: str) -> list[str]:
@@ -161,13 +164,23 @@ def spread(names: Iterable[str], shards: int) -> dict[str, int]:
 
 
 def by_shard(config: dict[str, Any]) -> dict[str, list[str]]:
-    """The files of every shard that has any as `source=root/./name`, in the order of the sources and of their names."""
+    """The files of every shard that has any as `source=root/./name`, in the order of the sources and of their names.
+
+    Raises ConfigError as `files` does, and where a shard has more files than a command line takes.
+    """
     found = files(config)
     keys = [f"{source}\x1f{named(marked)}" for source, marked in found]
-    place = spread(keys, config["ingest"]["extract"]["shards"])
+    number = config["ingest"]["extract"]["shards"]
+    place = spread(keys, number)
     shards: dict[str, list[str]] = {}
     for key, (source, marked) in zip(keys, found, strict=True):
         shards.setdefault(f"{place[key]:05d}", []).append(f"{source}={marked}")
+    for shard, entries in shards.items():
+        if (size := sum(len(entry.encode()) + 3 for entry in entries)) > LONGEST:
+            raise ConfigError(
+                f"ingest.extract.shards is {number}: shard {shard} would read {len(entries):,} files, whose names are longer than a "
+                f"command line takes; set it to {-(-3 * size * number // (2 * LONGEST))} or more, or put small files into tars"
+            )
     return dict(sorted(shards.items()))
 
 
