@@ -163,7 +163,11 @@ def main(argv: list[str] | None = None) -> int:
     if not args.processes:
         own = {name: value for name, value in os.environ.items() if name not in RANKS} | heap()
         return supervise([(command, own)], step=step, say=say)
-    node, address, port = rendezvous(args.nodes, os.environ)
+    try:
+        node, address, port = rendezvous(args.nodes, os.environ)
+    except SlurmError as error:
+        say(f"the processes have no place to meet: {error}", "")
+        return 1
     places = environments(node, args.nodes, args.processes, address, port)
     return supervise([(command, {**os.environ, **place}) for place in places], step=step, say=say)
 

@@ -16,6 +16,7 @@ __tracked__ = False
 
 RULE = re.compile(r"^(?:local)?(?:rule|checkpoint) (\w+):$")
 REASON = re.compile(r"^\s+reason: (.*)$")
+ENDS = ("This was a dry-run", "Nothing to be done")  # Snakemake says one of them where it has planned to the end
 SHORTER = (
     (re.compile(r"Missing output files: .*"), "not made yet"),
     (re.compile(r"Params have changed since last execution.*"), "settings, code or something upstream changed"),
@@ -62,7 +63,10 @@ def plan(lines: Iterable[str]) -> tuple[dict[str, Counter[str]], list[str]]:
 
 
 def main() -> int:
-    rules, errors = plan(notes(sys.stdin))
+    lines = [line.rstrip("\n") for line in notes(sys.stdin)]
+    rules, errors = plan(lines)
+    if not errors and not any(line.startswith(ENDS) for line in lines):  # refused, killed, or not Snakemake's at all
+        errors = [*filter(None, lines), "error: Snakemake ended before its plan was complete; what it said is above"]
     if errors:
         print("\n".join(errors))
         return 1

@@ -128,3 +128,16 @@ def test_in_an_image() -> None:
     assert command[1:5] == ["exec", "--home", str(Path.cwd()), "--nv"]
     assert command[5:] == ["--bind", "/a b", "/shared/crawl2llm.sif", "python", "-m", "scripts.pretrain.train"]
     assert launch.program("scripts.pretrain.train", None, "")[1:] == ["-m", "scripts.pretrain.train"]
+
+
+def test_what_slurm_says_is_not_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where SLURM does not tell the job's nodes, its own words are in the log."""
+    (tmp_path / "squeue").write_text("#!/bin/sh\necho 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1\n")
+    (tmp_path / "squeue").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    log = tmp_path / "train.log"
+    own = ["--nodes", "2", "--processes", "1", "--on-a-node", "scripts.pretrain.train", "--log", str(log)]
+    monkeypatch.setenv("SLURM_STEP_ID", "0")
+    assert launch.main(own) == 1
+    assert log.read_text().rstrip().endswith("Invalid job id specified")

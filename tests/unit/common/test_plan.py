@@ -22,6 +22,8 @@ rule language_score:
 localrule all:
     jobid: 0
     reason: Missing output files: report
+
+This was a dry-run (flag -n). The order of jobs does not reflect the order of execution.
 """
 
 
@@ -38,7 +40,7 @@ def test_one_line_a_rule_with_the_reasons(monkeypatch: pytest.MonkeyPatch, capsy
 
 
 def test_nothing_to_do(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr("sys.stdin", io.StringIO("Building DAG of jobs...\n"))
+    monkeypatch.setattr("sys.stdin", io.StringIO("Building DAG of jobs...\nNothing to be done (all …).\n"))
     assert plan.main() == 0
     assert "nothing to do" in capsys.readouterr().out
 
@@ -47,3 +49,16 @@ def test_errors_are_passed_on(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Ca
     monkeypatch.setattr("sys.stdin", io.StringIO("WorkflowError in file x:\nkey y is wrong\n"))
     assert plan.main() == 1
     assert capsys.readouterr().out == "WorkflowError in file x:\nkey y is wrong\n"
+
+
+@pytest.mark.parametrize(
+    "output", ["", "snakemake: error: unrecognized arguments: --nonsense\n", OUTPUT.split("This was")[0]]
+)
+def test_a_plan_that_was_not_finished_is_no_plan(
+    output: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Seen: a mistyped option, and the answer was that every result is up to date."""
+    monkeypatch.setattr("sys.stdin", io.StringIO(output))
+    assert plan.main() == 1
+    said = capsys.readouterr().out
+    assert "nothing to do" not in said and "ended before its plan was complete" in said
