@@ -98,7 +98,11 @@ class Run:
         if self.device.type == "cuda":
             memory.check_host(parameters, memory.available(), here)
             free, _ = torch.cuda.mem_get_info()
-            parts = memory.check(shape, self.settings, placement, free, 1, cuda=True)
+            try:
+                parts = memory.check(shape, self.settings, placement, free, 1, cuda=True)
+            except cli.InputError as error:  # not measured on GPUs, and one that is full says so in the first step
+                log.warning("%s", error)
+                return
         else:
             parts = memory.check(shape, self.settings, placement, memory.available(), here)
         self.estimated = sum(parts.values())
