@@ -9,7 +9,6 @@ import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -17,14 +16,15 @@ from scripts.report import now
 from tests.workflow.conftest import ROOT, TINY, can_be_alone, command, differences, environment, run, snapshot
 from tests.workflow.test_matrix import checkout, downstream
 
-# Where each kill strikes: the step, and the file that says that the step is at work.
+# Where each kill strikes, in the order of the run: a file that says that the step is at work.
 KILLS = {
     "ingest.extract": "logs/main/ingest/extract/00000.log",
     "dedup.verify": "logs/main/dedup/verify/00001.log",
     "quality.train": "logs/main/quality/train.log",
     "tokenize.encode": "logs/main/tokenize/encode/00000.log",
+    "pretrain.train": "checkpoints/*/step-*",
     "finetune.train": "logs/main/finetune/train.log",
-    "evaluate.model": "logs/main/evaluate/model/pretrain.log",
+    "evaluate.model": "logs/main/evaluate/model/finetune.log",
 }
 
 
@@ -38,15 +38,15 @@ def test_worker_count(complete: Path, tmp_path: Path, cores: int) -> None:
     assert differences(mine, reference) == []
 
 
-def kill_when(folder: Path, ready: Callable[[], bool]) -> None:
-    """Start a run, and kill -9 it with all its children as soon as `ready()` holds."""
+def kill_when(folder: Path, sign: str) -> None:
+    """Start a run, and kill -9 it with all its children as soon as a file is there that matches `sign`."""
     process = subprocess.Popen(
         command(folder), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         env=environment(), cwd=ROOT, start_new_session=True,
     )  # fmt: skip
     try:
-        deadline = time.monotonic() + 120
-        while not ready():
+        deadline = time.monotonic() + 300
+        while not any(folder.glob(sign)):
             assert process.poll() is None, "the run ended before it could be killed"
             assert time.monotonic() < deadline, "the step to be killed never began"
             time.sleep(0.01)
@@ -65,24 +65,21 @@ def forget(folder: Path, step: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("step", KILLS)
-def test_killed_in_the_middle(complete: Path, copy_of: Callable[[], Path], step: str) -> None:
+def test_killed_in_the_middle_of_stage_after_stage(
+    complete: Path, copy_of: Callable[[], Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One run, killed seven times and started again: the bytes of a run that nothing happened to."""
     folder = copy_of()
-    forget(folder, step)
-    kill_when(folder, (folder / KILLS[step]).exists)
-    run(folder)
-    assert differences(snapshot(folder), snapshot(complete)) == []
-
-
-@pytest.mark.slow
-def test_pretrain_killed_after_a_checkpoint(complete: Path, copy_of: Callable[[], Path], capsys: Any) -> None:
-    folder = copy_of()
-    forget(folder, "pretrain.train")
+    forget(folder, "ingest.extract")
     shutil.rmtree(folder / "checkpoints")
-    kill_when(folder, lambda: any(folder.glob("checkpoints/*/step-*")))
-    assert not (folder / "results/main/pretrain/train/manifest.json").exists()
-    assert now.main(["--results", str(folder / "results/main"), "--configfile", str(TINY)]) == 0
-    assert "missing     pretrain.train: in training, or interrupted in it; step " in capsys.readouterr().out
+    for step, sign in KILLS.items():
+        assert not list(folder.glob(sign)), f"{step} was at work before its turn"
+        kill_when(folder, sign)
+        assert not (folder / "results/main/report/render/manifest.json").exists()
+        if step == "pretrain.train":
+            assert not (folder / "results/main/pretrain/train/manifest.json").exists()
+            assert now.main(["--results", str(folder / "results/main"), "--configfile", str(TINY)]) == 0
+            assert "missing     pretrain.train: in training, or interrupted in it; step " in capsys.readouterr().out
     run(folder)
     log = (folder / "logs/main/pretrain/train.log").read_text()
     assert "going on after step" in log, log

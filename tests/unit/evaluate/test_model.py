@@ -20,6 +20,8 @@ from scripts.finetune.sft import load
 from scripts.finetune.template import read_pairs
 from scripts.tokenize.encode import DOCS
 
+pytestmark = pytest.mark.slow  # evaluates models
+
 LIMITS = {"max_tokens": 5000, "max_new_tokens": 8, "questions": 2}
 
 

@@ -23,6 +23,8 @@ from scripts.common.processes import RESUBMIT
 from scripts.finetune import loss, pairs, sft, train
 from scripts.finetune.template import Template
 
+pytestmark = pytest.mark.slow  # starts trainings
+
 CONFIG = {"max_length": tiny.CONTEXT, "epochs": 2, "batch_size": 16, "micro_batch_size": 16, "learning_rate": 3e-3}
 
 

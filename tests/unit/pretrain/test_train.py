@@ -14,6 +14,8 @@ import pytest
 
 from tests.unit.pretrain.runs import finish, rows, same, wait_for
 
+pytestmark = pytest.mark.slow  # starts trainings
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
