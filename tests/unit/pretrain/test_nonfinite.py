@@ -17,6 +17,8 @@ from scripts.common.manifest import Manifest
 from scripts.pretrain import data
 from tests.unit.pretrain.runs import finish, rows, same, wait_for
 
+pytestmark = pytest.mark.slow  # starts trainings
+
 CASES = [f"{stage}-{precision}" for stage in range(4) for precision in ("fp32", "bf16")]
 
 
