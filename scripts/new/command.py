@@ -81,7 +81,7 @@ def text(found: list[tuple[Source, Sampled]], languages: list[str], made: Estima
         f"({trained / max(made.tokens, 1):.1f} passes).",
         f"#   Here: {duration(made.data_here)} for the data on all cores, {duration(made.train_here)} for pretraining on "
         f"{train['threads_per_process']} threads",
-        "#   (by the time that the sample took, and a few steps timed on this machine); fine-tuning and evaluation come on top.",
+        "#   (by the sample's processor time and a few steps timed here, as if nothing else ran); fine-tuning and evaluation come on top.",
         f"#   One node of eight H100: {duration(made.data_node)} for the data on {NODE_CORES} cores, "
         f"{duration(made.train_node)} for pretraining",
         f"#   (assumes {UTILIZATION:.0%} of the peak and 0.05 s a step at least; not measured).",

@@ -43,7 +43,7 @@ class Estimate(NamedTuple):
 
 
 def speed(threads: int) -> float:
-    """Floating-point operations a second of training on this machine: a few steps of a model of 1.4 million parameters."""
+    """Floating-point operations a second of training on this machine, idle: a few steps of a model of 1.4 million parameters."""
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # as the workflow sets it (rules/common.smk)
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
@@ -63,9 +63,9 @@ def speed(threads: int) -> float:
     cost = auto.operations({**wanted._asdict(), "tie_embeddings": True}, vocabulary) * tokens.numel()
     times = []
     for _ in range(3):  # the first warms up
-        start = time.monotonic()
+        start = time.process_time()  # of all threads: the machine may be busy with other things
         model(tokens, labels=tokens).loss.backward()
-        times.append(time.monotonic() - start)
+        times.append((time.process_time() - start) / threads)
     return cost / min(times[1:])
 
 

@@ -85,6 +85,19 @@ def test_a_sample_counts_documents_and_text_by_language(folder: Path) -> None:
     assert seen.text["de"] == len(GERMAN.strip().encode())
 
 
+def test_books_are_cut_into_pieces(folder: Path) -> None:
+    Path("long.txt").write_text(f"{ENGLISH}\n\n" * 300, encoding="utf-8")
+    source = sources(["long.txt"])[0]
+    assert source.entry() == {
+        "name": "texts",
+        "kind": "text",
+        "paths": ["long.txt"],
+        "unwrap": True,
+        "chunk_words": 1000,
+    }
+    assert look(source).documents["en"] > 10
+
+
 def test_a_sample_is_bounded(folder: Path) -> None:
     names = [Path(f"{number:03d}.txt") for number in range(40)]
     for name in names:
