@@ -46,7 +46,7 @@ check: lint ## before a commit, in 3 minutes: lint, types, unit tests that take 
 	$(PYTEST) -m "not slow" tests/unit tests/workflow/test_matrix.py tests/workflow/test_steps.py
 
 plan: $(VENV)/.installed ## what would run, and why
-	@$(SNAKEMAKE) --dry-run 2>&1 | $(BIN)/python -m scripts.common.plan
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/crawl2llm plan $(if $(CONFIG),--configfile $(CONFIG))
 
 dag: $(VENV)/.installed ## the rulegraph as docs/rulegraph.mmd (mermaid) and docs/rulegraph.svg
 	@$(BIN)/python -m scripts.common.rulegraph --profile profiles/local

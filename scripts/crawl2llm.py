@@ -9,6 +9,7 @@ __tracked__ = False  # starts programs, never decides: see scripts/common/finger
 
 COMMANDS = {  # name: (module with main(argv), what it does)
     "new": ("scripts.new.command", "look at your files and write a config for them"),
+    "plan": ("scripts.common.plan", "what would run, and why"),
     "report": ("scripts.report.now", "the report from whatever is there; what is missing is said"),
     "status": ("scripts.slurm.status", "what runs where on SLURM, until when, what waits and why"),
     "verify": ("scripts.common.verify", "compare every file with its manifest"),

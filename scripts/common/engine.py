@@ -13,9 +13,9 @@ from typing import Any
 from snakemake.jobs import Job
 from snakemake.persistence import ParamsChange
 
-__tracked__ = False  # decides what runs, and computes nothing: see scripts/common/fingerprint.py
+from scripts.common.freshness import WORDS
 
-WORDS = "not up to date: "
+__tracked__ = False  # decides what runs, and computes nothing: see scripts/common/fingerprint.py
 
 
 class Stale(ParamsChange):

@@ -18,6 +18,7 @@ from scripts.common.manifest import Manifest, ManifestError, canonical, combined
 
 __tracked__ = False  # says what is to be done, and computes nothing: see scripts/common/fingerprint.py
 
+WORDS = "not up to date: "  # before the reason, in what Snakemake prints
 OLD = "made by an earlier version of the project: its manifest names no inputs"
 
 
@@ -52,7 +53,7 @@ class Freshness:
             return "damaged manifest" if path.exists() else "not made yet"
         if found.fingerprint != digest(fingerprint):
             before = record.read(path).get("fingerprint", {})
-            return "; ".join(difference(before, json.loads(fingerprint))) or OLD
+            return " and ".join(difference(before, json.loads(fingerprint))) or OLD
         if damage := found.damage():
             return damage[0]
         if not found.inputs and not found.sources and found.step != "crawl.render":

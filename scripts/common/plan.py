@@ -1,15 +1,21 @@
-"""Reads `snakemake --dry-run` and prints one line for each rule: how many tasks would run, and why.
+"""What would run, and why: one line for each rule and reason, with its number of tasks. Runs nothing.
 
-snakemake --profile profiles/local --dry-run 2>&1 | python -m scripts.common.plan
+Options that are not listed go to Snakemake as they are: --configfile mine.yaml, --profile profiles/slurm, --until …
 """
 
 from __future__ import annotations
 
+import argparse
+import platform
 import re
+import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 
+from scripts.common import record
+from scripts.common.freshness import WORDS
 from scripts.pretrain.expected import MARK
 
 __tracked__ = False
@@ -19,8 +25,7 @@ REASON = re.compile(r"^\s+reason: (.*)$")
 ENDS = ("This was a dry-run", "Nothing to be done")  # Snakemake says one of them where it has planned to the end
 SHORTER = (
     (re.compile(r"Missing output files: .*"), "not made yet"),
-    (re.compile(r"Params have changed since last execution.*"), "settings, code or something upstream changed"),
-    (re.compile(r"Set of input files has changed since last execution.*"), "other input files"),
+    (re.compile(rf"Params have changed since last execution: {WORDS}(.*)"), r"\1"),
     (re.compile(r"Input files updated by another job: .*"), "a step that it reads runs again"),
 )
 
@@ -29,7 +34,7 @@ def short(reason: str) -> list[str]:
     """Snakemake's reasons in short, each once."""
     found = []
     for part in reason.split("; "):
-        words = next((text for pattern, text in SHORTER if pattern.match(part)), part)
+        words = next((pattern.sub(text, part) for pattern, text in SHORTER if pattern.match(part)), part)
         if words not in found:
             found.append(words)
     return found
@@ -62,8 +67,21 @@ def plan(lines: Iterable[str]) -> tuple[dict[str, Counter[str]], list[str]]:
     return rules, errors
 
 
-def main() -> int:
-    lines = [line.rstrip("\n") for line in notes(sys.stdin)]
+def newer(results: Path) -> list[str]:
+    """Where today's libraries are not those that the results were made with; that alone reruns nothing."""
+    then: dict[str, set[str]] = {}
+    for path in results.glob("*/*/*/*run.json"):
+        made = record.read(path.with_name(path.name.replace("run.json", "manifest.json"))).get("versions", {})
+        for name, version in made.items():
+            now = platform.python_version() if name == "python" else record.version(name)
+            if now and version != now:
+                then.setdefault(f"{name} {version}, now {now}", set()).add(".".join(path.parts[-3:-1]))
+    return [f"made with {versions}: {', '.join(sorted(steps))}" for versions, steps in sorted(then.items())]
+
+
+def show(lines: Iterable[str]) -> int:
+    """Print the plan in a dry run's output; the exit status."""
+    lines = list(notes(lines))
     rules, errors = plan(lines)
     if not errors and not any(line.startswith(ENDS) for line in lines):  # refused, killed, or not Snakemake's at all
         errors = [*filter(None, lines), "error: Snakemake ended before its plan was complete; what it said is above"]
@@ -79,6 +97,26 @@ def main() -> int:
             print(f"{'' if number else rule:<20} {count:>6,}  {reason}")
     print(f"{'total':<20} {sum(sum(reasons.values()) for reasons in rules.values()):>6,}")
     return 0
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="crawl2llm plan",
+        description=__doc__,
+        epilog="example:\n  crawl2llm plan --configfile mine.yaml",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--profile", default="profiles/local", help="Snakemake's profile (default: %(default)s)")
+    args, more = parser.parse_known_args(argv)
+    command = [sys.executable, "-m", "snakemake", "--profile", args.profile, "--dry-run", *more]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    status = show(done.stdout.splitlines())
+    if done.returncode and not status:
+        print(done.stdout)
+    for line in newer(Path("results")):
+        print(line)
+    return status or done.returncode
 
 
 if __name__ == "__main__":

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-
 import pytest
 
 from scripts.common import plan
@@ -17,7 +15,7 @@ rule language_score:
 
 rule language_score:
     jobid: 4
-    reason: Input files updated by another job: x; Params have changed since last execution: before: {} now: {}
+    reason: Input files updated by another job: x; Params have changed since last execution: not up to date: threshold 0.4 → 0.77
 
 localrule all:
     jobid: 0
@@ -27,38 +25,32 @@ This was a dry-run (flag -n). The order of jobs does not reflect the order of ex
 """
 
 
-def test_one_line_a_rule_with_the_reasons(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_one_line_a_rule_with_the_reasons(capsys: pytest.CaptureFixture[str]) -> None:
     rules, errors = plan.plan(OUTPUT.splitlines())
     assert errors == [] and list(rules) == ["language_score"]
     assert rules["language_score"] == {
         "not made yet": 1,
-        "a step that it reads runs again + settings, code or something upstream changed": 1,
+        "a step that it reads runs again + threshold 0.4 → 0.77": 1,
     }
-    monkeypatch.setattr("sys.stdin", io.StringIO(OUTPUT))
-    assert plan.main() == 0
+    assert plan.show(OUTPUT.splitlines()) == 0
     assert "total                     2" in capsys.readouterr().out
 
 
-def test_nothing_to_do(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr("sys.stdin", io.StringIO("Building DAG of jobs...\nNothing to be done (all …).\n"))
-    assert plan.main() == 0
+def test_nothing_to_do(capsys: pytest.CaptureFixture[str]) -> None:
+    assert plan.show("Building DAG of jobs...\nNothing to be done (all …).\n".splitlines()) == 0
     assert "nothing to do" in capsys.readouterr().out
 
 
-def test_errors_are_passed_on(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr("sys.stdin", io.StringIO("WorkflowError in file x:\nkey y is wrong\n"))
-    assert plan.main() == 1
+def test_errors_are_passed_on(capsys: pytest.CaptureFixture[str]) -> None:
+    assert plan.show("WorkflowError in file x:\nkey y is wrong\n".splitlines()) == 1
     assert capsys.readouterr().out == "WorkflowError in file x:\nkey y is wrong\n"
 
 
 @pytest.mark.parametrize(
     "output", ["", "snakemake: error: unrecognized arguments: --nonsense\n", OUTPUT.split("This was")[0]]
 )
-def test_a_plan_that_was_not_finished_is_no_plan(
-    output: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_plan_that_was_not_finished_is_no_plan(output: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Seen: a mistyped option, and the answer was that every result is up to date."""
-    monkeypatch.setattr("sys.stdin", io.StringIO(output))
-    assert plan.main() == 1
+    assert plan.show(output.splitlines()) == 1
     said = capsys.readouterr().out
     assert "nothing to do" not in said and "ended before its plan was complete" in said

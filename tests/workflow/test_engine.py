@@ -1,0 +1,116 @@
+"""Each place where the project leans on Snakemake's insides, by itself: what broke when its version moved."""
+
+from __future__ import annotations
+
+import inspect
+import subprocess
+import sys
+from pathlib import Path
+
+from snakemake import persistence
+from snakemake.workflow import Workflow
+
+from tests.workflow.conftest import environment
+
+SNAKEFILE = """
+import sys
+sys.path.insert(0, {root!r})
+from pathlib import Path
+from scripts.common import engine
+engine.decide(workflow, lambda job: {why!r} if job.rule.name == "second" else None)
+if {frozen!r}:
+    engine.start_jobs_from(workflow, Path({frozen!r}), Path("frozen.json"))
+    print("JOBS READ", workflow.main_snakefile, *workflow.overwrite_configfiles)
+    print("JOBS ARE CALLED WITH", workflow.spawned_job_args_factory.get_configfiles_arg())
+
+rule second:
+    input: "first.txt"
+    output: "second.txt"
+    params: value=1
+    shell: "cat {{input}} > {{output}}"
+
+rule first:
+    output: "first.txt"
+    shell: "echo 1 > {{output}}"
+
+onstart:
+    print("FORCED", sorted(job.rule.name for job in engine.forced(workflow)))
+"""
+
+
+def run(folder: Path, *options: str, why: str | None = None, frozen: str = "") -> str:
+    root = str(Path(__file__).resolve().parents[2])
+    (folder / "Snakefile").write_text(SNAKEFILE.format(root=root, why=why, frozen=frozen))
+    done = subprocess.run(
+        [sys.executable, "-m", "snakemake", "--cores", "1", *options],
+        cwd=folder, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment(), check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout
+    return done.stdout
+
+
+def test_a_reason_makes_a_job_run_and_is_shown(tmp_path: Path) -> None:
+    run(tmp_path)
+    assert "Nothing to be done" in run(tmp_path, "-n")
+    shown = run(tmp_path, "-n", why="the answer is 43 now")
+    assert "reason: Params have changed since last execution: not up to date: the answer is 43 now" in shown
+    assert "rule first" not in shown
+
+
+def test_neither_records_nor_times_nor_code_decide(tmp_path: Path) -> None:
+    import os
+    import shutil
+
+    run(tmp_path)
+    os.utime(tmp_path / "first.txt", (4_000_000_000, 4_000_000_000))
+    assert "Nothing to be done" in run(tmp_path, "-n")
+    shutil.rmtree(tmp_path / ".snakemake")
+    assert "Nothing to be done" in run(tmp_path, "-n")
+    run(tmp_path, "--touch")
+    text = (tmp_path / "Snakefile").read_text().replace("value=1", "value=2").replace("cat {input}", "cp {input}")
+    (tmp_path / "Snakefile").write_text(text)
+    done = subprocess.run(
+        [sys.executable, "-m", "snakemake", "--cores", "1", "-n"],
+        cwd=tmp_path, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment(), check=False,
+    )  # fmt: skip
+    assert "Nothing to be done" in done.stdout
+
+
+def test_what_is_missing_is_made_and_what_reads_it_too(tmp_path: Path) -> None:
+    run(tmp_path)
+    (tmp_path / "first.txt").unlink()
+    assert "Nothing to be done" in run(tmp_path, "-n")
+    shown = run(tmp_path, "-n", why="x")
+    assert "rule first" in shown and "rule second" in shown
+
+
+def test_jobs_of_another_process_read_the_copies(tmp_path: Path) -> None:
+    shown = run(tmp_path, "-n", "--config", "a=1", frozen="/copy/Snakefile")
+    assert "JOBS READ /copy/Snakefile frozen.json" in shown
+    assert "JOBS ARE CALLED WITH --configfiles frozen.json" in shown
+
+
+def test_what_a_person_forces_is_known_before_the_first_job(tmp_path: Path) -> None:
+    run(tmp_path)
+    assert "FORCED ['second']" in run(tmp_path, "--forcerun", "second")
+    assert "FORCED []" in run(tmp_path, why="x")
+
+
+def test_the_names_that_are_used_are_there() -> None:
+    from snakemake.dag import DAG
+    from snakemake.jobs import Job
+
+    source = inspect.getsource(DAG)
+    for name in (
+        "has_metadata",
+        "has_outdated_metadata",
+        "params_changed",
+        "input_changed",
+        "code_changed",
+        "software_stack_changed",
+    ):
+        assert hasattr(persistence.PersistenceBase, name), f"{name} is gone: the manifests are not asked any more"
+        assert f"persistence.{name}" in source, f"the DAG does not ask {name} any more"
+    assert "output_mintime" in vars(Job), "Job.output_mintime is gone: modification times count again"
+    assert "persistence" in vars(Workflow) and "main_snakefile" in vars(Workflow)
+    assert {"only_new", "files"} <= set(persistence.ParamsChange.__dataclass_fields__)

@@ -1,0 +1,161 @@
+"""A run works to its end with the code and the config that it was started with, whatever is edited meanwhile."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.workflow.conftest import TINY, command, environment
+from tests.workflow.plan import planned
+from tests.workflow.test_matrix import ORDER, changed, checkout, downstream
+
+UNTIL = "quality_select"
+DATA = set(ORDER[: ORDER.index("quality.select") + 1])
+EDITS = {
+    "scripts/quality/select.py": ("BINS = 20", "BINS = 21"),
+    "rules/heuristics.smk": ("python -m", "exit 1; python -m"),
+    "scripts/common/documents.py": ("BATCH = 1024", "BATCH = 1025"),
+    "profiles/local/config.yaml": ("cores: all", "cores: nonsense"),
+    "schemas/config.schema.yaml": ("language:", "language_of_no_program:"),
+}
+
+
+def start(root: Path, folder: Path, config: Path, *options: str) -> subprocess.Popen[str]:
+    line = command(folder, "--until", UNTIL, *options, config=config)
+    line[line.index("--snakefile") + 1] = str(root / "Snakefile")
+    line[line.index("--profile") + 1] = str(root / "profiles/local")
+    return subprocess.Popen(
+        line, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment(), cwd=root
+    )
+
+
+def wait_for(path: Path, process: subprocess.Popen[str]) -> None:
+    deadline = time.monotonic() + 300
+    while not path.exists():
+        assert process.poll() is None, process.communicate()[0][-4000:]
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Iterator[Path]:
+    with checkout(tmp_path / "a b é") as root:
+        yield root
+
+
+def test_edits_in_the_middle_of_a_run(root: Path, tmp_path: Path) -> None:
+    folder, config = tmp_path / "run, too", root / "mine.yaml"
+    before: dict[str, Any] = yaml.safe_load(TINY.read_text(encoding="utf-8"))
+    config.write_text(json.dumps(before))
+    process = start(root, folder, config)
+    try:
+        wait_for(folder / "logs/main/ingest/extract/00000.log", process)
+        held = {name: (root / name).read_text() for name in EDITS}
+        for name, (old, new) in EDITS.items():
+            assert old in held[name]
+            (root / name).write_text(held[name].replace(old, new))
+        after = changed("language.select.threshold", 0.77)
+        config.write_text(json.dumps(after))
+        shown, _ = process.communicate(timeout=600)
+    finally:
+        process.kill()
+    assert process.returncode == 0, shown[-4000:]
+
+    for name in ("rules/heuristics.smk", "profiles/local/config.yaml", "schemas/config.schema.yaml"):
+        (root / name).write_text(held[name])
+    edited = (root / "scripts/quality/select.py").read_text()
+    for name in ("scripts/quality/select.py", "scripts/common/documents.py"):
+        (root / name).write_text(held[name])
+    assert planned(folder, before, root) & DATA == set(), "what was made is not what the run was started with"
+    assert planned(folder, after, root) & DATA == downstream("language.select") & DATA
+    (root / "scripts/quality/select.py").write_text(edited)
+    assert planned(folder, before, root) & DATA == {"quality.select"}
+
+
+def test_a_program_refuses_other_code_and_other_files_than_were_planned(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last line of defence, where a job meets other code all the same: it refuses by name and writes nothing."""
+    import sys
+
+    mark = subprocess.run(
+        [sys.executable, "-c", "from scripts.common.config import validate; from scripts.common.fingerprint import fingerprint; "
+         "print(fingerprint('language.select', validate({})))"],
+        cwd=root, capture_output=True, text=True, check=True,
+    ).stdout.strip()  # fmt: skip
+    path = root / "scripts/common/documents.py"
+    path.write_text(path.read_text().replace("BATCH = 1024", "BATCH = 1025"))
+    done = subprocess.run(
+        [sys.executable, "-m", "scripts.language.select", "--config", mark, "--signals", "none", "--manifest", str(tmp_path / "out/manifest.json")],
+        cwd=root, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert "not what this run was planned with: scripts/common/documents.py; start the run again" in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
+TEXT = """The river ran past the mill and the old bridge, and the people of the village came to it with baskets and nets.
+In the evening of day {n} they sat by the water and talked about the {n} fish that they had caught, and about the harvest.
+"""
+
+
+def test_a_task_of_several_shards_redoes_what_changed_and_only_that(root: Path, tmp_path: Path) -> None:
+    """Beyond TASKS shards a task owns several: a replaced file, a forced step and an interruption reach each of them."""
+    steps = root / "scripts/common/steps.py"
+    steps.write_text(steps.read_text().replace("TASKS = 256", "TASKS = 2"))
+    pages = tmp_path / "pages"
+    pages.mkdir()
+    for number in range(12):
+        (pages / f"{number}.txt").write_text("".join(TEXT.format(n=100 * number + line) for line in range(5)))
+    tree = {
+        "ingest": {
+            "extract": {"shards": 5, "sources": [{"name": "text", "kind": "text", "paths": [f"{pages}/*.txt"]}]}
+        },
+        "language": {"select": {"languages": [], "threshold": 0}},
+        "heuristics": {"select": {"families": []}},
+        "dedup": {"signature": {"permutations": 16, "bands": 2, "rows": 8}},
+    }
+    config = root / "mine.yaml"
+    config.write_text(json.dumps(tree))
+
+    def run(folder: Path, *options: str) -> None:
+        process = start(root, folder, config, *options)
+        shown, _ = process.communicate(timeout=600)
+        assert process.returncode == 0, shown[-4000:]
+
+    def bodies(folder: Path) -> dict[str, bytes]:
+        found = (path for path in (folder / "results/main").glob("*/*/*") if path.is_file())
+        return {str(p.relative_to(folder)): p.read_bytes() for p in found if "benchmarks" not in p.parts}
+
+    def times(step: str) -> dict[str, int]:
+        return {p.name: p.stat().st_mtime_ns for p in (tmp_path / "run/results/main" / step).glob("*.parquet")}
+
+    run(tmp_path / "run")
+    shards = times("language/score")
+    assert len(shards) == 5
+
+    # A replaced file, and a run that is cut off in between: the shards of the new file are made anew, others stay.
+    (pages / "3.txt").write_text("".join(TEXT.format(n=9000 + line) for line in range(7)))
+    run(tmp_path / "run", "--until", "language_select")
+    again = times("language/score")
+    first_of_tasks = {"00000.parquet", "00001.parquet"}  # Snakemake removes their manifests before it starts the task
+    assert len({name for name in shards if shards[name] != again[name]} - first_of_tasks) <= 1
+    run(tmp_path / "run")
+    run(tmp_path / "fresh")
+    one, other = bodies(tmp_path / "run"), bodies(tmp_path / "fresh")
+    assert len(one) > 50 and sorted(p for p in one.keys() | other.keys() if one.get(p) != other.get(p)) == []
+
+    # Forced by a person: every shard of the step.
+    before = times("language/score")
+    run(tmp_path / "run", "--forcerun", "language_score")
+    assert all(before[name] != stamp for name, stamp in times("language/score").items())
+    assert bodies(tmp_path / "run") == one
+    shutil.rmtree(pages)
