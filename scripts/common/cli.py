@@ -151,7 +151,8 @@ def logs(args: argparse.Namespace) -> list[Path]:
 def done(args: argparse.Namespace, mark: str) -> bool:
     """Whether the task's manifest bears this fingerprint, with its files, and consumed what its inputs hold now.
 
-    A task that was cut off goes on after it.
+    A task that was cut off goes on after it. Its `sources` are brought up to date: parts of its inputs that it did not
+    consume may go back to a source file that was replaced.
     """
     try:
         manifest = Manifest.read(args.manifest)
@@ -161,6 +162,7 @@ def done(args: argparse.Namespace, mark: str) -> bool:
         for key, parts in manifest.inputs.items():
             if any(given[key].digest_of(part) != wanted for part, wanted in parts.items()):
                 return False
+        manifest.renew(combined(given[key].sources for key in manifest.inputs))
     except (ManifestError, KeyError):
         return False
     return True

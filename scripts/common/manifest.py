@@ -180,8 +180,18 @@ class Manifest:
         for folder in {(path.parent / name).parent for name in self.files}:
             sync(folder)
         self.path = path
-        write_atomically(path, pretty({key: getattr(self, key) for key in WRITTEN}))
+        self._write()
         return self
+
+    def _write(self) -> None:
+        assert self.path is not None
+        write_atomically(self.path, pretty({key: getattr(self, key) for key in WRITTEN}))
+
+    def renew(self, sources: dict[str, str]) -> None:
+        """Write the manifest again where it goes back to other source files than it says."""
+        if sources != self.sources:
+            self.sources = sources
+            self._write()
 
     @classmethod
     def parse(cls, path: Path) -> Self:

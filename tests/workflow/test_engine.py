@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import snakemake.api  # noqa: F401 - first, since the modules import each other
 from snakemake import persistence
 from snakemake.workflow import Workflow
 
@@ -85,7 +86,7 @@ def test_what_is_missing_is_made_and_what_reads_it_too(tmp_path: Path) -> None:
 
 
 def test_jobs_of_another_process_read_the_copies(tmp_path: Path) -> None:
-    shown = run(tmp_path, "-n", "--config", "a=1", frozen="/copy/Snakefile")
+    shown = run(tmp_path, "-n", "--config", "name=1", frozen="/copy/Snakefile")
     assert "JOBS READ /copy/Snakefile frozen.json" in shown
     assert "JOBS ARE CALLED WITH --configfiles frozen.json" in shown
 
