@@ -130,7 +130,8 @@ class Manifest:
     def _found(self, name: str, files: dict[str, dict[str, Any]]) -> Path:
         if name not in files:
             raise ManifestError(f"{self.path}: no file {name!r} in this manifest; it lists {', '.join(files)}")
-        return self.folder / name
+        assert self.path is not None
+        return self.path.parent / name
 
     def part(self, *path: str) -> Any:
         """One part of the summary, `part("by_shard", "00003")`: a reader that uses no more depends on no more."""
@@ -225,7 +226,7 @@ class _Input(Manifest):
     """A manifest that was read as input; it notes what is used of it, for the `inputs` of the task that reads it."""
 
     def __getattribute__(self, name: str) -> Any:
-        if name in ("counts", "summary", "files") and "used" in object.__getattribute__(self, "__dict__"):
+        if name in ("counts", "summary", "files", "folder") and "used" in object.__getattribute__(self, "__dict__"):
             self.used.add(ALL)
         return object.__getattribute__(self, name)
 
@@ -259,7 +260,7 @@ def consumed(opened: dict[str, _Input]) -> dict[str, dict[str, str]]:
     """`inputs` of the task that read these manifests: the parts it used, with their digests."""
     out: dict[str, dict[str, str]] = {}
     for key, manifest in sorted(opened.items()):
-        parts = [ALL] if ALL in manifest.used else sorted(manifest.used)
+        parts = [ALL] if ALL in manifest.used or not manifest.used else sorted(manifest.used)
         out[key] = {part: str(manifest.digest_of(part)) for part in parts}
     return out
 

@@ -22,6 +22,7 @@ from scripts.common.sealed import opened
 from scripts.finetune.template import read_pairs
 
 MARK = "complete.json"
+INPUTS = "inputs"  # in the folder of checkpoints: a digest of the model and pairs that they come from
 
 
 @dataclass(frozen=True)
@@ -98,7 +99,7 @@ def clear(folder: Path) -> None:
     """Remove a finished run's checkpoints; charts beside them stay."""
     for path in folder.glob("checkpoint-*"):
         shutil.rmtree(path, ignore_errors=True)
-    for name in (LOG, "README.md"):  # the latter is TRL's model card
+    for name in (LOG, INPUTS, "README.md"):  # the latter is TRL's model card
         (folder / name).unlink(missing_ok=True)
     if folder.is_dir() and not any(folder.iterdir()):
         folder.rmdir()

@@ -20,10 +20,10 @@ from typing import Any
 
 from scripts.common import cli
 from scripts.common.console import log
-from scripts.common.manifest import Manifest
+from scripts.common.manifest import Manifest, canonical, digest, write_atomically
 from scripts.common.processes import RESUBMIT, environments, free_port, listen_no_more, supervise
 from scripts.finetune.loss import completion_loss
-from scripts.finetune.sft import Job, clear, fine_tune, load, quiet
+from scripts.finetune.sft import INPUTS, Job, clear, fine_tune, load, quiet
 from scripts.finetune.template import enough, read_pairs
 
 
@@ -81,6 +81,15 @@ def heldout_loss(folder: Path, pairs: Path, settings: dict[str, Any]) -> tuple[f
     return loss, number, sum(p.numel() for p in model.parameters())
 
 
+def same_inputs(checkpoints: Path, mark: str) -> None:
+    """Remove checkpoints that were trained from another model or on other pairs: a source file was replaced since."""
+    path = checkpoints / INPUTS
+    if path.exists() and path.read_text(encoding="utf-8") != mark:
+        log.warning("the checkpoints in %s are of another model or of other pairs: training starts anew", checkpoints)
+        clear(checkpoints)
+    write_atomically(path, mark)
+
+
 def passed_on(source: Path, out: Path, pairs: Manifest, manifest: Manifest) -> list[Path]:
     """Without enough pairs: the pretrained model as it is, and a summary that says so; returns the files."""
     shutil.rmtree(out / "model", ignore_errors=True)
@@ -114,6 +123,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     before, number, parameters = heldout_loss(source, args.pairs, settings)
     log.info("held-out loss before: %.4f nats/token over %s answer tokens", before, f"{number:,}")
     checkpoints = args.checkpoints / manifest.fingerprint
+    same_inputs(checkpoints, digest(canonical([Manifest.read(path).files for path in (args.model, args.pairs)])))
     job = Job(
         settings=settings,
         model=str(source),

@@ -77,35 +77,32 @@ def complete(folder: Path) -> list[Checkpoint]:
 
 
 def newest(folder: Path, tokens: str) -> Checkpoint | None:
-    """The newest complete checkpoint, or None; InputError where it was trained on other tokens."""
+    """The newest complete checkpoint that was trained on these tokens, or None.
+
+    One of other tokens (a source file was replaced since, under the same settings) is moved into a folder beside `folder`,
+    named after its tokens: it stays, and the run starts anew.
+    """
     found = complete(folder)
-    if not found:
-        return None
-    if found[-1].tokens != tokens:
-        raise InputError(
-            f"{found[-1].path} was trained on other tokens than --tokens lists now; "
-            f"delete {folder} to train from the start, or give the tokens it was trained on"
-        )
-    return found[-1]
+    for checkpoint in [one for one in found if one.tokens != tokens]:
+        apart = folder.with_name(f"{folder.name}-{checkpoint.tokens[:8]}")
+        apart.mkdir(exist_ok=True)
+        shutil.rmtree(apart / checkpoint.path.name, ignore_errors=True)
+        checkpoint.path.rename(apart / checkpoint.path.name)
+        log.warning("%s was trained on other tokens: it is in %s now", checkpoint.path, apart)
+    return next((one for one in reversed(found) if one.tokens == tokens), None)
 
 
 def agreed(folder: Path, tokens: str, device: torch.device) -> Checkpoint | None:
     """The checkpoint to go on from: process 0 chooses, and every process looks whether it can see it. A collective call.
 
-    Raises Told where the checkpoint was trained on other tokens, or where a process cannot see it: the folder is not
-    on a file system that all nodes share.
+    Raises Told where a process cannot see it: the folder is not on a file system that all nodes share.
     """
-    box: list[Any] = [None, ""]
+    box: list[Any] = [None]
     if dist.get_rank() == 0:
         clean(folder)
-        try:
-            box[0] = newest(folder, tokens)
-        except InputError as error:
-            box[1] = str(error)
+        box[0] = newest(folder, tokens)
     dist.broadcast_object_list(box, device=device)
-    found, fault = box
-    if fault:
-        raise Told(fault)
+    (found,) = box
     if found is None:
         return None
     end = time.monotonic() + PATIENCE
