@@ -1,8 +1,8 @@
 """Whether results are up to date, by their manifests alone: no clock and no record of Snakemake's decides.
 
 A task's result is up to date if and only if its manifest bears the fingerprint that is expected now, its files are there
-with the sizes that it says, and its inputs hold what it consumed. An input that is gone (a step deleted to free
-the disk) counts as unchanged while the source files that the result goes back to are the same.
+with the sizes that it says, the source files that it goes back to are the same, and its inputs hold what it consumed. An
+input that is gone (a step deleted to free the disk) is not missed.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 
 from scripts.common import record
 from scripts.common.fingerprint import difference
-from scripts.common.manifest import Manifest, ManifestError, canonical, combined, digest
+from scripts.common.manifest import Manifest, ManifestError, combined, digest
 
 __tracked__ = False  # says what is to be done, and computes nothing: see scripts/common/fingerprint.py
 
@@ -58,7 +58,7 @@ class Freshness:
             return damage[0]
         if not found.inputs and not found.sources and found.step != "crawl.render":
             return OLD
-        if "sources" in found.inputs and found.sources != self._sources(found.sources):
+        if found.sources != self._sources(found.sources):
             return "other source files"
         return next(filter(None, (self._moved(found, key) for key in found.inputs if key != "sources")), None)
 
@@ -67,8 +67,7 @@ class Freshness:
         step, _, task = key.partition(" ")
         there = self.manifest(self.place(step, task))
         if there is None:
-            same = not found.sources or found.sources == self._sources(found.sources)
-            return None if same else f"{key} is gone, and the source files are others"
+            return None
         parts = found.inputs[key]
         return None if all(there.digest_of(part) == mark for part, mark in parts.items()) else f"{key} holds other data"
 
@@ -77,8 +76,3 @@ class Freshness:
         if "all" in like:
             return combined([{shard: mark} for shard, mark in self.contents.items()])
         return {shard: self.contents.get(shard, "") for shard in like}
-
-
-def of_all(contents: dict[str, str]) -> str:
-    """One digest for the source files of all shards."""
-    return digest(canonical(contents))
