@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -44,10 +45,14 @@ def test_report_of_a_part_by_the_command_and_by_the_rule(copy_of: Callable[[], P
     )
     printed = done.stdout + done.stderr
     assert done.returncode == 0, printed
-    assert "missing     evaluate.model: begun, not finished (logs/main/evaluate/model/" in printed
+    counts = json.loads((folder / "results/main/report/now/counts.json").read_text(encoding="utf-8"))
+    missing = {row["step"]: row for row in counts["missing"]}
+    assert set(missing) == {"pretrain.train", "finetune.pairs", "finetune.train", "evaluate.model"}
+    assert missing["evaluate.model"]["words"] == "begun, not finished"
+    assert missing["evaluate.model"]["log"].startswith("logs/main/evaluate/model/")
     # Its checkpoints are still there, of this very config.
-    assert "missing     pretrain.train: in training, or interrupted in it; step 40, loss " in printed
-    assert "dedup." not in printed.split("report      ")[1]
+    assert missing["pretrain.train"]["words"].startswith("in training, or interrupted in it; step 40, loss ")
+    assert not counts["other"] and not counts["damaged"]
     text = (folder / "results/main/report/now/report.html").read_text(encoding="utf-8")
     Page(text)
     assert 'id="pretrain-loss-title"' in text

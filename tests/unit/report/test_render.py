@@ -130,11 +130,10 @@ def test_manifest_lists_only_what_the_input_decides(report: Path, finished: list
     ]
 
 
-@pytest.mark.parametrize(
-    "step", ["pretrain.train", "quality.select", "corpus.write", "ingest.extract", "language.select"]
-)
-def test_an_unfinished_run_is_reported(step: str, run_folder: Path, manifests: list[Path]) -> None:
-    rest = [path for path in manifests if Manifest.read(path).step != step]
+def test_an_unfinished_run_is_reported(run_folder: Path, manifests: list[Path]) -> None:
+    """Without all that the figures show; each step's own absence is tested on a real run, in tests/workflow."""
+    gone = {"pretrain.train", "quality.select", "corpus.write", "ingest.extract", "language.select"}
+    rest = [path for path in manifests if Manifest.read(path).step not in gone]
     Page(render(rest, run_folder / "report/render").read_text(encoding="utf-8"))
 
 
