@@ -56,7 +56,7 @@ if workflow.is_main_process:
 else:
     SOURCES, CONTENTS = frozen.sources(Path(workflow.overwrite_configfiles[0]))
 
-# The code that this run's programs are taken from: a copy, so that an edit while the run goes on changes nothing in it.
+# The code that this run's programs are taken from: a copy, so that an edit during the run changes nothing in it.
 CODE = Path(workflow.basedir)
 if workflow.is_main_process and not workflow.dryrun:
     CODE = frozen.code(CODE)

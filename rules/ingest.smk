@@ -8,7 +8,7 @@ REQUIRED INPUTS:
 
 OUTPUTS:
 
-    results/{variant}/ingest/extract/{shard}.manifest.json    documents, and the records set aside with a reason
+    results/{variant}/ingest/extract/{shard}.manifest.json    documents, and the dropped records with a reason
     results/{variant}/ingest/check/manifest.json              ids are unique over all shards; repeated.parquet: copies of records
 """
 

@@ -10,7 +10,7 @@ OUTPUTS:
 
     results/{variant}/pretrain/train/manifest.json            model/ and losses.jsonl; metrics.jsonl beside them
 
-Checkpoints live undeclared in checkpoints/, so that a failed or stopped job goes on from the newest.
+Checkpoints live undeclared in checkpoints/, so that a failed or stopped job resumes from the newest.
 """
 
 
@@ -27,7 +27,7 @@ rule pretrain_train:
     conda:
         "../envs/train.yaml"
     container:
-        None  # the launcher needs srun, which an image has not: it starts the image itself
+        None  # the launcher needs srun, which is not in the image: it starts the image itself
     threads: config["pretrain"]["train"]["processes"] * config["pretrain"]["train"]["threads_per_process"]
     params:
         fingerprint=fingerprint("pretrain.train"),

@@ -151,7 +151,7 @@ def logs(args: argparse.Namespace) -> list[Path]:
 def done(args: argparse.Namespace, mark: str) -> bool:
     """Whether the task's manifest bears this fingerprint, with its files, and consumed what its inputs hold now.
 
-    A task that was cut off goes on after it. Its `sources` are brought up to date: parts of its inputs that it did not
+    A task that was cut off resumes after it. Its `sources` are brought up to date: parts of its inputs that it did not
     consume may go back to a source file that was replaced.
     """
     try:

@@ -2,7 +2,7 @@
 
 In a SLURM job it starts itself on each node with srun, so that a signal before the time limit (SLURM's
 `--signal=USR1@600`) arrives. SIGUSR1, SIGTERM and SIGINT make the processes finish their step, save a checkpoint
-and end with status 85 (RESUBMIT): start it again to go on. A SLURM job queues itself again then, as often as it
+and end with status 85 (RESUBMIT): start it again to resume. A SLURM job queues itself again then, as often as it
 takes: it keeps its number, and Snakemake waits for it.
 """
 
@@ -67,7 +67,7 @@ def queue_again(job: str) -> bool:
             return False
         ask("scontrol", "requeue", job)
     except SlurmError as error:
-        print(f"SLURM does not queue job {job} again ({error}): run again to go on", file=sys.stderr)
+        print(f"SLURM does not queue job {job} again ({error}): run again to resume", file=sys.stderr)
         return False
     return True
 

@@ -24,7 +24,7 @@ from scripts.common import ended
 
 __tracked__ = False  # places processes, never decides: see scripts/common/fingerprint.py
 
-RESUBMIT = 85  # exit status: stopped by a signal after a checkpoint; start again to go on
+RESUBMIT = 85  # exit status: stopped by a signal after a checkpoint; start again to resume
 STOPPING = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)
 GRACE = 15.0  # seconds for the other processes to end by themselves after one failed
 TAIL = 200  # lines of a process's stderr that are kept to tell why it failed
@@ -72,7 +72,7 @@ def hold() -> None:
     """Hold stopping signals back until `listen`: one that comes while a program starts is not lost, and does not end it.
 
     `supervise` starts its processes with signals held. So a training program that is warned while it starts still does
-    a step and saves it: a job that queues itself again cannot go round without getting on.
+    a step and saves it: a job that queues itself again makes progress at every start.
     """
     signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)
 

@@ -1,6 +1,6 @@
 """The steps of the workflow in order, what each needs, and how many tasks it has.
 
-The rules name the same edges as inputs; `tests/workflow/test_steps.py` holds the two against each other.
+The rules name the same edges as inputs; `tests/workflow/test_steps.py` compares the two.
 """
 
 from __future__ import annotations

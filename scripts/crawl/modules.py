@@ -163,7 +163,7 @@ def _process(job: Path, out: Path, home: Path, seconds: float) -> str | None:
 
 
 def render_batch(batch: Batch, folder: Path, max_bytes: int, seconds: float) -> Path:
-    """Render a batch into a JSON Lines file; after a crash or a hang, go on behind the module that caused it.
+    """Render a batch into a JSON Lines file; after a crash or a hang, continue behind the module that caused it.
 
     Raises InputError where the process cannot even start.
     """

@@ -10,7 +10,7 @@ from scripts.finetune.template import Template
 
 
 def generated(model: Any, tokenizer: Any, prompt: str, settings: dict[str, Any], context: int, sampled: bool) -> str:
-    """The text that the model goes on with after `prompt`, up to its end token or `max_new_tokens`.
+    """The text with which the model continues `prompt`, up to its end token or `max_new_tokens`.
 
     A prompt that leaves no room in the context is cut on its left. Sampling starts from `seed` for every text.
     """

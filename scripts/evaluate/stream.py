@@ -34,7 +34,7 @@ def heldout(
     tokens = sum(document.tokens for document in documents)
     size = sum(document.bytes for document in documents)
     if not tokens or not size:
-        raise InputError("the validation split holds no text; raise its share (corpus.write), or add documents")
+        raise InputError("the validation split holds no text; raise corpus.split.validation_fraction, or add documents")
     progress = Progress(tokens, "validation tokens")
     total, stream = 0.0, pieces(documents, eos, context, carry)
     while part := list(islice(stream, batch_size * SORTED)):

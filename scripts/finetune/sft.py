@@ -203,7 +203,7 @@ def fine_tune(job: Job) -> bool:
         torch.distributed.broadcast_object_list(box)
         start = Path(box[0]) if box[0] else None
     if start:
-        log.info("going on from %s", start)
+        log.info("resuming from %s", start)
     listen(lambda number, _: stopping.append(number))
     trainer.train(resume_from_checkpoint=str(start) if start else None)
     if trainer.is_world_process_zero() and watcher.stopped:

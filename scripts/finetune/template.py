@@ -39,12 +39,12 @@ class Template:
         return self.before.replace("{question}", question)
 
     def completion(self, answer: str) -> str:
-        """What the model should go on with."""
+        """What the model should continue with."""
         return self.delimiter + answer
 
 
 def enough(manifest: Path, name: str) -> bool:
-    """Whether finetune.pairs found enough pairs (`train` or `heldout`) to go on with. Raises InputError as `read_pairs`."""
+    """Whether finetune.pairs found enough pairs (`train` or `heldout`) to work with. Raises InputError as `read_pairs`."""
     return bool(_read(manifest).summary["enough"][name])
 
 

@@ -1,9 +1,9 @@
 """Fine-tune the pretrained model on the question and answer pairs, with TRL's SFTTrainer and a loss on answers alone.
 
 Writes `model/` (safetensors and tokenizer) and `losses.jsonl` (one line an optimizer step). The held-out loss before
-and after, in nats an answer token, is in the manifest. An interrupted run goes on from its newest complete checkpoint in
+and after, in nats an answer token, is in the manifest. An interrupted run resumes from its newest complete checkpoint in
 `<checkpoints>/<digest of the fingerprint>/`; these are removed in the end. SIGTERM, SIGINT and SIGUSR1 make it finish
-its step, save a checkpoint and end with status 85 (RESUBMIT): start it again to go on.
+its step, save a checkpoint and end with status 85 (RESUBMIT): start it again to resume.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Read a shard's WARC, WET, text and JSON Lines files, and write their main text as documents.
 
-Writes `<shard>.parquet` (documents) and `<shard>.dropped.parquet` (every record set aside: file, record id, URL,
+Writes `<shard>.parquet` (documents) and `<shard>.dropped.parquet` (every dropped record: file, record id, URL,
 reason, detail). Non-200 responses, other types than HTML, empty bodies and damaged records are counted by reason.
 """
 

@@ -1,7 +1,7 @@
 """Cuts a WARC or WET file into its records, so that every byte belongs to a record or to damage that is reported.
 
 What a record says is read by FastWARC; where it begins and ends is found here. FastWARC's iterator stops at the first damage or, in
-quirks mode, steps over it in silence, and it finds nothing in a small gzip file that is cut. After damage, reading goes on
+quirks mode, steps over it in silence, and it finds nothing in a small gzip file that is cut. After damage, reading continues
 at the next gzip member or the next line `WARC/…`.
 """
 

@@ -1,4 +1,4 @@
-"""Reads WARC and WET files: every record becomes a page or is set aside with a reason."""
+"""Reads WARC and WET files: every record becomes a page or is dropped with a reason."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Page:
 
 @dataclass
 class Rejected:
-    """A record set aside: reason (counted), and what would help a person to see why."""
+    """A dropped record: reason (counted), and what would help a person to see why."""
 
     reason: str
     record_id: str

@@ -3,7 +3,7 @@
 A function of the training tokens, the vocabulary and the keys that are set, never of the machine: it decides bytes.
 
 Size and budget follow Hoffmann et al. 2022 (Chinchilla, https://arxiv.org/abs/2203.15556: about 20 tokens a parameter),
-with up to 4 passes over the same tokens, which cost little against new ones (Muennighoff et al. 2023,
+with up to 4 passes over the same tokens, which lose little compared with new ones (Muennighoff et al. 2023,
 https://arxiv.org/abs/2305.16264). Below GPU tokens two more bounds hold, so that a run on two cores ends soon: COMPUTE and
 COMPUTE_A_TOKEN. They hold for a model whose size is `auto`: who sets the size has chosen what it costs.
 """

@@ -1,7 +1,7 @@
 """Checkpoints of a run, each complete or absent, in `checkpoints/<digest of the fingerprint>/step-000100/`.
 
 All processes save under a temporary name; after the last barrier process 0 seals the folder (scripts/common/sealed.py)
-and renames it. So whatever bears a final name is whole, and a run goes on from the newest. Process 0 alone lists the
+and renames it. So whatever bears a final name is whole, and a run resumes from the newest. Process 0 alone lists the
 checkpoints and tells the others: on NFS a node may see a listing from before.
 DeepSpeed's files are pickles: they are read with weights_only, which admits tensors and the few types listed here.
 """
@@ -93,7 +93,7 @@ def newest(folder: Path, tokens: str) -> Checkpoint | None:
 
 
 def agreed(folder: Path, tokens: str, device: torch.device) -> Checkpoint | None:
-    """The checkpoint to go on from: process 0 chooses, and every process looks whether it can see it. A collective call.
+    """The checkpoint to resume from: process 0 chooses, and every process looks whether it can see it. A collective call.
 
     Raises Told where a process cannot see it: the folder is not on a file system that all nodes share.
     """
@@ -217,7 +217,7 @@ def load(engine: Any, checkpoint: Checkpoint) -> None:
     """Load the weights and the optimizer's state. A collective call."""
     path, _ = engine.load_checkpoint(str(checkpoint.path.parent), tag=checkpoint.path.name)
     if path is None:
-        raise InputError(f"{checkpoint.path} could not be loaded; delete it to go on from the one before")
+        raise InputError(f"{checkpoint.path} could not be loaded; delete it to resume from the one before")
     dist.barrier()
     if dist.get_rank() == 0 and checkpoint.path.name.endswith(".universal"):
         shutil.rmtree(checkpoint.path, ignore_errors=True)

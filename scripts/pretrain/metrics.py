@@ -28,7 +28,7 @@ def read(path: Path) -> list[dict[str, Any]]:
 
 
 def cut(path: Path, step: int) -> list[dict[str, Any]]:
-    """Keep the rows of a JSON Lines file up to `step`, the checkpoint's, so that the curve goes on without a double."""
+    """Keep the rows of a JSON Lines file up to `step`, the checkpoint's, so that the curve continues without a double."""
     kept = [row for row in read(path) if row["step"] <= step] if path.is_file() else []
     write_atomically(path, "".join(json.dumps(row) + "\n" for row in kept))
     return kept

@@ -128,7 +128,7 @@ class Run:
         """One optimizer update. Returns the global batch's mean loss in nats a token, and whether to stop.
 
         Where the loss or the gradient is not finite the update is left out, on every process, and `skipped` ends with
-        this step. After that the learning rate and the data go on as if the step had been taken.
+        this step. After that the learning rate and the data move on as if the step had been taken.
         """
         self.engine.set_learning_rate(plan.learning_rate(step, self.plan.steps, self.settings))
         total = torch.zeros(2, dtype=torch.float64, device=self.device)
@@ -153,7 +153,7 @@ class Run:
                 f"the loss or the gradient was not finite in {len(self.skipped)} steps, the last is step "
                 f"{self.skipped[-1]}; pretrain.train.max_skipped_steps is {most}. {REMEDY.capitalize()}; "
                 "skipped steps and the ids of their documents are in "
-                f"{self.folder / 'losses.jsonl'}. A larger max_skipped_steps goes on from the newest checkpoint"
+                f"{self.folder / 'losses.jsonl'}. A larger max_skipped_steps resumes from the newest checkpoint"
             )
 
     def loss(self, inputs: torch.Tensor, targets: torch.Tensor, reduction: str) -> torch.Tensor:

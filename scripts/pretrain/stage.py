@@ -27,7 +27,7 @@ SPARE = 1 << 30  # bytes to leave free on the node's disk
 def folder_of(given: str) -> Path:
     """The folder that `pretrain.train.stage_to` names, with the node's variables put in.
 
-    Raises InputError where it names a variable that the node has not.
+    Raises InputError where it names a variable that is not set on the node.
     """
     text = os.path.expandvars(given)
     if missing := re.search(r"\$\{?\w+\}?", text):
@@ -42,7 +42,7 @@ def staged(manifests: Sequence[Path], given: str) -> list[Path]:
     """Copies of the manifests and their files below the folder `given`; the manifests themselves where it is empty.
 
     Any number of processes of a node may call it: the first copies, the others find the copies. Files that are there
-    with their size are not copied again. Where the disk has not the space, training reads the files where they lie, with
+    with their size are not copied again. If the disk is too small, training reads the files where they lie, with
     a warning.
     """
     if not given:

@@ -1,7 +1,7 @@
 """Pre-train a causal language model from scratch with DeepSpeed ZeRO; started by scripts.common.launch.
 
 Writes `model/` (safetensors and tokenizer, for transformers) and `losses.jsonl`, the loss of every step, both listed in
-the manifest; `metrics.jsonl`, which also holds times, beside them. Everything that the run needs to go on lies in
+the manifest; `metrics.jsonl`, which also holds times, beside them. Everything that the run needs to resume lies in
 `checkpoints/<digest of the fingerprint>/`, relative to the working directory: kill it and start it again, also with another
 number of processes. The position in the data is the step, and nothing else is random after the weights' start.
 """
@@ -122,7 +122,7 @@ def foretell(left: float, device: str) -> None:
     log.info("about %s left by the first %d steps, validation not counted", duration(left), TIMED)
     if device == "cpu" and left > DAY:
         log.warning(
-            "THIS TRAINING TAKES %.1f DAYS on this CPU. Stop it (Ctrl-C; it goes on from its checkpoint) or lower "
+            "THIS TRAINING TAKES %.1f DAYS on this CPU. Stop it (Ctrl-C; it resumes from its checkpoint) or lower "
             "pretrain.train.steps, .tokens or .epochs, make pretrain.train.model smaller, or train on a GPU "
             "(pretrain.train.device: cuda)", left / DAY,
         )  # fmt: skip
@@ -173,7 +173,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
             made.epochs, run.processes, run.device.type, settings["zero_stage"], settings["precision"],
         )  # fmt: skip
         if run.done:
-            log.info("going on after step %s of %s", f"{run.done:,}", folder)
+            log.info("resuming after step %s of %s", f"{run.done:,}", folder)
         if not run.validation_tokens:
             log.warning("the shards hold no validation documents: there will be no validation loss")
         recorder = metrics.Recorder(

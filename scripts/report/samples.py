@@ -87,7 +87,7 @@ def pick(run: Run, size: int, seed: int) -> tuple[list[dict[str, Any]], dict[tup
 
 
 def records(run: Run, size: int, seed: int) -> dict[str, list[dict[str, Any]]]:
-    """Records that extraction set aside, by reason, `size` of each: they have no text, but a place and a detail."""
+    """Records that extraction dropped, by reason, `size` of each: they have no text, but a place and a detail."""
     chosen = Pick(size, seed)
     for path in run.files("ingest.extract", ".dropped.parquet"):
         with run.reading(path):

@@ -1,6 +1,6 @@
 """A run as it stands: which steps are there, which are missing, damaged or of other settings, what training has come to.
 
-Reads the manifests that lie in a variant's results; a run that is going on, or that failed, has some of them. Under a
+Reads the manifests that lie in a variant's results; a run that still works, or that failed, has some of them. Under a
 config it also knows what is expected, and which results the config, the code or the input no longer warrants.
 """
 

@@ -33,8 +33,8 @@ MARK = re.compile(r" #(\w{12})\b")  # in a job's comment: one submission
 ENDED = Path(".snakemake") / "slurm-ended"  # a file for each job whose command ended well, by run, job and attempt
 GONE = 60.0  # seconds for which squeue's answers lack a job before it is taken for gone
 WHAT_NOW = (
-    "The run ends here and nothing is lost: its jobs in the queue go on by themselves. Start it again once SLURM answers: "
-    "it cancels what is left of them and goes on from the results that are there"
+    "The run ends here and nothing is lost: its jobs in the queue keep running by themselves. Start it again once SLURM answers: "
+    "it cancels what is left of them and resumes from the results that are there"
 )
 
 

@@ -2,7 +2,7 @@
 
 Snakemake forgets its jobs when it is killed (kill -9, the login node goes down), SLURM does not. What such a job writes is
 of no use: Snakemake marks a task as done only itself. So the next run cancels it, waits until its processes are gone,
-and submits it again; training goes on from its checkpoint.
+and submits it again; training resumes from its checkpoint.
 """
 
 from __future__ import annotations

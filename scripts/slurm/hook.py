@@ -18,7 +18,7 @@ ONLY = "CRAWL2LLM_PREFLIGHT_ONLY"  # set by `python -m scripts.slurm.preflight`
 
 
 def before_submission(workflow: Any) -> None:
-    """Clear the queue of a dead run's jobs, then hold the plan against the cluster's limits.
+    """Clear the queue of a dead run's jobs, then compare the plan with the cluster's limits.
 
     Raises WorkflowError, with every reason, before anything is submitted.
     """

@@ -1,4 +1,4 @@
-"""Hold the plan against the cluster before anything is submitted: partitions, time, memory, GRES, nodes, account, fair share.
+"""Compare the plan with the cluster before anything is submitted: partitions, time, memory, GRES, nodes, account, fair share.
 
     python -m scripts.slurm.preflight --profile profiles/slurm [any option of snakemake]
 
@@ -150,7 +150,7 @@ def cluster() -> dict[str, Partition]:
 
 
 def problems(need: Need, partitions: dict[str, Partition]) -> tuple[list[str], list[str]]:
-    """(errors, warnings) of one rule's needs against the cluster's partitions."""
+    """(errors, warnings) of one rule's needs, compared with the cluster's partitions."""
     who = f"{need.rule}:"
     if need.partition is None:
         return [f"{who} no partition of slurm-partition-config takes it ({wanted(need)})"], []

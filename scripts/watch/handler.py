@@ -244,12 +244,12 @@ class Handler(logging.Handler):
             self.say(line)
 
     def _tell_failures(self) -> None:
-        """The run goes on in spite of failures: say so now, and everything at the end."""
+        """The run continues in spite of failures: say so now, and everything at the end."""
         new = list(self.failures.values())[self.told :]
         self.told = len(self.failures)
         if new and not self.interrupted:
             self.say(
-                f"failed: {', '.join(map(str, new[:3]))}{' and more' * (len(new) > 3)}; the run goes on, and ends with why"
+                f"failed: {', '.join(map(str, new[:3]))}{' and more' * (len(new) > 3)}; the run continues, and says why at its end"
             )
 
     def _watch(self) -> None:
@@ -312,7 +312,7 @@ class Handler(logging.Handler):
             return ["stopped by Ctrl-C, before a task was started"] if self.interrupted else []
         done = f"{self.run.done:,} of {plural(self.run.total, 'task')} done in {duration(time.monotonic() - self.run.began)}"
         if self.interrupted:
-            return [f"stopped by Ctrl-C, {done}; start the same command again to go on"]
+            return [f"stopped by Ctrl-C, {done}; start the same command again to resume"]
         shown = [line for failure in self.failures.values() for line in block(failure)]
         if self.choice == "snakemake":
             return ["", *shown] if shown else []

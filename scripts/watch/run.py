@@ -1,4 +1,4 @@
-"""What is known of a run while it goes on: its steps, tasks and documents, and about how long it will take still."""
+"""What is known of a run while it works: its steps, tasks and documents, and about how long it will take still."""
 
 from __future__ import annotations
 

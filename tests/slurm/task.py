@@ -1,6 +1,6 @@
 """One task of tests/slurm/Snakefile: hashes its inputs in `--steps` steps, as a shard is read in batches.
 
-It keeps the hash so far in a file of its own, beside the manifest, and goes on from the newest line there: what it writes is
+It keeps the hash so far in a file of its own, beside the manifest, and resumes from the newest line there: what it writes is
 wrong if two copies write at the same time, and right after any kill. A file `fail-<rule>` in the working directory makes
 a rule fail once (it is removed as it does), and `hold-<rule>` holds that many MB of memory.
 """

@@ -214,7 +214,7 @@ def test_a_submission_that_arrives_late(drive: Make, cluster: Cluster, unbroken:
 
 @beside
 def test_a_controller_that_stays_silent(drive: Make, cluster: Cluster, unbroken: Unbroken) -> None:
-    """The run ends with one line; the job goes on, and the next start deals with what is left of it."""
+    """The run ends with one line; the job keeps running, and the next start deals with what is left of it."""
     run = drive({"language_score": 1, "language_select": 1}, {"language_score": 450})
     silent = run.busy()
     run.environment[patience.LIMIT] = "20"
@@ -227,7 +227,7 @@ def test_a_controller_that_stays_silent(drive: Make, cluster: Cluster, unbroken:
     assert "squeue: error: Unable to contact slurm controller" in said[0] and "nothing is lost" in said[0]
     assert "Error in rule" not in run.output and "Traceback" not in run.output
     orphans = run.queue()
-    assert len(orphans) == 1, "the job goes on"
+    assert len(orphans) == 1, "the job keeps running"
     silent.unlink()
     run.start().finish()
     assert f"job {orphans[0]} (language_score main_00000, running) is left from a run that was killed" in run.output

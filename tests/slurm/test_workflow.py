@@ -175,7 +175,7 @@ def test_longer_than_the_time_limit(long_run: Workflow, unbroken: Path) -> None:
     log = long_run.slurm_log("pretrain_train")
     stops = [int(step.replace(",", "")) for step in re.findall(r"stopped by a signal after step ([\d,]+);", log)]
     assert stops and stops == sorted(set(stops)) and stops[-1] < LONG
-    assert re.findall(r"going on after step ([\d,]+) of", log) == [f"{step:,}" for step in stops]
+    assert re.findall(r"resuming after step ([\d,]+) of", log) == [f"{step:,}" for step in stops]
     assert log.count("SLURM has queued the job again") == len(stops)
     assert "Error in rule" not in long_run.output and "TIMEOUT" not in long_run.output
 
@@ -218,12 +218,12 @@ def test_a_training_that_is_broken_in_every_way(broken: Future[Workflow], unbrok
     """Preempted, its driver killed, its node without power, cancelled: the bytes of a training that nothing happened to."""
     made = broken.result()
     log = (made.folder / "logs/main/pretrain/train.log").read_text(encoding="utf-8")
-    assert len(re.findall(r"going on after step ([\d,]+) of", log)) == 4
+    assert len(re.findall(r"resuming after step ([\d,]+) of", log)) == 4
     assert differences(snapshot(made.folder), snapshot(unbroken)) == []
 
 
 def test_full_quota(workflow: Callable[..., Workflow], complete: Path, tmp_path: Path) -> None:
-    """A file system that is full in the middle of a stage: nothing half-written counts, and with space it goes on."""
+    """A file system that is full in the middle of a stage: nothing half-written counts, and with space it resumes."""
     run = workflow("quota", {}, remove=("corpus", "tokenize"))
     results = run.folder / "results"
     moved = results.rename(tmp_path / "results")

@@ -82,7 +82,7 @@ def test_killed_in_the_middle_of_stage_after_stage(
             assert "missing     pretrain.train: in training, or interrupted in it; step " in capsys.readouterr().out
     run(folder)
     log = (folder / "logs/main/pretrain/train.log").read_text()
-    assert "going on after step" in log, log
+    assert "resuming after step" in log, log
     assert differences(snapshot(folder), snapshot(complete)) == []
 
 

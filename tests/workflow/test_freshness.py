@@ -45,9 +45,9 @@ def test_a_moved_folder_is_up_to_date_and_an_edit_is_seen(
 
 def test_an_edit_before_the_move(copy_of: Callable[[], Path], tmp_path: Path) -> None:
     folder = copy_of()
-    edited = changed("corpus.write.validation_fraction", 0.4)
+    edited = changed("corpus.split.validation_fraction", 0.4)
     before = planned(folder, edited)
-    assert before == downstream("corpus.write")
+    assert before == downstream("corpus.split")
     assert planned(moved(folder, ".snakemake and times", tmp_path / "moved"), edited) == before
 
 

@@ -119,7 +119,7 @@ def test_several_failures_are_each_shown_once(tmp_path: Path) -> None:
         assert lines.count(f"language.score {shard} failed:") == 1
         assert lines.count(f"  error: the file {shard}.warc.gz is no archive") == 1
     assert lines[-1].startswith("  log: logs/main/language/score/0000")
-    assert any(line.startswith("failed: language.score 0000") and "the run goes on" in line for line in lines)
+    assert any(line.startswith("failed: language.score 0000") and "the run continues" in line for line in lines)
 
 
 def test_a_task_that_says_nothing(tmp_path: Path) -> None:
@@ -214,7 +214,7 @@ def stopped(process: subprocess.Popen[str], ready: Path, wait: float) -> str:
 def test_ctrl_c_is_one_line_and_the_run_can_be_started_again(tmp_path: Path) -> None:
     output = stopped(start(tmp_path, {"language_select": "slow"}), tmp_path / "logs/main/language/select.log", 1)
     last = output.splitlines()[-1]
-    assert re.fullmatch(r"stopped by Ctrl-C, 2 of 3 tasks done in \d+s; start the same command again to go on", last)
+    assert re.fullmatch(r"stopped by Ctrl-C, 2 of 3 tasks done in \d+s; start the same command again to resume", last)
     assert "failed" not in output and "Traceback" not in output
     assert printed(tmp_path)[-1].startswith("1 of 1 task done")
 

@@ -1,4 +1,4 @@
-"""finetune.train on real pairs and a small random model: it learns, repeats itself, and goes on after a kill."""
+"""finetune.train on real pairs and a small random model: it learns, repeats itself, and resumes after a kill."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_killed_and_resumed_gives_the_same_bytes(
     assert sft.newest(folder) == whole
     assert not torn.exists()
     assert train.main([*options, "--log", str(tmp_path / "log")]) == 0
-    assert "going on from" in (tmp_path / "log").read_text()
+    assert "resuming from" in (tmp_path / "log").read_text()
     for name in ("manifest.json", "losses.jsonl", "model/model.safetensors"):
         assert (tmp_path / name).read_bytes() == (tuned / name).read_bytes(), name
 
@@ -105,8 +105,8 @@ def test_a_gradient_that_is_not_finite_is_skipped(
     ended = run(tmp_path, "--max-skipped-steps", "1")
     assert ended.returncode == 1 and "not finite in 2 steps, the last is step 10" in ended.stderr
     assert "Traceback" not in ended.stderr
-    ended = run(tmp_path, "--max-skipped-steps", "2")  # goes on from step 8, and knows of step 3
-    assert ended.returncode == 0 and "going on from" in ended.stderr, ended.stderr
+    ended = run(tmp_path, "--max-skipped-steps", "2")  # resumes from step 8, and knows of step 3
+    assert ended.returncode == 0 and "resuming from" in ended.stderr, ended.stderr
     assert "step 10: the gradient is not finite, its update is skipped (2 of at most 2); its 16 pairs" in ended.stderr
     manifest = Manifest.read(tmp_path / "manifest.json")
     assert manifest.summary["skipped_steps"] == [3, 10] and "2 of 12 steps" in manifest.summary["notes"][0]
@@ -122,7 +122,7 @@ def test_a_gradient_that_is_not_finite_is_skipped(
 def test_warned_and_resumed_gives_the_same_bytes(
     tuned: Path, base_model: Path, pairs_manifest: Path, tmp_path: Path, processes: int
 ) -> None:
-    """It ends with status 85 after a checkpoint of the very step, and its log goes on."""
+    """It ends with status 85 after a checkpoint of the very step, and its log is continued."""
     whole, parts = tuned, tmp_path / "parts"
     if processes > 1:  # sums differ in their last digits
         whole = tmp_path / "whole"
@@ -137,7 +137,7 @@ def test_warned_and_resumed_gives_the_same_bytes(
     assert stopped and (folder / f"checkpoint-{stopped[1]}" / sft.MARK).is_file()
     assert train.main(options) == 0
     assert (parts / "log").read_text().startswith(log)
-    assert f"going on from {folder}/checkpoint-{stopped[1]}" in (parts / "log").read_text()
+    assert f"resuming from {folder}/checkpoint-{stopped[1]}" in (parts / "log").read_text()
     for name in ("manifest.json", "losses.jsonl", "model/model.safetensors"):
         assert (parts / name).read_bytes() == (whole / name).read_bytes(), name
 

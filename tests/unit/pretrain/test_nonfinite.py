@@ -75,7 +75,7 @@ def test_resumed_between_skipped_steps_is_the_same_to_the_byte(start: Any, tmp_p
     wait_for(process, killed, "checkpoints/*/step-000010")
     os.killpg(process.pid, signal.SIGKILL)
     process.communicate()
-    assert "going on after step" in finish(poisoned(start, killed, poison, 2, changes))
+    assert "resuming after step" in finish(poisoned(start, killed, poison, 2, changes))
     same(whole, killed)
     assert json.loads((killed / "out/manifest.json").read_text())["summary"]["skipped_steps"] == [4, 5, 13, 22]
 
@@ -90,7 +90,7 @@ def test_too_many_are_an_error_whatever_the_checkpoints(start: Any, tmp_path: Pa
         assert "Lower pretrain.train.learning_rate" in errors and "Traceback" not in errors
         assert not (folder / "out/manifest.json").exists()
     options = ("--max-skipped-steps", "3", "--checkpoint-every", "5")
-    assert "going on after step 5" in finish(poisoned(start, folder, "gradient:4,6,7", 1, changes, *options))
+    assert "resuming after step 5" in finish(poisoned(start, folder, "gradient:4,6,7", 1, changes, *options))
 
 
 @pytest.mark.slow

@@ -35,7 +35,7 @@ def test_killed_and_resumed_is_the_same_to_the_byte(start: Any, folder: Path, st
     os.killpg(process.pid, signal.SIGKILL)
     process.communicate()
     assert not (killed / "out" / "manifest.json").exists()
-    assert "going on after step" in finish(start(killed, 2, changes))
+    assert "resuming after step" in finish(start(killed, 2, changes))
     same(whole, killed)
 
     manifest = json.loads((whole / "out/manifest.json").read_text())
@@ -89,7 +89,7 @@ def test_loads_in_transformers_with_the_loss_it_reported(start: Any, folder: Pat
     ],
 )
 def test_stopped_and_resumed_on_one_process(start: Any, folder: Path, stage: int, precision: str) -> None:
-    """Every ZeRO stage trains; a signal saves and exits with 85; one process instead of two goes on to the same loss."""
+    """Every ZeRO stage trains; a signal saves and exits with 85; one process instead of two trains on to the same loss."""
     changes = {"zero_stage": stage, "precision": precision}
     reference = folder / f"reference-{stage}-{precision}"
     if (stage, precision) == (1, "fp32"):
@@ -117,7 +117,7 @@ def test_says_what_is_wrong(start: Any, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("where", ["checkpoints", "out"])
 def test_a_full_disk_is_named(start: Any, tmp_path: Path, where: str) -> None:
-    """Too small for the first checkpoint, or for the weights; with more space it goes on."""
+    """Too small for the first checkpoint, or for the weights; with more space it resumes."""
     full = tmp_path / where
     full.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=48k", "crawl2llm", str(full)]
@@ -132,7 +132,7 @@ def test_a_full_disk_is_named(start: Any, tmp_path: Path, where: str) -> None:
             assert "Traceback" not in finish(start(tmp_path, 1), 1)
         subprocess.run([*mount[:4], "remount,size=64m", str(full)], check=True)
         errors = finish(start(tmp_path, 1))
-        assert ("going on after step" in errors) == (where == "out")
+        assert ("resuming after step" in errors) == (where == "out")
         assert (tmp_path / "out/manifest.json").exists()
     finally:
         subprocess.run(["umount", "--lazy", str(full)], check=True)
