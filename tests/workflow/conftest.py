@@ -14,8 +14,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 TINY = Path(__file__).with_name("tiny.yaml")
-# What a run writes that holds times, and so differs between runs.
-TIMED = ("benchmarks/", "metrics.jsonl", "report.html", "tensorboard/", "wandb/")
+# What a run writes that holds times, or what was there at some time, and so differs between runs.
+TIMED = ("benchmarks/", "metrics.jsonl", "report.html", "report/now/", "tensorboard/", "wandb/")
 
 
 def command(folder: Path, *options: str, cores: int = 2, config: Path = TINY) -> list[str]:
