@@ -18,8 +18,8 @@ import yaml
 
 from scripts.common import config as configuration
 from scripts.common import console, contents, record
-from scripts.common.fingerprint import code, digest, fingerprint
-from scripts.common.manifest import Manifest, ManifestError, combined, consumed, recording, task_of
+from scripts.common.fingerprint import code, fingerprint
+from scripts.common.manifest import Manifest, ManifestError, combined, consumed, digest, recording, task_of
 
 LOG = "log"  # of all attempts at a training run, beside its checkpoints
 RANGE = re.compile(r"(.*)\{(\d+)\.\.(\d+)\}(.*)", re.DOTALL)

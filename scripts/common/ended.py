@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 __tracked__ = False  # explains failures, never decides: see scripts/common/fingerprint.py
@@ -34,6 +35,20 @@ OTHERS = {
 }
 
 
+def memory_groups(root: Path = CGROUPS, own: Path = SELF) -> Iterator[list[Path]]:
+    """The folders of this process's control group of memory and of those above it, its own first, for each version there is.
+
+    Inside a container the group's own name may not be below its root: the root is the group then, and the last folder.
+    """
+    for line in own.read_text(encoding="utf-8").splitlines() if own.is_file() else []:
+        _, names, name = line.split(":", 2)
+        if names and "memory" not in names.split(","):
+            continue
+        base = root / "memory" if names else root
+        group = base / name.lstrip("/")
+        yield [folder for folder in (group, *group.parents) if folder.is_relative_to(base)]
+
+
 def counters() -> dict[Path, int]:
     """How many processes the kernel has ended for lack of memory, by the file that says so; files may be absent.
 
@@ -41,13 +56,8 @@ def counters() -> dict[Path, int]:
     kernel.org/doc/html/latest/admin-guide/cgroup-v2.html) or `memory.oom_control` (v1).
     """
     files = [VMSTAT]
-    with contextlib.suppress(OSError):
-        for line in SELF.read_text(encoding="utf-8").splitlines():
-            _, names, path = line.split(":", 2)
-            if not names:
-                files.append(CGROUPS / path.lstrip("/") / "memory.events")
-            elif "memory" in names.split(","):
-                files.append(CGROUPS / "memory" / path.lstrip("/") / "memory.oom_control")
+    for own, *_ in memory_groups():
+        files += [own / "memory.events", own / "memory.oom_control"]
     found = {}
     for file in files:
         with contextlib.suppress(OSError):

@@ -15,7 +15,7 @@ from typing import Any
 
 from scripts.common import cli
 from scripts.common.console import log
-from scripts.common.manifest import Manifest, write_atomically
+from scripts.common.manifest import Manifest, pretty, write_atomically
 from scripts.evaluate import harness
 from scripts.evaluate.samples import samples
 from scripts.evaluate.stream import heldout
@@ -97,7 +97,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
         "software": {"lm_eval": version("lm_eval")},
     }
     files = [args.manifest.with_name(f"{name}.evaluation.json"), args.manifest.with_name(f"{name}.samples.jsonl")]
-    write_atomically(files[0], json.dumps(result, indent=1, sort_keys=True, ensure_ascii=False) + "\n")
+    write_atomically(files[0], pretty(result))
     write_atomically(files[1], "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in shown))
     manifest.counts = {
         "in": available,

@@ -9,17 +9,16 @@ from typing import Any
 from scripts.common.cli import InputError
 from scripts.common.console import Progress
 from scripts.pretrain.data import Tokens
-from scripts.pretrain.heldout import Document, padded, pieces
+from scripts.pretrain.heldout import IGNORE, Document, padded, pieces
 
 SORTED = 64  # batches' worth of windows that are put in order of length before they are batched
-IGNORE = -100
 
 
 def _nats(model: Any, batch: list[tuple[Tokens, int]], pad: int) -> float:
     """The negative log-likelihood of the scored tokens of a batch of windows, in nats."""
     import torch
 
-    inputs, targets = (torch.from_numpy(part).to(model.device) for part in padded(batch, pad, IGNORE))
+    inputs, targets = (torch.from_numpy(part).to(model.device) for part in padded(batch, pad))
     scored = targets != IGNORE
     with torch.no_grad():
         logits = model(input_ids=inputs).logits[scored]

@@ -23,6 +23,7 @@ from scripts.common.manifest import Manifest, ManifestError
 from scripts.pretrain.data import Tokens, open_indexed
 
 CARRY = 0.5
+IGNORE = -100  # a target that does not count
 
 
 @dataclass(frozen=True, order=True)
@@ -88,13 +89,13 @@ def pieces(documents: Iterable[Document], first: int, context: int, carry: float
         yield from windows(found, first, context, carry)
 
 
-def padded(batch: list[tuple[Tokens, int]], pad: int, ignore: int) -> tuple[Tokens, Tokens]:
-    """Inputs and targets of windows, each [windows, the longest's tokens]; targets that are not scored are `ignore`.
+def padded(batch: list[tuple[Tokens, int]], pad: int) -> tuple[Tokens, Tokens]:
+    """Inputs and targets of windows, each [windows, the longest's tokens]; targets that are not scored are IGNORE.
 
     Padding is on the right of a causal model, so that no scored token sees it.
     """
     width = max(len(ids) for ids, _ in batch) - 1
-    inputs, targets = np.full((len(batch), width), pad, np.int64), np.full((len(batch), width), ignore, np.int64)
+    inputs, targets = np.full((len(batch), width), pad, np.int64), np.full((len(batch), width), IGNORE, np.int64)
     for row, (ids, new) in enumerate(batch):
         inputs[row, : len(ids) - 1] = ids[:-1]
         targets[row, len(ids) - 1 - new : len(ids) - 1] = ids[len(ids) - new :]

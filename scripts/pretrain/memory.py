@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from scripts.common.cli import InputError
+from scripts.common.ended import CGROUPS, SELF, memory_groups
 
 __tracked__ = False  # refuses to start, never decides: see scripts/common/fingerprint.py
 
 WHERE = "pretrain.train"
 PROGRAM = 700_000_000  # bytes of a process before it holds a model: torch, transformers, DeepSpeed and their threads
 CONTEXT = 1_000_000_000  # bytes of a GPU that CUDA and NCCL take
-CGROUPS = Path("/sys/fs/cgroup")
 LIMITS = (  # (limit, used, statistics with the page cache that can be given back, its name there) of cgroup v2 and v1
     ("memory.max", "memory.current", "memory.stat", "inactive_file"),
     ("memory.limit_in_bytes", "memory.usage_in_bytes", "memory.stat", "total_inactive_file"),
@@ -78,9 +78,7 @@ def needed(
     }
 
 
-def available(
-    root: Path = CGROUPS, own: Path = Path("/proc/self/cgroup"), machine: Path = Path("/proc/meminfo")
-) -> int:
+def available(root: Path = CGROUPS, own: Path = SELF, machine: Path = Path("/proc/meminfo")) -> int:
     """Bytes that processes of this machine can still take: what is free, or left below the limit of a control group.
 
     A limit of any group above this process counts, of version 1 and 2 (https://docs.kernel.org/admin-guide/cgroup-v2.html).
@@ -91,16 +89,8 @@ def available(
 
 
 def _limits(root: Path, own: Path) -> Iterator[int]:
-    for line in own.read_text(encoding="utf-8").splitlines() if own.is_file() else []:
-        _, names, name = line.split(":", 2)
-        if names and "memory" not in names.split(","):
-            continue
-        base = root / "memory" if names else root
-        # Inside a container the group's own name may not be below its root: then the root is the group.
-        group = base / name.lstrip("/")
-        for folder in (group, *group.parents):
-            if not folder.is_relative_to(base):
-                break
+    for folders in memory_groups(root, own):
+        for folder in folders:
             for limit, used, statistics, cache in LIMITS:
                 try:
                     most = int((folder / limit).read_text(encoding="utf-8"))

@@ -17,12 +17,10 @@ import torch.nn.functional as functional
 
 from scripts.common import cli
 from scripts.common.console import log
-from scripts.common.fingerprint import canonical, digest
-from scripts.common.manifest import Manifest
+from scripts.common.manifest import Manifest, canonical, digest
 from scripts.common.record import processor
 from scripts.pretrain import auto, checkpoint, data, engine, heldout, measures, memory, model, plan
 
-IGNORE = -100  # a target that does not count
 REMEDY = "lower pretrain.train.learning_rate or lengthen pretrain.train.warmup"
 
 
@@ -160,7 +158,7 @@ class Run:
         """Cross-entropy in nats of [batch, context] targets, a mean or a sum."""
         logits = self.engine.logits(inputs)
         return functional.cross_entropy(
-            logits.flatten(0, 1), targets.flatten(), ignore_index=IGNORE, reduction=reduction
+            logits.flatten(0, 1), targets.flatten(), ignore_index=heldout.IGNORE, reduction=reduction
         )
 
     @torch.no_grad()
@@ -177,7 +175,7 @@ class Run:
         for turn in range(math.ceil(len(self.validation) / (size * self.processes))):
             start = (turn * self.processes + self.rank) * size
             batch = self.validation[start : start + size] or [(self.validation[0][0], 0)]
-            inputs, targets = map(torch.from_numpy, heldout.padded(batch, self.eos, IGNORE))
+            inputs, targets = map(torch.from_numpy, heldout.padded(batch, self.eos))
             total += self.loss(inputs.to(self.device), targets.to(self.device), "sum").double()
         self.model.train()
         dist.all_reduce(total)

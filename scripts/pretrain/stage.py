@@ -15,8 +15,7 @@ from pathlib import Path
 
 from scripts.common.cli import InputError
 from scripts.common.console import Progress, log, setup
-from scripts.common.fingerprint import digest
-from scripts.common.manifest import Manifest
+from scripts.common.manifest import Manifest, digest
 
 __tracked__ = False  # moves bytes, never decides: see scripts/common/fingerprint.py
 

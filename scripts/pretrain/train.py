@@ -26,8 +26,7 @@ import torch.distributed as dist
 from scripts.common import cli
 from scripts.common import config as configuration
 from scripts.common.console import duration, log
-from scripts.common.fingerprint import digest
-from scripts.common.manifest import Manifest
+from scripts.common.manifest import Manifest, digest
 from scripts.common.processes import RESUBMIT, listen
 from scripts.pretrain import checkpoint, data, engine, measures, metrics, model, plan, stage
 from scripts.pretrain.run import REMEDY, Run

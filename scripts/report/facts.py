@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow.compute as pc
 
 from scripts.common.documents import batches
-from scripts.common.manifest import write_atomically
+from scripts.common.manifest import pretty, write_atomically
 from scripts.report.records import Run, dig, number
 from scripts.report.samples import present
 
@@ -149,5 +149,5 @@ def counts(run: Run) -> dict[str, Any]:
 
 def write(path: Path, value: Any) -> Path:
     """`value` as indented JSON with sorted keys, whole or not at all; returns `path`."""
-    write_atomically(path, json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False) + "\n")
+    write_atomically(path, pretty(value))
     return path

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from scripts.common.documents import add_counts
-from scripts.common.manifest import Manifest, ManifestError
+from scripts.common.manifest import Manifest, ManifestError, task_of
 from scripts.common.steps import STEPS
 
 UNREADABLE = (OSError, ValueError, KeyError, TypeError, csv.Error, pa.ArrowException)  # what a damaged file raises
@@ -201,7 +201,7 @@ def costs(run: Run) -> list[dict[str, Any]]:
         stage, name = step.split(".")
         measured = []
         for manifest in manifests:
-            task = manifest.path.name.removesuffix("manifest.json").rstrip(".") if manifest.path else ""
+            task = task_of(manifest.path) if manifest.path else ""
             base = manifest.folder.parents[1] / "benchmarks" / stage
             tries = (
                 [base / name / f"{task}.tsv"] if task else [base / f"{name}.tsv", *sorted((base / name).glob("*.tsv"))]

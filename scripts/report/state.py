@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from scripts.common import steps
-from scripts.common.fingerprint import digest, fingerprint
-from scripts.common.manifest import Manifest, ManifestError
+from scripts.common.fingerprint import fingerprint
+from scripts.common.manifest import Manifest, ManifestError, digest, task_of
 from scripts.report.records import Run, measured
 
 LAST = "report.render"
@@ -58,11 +58,6 @@ def marks(step: str, config: dict[str, Any], memo: dict[str, str]) -> dict[str, 
     """The fingerprint that a step's manifests have under a config, by task; key "" for all tasks of the same mark."""
     tasks = steps.MODELS if steps.STEPS[step].per == "model" else ("",)
     return {task: digest(fingerprint(step, config, memo, task)) for task in tasks}
-
-
-def task_of(path: Path) -> str:
-    """`00017.manifest.json` → `00017`, `manifest.json` → ``."""
-    return path.name.removesuffix("manifest.json").rstrip(".")
 
 
 def folder_of(results: Path, step: str, config: dict[str, Any] | None, whole: dict[str, Any] | None) -> Path:

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from scripts.slurm import queue
+from scripts.slurm.patience import Silent, SlurmError, ask
 
 __tracked__ = False
 
@@ -80,10 +81,10 @@ def clear(folder: Path, tell: Callable[[str], None], patience: float = 300.0) ->
         tell(f"job {job.id} ({job.rule} {job.task}, {job.state.lower()}) is left from a run that was killed: cancelled")
     ids = {job.id for job in found}
     try:
-        queue.ask("scancel", *sorted(ids))
-    except queue.Silent:
+        ask("scancel", *sorted(ids))
+    except Silent:
         raise
-    except queue.SlurmError as error:  # one that has just ended cannot be cancelled; what is left is seen below
+    except SlurmError as error:  # one that has just ended cannot be cancelled; what is left is seen below
         tell(str(error))
     end = time.monotonic() + patience
     while left := [job for job in queue.jobs(folder) if job.id in ids]:

@@ -10,7 +10,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from scripts.slurm import executor, guard, pace, patience, preflight, queue
+from scripts.slurm import executor, guard, pace, patience, preflight
 
 __tracked__ = False
 
@@ -35,8 +35,8 @@ def before_submission(workflow: Any) -> None:
         if not slurm and not submitted.exists():
             # A local run on a machine that happens to have SLURM's commands, perhaps without a cluster: asked once.
             try:
-                queue.ask("squeue", "--noheader", "--me", limit=0)
-            except queue.SlurmError:
+                patience.ask("squeue", "--noheader", "--me", limit=0)
+            except patience.SlurmError:
                 return
         guard.claim(folder / ".snakemake" / "slurm-driver.json")
         if not os.environ.get(ONLY):
@@ -53,5 +53,5 @@ def before_submission(workflow: Any) -> None:
             pace.bound(workflow.scheduler._executor)
             executor.install(workflow.scheduler._executor)
             submitted.touch()
-    except (guard.GuardError, queue.SlurmError) as error:
+    except (guard.GuardError, patience.SlurmError) as error:
         raise WorkflowError(f"nothing was submitted: {error}") from None

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from scripts.slurm import pace, queue
+from scripts.slurm import pace, patience, queue
 
 __tracked__ = False
 
@@ -126,7 +126,7 @@ def shown(has: dict[tuple[str, str], int]) -> str:
 def cluster() -> dict[str, Partition]:
     """The cluster's partitions with their nodes, by scontrol."""
     nodes: dict[str, list[Node]] = {}
-    for row in records(queue.ask("scontrol", "show", "node", "--oneliner")):
+    for row in records(patience.ask("scontrol", "show", "node", "--oneliner")):
         states = set(re.split(r"[+*]", row["State"]))
         node = Node(
             name=row["NodeName"],
@@ -145,7 +145,7 @@ def cluster() -> dict[str, Partition]:
             max_nodes=int(row["MaxNodes"]) if row.get("MaxNodes", "").isdigit() else None,
             nodes=tuple(nodes.get(row["PartitionName"], ())),
         )
-        for row in records(queue.ask("scontrol", "show", "partition", "--oneliner"))
+        for row in records(patience.ask("scontrol", "show", "partition", "--oneliner"))
     }
 
 
@@ -215,10 +215,10 @@ def site(needs: list[Need]) -> tuple[list[str], list[str]]:
             "answers: set `slurm-status-command: sacct` in the profile (docs/slurm.md says what that changes)"
         )
     try:
-        rows = queue.ask("sshare", "-U", "-n", "-P", "-o", "Account,FairShare").splitlines()
-    except queue.Silent as error:
+        rows = patience.ask("sshare", "-U", "-n", "-P", "-o", "Account,FairShare").splitlines()
+    except patience.Silent as error:
         return errors, [f"accounts and fair share are not checked: {error}"]
-    except queue.SlurmError:
+    except patience.SlurmError:
         return errors, warnings  # no accounting here: nothing to be compared with
     shares = dict(row.split("|")[:2] for row in rows if "|" in row)
     for account in sorted({need.account for need in needs}):
@@ -305,7 +305,7 @@ def needs(workflow: Any) -> list[Need]:
 
 def default_partition() -> str:
     """The partition that sinfo marks with a star; "" where none is: a site's own submit script chooses then."""
-    return next((line[:-1] for line in queue.ask("sinfo", "-h", "-o", "%P").split() if line.endswith("*")), "")
+    return next((line[:-1] for line in patience.ask("sinfo", "-h", "-o", "%P").split() if line.endswith("*")), "")
 
 
 def check(workflow: Any) -> Report:

@@ -8,9 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from scripts.slurm.patience import Silent, SlurmError, ask
+from scripts.slurm.patience import ask
 
-__all__ = ["ENDED", "PREFIX", "Job", "Silent", "SlurmError", "ask", "gpus", "jobs", "min_job_age", "parse", "seconds"]
 __tracked__ = False
 
 PREFIX = "crawl2llm_"  # slurm-jobname-prefix in profiles/slurm/config.yaml, and the executor's underscore

@@ -20,11 +20,11 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from scripts.common.console import duration
-from scripts.slurm import guard, queue
+from scripts.slurm import guard, patience, queue
+from scripts.watch.tail import seconds_left
 
 __tracked__ = False
 
-LEFT = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)? left")
 ERROR = re.compile(r"^Error in rule (\w+):$")
 LOGS = re.compile(r"^ {4}log: (.*?)(?: \(check log file\(s\).*)?$")
 TAIL = 64_000  # bytes of a log that are looked at
@@ -95,10 +95,9 @@ def expected(folder: Path, job: queue.Job, now: float) -> tuple[float | None, st
     """(seconds left, how that is known) of a running job: its log's own rate, or the rule's finished tasks."""
     path = log_of(folder, job.rule, job.task)
     for line in reversed(tail(path)):
-        if (match := LEFT.search(line)) and match.group(0) != " left":
-            hours, minutes, seconds = (int(part or 0) for part in match.groups())
+        if (left := seconds_left(line)) is not None:
             # What the line said, less the time since it was written.
-            return max(0.0, hours * 3600 + minutes * 60 + seconds - (now - path.stat().st_mtime)), "its log's rate"
+            return max(0.0, left - (now - path.stat().st_mtime)), "its log's rate"
     if (median := measured(folder, job.rule)) is not None:
         return max(0.0, median - job.elapsed), "median of finished tasks"
     return None, ""
@@ -133,8 +132,8 @@ def hours_by_sacct(folder: Path, since: datetime) -> dict[str, float] | None:
     fields = "JobIDRaw,JobName,ElapsedRaw,AllocTRES,Comment,WorkDir"
     start = f"--starttime={since:%Y-%m-%dT%H:%M}"
     try:
-        text = queue.ask("sacct", "-X", "-D", "-n", "-P", start, f"--format={fields}", limit=60)
-    except queue.SlurmError:
+        text = patience.ask("sacct", "-X", "-D", "-n", "-P", start, f"--format={fields}", limit=60)
+    except patience.SlurmError:
         return None
     rules = {path.stem: path.parts[-3].removeprefix("rule_") for path in folder.glob("logs/slurm/*/*/*.log")}
     found: Counter[str] = Counter()
@@ -258,7 +257,7 @@ def main(argv: list[str] | None = None) -> int:
     try:
         for line in report(args.directory, args.lines):
             print(line)
-    except queue.SlurmError as error:
+    except patience.SlurmError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     return 0

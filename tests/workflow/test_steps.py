@@ -37,6 +37,12 @@ def test_a_rule_reads_what_the_table_says(step: str) -> None:
     assert named == set(steps.STEPS[step].needs)
 
 
+def test_the_page_lists_the_steps_in_order() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    listed = re.findall(r"^\| `([\w.]+)` \| (1|shard|band|model)\b", page, re.MULTILINE)
+    assert listed == [(name, step.per or "1") for name, step in steps.STEPS.items()]
+
+
 @pytest.mark.parametrize("step", steps.STEPS)
 def test_one_name_everywhere(step: str) -> None:
     stage, name = step.split(".")

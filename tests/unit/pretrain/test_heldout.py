@@ -49,7 +49,7 @@ def test_pieces_are_the_documents(shards: list[Path], carry: float) -> None:
 def test_padding_is_never_scored(shards: list[Path]) -> None:
     documents, _ = heldout.choose(shards, 600, 0)
     batch = [*heldout.pieces(documents, 0, 32, 0.5)]
-    inputs, targets = heldout.padded([*batch, (batch[0][0], 0)], 0, -100)
+    inputs, targets = heldout.padded([*batch, (batch[0][0], 0)], 0)
     assert inputs.shape == targets.shape and (targets[-1] == -100).all()
     for (ids, new), given_, wanted in zip(batch, inputs, targets, strict=False):
         scored = np.flatnonzero(wanted != -100)
