@@ -28,6 +28,7 @@ except configuration.ConfigError as error:
     raise WorkflowError(str(error)) from None
 config.clear()
 config.update(validated)
+COMPLETE = fingerprints.canonical(validated)  # for the report, as one word
 
 VARIANTS = {"main": config} | {
     name: configuration.validate({**configuration.merged(config, overlay), "variants": {}})
@@ -56,16 +57,9 @@ if workflow.is_main_process:
 else:
     SOURCES, CONTENTS = frozen.sources(Path(workflow.overwrite_configfiles[0]))
 
-# The code that this run's programs are taken from: a copy, so that an edit during the run changes nothing in it.
-CODE = Path(workflow.basedir)
-if workflow.is_main_process and not workflow.dryrun:
-    CODE = frozen.code(CODE)
-    CONFIG = frozen.config(config, [SOURCES, CONTENTS])
-    engine.start_jobs_from(workflow, CODE / "Snakefile", CONFIG)
-
 # Steps are `python -m scripts.<stage>.<step>` with the interpreter that runs Snakemake (or that of the rule's environment), from any
 # working directory. PYTHONSAFEPATH keeps the working directory's own scripts/ out.
-os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(CODE), os.environ.get("PYTHONPATH")]))
+os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [workflow.basedir, os.environ.get("PYTHONPATH")]))
 os.environ["PYTHONSAFEPATH"] = "1"
 os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
 # Threads that wait give their core away. With OpenMP's default, two threads on two cores that somebody else uses too are
@@ -236,6 +230,15 @@ if DeploymentMethod.APPTAINER in workflow.deployment_settings.deployment_method:
     IMAGE = ["--image", CONTAINER, f"--image-arguments={workflow.deployment_settings.apptainer_args}"]
 
 
+def freeze():
+    """From here on, jobs and programs work from a copy of the code and the config: an edit meanwhile changes nothing."""
+    code = frozen.code(Path(workflow.basedir))
+    complete = frozen.config(config, [SOURCES, CONTENTS])
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(code), os.environ["PYTHONPATH"]])
+    engine.start_jobs_from(workflow, code / "Snakefile", complete)
+    frozen.forget_others(code, complete)
+
+
 def forget_forced():
     """A person who forces a task wants all its shards done; of those, Snakemake removes the first one's manifest."""
     for job in engine.forced(workflow):
@@ -247,5 +250,5 @@ def forget_forced():
 onstart:
     lock.hold(Path(".snakemake/run.lock"))
     hook.before_submission(workflow)
-    frozen.forget_others(CODE, CONFIG)
+    freeze()
     forget_forced()

@@ -78,7 +78,7 @@ rule report_render:
         """
         python -m scripts.report.render \
             --config {params.fingerprint:q} \
-            --complete-config {config:q} \
+            --complete-config {COMPLETE:q} \
             --manifests {params.manifests:q} \
             --manifest {output.manifest:q} \
             --log {log:q}

@@ -73,14 +73,10 @@ def decide(workflow: Any, why: Callable[[Any], str | None]) -> None:
 
 
 def start_jobs_from(workflow: Any, snakefile: Path, config: Path) -> None:
-    """Let every job that another process runs (SLURM's) read this Snakefile and this config."""
-
-    class Frozen(type(workflow)):  # type: ignore[misc]
-        @property
-        def main_snakefile(self) -> str:
-            return str(snakefile)
-
-    workflow.__class__ = Frozen
+    """Let every job that another process runs (SLURM's) read this Snakefile and this config. To be called in onstart."""
+    for executor in (workflow.scheduler._executor, workflow.scheduler._local_executor):
+        if executor is not None:
+            executor.snakefile = str(snakefile)
     workflow.config_settings.configfiles = [config]
     workflow.config_settings.config_args = None
 

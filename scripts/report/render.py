@@ -7,7 +7,6 @@ the figures of cost show seconds, so the manifest lists only the JSON files.
 from __future__ import annotations
 
 import argparse
-import ast
 import time
 from pathlib import Path
 from typing import Any
@@ -50,8 +49,8 @@ def complete(given: str | None, variant: str) -> dict[str, Any] | None:
     if not given:
         return None
     try:
-        raw = ast.literal_eval(given) if given.lstrip().startswith("{") else yaml.safe_load(Path(given).read_text())
-    except (ValueError, SyntaxError, yaml.YAMLError, OSError) as error:
+        raw = yaml.safe_load(given if given.lstrip().startswith("{") else Path(given).read_text(encoding="utf-8"))
+    except (ValueError, yaml.YAMLError, OSError) as error:
         raise cli.InputError(f"--complete-config: {error}") from error
     config = configuration.validate(raw or {}, source="--complete-config")
     overlay = config["variants"].get(variant, {})

@@ -19,11 +19,6 @@ sys.path.insert(0, {root!r})
 from pathlib import Path
 from scripts.common import engine
 engine.decide(workflow, lambda job: {why!r} if job.rule.name == "second" else None)
-if {frozen!r}:
-    engine.start_jobs_from(workflow, Path({frozen!r}), Path("frozen.json"))
-    print("JOBS READ", workflow.main_snakefile, *workflow.overwrite_configfiles)
-    print("JOBS ARE CALLED WITH", workflow.spawned_job_args_factory.get_configfiles_arg())
-
 rule second:
     input: "first.txt"
     output: "second.txt"
@@ -35,6 +30,10 @@ rule first:
     shell: "echo 1 > {{output}}"
 
 onstart:
+    if {frozen!r}:
+        engine.start_jobs_from(workflow, Path({frozen!r}), Path("frozen.json"))
+        print("JOBS READ", workflow.scheduler._executor.get_snakefile())
+        print("JOBS ARE CALLED WITH", workflow.spawned_job_args_factory.general_args(workflow.executor_plugin.common_settings))
     print("FORCED", sorted(job.rule.name for job in engine.forced(workflow)))
 """
 
@@ -86,9 +85,10 @@ def test_what_is_missing_is_made_and_what_reads_it_too(tmp_path: Path) -> None:
 
 
 def test_jobs_of_another_process_read_the_copies(tmp_path: Path) -> None:
-    shown = run(tmp_path, "-n", "--config", "name=1", frozen="/copy/Snakefile")
-    assert "JOBS READ /copy/Snakefile frozen.json" in shown
-    assert "JOBS ARE CALLED WITH --configfiles frozen.json" in shown
+    shown = run(tmp_path, "--config", "name=1", frozen="/copy/Snakefile")
+    assert "JOBS READ /copy/Snakefile" in shown
+    (called,) = [line for line in shown.splitlines() if line.startswith("JOBS ARE CALLED WITH")]
+    assert "--configfiles frozen.json" in called and "name=1" not in called
 
 
 def test_what_a_person_forces_is_known_before_the_first_job(tmp_path: Path) -> None:
@@ -113,5 +113,5 @@ def test_the_names_that_are_used_are_there() -> None:
         assert hasattr(persistence.PersistenceBase, name), f"{name} is gone: the manifests are not asked any more"
         assert f"persistence.{name}" in source, f"the DAG does not ask {name} any more"
     assert "output_mintime" in vars(Job), "Job.output_mintime is gone: modification times count again"
-    assert "persistence" in vars(Workflow) and "main_snakefile" in vars(Workflow)
+    assert "persistence" in vars(Workflow) and "scheduler" in vars(Workflow)
     assert {"only_new", "files"} <= set(persistence.ParamsChange.__dataclass_fields__)
