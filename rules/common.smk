@@ -1,5 +1,6 @@
 """
-The helpers of the rules: the validated config, fingerprints, paths of results and task ids. Nothing else.
+What the rules share: the validated config, fingerprints, paths of results, task ids, what is up to date, and the copy of the
+code that a run works from.
 
 A step's manifest is results/<variant>/<stage>/<step>/[<shard>.]manifest.json. A variant reads a step from `main` when
 the step's fingerprint is the same there.

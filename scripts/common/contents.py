@@ -7,23 +7,19 @@ kept in a cache by path, size, times and inode, so that a plan over the same fil
 
 from __future__ import annotations
 
-import contextlib
-import json
 import os
 from pathlib import Path
-from typing import Any
 
 import xxhash
 import yaml
 
-from scripts.common.manifest import write_atomically
+from scripts.common.cache import Cache
 
-CACHE = Path(".snakemake/contents.json")  # of the run's folder
+CACHE = Path(".snakemake/contents.json")  # path → [size, times, inode, digest]
 COMPRESSED = {".gz", ".zst", ".lz4", ".bz2", ".xz", ".parquet", ".zip"}
 WHOLE = 32 * 2**20  # bytes up to which a compressed file is read whole
 BLOCK, BLOCKS = 2**16, 64
-_known: dict[str, list[Any]] = {}
-_loaded: list[Path] = []
+_known = Cache(CACHE)
 
 
 def read(path: Path) -> str:
@@ -43,22 +39,17 @@ def read(path: Path) -> str:
 
 def content(path: Path) -> str:
     """The digest of a file's bytes, from the cache where size, times and inode are as they were. Raises OSError."""
-    if not _loaded:
-        _loaded.append(CACHE)
-        with contextlib.suppress(OSError, ValueError):  # no cache, or a damaged one: every file is read again
-            _known.update(json.loads(CACHE.read_text(encoding="utf-8")))
+    known, name = _known.held, str(path.absolute())
     facts = path.stat()
     mark = [facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns, facts.st_ino]
-    name = str(path.absolute())
-    if name not in _known or _known[name][:-1] != mark:
-        _known[name] = [*mark, read(path)]
-    return str(_known[name][-1])
+    if name not in known or known[name][:-1] != mark:
+        known[name] = [*mark, read(path)]
+    return str(known[name][-1])
 
 
 def save() -> None:
-    """Keep what was found for the next plan in this folder. A cache that cannot be written is done without."""
-    with contextlib.suppress(OSError):
-        write_atomically(CACHE, json.dumps(_known))
+    """Keep what was found for the next plan in this folder."""
+    _known.save()
 
 
 def named_by(path: Path) -> list[Path]:

@@ -7,21 +7,20 @@ from it, so a program cannot depend on a key that is not tracked.
 from __future__ import annotations
 
 import ast
-import contextlib
 import hashlib
-import json
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from scripts.common import contents
+from scripts.common.cache import Cache
 from scripts.common.config import ROOT, ConfigError, named_files, tracked
-from scripts.common.manifest import canonical, digest, write_atomically
+from scripts.common.manifest import canonical, digest
 from scripts.common.steps import STEPS, needs, tasks
 
 # By the hash of a source's bytes. The number is raised when `parsed` changes.
 CACHE = Path(".snakemake/meanings-1.json")
-_cached: dict[str, list[Any]] = {}
+_cached = Cache(CACHE)
 
 
 @cache
@@ -29,21 +28,16 @@ def _module(path: Path) -> tuple[str, tuple[str, ...]]:
     """(hash of the meaning, imported project modules) of a source file, from the cache where its bytes are known."""
     raw = path.read_bytes()
     mark = hashlib.sha256(raw).hexdigest()
-    if not _cached:
-        with contextlib.suppress(OSError, ValueError):
-            _cached.update(json.loads(CACHE.read_text(encoding="utf-8")))
-        _cached.setdefault("", ["", []])  # looked for once
-    if mark not in _cached:
+    if mark not in _cached.held:
         meaning, imports = parsed(raw.decode(), path)
-        _cached[mark] = [digest(meaning), imports]
-    found, imports = _cached[mark]
+        _cached.held[mark] = [digest(meaning), imports]
+    found, imports = _cached.held[mark]
     return found, tuple(imports)
 
 
 def save() -> None:
-    """Keep the hashes for the jobs of this run and the next plan. Without a cache, sources are parsed again."""
-    with contextlib.suppress(OSError):
-        write_atomically(CACHE, json.dumps(_cached))
+    """Keep the hashes for the jobs of this run and the next plan."""
+    _cached.save()
 
 
 def parsed(source: str, path: Path) -> tuple[str, list[str]]:

@@ -10,6 +10,7 @@ from scripts.common.cli import InputError
 from scripts.common.console import Progress
 from scripts.pretrain.data import Tokens
 from scripts.pretrain.heldout import IGNORE, Document, padded, pieces
+from scripts.pretrain.measures import bits_per_byte
 
 SORTED = 64  # batches' worth of windows that are put in order of length before they are batched
 
@@ -46,7 +47,7 @@ def heldout(
     return {
         "loss": round(loss, 6),
         "perplexity": round(math.exp(min(loss, 700.0)), 4),
-        "bits_per_byte": round(total / math.log(2) / size, 6),
+        "bits_per_byte": round(bits_per_byte(total, size), 6),
         "tokens": tokens,
         "bytes": size,
         "documents": len(documents),

@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from scripts.common.cli import InputError
+from scripts.pretrain.measures import flops_per_token
 
 AUTO = "auto"
 TOKENS_A_PARAMETER = 20  # Chinchilla
@@ -77,12 +78,9 @@ def parameters(model: dict[str, Any], vocabulary: int) -> tuple[int, int]:
 
 
 def operations(model: dict[str, Any], vocabulary: int) -> int:
-    """Floating-point operations of training on one token: 6N + 12 · layers · hidden · context (PaLM, appendix B)."""
-    inside = parameters(model, vocabulary)[1]
-    return (
-        6 * (inside + vocabulary * model["hidden_size"])
-        + 12 * model["layers"] * model["hidden_size"] * model["context"]
-    )
+    """Floating-point operations of training on one token; the output embedding is multiplied, tied or not."""
+    hidden, inside = model["hidden_size"], parameters(model, vocabulary)[1]
+    return flops_per_token(inside + vocabulary * hidden, model["layers"], hidden, model["context"])
 
 
 def heads(model: dict[str, Any], wanted: Row) -> tuple[int, int]:

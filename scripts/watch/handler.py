@@ -15,7 +15,6 @@ import textwrap
 import threading
 import time
 import traceback
-from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType, SimpleNamespace, TracebackType
 from typing import Any, TextIO
@@ -26,7 +25,7 @@ from scripts.common.console import duration
 from scripts.watch.failure import Failure, block, shortened, status_in
 from scripts.watch.lines import Lines
 from scripts.watch.run import Run, plural, step_of
-from scripts.watch.screen import PER_SECOND, Screen
+from scripts.watch.screen import PER_SECOND, Screen, can_draw, redirected
 
 __tracked__ = False
 
@@ -66,45 +65,6 @@ def attach(workflow: Any) -> None:
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, handler.interrupt)
         sys.excepthook = handler.uncaught
-
-
-def can_draw(stream: TextIO) -> bool:
-    """Whether a live screen can be drawn: on a terminal that can move its cursor, with rich installed."""
-    try:
-        terminal = os.isatty(stream.fileno())
-    except (OSError, ValueError):
-        return False
-    if not terminal or os.environ.get("TERM", "dumb") == "dumb":
-        return False
-    try:
-        import rich.live  # noqa: F401
-    except ImportError:  # an environment with Snakemake alone
-        return False
-    return True
-
-
-@contextlib.contextmanager
-def redirected(log: Path) -> Iterator[TextIO]:
-    """Send this process's stdout and stderr, and those of what it starts, into `log`; yields the screen that stderr was.
-
-    The programs of a run print as they like; their own logs hold the same lines.
-    """
-    sys.stdout.flush()
-    sys.stderr.flush()
-    kept = [os.dup(number) for number in (1, 2)]
-    target = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-    for number in (1, 2):
-        os.dup2(target, number)
-    os.close(target)
-    with open(os.dup(kept[1]), "w", encoding="utf-8", errors="replace", buffering=1) as screen:
-        try:
-            yield screen
-        finally:
-            sys.stdout.flush()
-            sys.stderr.flush()
-            for number, saved in zip((1, 2), kept, strict=True):
-                os.dup2(saved, number)
-                os.close(saved)
 
 
 class Handler(logging.Handler):

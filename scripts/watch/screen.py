@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import sys
 import time
+from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from scripts.common.console import duration
@@ -18,6 +22,45 @@ __tracked__ = False
 
 BAR = 12  # columns
 PER_SECOND = 2.0
+
+
+def can_draw(stream: TextIO) -> bool:
+    """Whether a live screen can be drawn: on a terminal that can move its cursor, with rich installed."""
+    try:
+        terminal = os.isatty(stream.fileno())
+    except (OSError, ValueError):
+        return False
+    if not terminal or os.environ.get("TERM", "dumb") == "dumb":
+        return False
+    try:
+        import rich.live  # noqa: F401
+    except ImportError:  # an environment with Snakemake alone
+        return False
+    return True
+
+
+@contextlib.contextmanager
+def redirected(log: Path) -> Iterator[TextIO]:
+    """Send this process's stdout and stderr, and those of what it starts, into `log`; yields the screen that stderr was.
+
+    The programs of a run print as they like; their own logs hold the same lines.
+    """
+    sys.stdout.flush()
+    sys.stderr.flush()
+    kept = [os.dup(number) for number in (1, 2)]
+    target = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    for number in (1, 2):
+        os.dup2(target, number)
+    os.close(target)
+    with open(os.dup(kept[1]), "w", encoding="utf-8", errors="replace", buffering=1) as screen:
+        try:
+            yield screen
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            for number, saved in zip((1, 2), kept, strict=True):
+                os.dup2(saved, number)
+                os.close(saved)
 
 
 class Screen:

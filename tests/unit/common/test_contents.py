@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from scripts.common import contents
+from scripts.common.cache import Cache
 
 
 @pytest.fixture(autouse=True)
 def empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(contents, "_known", {})
-    monkeypatch.setattr(contents, "_loaded", [])
+    monkeypatch.setattr(contents, "_known", Cache(contents.CACHE))
 
 
 def test_an_edit_of_the_same_size_with_the_old_times_is_seen(tmp_path: Path) -> None:
@@ -31,8 +31,7 @@ def test_a_touch_changes_nothing_and_reads_nothing_twice(tmp_path: Path, monkeyp
     file.write_text("abc")
     before = contents.content(file)
     contents.save()
-    monkeypatch.setattr(contents, "_known", {})
-    monkeypatch.setattr(contents, "_loaded", [])
+    monkeypatch.setattr(contents, "_known", Cache(contents.CACHE))
 
     def never(_: Path) -> str:
         raise AssertionError("read again")

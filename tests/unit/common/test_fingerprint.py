@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from scripts.common import fingerprint as module
+from scripts.common.cache import Cache
 from scripts.common.config import ROOT, leaves, lookup, validate
 from scripts.common.fingerprint import canonical, closure, code, digest, fingerprint
 from scripts.common.steps import STEPS, needs
@@ -33,7 +34,7 @@ SOME = [step for step in STEPS if step.split(".")[0] in {"ingest", "language", "
 def codes(root: Path) -> dict[str, str]:
     """The code hash of these steps, read afresh."""
     module._module.cache_clear()
-    module._cached.clear()
+    module._cached = Cache(module.CACHE)
     code.cache_clear()
     return {step: code(f"scripts.{step}", root) for step in SOME}
 
