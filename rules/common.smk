@@ -3,7 +3,7 @@ What the rules share: the validated config, fingerprints, paths of results, task
 code that a run works from.
 
 A step's manifest is results/<variant>/<stage>/<step>/[<shard>.]manifest.json. A variant reads a step from `main` when
-the step's fingerprint is the same there.
+the step's fingerprint and what the source files hold are the same there.
 """
 
 import os
@@ -107,8 +107,9 @@ def fingerprint(step):
 # A plan asks for the same paths for every task of a step: with 1,000 shards, a million times.
 @cache
 def _folder(variant, step, model):
-    """The folder of a step in a variant: main's, where its fingerprint is the same there."""
-    owner = variant if _fingerprint(variant, step, model) != _fingerprint("main", step, model) else "main"
+    """The folder of a step in a variant: main's, where its fingerprint and the source files' content are the same there."""
+    same = step == "crawl.render" or CONTENTS[variant] == CONTENTS["main"]  # how files are found is in no fingerprint
+    owner = "main" if same and _fingerprint(variant, step, model) == _fingerprint("main", step, model) else variant
     return f"results/{owner}/{step.replace('.', '/')}"
 
 

@@ -188,7 +188,11 @@ def task(
     mark: str,
     body: Callable[[argparse.Namespace, dict[str, Any], Manifest], list[Path]],
 ) -> Manifest:
-    """Do one shard (or the step's only task), and write its record and, last of all, its manifest."""
+    """Do one shard (or the step's only task), and write its record and, last of all, its manifest.
+
+    An old manifest goes first: it would speak for files that were replaced before this was killed.
+    """
+    args.manifest.unlink(missing_ok=True)
     manifest = Manifest(step=args.step, fingerprint=digest(mark))
     with recording() as opened:
         files = body(args, section, manifest)

@@ -12,6 +12,7 @@ from typing import Any
 
 from snakemake.jobs import Job
 from snakemake.persistence import ParamsChange
+from snakemake.settings.enums import RerunTrigger
 
 from scripts.common.freshness import WORDS
 
@@ -67,6 +68,11 @@ def decide(workflow: Any, why: Callable[[Any], str | None]) -> None:
             if records is not None and type(records).__name__ != "Records":
                 records.__class__ = _records(type(records), why)
             return records
+
+        @property
+        def rerun_triggers(self) -> Any:
+            """Whatever `--rerun-triggers` says: without these `why` would not be asked, and no clock is."""
+            return frozenset({RerunTrigger.PARAMS, RerunTrigger.INPUT})
 
     workflow.__class__ = Deciding
     Job.output_mintime = property(_no_time)

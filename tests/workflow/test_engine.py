@@ -57,6 +57,13 @@ def test_a_reason_makes_a_job_run_and_is_shown(tmp_path: Path) -> None:
     assert "rule first" not in shown
 
 
+def test_the_manifests_are_asked_whatever_triggers_are_named(tmp_path: Path) -> None:
+    """Snakemake itself advises `--rerun-triggers mtime`: it would ask neither the manifests nor, here, the clocks."""
+    run(tmp_path)
+    for triggers in ("mtime", "code"):
+        assert "the answer is 43 now" in run(tmp_path, "-n", "--rerun-triggers", triggers, why="the answer is 43 now")
+
+
 def test_neither_records_nor_times_nor_code_decide(tmp_path: Path) -> None:
     import os
     import shutil
@@ -113,5 +120,8 @@ def test_the_names_that_are_used_are_there() -> None:
         assert hasattr(persistence.PersistenceBase, name), f"{name} is gone: the manifests are not asked any more"
         assert f"persistence.{name}" in source, f"the DAG does not ask {name} any more"
     assert "output_mintime" in vars(Job), "Job.output_mintime is gone: modification times count again"
-    assert "persistence" in vars(Workflow) and "scheduler" in vars(Workflow)
+    assert {"persistence", "scheduler", "rerun_triggers"} <= vars(Workflow).keys()
+    assert "self.workflow.rerun_triggers" in source, (
+        "the DAG has its triggers from elsewhere: --rerun-triggers counts again"
+    )
     assert {"only_new", "files"} <= set(persistence.ParamsChange.__dataclass_fields__)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from argparse import Namespace
 from pathlib import Path
 
 import pytest
@@ -65,6 +66,29 @@ def test_a_task_cut_off_goes_on_after_the_shards_it_finished(ingested: list[Path
         Manifest.read(tmp_path / "00001.manifest.json")
     scored(ingested[0], tmp_path, "00001", "00002")
     assert Manifest.read(tmp_path / "00001.manifest.json")
+
+
+def test_a_shard_whose_data_are_half_replaced_is_not_done(
+    ingested: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed after the data and before the manifest, with other input; then the old input comes back."""
+    scored(ingested[1], tmp_path)
+    right = (tmp_path / "00001.parquet").read_bytes()
+
+    def killed(args: Namespace, _: object, __: object) -> list[Path]:
+        (args.manifest.with_name("00001.parquet")).write_bytes(right[:-1] + b"x")  # as many bytes
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(score, "body", killed)
+        making.documents(tmp_path / "extract", [making.document("1", "Replaced.")], shard="00001")
+        scored(ingested[0], tmp_path, "00001")
+    making.documents(
+        tmp_path / "extract", [making.document("1", "Die zweite Seite ist auf Deutsch geschrieben.")], shard="00001"
+    )
+    cli._input.cache_clear()  # another program
+    scored(ingested[0], tmp_path, "00001")
+    assert (tmp_path / "00001.parquet").read_bytes() == right
 
 
 def test_ranges() -> None:
