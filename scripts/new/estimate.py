@@ -13,7 +13,8 @@ from scripts.tokenize.vocabulary import TABLE, entries
 
 __tracked__ = False  # writes a config for people, and nothing that a step reads
 
-# Bytes of text a token by entries of the vocabulary, English (2.7 and 3.5 measured by runs of this project).
+# Bytes of text a token by entries of the vocabulary, English: 2.7 was measured on a run of this project,
+# the others are what such tokenizers usually reach.
 BYTES_A_TOKEN = dict(zip((number for _, number in TABLE), (2.7, 3.1, 3.5, 3.9, 4.2, 4.4), strict=True))
 DATA_HALF = (
     4.0  # the steps up to the tokens take this many times what reading, language and heuristics of a sample take

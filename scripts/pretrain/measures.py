@@ -7,6 +7,7 @@ import re
 
 # Dense bf16 FLOP/s by the product's whole name, as the driver gives it. NVIDIA's data sheets (nvidia.com/en-us/data-center:
 # A100, H100, H200, GH200 Grace Hopper, HGX B200 and GB200 NVL72); where a sheet has the figure with sparsity, half of it.
+# Looked up: A100, H100 and H200 SXM, B200, GB200. The others are from memory and are to be checked against the sheet.
 # Cards and modules of one chip differ in clock and power. Whatever is not here, a MIG slice too, has no MFU.
 PEAK = {
     r"A100-(SXM4|PCIE)-(40|80)GB|A100 80GB PCIe": 312e12,

@@ -20,6 +20,7 @@ __tracked__ = False  # refuses to start, never decides: see scripts/common/finge
 
 WHERE = "pretrain.train"
 PROGRAM = 700_000_000  # bytes of a process before it holds a model: torch, transformers, DeepSpeed and their threads
+TOLERANCE = 1.25  # a run is refused where it needs this many times what there is: the estimate is on the high side
 CONTEXT = 1_000_000_000  # bytes of a GPU that CUDA and NCCL take
 LIMITS = (  # (limit, used, statistics with the page cache that can be given back, its name there) of cgroup v2 and v1
     ("memory.max", "memory.current", "memory.stat", "inactive_file"),
@@ -120,7 +121,8 @@ def check_host(parameters: int, has: int, here: int) -> None:
 def check(
     shape: Shape, settings: dict[str, Any], placement: dict[str, Any], has: int, here: int, cuda: bool = False
 ) -> dict[str, int]:
-    """What a process needs (see `needed`); InputError, with what to change, where `here` of them need more than `has` bytes.
+    """What a process needs (see `needed`); InputError, with what to change, where `here` of them clearly need more than `has`
+    bytes.
 
     placement: micro_batch, processes (of all nodes) and activation_checkpointing. has: of the node, or of one GPU with `here` 1.
     """
@@ -131,7 +133,7 @@ def check(
         return here * sum(needed(shape, batch, *fixed, again, cuda).values())
 
     parts = needed(shape, micro, *fixed, recomputed, cuda)
-    if total(micro) <= has:
+    if total(micro) <= TOLERANCE * has:
         return parts
     smaller = [batch for batch in range(micro - 1, 0, -1) if micro % batch == 0]
     fitting = next((batch for batch in smaller if total(batch) <= has), None)
