@@ -22,10 +22,11 @@ WHERE = "pretrain.train"
 PROGRAM = 700_000_000  # bytes of a process before it holds a model: torch, transformers, DeepSpeed and their threads
 TOLERANCE = 1.25  # a run is refused where it needs this many times what there is: the estimate is on the high side
 CONTEXT = 1_000_000_000  # bytes of a GPU that CUDA and NCCL take
-LIMITS = (  # (limit, used, statistics with the page cache that can be given back, its name there) of cgroup v2 and v1
-    ("memory.max", "memory.current", "memory.stat", "inactive_file"),
-    ("memory.limit_in_bytes", "memory.usage_in_bytes", "memory.stat", "total_inactive_file"),
+LIMITS = (  # (limit, used, before the names in memory.stat) of cgroup v2 and v1
+    ("memory.max", "memory.current", ""),
+    ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_"),
 )
+CACHE = ("inactive_file", "active_file")  # the page cache that can be given back; active: files that were read twice
 
 
 @dataclass(frozen=True)
@@ -92,14 +93,16 @@ def available(root: Path = CGROUPS, own: Path = SELF, machine: Path = Path("/pro
 def _limits(root: Path, own: Path) -> Iterator[int]:
     for folders in memory_groups(root, own):
         for folder in folders:
-            for limit, used, statistics, cache in LIMITS:
+            for limit, used, prefix in LIMITS:
                 try:
                     most = int((folder / limit).read_text(encoding="utf-8"))
                     held = int((folder / used).read_text(encoding="utf-8"))
-                    facts = dict(row.split() for row in (folder / statistics).read_text(encoding="utf-8").splitlines())
+                    facts = dict(
+                        row.split() for row in (folder / "memory.stat").read_text(encoding="utf-8").splitlines()
+                    )
                 except (OSError, ValueError):  # no such file, or `max`
                     continue
-                yield most - held + int(facts.get(cache, 0))
+                yield most - held + sum(int(facts.get(prefix + name, 0)) for name in CACHE)
 
 
 def gigabytes(size: float) -> str:

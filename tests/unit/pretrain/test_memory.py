@@ -85,8 +85,15 @@ def test_limits_of_version_2(tmp_path: Path, machine: Path) -> None:
     assert available(root, own, machine) == 40_960_000_000
     group(root / "user.slice/job", max="max", current=10**9, stat="inactive_file 5")
     assert available(root, own, machine) == 40_960_000_000
-    group(root / "user.slice", max=8 * 10**9, current=3 * 10**9, stat="anon 1\ninactive_file 1000000000")
-    assert available(root, own, machine) == 6 * 10**9  # the limit of the group above counts, its page cache does not
+    group(
+        root / "user.slice",
+        max=8 * 10**9,
+        current=3 * 10**9,
+        stat="anon 1\ninactive_file 400000000\nactive_file 600000000",
+    )
+    assert (
+        available(root, own, machine) == 6 * 10**9
+    )  # the limit of the group above counts, its page cache does not, also what was read twice
     own.write_text("0::/../elsewhere\n")  # as in a container with a name space of its own
     group(root, max=2 * 10**9, current=10**9, stat="inactive_file 0")
     assert available(root, own, machine) == 10**9
@@ -97,8 +104,13 @@ def test_limits_of_version_1(tmp_path: Path, machine: Path) -> None:
     own.write_text("5:devices:/\n4:cpu,memory:/slurm/job\n0::/\n")
     group(root / "memory", limit_in_bytes=2**63 - 4096, usage_in_bytes=5, stat="total_inactive_file 0")
     assert available(root, own, machine) == 40_960_000_000
-    group(root / "memory/slurm/job", limit_in_bytes=4 * 10**9, usage_in_bytes=10**9, stat="total_inactive_file 7")
-    assert available(root, own, machine) == 3 * 10**9 + 7
+    group(
+        root / "memory/slurm/job",
+        limit_in_bytes=4 * 10**9,
+        usage_in_bytes=10**9,
+        stat="total_inactive_file 7\ntotal_active_file 5",
+    )
+    assert available(root, own, machine) == 3 * 10**9 + 12
 
 
 def test_a_real_control_group() -> None:
