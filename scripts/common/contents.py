@@ -7,6 +7,7 @@ kept in a cache by path, size, times and inode, so that a plan over the same fil
 
 from __future__ import annotations
 
+import glob
 import os
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from scripts.common.cache import Cache
 CACHE = Path(".snakemake/contents.json")  # path → [size, times, inode, digest]
 COMPRESSED = {".gz", ".zst", ".lz4", ".bz2", ".xz", ".parquet", ".zip"}
 WHOLE = 32 * 2**20  # bytes up to which a compressed file is read whole
+FOLDERS = {"data_dir", "dataset_path"}  # keys of an evaluation task that may name a folder
 BLOCK, BLOCKS = 2**16, 64
 _known = Cache(CACHE)
 
@@ -55,8 +57,8 @@ def save() -> None:
 def named_by(path: Path) -> list[Path]:
     """A YAML file and the files that it names, at any depth: an evaluation task, its data, what it includes.
 
-    A scalar counts that is the path of a file, relative to the YAML file or to the working directory; `!function
-    module.name` counts as module.py beside it. Sorted, each once.
+    A scalar counts that is the path of a file, or a pattern of such, relative to the YAML file or to the working directory, and
+    the folder behind a key of FOLDERS; `!function module.name` counts as module.py beside it. Sorted, each once.
     """
     found: list[Path] = []
     queue = [path]
@@ -78,7 +80,7 @@ def _scalars(path: Path) -> list[Path]:
         ]
     except (OSError, UnicodeError, yaml.YAMLError):
         return out  # the program that reads it says what is wrong
-    function = False
+    function, key = False, ""
     for token in tokens:
         if isinstance(token, yaml.TagToken):
             function = token.value[1] == "function"
@@ -86,5 +88,16 @@ def _scalars(path: Path) -> list[Path]:
         text = token.value.split(".")[0] + ".py" if function else token.value
         function = False
         if 0 < len(text) < 1000 and "\n" not in text:
-            out += [file for file in (path.parent / text, Path(text)) if file.is_file()][:1]
+            out += next(filter(None, (_found(folder, text, key in FOLDERS) for folder in (path.parent, Path()))), [])
+        key = text
     return out
+
+
+def _found(base: Path, text: str, below: bool) -> list[Path]:
+    """The files below `base` that `text` names, as a path or a pattern; all those in the folder `text` where `below`."""
+    if below and (base / text).is_dir():
+        return [file for file in sorted((base / text).rglob("*")) if file.is_file()]
+    if not glob.has_magic(text):
+        return [base / text] if (base / text).is_file() else []
+    names = glob.glob(os.path.join(glob.escape(str(base)), text), recursive=True)  # noqa: PTH118 - glob takes text
+    return [Path(name) for name in sorted(names) if Path(name).is_file()]

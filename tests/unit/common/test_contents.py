@@ -78,3 +78,22 @@ def test_what_a_task_names(tmp_path: Path) -> None:
     names = [path.name for path in contents.named_by(task)]
     assert names == ["base.yaml", "data.jsonl", "helpers.py", "task.yaml"]
     assert contents.named_by(tmp_path / "data.jsonl") == [tmp_path / "data.jsonl"]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        "data_files: {test: data/*.jsonl}",
+        "data_files: {test: 'data/**/*.jsonl'}",
+        "data_dir: data",
+        "dataset_path: ./data",
+    ],
+)
+def test_a_task_names_data_by_a_pattern_or_a_folder(tmp_path: Path, data: str) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data/a.jsonl").write_text("{}\n")
+    (tmp_path / "test").mkdir()
+    (tmp_path / "test/other.txt").write_text("a folder that happens to be called as the split is")
+    task = tmp_path / "task.yaml"
+    task.write_text(f"task: own\ntest_split: test\ndoc_to_text: 'Is it [{{{{a}}}}]?'\n{data}\n")
+    assert [path.name for path in contents.named_by(task)] == ["a.jsonl", "task.yaml"]
