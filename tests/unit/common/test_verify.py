@@ -10,8 +10,8 @@ from scripts.common import verify
 from scripts.common.manifest import Manifest, consumed, recording
 
 
-def made(results: Path, step: str, task: str, text: str, *inputs: Path) -> Path:
-    folder = results / "main" / step.replace(".", "/")
+def made(results: Path, step: str, task: str, text: str, *inputs: Path, variant: str = "main") -> Path:
+    folder = results / variant / step.replace(".", "/")
     folder.mkdir(parents=True, exist_ok=True)
     (folder / f"{task}.txt").write_text(text)
     with recording() as opened:
@@ -71,3 +71,14 @@ def test_a_damaged_manifest_and_no_results(results: Path, tmp_path: Path, capsys
     assert status == 1 and "not a readable manifest" in shown
     assert verify.main(["--results", str(tmp_path / "nowhere")]) == 1
     assert "no such folder" in capsys.readouterr().err
+
+
+def test_what_a_variant_no_longer_uses_is_not_taken_for_its_input(
+    results: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The variant once had documents of its own; now it reads those of main."""
+    made(results, "ingest.extract", "00000", "old", variant="other")
+    made(results, "language.score", "00000", "x", results / "main/ingest/extract/00000.manifest.json", variant="other")
+    assert run(results, capsys)[0] == 0
+    made(results, "ingest.extract", "00000", "newer")
+    assert "was made from another" in run(results, capsys)[1]
