@@ -7,7 +7,7 @@ CONFIG ?=
 SNAKEMAKE = PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/snakemake --profile profiles/local $(if $(CONFIG),--configfile $(CONFIG))
 
 # Two tests at a time: the runs of the workflow use two cores by themselves, and those on a cluster mostly wait.
-PYTEST = PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder
+PYTEST = PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo test check plan dag status report lint format docs clean
@@ -40,7 +40,7 @@ demo: $(VENV)/.installed ## the whole chain on the embedded default: from a craw
 	@$(BIN)/python -m scripts.report.summary
 
 test: $(VENV)/.installed-dev ## every test that this machine can run
-	$(PYTEST)
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m tests.both
 
 check: lint ## before a commit, in 3 minutes: lint, types, unit tests that take seconds, the rerun matrix
 	$(PYTEST) -m "not slow" tests/unit tests/workflow/test_matrix.py tests/workflow/test_steps.py

@@ -14,41 +14,20 @@ settings.register_profile("no-deadline", deadline=None)
 settings.load_profile("no-deadline")
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """With several workers (`make test`): whatever needs the SLURM cluster in one of them, from the start; it is mostly waiting.
-
-    Then the runs of the whole workflow, each for itself, then everything else, a file in one worker.
-    """
-    if not config.pluginmanager.hasplugin("xdist"):
-        return
-    cluster = {item.path for item in items if "cluster" in getattr(item, "fixturenames", ())}
-
-    def place(item: pytest.Item) -> tuple[int, str]:
-        if item.path in cluster:
-            return 0, "slurm"
-        if item.path.parent.name == "workflow" and item.get_closest_marker("slow"):
-            return 1, item.nodeid
-        return 2, str(item.path)
-
-    for item in items:
-        item.add_marker(pytest.mark.xdist_group(place(item)[1]))
-    items.sort(key=lambda item: place(item)[0])
-
-
 @pytest.fixture(scope="session")
 def complete(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder in which the tiny run of the whole workflow is complete. Tests must leave it as it is.
 
-    It was made without a network, where this machine lets one try. With several workers one of them makes it, and each
-    has a copy of its own.
+    It was made without a network, where this machine lets one try. Of two runs of pytest side by side (tests/both.py) one
+    makes it, and each has a copy of its own.
     """
     from tests.workflow.conftest import can_be_alone, run
 
     folder = tmp_path_factory.mktemp("complete")
-    if "PYTEST_XDIST_WORKER" not in os.environ:
+    if "CRAWL2LLM_COMPLETE" not in os.environ:
         run(folder, network=not can_be_alone())
         return folder
-    shared = tmp_path_factory.getbasetemp().parent / "complete"
+    shared = Path(os.environ["CRAWL2LLM_COMPLETE"])
     with shared.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         made = shared.with_suffix(".made")
