@@ -54,6 +54,28 @@ def parser(step: str, doc: str | None, example: str) -> argparse.ArgumentParser:
     return made
 
 
+def boolean(text: str) -> bool:
+    """`true` or `false`, as YAML and Python write them."""
+    if text.lower() not in ("true", "false"):
+        raise argparse.ArgumentTypeError(f"{text!r} is neither true nor false")
+    return text.lower() == "true"
+
+
+def placement(made: argparse.ArgumentParser, *keys: str) -> None:
+    """Add placement keys of the parser's step as options, with the schema's type, default and description."""
+    leaves = dict(configuration.leaves())
+    for key in keys:
+        node = leaves[f"{made.get_default('step')}.{key}"]
+        kinds: dict[str, Callable[[str], Any]] = {"boolean": boolean, "integer": int}
+        made.add_argument(
+            f"--{key.replace('_', '-')}",
+            type=kinds.get(node.get("type", ""), str),
+            choices=node.get("enum"),
+            default=node["default"],
+            help=node["description"].replace("%", "%%"),
+        )
+
+
 def settings(step: str, given: str) -> tuple[dict[str, Any], str]:
     """The step's settings and its fingerprint, from `--config`.
 

@@ -120,9 +120,7 @@ def main(argv: list[str] | None = None) -> int:
     parser = cli.parser(
         "crawl.render", __doc__, "--config config.yaml --workers 2 --manifest results/main/crawl/render/manifest.json"
     )
-    parser.add_argument(
-        "--workers", type=int, default=1, help="processes that render modules; the files do not depend on it"
-    )
+    cli.placement(parser, "workers")
     return cli.run(parser, body, argv)
 
 

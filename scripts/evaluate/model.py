@@ -122,7 +122,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--model", required=True, type=Path, help="manifest of pretrain.train or finetune.train")
     parser.add_argument("--pairs", required=True, type=Path, help="manifest of finetune.pairs")
     parser.add_argument("--tokens", required=True, type=Path, nargs="+", help="manifests of tokenize.encode")
-    parser.add_argument("--batch-size", type=int, default=16, help="sequences that the model takes at once")
+    cli.placement(parser, "batch_size")
     return cli.run(parser, body, argv)
 
 

@@ -26,6 +26,16 @@ from scripts.finetune.loss import completion_loss
 from scripts.finetune.sft import INPUTS, Job, clear, fine_tune, load, quiet
 from scripts.finetune.template import enough, read_pairs
 
+OPTIONS = (  # keys marked `placement` in the schema
+    "processes",
+    "activation_checkpointing",
+    "checkpoint_every",
+    "max_skipped_steps",
+    "tensorboard",
+    "wandb",
+    "wandb_project",
+)
+
 
 def check(settings: dict[str, Any], processes: int, model: Any) -> int:
     """The micro-batch to use: the largest up to `micro_batch_size` that fits. InputError for what cannot fit."""
@@ -181,18 +191,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--model", required=True, type=Path, help="manifest of pretrain.train")
     parser.add_argument("--pairs", required=True, type=Path, help="manifest of finetune.pairs")
     parser.add_argument("--checkpoints", type=Path, default=Path("checkpoints"), help="folder of checkpoints")
-    parser.add_argument("--checkpoint-every", type=int, default=0, help="optimizer steps between checkpoints; 0: none")
-    parser.add_argument(
-        "--max-skipped-steps", type=int, default=10, help="most steps to skip because their gradient is not finite"
-    )
-    parser.add_argument("--processes", type=int, default=1, help="training processes on this node, one a GPU")
-    for name, what in (
-        ("--activation-checkpointing", "compute activations again in the backward pass"),
-        ("--tensorboard", "write event files beside the checkpoints"),
-    ):
-        parser.add_argument(name, type=lambda value: value == "True", default=False, metavar="True|False", help=what)
-    parser.add_argument("--wandb", default="disabled", choices=["disabled", "offline", "online"])
-    parser.add_argument("--wandb-project", default="crawl2llm")
+    cli.placement(parser, *OPTIONS)
     return cli.run(parser, body, argv)
 
 

@@ -54,7 +54,7 @@ class Run:
         if found is not None and convert:
             found = checkpoint.universal(found)
         self.model = model.build(shape, settings["seed"])
-        if args.activation_checkpointing == "true":
+        if args.activation_checkpointing:
             self.model.gradient_checkpointing_enable({"use_reentrant": False})
         self.parameters = model.parameters(self.model)
         heads = shape.num_attention_heads
@@ -90,7 +90,7 @@ class Run:
         placement = {
             "micro_batch": args.micro_batch,
             "processes": self.processes,
-            "activation_checkpointing": args.activation_checkpointing == "true",
+            "activation_checkpointing": args.activation_checkpointing,
         }
         here = int(os.environ["LOCAL_WORLD_SIZE"])
         if self.device.type == "cuda":

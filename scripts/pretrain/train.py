@@ -24,7 +24,6 @@ import torch
 import torch.distributed as dist
 
 from scripts.common import cli
-from scripts.common import config as configuration
 from scripts.common.console import duration, log
 from scripts.common.manifest import Manifest, digest
 from scripts.common.processes import RESUBMIT, listen
@@ -175,9 +174,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
             log.info("resuming after step %s of %s", f"{run.done:,}", folder)
         if not run.validation_tokens:
             log.warning("the shards hold no validation documents: there will be no validation loss")
-        recorder = metrics.Recorder(
-            folder, run.done, args.tensorboard == "true", args.wandb, args.wandb_project, settings
-        )
+        recorder = metrics.Recorder(folder, run.done, args.tensorboard, args.wandb, args.wandb_project, settings)
         finished = train(run, recorder, stopping)
         recorder.close()
         weights = dict(run.engine.weights()) if finished else {}
@@ -227,21 +224,6 @@ def results(run: Run, weights: dict[str, torch.Tensor], manifest: Manifest, out:
     return [*files, out / metrics.LOSSES]
 
 
-def options(parser: argparse.ArgumentParser) -> None:
-    """Add the placement keys as options, with the schema's default, type and description."""
-    leaves = dict(configuration.leaves())
-    for key in OPTIONS:
-        node = leaves[f"pretrain.train.{key}"]
-        boolean, default = node.get("type") == "boolean", node["default"]
-        parser.add_argument(
-            f"--{key.replace('_', '-')}",
-            type=str.lower if boolean else int if node.get("type") == "integer" else str,
-            choices=["true", "false"] if boolean else node.get("enum"),
-            default=str(default).lower() if boolean else default,
-            help=node["description"].replace("%", "%%"),
-        )
-
-
 def main(argv: list[str] | None = None) -> int:
     alone = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "LOCAL_WORLD_SIZE": "1"}
     for name, value in {**alone, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}.items():
@@ -255,7 +237,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--tokens", required=True, type=Path, nargs="+", help="manifests of tokenize.encode")
     parser.add_argument("--tokenizer", required=True, type=Path, help="manifest of tokenize.train")
     parser.add_argument("--checkpoints", type=Path, default=Path("checkpoints"), help="folder of all runs' checkpoints")
-    options(parser)
+    cli.placement(parser, *OPTIONS)
     try:
         if os.environ["RANK"] == "0":
             status = cli.run(parser, body, argv)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from scripts.common import cli, console
+from scripts.common.config import leaves as leaves_of_schema
 from scripts.common.config import validate
 from scripts.common.fingerprint import digest, fingerprint
 from scripts.common.manifest import Manifest
@@ -133,3 +134,18 @@ def test_progress_tells_rate_and_time_left() -> None:
 @pytest.mark.parametrize(("seconds", "words"), [(0.4, "0s"), (75, "1m15s"), (3600, "1h00m"), (59.6, "1m00s")])
 def test_duration(seconds: float, words: str) -> None:
     assert console.duration(seconds) == words
+
+
+def test_placement_options_are_those_of_the_schema(capsys: pytest.CaptureFixture[str]) -> None:
+    parser = cli.parser("finetune.train", "", "")
+    cli.placement(parser, "checkpoint_every", "tensorboard", "wandb")
+    leaves, given = dict(leaves_of_schema()), ["--config", "x", "--manifest", "y"]
+    for name, value in vars(parser.parse_args(given)).items():
+        if f"finetune.train.{name}" in leaves:
+            assert value == leaves[f"finetune.train.{name}"]["default"]
+    for text, value in (("True", True), ("true", True), ("False", False), ("false", False)):  # Snakemake's, and YAML's
+        assert parser.parse_args([*given, "--tensorboard", text]).tensorboard is value
+    for wrong in (["--tensorboard", "1"], ["--wandb", "on"], ["--checkpoint-every", "often"]):
+        with pytest.raises(SystemExit):
+            parser.parse_args([*given, *wrong])
+        assert wrong[1] in capsys.readouterr().err
