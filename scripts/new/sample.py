@@ -39,12 +39,13 @@ TEXT_KEYS = ("text", "content", "raw_content", "body")
 
 @dataclass
 class Source:
-    """Files of one kind, by the patterns that name them."""
+    """Files of one kind, and JSON Lines of one text key, by the patterns that name them."""
 
     kind: str
     patterns: list[str] = field(default_factory=list)
     files: list[Path] = field(default_factory=list)
     text_key: str = "text"
+    name: str = ""
     books: bool = False  # long texts, of which no one document should be made
 
     @property
@@ -57,7 +58,7 @@ class Source:
         extra = {"text_key": self.text_key} if self.text_key != "text" else {}
         # Longer than 100,000 words, and the heuristics drop a text (heuristics.select.gopher_quality.words_max).
         long = {"unwrap": True, "chunk_words": 1000} if self.books else {}
-        return {"name": NAMES[self.kind], "kind": self.kind, "paths": self.patterns, **extra, **long}
+        return {"name": self.name or NAMES[self.kind], "kind": self.kind, "paths": self.patterns, **extra, **long}
 
 
 @dataclass
@@ -121,11 +122,11 @@ def kind(path: Path) -> tuple[str, str]:
 
 
 def sources(patterns: Sequence[str]) -> list[Source]:
-    """The files behind the patterns (paths, globs, `@list.txt`) by kind, in the order of the patterns.
+    """The files behind the patterns (paths, globs, `@list.txt`) by kind and text key, in the order of the patterns.
 
     Each pattern is of the kind of its first file. Raises InputError for a pattern without files.
     """
-    found: dict[str, Source] = {}
+    found: dict[tuple[str, str], Source] = {}
     for pattern in patterns:
         try:
             paths = [Path(name) for name in expand(pattern, ".")[0]]
@@ -134,7 +135,9 @@ def sources(patterns: Sequence[str]) -> list[Source]:
         if not paths:
             raise InputError(f"--from {pattern!r}: no file matches (paths are relative to {Path.cwd()})")
         what, key = kind(max(paths[:50], key=lambda path: path.stat().st_size))
-        source = found.setdefault(what, Source(what, text_key=key))
+        another = any(known == what for known, _ in found)
+        name = f"{NAMES[what]}-{key}" if another else NAMES[what]
+        source = found.setdefault((what, key), Source(what, text_key=key, name=name))
         source.patterns.append(pattern)
         source.files += paths
         source.books = what == "text" and max(path.stat().st_size for path in source.files) > BOOK

@@ -147,3 +147,12 @@ def test_real_crawls() -> None:
     seen = look(sources([str(SHARED / "warc-real" / "sample-000*.warc.gz")])[0])
     assert seen.files == 2 and seen.documents["en"] > 5
     assert seen.rejected["type_request"] > 10
+
+
+def test_json_lines_with_other_text_keys_are_other_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, key in (("a", "text"), ("b", "content")):
+        (tmp_path / f"{name}.jsonl").write_text(f'{{"{key}": "Some text."}}\n')
+    entries = [source.entry() for source in sources(["a.jsonl", "b.jsonl"])]
+    assert [entry.get("text_key", "text") for entry in entries] == ["text", "content"]
+    assert len({entry["name"] for entry in entries}) == 2
