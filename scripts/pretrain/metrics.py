@@ -10,8 +10,6 @@ from typing import Any, Literal, TextIO
 from scripts.common.console import log
 from scripts.common.manifest import write_atomically
 
-__tracked__ = False  # shows, never decides: see scripts/common/fingerprint.py
-
 Wandb = Literal["offline", "online", "disabled"]
 LOSSES, METRICS = "losses.jsonl", "metrics.jsonl"
 

@@ -63,6 +63,12 @@ def plan(settings: dict[str, Any], tokens: int) -> Plan:
     return Plan(steps, batch // context, context, windows)
 
 
+def fitting(made: Plan, micro_batch: int, processes: int) -> int:
+    """The largest micro-batch up to `micro_batch` that divides a global batch which nobody chose; itself where none does."""
+    sizes = (size for size in range(micro_batch, 0, -1) if made.sequences % (size * processes) == 0)
+    return next(sizes, micro_batch)
+
+
 def accumulation(made: Plan, micro_batch: int, processes: int) -> int:
     """Micro-batches of each process in one step.
 

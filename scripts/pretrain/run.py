@@ -37,8 +37,10 @@ class Run:
         self.stream = data.open_split(args.tokens, "train")
         self.settings = auto.resolve(settings, len(self.stream), self.vocabulary)
         self.resolved = auto.resolved(settings, self.settings)
+        self.plan = plan.plan(self.settings, len(self.stream))
+        if settings["global_batch_tokens"] == auto.AUTO:
+            args.micro_batch = plan.fitting(self.plan, args.micro_batch, self.processes)
         settings = self.settings
-        self.plan = plan.plan(settings, len(self.stream))
         self.accumulation = plan.accumulation(self.plan, args.micro_batch, self.processes)
         shape = model.configuration(settings["model"], self.vocabulary, self.eos)
         self.device = engine.choose_device(args.device, int(os.environ["LOCAL_WORLD_SIZE"]))

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scripts.common import config
 from scripts.common.cli import InputError
 from scripts.pretrain import measures
-from scripts.pretrain.plan import accumulation, learning_rate, plan
+from scripts.pretrain.plan import accumulation, fitting, learning_rate, plan
 
 DEFAULTS: dict[str, Any] = config.validate({})["pretrain"]["train"] | {
     "epochs": None,
@@ -51,6 +51,13 @@ def test_refuses_a_global_batch_that_does_not_divide() -> None:
     with pytest.raises(InputError, match=r"= 12800; the nearest are 12800$"):
         accumulation(made, 16, 8)
     assert accumulation(made, 10, 2) == 5
+
+
+def test_the_micro_batch_gives_way_to_a_global_batch_that_is_auto() -> None:
+    made = plan(settings(global_batch_tokens=1600, context=100), 100_000)  # 16 windows
+    assert [fitting(made, 8, processes) for processes in (1, 2, 4, 8, 16)] == [8, 8, 4, 2, 1]
+    assert [fitting(made, 5, processes) for processes in (1, 4)] == [4, 4]
+    assert fitting(made, 8, 3) == 8  # refused by accumulation, by name
 
 
 @hypothesis_settings(deadline=None)  # the machine may be busy
