@@ -35,7 +35,7 @@ $(VENV)/.installed-dev: envs/lock-dev.txt $(VENV)/.installed
 
 install: $(VENV)/.installed ## create .venv from the pinned lock
 
-demo: $(VENV)/.installed ## the whole chain on the embedded default: from a crawl to an evaluated model
+demo: $(VENV)/.installed $(CONFIG) ## the whole chain on the embedded default: from a crawl to an evaluated model
 	$(SNAKEMAKE)
 	@$(BIN)/python -m scripts.report.summary
 
@@ -45,7 +45,7 @@ test: $(VENV)/.installed-dev ## every test that this machine can run
 check: lint ## before a commit, in 3 minutes: lint, types, unit tests that take seconds, the rerun matrix
 	$(PYTEST) -m "not slow" tests/unit tests/workflow/test_matrix.py tests/workflow/test_steps.py
 
-plan: $(VENV)/.installed ## what would run, and why
+plan: $(VENV)/.installed $(CONFIG) ## what would run, and why
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/crawl2llm plan $(if $(CONFIG),--configfile $(CONFIG))
 
 dag: $(VENV)/.installed ## the rulegraph as docs/rulegraph.mmd (mermaid) and docs/rulegraph.svg

@@ -14,7 +14,7 @@ from pathlib import Path
 sys.path.insert(0, workflow.basedir)
 
 from scripts.common import config as configuration
-from scripts.common import contents, engine, fingerprint as fingerprints, freshness, frozen, lock, steps
+from scripts.common import contents, engine, fingerprint as fingerprints, freshness, frozen, leftovers, lock, steps
 from scripts.ingest import sources
 from scripts.pretrain import expected
 from scripts.slurm import hook
@@ -241,6 +241,21 @@ def freeze():
     frozen.forget_others(code, complete)
 
 
+def forget_leftovers():
+    """Remove the results of shards and bands that the config no longer has."""
+    found = [
+        path
+        for variant, tree in VARIANTS.items()
+        for step, facts in steps.STEPS.items()
+        if facts.per != "model"
+        for path in leftovers.leftovers(
+            Path("results") / variant, step, steps.tasks(step, tree) if facts.per == "band" else steps.shards(tree)
+        )
+    ]
+    if number := leftovers.remove(found):
+        logger.warning(f"removed {number} files of shards and bands that this config no longer has")
+
+
 def forget_forced():
     """A person who forces a task wants all its shards done; of those, Snakemake removes the first one's manifest."""
     for job in engine.forced(workflow):
@@ -253,4 +268,5 @@ onstart:
     lock.hold(Path(".snakemake/run.lock"))
     hook.before_submission(workflow)
     freeze()
+    forget_leftovers()
     forget_forced()

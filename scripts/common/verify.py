@@ -18,6 +18,9 @@ from scripts.common.manifest import Manifest, ManifestError, checksum
 __tracked__ = False  # looks, and changes nothing: see scripts/common/fingerprint.py
 
 
+AGAIN = "snakemake --profile profiles/local --configfile YOUR-RUNS-CONFIG.yaml"
+
+
 @dataclass
 class Found:
     """What was looked at: manifests, files and bytes; `faults` are sentences by the manifest that they concern."""
@@ -88,10 +91,10 @@ def lines(found: Found, results: Path, deep: bool) -> Iterator[str]:
     """What was found, for a person."""
     for path, faults in found.faults.items():
         yield from (f"damaged: {fault}" for fault in faults)
-        yield f"  to make it again: rm {path} && snakemake --profile profiles/local {path}"
+        yield f"  to make it again: rm {path} && {AGAIN} {path}"
     for path, number in sorted((path, n) for path, n in found.gone.items() if n):
         yield f"missing: {path}, which {number} result{'s were' if number > 1 else ' was'} made from"
-        yield f"  to make it again: snakemake --profile profiles/local {path}"
+        yield f"  to make it again: {AGAIN} {path}"
     how = "checksums" if deep else "sizes; --deep compares checksums"
     whole = "all as their manifests say" if not found.faults and not found.gone.total() else "not whole, see above"
     yield f"{found.manifests:,} manifests, {found.files:,} files, {found.bytes / 1e6:,.1f} MB ({how}): {whole}"

@@ -179,7 +179,7 @@ def metrics(run: Run, step: str) -> list[dict[str, Any]]:
     at, seen = series(ordered, "step", "tokens")
     for row in ordered:
         if at and number(row.get("tokens")) is None:
-            row["tokens"] = float(np.interp(row["step"], at, seen))
+            row["tokens"] = float(np.interp(row["step"], [0, *at], [0, *seen]))
     return ordered
 
 

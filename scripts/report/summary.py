@@ -39,6 +39,9 @@ def lines(counts: dict[str, Any], seconds: float | None, page: Path) -> list[tup
         if not found:
             made.append((name.lower(), "not evaluated"))
             continue
+        if model == "finetune" and dig(counts, "finetune", "trained") is False:
+            made.append((name.lower(), "not fine-tuned, this is the base model (see the note)"))
+            continue
         chance = "" if accuracy(asked) == NOTHING else f" (chance {accuracy({'acc': dig(asked, 'chance')})})"
         made.append((name.lower(), f"{bits} bits per held-out byte, accuracy {accuracy(asked)}{chance}"))
     made.append(("time", f"{duration(seconds)} over all tasks" if seconds else NOTHING))

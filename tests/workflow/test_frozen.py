@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import time
 from collections.abc import Iterator
@@ -158,4 +157,10 @@ def test_a_task_of_several_shards_redoes_what_changed_and_only_that(root: Path, 
     run(tmp_path / "run", "--forcerun", "language_score")
     assert all(before[name] != stamp for name, stamp in times("language/score").items())
     assert bodies(tmp_path / "run") == one
-    shutil.rmtree(pages)
+
+    # Fewer shards: nothing of the others stays behind.
+    tree["ingest"]["extract"]["shards"] = 3
+    config.write_text(json.dumps(tree))
+    run(tmp_path / "run")
+    left = [path for path in (tmp_path / "run/results").rglob("0000[34].*") if path.is_file()]
+    assert left == []

@@ -1,0 +1,23 @@
+"""Leftovers: fewer shards than before leave no file behind that would pass for a result."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from scripts.common.leftovers import leftovers, remove
+
+
+def test_only_what_is_of_no_task_goes(tmp_path: Path) -> None:
+    names = (
+        "corpus/write/00000.manifest.json", "corpus/write/00003.manifest.json", "corpus/write/00003.run.json",
+        "corpus/write/train/00000.parquet", "corpus/write/train/00003.parquet", "corpus/write/manifest.json",
+        "benchmarks/corpus/write/00003.tsv", "benchmarks/corpus/write/00000.tsv", "language/score/00003.parquet",
+    )  # fmt: skip
+    for name in names:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("")
+    assert remove(leftovers(tmp_path, "corpus.write", ["00000", "00001"])) == 4
+    left = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file())
+    assert left == sorted(name for name in names if "00003" not in name or name.startswith("language"))
+    assert remove(leftovers(tmp_path, "corpus.write", ["00000", "00001"])) == 0
+    assert remove(leftovers(tmp_path, "not.there", [])) == 0
