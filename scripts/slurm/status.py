@@ -1,7 +1,5 @@
 """What a run on SLURM is doing: what runs where and until when, what waits and why, what failed, GPU-hours by rule.
 
-    python -m scripts.slurm.status [--directory RUN]
-
 Needs squeue alone. Where sacct answers, GPU-hours are SLURM's own; otherwise they are counted from the jobs' logs.
 """
 
