@@ -49,7 +49,9 @@ def complete(given: str | None, variant: str) -> dict[str, Any] | None:
     if not given:
         return None
     try:
-        raw = yaml.safe_load(given if given.lstrip().startswith("{") else Path(given).read_text(encoding="utf-8"))
+        # JSON as JSON: YAML takes its 1e-08 for text.
+        inline = given.lstrip().startswith("{")
+        raw = json.loads(given) if inline else yaml.safe_load(Path(given).read_text(encoding="utf-8"))
     except (ValueError, yaml.YAMLError, OSError) as error:
         raise cli.InputError(f"--complete-config: {error}") from error
     config = configuration.validate(raw or {}, source="--complete-config")

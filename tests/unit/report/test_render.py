@@ -36,7 +36,12 @@ def render(manifests: list[Path], folder: Path, *more: str) -> Path:
 def report(finished: list[Path]) -> Path:
     """The page of the run that all tests share."""
     folder = finished[0].parents[2] / "report/render"
-    return render(finished, folder, "--complete-config", "{'report': {'render': {'samples': 2}}}")
+    return render(
+        finished,
+        folder,
+        "--complete-config",
+        '{"report": {"render": {"samples": 2}}, "pretrain": {"train": {"epsilon": 1e-08}}}',
+    )
 
 
 class Page(HTMLParser):
