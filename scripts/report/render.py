@@ -7,6 +7,7 @@ the figures of cost show seconds, so the manifest lists only the JSON files.
 from __future__ import annotations
 
 import argparse
+import json
 import time
 from pathlib import Path
 from typing import Any
