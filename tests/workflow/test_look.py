@@ -52,7 +52,7 @@ def test_plan_says_what_and_why(complete: Path, tmp_path: Path) -> None:
     rules, errors = plan.plan((done.stdout + done.stderr).splitlines())
     assert errors == []
     assert {rule: sum(reasons.values()) for rule, reasons in rules.items()} == {"evaluate_model": 2, "report_render": 1}
-    assert set(rules["evaluate_model"]) == {"settings, code or something upstream changed"}
+    assert set(rules["evaluate_model"]) == {"seed 0 → 5"}
 
 
 @pytest.mark.parametrize(
