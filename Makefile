@@ -40,7 +40,7 @@ demo: $(VENV)/.installed $(CONFIG) ## the whole chain on the embedded default: f
 	@$(BIN)/python -m scripts.report.summary
 
 test: $(VENV)/.installed-dev ## every test that this machine can run
-	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m tests.both
+	$(PYTEST)
 
 check: lint ## before a commit, in 3 minutes: lint, types, unit tests that take seconds, the rerun matrix
 	$(PYTEST) -m "not slow" tests/unit tests/workflow/test_matrix.py tests/workflow/test_steps.py

@@ -1,8 +1,6 @@
 """Settings of all tests, and the run that several of them start from."""
 
-import fcntl
 import os
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -18,25 +16,12 @@ settings.load_profile("no-deadline")
 def complete(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder in which the tiny run of the whole workflow is complete. Tests must leave it as it is.
 
-    It was made without a network, where this machine lets one try. Of two runs of pytest side by side (tests/both.py) one
-    makes it, and each has a copy of its own.
+    It was made without a network, where this machine lets one try.
     """
     from tests.workflow.conftest import can_be_alone, run
 
     folder = tmp_path_factory.mktemp("complete")
-    if "CRAWL2LLM_COMPLETE" not in os.environ:
-        run(folder, network=not can_be_alone())
-        return folder
-    shared = Path(os.environ["CRAWL2LLM_COMPLETE"])
-    with shared.with_suffix(".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        made = shared.with_suffix(".made")
-        if not made.exists():
-            shutil.rmtree(shared, ignore_errors=True)
-            shared.mkdir()
-            run(shared, network=not can_be_alone())
-            made.touch()
-        shutil.copytree(shared, folder, symlinks=True, dirs_exist_ok=True)
+    run(folder, network=not can_be_alone())
     return folder
 
 

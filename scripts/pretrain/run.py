@@ -189,7 +189,10 @@ class Run:
         return nats / self.validation_tokens, measures.bits_per_byte(nats, self.validation_bytes)
 
     def machine(self) -> dict[str, Any]:
-        """What the run trained on: devices by name, processes, nodes, peak memory of a process. A collective call."""
+        """What the run trained on: devices by name, processes, nodes. A collective call.
+
+        What was measured is in the log: a record is the same whenever the same machine makes the same result.
+        """
         cuda = self.device.type == "cuda"
         own = {
             "name": torch.cuda.get_device_name() if cuda else processor(),
@@ -199,14 +202,15 @@ class Run:
         }
         every: list[dict[str, Any]] = [{} for _ in range(self.processes)]
         dist.all_gather_object(every, own)
-        peaks = {key: max(one[key] for one in every) for key in ("peak_memory_bytes", "peak_gpu_memory_bytes")}
+        for key, where in (("peak_memory_bytes", "of a process"), ("peak_gpu_memory_bytes", "of a GPU")):
+            if self.rank == 0 and (most := max(one[key] for one in every)):
+                log.info("peak memory %s: %s", where, memory.gigabytes(most))
         devices = Counter(one["name"] for one in every)
         return {
             "device": self.device.type,
             "devices": dict(sorted(devices.items())),
             "processes": self.processes,
             "nodes": len({one["node"] for one in every}),
-            **peaks,
             "estimated_memory_bytes": self.estimated,
         }
 
