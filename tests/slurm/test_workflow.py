@@ -21,8 +21,8 @@ from tests.slurm.conftest import ROOT, Drive, own_profile, slurm, until
 from tests.workflow.conftest import TINY, differences, run, snapshot
 
 GPU_STAGES = ("pretrain", "finetune", "evaluate", "report")
-LONG = 1500  # steps of the tiny model: about a minute of two cores
-TRAINING = {"steps": LONG, "validate_every": 500}
+LONG = 800  # steps of the tiny model: more than a job of a minute holds, most of which goes to its start
+TRAINING = {"steps": LONG, "validate_every": 400}
 
 
 class Workflow(Drive):
@@ -98,7 +98,7 @@ def break_in_every_way(workflow: Callable[..., Workflow], cluster: Cluster) -> W
     slurm(
         "sbatch", "--chdir=/", "-p", "urgent", "--gres=gpu:h100:8", "--time=1", "--output=/dev/null", "--wrap=sleep 2"
     )
-    until("more steps, after the urgent job", lambda: made.step() >= 120, 240)
+    until("more steps, after the urgent job", lambda: made.step() >= 120, 480)
     (job,) = made.queue()
     assert "Restarts=1 " in slurm("scontrol", "show", "job", job)
 
@@ -110,17 +110,17 @@ def break_in_every_way(workflow: Callable[..., Workflow], cluster: Cluster) -> W
     until("a job of the second start", lambda: made.queue() not in ([], [job]), 120)
     assert f"job {job} (pretrain_train main, running) is left from a run that was killed: cancelled" in made.output
     second = made.step()
-    until("more steps, in the second start", lambda: made.step() >= second + 60, 240)
+    until("more steps, in the second start", lambda: made.step() >= second + 60, 480)
     slurm("scontrol", "update", "NodeName=f2", "State=RESUME")
     cluster.crash("f1")
     third = made.step()
-    until("more steps, on the other node", lambda: made.step() >= third + 60, 240)
+    until("more steps, on the other node", lambda: made.step() >= third + 60, 480)
     (job,) = made.queue()
     assert "Restarts=1 " in (facts := slurm("scontrol", "show", "job", job)) and "NodeList=f2" in facts
     cluster.revive("f1")
 
     slurm("scancel", job)
-    made.finish()
+    made.finish(900)
     assert "Error in rule pretrain_train" in made.output
     return made
 
@@ -171,7 +171,7 @@ def test_two_nodes_train_the_weights_of_one(
 
 def test_longer_than_the_time_limit(long_run: Workflow, unbroken: Path) -> None:
     """Stopped and queued again as often as it takes, without one of Snakemake's retries; the curve of an unbroken run."""
-    long_run.finish()
+    long_run.finish(1200)
     log = long_run.slurm_log("pretrain_train")
     stops = [int(step.replace(",", "")) for step in re.findall(r"stopped by a signal after step ([\d,]+);", log)]
     assert stops and stops == sorted(set(stops)) and stops[-1] < LONG
