@@ -213,6 +213,8 @@ def stale(job):
     if not (found := tasks_of(job)):
         return None
     variant, step, tasks = found
+    if not Path(_path(variant, step, tasks[0])).exists():
+        return None  # Snakemake makes it where something needs it
     return FRESHNESS[variant].stale(step, tasks, _fingerprint(variant, step, tasks[0]))
 
 
