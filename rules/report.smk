@@ -94,5 +94,5 @@ rule report_now:
         results=expand("results/{variant}", variant=VARIANTS),
     shell:
         """
-        python -m scripts.report.now --results {params.results:q} --configfile {config:q}
+        python -m scripts.report.now --results {params.results:q} --configfile {COMPLETE:q}
         """

@@ -14,14 +14,15 @@ settings.load_profile("no-deadline")
 
 @pytest.fixture(scope="session")
 def complete(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder in which the tiny run of the whole workflow is complete. Tests must leave it as it is.
+    """A folder in which the tiny run of the whole workflow is complete; `printed` is what it said. Tests must leave it as it is.
 
     It was made without a network, where this machine lets one try.
     """
     from tests.workflow.conftest import can_be_alone, run
 
     folder = tmp_path_factory.mktemp("complete")
-    run(folder, network=not can_be_alone())
+    text = run(folder, network=not can_be_alone())
+    (folder / "printed").write_text(text, encoding="utf-8")
     return folder
 
 
