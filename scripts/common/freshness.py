@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 from scripts.common import record
@@ -32,7 +33,6 @@ class Freshness:
     place: Callable[[str, str], Path]
     contents: dict[str, str]
     _read: dict[Path, Manifest | None] = field(default_factory=dict)
-    _damaged: dict[Path, list[str]] = field(default_factory=dict)
 
     def manifest(self, path: Path) -> Manifest | None:
         """The manifest at `path`; None where there is none that is readable."""
@@ -74,5 +74,10 @@ class Freshness:
     def _sources(self, like: dict[str, str]) -> dict[str, str]:
         """The `sources` that a result would have now which has those of the same shard, or of all."""
         if "all" in like:
-            return combined([{shard: mark} for shard, mark in self.contents.items()])
+            return self._all
         return {shard: self.contents.get(shard, "") for shard in like}
+
+    @cached_property
+    def _all(self) -> dict[str, str]:
+        """The `sources` of what was made from all shards, worked out once: a plan asks for every manifest."""
+        return combined([{shard: mark} for shard, mark in self.contents.items()])
