@@ -15,7 +15,7 @@ from scripts.report.records import NOTES, Run, measured, metrics
 from tests.unit.report.conftest import SHARDS
 from tests.unit.report.test_render import FINGERPRINT, Page
 
-CONFIG = "{'ingest': {'extract': {'shards': 2, 'sources': [{'name': 'web', 'kind': 'warc', 'paths': ['*.gz']}]}}}"
+CONFIG = '{"ingest": {"extract": {"shards": 2, "sources": [{"name": "web", "kind": "warc", "paths": ["*.gz"]}]}}}'
 TRAINED = ("pretrain.train", "finetune.train", "evaluate.model")
 
 
@@ -185,7 +185,7 @@ def test_nothing_there_is_an_error(tmp_path: Path, capsys: Any) -> None:
 
 
 def test_a_wrong_config_is_an_error(run_folder: Path, capsys: Any) -> None:
-    assert now.main(["--results", str(run_folder), "--configfile", "{'langauge': {}}"]) == 1
+    assert now.main(["--results", str(run_folder), "--configfile", '{"langauge": {}}']) == 1
     assert "langauge is not a known key" in capsys.readouterr().err
 
 

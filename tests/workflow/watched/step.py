@@ -27,6 +27,8 @@ elif how == "memory":
     bytearray(b"x" * 10**9)
 elif how == "silent":
     sys.exit(3)
+elif how == "seconds":  # long enough to be drawn several times
+    time.sleep(3)
 elif how == "slow":
     time.sleep(60)
 Path(manifest).write_text(json.dumps({"counts": {"in": 10, "kept": 8, "dropped": {"language": 2}}}))
