@@ -15,6 +15,7 @@ sys.path.insert(0, workflow.basedir)
 
 from scripts.common import config as configuration
 from scripts.common import contents, engine, fingerprint as fingerprints, freshness, frozen, leftovers, lock, steps
+from scripts.common.manifest import Manifest
 from scripts.ingest import sources
 from scripts.pretrain import expected
 from scripts.slurm import hook
@@ -259,11 +260,11 @@ def forget_leftovers():
 
 
 def forget_forced():
-    """A person who forces a task wants all its shards done; of those, Snakemake removes the first one's manifest."""
+    """A person who forces a task wants all its shards done, whatever their manifests say."""
     for job in engine.forced(workflow):
-        variant, step, tasks = tasks_of(job) or ("", "", [""])
-        for task in tasks[1:]:
-            Path(_path(variant, step, task)).unlink(missing_ok=True)
+        variant, step, tasks = tasks_of(job) or ("", "", [])
+        for task in tasks:
+            Manifest.forget(Path(_path(variant, step, task)))
 
 
 onstart:

@@ -153,13 +153,18 @@ def for_shard(args: argparse.Namespace, shard: str) -> argparse.Namespace:
     return argparse.Namespace(**swapped)
 
 
+def resumes(args: argparse.Namespace) -> bool:
+    """Whether the step is a training, which goes on from its own checkpoints with all its processes."""
+    return hasattr(args, "checkpoints")
+
+
 def logs(args: argparse.Namespace) -> list[Path]:
     """The files of the log: --log, emptied, and for a step with checkpoints one beside these.
 
     That one outlives an interruption (Snakemake removes --log before it starts a task again), and --log begins with it.
     """
     kept = None
-    if hasattr(args, "checkpoints"):
+    if resumes(args):
         with contextlib.suppress(InputError, configuration.ConfigError):
             kept = args.checkpoints / digest(settings(args.step, args.config)[1]) / LOG
     if args.log:
@@ -171,23 +176,32 @@ def logs(args: argparse.Namespace) -> list[Path]:
 
 
 def done(args: argparse.Namespace, mark: str) -> bool:
-    """Whether the task's manifest bears this fingerprint, with its files, and consumed what its inputs hold now.
+    """Whether the task is done already: its manifest (or the copy, where Snakemake removed it) bears this fingerprint, has its files,
+    and consumed what its inputs hold now.
 
-    A task that was cut off resumes after it. Its `sources` are brought up to date: parts of its inputs that it did not
-    consume may go back to a source file that was replaced.
+    So a task that was cut off resumes after it, and a step that comes out as before is the last that works. Its `sources` are
+    brought up to date: parts of its inputs that it did not consume may go back to a source file that was replaced.
     """
+    copied = not args.manifest.exists()
     try:
-        manifest = Manifest.read(args.manifest)
-        if manifest.fingerprint != mark or not manifest.inputs:
+        manifest = Manifest.read(Manifest.copy_of(args.manifest) if copied else args.manifest)
+        given = inputs(args)
+        if manifest.fingerprint != mark or not given or given.keys() != manifest.inputs.keys():
             return False
-        given = {found.key: found for found in (_input(path) for path in paths(args) if path != args.manifest)}
         for key, parts in manifest.inputs.items():
             if any(given[key].digest_of(part) != wanted for part, wanted in parts.items()):
                 return False
-        manifest.renew(combined(given[key].sources for key in manifest.inputs))
-    except (ManifestError, KeyError):
+        if copied and not manifest.restore(args.manifest):
+            return False
+        manifest.renew(combined(given[key].sources for key, parts in manifest.inputs.items() if parts))
+    except ManifestError:
         return False
     return True
+
+
+def inputs(args: argparse.Namespace) -> dict[str, Manifest]:
+    """The manifests among the arguments that the task may read, by their keys."""
+    return {found.key: found for found in (_input(path) for path in paths(args) if path != args.manifest)}
 
 
 def paths(args: argparse.Namespace) -> list[Path]:
@@ -214,11 +228,11 @@ def task(
 
     An old manifest goes first: it would speak for files that were replaced before this was killed.
     """
-    args.manifest.unlink(missing_ok=True)
+    Manifest.forget(args.manifest)
     manifest = Manifest(step=args.step, fingerprint=digest(mark))
     with recording() as opened:
         files = body(args, section, manifest)
-    manifest.inputs |= consumed(opened)
+    manifest.inputs |= consumed(opened, inputs(args))
     manifest.sources = combined([manifest.sources, *(found.sources for found in opened.values())])
     record.write(args.manifest, mark, manifest.run)
     return manifest.write(args.manifest, files)
@@ -239,13 +253,13 @@ def run(
         console.setup(f"{args.step} {task_of(args.manifest)}".rstrip(), *logs(args))
         section, mark = settings(args.step, args.config)
         args.manifest.parent.mkdir(parents=True, exist_ok=True)
-        for shard in args.also:
-            other = for_shard(args, shard)
-            if done(other, digest(mark)):
-                console.log.info("shard %s is done already", shard)
+        for shard in [*args.also, ""]:
+            other = for_shard(args, shard) if shard else args
+            if resumes(args) or not done(other, digest(mark)):
+                manifest = task(other, section, mark, body)
             else:
-                task(other, section, mark, body)
-        manifest = task(args, section, mark, body)
+                manifest = Manifest.parse(other.manifest)
+                console.log.info("%s is done already, from the same input", f"shard {shard}" if shard else "this")
     except (InputError, configuration.ConfigError, ManifestError, OSError) as error:
         full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
         where = (

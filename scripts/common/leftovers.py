@@ -11,7 +11,7 @@ from pathlib import Path
 
 __tracked__ = False  # removes what no step reads: see scripts/common/fingerprint.py
 
-TASK = re.compile(r"(\d{5}|\d{2})\.")  # at the start of a file's name: a shard's or a band's
+TASK = re.compile(r"\.?(\d{5}|\d{2})\.")  # at the start of a file's name: a shard's or a band's
 
 
 def leftovers(results: Path, step: str, tasks: Iterable[str]) -> Iterator[Path]:
@@ -29,7 +29,7 @@ def leftovers(results: Path, step: str, tasks: Iterable[str]) -> Iterator[Path]:
 
 def remove(paths: Iterable[Path]) -> int:
     """Remove the files, manifests first, so that none is left without its data; returns their number."""
-    ordered = sorted(paths, key=lambda path: (not path.name.endswith("manifest.json"), path))
+    ordered = sorted(paths, key=lambda path: (not path.name.endswith(("manifest.json", "manifest.kept")), path))
     for path in ordered:
         path.unlink(missing_ok=True)
     return len(ordered)

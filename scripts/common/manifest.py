@@ -111,6 +111,20 @@ class Manifest:
     path: Path | None = None
     used: set[str] = field(default_factory=set)  # what was used of a manifest that was read as input
 
+    @staticmethod
+    def copy_of(path: Path) -> Path:
+        """Where a second copy of the manifest at `path` lies.
+
+        Snakemake removes a task's manifest before it starts the task again; the copy stays, and tells whether all is done already.
+        """
+        return path.with_name(f".{path.name.removesuffix('.json')}.kept")
+
+    @classmethod
+    def forget(cls, path: Path) -> None:
+        """Remove a manifest with its copy: whatever its inputs hold, the task is to be done again."""
+        cls.copy_of(path).unlink(missing_ok=True)
+        path.unlink(missing_ok=True)
+
     @property
     def folder(self) -> Path:
         """The folder that the names in `files` are relative to."""
@@ -186,13 +200,26 @@ class Manifest:
 
     def _write(self) -> None:
         assert self.path is not None
-        write_atomically(self.path, pretty({key: getattr(self, key) for key in WRITTEN}))
+        text = pretty({key: getattr(self, key) for key in WRITTEN})
+        write_atomically(self.copy_of(self.path), text)
+        write_atomically(self.path, text)
 
     def renew(self, sources: dict[str, str]) -> None:
         """Write the manifest again where it goes back to other source files than it says."""
         if sources != self.sources:
             self.sources = sources
             self._write()
+
+    def restore(self, path: Path) -> bool:
+        """Write a manifest that was read from its copy to `path`, if its files have the checksums that it says.
+
+        A person may have removed it because of a damaged file.
+        """
+        if any(checksum(self.folder / name) != facts["xxh3"] for name, facts in self.files.items()):
+            return False
+        self.path = path
+        self._write()
+        return True
 
     @classmethod
     def parse(cls, path: Path) -> Self:
@@ -256,9 +283,12 @@ def recording() -> Iterator[dict[str, _Input]]:
         _recordings.remove(opened)
 
 
-def consumed(opened: dict[str, _Input]) -> dict[str, dict[str, str]]:
-    """`inputs` of the task that read these manifests: the parts it used, with their digests."""
-    out: dict[str, dict[str, str]] = {}
+def consumed(opened: dict[str, _Input], given: Iterable[str] = ()) -> dict[str, dict[str, str]]:
+    """`inputs` of the task that read these manifests: the parts it used, with their digests.
+
+    Those that it was given and did not read have no parts: with others it might have read them.
+    """
+    out: dict[str, dict[str, str]] = {key: {} for key in given}
     for key, manifest in sorted(opened.items()):
         parts = [ALL] if ALL in manifest.used or not manifest.used else sorted(manifest.used)
         out[key] = {part: str(manifest.digest_of(part)) for part in parts}

@@ -37,7 +37,7 @@ def inputs(manifest: Manifest, results: Path) -> Iterator[tuple[Path, dict[str, 
     assert manifest.path is not None
     variant = manifest.path.relative_to(results).parts[0]
     for key, parts in manifest.inputs.items():
-        if key == "sources":
+        if key == "sources" or not parts:
             continue
         step, _, task = key.partition(" ")
         below = Path(step.replace(".", "/")) / (f"{task}.manifest.json" if task else "manifest.json")

@@ -41,25 +41,27 @@ def listed(path: str, data: str) -> list[str]:
     return out
 
 
-def expand(pattern: str, data: str) -> tuple[list[str], list[str]]:
-    """(files, folders that they are named below) of one entry of `paths`: a path, a glob, or `@list.txt`.
+def expand(pattern: str, data: str) -> tuple[list[str], str]:
+    """(files, folder that they are named below) of one entry of `paths`: a path, a glob, or `@list.txt`.
 
     `{data}` stands for the config key `data`, in a list too. The folder of a path is its own; of a glob, the longest part
-    without wildcards; of a list, `data` where all its files lie below, and else the folder of each file.
+    without wildcards; of a list, `data` where all its files lie below, and else the deepest folder that holds them.
     """
     data = data.rstrip("/") or "/"
     pattern = pattern.replace("{data}", data)
     if pattern.startswith("@"):
         files = [os.path.normpath(name) for name in listed(pattern[1:], data)]
-        inside = all(_inside(name, data) for name in files)
-        return files, [os.path.normpath(data)] if inside else [str(Path(name).parent) for name in files]
+        if all(_inside(name, data) for name in files):
+            return files, os.path.normpath(data)
+        files = [_absolute(name) for name in files]
+        return files, os.path.commonpath([str(Path(name).parent) for name in files])
     if glob.has_magic(pattern) and not Path(pattern).exists():
         parts = pattern.split("/")
         fixed = parts[: next(number for number, part in enumerate(parts) if glob.has_magic(part))]
         found = sorted(os.path.normpath(name) for name in glob.glob(pattern, recursive=True) if Path(name).is_file())
-        return found, [os.path.normpath("/".join([*fixed, ""]) or ".")]
+        return found, os.path.normpath("/".join([*fixed, ""]) or ".")
     path = os.path.normpath(pattern)
-    return ([path], [str(Path(path).parent)]) if Path(path).is_file() else ([], [])
+    return [path] if Path(path).is_file() else [], str(Path(path).parent)
 
 
 def _absolute(path: str) -> str:
@@ -74,39 +76,47 @@ def _inside(path: str, folder: str) -> bool:
 def of_source(source: dict[str, Any], data: str, here: str) -> list[str]:
     """The files of a source as `root/./name`, sorted by name, each once however many entries of `paths` find it.
 
-    The root is the deepest folder that holds the folders of all entries (see `expand`), so that no two files share a name.
+    A file is named below the folder of the first entry that finds it (see `expand`); where a file of an earlier entry is called
+    so, below as many folders more as make another name. So an entry that is added renames no file.
     Raises ConfigError where an entry finds no file or a name is not UTF-8.
     """
     if not source.get("paths"):
         raise ConfigError(f"{here} ({source['name']}) needs `paths`: files or globs of kind {source['kind']}")
-    files: set[str] = set()
-    folders: list[str] = []
+    seen: set[str] = set()
+    out: dict[str, str] = {}
     for pattern in source["paths"]:
         try:
-            found, below = expand(pattern, data)
+            found, root = expand(pattern, data)
         except ConfigError as error:
             raise ConfigError(f"{here}.paths: {error}") from error
         if not found:
             raise ConfigError(
                 f"{here}.paths: no file matches {pattern!r} (data is {data!r}, paths are relative to {Path.cwd()})"
             )
-        files.update(found)
-        folders += below
-    everything = [*files, *folders]
-    if len({path.startswith("/") for path in everything}) > 1 or any(path.startswith("..") for path in everything):
-        files, folders = {_absolute(path) for path in files}, [_absolute(path) for path in folders]
-    root = os.path.commonpath(folders) or "."
-    out = []
-    for path in files:
-        name = os.path.relpath(path, root)
-        try:
-            name.encode()
-        except UnicodeEncodeError as error:
-            raise ConfigError(
-                f"{here}.paths: the name of the file {os.fsencode(path)!r} is not UTF-8: rename it"
-            ) from error
-        out.append(f"{root.rstrip('/')}{MARK}{name}")
-    return sorted(out, key=named)
+        for path in found:
+            try:
+                path.encode()
+            except UnicodeEncodeError as error:
+                raise ConfigError(
+                    f"{here}.paths: the name of the file {os.fsencode(path)!r} is not UTF-8: rename it"
+                ) from error
+            if (whole := _absolute(path)) not in seen:
+                seen.add(whole)
+                folder, name = _free(path, root, out)
+                if name in out:
+                    raise ConfigError(f"{here}.paths: {path} and {path_of(out[name])} would both be called {name}")
+                out[name] = f"{folder.rstrip('/')}{MARK}{name}"
+    return [out[name] for name in sorted(out)]
+
+
+def _free(path: str, root: str, taken: Iterable[str]) -> tuple[str, str]:
+    """(folder, name below it) of a file: below `root`, or the nearest folder above it below which its name is not taken."""
+    name = os.path.relpath(path, root)
+    for above in Path(_absolute(root)).parents if name in taken else ():
+        root, name = str(above), os.path.relpath(_absolute(path), above)
+        if name not in taken:
+            break
+    return root, name
 
 
 def path_of(marked: str) -> str:

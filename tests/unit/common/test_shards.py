@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from argparse import Namespace
 from pathlib import Path
 
@@ -82,6 +83,7 @@ def test_a_shard_whose_data_are_half_replaced_is_not_done(
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
         patched.setattr(score, "body", killed)
         making.documents(tmp_path / "extract", [making.document("1", "Replaced.")], shard="00001")
+        cli._input.cache_clear()  # another program
         scored(ingested[0], tmp_path, "00001")
     making.documents(
         tmp_path / "extract", [making.document("1", "Die zweite Seite ist auf Deutsch geschrieben.")], shard="00001"
@@ -89,6 +91,58 @@ def test_a_shard_whose_data_are_half_replaced_is_not_done(
     cli._input.cache_clear()  # another program
     scored(ingested[0], tmp_path, "00001")
     assert (tmp_path / "00001.parquet").read_bytes() == right
+
+
+def test_a_task_whose_manifest_was_removed_works_only_where_something_changed(
+    ingested: list[Path], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Snakemake removes it before it starts a task; what the task would make may be there already."""
+    manifest = scored(ingested[0], tmp_path)
+    before, file = manifest.read_bytes(), data(manifest)
+    stamp = file.stat().st_mtime_ns
+
+    def again() -> bool:
+        """Whether the file was made anew; its bytes and the manifest are as before."""
+        nonlocal stamp
+        manifest.unlink(missing_ok=True)
+        cli._input.cache_clear()
+        scored(ingested[0], tmp_path)
+        assert manifest.read_bytes() == before
+        old, stamp = stamp, file.stat().st_mtime_ns
+        return old != stamp
+
+    assert not again()
+    assert "is done already, from the same input" in capfd.readouterr().err
+    right = file.read_bytes()
+    file.write_bytes(right[:-1] + b"x")  # a damage of which only the checksum tells
+    os.utime(file, ns=(stamp, stamp))
+    assert again() and file.read_bytes() == right
+    Manifest.forget(manifest)
+    assert again()
+    making.documents(tmp_path / "extract", [making.document("1", "Replaced.")], shard="00000")
+    manifest.unlink()
+    cli._input.cache_clear()
+    scored(ingested[0], tmp_path)
+    assert file.read_bytes() != right
+
+
+def test_a_task_that_is_given_another_manifest_too_works(tmp_path: Path) -> None:
+    """Whether it would read it, nobody knows before."""
+    given = [making.documents(tmp_path / "in", [making.document("1", "x")], shard=f"0000{n}") for n in range(2)]
+    mark = "{}"
+
+    def args(number: int) -> Namespace:
+        manifest = tmp_path / "out/manifest.json"
+        return Namespace(step="some.step", manifest=manifest, documents=given[:number], also=[])
+
+    def body(_: Namespace, __: object, ___: Manifest) -> list[Path]:
+        return [] if Manifest.read(given[0]).counts else [Path()]
+
+    (tmp_path / "out").mkdir()
+    made = cli.task(args(1), {}, mark, body)
+    assert cli.done(args(1), made.fingerprint) and not cli.done(args(2), made.fingerprint)
+    made = cli.task(args(2), {}, mark, body)
+    assert cli.done(args(2), made.fingerprint) and made.inputs["ingest.extract 00001"] == {}
 
 
 def test_ranges() -> None:

@@ -9,6 +9,7 @@ from collections import Counter
 from math import ceil
 from pathlib import Path
 from random import Random
+from tempfile import TemporaryDirectory
 from time import process_time
 from typing import Any
 
@@ -35,32 +36,57 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("patterns", "root", "names"),
+    ("patterns", "names"),
     [
-        (["{data}/*.warc.gz"], "", ["a.warc.gz", "b.warc.gz"]),
-        (["{data}/**/*.warc.gz"], "", ["a.warc.gz", "b.warc.gz", "deep/c.warc.gz"]),
-        (["{data}/d*/*.warc.gz"], "", ["deep/c.warc.gz"]),
-        (["{data}/deep/*.gz"], "deep", ["c.warc.gz"]),
-        (["{data}/x.txt"], "", ["x.txt"]),
-        (["{data}/deep/c.warc.gz"], "deep", ["c.warc.gz"]),
-        (["{data}/deep/*.gz", "{data}/x.txt"], "", ["deep/c.warc.gz", "x.txt"]),
-        (["{data}/deep/*.gz", "{data}/wide/*.gz"], "", ["deep/c.warc.gz", "wide/c.warc.gz"]),
-        (["{data}/*.gz", "{data}/**/*.gz", "{data}//deep/../a.warc.gz"], "", ["a.warc.gz", "b.warc.gz", "deep/c.warc.gz", "wide/c.warc.gz"]),
-        (["{data}/[odd].warc"], "", ["[odd].warc"]),
-        (["@{data}/list.txt"], "", ["a.warc.gz", "x.txt"]),
-        (["@{data}/list.txt", "{data}/deep/*"], "", ["a.warc.gz", "deep/c.warc.gz", "x.txt"]),
+        (["{data}/*.warc.gz"], ["a.warc.gz", "b.warc.gz"]),
+        (["{data}/**/*.warc.gz"], ["a.warc.gz", "b.warc.gz", "deep/c.warc.gz"]),
+        (["{data}/d*/*.warc.gz"], ["deep/c.warc.gz"]),
+        (["{data}/deep/*.gz"], ["deep/|c.warc.gz"]),
+        (["{data}/x.txt"], ["x.txt"]),
+        (["{data}/deep/c.warc.gz"], ["deep/|c.warc.gz"]),
+        (["{data}/deep/*.gz", "{data}/x.txt"], ["deep/|c.warc.gz", "x.txt"]),
+        (["{data}/deep/*.gz", "{data}/wide/*.gz"], ["deep/|c.warc.gz", "wide/c.warc.gz"]),
+        (["{data}/wide/*.gz", "{data}/deep/*.gz"], ["wide/|c.warc.gz", "deep/c.warc.gz"]),
+        (["{data}/*.gz", "{data}/**/*.gz", "{data}//deep/../a.warc.gz"], ["a.warc.gz", "b.warc.gz", "deep/c.warc.gz", "wide/c.warc.gz"]),
+        (["{data}/deep/*.gz", "{data}/**/*.gz"], ["a.warc.gz", "b.warc.gz", "deep/|c.warc.gz", "wide/c.warc.gz"]),
+        (["{data}/[odd].warc"], ["[odd].warc"]),
+        (["@{data}/list.txt"], ["a.warc.gz", "x.txt"]),
+        (["@{data}/list.txt", "{data}/deep/*"], ["a.warc.gz", "deep/|c.warc.gz", "x.txt"]),
     ],
 )  # fmt: skip
-def test_files_are_named_below_the_root_of_their_source(
-    folder: Path, patterns: list[str], root: str, names: list[str]
+def test_files_are_named_below_the_folder_of_the_entry_that_finds_them(
+    folder: Path, patterns: list[str], names: list[str]
 ) -> None:
+    """`|` marks where a name begins that is shorter than the path below `data`."""
     if "wide" in str([patterns, names]):
         (folder / "wide").mkdir()
         (folder / "wide/c.warc.gz").write_text("")
     for data in (str(folder), f"{folder}/"):
         found = sources.of_source({"name": "a", "kind": "warc", "paths": patterns}, data, "here")
-        assert [sources.named(entry) for entry in found] == names
-        assert [sources.path_of(entry) for entry in found] == [str(folder / root / name) for name in names]
+        assert {sources.path_of(entry): sources.named(entry) for entry in found} == {
+            str(folder / name.replace("|", "")): name.split("|")[-1] for name in names
+        }
+        assert found == sorted(found, key=sources.named)
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(["", "a/", "b/"]), st.sampled_from("xyz")), min_size=1),
+    st.data(),
+)
+def test_an_entry_at_the_end_renames_no_file(files: list[tuple[str, str, str]], data: st.DataObject) -> None:
+    with TemporaryDirectory() as temporary:
+        for parts in files:
+            path = Path(temporary, *parts)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.touch()
+        globs = st.sampled_from([f"{temporary}/{parts[0]}/{deep}" for parts in files for deep in ("**/*", "?")])
+        patterns = [pattern for pattern in data.draw(st.lists(globs, min_size=2)) if sources.expand(pattern, ".")[0]]
+        names: dict[str, str] = {}
+        for number in range(1, len(patterns) + 1):
+            source = {"name": "a", "kind": "text", "paths": patterns[:number]}
+            found = {sources.path_of(entry): sources.named(entry) for entry in sources.of_source(source, ".", "here")}
+            assert found.items() >= names.items() and len(set(found.values())) == len(found)
+            names = found
 
 
 def test_names_and_shards_stay_when_the_data_are_moved(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
@@ -89,10 +115,10 @@ def test_paths_relative_to_the_working_directory(folder: Path, monkeypatch: pyte
     for patterns, wanted in (
         (["c.warc.gz"], ["./c.warc.gz"]),
         (["*.gz"], ["./c.warc.gz"]),
-        (["../*.gz", str(folder / "a.warc.gz")], [f"{folder}/./a.warc.gz", f"{folder}/./b.warc.gz"]),
+        (["../*.gz", str(folder / "a.warc.gz")], ["../a.warc.gz", "../b.warc.gz"]),
     ):
         found = sources.of_source({"name": "a", "kind": "warc", "paths": patterns}, ".", "here")
-        assert [entry.replace("././", "./") for entry in found] == wanted
+        assert [entry.replace("/./", "/") for entry in found] == wanted
         assert all(Path(sources.path_of(entry)).is_file() for entry in found)
 
 
