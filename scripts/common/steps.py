@@ -73,7 +73,7 @@ def shards(config: dict[str, Any]) -> list[str]:
 
 def owned(shard: str, config: dict[str, Any]) -> list[str]:
     """The shards of the task that is called by its first: every TASKS-th from there."""
-    return shards(config)[int(shard) :: TASKS]
+    return [f"{number:05d}" for number in range(int(shard), config["ingest"]["extract"]["shards"], TASKS)]
 
 
 def tasks(step: str, config: dict[str, Any]) -> list[str]:
