@@ -6,8 +6,7 @@ BIN := $(VENV)/bin
 CONFIG ?=
 SNAKEMAKE = PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/snakemake --profile profiles/local $(if $(CONFIG),--configfile $(CONFIG))
 
-# Two tests at a time: the runs of the workflow use two cores by themselves, and those on a cluster mostly wait.
-PYTEST = PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest
+PYTHON_HERE = PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo test check plan dag status report lint format docs clean
@@ -40,10 +39,10 @@ demo: $(VENV)/.installed $(CONFIG) ## the whole chain on the embedded default: f
 	@$(BIN)/python -m scripts.report.summary
 
 test: $(VENV)/.installed-dev ## every test that this machine can run
-	$(PYTEST)
+	@$(PYTHON_HERE) -m tests
 
 check: lint ## before a commit, in 3 minutes: lint, types, unit tests that take seconds, the rerun matrix
-	$(PYTEST) -m "not slow" tests/unit tests/workflow/test_matrix.py tests/workflow/test_steps.py
+	$(PYTHON_HERE) -m pytest -m "not slow" tests/unit tests/workflow/test_matrix.py tests/workflow/test_steps.py
 
 plan: $(VENV)/.installed $(CONFIG) ## what would run, and why
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/crawl2llm plan $(if $(CONFIG),--configfile $(CONFIG))

@@ -1,5 +1,6 @@
 """Settings of all tests, and the run that several of them start from."""
 
+import fcntl
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,6 +13,9 @@ settings.register_profile("no-deadline", deadline=None)
 settings.load_profile("no-deadline")
 
 
+SHARED = "CRAWL2LLM_TESTS_SHARED"  # a folder of two runs of pytest, see tests/__main__.py
+
+
 @pytest.fixture(scope="session")
 def complete(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder in which the tiny run of the whole workflow is complete; `printed` is what it said. Tests must leave it as it is.
@@ -20,9 +24,13 @@ def complete(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """
     from tests.workflow.conftest import can_be_alone, run
 
-    folder = tmp_path_factory.mktemp("complete")
-    text = run(folder, network=not can_be_alone())
-    (folder / "printed").write_text(text, encoding="utf-8")
+    folder = Path(os.environ.get(SHARED) or tmp_path_factory.mktemp("shared")) / "complete"
+    with folder.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (folder / "printed").exists():
+            folder.mkdir(exist_ok=True)
+            text = run(folder, network=not can_be_alone())
+            (folder / "printed").write_text(text, encoding="utf-8")
     return folder
 
 

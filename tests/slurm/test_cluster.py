@@ -32,14 +32,14 @@ def site(drive: Drive, partition: str) -> str:
 
 @beside
 def test_time_limit_in_a_data_task(drive: Make, cluster: Cluster, unbroken: Unbroken) -> None:
-    """A task of two minutes under a limit of one, the least that SLURM counts in; the next attempt has two."""
-    run = drive({"language_score": 1}, {"language_score": 450}).start(
-        "--set-resources", "language_score:runtime=attempt"
+    """A task of more than a minute under a limit of one, the least that SLURM counts in; the next attempt has four."""
+    run = drive({"language_score": 1}, {"language_score": 350}).start(
+        "--set-resources", "language_score:runtime=attempt**2"
     )
     run.finish()
     assert "TIMEOUT" in run.output
     assert len(run.table("starts")) == 2 and len(run.table("ends")) == 1
-    assert job(run, "language_score")["TimeLimit"] == "00:02:00"
+    assert job(run, "language_score")["TimeLimit"] == "00:04:00"
     assert run.results() == unbroken(run)
 
 

@@ -21,8 +21,8 @@ from tests.slurm.conftest import ROOT, Drive, own_profile, slurm, until
 from tests.workflow.conftest import TINY, differences, run, snapshot
 
 GPU_STAGES = ("pretrain", "finetune", "evaluate", "report")
-LONG = 800  # steps of the tiny model: more than a job of a minute holds, most of which goes to its start
-TRAINING = {"steps": LONG, "validate_every": 400}
+LONG = 640  # steps of the tiny model: half a minute and more
+TRAINING = {"steps": LONG, "validate_every": 320}
 
 
 class Workflow(Drive):
@@ -80,12 +80,23 @@ def workflow(
         one.stop()
 
 
-@pytest.fixture(scope="module")
-def long_run(workflow: Callable[..., Workflow]) -> Workflow:
-    """A training that its job's time limit does not hold, started; warned 5 s before it (SLURM looks every 30 s)."""
-    site = {"gpus": 2, "training": 1, "warning": 5}
-    made = workflow("long", site, **TRAINING, checkpoint_every=100_000, log_every=50, wandb="offline")
+def meet_the_limit(workflow: Callable[..., Workflow]) -> Workflow:
+    """A training that met its job's time limit and has ended.
+
+    SLURM counts limits in minutes, and on a busy machine a job's start alone may take one: the limit comes when some steps are done.
+    """
+    made = workflow(
+        "long", {"gpus": 2, "warning": 60}, **TRAINING, checkpoint_every=100_000, log_every=40, wandb="offline"
+    )
     made.start("--until", "pretrain_train", "--retries=0")
+    log = made.folder / "logs/main/pretrain/train.log"
+    until("some steps", lambda: log.exists() and "step 80/" in log.read_text(encoding="utf-8"), 480)
+    (job,) = made.queue()
+    hours, minutes, _ = re.search(r"RunTime=(\d+):(\d+):(\d+)", slurm("scontrol", "show", "job", job)).groups()  # type: ignore[union-attr]
+    slurm("scontrol", "update", f"JobId={job}", f"TimeLimit={60 * int(hours) + int(minutes) + 2}")
+    until("the job is queued again", lambda: "queued the job again" in made.slurm_log("pretrain_train"), 240)
+    slurm("scontrol", "update", f"JobId={job}", "TimeLimit=60")
+    made.finish(900)
     return made
 
 
@@ -126,10 +137,12 @@ def break_in_every_way(workflow: Callable[..., Workflow], cluster: Cluster) -> W
 
 
 @pytest.fixture(scope="module")
-def broken(workflow: Callable[..., Workflow], cluster: Cluster) -> Iterator[Future[Workflow]]:
-    """Such a training, begun: most of it is waiting, so that other tests run beside it."""
-    with ThreadPoolExecutor(1) as pool:
-        yield pool.submit(break_in_every_way, workflow, cluster)
+def trainings(
+    workflow: Callable[..., Workflow], cluster: Cluster
+) -> Iterator[tuple[Future[Workflow], Future[Workflow]]]:
+    """Two such trainings, begun: most of each is waiting, so that other tests run beside them."""
+    with ThreadPoolExecutor(2) as pool:
+        yield pool.submit(meet_the_limit, workflow), pool.submit(break_in_every_way, workflow, cluster)
 
 
 @pytest.fixture(scope="module")
@@ -140,9 +153,7 @@ def unbroken(workflow: Callable[..., Workflow]) -> Path:
     return folder
 
 
-def test_from_pretrain_to_the_report(
-    long_run: Workflow, broken: Future[Workflow], workflow: Callable[..., Workflow], complete: Path
-) -> None:
+def test_from_pretrain_to_the_report(trainings: object, workflow: Callable[..., Workflow], complete: Path) -> None:
     """Beside the long trainings, which have begun."""
     tail = workflow("tail", {"gpus": 2})
     tail.start().finish()
@@ -169,9 +180,9 @@ def test_two_nodes_train_the_weights_of_one(
     assert "NumNodes=2 " in facts and "NodeList=h[1-2]" in facts
 
 
-def test_longer_than_the_time_limit(long_run: Workflow, unbroken: Path) -> None:
-    """Stopped and queued again as often as it takes, without one of Snakemake's retries; the curve of an unbroken run."""
-    long_run.finish(1200)
+def test_longer_than_the_time_limit(trainings: tuple[Future[Workflow], Future[Workflow]], unbroken: Path) -> None:
+    """Stopped and queued again, without one of Snakemake's retries; the curve of an unbroken run."""
+    long_run = trainings[0].result()
     log = long_run.slurm_log("pretrain_train")
     stops = [int(step.replace(",", "")) for step in re.findall(r"stopped by a signal after step ([\d,]+);", log)]
     assert stops and stops == sorted(set(stops)) and stops[-1] < LONG
@@ -186,7 +197,7 @@ def test_longer_than_the_time_limit(long_run: Workflow, unbroken: Path) -> None:
     # One log, one curve, one run of W&B, in as many parts.
     log = (long_run.folder / "logs/main/pretrain/train.log").read_text(encoding="utf-8")
     logged = [int(step.replace(",", "")) for step in re.findall(r"step ([\d,]+)/[\d,]+, loss", log)]
-    assert logged == list(range(50, LONG + 1, 50))
+    assert logged == list(range(40, LONG + 1, 40))
     (folder,) = long_run.folder.glob("checkpoints/*/")
     parts = sorted(folder.glob("wandb/offline-run-*/*.wandb"))
     assert len(parts) == len(stops) + 1 and {path.name for path in parts} == {f"run-{folder.name}.wandb"}
@@ -214,9 +225,11 @@ def wandb_records(path: Path) -> Iterator[Any]:
             yield record
 
 
-def test_a_training_that_is_broken_in_every_way(broken: Future[Workflow], unbroken: Path) -> None:
+def test_a_training_that_is_broken_in_every_way(
+    trainings: tuple[Future[Workflow], Future[Workflow]], unbroken: Path
+) -> None:
     """Preempted, its driver killed, its node without power, cancelled: the bytes of a training that nothing happened to."""
-    made = broken.result()
+    made = trainings[1].result()
     log = (made.folder / "logs/main/pretrain/train.log").read_text(encoding="utf-8")
     assert len(re.findall(r"resuming after step ([\d,]+) of", log)) == 4
     assert differences(snapshot(made.folder), snapshot(unbroken)) == []
