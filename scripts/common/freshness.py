@@ -15,6 +15,7 @@ from pathlib import Path
 
 from scripts.common import record
 from scripts.common.fingerprint import difference
+from scripts.common.inputs import holds
 from scripts.common.manifest import Manifest, ManifestError, combined, digest
 
 __tracked__ = False  # says what is to be done, and computes nothing: see scripts/common/fingerprint.py
@@ -68,8 +69,7 @@ class Freshness:
         there = self.manifest(self.place(step, task))
         if there is None:
             return None
-        parts = found.inputs[key]
-        return None if all(there.digest_of(part) == mark for part, mark in parts.items()) else f"{key} holds other data"
+        return None if holds(there, found.inputs[key]) else f"{key} holds other data"
 
     def _sources(self, like: dict[str, str]) -> dict[str, str]:
         """The `sources` that a result would have now which has those of the same shard, or of all."""

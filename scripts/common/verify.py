@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from scripts.common.console import Progress, log, setup
+from scripts.common.inputs import Inputs
 from scripts.common.manifest import Manifest, ManifestError, checksum
 
 __tracked__ = False  # looks, and changes nothing: see scripts/common/fingerprint.py
@@ -32,32 +33,9 @@ class Found:
     gone: Counter[Path] = field(default_factory=Counter)
 
 
-def inputs(manifest: Manifest, results: Path) -> Iterator[tuple[Path, dict[str, str]]]:
-    """(path, consumed parts) of every manifest that this one names as input: of its own variant, or of main."""
-    assert manifest.path is not None
-    variant = manifest.path.relative_to(results).parts[0]
-    for key, parts in manifest.inputs.items():
-        if key == "sources" or not parts:
-            continue
-        step, _, task = key.partition(" ")
-        below = Path(step.replace(".", "/")) / (f"{task}.manifest.json" if task else "manifest.json")
-        own, main = results / variant / below, results / "main" / below
-        # A folder of its own may be left from a time when the variant set more keys.
-        yield own if own.exists() and (agrees(own, parts) or not agrees(main, parts)) else main, parts
-
-
-def agrees(path: Path, parts: dict[str, str]) -> bool:
-    """Whether the manifest at `path` holds what was consumed."""
-    try:
-        there = Manifest.parse(path)
-    except ManifestError:
-        return False
-    return all(there.digest_of(part) == mark for part, mark in parts.items())
-
-
 def check(results: Path, deep: bool) -> Found:
     """Look at every manifest below `results` (results/<variant>/<stage>/<step>/…manifest.json) and at its files."""
-    found = Found()
+    found, inputs = Found(), Inputs(results)
     paths = sorted(path for path in results.glob("*/*/*/*manifest.json"))
     progress = Progress(len(paths), "manifests")
     for path in paths:
@@ -73,13 +51,10 @@ def check(results: Path, deep: bool) -> Found:
         for name, facts in manifest.files.items() if deep and not faults else ():
             if checksum(manifest.folder / name) != facts["xxh3"]:
                 faults.append(f"{manifest.folder / name} does not have the checksum that its manifest says")
-        for other, parts in inputs(manifest, results):
-            try:
-                there = Manifest.parse(other)
-            except ManifestError:
+        for _, other, same in inputs.of(manifest):
+            if same is None:
                 found.gone[other] += not other.exists()
-                continue
-            if any(there.digest_of(part) != mark for part, mark in parts.items()):
+            elif not same:
                 faults.append(f"{path} was made from another {other} than the one that is there")
         if faults:
             found.faults[path] = faults

@@ -52,7 +52,8 @@ def shown_state(state: State, results: Path, trainings: list[dict[str, Any]]) ->
         (short(path), problem.removeprefix(f"{path}: ").removeprefix(f"{path} "))
         for path, problem in sorted((state.run.damaged or {}).items())
     ]
-    return {"complete": state.complete, "missing": missing, "damaged": damaged, "other": state.other}
+    of_another_time = {"other": state.other, "outdated": state.outdated}
+    return {"complete": state.complete, "missing": missing, "damaged": damaged, **of_another_time}
 
 
 def render(results: Path, configfile: str | None, out: Path) -> list[tuple[str, str]]:
@@ -63,13 +64,13 @@ def render(results: Path, configfile: str | None, out: Path) -> list[tuple[str, 
     variant = results.absolute().name
     whole, config = complete(configfile, "main"), complete(configfile, variant)
     settings = (config or configuration.validate({}))["report"]["render"]
-    state = look(results, config, whole)
+    state = look(results.absolute(), config, whole)
     if not state.run.manifests and not state.run.damaged:
         raise cli.InputError(f"{results}: no step has finished there, so there is nothing to show")
     shown = context(state.run, out, settings, config, "")
     drawn = figures_of(state.run, shown, config)
     shown["state"] = shown_state(state, results, shown["trainings"])  # last: what is damaged is found by reading
-    shown["counts"] |= {key: shown["state"][key] for key in ("missing", "damaged", "other")}
+    shown["counts"] |= {key: shown["state"][key] for key in ("missing", "damaged", "other", "outdated")}
     facts.write(out.with_name("funnel.json"), shown["funnel"])
     facts.write(out.with_name("counts.json"), shown["counts"])
     write_atomically(out, page.render(shown, drawn))

@@ -1,7 +1,8 @@
-"""A run as it stands: which steps are there, which are missing, damaged or of other settings, what training has come to.
+"""A run as it stands: which steps are there, which are missing, damaged, outdated or of other settings, what training has come to.
 
-Reads the manifests that lie in a variant's results; a run that still works, or that failed, has some of them. Under a
-config it also knows what is expected, and which results the config, the code or the input no longer warrants.
+Reads the manifests that lie in a variant's results; a run that still works, or that failed, has some of them. A result is
+outdated where its input was made anew since. Under a config it is also known what is expected, and which results the
+config or the code no longer warrants.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any
 
 from scripts.common import steps
 from scripts.common.fingerprint import fingerprint
+from scripts.common.inputs import Inputs
 from scripts.common.manifest import Manifest, ManifestError, digest, task_of
 from scripts.report.records import Run, measured
 
@@ -21,16 +23,18 @@ TRAININGS = ("pretrain.train", "finetune.train")
 
 @dataclass
 class State:
-    """`run`: what could be read. missing: {step, found, damaged, expected, log}; other: steps made under another config or code."""
+    """`run`: what could be read. missing: {step, found, damaged, expected, log}; other: steps made under another config or code;
+    outdated: step → what it was made from, in words, where that is not there any more."""
 
     run: Run
     missing: list[dict[str, Any]] = field(default_factory=list)
     other: list[str] = field(default_factory=list)
+    outdated: dict[str, str] = field(default_factory=dict)
 
     @property
     def complete(self) -> bool:
-        """Whether every step is there, sound and of this config."""
-        return not (self.missing or self.other or self.run.damaged)
+        """Whether every step is there, sound, of this config, and made from what is there."""
+        return not (self.missing or self.other or self.outdated or self.run.damaged)
 
 
 def expected(config: dict[str, Any] | None, found: dict[str, list[Manifest]]) -> dict[str, int | None]:
@@ -71,6 +75,31 @@ def folder_of(results: Path, step: str, config: dict[str, Any] | None, whole: di
     return main if marks(step, config, {}) == marks(step, whole, {}) else own
 
 
+def outdated(run: Run, results: Path) -> dict[str, str]:
+    """Steps of which a task was made from something else than what lies there now, or from such a result, with words on it."""
+    inputs, late, found = Inputs(results.parent), set[Path](), dict[str, str]()
+    for step, made in run.manifests.items():  # in the order of the steps: inputs before what is made from them
+        moved, through, number = set[str](), set[str](), len(late)
+        for manifest in made:
+            for name, path, same in inputs.of(manifest):
+                if same is False or path in late:
+                    (moved if same is False else through).add(name)
+                    late.add(manifest.path or path)
+        if number := len(late) - number:
+            tasks = f"{number:,} of {len(made):,} tasks " if number < len(made) else ""
+            why = (
+                f"an earlier {names(moved)} than the one there now" if moved else f"what is outdated: {names(through)}"
+            )
+            found[step] = f"{tasks}made from {why}"
+    return found
+
+
+def names(found: set[str]) -> str:
+    """Steps in their order, as people list them."""
+    *most, last = [step for step in steps.STEPS if step in found]
+    return f"{', '.join(most)} and {last}" if most else last
+
+
 def look(results: Path, config: dict[str, Any] | None = None, whole: dict[str, Any] | None = None) -> State:
     """What is in a variant's `results`, with what is missing or damaged. config: the variant's; whole: main's."""
     run = Run(damaged={})
@@ -107,6 +136,7 @@ def look(results: Path, config: dict[str, Any] | None = None, whole: dict[str, A
                     "log": log_of(results, step),
                 }
             )
+    state.outdated = outdated(run, results)
     for step in TRAININGS:
         beside = None if run.of(step) else unfinished(results.parent.parent / "checkpoints", step, run, config)
         if beside:

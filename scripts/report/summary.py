@@ -16,18 +16,25 @@ from scripts.report.tables import MODELS, accuracy, parameters
 def lines(counts: dict[str, Any], seconds: float | None, page: Path) -> list[tuple[str, str]]:
     """(what, its numbers with their units) from the report's counts.json and the seconds of all tasks."""
     train, pretrain = dig(counts, "corpus", "train"), counts.get("pretrain")
+    late = counts.get("outdated") or {}
+
+    def mark(*steps: str) -> str:
+        """What follows a number of results that no longer belong to the others."""
+        found = [step for step in steps if step in late]
+        return f" (outdated, see below: {', '.join(found)})" if found else ""
+
     made = [
         ("report", str(page)),
         (
             "corpus",
             f"{integer(dig(train, 'documents'))} documents, {size(dig(train, 'bytes'))}, "
             f"{short(dig(counts, 'tokens', 'train', 'tokens'))} tokens; "
-            f"from {integer(counts.get('documents_read'))} crawl records",
+            f"from {integer(counts.get('documents_read'))} crawl records{mark('corpus.write', 'tokenize.encode')}",
         ),
         (
             "trained",
             f"{short(parameters(pretrain))} parameters on {short(dig(pretrain, 'tokens'))} tokens, "
-            f"{integer(dig(pretrain, 'steps'))} steps"
+            f"{integer(dig(pretrain, 'steps'))} steps{mark('pretrain.train')}"
             if pretrain
             else "no model yet",
         ),
@@ -43,12 +50,15 @@ def lines(counts: dict[str, Any], seconds: float | None, page: Path) -> list[tup
             made.append((name.lower(), "not fine-tuned, this is the base model (see the note)"))
             continue
         chance = "" if accuracy(asked) == NOTHING else f" (chance {accuracy({'acc': dig(asked, 'chance')})})"
-        made.append((name.lower(), f"{bits} bits per held-out byte, accuracy {accuracy(asked)}{chance}"))
+        made.append(
+            (name.lower(), f"{bits} bits per held-out byte, accuracy {accuracy(asked)}{chance}{mark('evaluate.model')}")
+        )
     made.append(("time", f"{duration(seconds)} over all tasks" if seconds else NOTHING))
     made += [("note", f"{note['step']}: {note['text']}") for note in counts.get("notes") or []]
     for row in counts.get("missing") or []:
         made.append(("missing", f"{row['step']}: {row['words']}" + (f" ({row['log']})" if row["log"] else "")))
     made += [("damaged", f"{file}: {problem}") for file, problem in counts.get("damaged") or []]
+    made += [("outdated", f"{step}: {text}") for step, text in late.items()]
     if other := counts.get("other"):
         made.append(("outdated", f"made under other settings, code or input: {', '.join(other)}"))
     return made

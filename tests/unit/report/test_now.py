@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from scripts.common import steps
+from scripts.common.manifest import ALL, Manifest
 from scripts.report import now, page, render, state, tables
 from scripts.report.records import NOTES, Run, measured, metrics
 from tests.unit.report.conftest import SHARDS
@@ -65,6 +66,58 @@ def test_a_variant_reads_from_main(run_folder: Path) -> None:
     found = state.look(few).run
     assert found.of("quality.select")[0].folder == few / "quality/select"
     assert found.of("dedup.select")[0].folder == run_folder / "dedup/select"
+
+
+def link(results: Path, step: str, *inputs: str) -> None:
+    """Let the step's manifests say that they were made from what the inputs' manifests hold now."""
+    for path in results.joinpath(*step.split(".")).glob("*manifest.json"):
+        body = json.loads(path.read_text())
+        for name in inputs:
+            for other in results.joinpath(*name.split(".")).glob("*manifest.json"):
+                found = Manifest.parse(other)
+                body["inputs"][found.key] = {ALL: found.digest_of(ALL)}
+        path.write_text(json.dumps(body))
+
+
+def test_results_that_no_longer_belong_together_are_said(run_folder: Path, capsys: Any) -> None:
+    """The data half was made again with other settings after the model was trained: nothing needs a config to see it."""
+    for step, *inputs in (("tokenize.train", "corpus.write"), ("tokenize.encode", "corpus.write", "tokenize.train"),
+                          ("pretrain.train", "tokenize.encode", "tokenize.train"),
+                          ("evaluate.model", "pretrain.train")):  # fmt: skip
+        link(run_folder, step, *inputs)
+    text, printed = shown(run_folder, capsys)
+    assert "outdated" not in printed.lower() and "Outdated" not in text
+    path = run_folder / "corpus/write/00001.manifest.json"
+    body = json.loads(path.read_text())
+    body["summary"]["train"]["documents"] -= 1
+    path.write_text(json.dumps(body))
+    text, printed = shown(run_folder, capsys)
+    assert "outdated    tokenize.encode: made from an earlier corpus.write than the one there now" in printed
+    words = "made from what is outdated: tokenize.train and tokenize.encode"
+    assert f"outdated    pretrain.train: {words}" in printed
+    assert "outdated    evaluate.model: made from what is outdated: pretrain.train" in printed
+    trained = next(line for line in printed.splitlines() if line.startswith("trained "))
+    assert trained.endswith("60 steps (outdated, see below: pretrain.train)")
+    assert "outdated    corpus.write" not in printed and "outdated    finetune" not in printed
+    assert text.count(f"pretrain.train</b>: {words}") == 1 and text.count(f"pretrain.train: {words}.") == 1
+    assert "not all of it belongs together" in text
+    assert json.loads((run_folder / "report/now/counts.json").read_text())["outdated"].keys() == {
+        "tokenize.train", "tokenize.encode", "pretrain.train", "evaluate.model",
+    }  # fmt: skip
+
+
+def test_only_some_tasks_of_a_step_may_be_outdated(run_folder: Path) -> None:
+    path = run_folder / "corpus/write/00001.manifest.json"
+    body = json.loads(path.read_text())
+    body["inputs"] = {
+        "ingest.extract 00001": {ALL: "of another time"},
+        "quality.train": {},
+        "language.score 00001": {ALL: "gone"},
+    }
+    path.write_text(json.dumps(body))
+    found = state.look(run_folder)
+    words = "1 of 2 tasks made from an earlier ingest.extract than the one there now"
+    assert found.outdated == {"corpus.write": words} and not found.complete
 
 
 def test_every_kind_of_damage_is_named_and_left_out(run_folder: Path, capsys: Any) -> None:
