@@ -42,6 +42,8 @@ def tiles(counts: dict[str, Any], seconds: float | None) -> list[dict[str, str]]
     """The numbers at the head of the page: name, value, unit, and what the value was measured on."""
     pretrain, evaluation = counts["pretrain"] or {}, counts["evaluation"]
     base, tuned = dig(evaluation, "pretrain"), dig(evaluation, "finetune")
+    if dig(counts, "finetune", "trained") is False:
+        tuned = None
     text = dig(base, "heldout_text") or {**(dig(counts, "corpus", "validation") or {}), **pretrain}
     asked = dig(tuned or base, "questions")
     notes = [
@@ -194,7 +196,7 @@ def progress(run: Run, step: str, config: dict[str, Any] | None) -> list[Fact]:
 
 def evaluation(run: Run, results: dict[str, dict[str, Any]]) -> dict[str, Any]:
     """The evaluation table (models as columns) and the generated samples side by side."""
-    models = [model for model in MODELS if model in results]
+    models = [model for model in MODELS if model in results and (model != "finetune" or tuned(run))]
     text, questions, tasks = (
         next((dig(results[model], part) for model in models if dig(results[model], part)), None)
         for part in ("heldout_text", "questions", "tasks")
@@ -216,12 +218,18 @@ def evaluation(run: Run, results: dict[str, dict[str, Any]]) -> dict[str, Any]:
         {"name": name, "cells": [write(dig(results[model], *keys)) for model in models], "note": note}
         for name, note, write, keys in plan
     ]
+    about = "The same held-out data for both models." if len(models) > 1 else ""
     return {
-        "about": "The same held-out data for both models." if len(models) > 1 else "",
+        "about": about if tuned(run) else "The base model alone: nothing was fine-tuned.",
         "models": [MODELS[model] for model in models],
         "rows": [row for row in rows if any(cell != NOTHING for cell in row["cells"])],
         "samples": generated(run, models),
     }
+
+
+def tuned(run: Run) -> bool:
+    """Whether there is a fine-tuned model: without pairs to learn from, what is evaluated under its name is the base model."""
+    return run.summary("finetune.train", "trained") is not False
 
 
 def signed(value: Any) -> str:

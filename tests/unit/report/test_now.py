@@ -232,6 +232,21 @@ def test_a_small_corpus_lacks_much(run_folder: Path, capsys: Any) -> None:
     assert "– bytes" not in text and "– held-out questions" not in text and "– validation documents" not in text
 
 
+def test_where_nothing_was_fine_tuned_no_column_says_so(run_folder: Path, capsys: Any) -> None:
+    """Without pairs, the model under the name of the fine-tuned one is the base model: its numbers are not shown twice."""
+    path = run_folder / "finetune/train/manifest.json"
+    body = json.loads(path.read_text())
+    body["summary"] = {"trained": False, "notes": ["no pairs: not fine-tuned"]}
+    path.write_text(json.dumps(body))
+    text, printed = shown(run_folder, capsys)
+    assert (
+        '<th scope="col" class="n">Base model</th>' in text and '<th scope="col" class="n">Fine-tuned</th>' not in text
+    )
+    assert "nothing was fine-tuned" in text and "finetune says" not in text
+    assert "Accuracy, fine-tuned" not in text and "26.0 % ± 1.6 %" in text and "41.0 %" not in text
+    assert "fine-tuned  not fine-tuned, this is the base model" in printed
+
+
 def test_nothing_there_is_an_error(tmp_path: Path, capsys: Any) -> None:
     assert now.main(["--results", str(tmp_path / "main")]) == 1
     assert "no step has finished" in capsys.readouterr().err
