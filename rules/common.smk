@@ -15,6 +15,7 @@ sys.path.insert(0, workflow.basedir)
 
 from scripts.common import config as configuration
 from scripts.common import contents, engine, fingerprint as fingerprints, freshness, frozen, leftovers, lock, steps
+from scripts.common.cli import InputError
 from scripts.common.manifest import Manifest
 from scripts.ingest import sources
 from scripts.pretrain import expected
@@ -52,8 +53,6 @@ if workflow.is_main_process:
                     fingerprints.fingerprint(step, variant, FINGERPRINTS[name], model)
     except configuration.ConfigError as error:
         raise WorkflowError(str(error)) from None
-    if auto := expected.line(config, [path.split("=", 1)[1] for shard in SOURCES["main"].values() for path in shard]):
-        print(auto, file=sys.stderr)
     contents.save()
     fingerprints.save()
 else:
@@ -219,8 +218,24 @@ def stale(job):
     return FRESHNESS[variant].stale(step, tasks, _fingerprint(variant, step, tasks[0]))
 
 
+def say_what_is_auto():
+    """One line on what is `auto`: the values where the tokens are there and up to date, else a bound."""
+    if not (keys := expected.keys(config)):
+        return
+    made, counted = FRESHNESS["main"], ["tokenize.train", "tokenize.encode"]
+    tasks = {step: steps.shards(config) if steps.STEPS[step].per else [""] for step in counted}
+    there = not any(made.stale(step, tasks[step], _fingerprint("main", step)) for step in counted)
+    held = [made.manifest(Path(_path("main", step, task))) for step in counted * there for task in tasks[step]]
+    names = [path.split("=", 1)[1] for shard in SOURCES["main"].values() for path in shard]
+    print(expected.line(config, keys, names, held), file=sys.stderr)
+
+
 if workflow.is_main_process:
     engine.decide(workflow, stale)
+    try:
+        say_what_is_auto()
+    except InputError as error:  # settings that no corpus can go with
+        raise WorkflowError(str(error)) from None
 
 # Only with --sdm apptainer: the locked environment as one file, built as profiles/slurm/crawl2llm.def says, and the launcher's
 # options for it; Snakemake runs the other rules in it.
@@ -259,6 +274,19 @@ def forget_leftovers():
         logger.warning(f"removed {number} files of shards and bands that this config no longer has")
 
 
+def tell_replaced():
+    """Say before it happens that results take the place of others."""
+    found = [of for job in engine.planned(workflow) if (of := tasks_of(job))]
+    number = sum(
+        FRESHNESS[variant].other(step, tasks, _fingerprint(variant, step, tasks[0])) for variant, step, tasks in found
+    )
+    if number:
+        logger.warning(
+            f"{number:,} of {len(found):,} tasks replace{'s' * (number == 1)} results made with other settings or code; "
+            "`crawl2llm plan` says which and why"
+        )
+
+
 def forget_forced():
     """A person who forces a task wants all its shards done, whatever their manifests say."""
     for job in engine.forced(workflow):
@@ -269,6 +297,7 @@ def forget_forced():
 
 onstart:
     lock.hold(Path(".snakemake/run.lock"))
+    tell_replaced()
     hook.before_submission(workflow)
     freeze()
     forget_leftovers()

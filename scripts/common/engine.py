@@ -87,6 +87,11 @@ def start_jobs_from(workflow: Any, snakefile: Path, config: Path) -> None:
     workflow.config_settings.config_args = None
 
 
+def planned(workflow: Any) -> list[Any]:
+    """The jobs that this run does, once the plan is made."""
+    return list(workflow.dag.needrun_jobs())
+
+
 def forced(workflow: Any) -> list[Any]:
-    """The jobs that a person asked to run again (`--forcerun`, `--forceall`), once the plan is made."""
-    return [job for job in workflow.dag.needrun_jobs() if workflow.dag.reason(job).forced]
+    """Those of them that a person asked to run again (`--forcerun`, `--forceall`)."""
+    return [job for job in planned(workflow) if workflow.dag.reason(job).forced]

@@ -155,36 +155,3 @@ def fingerprint(step: str, config: dict[str, Any], memo: dict[str, str] | None =
             }
         )
     return memo[key]
-
-
-def difference(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
-    """What differs between two fingerprints (parsed): `threshold 0.4 → 0.77`, modules, files, steps above."""
-    found = []
-    before, now = flat(old.get("config", {})), flat(new.get("config", {}))
-    for key in [*now, *(key for key in before if key not in now)]:
-        if before.get(key) != now.get(key):
-            found.append(f"{key} {_short(before.get(key))} → {_short(now.get(key))}")
-    for part, word in (("code", "code of"), ("files", "the file")):
-        one, other = old.get(part, {}), new.get(part, {})
-        names = sorted(name for name in one.keys() | other.keys() if one.get(name) != other.get(name))
-        if names:
-            found.append(f"{word} {', '.join(names[:3])}{f' and {len(names) - 3} more' * (len(names) > 3)}")
-    one, other = old.get("upstream", {}), new.get("upstream", {})
-    names = sorted(name for name in one.keys() | other.keys() if one.get(name) != other.get(name))
-    if names and not found:
-        found.append(f"upstream: {', '.join(names)}")
-    return found
-
-
-def flat(section: dict[str, Any], path: str = "") -> dict[str, Any]:
-    """A section's leaves by dotted key."""
-    out: dict[str, Any] = {}
-    for key, value in section.items():
-        here = f"{path}.{key}" if path else str(key)
-        out |= flat(value, here) if isinstance(value, dict) and value else {here: value}
-    return out
-
-
-def _short(value: Any) -> str:
-    text = "nothing" if value is None else str(value)
-    return text if len(text) <= 40 else text[:37] + "..."

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from scripts.common import record
-from scripts.common.fingerprint import difference
 from scripts.common.inputs import holds
 from scripts.common.manifest import Manifest, ManifestError, combined, digest
 
@@ -34,6 +34,7 @@ class Freshness:
     place: Callable[[str, str], Path]
     contents: dict[str, str]
     _read: dict[Path, Manifest | None] = field(default_factory=dict)
+    _why: dict[tuple[Path, str], str | None] = field(default_factory=dict)
 
     def manifest(self, path: Path) -> Manifest | None:
         """The manifest at `path`; None where there is none that is readable."""
@@ -46,7 +47,18 @@ class Freshness:
 
     def stale(self, step: str, tasks: Iterable[str], fingerprint: str) -> str | None:
         """Why one of these tasks of a step is not up to date, in words for a person; None where all are."""
-        return next(filter(None, (self._stale(self.place(step, task), fingerprint) for task in tasks)), None)
+        return next(filter(None, (self._once(self.place(step, task), fingerprint) for task in tasks)), None)
+
+    def other(self, step: str, tasks: Iterable[str], fingerprint: str) -> bool:
+        """Whether one of these tasks of a step has a result of another fingerprint."""
+        held = filter(None, (self.manifest(self.place(step, task)) for task in tasks))
+        return any(found.fingerprint != digest(fingerprint) for found in held)
+
+    def _once(self, path: Path, fingerprint: str) -> str | None:
+        """Each manifest's files are looked at once: a plan asks again for what it already knows."""
+        if (path, fingerprint) not in self._why:
+            self._why[path, fingerprint] = self._stale(path, fingerprint)
+        return self._why[path, fingerprint]
 
     def _stale(self, path: Path, fingerprint: str) -> str | None:
         found = self.manifest(path)
@@ -81,3 +93,36 @@ class Freshness:
     def _all(self) -> dict[str, str]:
         """The `sources` of what was made from all shards, worked out once: a plan asks for every manifest."""
         return combined([{shard: mark} for shard, mark in self.contents.items()])
+
+
+def difference(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
+    """What differs between two fingerprints (parsed): `threshold 0.4 → 0.77`, modules, files, steps above."""
+    found = []
+    before, now = flat(old.get("config", {})), flat(new.get("config", {}))
+    for key in [*now, *(key for key in before if key not in now)]:
+        if before.get(key) != now.get(key):
+            found.append(f"{key} {_short(before.get(key))} → {_short(now.get(key))}")
+    for part, word in (("code", "code of"), ("files", "the file")):
+        one, other = old.get(part, {}), new.get(part, {})
+        names = sorted(name for name in one.keys() | other.keys() if one.get(name) != other.get(name))
+        if names:
+            found.append(f"{word} {', '.join(names[:3])}{f' and {len(names) - 3} more' * (len(names) > 3)}")
+    one, other = old.get("upstream", {}), new.get("upstream", {})
+    names = sorted(name for name in one.keys() | other.keys() if one.get(name) != other.get(name))
+    if names and not found:
+        found.append(f"upstream: {', '.join(names)}")
+    return found
+
+
+def flat(section: dict[str, Any], path: str = "") -> dict[str, Any]:
+    """A section's leaves by dotted key."""
+    out: dict[str, Any] = {}
+    for key, value in section.items():
+        here = f"{path}.{key}" if path else str(key)
+        out |= flat(value, here) if isinstance(value, dict) and value else {here: value}
+    return out
+
+
+def _short(value: Any) -> str:
+    text = "not set" if value is None else str(value)
+    return text if len(text) <= 40 else text[:37] + "..."

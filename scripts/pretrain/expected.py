@@ -1,4 +1,4 @@
-"""What a plan can say of `auto` before the corpus is there: which keys, and a bound by the bytes of the input."""
+"""What a plan can say of `auto`: the values once the tokens are there, and before that which keys, and a bound by the bytes of the input."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from scripts.common.config import is_auto
+from scripts.common.manifest import Manifest
 from scripts.pretrain import auto
+from scripts.pretrain.plan import plan
 from scripts.tokenize.vocabulary import entries
 
 __tracked__ = False  # what a plan prints decides nothing
@@ -20,24 +22,44 @@ TOKENS_A_BYTE = 1 / 2.7
 RATIO = 4
 
 
-def line(config: dict[str, Any], names: list[str]) -> str:
-    """One line for people on what is `auto` in a config that reads the files `names`; empty where nothing is."""
-    keys = [key.rsplit(".", 1)[1] for step in STEPS for key in is_auto(config, step)]
+def keys(config: dict[str, Any]) -> list[str]:
+    """The keys that are `auto` in a config, by their last words."""
+    found = [key.rsplit(".", 1)[1] for step in STEPS for key in is_auto(config, step)]
     train = config["pretrain"]["train"]
-    if train["steps"] is not None or train["tokens"] is not None:
-        keys = [key for key in keys if key != "epochs"]
-    if not keys:
-        return ""
+    budget = train["steps"] is not None or train["tokens"] is not None
+    return [key for key in found if key != "epochs" or not budget]
+
+
+def line(config: dict[str, Any], auto_keys: list[str], names: list[str], made: list[Manifest]) -> str:
+    """One line for people on what is `auto` in a config that reads the files `names`.
+
+    made: the manifests of tokenize.train and tokenize.encode, where they are there and up to date. Raises InputError for
+    settings that no value goes with.
+    """
+    few = len(auto_keys) < 6
+    shown = ", ".join(auto_keys) if few else f"{len(auto_keys)} keys of {' and '.join(STEPS)}"
+    train = config["pretrain"]["train"]
+    if made:
+        vocabulary = made[0].summary["vocabulary"]
+        tokens = sum(encoded.summary["train"]["tokens"] for encoded in made[1:])
+        settings = auto.resolve(train, tokens, vocabulary)
+        if few:
+            values = {"vocabulary": vocabulary, **settings["model"], **settings}
+            shown = ", ".join(f"{key} {values[key]:,}" for key in auto_keys if values[key] is not None)
+        parameters, planned = auto.parameters(settings["model"], vocabulary)[0], plan(settings, tokens)
+        return (
+            f"{MARK}{shown}, by {tokens:,} training tokens: {parameters / 1e6:,.1f} M parameters, "
+            f"{planned.steps:,} steps of {planned.tokens_per_step:,} tokens"
+        )
     files = [Path(name) for name in names]
-    shown = ", ".join(keys) if len(keys) < 6 else f"{len(keys)} keys of {' and '.join(STEPS)}"
     known = f"{MARK}{shown}: known after tokenize, by the corpus"
     size = sum(path.stat().st_size * (RATIO if path.suffix in COMPRESSED else 1) for path in files)
     if not size or any(source["kind"] == "crawl" for source in config["ingest"]["extract"]["sources"]):
         return known
     tokens = max(300, round(size * TOKENS_A_BYTE))
     vocabulary = entries(config["tokenize"]["train"]["vocabulary"], size)
-    made = auto.resolve(train, tokens, vocabulary)
-    parameters = auto.parameters(made["model"], vocabulary)[0]
+    settings = auto.resolve(train, tokens, vocabulary)
+    parameters = auto.parameters(settings["model"], vocabulary)[0]
     return (
         f"{known}; at most {tokens / 1e6:,.1f} M training tokens and {parameters / 1e6:,.1f} M parameters for input of "
         f"{sum(path.stat().st_size for path in files) / 1e6:,.1f} MB"

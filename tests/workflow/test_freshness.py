@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.workflow.conftest import TINY
+from tests.workflow.conftest import TINY, run
 from tests.workflow.plan import planned
 from tests.workflow.test_matrix import changed, downstream
 
@@ -82,3 +82,12 @@ def test_manifests_of_an_earlier_version_are_not_taken_for_new(copy_of: Callable
             body.pop(key)
         path.write_text(json.dumps(body))
     assert downstream("ingest.extract") <= planned(folder, tiny())
+
+
+def test_a_run_says_that_it_replaces_results_of_other_settings(copy_of: Callable[[], Path], tmp_path: Path) -> None:
+    folder, config = copy_of(), tmp_path / "config.yaml"
+    config.write_text(yaml.safe_dump(changed("quality.select.keep_fraction", 0.77)), encoding="utf-8")
+    said = "1 of 1 tasks replaces results made with other settings or code"
+    first, second = (run(folder, "--until", "quality_select", config=config) for _ in range(2))
+    assert said in first and first.index(said) < first.index("1 task of 1 step")
+    assert "replace" not in second

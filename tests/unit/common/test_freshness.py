@@ -72,7 +72,16 @@ def test_complete_results_are_up_to_date(results: Results) -> None:
 
 
 def test_an_edit_is_named_with_both_values(results: Results) -> None:
-    assert results.ask("language.select", threshold=0.7) == "threshold nothing → 0.7"
+    assert results.ask("language.select", threshold=0.7) == "threshold not set → 0.7"
+
+
+def test_results_of_other_settings_are_told_from_those_that_lack_something(results: Results) -> None:
+    held = Freshness(results.place, CONTENTS)
+    results.place("language.score", "00001").with_name("00001.parquet").unlink()
+    assert held.stale("language.score", CONTENTS, mark("language.score"))
+    assert not held.other("language.score", CONTENTS, mark("language.score"))
+    assert held.other("language.score", CONTENTS, mark("language.score", threshold=0.7))
+    assert not held.other("quality.score", CONTENTS, mark("quality.score"))  # none there
 
 
 def test_any_shard_of_a_task_counts(results: Results) -> None:

@@ -8,13 +8,37 @@ from typing import Any
 import yaml
 
 from scripts.common import config
-from scripts.pretrain.expected import line
+from scripts.common.manifest import Manifest
+from scripts.pretrain import expected
 
 WEB = {"name": "web", "kind": "warc", "paths": ["a.warc.gz"]}
 
 
 def complete(**train: Any) -> dict[str, Any]:
     return config.validate({"ingest": {"extract": {"sources": [WEB]}}, "pretrain": {"train": train}})
+
+
+def line(tree: dict[str, Any], names: list[str], made: list[Manifest] | None = None) -> str:
+    return expected.line(tree, expected.keys(tree), names, made or [])
+
+
+def encoded(*tokens: int) -> list[Manifest]:
+    """The manifests of a tokenizer of 2,000 entries and of shards with so many training tokens."""
+    made = [Manifest("tokenize.train", "", summary={"vocabulary": 2000})]
+    return made + [Manifest("tokenize.encode", "", summary={"train": {"tokens": number}}) for number in tokens]
+
+
+def test_says_the_values_once_the_tokens_are_there() -> None:
+    """Nothing is "known after tokenize" after tokenize."""
+    found = line(complete(), [], encoded(400_000, 200_000))
+    assert found.startswith("auto: 13 keys of tokenize.train and pretrain.train, by 600,000 training tokens: 0.")
+    assert "known after" not in found and found.endswith(" steps of 4,096 tokens")
+    shape = {"hidden_size": 64, "intermediate_size": 64, "layers": 2, "heads": 2, "kv_heads": 2, "context": 128}
+    rest = {"global_batch_tokens": 1024, "validate_every": 10, "validation_tokens": 100, "tokens": 4096, "warmup": 0}
+    found = line(complete(**rest, model=shape), [], encoded(600_000))
+    assert found.startswith(
+        "auto: vocabulary 2,000, learning_rate 0.003, by 600,000 training tokens: 0.2 M parameters, 4 steps"
+    )
 
 
 def test_names_the_keys_and_a_bound(tmp_path: Path) -> None:
@@ -32,4 +56,4 @@ def test_names_the_keys_and_a_bound(tmp_path: Path) -> None:
 
 def test_says_nothing_where_all_is_set() -> None:
     demo = yaml.safe_load((config.ROOT / "config.yaml").read_text(encoding="utf-8"))
-    assert line(config.validate(demo), []) == ""
+    assert expected.keys(config.validate(demo)) == []
