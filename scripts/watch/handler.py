@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import re
 import signal
 import sys
 import textwrap
@@ -36,10 +37,30 @@ DEFAULT = "DefaultStreamHandler"  # the name that Snakemake gives its own
 SHOWN = ("Nothing to be done", "Creating conda environment", "Pulling singularity image", "Will exit after finishing")
 # Snakemake's messages that say nothing where the failures are shown.
 GENERAL = ("At least one job did not complete successfully.", "Exiting because a job execution failed.")
+# Snakemake's words around a refusal of the project's own, or one without a place: which line of the Snakefile said it.
+REFUSAL = re.compile(r'(?:WorkflowError|Busy)(?: in file ".*rules/common\.smk", line \d+)?:\n')
+PLACE = re.compile(r'\n  File ".*", line \d+, in .*')
+
+
+def plain(text: str) -> str:
+    """`error: …` in place of a refusal with its place in the Snakefile; any other text as it is."""
+    found = REFUSAL.match(text)
+    return f"error: {PLACE.sub('', text[found.end() :])}" if found else text
+
+
+class Plain(logging.Formatter):
+    """Snakemake's formatter of what a person sees, refusals made plain; its log keeps its own."""
+
+    def __init__(self, own: logging.Formatter) -> None:
+        super().__init__()
+        self.own = own
+
+    def format(self, record: logging.LogRecord) -> str:
+        return plain(self.own.format(record))
 
 
 def attach(workflow: Any) -> None:
-    """Take the place of Snakemake's own handler for a run's messages; its other commands and its jobs keep theirs.
+    """Take the place of Snakemake's own handler for a run's messages; its other commands and its jobs keep theirs, made plain.
 
     Raises WorkflowError where CRAWL2LLM_SCREEN is none of CHOICES.
     """
@@ -49,12 +70,14 @@ def attach(workflow: Any) -> None:
 
     settings = workflow.output_settings
     quiet = set(settings.quiet or ())
+    own = next((handler for handler in logger.handlers if handler.name == DEFAULT), None)
+    if workflow.is_main_process and own is not None and own.formatter is not None:
+        own.setFormatter(Plain(own.formatter))
     if not workflow.is_main_process or settings.dryrun or Quietness.ALL in quiet:
         return
     choice = os.environ.get(CHOICE, "")
     if choice and choice not in CHOICES:
         raise WorkflowError(f"{CHOICE} is {choice!r}; allowed are {', '.join(CHOICES)}")
-    own = next((handler for handler in logger.handlers if handler.name == DEFAULT), None)
     if own is None or settings.verbose or settings.printshellcmds or settings.debug_dag:
         choice = "snakemake"
     stream = sys.stdout if settings.stdout else sys.stderr
@@ -276,8 +299,9 @@ class Handler(logging.Handler):
         shown = [line for failure in self.failures.values() for line in block(failure)]
         if self.choice == "snakemake":
             return ["", *shown] if shown else []
-        others = [text for text in self.errors if not any(words in text for words in GENERAL)]
-        shown += others if others or shown else self.errors
+        errors = [plain(text) for text in self.errors]
+        others = [text for text in errors if not any(words in text for words in GENERAL)]
+        shown += others if others or shown else errors
         if others and self.log:
             shown.append(f"log: {self.log}")
         return shown or ([done] if self.thread is not None and not self.quiet else [])

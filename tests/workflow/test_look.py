@@ -78,7 +78,18 @@ def test_a_wrong_config_is_refused(tmp_path: Path, given: str, message: str) -> 
     output = done.stdout + done.stderr
     assert done.returncode != 0
     assert re.search(message, output), output
-    assert "Traceback" not in output
+    assert "Traceback" not in output and "common.smk" not in output
+    assert output.splitlines()[-1].startswith("error: ")
+
+
+def test_a_refusal_is_plain_on_the_screen_and_whole_in_the_log(tmp_path: Path) -> None:
+    config = tmp_path / "config.yaml"
+    config.write_text("{langauge: {}}")
+    done = snakemake("--configfile", str(config), folder=tmp_path)
+    last = f"error: {config}: langauge is not a known key; "
+    assert done.stderr.splitlines()[-1].startswith(last) and "common.smk" not in done.stderr
+    (log,) = (tmp_path / ".snakemake/log").glob("*.log")
+    assert re.search(r'WorkflowError in file ".*common\.smk", line \d+:\n.*langauge', log.read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "configs").glob("*.yaml")), ids=lambda path: path.stem)

@@ -46,6 +46,11 @@ def test_errors_are_passed_on(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == "WorkflowError in file x:\nkey y is wrong\n"
 
 
+def test_a_refusal_is_passed_on_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    assert plan.show("Using profile x.\nerror: key y is wrong\n".splitlines()) == 1
+    assert capsys.readouterr().out == "error: key y is wrong\n"
+
+
 @pytest.mark.parametrize(
     "output", ["", "snakemake: error: unrecognized arguments: --nonsense\n", OUTPUT.split("This was")[0]]
 )
