@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import os
+import signal
 import sys
 
 __tracked__ = False  # starts programs, never decides: see scripts/common/fingerprint.py
@@ -33,8 +35,25 @@ def usage() -> str:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run a command; its exit status, or 2 for one that is not known."""
-    argv = sys.argv[1:] if argv is None else argv
+    """Run a command; its exit status, 2 for one that is not known, or a shell's for Ctrl-C and a closed pipe."""
+    try:
+        try:
+            return run(sys.argv[1:] if argv is None else argv)
+        finally:
+            sys.stdout.flush()
+    except BrokenPipeError:  # `| head` has seen enough
+        # What is left to print has nowhere to go; Python would complain of it at its end.
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+        return 128 + signal.SIGPIPE
+    except KeyboardInterrupt:
+        print("stopped by Ctrl-C", file=sys.stderr)
+        return 128 + signal.SIGINT
+
+
+def run(argv: list[str]) -> int:
+    """Run a command, or print the list of them."""
     if not argv or argv[0] in ("-h", "--help"):
         print(usage())
         return 0

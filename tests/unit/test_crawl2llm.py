@@ -1,6 +1,10 @@
 """The command for people: every command is there, has a help with an example, and a wrong name is refused."""
 
 import importlib
+import os
+import subprocess
+import sys
+from types import SimpleNamespace
 
 import pytest
 
@@ -28,3 +32,29 @@ def test_the_list_names_every_command(capsys: pytest.CaptureFixture[str]) -> Non
 def test_an_unknown_command_is_refused_with_those_that_are_allowed(capsys: pytest.CaptureFixture[str]) -> None:
     assert crawl2llm.main(["staus"]) == 2
     assert "allowed are" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [["--help"], ["verify", "--help"], ["verify"]])
+def test_a_pipe_that_nobody_reads_ends_a_command_quietly(words: list[str], tmp_path: object) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(
+        [sys.executable, "-m", "scripts.crawl2llm", *words, *(["--results", str(tmp_path)] * (words == ["verify"]))],
+        stdout=writing, stderr=subprocess.PIPE, text=True, check=False,
+    )  # fmt: skip
+    os.close(writing)
+    assert done.returncode == 141
+    assert "Traceback" not in done.stderr and "BrokenPipe" not in done.stderr
+
+
+def test_ctrl_c_is_one_line(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wherever it comes: while a command is imported, too."""
+
+    def interrupted(*_: object) -> int:
+        raise KeyboardInterrupt
+
+    for module in (interrupted, lambda _: SimpleNamespace(main=interrupted)):
+        with monkeypatch.context() as patched:
+            patched.setattr(crawl2llm.importlib, "import_module", module)
+            assert crawl2llm.main(["verify"]) == 130
+        assert capsys.readouterr().err == "stopped by Ctrl-C\n"

@@ -79,7 +79,7 @@ def test_a_wrong_config_is_refused(tmp_path: Path, given: str, message: str) -> 
     assert done.returncode != 0
     assert re.search(message, output), output
     assert "Traceback" not in output and "common.smk" not in output
-    assert output.splitlines()[-1].startswith("error: ")
+    assert done.stdout.splitlines()[-1].startswith("error: ")
 
 
 def test_a_refusal_is_plain_on_the_screen_and_whole_in_the_log(tmp_path: Path) -> None:
