@@ -25,6 +25,8 @@ LOWER = {
     "quality.train": "quality.train.max_positives, quality.train.max_negatives or quality.train.buckets",
 }
 LOWER_ELSE = "the tasks that run at once (`--cores`), or the size of a shard: more of them, ingest.extract.shards"
+TRAININGS = ("pretrain.train", "finetune.train")
+AGAIN = "Start the same command again to resume after its newest checkpoint, where there is one"
 
 OTHERS = {
     signal.SIGILL: "this CPU lacks an instruction that a library was compiled for: install on a node of the same kind "
@@ -93,6 +95,11 @@ def of_status(status: int) -> int | None:
     return number if number in {one.value for one in signal.Signals} and number > 0 else None
 
 
+def again(step: str) -> str:
+    """What to do after the failure of a step that keeps checkpoints; "" for the others."""
+    return f". {AGAIN}" if step in TRAININGS else ""
+
+
 def explained(number: int, step: str, memory: str | None) -> str:
     """What a signal means and what to do: the rest of a sentence that begins with who was ended by it.
 
@@ -102,8 +109,11 @@ def explained(number: int, step: str, memory: str | None) -> str:
     if number == signal.SIGKILL:
         lower = f"Lower {LOWER.get(step, LOWER_ELSE)}"
         if memory:
-            return f"{text}, most likely out of memory: {memory}. {lower}, or give it more memory"
-        return f"{text}: by a person or a batch system, or out of memory, of which this machine says nothing. {lower} if so"
-    if number in OTHERS:
-        return f"{text}: {OTHERS[signal.Signals(number)]}"
-    return text
+            text += f", most likely out of memory: {memory}. {lower}, or give it more memory"
+        else:
+            text += (
+                f": by a person or a batch system, or out of memory, of which this machine says nothing. {lower} if so"
+            )
+    elif number in OTHERS:
+        text += f": {OTHERS[signal.Signals(number)]}"
+    return text + again(step)

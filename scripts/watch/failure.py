@@ -83,7 +83,8 @@ def block(failure: Failure) -> list[str]:
     if number is None and slurm and slurm["state"] != "FAILED":
         shown.append(f"SLURM: job {slurm['job']} ended as {slurm['state']}")
         if MEMORY.search(slurm["state"]):
-            shown.append(f"Lower {ended.LOWER.get(failure.step, ended.LOWER_ELSE)}, or raise mem_mb of the rule")
+            lower = ended.LOWER.get(failure.step, ended.LOWER_ELSE)
+            shown.append(f"Lower {lower}, or raise mem_mb of the rule{ended.again(failure.step)}")
     paths = [path for path in failure.logs if path.exists()] or failure.logs
     return [f"{failure} failed:", *(f"  {line}" for line in shown), *(f"  log: {shortened(path)}" for path in paths)]
 

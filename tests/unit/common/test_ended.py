@@ -34,6 +34,14 @@ def test_other_signals_say_what_they_mean() -> None:
     assert ended.explained(signal.SIGSEGV, "ingest.extract", None) == "was ended by SIGSEGV (signal 11)"
 
 
+def test_a_training_that_was_ended_says_how_it_goes_on() -> None:
+    for step in ended.TRAININGS:
+        for memory in (None, "the kernel says so"):
+            assert ended.explained(9, step, memory).endswith(ended.AGAIN)
+        assert ended.explained(signal.SIGSEGV, step, None) == f"was ended by SIGSEGV (signal 11). {ended.AGAIN}"
+    assert "resume" not in ended.explained(9, "evaluate.model", None)
+
+
 def launched(folder: Path, *ranks: str, prefix: tuple[str, ...] = ()) -> tuple[str, str]:
     """(stderr, log) of the launcher with one process for each of `ranks`, a Python program of that rank."""
     module = folder / "rank.py"

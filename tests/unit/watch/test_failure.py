@@ -55,3 +55,9 @@ def test_a_kill_inside_a_slurm_job(tmp_path: Path) -> None:
 
 def test_a_task_without_any_word(tmp_path: Path) -> None:
     assert block(Failure("a.b", "", [tmp_path / "none.log"]))[1] == "  it left no message"
+
+
+def test_a_training_that_slurm_ended_for_memory_says_how_it_goes_on(tmp_path: Path) -> None:
+    said = "SLURM-job '7' failed, SLURM status is: 'OUT_OF_MEMORY'. Detailed failure reason unavailable."
+    lines = block(Failure("pretrain.train", "", [tmp_path / "none.log"], said))
+    assert "mem_mb" in lines[-2] and "Start the same command again to resume" in lines[-2]
