@@ -10,12 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scripts.common import config as configuration
 from scripts.common.cli import InputError
 from scripts.common.config import ROOT
-from scripts.pretrain import memory
+from scripts.pretrain import auto, memory
 from scripts.pretrain.memory import Shape, available, check, needed
 
 SMALL = Shape(parameters=1_300_000, layers=4, hidden=128, intermediate=384, vocabulary=4096, context=256)
@@ -50,6 +52,29 @@ def test_a_model_that_no_batch_makes_fit() -> None:
         )
     with pytest.raises(InputError, match="builds the model in fp32"):
         memory.check_host(7_000_000_000, 100_000_000_000, 8)
+
+
+GPU_CONFIGS = [path for path in sorted((ROOT / "configs").glob("*.yaml")) if "precision: bf16" in path.read_text()]
+
+
+@pytest.mark.parametrize("path", GPU_CONFIGS, ids=lambda path: str(path.stem))
+def test_every_config_for_gpus_fits_the_gpu_that_it_names(path: Path) -> None:
+    """Its first line names the memory; nobody has run these, so the estimate stands in."""
+    text = path.read_text(encoding="utf-8")
+    named = re.search(r"(?:GPUs?|H100) of (\d+) GB", text.splitlines()[0])
+    assert named, "the first line does not say for what GPU"
+    tree = configuration.validate(yaml.safe_load(text))
+    train, entries = tree["pretrain"]["train"], tree["tokenize"]["train"]["vocabulary"]
+    model, processes = train["model"], train["processes"] * train["nodes"]
+    shape = Shape(
+        auto.parameters(model, entries)[0], model["layers"], model["hidden_size"], model["intermediate_size"], entries,
+        model["context"],
+    )  # fmt: skip
+    parts = needed(
+        shape, train["micro_batch"], "bf16", train["zero_stage"], processes, train["activation_checkpointing"], True
+    )
+    assert sum(parts.values()) <= int(named[1]) * 1e9, parts
+    assert train["global_batch_tokens"] % (train["micro_batch"] * processes * model["context"]) == 0
 
 
 @given(st.integers(1, 64), st.sampled_from(["fp32", "bf16"]), st.integers(0, 3), st.integers(1, 64), st.booleans())
