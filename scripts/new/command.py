@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from scripts.common import config as configuration
 from scripts.common.cli import InputError, fail
 from scripts.common.console import duration, setup
 from scripts.common.manifest import write_atomically
-from scripts.new.estimate import NODE_CORES, UTILIZATION, Estimate, estimate
+from scripts.new.estimate import DATA_HALF, NODE_CORES, UTILIZATION, Estimate, estimate
 from scripts.new.sample import Sampled, Source, look, sources
 
 __tracked__ = False  # writes a config for people, and nothing that a step reads
@@ -35,8 +36,10 @@ def shares(found: list[tuple[Source, Sampled]]) -> dict[str, float]:
     return {name: size / whole for name, size in sorted(total.items(), key=lambda item: (-item[1], item[0]))}
 
 
-def chosen(found: dict[str, float], wanted: list[str]) -> list[str]:
+def chosen(found: dict[str, float], wanted: list[str], kept: Iterable[str]) -> list[str]:
     """The languages to keep: those that are asked for, or those with a good share of the text.
+
+    kept: those of which the filters left something in the sample; others are chosen only where they are asked for.
 
     Raises InputError where the sample held no text of them.
     """
@@ -47,7 +50,8 @@ def chosen(found: dict[str, float], wanted: list[str]) -> list[str]:
         if name not in known:
             shown = ", ".join(f"{other} {share:.0%}" for other, share in list(known.items())[:8])
             raise InputError(f"--languages {name}: the sample held no text of it; it held {shown}")
-    return wanted or [name for name, share in known.items() if share >= SHARE] or [next(iter(known))]
+    left = [name for name in known if name in set(kept)] or list(known)
+    return wanted or [name for name in left if known[name] >= SHARE] or left[:1]
 
 
 def words(value: Any) -> str:
@@ -59,6 +63,7 @@ def text(found: list[tuple[Source, Sampled]], languages: list[str], made: Estima
     """The config as YAML with comments."""
     train, model = made.settings, made.settings["model"]
     trained = train["steps"] * train["global_batch_tokens"]
+    keep = configuration.validate({})["quality"]["select"]["keep_fraction"]
     listed = ", ".join(f"{language} {share:.1%}" for language, share in list(shares(found).items())[:10])
     lines = [
         f"# Written by `crawl2llm new` after a look at a sample. Run it: snakemake --profile profiles/local --configfile {name}",
@@ -75,13 +80,20 @@ def text(found: list[tuple[Source, Sampled]], languages: list[str], made: Estima
         ]
     lines += [
         f"# Languages, by text: {listed}.",
-        "# Estimates, if the rest is as the sample, after language and heuristics and before duplicates are dropped:",
+        *[
+            f"# Of {language}, the filters left NOTHING in the sample: a model of it needs other texts or other filters."
+            for language in made.left
+        ],
+        "# Estimates, if the rest is as the sample, after language and heuristics:",
         f"#   {made.documents:,} documents, {made.text_bytes / 1e6:,.1f} MB of text, {made.tokens:,} training tokens.",
         f"#   The model that fits: {made.parameters:,} parameters, {trained:,} tokens trained on "
         f"({trained / max(made.tokens, 1):.1f} passes).",
-        f"#   Here: {duration(made.data_here)} for the data on all cores, {duration(made.train_here)} for pretraining on "
-        f"{train['threads_per_process']} threads",
-        "#   (by the sample's processor time and a few steps timed here, as if nothing else ran); fine-tuning and evaluation come on top.",
+        "#   Assumed, not measured: all of these documents stay in the corpus. Duplicates are dropped as well, and with a curated",
+        f"#   source the quality classifier keeps {keep:.0%} of the others (quality.select.keep_fraction): the corpus is smaller then.",
+        f"#   Here: {duration(made.data_here)} for the data on all cores ({duration(made.starts_here)} of it to start {made.tasks:,} tasks), "
+        f"{duration(made.train_here)} for pretraining",
+        f"#   on {train['threads_per_process']} threads, by the sample's processor time and a few steps timed here, as if nothing else ran. Assumed: all data steps",
+        f"#   take {DATA_HALF:.0f} times what reading, language and heuristics take. Fine-tuning and evaluation come on top.",
         f"#   One node of eight H100: {duration(made.data_node)} for the data on {NODE_CORES} cores, "
         f"{duration(made.train_node)} for pretraining",
         f"#   (assumes {UTILIZATION:.0%} of the peak and 0.05 s a step at least; not measured).",
@@ -164,7 +176,8 @@ def main(argv: list[str] | None = None) -> int:
             raise InputError(
                 f"the sample of {' '.join(args.patterns)} held no document with text: {reasons or 'nothing'}"
             )
-        languages = chosen(shares(found), args.languages)
+        kept = [name for _, seen in found for name, number in seen.kept_documents.items() if number]
+        languages = chosen(shares(found), args.languages, kept)
         shards = max(1, min(SHARDS, sum(len(source.files) for source, _ in found)))
         made = text(found, languages, estimate(found, languages, shards), str(args.config), shards)
         import yaml

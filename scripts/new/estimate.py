@@ -7,6 +7,7 @@ import time
 from typing import Any, NamedTuple
 
 from scripts.common import config as configuration
+from scripts.common import steps
 from scripts.new.sample import Sampled, Source
 from scripts.pretrain import auto
 from scripts.tokenize.vocabulary import TABLE, entries
@@ -19,8 +20,12 @@ BYTES_A_TOKEN = dict(zip((number for _, number in TABLE), (2.7, 3.1, 3.5, 3.9, 4
 DATA_HALF = (
     4.0  # the steps up to the tokens take this many times what reading, language and heuristics of a sample take
 )
-TASK_SECONDS = 0.7  # of one core, to start a task
-TASKS_A_SHARD = 9
+# To start a task: Python, the libraries, Snakemake's own. Measured on a run that had hardly any data: 1.0 to 1.3 seconds of
+# processor time a task, sampled and so a lower bound.
+TASK_SECONDS = 1.5
+TRAINING_SECONDS = 8.0  # the same for the pretraining: torch and DeepSpeed in each of its processes
+BEFORE = "pretrain.train"  # the steps up to the tokens stand before it
+OWN = {"name": "own", "kind": "warc", "paths": ["own"]}  # any source that is no crawl of this machine
 H100 = 989e12  # dense bf16 FLOP/s of an H100 SXM (NVIDIA's data sheet)
 UTILIZATION = 0.35  # assumed: what trainings of models of a billion parameters report; smaller models reach less
 STEP_SECONDS = 0.05  # assumed least time of a step on GPUs
@@ -41,6 +46,17 @@ class Estimate(NamedTuple):
     train_here: float
     data_node: float
     train_node: float
+    tasks: int  # up to the tokens
+    starts_here: float  # within data_here
+    left: list[str]  # languages that were asked for, of which the filters left nothing in the sample
+
+
+def starts(shards: int, cores: int) -> tuple[int, float]:
+    """(tasks up to the tokens, seconds of the clock to start them): the steps one after the other, each on all cores."""
+    config = configuration.validate({"ingest": {"extract": {"shards": shards, "sources": [OWN]}}})
+    before = list(steps.STEPS)[: list(steps.STEPS).index(BEFORE)]
+    numbers = [len(steps.tasks(step, config)) for step in before if step != "crawl.render"]
+    return sum(numbers), TASK_SECONDS * sum(-(-number // cores) for number in numbers)
 
 
 def speed(threads: int) -> float:
@@ -86,7 +102,7 @@ def estimate(found: list[tuple[Source, Sampled]], languages: list[str], shards: 
     trained = settings["steps"] * settings["global_batch_tokens"]
     operations = float(auto.operations(settings["model"], vocabulary)) * trained
     cores = len(os.sched_getaffinity(0))
-    seconds = DATA_HALF * reading + TASK_SECONDS * TASKS_A_SHARD * shards
+    tasks, here = starts(shards, cores)
     gpus = operations / (8 * H100 * UTILIZATION)
     return Estimate(
         documents=round(documents),
@@ -96,8 +112,11 @@ def estimate(found: list[tuple[Source, Sampled]], languages: list[str], shards: 
         settings=settings,
         parameters=auto.parameters(settings["model"], vocabulary)[0],
         operations=operations,
-        data_here=seconds / cores,
-        train_here=operations / speed(settings["threads_per_process"]),
-        data_node=seconds / NODE_CORES,
-        train_node=max(gpus, settings["steps"] * STEP_SECONDS),
+        data_here=DATA_HALF * reading / cores + here,
+        train_here=operations / speed(settings["threads_per_process"]) + TRAINING_SECONDS,
+        data_node=DATA_HALF * reading / NODE_CORES + starts(shards, NODE_CORES)[1],
+        train_node=max(gpus, settings["steps"] * STEP_SECONDS) + TRAINING_SECONDS,
+        tasks=tasks,
+        starts_here=here,
+        left=[name for name in languages if not any(seen.kept_documents[name] for _, seen in found)],
     )

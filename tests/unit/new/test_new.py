@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ import yaml
 from scripts.common import config as configuration
 from scripts.common.cli import InputError
 from scripts.new.command import chosen, main, words
+from scripts.new.estimate import TASK_SECONDS, starts
 from scripts.new.sample import Source, look, sources, spread
 
 SHARED = Path(os.environ.get("CRAWL2LLM_DATA", configuration.ROOT.parent / "shared" / "data"))
@@ -110,11 +112,36 @@ def test_a_sample_is_bounded(folder: Path) -> None:
 
 def test_the_languages_are_those_with_a_good_share() -> None:
     found = {"en": 0.6, "unsure": 0.2, "no": 0.15, "de": 0.05}
-    assert chosen(found, []) == ["en", "no"]
-    assert chosen({"unsure": 0.9, "de": 0.05}, []) == ["de"]
+    assert chosen(found, [], found) == ["en", "no"]
+    assert chosen({"unsure": 0.9, "de": 0.05}, [], ["de"]) == ["de"]
     assert yaml.safe_load(words(["no"])) == ["no"]
     with pytest.raises(InputError, match=r"--languages sw: .* it held en 60%, no 15%"):
-        chosen(found, ["sw"])
+        chosen(found, ["sw"], found)
+
+
+def test_a_language_of_which_the_filters_leave_nothing_is_not_chosen_but_may_be_asked_for(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = {"en": 0.6, "no": 0.4}
+    assert chosen(found, [], ["no"]) == ["no"]
+    assert chosen(found, [], []) == ["en", "no"]  # nothing is better than the other
+    assert chosen(found, ["en"], ["no"]) == ["en"]
+    Path("bad.jsonl").write_text(json.dumps({"content": "Der Hund läuft schnell über die Straße. {" * 40}) + "\n")
+    assert main(["mine.yaml", "--from", "rows.*", "bad.jsonl"]) == 0
+    assert yaml.safe_load(Path("mine.yaml").read_text())["language"]["select"]["languages"] == ["en"]
+    assert "NOTHING" not in capsys.readouterr().out
+    assert main(["mine.yaml", "--force", "--from", "bad.jsonl", "--languages", "de"]) == 0
+    assert "Of de, the filters left NOTHING in the sample" in capsys.readouterr().out
+
+
+def test_the_estimate_counts_the_start_of_every_task(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    number, seconds = starts(2, 1)
+    assert number == 8 * 2 + 14 + 9 and seconds == TASK_SECONDS * number  # steps by shard, bands, lone steps
+    assert starts(2, 2) == (number, TASK_SECONDS * (8 + 7 + 9))
+    assert main(["mine.yaml", "--from", "rows.*"]) == 0
+    said = capsys.readouterr().out
+    assert re.search(r"Here: \S+ for the data on all cores \(\S+ of it to start 31 tasks\)", said)
+    assert "Assumed, not measured: all of these documents stay in the corpus" in said
 
 
 def test_the_config_is_valid_explicit_and_commented(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
