@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from scripts.common.cli import InputError
 from scripts.common.config import is_auto
 from scripts.common.manifest import Manifest
 from scripts.pretrain import auto
@@ -39,17 +40,19 @@ def line(config: dict[str, Any], auto_keys: list[str], names: list[str], made: l
     few = len(auto_keys) < 6
     shown = ", ".join(auto_keys) if few else f"{len(auto_keys)} keys of {' and '.join(STEPS)}"
     train = config["pretrain"]["train"]
-    if made:
-        vocabulary = made[0].summary["vocabulary"]
-        tokens = sum(encoded.summary["train"]["tokens"] for encoded in made[1:])
+    if counted := _counted(made):
+        tokens, vocabulary = counted
         settings = auto.resolve(train, tokens, vocabulary)
         if few:
             values = {"vocabulary": vocabulary, **settings["model"], **settings}
             shown = ", ".join(f"{key} {values[key]:,}" for key in auto_keys if values[key] is not None)
-        parameters, planned = auto.parameters(settings["model"], vocabulary)[0], plan(settings, tokens)
+        try:
+            planned = plan(settings, tokens)
+        except InputError as error:  # too few tokens: the data half and its report can be worked with all the same
+            return f"{MARK}{shown}: {error}"
         return (
-            f"{MARK}{shown}, by {tokens:,} training tokens: {parameters / 1e6:,.1f} M parameters, "
-            f"{planned.steps:,} steps of {planned.tokens_per_step:,} tokens"
+            f"{MARK}{shown}, by {tokens:,} training tokens: {auto.parameters(settings['model'], vocabulary)[0]:,} "
+            f"parameters, {planned.steps:,} steps of {planned.tokens_per_step:,} tokens"
         )
     files = [Path(name) for name in names]
     known = f"{MARK}{shown}: known after tokenize, by the corpus"
@@ -64,3 +67,11 @@ def line(config: dict[str, Any], auto_keys: list[str], names: list[str], made: l
         f"{known}; at most {tokens / 1e6:,.1f} M training tokens and {parameters / 1e6:,.1f} M parameters for input of "
         f"{sum(path.stat().st_size for path in files) / 1e6:,.1f} MB"
     )
+
+
+def _counted(made: list[Manifest]) -> tuple[int, int] | None:
+    """(training tokens, entries of the tokenizer) in the manifests of the tokenizer and of the encoded shards; None without."""
+    try:
+        return sum(shard.summary["train"]["tokens"] for shard in made[1:]), made[0].summary["vocabulary"]
+    except (IndexError, KeyError, TypeError):
+        return None

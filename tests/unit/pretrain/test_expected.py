@@ -31,13 +31,22 @@ def encoded(*tokens: int) -> list[Manifest]:
 def test_says_the_values_once_the_tokens_are_there() -> None:
     """Nothing is "known after tokenize" after tokenize."""
     found = line(complete(), [], encoded(400_000, 200_000))
-    assert found.startswith("auto: 13 keys of tokenize.train and pretrain.train, by 600,000 training tokens: 0.")
+    assert found.startswith("auto: 13 keys of tokenize.train and pretrain.train, by 600,000 training tokens: ")
     assert "known after" not in found and found.endswith(" steps of 4,096 tokens")
     shape = {"hidden_size": 64, "intermediate_size": 64, "layers": 2, "heads": 2, "kv_heads": 2, "context": 128}
     rest = {"global_batch_tokens": 1024, "validate_every": 10, "validation_tokens": 100, "tokens": 4096, "warmup": 0}
     found = line(complete(**rest, model=shape), [], encoded(600_000))
     assert found.startswith(
-        "auto: vocabulary 2,000, learning_rate 0.003, by 600,000 training tokens: 0.2 M parameters, 4 steps"
+        "auto: vocabulary 2,000, learning_rate 0.003, by 600,000 training tokens: 185,664 parameters, 4 steps"
+    )
+
+
+def test_a_plan_never_fails_for_what_it_prints() -> None:
+    shape = {"hidden_size": 64, "intermediate_size": 64, "layers": 2, "heads": 2, "kv_heads": 2, "context": 128}
+    few = line(complete(model=shape), [], encoded(100))
+    assert few.startswith("auto: ") and "the training shards hold 100 tokens, too few" in few
+    assert line(complete(), [], [Manifest("tokenize.train", ""), Manifest("tokenize.encode", "")]).endswith(
+        "by the corpus"
     )
 
 
