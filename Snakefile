@@ -37,3 +37,4 @@ rule all:
     default_target: True
     input:
         every_variant("report.render"),
+        every_variant("report.render", "report.html"),

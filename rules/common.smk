@@ -14,7 +14,7 @@ from pathlib import Path
 sys.path.insert(0, workflow.basedir)
 
 from scripts.common import config as configuration
-from scripts.common import contents, engine, fingerprint as fingerprints, freshness, frozen, leftovers, lock, steps
+from scripts.common import contents, engine, fingerprint as fingerprints, freshness, frozen, leftovers, lock, record, steps
 from scripts.common.cli import InputError
 from scripts.common.manifest import Manifest
 from scripts.ingest import sources
@@ -185,9 +185,9 @@ def all_manifests(variant, step):
     return [_path(variant, step, task) for task in steps.tasks(step, VARIANTS[variant])]
 
 
-def every_variant(step):
-    """The manifests of a one-task step in every variant."""
-    return [_path(variant, step, "") for variant in VARIANTS]
+def every_variant(step, file="manifest.json"):
+    """A file of a one-task step in every variant."""
+    return [f"{_folder(variant, step, '')}/{file}" for variant in VARIANTS]
 
 
 FRESHNESS = {
@@ -213,8 +213,9 @@ def stale(job):
     if not (found := tasks_of(job)):
         return None
     variant, step, tasks = found
-    if not Path(_path(variant, step, tasks[0])).exists():
-        return None  # Snakemake makes it where something needs it
+    path = Path(_path(variant, step, tasks[0]))
+    if not path.exists():  # Snakemake makes it where something needs it; but a deleted step leaves no record
+        return "begun, and not finished" if record.beside(path).exists() else None
     return FRESHNESS[variant].stale(step, tasks, _fingerprint(variant, step, tasks[0]))
 
 
@@ -225,7 +226,7 @@ def say_what_is_auto():
     made, counted = FRESHNESS["main"], ["tokenize.train", "tokenize.encode"]
     tasks = {step: steps.shards(config) if steps.STEPS[step].per else [""] for step in counted}
     there = not any(made.stale(step, tasks[step], _fingerprint("main", step)) for step in counted)
-    held = [made.manifest(Path(_path("main", step, task))) for step in counted * there for task in tasks[step]]
+    held = [made.manifest(Path(_path("main", step, task))) for step in counted for task in tasks[step]] if there else []
     names = [path.split("=", 1)[1] for shard in SOURCES["main"].values() for path in shard]
     print(expected.line(config, keys, names, held), file=sys.stderr)
 

@@ -17,7 +17,7 @@ from typing import Any
 import yaml
 
 from scripts.common import config as configuration
-from scripts.common import console, contents, record
+from scripts.common import console, contents, costs, record
 from scripts.common.fingerprint import code, fingerprint
 from scripts.common.manifest import Manifest, ManifestError, combined, consumed, digest, recording, task_of
 
@@ -29,10 +29,11 @@ class InputError(ValueError):
     """Input that a step cannot work with; the message names the file, the key or the value, and what is allowed."""
 
 
-def parser(step: str, doc: str | None, example: str) -> argparse.ArgumentParser:
+def parser(step: str, doc: str | None, example: str, always: bool = False) -> argparse.ArgumentParser:
     """An argument parser with the options that all steps share; `doc` is the module's docstring.
 
-    `example` is the command's options as one would type them, shown by `--help`.
+    `example` is the command's options as one would type them, shown by `--help`. `always`: the step works even where its settings
+    and input are as before (see `done`).
     """
     made = argparse.ArgumentParser(
         prog=f"python -m scripts.{step}",
@@ -40,7 +41,7 @@ def parser(step: str, doc: str | None, example: str) -> argparse.ArgumentParser:
         epilog=f"example:\n  python -m scripts.{step} {example}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    made.set_defaults(step=step)
+    made.set_defaults(step=step, always=always)
     made.add_argument(
         "--config",
         required=True,
@@ -153,18 +154,13 @@ def for_shard(args: argparse.Namespace, shard: str) -> argparse.Namespace:
     return argparse.Namespace(**swapped)
 
 
-def resumes(args: argparse.Namespace) -> bool:
-    """Whether the step is a training, which goes on from its own checkpoints with all its processes."""
-    return hasattr(args, "checkpoints")
-
-
 def logs(args: argparse.Namespace) -> list[Path]:
     """The files of the log: --log, emptied, and for a step with checkpoints one beside these.
 
     That one outlives an interruption (Snakemake removes --log before it starts a task again), and --log begins with it.
     """
     kept = None
-    if resumes(args):
+    if hasattr(args, "checkpoints"):
         with contextlib.suppress(InputError, configuration.ConfigError):
             kept = args.checkpoints / digest(settings(args.step, args.config)[1]) / LOG
     if args.log:
@@ -176,22 +172,22 @@ def logs(args: argparse.Namespace) -> list[Path]:
 
 
 def done(args: argparse.Namespace, mark: str) -> bool:
-    """Whether the task is done already: its manifest (or the copy, where Snakemake removed it) bears this fingerprint, has its files,
+    """Whether the task is done already: its manifest (or the copy, where Snakemake removed it) has this fingerprint and its files,
     and consumed what its inputs hold now.
 
-    So a task that was cut off resumes after it, and a step that comes out as before is the last that works. Its `sources` are
-    brought up to date: parts of its inputs that it did not consume may go back to a source file that was replaced.
+    So a task that was cut off resumes after it, and work stops at the first step whose result is the same as before. Its `sources`
+    are brought up to date: parts of its inputs that it did not consume may come from a source file that was replaced.
     """
-    copied = not args.manifest.exists()
     try:
-        manifest = Manifest.read(Manifest.copy_of(args.manifest) if copied else args.manifest)
-        given = inputs(args)
+        manifest, given = Manifest.of_task(args.manifest), inputs(args)
         if manifest.fingerprint != mark or not given or given.keys() != manifest.inputs.keys():
             return False
         for key, parts in manifest.inputs.items():
             if any(given[key].digest_of(part) != wanted for part, wanted in parts.items()):
                 return False
-        if copied and not manifest.restore(args.manifest):
+        if (
+            not args.manifest.exists() and not manifest.intact()
+        ):  # a person may have removed it because of a damaged file
             return False
         manifest.renew(combined(given[key].sources for key, parts in manifest.inputs.items() if parts))
     except ManifestError:
@@ -234,7 +230,8 @@ def task(
         files = body(args, section, manifest)
     manifest.inputs |= consumed(opened, inputs(args))
     manifest.sources = combined([manifest.sources, *(found.sources for found in opened.values())])
-    record.write(args.manifest, mark, manifest.run)
+    if manifest.worked or record.read(args.manifest).get("fingerprint") != json.loads(mark):
+        record.write(args.manifest, mark, manifest.run)
     return manifest.write(args.manifest, files)
 
 
@@ -253,13 +250,18 @@ def run(
         console.setup(f"{args.step} {task_of(args.manifest)}".rstrip(), *logs(args))
         section, mark = settings(args.step, args.config)
         args.manifest.parent.mkdir(parents=True, exist_ok=True)
+        worked = False
         for shard in [*args.also, ""]:
             other = for_shard(args, shard) if shard else args
-            if resumes(args) or not done(other, digest(mark)):
+            if args.always or not done(other, digest(mark)):
                 manifest = task(other, section, mark, body)
+                worked |= manifest.worked
             else:
                 manifest = Manifest.parse(other.manifest)
-                console.log.info("%s is done already, from the same input", f"shard {shard}" if shard else "this")
+                console.log.info(
+                    "%snothing to do: settings and input are as before", f"shard {shard}: " if shard else ""
+                )
+        costs.of_work(args.manifest, worked)
     except (InputError, configuration.ConfigError, ManifestError, OSError) as error:
         full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
         where = (

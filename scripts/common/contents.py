@@ -1,8 +1,8 @@
 """What a file holds, as a short digest: the identity of input that the project did not write itself.
 
 A file is read whole, except a large compressed one: of that, its size and 64 blocks spread evenly over it are taken, since a
-plan over a Common Crawl dump cannot read it, and an edit of a compressed file moves all that follows it. Digests are
-kept in a cache by path, size, times and inode, so that a plan over the same files reads nothing.
+plan over a Common Crawl dump cannot read it, and an edit of a compressed file moves what follows it. Bytes that are written over in
+place, as many as before and between the blocks, are not seen: give such a file another name. Digests are kept in a cache by path, size, times and inode, so that a plan over the same files reads nothing.
 """
 
 from __future__ import annotations
@@ -58,22 +58,24 @@ def named_by(path: Path) -> list[Path]:
     """A YAML file and the files that it names, at any depth: an evaluation task, its data, what it includes.
 
     A scalar counts that is the path of a file, or a pattern of such, relative to the YAML file or to the working directory, and
-    the folder behind a key of FOLDERS; `!function module.name` counts as module.py beside it. Sorted, each once.
+    the folder behind a key of FOLDERS; `!function module.name` counts as module.py beside it, with all modules there. What stands
+    behind `include` is read as YAML, whatever its name ends in. Sorted, each once.
     """
-    found: list[Path] = []
-    queue = [path]
+    found: set[Path] = set()
+    queue = [(path, True)]
+    read: set[Path] = set()
     while queue:
-        file = queue.pop()
-        if file in found:
-            continue
-        found.append(file)
-        if file.suffix in {".yaml", ".yml"}:
+        file, is_yaml = queue.pop()
+        found.add(file)
+        if (is_yaml or file.suffix in {".yaml", ".yml"}) and file not in read:
+            read.add(file)
             queue += _scalars(file)
     return sorted(found)
 
 
-def _scalars(path: Path) -> list[Path]:
-    out: list[Path] = []
+def _scalars(path: Path) -> list[tuple[Path, bool]]:
+    """The files that a YAML file names, and whether each is to be read as YAML whatever its name ends in."""
+    out: list[tuple[Path, bool]] = []
     try:
         tokens = [
             t for t in yaml.scan(path.read_text(encoding="utf-8")) if isinstance(t, yaml.ScalarToken | yaml.TagToken)
@@ -85,11 +87,12 @@ def _scalars(path: Path) -> list[Path]:
         if isinstance(token, yaml.TagToken):
             function = token.value[1] == "function"
             continue
-        text = token.value.split(".")[0] + ".py" if function else token.value
-        function = False
+        text = token.value.rpartition(".")[0].replace(".", "/") + ".py" if function else token.value
         if 0 < len(text) < 1000 and "\n" not in text:
-            out += next(filter(None, (_found(folder, text, key in FOLDERS) for folder in (path.parent, Path()))), [])
-        key = text
+            named = next(filter(None, (_found(folder, text, key in FOLDERS) for folder in (path.parent, Path()))), [])
+            beside = [other for file in named for other in sorted(file.parent.glob("*.py"))] if function else []
+            out += [(file, key == "include") for file in [*named, *beside]]
+        function, key = False, text
     return out
 
 

@@ -1,7 +1,7 @@
 """Whether results are up to date, by their manifests alone: no clock and no record of Snakemake's decides.
 
-A task's result is up to date if and only if its manifest bears the fingerprint that is expected now, its files are there
-with the sizes that it says, the source files that it goes back to are the same, and its inputs hold what it consumed. An
+A task's result is up to date if and only if its manifest has the fingerprint that is expected now, its files are there
+with the sizes that it says, the source files that it was made from are the same, and its inputs hold what it consumed. An
 input that is gone (a step deleted to free the disk) is not missed.
 """
 

@@ -29,7 +29,7 @@ def leftovers(results: Path, step: str, tasks: Iterable[str]) -> Iterator[Path]:
 
 def remove(paths: Iterable[Path]) -> int:
     """Remove the files, manifests first, so that none is left without its data; returns their number."""
-    ordered = sorted(paths, key=lambda path: (not path.name.endswith(("manifest.json", "manifest.kept")), path))
+    ordered = sorted(paths, key=lambda path: (not path.name.endswith(("manifest.json", "manifest.copy")), path))
     for path in ordered:
         path.unlink(missing_ok=True)
     return len(ordered)

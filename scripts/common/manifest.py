@@ -108,6 +108,7 @@ class Manifest:
     inputs: dict[str, dict[str, str]] = field(default_factory=dict)
     sources: dict[str, str] = field(default_factory=dict)
     run: dict[str, Any] = field(default_factory=dict)
+    worked: bool = True  # False: the results were there (a training at its last step), the record beside it stays
     path: Path | None = None
     used: set[str] = field(default_factory=set)  # what was used of a manifest that was read as input
 
@@ -117,7 +118,7 @@ class Manifest:
 
         Snakemake removes a task's manifest before it starts the task again; the copy stays, and tells whether all is done already.
         """
-        return path.with_name(f".{path.name.removesuffix('.json')}.kept")
+        return path.with_name(f".{path.name.removesuffix('.json')}.copy")
 
     @classmethod
     def forget(cls, path: Path) -> None:
@@ -204,22 +205,25 @@ class Manifest:
         write_atomically(self.copy_of(self.path), text)
         write_atomically(self.path, text)
 
+    def intact(self) -> bool:
+        """Whether every file has the checksum that the manifest says."""
+        return all(checksum(self.folder / name) == facts["xxh3"] for name, facts in self.files.items())
+
     def renew(self, sources: dict[str, str]) -> None:
-        """Write the manifest again where it goes back to other source files than it says."""
-        if sources != self.sources:
+        """Write the manifest again where it is not there, or names other source files."""
+        assert self.path is not None
+        if sources != self.sources or not self.path.exists():
             self.sources = sources
             self._write()
 
-    def restore(self, path: Path) -> bool:
-        """Write a manifest that was read from its copy to `path`, if its files have the checksums that it says.
-
-        A person may have removed it because of a damaged file.
-        """
-        if any(checksum(self.folder / name) != facts["xxh3"] for name, facts in self.files.items()):
-            return False
-        self.path = path
-        self._write()
-        return True
+    @classmethod
+    def of_task(cls, path: Path) -> Manifest:
+        """A task's manifest, or its copy where it was removed. Raises ManifestError where neither is readable or a file is missing."""
+        manifest = cls.parse(path if path.exists() else cls.copy_of(path))
+        manifest.path = path
+        for fault in manifest.damage():
+            raise ManifestError(fault)
+        return manifest
 
     @classmethod
     def parse(cls, path: Path) -> Self:
@@ -291,7 +295,9 @@ def consumed(opened: dict[str, _Input], given: Iterable[str] = ()) -> dict[str, 
     out: dict[str, dict[str, str]] = {key: {} for key in given}
     for key, manifest in sorted(opened.items()):
         parts = [ALL] if ALL in manifest.used or not manifest.used else sorted(manifest.used)
-        out[key] = {part: str(manifest.digest_of(part)) for part in parts}
+        out[key] = {part: mark for part in parts if (mark := manifest.digest_of(part))}
+        if missing := set(parts) - set(out[key]):
+            raise ManifestError(f"{manifest.path} has no {', '.join(sorted(missing))}, which the task says it used")
     return out
 
 

@@ -76,8 +76,8 @@ def _inside(path: str, folder: str) -> bool:
 def of_source(source: dict[str, Any], data: str, here: str) -> list[str]:
     """The files of a source as `root/./name`, sorted by name, each once however many entries of `paths` find it.
 
-    A file is named below the folder of the first entry that finds it (see `expand`); where a file of an earlier entry is called
-    so, below as many folders more as make another name. So an entry that is added renames no file.
+    A file is named below the folder of the first entry that finds it (see `expand`); where a file of an earlier entry has that
+    name already, as many parent folders stand in front as make it unique. So an entry that is added at the end renames no file.
     Raises ConfigError where an entry finds no file or a name is not UTF-8.
     """
     if not source.get("paths"):

@@ -174,6 +174,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
             log.info("resuming after step %s of %s", f"{run.done:,}", folder)
         if not run.validation_tokens:
             log.warning("the shards hold no validation documents: there will be no validation loss")
+        manifest.worked = run.done < made.steps
         recorder = metrics.Recorder(folder, run.done, args.tensorboard, args.wandb, args.wandb_project, settings)
         finished = train(run, recorder, stopping)
         recorder.close()
@@ -233,6 +234,7 @@ def main(argv: list[str] | None = None) -> int:
         __doc__,
         "--config config.yaml --tokens results/main/tokenize/encode/*.manifest.json "
         "--tokenizer results/main/tokenize/train/manifest.json --manifest /tmp/pretrain/manifest.json",
+        always=True,  # its processes all start, and the newest checkpoint says what is to be done
     )
     parser.add_argument("--tokens", required=True, type=Path, nargs="+", help="manifests of tokenize.encode")
     parser.add_argument("--tokenizer", required=True, type=Path, help="manifest of tokenize.train")

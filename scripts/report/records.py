@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from scripts.common.costs import counting
 from scripts.common.documents import add_counts
 from scripts.common.manifest import Manifest, ManifestError, task_of
 from scripts.common.steps import STEPS
@@ -206,7 +207,7 @@ def costs(run: Run) -> list[dict[str, Any]]:
             tries = (
                 [base / name / f"{task}.tsv"] if task else [base / f"{name}.tsv", *sorted((base / name).glob("*.tsv"))]
             )
-            for path in [path for path in tries if path.is_file()][:1]:
+            for path in [path for path in counting(tries) if path.is_file()][:1]:
                 with run.reading(path):
                     measured += benchmark(path)[:1]
         if measured:

@@ -176,6 +176,7 @@ def main(argv: list[str] | None = None) -> int:
         __doc__,
         "--config config.yaml --manifests $(find results/main -name '*manifest.json' -not -path '*/report/*') "
         "--manifest results/main/report/render/manifest.json",
+        always=True,  # the page, which no manifest lists, shows costs too
     )
     parser.add_argument("--manifests", required=True, type=Path, nargs="+", help="the manifests of every step that ran")
     parser.add_argument(

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from scripts.common import cli
+from scripts.common.costs import counting
 from scripts.report.page import NARROW, NOTHING, duration, integer, short, significant, size
 from scripts.report.records import benchmark, dig
 from scripts.report.tables import MODELS, accuracy, parameters
@@ -89,7 +90,9 @@ def main(argv: list[str] | None = None) -> int:
         )
     except (OSError, ValueError) as error:
         return cli.fail(f"{folder / 'counts.json'}: {error}; run `make report`")
-    measured = [row for path in sorted((args.results / "benchmarks").rglob("*.tsv")) for row in benchmark(path)]
+    measured = [
+        row for path in counting(sorted((args.results / "benchmarks").rglob("*.tsv"))) for row in benchmark(path)
+    ]
     seconds = sum(row.get("s", 0.0) for row in measured) if measured else None
     show(lines(counts, seconds, folder / "report.html"))
     return 0

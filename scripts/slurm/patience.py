@@ -83,8 +83,13 @@ class Silence:
 silence = Silence()
 
 
-def is_answer(error: str) -> bool:
-    """Whether a command's error is SLURM's answer, and not its silence."""
+def is_answer(error: str, command: str = "") -> bool:
+    """Whether a command's error is SLURM's answer, and not its silence.
+
+    Words of the command's own do not count: a partition may be called `standby`, an account `communication`.
+    """
+    for word in {word for word in re.split(r"[\s=,:'\"]+", command) if SILENCE.search(word)}:
+        error = re.sub(rf"(?<![\w-]){re.escape(word)}(?![\w-])", "", error)
     return not SILENCE.search(error) and bool(ANSWER.search(error))
 
 
@@ -121,7 +126,7 @@ def once(*command: str, timeout: float = CALL, shell: bool = False, script: str 
     if process.returncode == 0:
         return out
     words = " ".join(error.split()) or f"status {process.returncode}"
-    if process.returncode > 0 and is_answer(words):
+    if process.returncode > 0 and is_answer(words, " ".join(command)):
         raise SlurmError(f"{' '.join(command) if not shell else name}: {words}")
     raise NoAnswer(words if words.startswith(name) else f"{name}: {words}")
 

@@ -18,6 +18,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from scripts.common.console import duration
+from scripts.common.costs import counting
 from scripts.slurm import guard, patience, queue
 from scripts.watch.tail import seconds_left
 
@@ -79,10 +80,8 @@ def measured(folder: Path, rule: str) -> float | None:
     """The median seconds of the rule's finished tasks, from their benchmark files."""
     stage, _, step = rule.partition("_")
     found = []
-    for path in [
-        *folder.glob(f"results/*/benchmarks/{stage}/{step}/*.tsv"),
-        *folder.glob(f"results/*/benchmarks/{stage}/{step}.tsv"),
-    ]:
+    below = "results/*/benchmarks"
+    for path in counting([*folder.glob(f"{below}/{stage}/{step}/*.tsv"), *folder.glob(f"{below}/{stage}/{step}.tsv")]):
         lines = path.read_text(encoding="utf-8").splitlines()
         if len(lines) > 1:
             found.append(float(lines[1].split("\t")[0]))

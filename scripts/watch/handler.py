@@ -103,7 +103,7 @@ class Handler(logging.Handler):
         self.run = Run(Path.cwd(), time.monotonic())
         self.view: Screen | Lines = Lines(self.run, self._print)
         self.failures: dict[int, Failure] = {}
-        self.told = 0  # failures that a line has told of
+        self.told: set[int] = set()  # jobs of whose failure a line has told
         self.errors: list[str] = []
         self.interrupted = False
         self.memory = ended.counters()
@@ -180,6 +180,7 @@ class Handler(logging.Handler):
             if number in step.running:
                 self._warn(self.run.look_at(step.running[number], step))
         self.failures.pop(number, None)
+        self.told.discard(number)
         if (found := self.run.stop(number, now, finished=True)) and not self.quiet:
             self.view.finished(found[0].step, found[1])
 
@@ -190,6 +191,7 @@ class Handler(logging.Handler):
         self.errors = [text for text in self.errors if text not in mine]
         said = str(record.rule_msg or "")
         self.failures.pop(record.jobid, None)
+        self.told.discard(record.jobid)
         self.failures[record.jobid] = Failure(
             step=step_of(record.rule_name),
             name=stopped[0].name if stopped else "",
@@ -228,8 +230,8 @@ class Handler(logging.Handler):
 
     def _tell_failures(self) -> None:
         """The run continues in spite of failures: say so now, and everything at the end."""
-        new = list(self.failures.values())[self.told :]
-        self.told = len(self.failures)
+        new = [failure for number, failure in self.failures.items() if number not in self.told]
+        self.told |= self.failures.keys()
         if new and not self.interrupted:
             self.say(
                 f"failed: {', '.join(map(str, new[:3]))}{' and more' * (len(new) > 3)}; the run continues, and says why at its end"

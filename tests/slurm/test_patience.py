@@ -109,3 +109,15 @@ def test_nobody_waits_for_it(command: str, tmp_path: Path) -> None:
 )
 def test_answers_and_silence(error: str, answer: bool) -> None:
     assert patience.is_answer(error) == answer
+
+
+@pytest.mark.parametrize(
+    ("command", "error"),
+    [
+        ("sbatch --partition=standby --wrap=true", "sbatch: error: invalid partition specified: standby"),
+        ("sbatch -A communication a.sh", "sbatch: error: Invalid account communication"),
+    ],
+)
+def test_a_name_that_a_person_chose_is_no_silence(command: str, error: str) -> None:
+    assert patience.is_answer(error, command)
+    assert not patience.is_answer(f"{error}. Unable to contact slurm controller (connect failure)", command)

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.workflow.conftest import TINY, run
+from scripts.common.costs import WORK
+from tests.workflow.conftest import TINY, differences, run, snapshot
 from tests.workflow.plan import planned
 from tests.workflow.test_matrix import changed, downstream
 
@@ -70,6 +71,33 @@ def test_a_deleted_step_reruns_nothing_while_its_results_below_are_there(copy_of
     shutil.rmtree(folder / "results/main/heuristics/score")
     assert planned(folder, tiny()) == set()
     assert "heuristics.score" in planned(folder, changed("heuristics.select.families", ["c4"]))
+
+
+def test_a_task_that_was_begun_and_not_finished_is_missed(copy_of: Callable[[], Path]) -> None:
+    """A forced or damaged step, killed at its work: its old record tells it from a step that was deleted."""
+    folder = copy_of()
+    (folder / "results/main/evaluate/model/finetune.manifest.json").unlink()
+    assert planned(folder, tiny()) == {"evaluate.model[finetune]", "report.render"}
+
+
+def test_steps_that_come_out_as_before_keep_their_results_and_costs_and_the_page_is_made(
+    copy_of: Callable[[], Path],
+) -> None:
+    folder = copy_of()
+    costs = folder / "results/main/benchmarks/heuristics/score/00000.tsv"
+    costs.write_text(costs.read_text().replace(costs.read_text().splitlines()[1].split()[0], "1234.5", 1))
+    page = folder / "results/main/report/render/report.html"
+    page.unlink()
+    before = snapshot(folder)
+    run(folder, "--forcerun", "language_select")
+    assert differences(snapshot(folder), before) == []
+    assert "nothing to do: settings and input are as before" in (
+        folder / "logs/main/heuristics/score/00000.log"
+    ).read_text(encoding="utf-8")
+    assert page.exists() and "1234.5" in costs.with_suffix(WORK).read_text(encoding="utf-8")
+    page.unlink()
+    run(folder)
+    assert page.exists()
 
 
 def test_manifests_of_an_earlier_version_are_not_taken_for_new(copy_of: Callable[[], Path]) -> None:

@@ -80,6 +80,19 @@ def test_what_a_task_names(tmp_path: Path) -> None:
     assert contents.named_by(tmp_path / "data.jsonl") == [tmp_path / "data.jsonl"]
 
 
+def test_an_include_is_followed_whatever_it_is_called_and_a_function_brings_the_modules_beside_it(
+    tmp_path: Path,
+) -> None:
+    """Most of lm-evaluation-harness's own tasks include files such as `_default_template_yaml`."""
+    (tmp_path / "sub").mkdir()
+    for name in ("sub/steps.py", "sub/words.py", "other.py", "data.jsonl"):
+        (tmp_path / name).touch()
+    (tmp_path / "_base").write_text("data_files: data.jsonl\nprocess_docs: !function sub.steps.clean\n")
+    (tmp_path / "task.yaml").write_text("include: _base\n")
+    names = [path.relative_to(tmp_path).as_posix() for path in contents.named_by(tmp_path / "task.yaml")]
+    assert names == ["_base", "data.jsonl", "sub/steps.py", "sub/words.py", "task.yaml"]
+
+
 @pytest.mark.parametrize(
     "data",
     [

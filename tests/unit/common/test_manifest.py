@@ -121,5 +121,5 @@ def test_files_are_on_the_disk_before_the_manifest(tmp_path: Path, monkeypatch: 
         file.write_bytes(b"1")
     monkeypatch.setattr(os, "fsync", spy)
     Manifest("some.step", "0").write(tmp_path / "x.manifest.json", files)
-    copy, manifest = (order.index(f".{name}.partial") for name in (".x.manifest.kept", "x.manifest.json"))
+    copy, manifest = (order.index(f".{name}.partial") for name in (".x.manifest.copy", "x.manifest.json"))
     assert set(order[:copy]) == {"a.parquet", "weights", "model", tmp_path.name} and copy < manifest

@@ -112,7 +112,7 @@ def test_a_task_whose_manifest_was_removed_works_only_where_something_changed(
         return old != stamp
 
     assert not again()
-    assert "is done already, from the same input" in capfd.readouterr().err
+    assert "nothing to do: settings and input are as before" in capfd.readouterr().err
     right = file.read_bytes()
     file.write_bytes(right[:-1] + b"x")  # a damage of which only the checksum tells
     os.utime(file, ns=(stamp, stamp))

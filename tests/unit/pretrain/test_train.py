@@ -54,6 +54,20 @@ def test_killed_and_resumed_is_the_same_to_the_byte(start: Any, folder: Path, st
     assert all(row["grad_norm"] > 0 for row in rows(killed / "out/metrics.jsonl") if "loss" in row)
 
 
+def test_a_finished_training_that_is_started_again_keeps_the_record_of_who_trained(start: Any, folder: Path) -> None:
+    """After `test_killed_and_resumed…`: nothing is trained, and neither host nor versions are those of the second start."""
+    whole = folder / "1-fp32-whole"
+    if not whole.exists():
+        finish(start(whole, 2, {"zero_stage": 1, "precision": "fp32"}))
+    path, files = whole / "out/run.json", ("manifest.json", "model/model.safetensors", "losses.jsonl")
+    record = json.loads(path.read_text()) | {"machine": {"host": "another"}}
+    path.write_text(json.dumps(record))
+    before = [(whole / "out" / name).read_bytes() for name in files]
+    assert "resuming after step 24 of" in finish(start(whole, 2, {"zero_stage": 1, "precision": "fp32"}))
+    assert json.loads(path.read_text()) == record
+    assert [(whole / "out" / name).read_bytes() for name in files] == before
+
+
 def test_loads_in_transformers_with_the_loss_it_reported(start: Any, folder: Path, shards: list[Path]) -> None:
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
