@@ -2,7 +2,7 @@
 
 A task's result is up to date if and only if its manifest has the fingerprint that is expected now, its files are there
 with the sizes that it says, the source files that it was made from are the same, and its inputs hold what it consumed. An
-input that is gone (a step deleted to free the disk) is not missed.
+input may be gone (a step deleted to free the disk): it is not made again for that.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What `auto` stands for in `pretrain.train`: a shape, a batch and a budget that the corpus warrants.
+"""What `auto` stands for in `pretrain.train`: a shape, a batch and a budget that fit the corpus.
 
 A function of the training tokens, the vocabulary and the keys that are set, never of the machine: it decides bytes.
 
@@ -28,7 +28,7 @@ EVERY = 500
 
 
 class Row(NamedTuple):
-    """What a corpus of at least `tokens` training tokens warrants; `batch` in tokens."""
+    """What goes with a corpus of at least `tokens` training tokens; `batch` in tokens."""
 
     tokens: int
     hidden_size: int

@@ -2,7 +2,7 @@
 
 Reads the manifests that lie in a variant's results; a run that still works, or that failed, has some of them. A result is
 outdated where its input was made anew since. Under a config it is also known what is expected, and which results the
-config or the code no longer warrants.
+config or the code no longer match.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What `tokenize.train.vocabulary: auto` stands for: a size that the corpus warrants, a function of its bytes alone."""
+"""What `tokenize.train.vocabulary: auto` stands for: a size that fits the corpus, a function of its bytes alone."""
 
 from __future__ import annotations
 
