@@ -14,7 +14,18 @@ from pathlib import Path
 sys.path.insert(0, workflow.basedir)
 
 from scripts.common import config as configuration
-from scripts.common import contents, engine, fingerprint as fingerprints, freshness, frozen, leftovers, lock, record, steps
+from scripts.common import (
+    contents,
+    driver,
+    engine,
+    fingerprint as fingerprints,
+    freshness,
+    frozen,
+    leftovers,
+    lock,
+    record,
+    steps,
+)
 from scripts.common.cli import InputError
 from scripts.common.manifest import Manifest
 from scripts.ingest import sources
@@ -62,6 +73,7 @@ else:
 # working directory. PYTHONSAFEPATH keeps the working directory's own scripts/ out.
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [workflow.basedir, os.environ.get("PYTHONPATH")]))
 os.environ["PYTHONSAFEPATH"] = "1"
+driver.announce()
 os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
 # Threads that wait give their core away. With OpenMP's default, two threads on two cores that somebody else uses too are
 # 20 times slower than one.
@@ -74,8 +86,9 @@ def source_names(wildcards):
 
 
 def source_files(wildcards):
-    """Input function: the shard's files."""
-    return [sources.path_of(name.split("=", 1)[1]) for name in source_names(wildcards)]
+    """Input function: the shard's files; Snakemake would take braces in a name for a wildcard."""
+    paths = [sources.path_of(name.split("=", 1)[1]) for name in source_names(wildcards)]
+    return [path for path in paths if not {"{", "}"} & set(path)]
 
 
 def source_content(wildcards):
@@ -290,7 +303,7 @@ def tell_replaced():
 
 def forget_forced():
     """A person who forces a task wants all its shards done, whatever their manifests say."""
-    for job in engine.forced(workflow):
+    for job in [] if workflow.touch else engine.forced(workflow):
         variant, step, tasks = tasks_of(job) or ("", "", [])
         for task in tasks:
             Manifest.forget(Path(_path(variant, step, task)))

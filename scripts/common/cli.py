@@ -17,7 +17,7 @@ from typing import Any
 import yaml
 
 from scripts.common import config as configuration
-from scripts.common import console, contents, costs, record
+from scripts.common import console, contents, costs, driver, record
 from scripts.common.fingerprint import code, fingerprint
 from scripts.common.manifest import Manifest, ManifestError, combined, consumed, digest, recording, task_of
 
@@ -248,6 +248,7 @@ def run(
     args = parsed(made, argv)
     try:
         console.setup(f"{args.step} {task_of(args.manifest)}".rstrip(), *logs(args))
+        driver.watch()
         section, mark = settings(args.step, args.config)
         args.manifest.parent.mkdir(parents=True, exist_ok=True)
         worked = False

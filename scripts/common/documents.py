@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +69,9 @@ class Writer:
         self.count = 0
         path.parent.mkdir(parents=True, exist_ok=True)
         self.partial = path.with_name(f".{path.name}.partial")
-        self.writer = pq.ParquetWriter(self.partial, schema, compression="zstd", compression_level=3)
+        self.writer = pq.ParquetWriter(
+            self.partial, schema, compression="zstd", compression_level=3, write_page_checksum=True
+        )
 
     def __enter__(self) -> Writer:
         return self
@@ -105,11 +108,22 @@ class Writer:
 
 def batches(path: Path, columns: list[str] | None = None, size: int = BATCH) -> Iterator[pa.RecordBatch]:
     """The record batches of a Parquet file, `size` rows at most each; ManifestError names a damaged file."""
+    with opened(path) as file:
+        yield from file.iter_batches(batch_size=size, columns=columns)
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[pq.ParquetFile]:
+    """A Parquet file whose pages are compared with their checksums when they are read; ManifestError names a damaged one."""
     try:
-        with pq.ParquetFile(path) as file:
-            yield from file.iter_batches(batch_size=size, columns=columns)
-    except pa.ArrowInvalid as error:
+        with pq.ParquetFile(path, page_checksum_verification=True) as file:
+            yield file
+    except (pa.ArrowInvalid, pa.ArrowKeyError) as error:
         raise ManifestError(f"{path}: not a readable Parquet file: {error}") from error
+    except OSError as error:
+        if error.errno:  # not Arrow's own word for damage
+            raise
+        raise ManifestError(f"{path}: damaged ({error}): remove its manifest, and run again") from error
 
 
 def rows(path: Path, columns: list[str] | None = None) -> Iterator[dict[str, Any]]:

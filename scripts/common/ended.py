@@ -111,9 +111,7 @@ def explained(number: int, step: str, memory: str | None) -> str:
         if memory:
             text += f", most likely out of memory: {memory}. {lower}, or give it more memory"
         else:
-            text += (
-                f": by a person or a batch system, or out of memory (this machine does not record it). If it was memory: {lower[0].lower()}{lower[1:]}"
-            )
+            text += f": by a person or a batch system, or out of memory (this machine does not record it). If it was memory: {lower[0].lower()}{lower[1:]}"
     elif number in OTHERS:
         text += f": {OTHERS[signal.Signals(number)]}"
     return text + again(step)

@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from scripts.common import driver
 from scripts.common.processes import (
     RANKS,
     RESUBMIT,
@@ -147,6 +148,7 @@ def parser() -> argparse.ArgumentParser:
 
 def main(argv: list[str] | None = None) -> int:
     hold()
+    driver.watch()
     argv = sys.argv[1:] if argv is None else argv
     args = parser().parse_args(argv)
     if in_job_script(os.environ):

@@ -148,6 +148,20 @@ class Manifest:
         assert self.path is not None
         return self.path.parent / name
 
+    def sound(self, below: str) -> Manifest:
+        """The manifest itself, once the files whose names begin with `below` have been read and have their checksums.
+
+        For files whose format has none of its own, such as weights. Raises ManifestError that names a damaged one.
+        """
+        assert self.path is not None
+        files = object.__getattribute__(self, "files")  # to compare them is not to consume them
+        for name in [name for name in files if name.startswith(below)]:
+            if checksum(self.path.parent / name) != files[name]["xxh3"]:
+                raise ManifestError(
+                    f"{self.path.parent / name} does not have the checksum that its manifest says: remove {self.path} and run again"
+                )
+        return self
+
     def part(self, *path: str) -> Any:
         """One part of the summary, `part("by_shard", "00003")`: a reader that uses no more depends on no more."""
         value: Any = self.summary

@@ -61,7 +61,7 @@ def plan(lines: Iterable[str]) -> tuple[dict[str, Counter[str]], list[str]]:
         elif rule and (match := REASON.match(line)):
             rules[rule][" + ".join(short(match.group(1)))] += 1
             rule = None
-        elif re.search(r"^error: |(Error|Exception)\b", line) or errors:
+        elif re.match(r"error: |[\w.]*(Error|Exception)\b", line) or errors:
             errors.append(line.rstrip())
     rules.pop("all", None)
     return rules, errors

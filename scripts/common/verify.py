@@ -72,6 +72,8 @@ def lines(found: Found, results: Path, deep: bool) -> Iterator[str]:
         yield f"  to make it again: {AGAIN} {path}"
     how = "checksums" if deep else "sizes; --deep compares checksums"
     whole = "all as their manifests say" if not found.faults and not found.gone.total() else "not whole, see above"
+    if not found.manifests:
+        whole = "nothing to compare"
     yield f"{found.manifests:,} manifests, {found.files:,} files, {found.bytes / 1e6:,.1f} MB ({how}): {whole}"
 
 

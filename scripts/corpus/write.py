@@ -14,11 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from scripts.common import cli
 from scripts.common.console import Progress
-from scripts.common.documents import DOCUMENT, VERDICT, Writer, batches, count, data, rows, shard_of, uniform
+from scripts.common.documents import DOCUMENT, VERDICT, Writer, batches, count, data, opened, rows, shard_of, uniform
 from scripts.common.manifest import Manifest, scratch
 from scripts.corpus.split import SPLITS, STAGES
 
@@ -73,7 +72,8 @@ def shuffled(documents: Path, wanted: dict[str, str], split: str, seed: int, fol
         for writer in writers:
             writer.__exit__(None)
     for path in files:
-        table = pq.read_table(path)
+        with opened(path) as file:
+            table = file.read()
         keys = [uniform(seed, name, "shuffle") for name in table.column("id").to_pylist()]
         order = sorted(range(len(keys)), key=keys.__getitem__)
         yield table.take(pa.array(order, type=pa.int64()))

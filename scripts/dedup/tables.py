@@ -16,7 +16,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from scripts.common.cli import InputError
-from scripts.common.manifest import Manifest, ManifestError
+from scripts.common.documents import opened
+from scripts.common.manifest import Manifest
 
 WORDS = (1 << 40) - 1  # more words than a document has
 
@@ -51,10 +52,8 @@ def priority(curated: npt.NDArray[np.bool_], words: npt.NDArray[np.int64]) -> np
 
 def read(path: Path, columns: list[str], **options: Any) -> pa.Table:
     """Columns of a whole Parquet file (one shard's, or one filtered part's). Raises ManifestError where it is damaged."""
-    try:
-        return pq.read_table(path, columns=columns, **options)
-    except (pa.ArrowInvalid, pa.ArrowKeyError) as error:
-        raise ManifestError(f"{path}: not a readable Parquet file with the columns {columns}: {error}") from error
+    with opened(path):
+        return pq.read_table(path, columns=columns, page_checksum_verification=True, **options)
 
 
 def column(table: pa.Table, name: str) -> npt.NDArray:

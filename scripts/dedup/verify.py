@@ -17,11 +17,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from scripts.common import cli
 from scripts.common.console import Progress
-from scripts.common.documents import Writer, data, shard_of
+from scripts.common.documents import Writer, data, opened, shard_of
 from scripts.common.manifest import Manifest
 from scripts.dedup.shingles import jaccard, shingle_set
 from scripts.dedup.tables import PAIR, VERIFIED, read, same
@@ -54,7 +53,7 @@ def candidates(files: Iterable[Path], shard: str) -> pa.Table:
 
 def texts(documents: Path, wanted: pa.Array) -> Iterator[tuple[str, str]]:
     """(id, text) of the wanted documents of a shard, in its order; reads only the row groups that hold one."""
-    with pq.ParquetFile(documents) as file:
+    with opened(documents) as file:
         found = pc.is_in(file.read(["id"])["id"], value_set=wanted).to_numpy()
         start = 0
         for group in range(file.num_row_groups):

@@ -39,7 +39,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
 
     torch.set_num_threads(settings["threads"])
     name = args.manifest.name.removesuffix(".manifest.json")
-    source = Manifest.read(args.model)
+    source = Manifest.read(args.model).sound("model/")
     rows, template = read_pairs(args.pairs, "heldout")
     documents, available = choose(args.tokens, settings["max_tokens"], settings["seed"])
     model, tokenizer = load(source.folder / "model", settings["precision"])

@@ -61,5 +61,5 @@ def read_pairs(manifest: Path, name: str) -> tuple[list[dict[str, Any]], Templat
     Raises InputError for a manifest of another step, ManifestError for a damaged one.
     """
     read = _read(manifest)
-    with read.file(f"{name}.jsonl").open(encoding="utf-8") as handle:
+    with read.sound(f"{name}.jsonl").file(f"{name}.jsonl").open(encoding="utf-8") as handle:
         return [json.loads(line) for line in handle], Template.parse(read.summary["template"])

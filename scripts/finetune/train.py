@@ -124,7 +124,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     import torch
 
     torch.set_num_threads(settings["threads"])
-    source, out = Manifest.read(args.model).folder / "model", args.manifest.parent
+    source, out = Manifest.read(args.model).sound("model/").folder / "model", args.manifest.parent
     if not enough(args.pairs, "train"):
         return passed_on(source, out, Manifest.read(args.pairs), manifest)
     model, _ = load(source)

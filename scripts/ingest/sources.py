@@ -41,27 +41,25 @@ def listed(path: str, data: str) -> list[str]:
     return out
 
 
-def expand(pattern: str, data: str) -> tuple[list[str], str]:
-    """(files, folder that they are named below) of one entry of `paths`: a path, a glob, or `@list.txt`.
+def expand(pattern: str, data: str) -> list[tuple[str, str]]:
+    """The files of one entry of `paths` (a path, a glob, or `@list.txt`), each with the folder that it is named below.
 
     `{data}` stands for the config key `data`, in a list too. The folder of a path is its own; of a glob, the longest part
-    without wildcards; of a list, `data` where all its files lie below, and else the deepest folder that holds them.
+    without wildcards; of a file in a list `data`, or the list's own folder, or `/`: the first that holds it.
     """
     data = data.rstrip("/") or "/"
     pattern = pattern.replace("{data}", data)
     if pattern.startswith("@"):
+        folders = [data, str(Path(pattern[1:]).parent), "/"]
         files = [os.path.normpath(name) for name in listed(pattern[1:], data)]
-        if all(_inside(name, data) for name in files):
-            return files, os.path.normpath(data)
-        files = [_absolute(name) for name in files]
-        return files, os.path.commonpath([str(Path(name).parent) for name in files])
+        return [(name, next(folder for folder in folders if _inside(name, folder))) for name in files]
     if glob.has_magic(pattern) and not Path(pattern).exists():
         parts = pattern.split("/")
         fixed = parts[: next(number for number, part in enumerate(parts) if glob.has_magic(part))]
         found = sorted(os.path.normpath(name) for name in glob.glob(pattern, recursive=True) if Path(name).is_file())
-        return found, os.path.normpath("/".join([*fixed, ""]) or ".")
+        return [(name, os.path.normpath("/".join([*fixed, ""]) or ".")) for name in found]
     path = os.path.normpath(pattern)
-    return [path] if Path(path).is_file() else [], str(Path(path).parent)
+    return [(path, str(Path(path).parent))] if Path(path).is_file() else []
 
 
 def _absolute(path: str) -> str:
@@ -86,14 +84,14 @@ def of_source(source: dict[str, Any], data: str, here: str) -> list[str]:
     out: dict[str, str] = {}
     for pattern in source["paths"]:
         try:
-            found, root = expand(pattern, data)
+            found = expand(pattern, data)
         except ConfigError as error:
             raise ConfigError(f"{here}.paths: {error}") from error
         if not found:
             raise ConfigError(
                 f"{here}.paths: no file matches {pattern!r} (data is {data!r}, paths are relative to {Path.cwd()})"
             )
-        for path in found:
+        for path, root in found:
             try:
                 path.encode()
             except UnicodeEncodeError as error:

@@ -129,7 +129,7 @@ def sources(patterns: Sequence[str]) -> list[Source]:
     found: dict[tuple[str, str], Source] = {}
     for pattern in patterns:
         try:
-            paths = [Path(name) for name in expand(pattern, ".")[0]]
+            paths = [Path(name) for name, _ in expand(pattern, ".")]
         except configuration.ConfigError as error:
             raise InputError(f"--from {pattern!r}: {error}") from error
         if not paths:

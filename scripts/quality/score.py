@@ -22,7 +22,7 @@ SIGNAL = pa.schema([("id", pa.string()), ("curated", pa.bool_()), ("score", pa.f
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
     documents = data(args.documents)
-    trained = Manifest.read(args.model)
+    trained = Manifest.read(args.model).sound("model.bin")
     classify = Classifier.load(trained.file("model.bin")) if trained.files else None
     limit = settings["max_characters"]
     out = args.manifest.with_name(documents.name)

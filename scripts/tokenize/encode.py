@@ -50,7 +50,7 @@ def encode(documents: Path, stem: Path, tokenizer: Tokenizer, progress: Progress
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
     shard, corpus = shard_of(args.corpus), Manifest.read(args.corpus)
-    tokenizer = Tokenizer.from_file(str(Manifest.read(args.tokenizer).file("tokenizer.json")))
+    tokenizer = Tokenizer.from_file(str(Manifest.read(args.tokenizer).sound("tokenizer.json").file("tokenizer.json")))
     tokenizer.encode_special_tokens = True
     progress = Progress(sum(corpus.summary[split]["bytes"] for split in SPLITS), "bytes")
     files = []

@@ -80,6 +80,13 @@ def test_a_task_that_was_begun_and_not_finished_is_missed(copy_of: Callable[[], 
     assert planned(folder, tiny()) == {"evaluate.model[finetune]", "report.render"}
 
 
+def test_touching_everything_removes_nothing(copy_of: Callable[[], Path]) -> None:
+    folder = copy_of()
+    before = snapshot(folder)
+    run(folder, "--touch", "--forceall")
+    assert differences(snapshot(folder), before) == []
+
+
 def test_steps_that_come_out_as_before_keep_their_results_and_costs_and_the_page_is_made(
     copy_of: Callable[[], Path],
 ) -> None:

@@ -113,7 +113,8 @@ def test_a_task_of_several_shards_redoes_what_changed_and_only_that(root: Path, 
     pages = tmp_path / "pages"
     pages.mkdir()
     for number in range(12):
-        (pages / f"{number}.txt").write_text("".join(TEXT.format(n=100 * number + line) for line in range(5)))
+        name = f"{number}.txt" if number != 5 else "5 it's {1} Error.txt"
+        (pages / name).write_text("".join(TEXT.format(n=100 * number + line) for line in range(5)))
     tree = {
         "ingest": {
             "extract": {"shards": 5, "sources": [{"name": "text", "kind": "text", "paths": [f"{pages}/*.txt"]}]}

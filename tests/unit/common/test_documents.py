@@ -88,6 +88,21 @@ def test_damaged_file_is_named(tmp_path: Path) -> None:
         list(rows(tmp_path / "a.parquet"))
 
 
+def test_other_bytes_of_the_same_size_are_not_read_for_the_document(tmp_path: Path) -> None:
+    """A page's checksum is compared when it is read: no step takes a damaged value for a true one."""
+    path = written(tmp_path / "x.parquet", [f"name {number}" for number in range(200)], batch=50)
+    right, values = path.read_bytes(), list(rows(path))
+    seen = 0
+    for place in range(4, len(right) // 2, 7):
+        path.write_bytes(right[:place] + bytes([right[place] ^ 1]) + right[place + 1 :])
+        try:
+            assert list(rows(path)) == values, place
+        except ManifestError as error:
+            seen += 1
+            assert str(path) in str(error)
+    assert seen > 20
+
+
 def test_survivors_are_what_the_verdicts_keep_in_the_documents_order(tmp_path: Path) -> None:
     made = making.documents(tmp_path / "d", [making.document(name, name * 3) for name in "edcba"])
     judged = making.verdicts(tmp_path / "v", {"00000": list("edca")}, lambda name: name in "ca")

@@ -107,6 +107,17 @@ def test_files_in_folders_below(tmp_path: Path) -> None:
     assert checksum(tmp_path / "train" / "0.bin") == "99aa06d3014798d86001c324468d497f"
 
 
+def test_weights_are_compared_with_their_checksums_and_that_consumes_nothing(tmp_path: Path) -> None:
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model/weights").write_bytes(b"1234")
+    Manifest("some.step", "0").write(tmp_path / "manifest.json", [tmp_path / "model/weights"])
+    read = Manifest.read(tmp_path / "manifest.json")
+    assert read.sound("model/") is read and not read.used
+    (tmp_path / "model/weights").write_bytes(b"1235")
+    with pytest.raises(ManifestError, match="weights does not have the checksum"):
+        read.sound("model/")
+
+
 def test_files_are_on_the_disk_before_the_manifest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     order: list[str] = []
     fsync = os.fsync

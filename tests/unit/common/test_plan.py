@@ -8,7 +8,7 @@ from scripts.common import plan
 
 OUTPUT = """
 rule language_score:
-    input: results/main/ingest/extract/00000.manifest.json
+    input: results/main/ingest/extract/00000.manifest.json, crawl/TypeError.txt
     jobid: 3
     reason: Missing output files: results/main/language/score/00000.manifest.json
     wildcards: shard=00000

@@ -80,7 +80,7 @@ def test_an_entry_at_the_end_renames_no_file(files: list[tuple[str, str, str]], 
             path.parent.mkdir(parents=True, exist_ok=True)
             path.touch()
         globs = st.sampled_from([f"{temporary}/{parts[0]}/{deep}" for parts in files for deep in ("**/*", "?")])
-        patterns = [pattern for pattern in data.draw(st.lists(globs, min_size=2)) if sources.expand(pattern, ".")[0]]
+        patterns = [pattern for pattern in data.draw(st.lists(globs, min_size=2)) if sources.expand(pattern, ".")]
         names: dict[str, str] = {}
         for number in range(1, len(patterns) + 1):
             source = {"name": "a", "kind": "text", "paths": patterns[:number]}
@@ -120,6 +120,23 @@ def test_paths_relative_to_the_working_directory(folder: Path, monkeypatch: pyte
         found = sources.of_source({"name": "a", "kind": "warc", "paths": patterns}, ".", "here")
         assert [entry.replace("/./", "/") for entry in found] == wanted
         assert all(Path(sources.path_of(entry)).is_file() for entry in found)
+
+
+def test_a_line_more_in_a_list_renames_no_file(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Below `data`, beside the list, or anywhere: each file for itself."""
+    other, third = tmp_path_factory.mktemp("other"), tmp_path_factory.mktemp("third")
+    for path in (other / "y/b.txt", third / "c.txt"):
+        path.parent.mkdir(exist_ok=True)
+        path.touch()
+    names: list[str] = []
+    for line in (folder / "deep/c.warc.gz", other / "y/b.txt", third / "c.txt"):
+        with (other / "list.txt").open("a") as handle:
+            handle.write(f"{line}\n")
+        made = sources.files(config({"name": "a", "kind": "warc", "paths": [f"@{other}/list.txt"]}, data=str(folder)))
+        found = [sources.named(marked) for _, marked in made]
+        assert set(names) < set(found) and [Path(sources.path_of(marked)).is_file() for _, marked in made]
+        names = found
+    assert set(names) == {"deep/c.warc.gz", "y/b.txt", str(third / "c.txt")[1:]}
 
 
 def test_an_edited_list_is_another_plan(folder: Path) -> None:

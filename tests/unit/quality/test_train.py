@@ -60,7 +60,7 @@ def test_trained_on_survivors_with_a_held_out_share(tmp_path: Path) -> None:
     assert 16 <= summary["heldout"]["positives"] <= 24 and 32 <= summary["heldout"]["negatives"] <= 48
     assert {part["by"] for part in summary["split"].values()} == {"origin"} and summary["notes"] == []
     assert summary["roc_auc"] == 1.0 and summary["trained"] is True
-    assert [path.name for path in (tmp_path / "train").iterdir() if path.name.startswith(".")] == []
+    assert [path.name for path in (tmp_path / "train").iterdir() if path.name.startswith(".")] == [".manifest.copy"]
 
 
 def test_same_bytes_again(tmp_path: Path) -> None:

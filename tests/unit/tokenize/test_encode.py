@@ -53,7 +53,7 @@ def test_same_bytes_again(tmp_path: Path, corpora: list[Path], trained: Path) ->
     for name in "ab":
         run(tmp_path / name, corpora[0], trained)
     files = [path.relative_to(tmp_path / "a") for path in (tmp_path / "a").rglob("*") if path.is_file()]
-    assert len(files) == 8
+    assert len(files) == 9
     for path in files:
         assert (tmp_path / "a" / path).read_bytes() == (tmp_path / "b" / path).read_bytes(), path
 
