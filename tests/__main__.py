@@ -1,6 +1,7 @@
 """Every test: `python -m tests [options of pytest]`.
 
-Those on a SLURM cluster mostly wait, so a second pytest runs them beside the others; what it prints comes last.
+The small chain on a SLURM cluster mostly waits, so a second pytest runs its tests beside the others. Those that train on the
+cluster come last, alone: trainings beside trainings on two cores take many times as long.
 """
 
 from __future__ import annotations
@@ -10,30 +11,41 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 import pytest
 
 from tests.conftest import SHARED
 
-SLURM = "tests/slurm"
+SLURM = Path("tests/slurm")
+TRAINING = [SLURM / name for name in ("test_workflow.py", "test_frozen.py", "test_busy.py")]
 
 
 def main(options: list[str]) -> int:
-    """Run both; returns 0 where both succeed."""
+    """Run all; returns 0 where all succeed."""
+    begin = time.monotonic()
+    apart = [f"--ignore={path}" for path in TRAINING]
     with tempfile.TemporaryDirectory(prefix="crawl2llm-tests-") as shared, Path(shared, "slurm").open("w+") as printed:
         os.environ[SHARED] = shared
-        print(f"{SLURM} runs beside the other tests; what it prints comes last", flush=True)
+        print(f"{SLURM} runs beside the other tests, and is shown after them", flush=True)
         beside = subprocess.Popen(
-            [sys.executable, "-m", "pytest", SLURM, *options], stdout=printed, stderr=subprocess.STDOUT
+            [sys.executable, "-m", "pytest", str(SLURM), *apart, *options], stdout=printed, stderr=subprocess.STDOUT
         )
-        here = pytest.main(["tests", f"--ignore={SLURM}", *options])
-        if here == pytest.ExitCode.INTERRUPTED:
+        command = [sys.executable, "-m", "pytest"]
+        status = [subprocess.run([*command, "tests", f"--ignore={SLURM}", *options], check=False).returncode]
+        if status[0] == pytest.ExitCode.INTERRUPTED:
             beside.send_signal(signal.SIGINT)
-        there = beside.wait()
+        status.append(beside.wait())
         print(f"\n{SLURM}:\n{Path(printed.name).read_text(encoding='utf-8', errors='replace')}", flush=True)
-    return int(here or there)
+        if pytest.ExitCode.INTERRUPTED not in status:
+            status.append(subprocess.run([*command, *map(str, TRAINING), *options], check=False).returncode)
+    print(f"all tests: {time.monotonic() - begin:.0f} s, {'failed' if any(status) else 'passed'}")
+    return max(status)
 
 
 if __name__ == "__main__":
-    raise SystemExit(main(sys.argv[1:]))
+    try:
+        raise SystemExit(main(sys.argv[1:]))
+    except KeyboardInterrupt:
+        raise SystemExit(130) from None

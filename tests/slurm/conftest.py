@@ -43,7 +43,7 @@ def cluster() -> Iterator[Cluster]:
         yield made
 
 
-def until(what: str, ready: Callable[[], object], seconds: float = 120) -> None:
+def until(what: str, ready: Callable[[], object], seconds: float = 300) -> None:
     """Poll until `ready()` is true; fails the test, saying what was waited for, after `seconds`."""
     end = time.monotonic() + seconds
     while not ready():
@@ -160,7 +160,7 @@ class Drive:
         assert self.process is not None
         os.killpg(self.process.pid, number)
 
-    def end(self, seconds: float = 300) -> int:
+    def end(self, seconds: float = 900) -> int:
         """Wait for the end; returns the exit status."""
         assert self.process is not None
         try:
@@ -168,7 +168,7 @@ class Drive:
         except subprocess.TimeoutExpired:
             pytest.fail(f"Snakemake did not end within {seconds:g} s:\n{self.output[-3000:]}")
 
-    def finish(self, seconds: float = 300) -> None:
+    def finish(self, seconds: float = 900) -> None:
         """Wait for the end; fails with the output unless the run succeeded."""
         status = self.end(seconds)
         assert status == 0, f"status {status}\n{self.output[-4000:]}"
