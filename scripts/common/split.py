@@ -7,6 +7,8 @@ what is measured on the held-out side would look better than it is on text that 
 from __future__ import annotations
 
 import json
+import re
+import unicodedata
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
@@ -18,22 +20,59 @@ MOST = 1.5  # times the wanted share: an origin that would take the held-out sid
 LARGEST = 0.2  # share of all documents: the most that is held out where every origin is larger than wanted
 MANY = 0.5  # share of the documents in origins that are too large to be held out, from which a note says so
 
+# A URL without a scheme: a host with a dot, whose last label is a word, then a port, a path or nothing. So no number
+# (`10.1000/182`), no `urn:isbn:1`, no `mailto:`.
+BARE = re.compile(
+    r"//|(?:[\w-]+\.)+(?P<last>xn--[\w-]+|[^\W\d_]{2,})\.?(?=[:/?#]|$)(?!:(?!\d+(?:[/?#]|$)))", re.IGNORECASE
+)
+# Last labels that are a file's suffix, as in `novel.txt`, which names a document and no host.
+SUFFIXES = re.compile(
+    "csv|docx?|epub|gz|html?|jsonl?|parquet|pdf|php|rtf|tar|tex|tsv|txt|xhtml|xml|ya?ml|zst", re.IGNORECASE
+)
+
+
+def host(url: str) -> str | None:
+    """The host of a URL, with or without a scheme; None where it has none.
+
+    Without its port, a leading `www.` and the dot of the root; international names in Unicode, whichever form the URL
+    has.
+    """
+    url = url.strip()
+    bare = BARE.match(url)
+    if bare and not SUFFIXES.fullmatch(bare["last"] or ""):
+        url = "//" + url.removeprefix("//")
+    try:
+        name = urlsplit(url).hostname or ""
+    except ValueError:  # such as http://[::1
+        return None
+    if not name.isascii() or "xn--" in name:
+        # Not by the codec `idna`: it makes `ss` of `ß`, which is another host.
+        name = unicodedata.normalize("NFKC", ".".join(map(_unicode, re.split("[.。]", name))).lower())
+    return name.rstrip(".").removeprefix("www.") or None
+
+
+def _unicode(label: str) -> str:
+    # The codec takes quadratic time, and no label of the DNS has more than 63 characters.
+    if not label.startswith("xn--") or len(label) > 63:
+        return label
+    try:
+        name = label[4:].encode().decode("punycode")
+    except (UnicodeError, ValueError, OverflowError):
+        return label
+    return name if name.isprintable() else label  # such as a lone surrogate, which cannot be hashed
+
 
 def origin(row: dict[str, Any]) -> str:
     """Where a document comes from: a page's host, the file of a piece of a book, else the document itself.
 
-    row: a document's `id`, `url` and `metadata`. A host is taken without its port and a leading `www.`. A row of JSON Lines
-    without a URL is a document of its own, and so is a text that was not cut (`metadata` has no `piece`).
+    row: a document's `id`, `url` and `metadata`. A row of JSON Lines without a URL is a document of its own, and so is a
+    text that was not cut (`metadata` has no `piece`).
     """
     url = row["url"] or ""
     if url.startswith("file:"):
         cut = "piece" in json.loads(row["metadata"] or "{}")
         return url.rpartition("#")[0] if cut else row["id"]
-    try:
-        host = urlsplit(url).hostname
-    except ValueError:  # such as http://[::1
-        host = None
-    return host.removeprefix("www.") if host else row["id"]
+    return host(url) or row["id"]
 
 
 @dataclass

@@ -37,7 +37,8 @@ UNSPACED = (
     (0x20000, 0x323AF),  # Han extensions B to H
 )
 # What stands between the groups of a number, and before its decimals: one of these between two digits. Elsewhere a space.
-SEPARATORS = frozenset(".,'\u2019\u060c\u066b\u066c\u00a0\u2009\u202f")
+# The raised dot (with its Greek twin, which NFC makes the same), the wide point and comma, the stroke of `½` after NFKD.
+SEPARATORS = frozenset(".,'\u2019\u060c\u066b\u066c\u00a0\u2007\u2009\u202f\u00b7\u0387\uff0e\uff0c\u2044")
 MARK = "\x1f"  # stands for a separator until its neighbours are known
 LONGER, UNKNOWN = 0x110000, 0x110001  # above every code point
 
@@ -53,6 +54,8 @@ def fold(character: str) -> str:
             continue
         if unicodedata.decimal(part, None) is not None:
             out.append("0")
+        elif part == "\u2044":
+            out.append(MARK)
         elif kind[0] not in "LNM":
             out.append(" ")
         elif any(first <= ord(part) <= last for first, last in UNSPACED):

@@ -20,9 +20,10 @@ from scripts.ingest.http import TooLarge, dechunk, decode_content, decode_text
 
 HTML = {"text/html", "application/xhtml+xml"}
 VAGUE = {"", "application/octet-stream", "unknown/unknown", "binary/octet-stream", "application/unknown"}
-NOINDEX = re.compile(r"(?<![\w-])(noindex|none)(?![\w-])", re.IGNORECASE)
-# Robots rules that have a value, which may be `none` too (https://developers.google.com/search/docs/crawling-indexing/robots-meta-tag).
-VALUED = re.compile(r"(?:max-snippet|max-image-preview|max-video-preview|unavailable_after)\s*:[^,;]*", re.IGNORECASE)
+# Robots rules that may stand beside `noindex`; of words beginning with `no` (`noai`, `nocache`, misspelt ones) any.
+RULE = re.compile(r"all|none|index|follow|archive|snippet|imageindex|indexifembedded|translate|odp|ydir|acap|no[a-z]+")
+# Rules that have a value, which may be `none` too (https://developers.google.com/search/docs/crawling-indexing/robots-meta-tag).
+VALUED = re.compile(r"max-(?:snippet|image-preview|video-preview)\s*:\s*[^\s,;]*|unavailable_after\s*:[^,;]*")
 SPACE = re.compile(r"[ \t\u00a0]+")
 NEWLINES = re.compile(r"\n{3,}")
 
@@ -97,13 +98,27 @@ def target(record: WarcRecord) -> str:
     return (record.headers.get("WARC-Target-URI") or "").strip().strip("<>")
 
 
+def _hides(rules: str) -> bool:
+    """Whether robots rules, of a header or a meta tag, say `noindex` or `none`, which are words of English sentences too."""
+    for part in re.split("[,;]", VALUED.sub(" ", rules.lower())):
+        words = re.findall(r"[\w-]+", part.rpartition(":")[2])  # before the colon: a robot's name
+        if not {"noindex", "none"}.isdisjoint(words) and all(map(RULE.fullmatch, words)):
+            return True
+    return False
+
+
 def noindex(record: WarcRecord, tree: HTMLTree) -> bool:
-    """Whether an X-Robots-Tag header or a robots meta tag says `noindex` or `none`, to all robots or to one that it names."""
+    """Whether an X-Robots-Tag header or a robots meta tag says `noindex` or `none`, to all robots or to one that it names.
+
+    A robots meta tag is called `robots`, or something that ends in `bot`.
+    """
     headers = record.http_headers.astuples() if record.http_headers is not None else []
     rules = [value for name, value in headers if name.lower() == "x-robots-tag"]
-    named = tree.document.query_selector_all('meta[name="robots" i], meta[name$="bot" i]') if tree.document else []
-    rules += [meta.getattr("content") or "" for meta in named]
-    return any(NOINDEX.search(VALUED.sub("", rule)) for rule in rules)
+    for meta in tree.document.query_selector_all('meta[name*="bot" i]') if tree.document else []:
+        name = (meta.getattr("name") or "").strip().lower()
+        if name == "robots" or name.endswith("bot"):
+            rules.append(meta.getattr("content") or "")
+    return any(map(_hides, rules))
 
 
 class WarcReader:

@@ -279,6 +279,36 @@ def test_rare_stray_bytes_are_replaced(language: str, strays: list[tuple[float, 
     assert charset == "utf-8" and text == bytes(body).decode("utf-8", "replace")
 
 
+@pytest.mark.parametrize("words", ["“quoted” it’s", "café", "naïve café – “a” ’s", "© 2026"])
+@pytest.mark.parametrize("stray", [b"\xa0", b"\xe9", b"\x92", b"\xa9"])
+@pytest.mark.parametrize("number", [2, 5])
+@pytest.mark.parametrize("other", ["utf-8", "iso-8859-1"])
+def test_long_english_page_with_few_characters_beyond_ascii(words: str, stray: bytes, number: int, other: str) -> None:
+    plain = b"Nobody minds that the quick brown fox jumps. " * 120
+    body = f'<html><meta charset="{other}"><p>{words} '.encode() + plain + (b"so " + stray + b" " + plain) * number
+    wanted = (body.decode("utf-8", "replace"), "utf-8", "header, with replacements")
+    assert decode_text(body, "utf-8") == wanted
+
+
+def test_english_page_in_cp1252_that_declares_utf8() -> None:
+    plain = "Nobody minds that the quick brown fox jumps. " * 120
+    text = f'<html><meta charset="utf-8"><p>{plain}It’s “quoted” – {plain}and it’s plain.'
+    found, charset, where = decode_text(text.encode("cp1252"), "utf-8")
+    assert charset != "utf-8" and where == "bytes" and found == text
+
+
+def test_much_damage_is_not_rare_for_one_whole_character() -> None:
+    body = "<html>“".encode() + "It’s a page, isn’t it? Nobody’s. ".encode("cp1252") * 30
+    assert decode_text(body, "utf-8")[2].startswith("bytes")  # the declaration alone is not believed
+
+
+@pytest.mark.parametrize("label", ["utf-16", "UTF-16BE", "utf-16le", "unicode"])
+def test_utf16_of_a_tag_that_reads_as_ascii_is_utf8(label: str) -> None:
+    for head in (f'<meta charset="{label}">', f'<?xml version="1.0" encoding="{label}"?>'):
+        body = f"{head}<p>café ".encode() + b"\xff"
+        assert decode_text(body, None) == (f"{head}<p>café \ufffd", "utf-8", "meta, with replacements")
+
+
 @pytest.mark.parametrize("label", [label for label in ENCODINGS if label not in {"utf-8", "iso-2022-jp", "cp437"}])
 def test_page_in_another_charset_that_declares_utf8_is_not_read_as_utf8(label: str) -> None:
     text = f'<html><meta charset="utf-8"><p>{text_for(label) * 20}</p>'
