@@ -22,7 +22,7 @@ $(VENV)/bin/python:
 # torch by itself first: pip picks the build that suits the machine. What is compiled here (fastText) must run, and score the same, on
 # every node: compiler flags of the caller's environment, such as -march=native, are left out.
 $(VENV)/.installed: envs/lock.txt pyproject.toml | $(VENV)/bin/python
-	@echo "installing the pinned packages into $(VENV) (1.7 GB, a few minutes)"
+	@echo "installing the pinned packages into $(VENV) (2.2 GB, a few minutes)"
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
 	CFLAGS= CXXFLAGS= CPPFLAGS= $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -r envs/lock.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .

@@ -30,6 +30,7 @@ from scripts.common.cli import InputError
 from scripts.common.manifest import Manifest
 from scripts.ingest import sources
 from scripts.pretrain import expected
+from scripts.pretrain.plan import check_heads
 from scripts.slurm import hook
 from scripts.watch import handler
 from snakemake.settings.types import DeploymentMethod
@@ -59,10 +60,11 @@ if workflow.is_main_process:
             for name, variant in VARIANTS.items()
         }
         for name, variant in VARIANTS.items():
+            check_heads(variant["pretrain"]["train"]["model"])
             for step in steps.STEPS:
                 for model in steps.tasks(step, variant) if steps.STEPS[step].per == "model" else [""]:
                     fingerprints.fingerprint(step, variant, FINGERPRINTS[name], model)
-    except configuration.ConfigError as error:
+    except (configuration.ConfigError, InputError) as error:
         raise WorkflowError(str(error)) from None
     contents.save()
     fingerprints.save()

@@ -248,6 +248,8 @@ def run(
     args = parsed(made, argv)
     try:
         console.setup(f"{args.step} {task_of(args.manifest)}".rstrip(), *logs(args))
+        if args.log and args.log.exists() and args.log.stat().st_size:
+            console.log.info(console.AGAIN)
         driver.watch()
         section, mark = settings(args.step, args.config)
         args.manifest.parent.mkdir(parents=True, exist_ok=True)

@@ -61,6 +61,9 @@ def duration(seconds: float) -> str:
     return f"{hours}h{minutes:02d}m" if hours else f"{minutes}m{rest:02d}s" if minutes else f"{rest}s"
 
 
+AGAIN = "started again; what stands above is of earlier starts"  # in a log that is continued
+
+
 class Progress:
     """Counts items and logs `12,000/40,000 documents, 3,100/s, 9s left` at most every `every` seconds."""
 

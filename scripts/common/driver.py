@@ -43,7 +43,7 @@ def watch() -> None:
     def look() -> None:
         while started(int(number)) == start:
             time.sleep(EVERY)
-        log.error("error: Snakemake (process %s) is gone, so this task ends; start the same command again", number)
+        log.info("Snakemake (process %s) is gone, so this task ends; start the same command again", number)
         os.kill(os.getpid(), signal.SIGTERM)
 
     threading.Thread(target=look, daemon=True).start()

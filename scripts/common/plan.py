@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from scripts.common import record
+from scripts.common.config import ROOT
 from scripts.common.freshness import WORDS
 from scripts.pretrain.expected import MARK
 
@@ -109,7 +110,10 @@ def main(argv: list[str] | None = None) -> int:
     )
     parser.add_argument("--profile", default="profiles/local", help="Snakemake's profile (default: %(default)s)")
     args, more = parser.parse_known_args(argv)
-    command = [sys.executable, "-m", "snakemake", "--profile", args.profile, "--dry-run", *more]
+    if not Path("Snakefile").exists() and not {"-s", "--snakefile"} & set(more):  # in the folder of a run
+        more = ["--snakefile", str(ROOT / "Snakefile"), *more]
+    profile = args.profile if Path(args.profile).exists() else str(ROOT / args.profile)
+    command = [sys.executable, "-m", "snakemake", "--profile", profile, "--dry-run", *more]
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     status = show(done.stdout.splitlines())
     if done.returncode and not status:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -15,7 +16,8 @@ from typing import Any
 
 from scripts.common import config as configuration
 from scripts.common.cli import InputError, fail
-from scripts.common.console import duration, setup
+from scripts.common.config import ROOT
+from scripts.common.console import duration, log, setup
 from scripts.common.manifest import write_atomically
 from scripts.new.estimate import DATA_HALF, NODE_CORES, UTILIZATION, Estimate, estimate
 from scripts.new.sample import Sampled, Source, look, sources
@@ -41,17 +43,25 @@ def chosen(found: dict[str, float], wanted: list[str], kept: Iterable[str]) -> l
 
     kept: those of which the filters left something in the sample; others are chosen only where they are asked for.
 
-    Raises InputError where the sample held no text of them.
+    One that the sample lacks is left out with a warning. Raises InputError where it lacks all.
     """
     known = {name: share for name, share in found.items() if name not in ("unsure", "und")}
     if not known:
         raise InputError("the sample held no text in a language that was recognised: is this a crawl of pages or text?")
-    for name in wanted:
-        if name not in known:
-            shown = ", ".join(f"{other} {share:.0%}" for other, share in list(known.items())[:8])
-            raise InputError(f"--languages {name}: the sample held no text of it; it held {shown}")
+    shown = ", ".join(f"{other} {share:.0%}" for other, share in list(found.items())[:8])
+    for name in [name for name in wanted if name not in known]:
+        log.warning("--languages %s: the sample held no text of it, so it is left out; it held %s", name, shown)
+    if wanted and not (wanted := [name for name in wanted if name in known]):
+        raise InputError(f"--languages: the sample held no text of any of them; it held {shown}")
     left = [name for name in known if name in set(kept)] or list(known)
     return wanted or [name for name in left if known[name] >= SHARE] or left[:1]
+
+
+def start(config: Path) -> str:
+    """The command that runs a config from the working directory, to which its paths are relative."""
+    place = "" if Path("Snakefile").exists() else f"--snakefile {shlex.quote(str(ROOT / 'Snakefile'))} "
+    profile = shlex.quote(str(ROOT / "profiles/local")) if place else "profiles/local"
+    return f"snakemake {place}--profile {profile} --configfile {shlex.quote(str(config))}"
 
 
 def words(value: Any) -> str:
@@ -66,7 +76,7 @@ def text(found: list[tuple[Source, Sampled]], languages: list[str], made: Estima
     keep = configuration.validate({})["quality"]["select"]["keep_fraction"]
     listed = ", ".join(f"{language} {share:.1%}" for language, share in list(shares(found).items())[:10])
     lines = [
-        f"# Written by `crawl2llm new` after a look at a sample. Run it: snakemake --profile profiles/local --configfile {name}",
+        f"# Written by `crawl2llm new` after a look at a sample. Run it: {start(Path(name))}",
         "# Every key: docs/config.md. What is not set here has its default.",
         "#",
     ]
@@ -188,7 +198,7 @@ def main(argv: list[str] | None = None) -> int:
         return fail(str(error))
     comments = [line.removeprefix("#").removeprefix(" ") for line in made.splitlines()[3:] if line.startswith("#")]
     print("\n".join(comments))
-    print(f"\nwrote {args.config}; look at it, then: make demo CONFIG={args.config}")
+    print(f"\nwrote {args.config}; look at it, then: {start(args.config)}")
     return 0
 
 

@@ -16,6 +16,7 @@ from transformers.utils import logging as progress
 
 from scripts.common.cli import InputError
 from scripts.common.manifest import Manifest
+from scripts.pretrain.plan import check_heads
 
 SHAPE = {  # keys of the config → the names that transformers' configurations share
     "hidden_size": "hidden_size",
@@ -52,11 +53,7 @@ def configuration(settings: dict[str, Any], vocabulary: int, eos: int) -> PreTra
             close = difflib.get_close_matches(name, known.to_dict(), n=1)
             hint = f" (did you mean {close[0]!r}?)" if close else ""
             raise InputError(f"{where}.overrides.{name}: the configuration of type {kind!r} has no such key{hint}")
-    heads, kv_heads = settings["heads"], settings["kv_heads"] or settings["heads"]
-    if heads % kv_heads:
-        raise InputError(f"{where}.heads is {heads}, not a multiple of {where}.kv_heads = {kv_heads}")
-    if settings["hidden_size"] % heads and "head_dim" not in settings["overrides"]:
-        raise InputError(f"{where}.hidden_size is {settings['hidden_size']}, not a multiple of {where}.heads = {heads}")
+    check_heads(settings)
     ids = {"vocab_size": vocabulary, "bos_token_id": eos, "eos_token_id": eos, "pad_token_id": None}
     made = AutoConfig.for_model(kind, **{**wanted, **ids, **settings["overrides"]})
     for name, value in made.to_dict().items():

@@ -31,6 +31,16 @@ class Plan:
         return self.steps * self.sequences / self.windows
 
 
+def check_heads(model: dict[str, Any]) -> None:
+    """InputError where heads do not divide, as far as numbers are set: a plan says so before any data are read."""
+    where, (hidden, heads) = f"{WHERE}.model", (model["hidden_size"], model["heads"])
+    kv_heads = model["kv_heads"] or heads
+    if isinstance(heads, int) and isinstance(kv_heads, int) and heads % kv_heads:
+        raise InputError(f"{where}.heads is {heads}, not a multiple of {where}.kv_heads = {kv_heads}")
+    if isinstance(heads, int) and isinstance(hidden, int) and hidden % heads and "head_dim" not in model["overrides"]:
+        raise InputError(f"{where}.hidden_size is {hidden}, not a multiple of {where}.heads = {heads}")
+
+
 def plan(settings: dict[str, Any], tokens: int) -> Plan:
     """The plan for a training stream of `tokens` tokens.
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from scripts.common import ended
+from scripts.common.console import AGAIN
 from scripts.slurm.status import last_words, tail
 
 __tracked__ = False
@@ -55,6 +56,12 @@ def words(lines: list[str]) -> list[str]:
     return [f"(no error in its log, which ends:) {_bare(lines[-1])}"] if lines else []
 
 
+def of_this_start(lines: list[str]) -> list[str]:
+    """The lines since a log was continued: the error of an earlier start is not why this one failed."""
+    starts = [n for n, line in enumerate(lines) if _bare(line) == AGAIN]
+    return lines[starts[-1] :] if starts else lines
+
+
 def told(lines: list[str]) -> bool:
     """Whether a log says why the task failed."""
     return any(_bare(line).startswith("error: ") or EXCEPTION.match(line) for line in lines)
@@ -62,7 +69,7 @@ def told(lines: list[str]) -> bool:
 
 def block(failure: Failure) -> list[str]:
     """The lines to show."""
-    texts = {path: tail(path) for path in failure.logs}
+    texts = {path: of_this_start(tail(path)) for path in failure.logs}
     own = next(iter(texts.values()), [])
     others = [line for path in failure.logs[1:] for line in texts[path]]
     status = failure.status if failure.status is not None else status_in("\n".join(others))

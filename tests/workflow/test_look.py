@@ -66,6 +66,10 @@ def test_plan_says_what_and_why(complete: Path, tmp_path: Path) -> None:
         ("{language: {select: {threshold: high}}}", r"language\.select\.threshold is 'high'.*number from 0 to 1"),
         ("{pretrain: {train: {zero_stage: 4}}}", r"pretrain\.train\.zero_stage is 4; allowed are 0, 1, 2, 3"),
         (
+            "{pretrain: {train: {model: {hidden_size: 63, heads: 2}}}}",
+            r"pretrain\.train\.model\.hidden_size is 63, not a multiple of pretrain\.train\.model\.heads = 2",
+        ),
+        (
             "{ingest: {extract: {sources: [{name: web, kind: warc, paths: ['none/*.gz']}]}}}",
             r"ingest\.extract\.sources\[0\]\.paths: no file matches 'none/\*\.gz'",
         ),

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from scripts.common.console import AGAIN
 from scripts.watch.failure import Failure, block, status_in, words
 
 
@@ -26,6 +27,13 @@ def test_statuses() -> None:
     assert status_in("Command 'x' died with <Signals.SIGKILL: 9>.") == -9
     assert status_in("Command 'x' returned non-zero exit status 137.") == 137
     assert status_in("") is None
+
+
+def test_the_error_of_an_earlier_start_is_not_why_this_one_failed(tmp_path: Path) -> None:
+    own = tmp_path / "train.log"
+    own.write_text(f"10:00:00 a.b: error: the disk is full\n11:00:00 a.b: {AGAIN}\n11:00:01 a.b: resuming\n")
+    lines = block(Failure("a.b", "", [own], "", status=-11))
+    assert "SIGSEGV" in lines[1] and not any("disk" in line for line in lines)
 
 
 def test_slurm_says_why(tmp_path: Path) -> None:
