@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scripts.common.config import ROOT
-from scripts.common.manifest import Manifest
+from scripts.common.manifest import Manifest, checksum
 from scripts.common.processes import RESUBMIT
 from scripts.finetune import loss, pairs, sft, train
 from scripts.finetune.template import Template
@@ -176,7 +176,7 @@ def test_without_heldout_pairs_it_trains_and_measures_no_loss(
     made = derived(corpus, tmp_path, max_train=60, min_train=10)
     (made.parent / "heldout.jsonl").write_text("")
     read = json.loads(made.read_text())
-    read["files"]["heldout.jsonl"]["bytes"] = 0
+    read["files"]["heldout.jsonl"] = {"bytes": 0, "xxh3": checksum(made.parent / "heldout.jsonl")}
     made.write_text(json.dumps(read))
     assert train.main(arguments(base_model, made, tmp_path / "out", epochs=1)) == 0
     summary = Manifest.read(tmp_path / "out/manifest.json").summary
