@@ -185,9 +185,8 @@ def done(args: argparse.Namespace, mark: str) -> bool:
         for key, parts in manifest.inputs.items():
             if any(given[key].digest_of(part) != wanted for part, wanted in parts.items()):
                 return False
-        if (
-            not args.manifest.exists() and not manifest.intact()
-        ):  # a person may have removed it because of a damaged file
+        # A person may have removed it because of a damaged file.
+        if not args.manifest.exists() and any(manifest.altered()):
             return False
         manifest.renew(combined(given[key].sources for key, parts in manifest.inputs.items() if parts))
     except ManifestError:

@@ -153,14 +153,19 @@ class Manifest:
 
         For files whose format has none of its own, such as weights. Raises ManifestError that names a damaged one.
         """
+        for file in self.altered(below):
+            raise ManifestError(
+                f"{file} does not have the checksum that its manifest says: remove {self.path} and run again"
+            )
+        return self
+
+    def altered(self, below: str = "") -> Iterator[Path]:
+        """The files whose names begin with `below` that do not have the checksum that the manifest says; each is read whole."""
         assert self.path is not None
         files = object.__getattribute__(self, "files")  # to compare them is not to consume them
-        for name in [name for name in files if name.startswith(below)]:
-            if checksum(self.path.parent / name) != files[name]["xxh3"]:
-                raise ManifestError(
-                    f"{self.path.parent / name} does not have the checksum that its manifest says: remove {self.path} and run again"
-                )
-        return self
+        for name, facts in files.items():
+            if name.startswith(below) and checksum(self.path.parent / name) != facts["xxh3"]:
+                yield self.path.parent / name
 
     def part(self, *path: str) -> Any:
         """One part of the summary, `part("by_shard", "00003")`: a reader that uses no more depends on no more."""
@@ -218,10 +223,6 @@ class Manifest:
         text = pretty({key: getattr(self, key) for key in WRITTEN})
         write_atomically(self.copy_of(self.path), text)
         write_atomically(self.path, text)
-
-    def intact(self) -> bool:
-        """Whether every file has the checksum that the manifest says."""
-        return all(checksum(self.folder / name) == facts["xxh3"] for name, facts in self.files.items())
 
     def renew(self, sources: dict[str, str]) -> None:
         """Write the manifest again where it is not there, or names other source files."""

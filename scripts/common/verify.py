@@ -14,7 +14,7 @@ from pathlib import Path
 
 from scripts.common.console import Progress, log, setup
 from scripts.common.inputs import Inputs
-from scripts.common.manifest import Manifest, ManifestError, checksum
+from scripts.common.manifest import Manifest, ManifestError
 
 __tracked__ = False  # looks, and changes nothing: see scripts/common/fingerprint.py
 
@@ -48,9 +48,8 @@ def check(results: Path, deep: bool) -> Found:
         faults = manifest.damage()
         found.files += len(manifest.files)
         found.bytes += sum(facts["bytes"] for facts in manifest.files.values())
-        for name, facts in manifest.files.items() if deep and not faults else ():
-            if checksum(manifest.folder / name) != facts["xxh3"]:
-                faults.append(f"{manifest.folder / name} does not have the checksum that its manifest says")
+        for file in manifest.altered() if deep and not faults else ():
+            faults.append(f"{file} does not have the checksum that its manifest says")
         for _, other, same in inputs.of(manifest):
             if same is None:
                 found.gone[other] += not other.exists()
