@@ -4,9 +4,14 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 CONFIG ?=
-SNAKEMAKE = PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/snakemake --profile profiles/local $(if $(CONFIG),--configfile $(CONFIG))
+# A broken config is named by file, line and column; Snakemake would only say that it is not valid.
+SNAKEMAKE = $(if $(CONFIG),$(BIN)/python -m scripts.workflow.readable $(CONFIG) && )\
+  PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m snakemake --profile profiles/local $(if $(CONFIG),--configfile $(CONFIG))
 
 PYTHON_HERE = PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python
+
+# Hundreds of starts of Python: without its compiled files each takes longer.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo test check plan dag status report lint format docs clean
@@ -20,11 +25,12 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 # torch by itself first: pip picks the build that suits the machine. What is compiled here (fastText) must run, and score the same, on
-# every node: compiler flags of the caller's environment, such as -march=native, are left out.
+# every node: compiler flags of the caller's environment, such as -march=native, are left out. Where they are empty, setuptools leaves out
+# its own -O2 too, and fastText takes four times as long.
 $(VENV)/.installed: envs/lock.txt pyproject.toml | $(VENV)/bin/python
 	@echo "installing the pinned packages into $(VENV) (2.2 GB, a few minutes)"
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
-	CFLAGS= CXXFLAGS= CPPFLAGS= $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -r envs/lock.txt
+	CFLAGS=-O2 CXXFLAGS=-O2 CPPFLAGS= $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -r envs/lock.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
 	@touch $@
 
@@ -34,7 +40,7 @@ $(VENV)/.installed-dev: envs/lock-dev.txt $(VENV)/.installed
 
 install: $(VENV)/.installed ## create .venv from the pinned lock
 
-demo: $(VENV)/.installed $(CONFIG) ## the whole chain on the embedded default: from a crawl to an evaluated model
+demo: $(VENV)/.installed ## the whole chain on the embedded default: from a crawl to an evaluated model
 	$(SNAKEMAKE)
 	@$(BIN)/python -m scripts.report.summary
 
@@ -42,16 +48,16 @@ test: $(VENV)/.installed-dev ## every test that this machine can run
 	@$(PYTHON_HERE) -m tests
 
 check: lint ## before a commit, in 3 minutes: lint, types, unit tests that take seconds, the rerun matrix
-	$(PYTHON_HERE) -m pytest -m "not slow" tests/unit tests/workflow/test_matrix.py tests/workflow/test_steps.py
+	$(PYTHON_HERE) -m pytest --numprocesses auto --dist worksteal -m "not slow" tests/unit tests/workflow/test_matrix.py tests/workflow/test_steps.py
 
-plan: $(VENV)/.installed $(CONFIG) ## what would run, and why
-	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/crawl2llm plan $(if $(CONFIG),--configfile $(CONFIG))
+plan: $(VENV)/.installed ## what would run, why, and about how long it takes
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m scripts.crawl2llm plan $(if $(CONFIG),--configfile $(CONFIG))
 
-dag: $(VENV)/.installed ## the rulegraph as docs/rulegraph.mmd (mermaid) and docs/rulegraph.svg
-	@$(BIN)/python -m scripts.common.rulegraph --profile profiles/local
+dag: $(VENV)/.installed ## the plan as a picture, plan.html and plan.svg (the workflow alone: docs/rulegraph.svg)
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m scripts.crawl2llm plan --html=plan.html --svg=plan.svg $(if $(CONFIG),--configfile $(CONFIG))
 
 status: $(VENV)/.installed ## what runs where on SLURM, until when, what waits and why, GPU-hours by rule
-	@$(BIN)/python -m scripts.slurm.status
+	@$(BIN)/python -m scripts.crawl2llm status
 
 report: $(VENV)/.installed ## only the report, and what it needs
 	$(SNAKEMAKE) --forcerun report_render
@@ -68,9 +74,8 @@ format: $(VENV)/.installed-dev ## let the formatters rewrite the code
 	$(BIN)/ruff check --fix .
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/snakefmt Snakefile rules
 
-docs: $(VENV)/.installed ## regenerate docs/config.md and the rulegraph in README.md
-	$(BIN)/python -m scripts.common.reference
-	$(BIN)/python -m scripts.common.rulegraph --readme
+docs: $(VENV)/.installed ## regenerate docs/config.md, docs/code.md, the table of steps and the rulegraph in README.md
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m scripts.crawl2llm docs
 
 clean: ## remove results, logs and checkpoints (asks first)
 	@printf 'remove results/, logs/, checkpoints/ and .snakemake/? [y/N] '; read answer; \

@@ -5,13 +5,7 @@ from snakemake.utils import min_version
 min_version("9.0")
 
 
-# The embedded default is a complete run, the demo. A run named by --configfile takes its place: it is not laid over it.
-if not workflow.overwrite_configfiles:
-
-    configfile: "config.yaml"
-
-
-include: "rules/common.smk"
+include: "rules/common.smk"  # config.yaml, or what --configfile names
 
 
 if CONTAINER:
@@ -21,10 +15,14 @@ if CONTAINER:
 
 include: "rules/crawl.smk"
 include: "rules/ingest.smk"
-include: "rules/language.smk"
-include: "rules/heuristics.smk"
-include: "rules/dedup.smk"
-include: "rules/quality.smk"
+
+
+# Every filter of the table in scripts/workflow/steps.py; the config's `filters` says which run, and in what order
+for name in steps.FILTERS:
+
+    include: f"rules/{name}.smk"
+
+
 include: "rules/corpus.smk"
 include: "rules/tokenize.smk"
 include: "rules/pretrain.smk"

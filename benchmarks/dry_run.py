@@ -1,9 +1,10 @@
-"""How long `snakemake --dry-run` takes over 1,000 shards, and what it imports.
+"""How long `snakemake --dry-run` and `crawl2llm plan` take over 1,000 shards, and what a dry run imports.
 
-    python -m benchmarks.dry_run            # writes benchmarks/results/dry_run.json
+    python -m benchmarks.dry_run            # a quarter of an hour; writes benchmarks/results/dry_run.json
 
-The floor is Snakemake's own planning: about 1 ms a job. No heavy library may be imported while the Snakefile is parsed.
-Planned twice: with no result at all, and with the manifests of a complete run, each of which is read and compared.
+Planned with no result at all, with the manifests of a complete run, each of which is read and compared, and with these after an
+edit of an early key. The floor is Snakemake alone: a Snakefile with as many jobs and input files and nothing else. CPU seconds are
+user and system together; the clock also counts what others do on the machine. Only what is measured in the same run compares.
 """
 
 from __future__ import annotations
@@ -11,74 +12,106 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import re
+import resource
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from importlib.metadata import version
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import yaml
 
-from scripts.common import config as configuration
-from scripts.common import steps
-from scripts.common.fingerprint import fingerprint
-from scripts.common.manifest import ALL, Manifest, combined, digest
+from benchmarks.machine import processor, versions
 from scripts.ingest import sources
+from scripts.plan import dryrun
+from scripts.workflow import config as configuration
+from scripts.workflow import steps
+from scripts.workflow.fingerprint import fingerprint
+from scripts.workflow.manifest import ALL, Manifest, combined, digest
 
 ROOT = Path(__file__).resolve().parents[1]
 HEAVY = ("torch", "pyarrow", "numpy", "transformers", "deepspeed", "fasttext", "datasketch", "tokenizers", "lm_eval")
+EDIT = {"language": {"select": {"threshold": 0.7}}}
+
+# Snakemake alone. jobs.json: rule → task → its input files; a task's output is <rule>/<task>.
+BARE = """
+import json
+JOBS = json.load(open("jobs.json"))
+def inputs(rule):
+    return lambda wildcards: JOBS[rule][wildcards.task]
+rule all:
+    input: "report_render/0"
+"""
+RULE = """
+rule {name}:
+    input: inputs("{name}")
+    output: "{name}/{{task}}"
+    log: "logs/{name}/{{task}}"
+    benchmark: "benchmarks/{name}/{{task}}"
+    params: name="{name}"
+    shell: "true {{input}} {{output}} {{params.name}} {{log}}"
+"""
 
 
-def planned(folder: Path, shards: int, *python: str) -> tuple[float, str]:
-    """(seconds, output) of one dry run of the workflow over `shards` files of one web source."""
+def run(command: list[str], folder: Path) -> tuple[dict[str, float], str]:
+    """({"cpu": …, "clock": …} in seconds, output) of a command in `folder`; RuntimeError where it fails."""
+    before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+    done = subprocess.run(
+        command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    clock, after = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
+    if done.returncode:
+        raise RuntimeError(done.stdout)
+    cpu = after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
+    return {"cpu": cpu, "clock": clock}, done.stdout
+
+
+def prepared(folder: Path, shards: int) -> Path:
+    """A config over `shards` files of one web source, which are made with it; returns its path."""
     config = folder / "config.yaml"
     if not config.exists():
-        (folder / "crawl").mkdir()
+        (folder / "crawl").mkdir(parents=True)
         for number in range(shards):
             (folder / "crawl" / f"{number:05d}.warc.gz").write_bytes(b"")
         source = {"name": "web", "kind": "warc", "paths": [str(folder / "crawl" / "*.warc.gz")]}
         config.write_text(yaml.safe_dump({"ingest": {"extract": {"shards": shards, "sources": [source]}}}))
-    start = time.perf_counter()
-    done = subprocess.run(
-        [
-            sys.executable, *python, "-m", "snakemake", "--snakefile", str(ROOT / "Snakefile"),
-            "--profile", str(ROOT / "profiles" / "local"), "--directory", str(folder),
-            "--configfile", str(config), "--dry-run", "--quiet", "rules",
-        ],
-        capture_output=True, text=True, check=False, cwd=ROOT,
-    )  # fmt: skip
-    if done.returncode:
-        raise RuntimeError(done.stdout + done.stderr)
-    return time.perf_counter() - start, done.stdout + done.stderr
+    return config
 
 
-def completed(folder: Path, shards: int) -> None:
+def planned(folder: Path, config: Path, *python: str) -> tuple[dict[str, float], str]:
+    """Seconds and output of one dry run of the workflow in `folder`."""
+    options = ["--profile", str(ROOT / "profiles/local"), "--configfile", str(config), "--dry-run"]
+    return run([sys.executable, *python, "-m", "snakemake", "--snakefile", str(ROOT / "Snakefile"), *options], folder)
+
+
+def completed(folder: Path, config: Path) -> None:
     """Write the manifests of a complete run, as its programs would; each lists one file."""
-    complete = configuration.validate(yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8")))
+    complete = configuration.validate(yaml.safe_load(config.read_text(encoding="utf-8")))
     found = sources.by_shard(complete)
     contents = {shard: sources.content(found.get(shard, [])) for shard in steps.shards(complete)}
     whole = combined([{shard: mark} for shard, mark in contents.items()])
     memo: dict[str, str] = {}
     written: dict[tuple[str, str], str] = {}
-    for step, facts in steps.STEPS.items():
+    for step in steps.used(complete):
+        facts = steps.STEPS[step]
         sharded = facts.per == "shard"
-        for task in steps.shards(complete) if sharded else steps.tasks(step, complete):
+        for task in steps.ids(step, complete):
             place = folder / "results/main" / step.replace(".", "/")
             place.mkdir(parents=True, exist_ok=True)
             data = place / f"{task or 'all'}.bin"
             data.write_bytes(b"")
             mark = fingerprint(step, complete, memo, task if facts.per == "model" else "")
             made = Manifest(step, digest(mark))
-            early = step.split(".")[0] == "ingest" or step == "language.score"
-            made.sources = {task: contents[task]} if sharded and early else {} if step == "crawl.render" else whole
+            alone = step == steps.DOCUMENTS  # what comes later goes back to all shards, through ingest.check
+            made.sources = {task: contents[task]} if alone else {} if step == "crawl.render" else whole
             for need in steps.needs(step, complete, task if facts.per == "model" else ""):
-                per = steps.STEPS[need].per
-                keys = steps.shards(complete) if per == "shard" else steps.tasks(need, complete)
-                for key in [task] if sharded and per == "shard" else keys:
+                same = sharded and steps.STEPS[need].per == "shard"
+                for key in [task] if same else steps.ids(need, complete):
                     made.inputs[f"{need} {key}".rstrip()] = {ALL: written[need, key]}
             made.inputs = made.inputs or {"sources": {"files": contents.get(task, "")}}
             made.write(place / f"{task}.manifest.json".removeprefix("."), [data])
@@ -89,7 +122,28 @@ def completed(folder: Path, shards: int) -> None:
         path.write_text("")
 
 
-def imported(folder: Path, shards: int) -> list[str]:
+def bare(folder: Path, said: str) -> tuple[int, int]:
+    """Write a Snakefile with the jobs and input files of this plan into `folder`; returns (jobs, input files)."""
+    tasks, _ = dryrun.read(said.splitlines())
+    names = {str(task.manifest): f"{task.rule}/{task.id or 0}" for task in tasks}
+    jobs: dict[str, dict[str, list[str]]] = {}
+    for task in tasks:
+        jobs.setdefault(task.rule, {})[task.id or "0"] = [names.get(path, path) for path in task.inputs]
+    folder.mkdir()
+    (folder / "jobs.json").write_text(json.dumps(jobs))
+    (folder / "Snakefile").write_text(BARE + "".join(RULE.format(name=name) for name in jobs))
+    return len(tasks), sum(len(task.inputs) for task in tasks)
+
+
+def finished(folder: Path) -> None:
+    """All outputs of the bare Snakefile, the oldest first, so that nothing is to be done."""
+    for rule, tasks in json.loads((folder / "jobs.json").read_text()).items():
+        (folder / rule).mkdir()
+        for task in tasks:
+            (folder / rule / task).write_bytes(b"")
+
+
+def imported(folder: Path, config: Path) -> list[str]:
     """The heavy libraries that a dry run imports, but for those that Snakemake imports for an empty workflow."""
 
     def loaded(output: str) -> set[str]:
@@ -98,9 +152,21 @@ def imported(folder: Path, shards: int) -> list[str]:
 
     empty = folder / "empty.smk"
     empty.write_text("rule all:\n    shell: 'true'\n")
-    command = [sys.executable, "-X", "importtime", "-m", "snakemake", "--snakefile", str(empty), "--dry-run"]
-    bare = subprocess.run(command, capture_output=True, text=True, check=True, cwd=folder)
-    return sorted(loaded(planned(folder, shards, "-X", "importtime")[1]) - loaded(bare.stdout + bare.stderr))
+    alone = run([sys.executable, "-X", "importtime", "-m", "snakemake", "-s", str(empty), "--dry-run"], folder)
+    return sorted(loaded(planned(folder, config, "-X", "importtime")[1]) - loaded(alone[1]))
+
+
+def measured(case: Callable[[], tuple[dict[str, float], str]], rounds: int) -> tuple[dict[str, Any], str]:
+    """({"cpu": {median, all}, "clock": {median, all}}, last output) of `rounds` calls."""
+    runs = [case() for _ in range(rounds)]
+    seconds = {
+        name: {
+            "median": round(statistics.median(took[name] for took, _ in runs), 2),
+            "all": [round(took[name], 2) for took, _ in runs],
+        }
+        for name in ("cpu", "clock")
+    }
+    return seconds, runs[-1][1]
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -109,29 +175,50 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--output", type=Path, default=ROOT / "benchmarks" / "results" / "dry_run.json")
     args = parser.parse_args(argv)
+    seconds: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        runs = [planned(folder, args.shards) for _ in range(args.rounds)]
-        jobs = int(re.findall(r"^total\s+(\d+)", runs[0][1], re.MULTILINE)[0])
-        heavy = imported(folder, args.shards)
-        completed(folder, args.shards)
-        again = [planned(folder, args.shards) for _ in range(args.rounds)]
-        if "Nothing to be done" not in again[0][1]:
-            raise RuntimeError(again[0][1][-3000:])
-    seconds = [took for took, _ in runs]
-    complete = [took for took, _ in again]
+        folder, alone = Path(name) / "run", Path(name) / "bare"
+        config = prepared(folder, args.shards)
+        edited = folder / "edited.yaml"
+        edited.write_text(yaml.safe_dump({**yaml.safe_load(config.read_text()), **EDIT}))
+        plan = [sys.executable, "-m", "scripts.plan.command", "--snakefile", str(ROOT / "Snakefile")]
+        snakemake = [sys.executable, "-m", "snakemake", "--dry-run", "--cores", "all"]
+
+        seconds["no result"], said = measured(lambda: planned(folder, config), args.rounds)
+        seconds["no result, crawl2llm plan"], _ = measured(
+            lambda: run([*plan, "--configfile", str(config)], folder), args.rounds
+        )
+        heavy = imported(folder, config)
+        jobs, files = bare(alone, said)
+        seconds["no result, Snakemake alone"], other = measured(lambda: run(snakemake, alone), args.rounds)
+        totals = {re.findall(r"^total\s+(\d+)", text, re.MULTILINE)[0] for text in (said, other)}
+        if totals != {str(jobs + 1)}:
+            raise RuntimeError(f"plans of {totals} jobs")
+        completed(folder, config)
+        finished(alone)
+        seconds["complete"], said = measured(lambda: planned(folder, config), args.rounds)
+        seconds["complete, crawl2llm plan"], _ = measured(
+            lambda: run([*plan, "--configfile", str(config)], folder), args.rounds
+        )
+        seconds["complete, Snakemake alone"], other = measured(
+            lambda: run([*snakemake, "--rerun-triggers", "mtime"], alone), args.rounds
+        )
+        if not all("Nothing to be done" in text for text in (said, other)):
+            raise RuntimeError(said[-3000:] + other[-3000:])
+        seconds["an early key edited"], _ = measured(lambda: planned(folder, edited), args.rounds)
+        seconds["an early key edited, crawl2llm plan"], _ = measured(
+            lambda: run([*plan, "--configfile", str(edited)], folder), args.rounds
+        )
+        (Path(name) / "Snakefile").write_text("rule all:\n    shell: 'true'\n")
+        seconds["Snakemake alone, one job"], _ = measured(lambda: run(snakemake, Path(name)), args.rounds)
     result = {
-        "what": f"snakemake --dry-run over {args.shards} shards",
+        "what": f"snakemake --dry-run and crawl2llm plan over {args.shards} shards, seconds",
         "jobs": jobs,
-        "seconds": {"median": round(statistics.median(seconds), 2), "all": [round(s, 2) for s in seconds]},
-        "seconds_of_a_complete_run": {
-            "median": round(statistics.median(complete), 2),
-            "all": [round(s, 2) for s in complete],
-        },
-        "milliseconds_per_job": round(1000 * statistics.median(seconds) / jobs, 3),
+        "input files of jobs": files,
+        "seconds": seconds,
         "heavy_imports": heavy,
-        "versions": {"python": platform.python_version(), "snakemake": version("snakemake")},
-        "hardware": {"machine": platform.machine(), "cores": os.cpu_count()},
+        "versions": versions("snakemake"),
+        "hardware": {"processor": processor(), "cores": os.cpu_count()},
     }
     args.output.parent.mkdir(parents=True, exist_ok=True)
     args.output.write_text(json.dumps(result, indent=1) + "\n")

@@ -1,10 +1,10 @@
-"""Hold a run's results against a labelled crawl: extraction, charsets, language identification and duplicates.
+"""Compare a run's results with a labelled crawl: extraction, charsets, language identification and duplicates.
 
     python -m benchmarks.gold --results results/main --gold crawl.gold.tsv --texts crawl.gold_text.jsonl.zst
 
 `--gold` has a row for each WARC record: record_id, variant, dup_of, jaccard5_p_blocks, lang, body_charset. `--texts` has record_id
-and gold_text (HTML paragraphs). F1 is that of words as multisets, averaged over pages. A duplicate found is a gold duplicate that is dropped,
-or whose original is, with the other of the pair as a duplicate; precision counts drops that stay in their gold family.
+and gold_text (HTML paragraphs). F1 is that of words as multisets, averaged over pages. A duplicate found is a gold duplicate that is
+dropped, or whose original is, with the other of the pair as a duplicate; precision counts drops that stay in their gold family.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from scripts.common.documents import rows
+from scripts.formats.documents import rows
 
 WORD = re.compile(r"\w+")
 TAG = re.compile(r"<[^>]+>")

@@ -29,11 +29,11 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.machine import processor, versions
-from scripts.common import config
 from scripts.heuristics.characters import tokenize
 from scripts.heuristics.measures import Limits, measure
 from scripts.heuristics.rules import FAMILIES, rules
 from scripts.heuristics.stop_words import tables
+from scripts.workflow import config
 
 ROOT = Path(__file__).resolve().parents[1]
 SAMPLES = ("c4_demo", "hplt-en_100", "hplt-en_101")

@@ -4,7 +4,8 @@ corpus: which documents are held out, and the survivors' text, written once, shu
 REQUIRED INPUTS:
 
     results/{variant}/ingest/extract/{shard}.manifest.json
-    results/{variant}/{language,heuristics,dedup,quality}/select/manifest.json
+    results/{variant}/ingest/check/manifest.json, and the select of every filter
+    the edits of the filters
 
 OUTPUTS:
 
@@ -16,10 +17,7 @@ OUTPUTS:
 rule corpus_split:
     input:
         documents=manifests("ingest.extract"),
-        language=manifest("language.select"),
-        heuristics=manifest("heuristics.select"),
-        dedup=manifest("dedup.select"),
-        quality=manifest("quality.select"),
+        verdicts=verdicts,
     output:
         manifest="results/{variant}/corpus/split/manifest.json",
     log:
@@ -36,10 +34,7 @@ rule corpus_split:
         python -m scripts.corpus.split \
             --config {params.fingerprint:q} \
             --documents {params.documents:q} \
-            --language {input.language:q} \
-            --heuristics {input.heuristics:q} \
-            --dedup {input.dedup:q} \
-            --quality {input.quality:q} \
+            --verdicts {input.verdicts:q} \
             --manifest {output.manifest:q} \
             --log {log:q}
         """
@@ -48,10 +43,8 @@ rule corpus_split:
 rule corpus_write:
     input:
         documents=manifest("ingest.extract"),
-        language=manifest("language.select"),
-        heuristics=manifest("heuristics.select"),
-        dedup=manifest("dedup.select"),
-        quality=manifest("quality.select"),
+        verdicts=verdicts,
+        edits=edits(),
         split=manifest("corpus.split"),
     output:
         manifest="results/{variant}/corpus/write/{shard}.manifest.json",
@@ -63,16 +56,14 @@ rule corpus_write:
         "../envs/data.yaml"
     params:
         fingerprint=fingerprint("corpus.write"),
-        also=also,
+        also=also("corpus.write"),
     shell:
         """
         python -m scripts.corpus.write \
             --config {params.fingerprint:q} \
             --documents {input.documents:q} \
-            --language {input.language:q} \
-            --heuristics {input.heuristics:q} \
-            --dedup {input.dedup:q} \
-            --quality {input.quality:q} \
+            --verdicts {input.verdicts:q} \
+            --edits {input.edits:q} \
             --split {input.split:q} \
             --also {params.also:q} \
             --manifest {output.manifest:q} \

@@ -4,7 +4,7 @@ dedup: exact and near duplicates over all shards, each verified, each with the k
 REQUIRED INPUTS:
 
     results/{variant}/ingest/extract/{shard}.manifest.json
-    results/{variant}/heuristics/select/manifest.json         verdicts: which documents got here
+    the verdicts and the edits of the filters before it
 
 OUTPUTS:
 
@@ -19,7 +19,8 @@ OUTPUTS:
 rule dedup_signature:
     input:
         documents=manifest("ingest.extract"),
-        verdicts=manifest("heuristics.select"),
+        verdicts=before("dedup"),
+        edits=edits("dedup"),
     output:
         manifest="results/{variant}/dedup/signature/{shard}.manifest.json",
     log:
@@ -30,13 +31,14 @@ rule dedup_signature:
         "../envs/data.yaml"
     params:
         fingerprint=fingerprint("dedup.signature"),
-        also=also,
+        also=also("dedup.signature"),
     shell:
         """
         python -m scripts.dedup.signature \
             --config {params.fingerprint:q} \
             --documents {input.documents:q} \
             --verdicts {input.verdicts:q} \
+            --edits {input.edits:q} \
             --also {params.also:q} \
             --manifest {output.manifest:q} \
             --log {log:q}
@@ -80,6 +82,7 @@ rule dedup_band:
         "../envs/data.yaml"
     params:
         fingerprint=fingerprint("dedup.band"),
+        also=also("dedup.band"),
         signals=ranged("dedup.signature"),
     shell:
         """
@@ -87,6 +90,7 @@ rule dedup_band:
             --config {params.fingerprint:q} \
             --signals {params.signals:q} \
             --exact {input.exact:q} \
+            --also {params.also:q} \
             --manifest {output.manifest:q} \
             --log {log:q}
         """
@@ -96,6 +100,7 @@ rule dedup_verify:
     input:
         pairs=manifests("dedup.band"),
         documents=manifest("ingest.extract"),
+        edits=all_edits("dedup"),
     output:
         manifest="results/{variant}/dedup/verify/{shard}.manifest.json",
     log:
@@ -106,8 +111,9 @@ rule dedup_verify:
         "../envs/data.yaml"
     params:
         fingerprint=fingerprint("dedup.verify"),
-        also=also,
+        also=also("dedup.verify"),
         documents=ranged("ingest.extract"),
+        edits=all_edits("dedup", ranged=True),
         pairs=ranged("dedup.band"),
     shell:
         """
@@ -115,6 +121,7 @@ rule dedup_verify:
             --config {params.fingerprint:q} \
             --pairs {params.pairs:q} \
             --documents {params.documents:q} \
+            --edits {params.edits:q} \
             --also {params.also:q} \
             --manifest {output.manifest:q} \
             --log {log:q}

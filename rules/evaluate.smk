@@ -1,9 +1,10 @@
 """
-evaluate: held-out loss, question answering and samples of the pretrained and of the fine-tuned model.
+evaluate: held-out loss, question answering and samples of each model.
 
 REQUIRED INPUTS:
 
-    results/{variant}/{pretrain,finetune}/train/manifest.json
+    results/{variant}/pretrain/train/manifest.json            of the model `base`
+    results/{variant}/finetune/train/{model}.manifest.json    of each other model
     results/{variant}/finetune/pairs/manifest.json
     results/{variant}/tokenize/encode/{shard}.manifest.json
 
@@ -15,9 +16,7 @@ OUTPUTS:
 
 rule evaluate_model:
     input:
-        model=branch(
-            evaluate("{model} == 'pretrain'"), then=manifest("pretrain.train"), otherwise=manifest("finetune.train")
-        ),
+        model=model,
         pairs=manifest("finetune.pairs"),
         tokens=manifests("tokenize.encode"),
     output:
@@ -31,6 +30,7 @@ rule evaluate_model:
     threads: config["evaluate"]["model"]["threads"]
     params:
         fingerprint=fingerprint("evaluate.model"),
+        placement=placement("evaluate.model"),
         tokens=ranged("tokenize.encode"),
     shell:
         """
@@ -39,7 +39,7 @@ rule evaluate_model:
             --model {input.model:q} \
             --pairs {input.pairs:q} \
             --tokens {params.tokens:q} \
-            --batch-size {config[evaluate][model][batch_size]:q} \
+            {params.placement:q} \
             --manifest {output.manifest:q} \
             --log {log:q}
         """

@@ -4,12 +4,12 @@ finetune: question and answer pairs from the corpus, and supervised fine-tuning 
 REQUIRED INPUTS:
 
     results/{variant}/corpus/write/{shard}.manifest.json
-    results/{variant}/pretrain/train/manifest.json
+    the manifest of the model that each model of `models` is made from: results/{variant}/pretrain/train/manifest.json for `base`
 
 OUTPUTS:
 
-    results/{variant}/finetune/pairs/manifest.json    training pairs, and held-out questions with choices
-    results/{variant}/finetune/train/manifest.json    the fine-tuned model, and its loss at every step
+    results/{variant}/finetune/pairs/manifest.json            training pairs, and held-out questions with choices
+    results/{variant}/finetune/train/{model}.manifest.json    {model}/: the fine-tuned model, and its loss at every step
 """
 
 
@@ -39,36 +39,31 @@ rule finetune_pairs:
 
 rule finetune_train:
     input:
-        model=manifest("pretrain.train"),
+        model=parent,
         pairs=manifest("finetune.pairs"),
     output:
-        manifest="results/{variant}/finetune/train/manifest.json",
+        manifest="results/{variant}/finetune/train/{model}.manifest.json",
     log:
-        "logs/{variant}/finetune/train.log",
+        "logs/{variant}/finetune/train/{model}.log",
     benchmark:
-        "results/{variant}/benchmarks/finetune/train.tsv"
+        "results/{variant}/benchmarks/finetune/train/{model}.tsv"
     conda:
         "../envs/train.yaml"
     container:
         None  # as in pretrain_train
-    threads: config["finetune"]["train"]["processes"] * config["finetune"]["train"]["threads"]
+    threads: cores("finetune.train")
     params:
         fingerprint=fingerprint("finetune.train"),
+        placement=placement("finetune.train"),
     shell:
         """
-        exec python -m scripts.common.launch \
+        exec python -m scripts.training.launch \
             {IMAGE:q} \
             scripts.finetune.train \
             --config {params.fingerprint:q} \
             --model {input.model:q} \
             --pairs {input.pairs:q} \
-            --processes {config[finetune][train][processes]:q} \
-            --activation-checkpointing {config[finetune][train][activation_checkpointing]:q} \
-            --checkpoint-every {config[finetune][train][checkpoint_every]:q} \
-            --max-skipped-steps {config[finetune][train][max_skipped_steps]:q} \
-            --tensorboard {config[finetune][train][tensorboard]:q} \
-            --wandb {config[finetune][train][wandb]:q} \
-            --wandb-project {config[finetune][train][wandb_project]:q} \
+            {params.placement:q} \
             --manifest {output.manifest:q} \
             --log {log:q}
         """

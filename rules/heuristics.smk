@@ -5,11 +5,11 @@ REQUIRED INPUTS:
 
     results/{variant}/ingest/extract/{shard}.manifest.json
     results/{variant}/language/score/{shard}.manifest.json
-    results/{variant}/language/select/manifest.json
+    the verdicts and the edits of the filters before it
 
 OUTPUTS:
 
-    results/{variant}/heuristics/score/{shard}.manifest.json    every measure of every document that language kept
+    results/{variant}/heuristics/score/{shard}.manifest.json    every measure of every document that got here
     results/{variant}/heuristics/select/manifest.json           verdicts under heuristics.select
 """
 
@@ -17,8 +17,9 @@ OUTPUTS:
 rule heuristics_score:
     input:
         documents=manifest("ingest.extract"),
+        verdicts=before("heuristics"),
+        edits=edits("heuristics"),
         languages=manifest("language.score"),
-        verdicts=manifest("language.select"),
     output:
         manifest="results/{variant}/heuristics/score/{shard}.manifest.json",
     log:
@@ -29,14 +30,15 @@ rule heuristics_score:
         "../envs/data.yaml"
     params:
         fingerprint=fingerprint("heuristics.score"),
-        also=also,
+        also=also("heuristics.score"),
     shell:
         """
         python -m scripts.heuristics.score \
             --config {params.fingerprint:q} \
             --documents {input.documents:q} \
-            --languages {input.languages:q} \
             --verdicts {input.verdicts:q} \
+            --edits {input.edits:q} \
+            --languages {input.languages:q} \
             --also {params.also:q} \
             --manifest {output.manifest:q} \
             --log {log:q}
@@ -56,14 +58,12 @@ rule heuristics_select:
         "../envs/data.yaml"
     params:
         fingerprint=fingerprint("heuristics.select"),
-        documents=ranged("ingest.extract"),
         signals=ranged("heuristics.score"),
     shell:
         """
         python -m scripts.heuristics.select \
             --config {params.fingerprint:q} \
             --signals {params.signals:q} \
-            --documents {params.documents:q} \
             --manifest {output.manifest:q} \
             --log {log:q}
         """

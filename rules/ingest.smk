@@ -15,7 +15,7 @@ OUTPUTS:
 
 rule ingest_extract:
     input:
-        crawl=manifests("crawl.render", of="ingest.extract"),
+        crawl=manifests("crawl.render"),
         files=source_files,
     output:
         manifest="results/{variant}/ingest/extract/{shard}.manifest.json",

@@ -4,7 +4,7 @@ language: which language a document is in, and which documents stay.
 REQUIRED INPUTS:
 
     results/{variant}/ingest/extract/{shard}.manifest.json
-    results/{variant}/ingest/check/manifest.json              copies of records, for language.select
+    the verdicts and the edits of the filters before it
 
 OUTPUTS:
 
@@ -15,7 +15,9 @@ OUTPUTS:
 
 rule language_score:
     input:
-        documents=group("ingest.extract"),
+        documents=manifest("ingest.extract"),
+        verdicts=before("language"),
+        edits=edits("language"),
     output:
         manifest="results/{variant}/language/score/{shard}.manifest.json",
     log:
@@ -26,12 +28,14 @@ rule language_score:
         "../envs/data.yaml"
     params:
         fingerprint=fingerprint("language.score"),
-        also=also,
+        also=also("language.score"),
     shell:
         """
         python -m scripts.language.score \
             --config {params.fingerprint:q} \
-            --documents {input.documents[0]:q} \
+            --documents {input.documents:q} \
+            --verdicts {input.verdicts:q} \
+            --edits {input.edits:q} \
             --also {params.also:q} \
             --manifest {output.manifest:q} \
             --log {log:q}
@@ -41,7 +45,6 @@ rule language_score:
 rule language_select:
     input:
         signals=manifests("language.score"),
-        check=manifest("ingest.check"),
     output:
         manifest="results/{variant}/language/select/manifest.json",
     log:
@@ -58,7 +61,6 @@ rule language_select:
         python -m scripts.language.select \
             --config {params.fingerprint:q} \
             --signals {params.signals:q} \
-            --check {input.check:q} \
             --manifest {output.manifest:q} \
             --log {log:q}
         """

@@ -4,7 +4,7 @@ quality: which of the crawl's documents look like the curated sources.
 REQUIRED INPUTS:
 
     results/{variant}/ingest/extract/{shard}.manifest.json
-    results/{variant}/dedup/select/manifest.json
+    the verdicts and the edits of the filters before it
 
 OUTPUTS:
 
@@ -17,7 +17,8 @@ OUTPUTS:
 rule quality_train:
     input:
         documents=manifests("ingest.extract"),
-        verdicts=manifest("dedup.select"),
+        verdicts=before("quality"),
+        edits=all_edits("quality"),
     output:
         manifest="results/{variant}/quality/train/manifest.json",
     log:
@@ -29,12 +30,14 @@ rule quality_train:
     params:
         fingerprint=fingerprint("quality.train"),
         documents=ranged("ingest.extract"),
+        edits=all_edits("quality", ranged=True),
     shell:
         """
         python -m scripts.quality.train \
             --config {params.fingerprint:q} \
             --documents {params.documents:q} \
             --verdicts {input.verdicts:q} \
+            --edits {params.edits:q} \
             --manifest {output.manifest:q} \
             --log {log:q}
         """
@@ -44,7 +47,8 @@ rule quality_score:
     input:
         model=manifest("quality.train"),
         documents=manifest("ingest.extract"),
-        verdicts=manifest("dedup.select"),
+        verdicts=before("quality"),
+        edits=edits("quality"),
     output:
         manifest="results/{variant}/quality/score/{shard}.manifest.json",
     log:
@@ -55,7 +59,7 @@ rule quality_score:
         "../envs/data.yaml"
     params:
         fingerprint=fingerprint("quality.score"),
-        also=also,
+        also=also("quality.score"),
     shell:
         """
         python -m scripts.quality.score \
@@ -63,6 +67,7 @@ rule quality_score:
             --model {input.model:q} \
             --documents {input.documents:q} \
             --verdicts {input.verdicts:q} \
+            --edits {input.edits:q} \
             --also {params.also:q} \
             --manifest {output.manifest:q} \
             --log {log:q}

@@ -10,35 +10,13 @@ OUTPUTS:
     results/{variant}/report/render/manifest.json    funnel.json and counts.json: the numbers that the input alone decides
     results/{variant}/report/render/report.html      the page; it shows times too, so no manifest lists it
     results/{variant}/report/render/figures/*.svg    its key figures; `snakemake --report` shows them and the page
-    results/{variant}/report/now/report.html         by `snakemake report_now`: the page of whatever is there
+    results/{variant}/report/now/report.html         by `snakemake report_now`: the page of what is there so far
 """
 
 
 rule report_render:
     input:
-        crawl_render=manifests("crawl.render", of="ingest.extract"),
-        ingest_extract=manifests("ingest.extract"),
-        ingest_check=manifests("ingest.check"),
-        language_score=manifests("language.score"),
-        language_select=manifests("language.select"),
-        heuristics_score=manifests("heuristics.score"),
-        heuristics_select=manifests("heuristics.select"),
-        dedup_signature=manifests("dedup.signature"),
-        dedup_exact=manifests("dedup.exact"),
-        dedup_band=manifests("dedup.band"),
-        dedup_verify=manifests("dedup.verify"),
-        dedup_select=manifests("dedup.select"),
-        quality_train=manifests("quality.train"),
-        quality_score=manifests("quality.score"),
-        quality_select=manifests("quality.select"),
-        corpus_split=manifests("corpus.split"),
-        corpus_write=manifests("corpus.write"),
-        tokenize_train=manifests("tokenize.train"),
-        tokenize_encode=manifests("tokenize.encode"),
-        pretrain_train=manifests("pretrain.train"),
-        finetune_pairs=manifests("finetune.pairs"),
-        finetune_train=manifests("finetune.train"),
-        evaluate_model=manifests("evaluate.model"),
+        manifests=every_step,
     output:
         manifest="results/{variant}/report/render/manifest.json",
         page=report(
@@ -73,7 +51,7 @@ rule report_render:
         "../envs/data.yaml"
     params:
         fingerprint=fingerprint("report.render"),
-        manifests=ranged(*list(steps.STEPS)[:-1]),
+        manifests=ranged(),
     shell:
         """
         python -m scripts.report.render \

@@ -51,7 +51,7 @@ rule tokenize_encode:
         "../envs/data.yaml"
     params:
         fingerprint=fingerprint("tokenize.encode"),
-        also=also,
+        also=also("tokenize.encode"),
     shell:
         """
         RAYON_NUM_THREADS={threads} python -m scripts.tokenize.encode \

@@ -7,14 +7,18 @@ import os
 import signal
 import sys
 
-__tracked__ = False  # starts programs, never decides: see scripts/common/fingerprint.py
-
 COMMANDS = {  # name: (module with main(argv), what it does)
     "new": ("scripts.new.command", "look at your files and write a config for them"),
-    "plan": ("scripts.common.plan", "what would run, and why"),
-    "report": ("scripts.report.now", "the report from whatever is there; what is missing is said"),
+    "plan": ("scripts.plan.command", "what would run, why, and about how long it takes"),
+    "accept": (
+        "scripts.workflow.accept",
+        "mark results as of today's settings and code, where you know that an edit changed nothing",
+    ),
+    "report": ("scripts.report.now", "the report of what is there so far, and what is missing"),
     "status": ("scripts.slurm.status", "what runs where on SLURM, until when, what waits and why"),
-    "verify": ("scripts.common.verify", "compare every file with its manifest"),
+    "preflight": ("scripts.slurm.preflight", "compare the plan with the SLURM cluster's limits; submits nothing"),
+    "verify": ("scripts.workflow.verify", "compare every file with its manifest"),
+    "docs": ("scripts.tools.docs", "write the generated pages of docs/ and the README's picture again"),
 }
 
 

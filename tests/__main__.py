@@ -1,7 +1,7 @@
 """Every test: `python -m tests [options of pytest]`.
 
-The small chain on a SLURM cluster mostly waits, so a second pytest runs its tests beside the others. Those that train on the
-cluster come last, alone: trainings beside trainings on two cores take many times as long.
+On all cores, by files. The small chain on a SLURM cluster mostly waits, so a second pytest runs its tests beside the others. Those
+that train on the cluster come last, alone: trainings beside trainings on two cores take many times as long.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import SHARED
+from tests.conftest import SHARED, complete_in
 
 SLURM = Path("tests/slurm")
 TRAINING = [SLURM / name for name in ("test_workflow.py", "test_frozen.py", "test_busy.py")]
@@ -32,8 +32,16 @@ def main(options: list[str]) -> int:
         beside = subprocess.Popen(
             [sys.executable, "-m", "pytest", str(SLURM), *apart, *options], stdout=printed, stderr=subprocess.STDOUT
         )
+        try:
+            complete_in(Path(shared))  # now: later, every worker would wait for it
+        except AssertionError as error:  # the tests that need it fail, and say so
+            print(error, flush=True)
         command = [sys.executable, "-m", "pytest"]
-        status = [subprocess.run([*command, "tests", f"--ignore={SLURM}", *options], check=False).returncode]
+        # Tests of a file share what they start from. The order is that of conftest.py.
+        shared_out = ["--numprocesses", "auto", "--dist", "loadfile", "--no-loadscope-reorder"]
+        status = [
+            subprocess.run([*command, "tests", f"--ignore={SLURM}", *shared_out, *options], check=False).returncode
+        ]
         if status[0] == pytest.ExitCode.INTERRUPTED:
             beside.send_signal(signal.SIGINT)
         status.append(beside.wait())

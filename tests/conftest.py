@@ -13,18 +13,27 @@ settings.register_profile("no-deadline", deadline=None)
 settings.load_profile("no-deadline")
 
 
+LONGEST = ("unit/pretrain/", "unit/finetune/", "unit/evaluate/", "tests/workflow/")
+LONG = "CRAWL2LLM_LONG"  # set: tests marked `long` run too
 SHARED = "CRAWL2LLM_TESTS_SHARED"  # a folder of two runs of pytest, see tests/__main__.py
 
 
-@pytest.fixture(scope="session")
-def complete(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder in which the tiny run of the whole workflow is complete; `printed` is what it said. Tests must leave it as it is.
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files that take minutes first, so that no worker is left with one at the end. Skip what is marked `long`, with the reason."""
+    items.sort(key=lambda item: not any(part in item.nodeid for part in LONGEST))
+    for item in items:
+        if item.get_closest_marker("long") and not os.environ.get(LONG):
+            item.add_marker(pytest.mark.skip(reason=f"takes minutes more: {LONG}=1"))
 
-    It was made without a network, where this machine lets one try.
+
+def complete_in(common: Path) -> Path:
+    """The folder below `common` in which the tiny run of the whole workflow is complete; it is made by whoever asks first.
+
+    It is made without a network, where this machine lets one try; `printed` there is what it said.
     """
     from tests.workflow.conftest import can_be_alone, run
 
-    folder = Path(os.environ.get(SHARED) or tmp_path_factory.mktemp("shared")) / "complete"
+    folder = common / "complete"
     with folder.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (folder / "printed").exists():
@@ -32,6 +41,13 @@ def complete(tmp_path_factory: pytest.TempPathFactory) -> Path:
             text = run(folder, network=not can_be_alone())
             (folder / "printed").write_text(text, encoding="utf-8")
     return folder
+
+
+@pytest.fixture(scope="session")
+def complete(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder in which the tiny run of the whole workflow is complete. Tests must leave it as it is."""
+    base = tmp_path_factory.getbasetemp()  # of a worker of pytest-xdist: a folder in that of them all
+    return complete_in(Path(os.environ.get(SHARED) or (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base)))
 
 
 @pytest.fixture

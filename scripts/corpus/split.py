@@ -1,7 +1,7 @@
 """Choose the validation documents: by origin, so that no book and no host is in training and in validation.
 
 Writes `<shard>.parquet`: `id, split` (`train` or `validation`) of every document that all filters kept. How origins are
-chosen: scripts/common/split.py. A corpus without a document ends here, with the stage that dropped the last ones and its reasons.
+chosen: scripts/formats/origins.py. A corpus without a document ends here, with the stage that dropped the last ones and its reasons.
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from scripts.common import cli
-from scripts.common.console import Progress, log
-from scripts.common.documents import Writer, add_counts, data, shard_of, survivors
-from scripts.common.manifest import Manifest
-from scripts.common.split import COLUMNS, Split
+from scripts.formats import filtered
+from scripts.formats.documents import Writer, add_counts, data, shard_of, survivors
+from scripts.formats.origins import COLUMNS, Split
+from scripts.workflow import cli
+from scripts.workflow.console import Progress, log
+from scripts.workflow.manifest import Manifest
+from scripts.workflow.steps import stage_of
 
-STAGES = ("language", "heuristics", "dedup", "quality")
 SPLITS = ("train", "validation")
 CHOSEN = pa.schema([("id", pa.string()), ("split", pa.string())])
 REASONS = 12  # named in a message; the rest is counted together
@@ -32,10 +33,10 @@ def listed(counts: dict[str, int]) -> str:
     return ", ".join(words) + (f", {len(order) - REASONS} others {rest:,}" if rest else "")
 
 
-def empty(documents: list[Path], selected: dict[str, Path]) -> str:
-    """Why the corpus has no document: the stage that dropped the last ones, its reasons and the settings behind them.
+def empty(documents: list[Path], verdicts: list[Path]) -> str:
+    """Why the corpus has no document: the step that dropped the last ones, its reasons and the settings that decide them.
 
-    documents: manifests of ingest.extract. selected: the manifest of each stage's select, by stage.
+    documents: manifests of ingest.extract. verdicts: those of the steps that judged, in their order.
     """
     total: dict[str, Any] = {"in": 0, "kept": 0, "dropped": {}}
     for path in documents:
@@ -43,12 +44,11 @@ def empty(documents: list[Path], selected: dict[str, Path]) -> str:
     if not total["kept"]:
         why = listed(total["dropped"])
         return f"the corpus is empty: of {total['in']:,} records ingest.extract kept 0" + (f": {why}" if why else "")
-    for stage, path in selected.items():
-        manifest = Manifest.read(path)
+    for manifest in map(Manifest.read, verdicts):
         if manifest.counts["kept"]:
             continue
-        said = f"the corpus is empty: of {manifest.counts['in']:,} documents {stage}.select kept 0"
-        if stage == "language":
+        said = f"the corpus is empty: of {manifest.counts['in']:,} documents {manifest.step} kept 0"
+        if manifest.step == "language.select":
             languages, wanted = manifest.summary["languages"], manifest.summary["wanted"]
             return (
                 f"{said}: {listed(languages)}; language.select.languages is {wanted['languages']}, "
@@ -59,7 +59,8 @@ def empty(documents: list[Path], selected: dict[str, Path]) -> str:
 
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
-    shards = [(data(path), data(args.quality, shard_of(path)), shard_of(path)) for path in args.documents]
+    last = args.verdicts[-1]
+    shards = [(data(path), data(last, shard_of(path)), shard_of(path)) for path in args.documents]
     split = Split(settings["validation_fraction"], settings["seed"], settings["split_by"])
     progress = Progress(2 * len(shards), "shards")
     for documents, verdicts, _ in shards:
@@ -67,7 +68,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
             split.add(row)
         progress.add()
     if not split.documents:
-        raise cli.InputError(empty(args.documents, {stage: getattr(args, stage) for stage in STAGES}))
+        raise cli.InputError(empty(args.documents, args.verdicts))
     split.decide()
     files = []
     for documents, verdicts, shard in shards:
@@ -77,7 +78,9 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
                 writer.add({"id": row["id"], "split": SPLITS[split.holds(row)]})
         progress.add()
     manifest.counts = {"in": split.documents, "kept": split.documents, "dropped": {}}
-    manifest.summary = {**split.summary, "wanted": settings["validation_fraction"], "notes": split.notes}
+    filters = [stage_of(Manifest.parse(path).step) for path in args.verdicts[1:]]
+    wanted = settings["validation_fraction"]
+    manifest.summary = {**split.summary, "wanted": wanted, "notes": split.notes, "filters": filters}
     held = split.summary["heldout"]
     log.info("validation: %s documents, %.2f %%, by %s", f"{held['documents']:,}", 100 * held["fraction"], split.by)
     for note in split.notes:
@@ -90,12 +93,11 @@ def main(argv: list[str] | None = None) -> int:
         "corpus.split",
         __doc__,
         "--config config.yaml --documents results/main/ingest/extract/*.manifest.json "
-        + " ".join(f"--{stage} results/main/{stage}/select/manifest.json" for stage in STAGES)
-        + " --manifest /tmp/split/manifest.json",
+        "--verdicts results/main/ingest/check/manifest.json results/main/language/select/manifest.json "
+        "--manifest /tmp/split/manifest.json",
     )
     parser.add_argument("--documents", required=True, type=Path, nargs="+", help="manifests of ingest.extract")
-    for stage in STAGES:
-        parser.add_argument(f"--{stage}", required=True, type=Path, help=f"manifest of {stage}.select")
+    filtered.all_verdicts(parser)
     return cli.run(parser, body, argv)
 
 

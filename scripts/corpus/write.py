@@ -1,4 +1,4 @@
-"""Join the verdicts of all stages over a shard, and write the survivors' text once, shuffled, into the two splits.
+"""Join the verdicts of all filters over a shard, and write the survivors' text once, edited, shuffled, into the two splits.
 
 Writes `train/<shard>.parquet` and `validation/<shard>.parquet` (documents in the order of a hash of (seed, id)), and
 `dropped/<shard>.parquet`: one row for each document that is not in the corpus, with the stage, the rule, the value measured and
@@ -15,11 +15,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from scripts.common import cli
-from scripts.common.console import Progress
-from scripts.common.documents import DOCUMENT, VERDICT, Writer, batches, count, data, opened, rows, shard_of, uniform
-from scripts.common.manifest import Manifest, scratch
-from scripts.corpus.split import SPLITS, STAGES
+from scripts.corpus.split import SPLITS
+from scripts.formats import filtered, spans
+from scripts.formats.documents import DOCUMENT, VERDICT, Writer, batches, count, data, opened, rows, shard_of, uniform
+from scripts.formats.spans import Edited, Span
+from scripts.workflow import cli
+from scripts.workflow.console import Progress
+from scripts.workflow.manifest import Manifest, scratch
+from scripts.workflow.steps import stage_of
 
 BUCKET = 256 << 20  # bytes of text that are sorted in memory at a time
 DROPPED = pa.schema(
@@ -29,15 +32,18 @@ DROPPED = pa.schema(
 )
 
 
-def verdict_rows(documents: Path, paths: dict[str, Path]) -> dict[str, dict[str, Any]]:
+def verdict_rows(documents: Path, verdicts: list[Path], shard: str) -> dict[str, dict[str, Any]]:
     """id → the verdict that drops it, with its stage; a document that every stage keeps has none.
+
+    documents: the shard's Parquet file. verdicts: manifests of the steps that judged, in their order.
 
     Raises InputError where a stage judged a document that did not reach it, or passed one over: then the verdicts do
     not belong together.
     """
     dropped: dict[str, dict[str, Any]] = {}
     alive = {row["id"] for row in rows(documents, ["id"])}
-    for stage, path in paths.items():
+    for made in map(Manifest.read, verdicts):
+        stage, path = stage_of(made.step), made.file(f"{shard}.parquet")
         judged: set[str] = set()
         kept: set[str] = set()
         for row in rows(path):
@@ -54,10 +60,12 @@ def verdict_rows(documents: Path, paths: dict[str, Path]) -> dict[str, dict[str,
     return dropped
 
 
-def shuffled(documents: Path, wanted: dict[str, str], split: str, seed: int, folder: Path) -> Iterator[pa.Table]:
+def shuffled(
+    documents: Path, wanted: dict[str, str], split: str, seed: int, folder: Path, edited: dict[str, list[Span]]
+) -> Iterator[pa.Table]:
     """The split's documents as tables, in the order of uniform(seed, id): bucketed on disk, then sorted bucket by bucket.
 
-    wanted: id → split of the survivors.
+    wanted: id → split of the survivors. edited: the edits of their texts, by id.
     """
     size = documents.stat().st_size * 4  # a guess at the text's size in memory; only bounds memory, never the result
     number = max(1, math.ceil(size / BUCKET))
@@ -67,6 +75,8 @@ def shuffled(documents: Path, wanted: dict[str, str], split: str, seed: int, fol
         for batch in batches(documents):
             for row in batch.to_pylist():
                 if wanted.get(row["id"]) == split:
+                    if row["id"] in edited:
+                        row["text"] = Edited(row["text"], edited[row["id"]]).text
                     writers[int(uniform(seed, row["id"], "shuffle") * number)].add(row)
     finally:
         for writer in writers:
@@ -83,7 +93,8 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     shard, documents = shard_of(args.manifest), data(args.documents)
     seed, folder = settings["seed"], args.manifest.parent
     chosen = {row["id"]: row["split"] for row in rows(data(args.split, shard))}
-    dropped = verdict_rows(documents, {stage: data(getattr(args, stage), shard) for stage in STAGES})
+    dropped, edited = verdict_rows(documents, args.verdicts, shard), spans.read(args.edits, shard)
+    changes: dict[str, dict[str, dict[str, int]]] = {}
     reasons: dict[str, int] = {}
     wanted: dict[str, str] = {}
     lengths: dict[str, dict[str, int]] = {"kept": {}, "dropped": {}}
@@ -94,15 +105,17 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
         for row in rows(documents, ["id", "source", "url", "text"]):
             progress.add()
             verdict = dropped.get(row["id"])
+            found = edited.get(row["id"]) if verdict is None else None
+            text = Edited(row["text"], found).text if found else row["text"]
             # A power of two of characters, for the histogram of document lengths.
-            bin_ = str(2 ** max(0, len(row["text"]).bit_length() - 1))
+            bin_ = str(2 ** max(0, len(text).bit_length() - 1))
             side = lengths["dropped" if verdict else "kept"]
             side[bin_] = side.get(bin_, 0) + 1
             if verdict:
                 reason = f"{verdict['stage']}.{verdict['rule']}"
                 reasons[reason] = reasons.get(reason, 0) + 1
-                of = {"source": row["source"], "url": row["url"], "bytes": len(row["text"].encode())}
-                writer.add({**{key: value for key, value in verdict.items() if key != "kept"}, **of})
+                facts = {"source": row["source"], "url": row["url"], "bytes": len(row["text"].encode())}
+                writer.add({**{key: value for key, value in verdict.items() if key != "kept"}, **facts})
                 continue
             if row["id"] not in chosen:
                 raise cli.InputError(
@@ -111,19 +124,23 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
             wanted[row["id"]] = chosen[row["id"]]
             source = by_source.setdefault(row["source"], {"documents": 0, "bytes": 0})
             source["documents"] += 1
-            source["bytes"] += len(row["text"].encode())
+            source["bytes"] += len(text.encode())
+            for (stage, rule), more in spans.counted(found or [], row["text"]).items():
+                of = changes.setdefault(stage, {}).setdefault(rule, dict.fromkeys(more, 0))
+                for key, value in more.items():
+                    of[key] += value
     files, sizes = [table], {}
     for split in SPLITS:
         path = folder / split / f"{shard}.parquet"
         sizes[split] = {"documents": 0, "bytes": 0}
         with scratch(folder / f".shuffle-{shard}") as aside, Writer(path, DOCUMENT) as writer:
-            for part in shuffled(documents, wanted, split, seed, aside):
+            for part in shuffled(documents, wanted, split, seed, aside, edited):
                 writer.add_table(part)
                 sizes[split]["documents"] += len(part)
                 sizes[split]["bytes"] += sum(len(text.encode()) for text in part.column("text").to_pylist())
         files.append(path)
     manifest.counts = {"in": progress.done, "kept": len(wanted), "dropped": reasons}
-    manifest.summary = {**sizes, "lengths": lengths, "by_source": by_source}
+    manifest.summary = {**sizes, "lengths": lengths, "by_source": by_source, "edits": changes}
     return files
 
 
@@ -132,12 +149,14 @@ def main(argv: list[str] | None = None) -> int:
         "corpus.write",
         __doc__,
         "--config config.yaml --documents results/main/ingest/extract/00000.manifest.json "
-        + " ".join(f"--{stage} results/main/{stage}/select/manifest.json" for stage in STAGES)
-        + " --split results/main/corpus/split/manifest.json --manifest /tmp/00000.manifest.json",
+        "--verdicts results/main/ingest/check/manifest.json results/main/language/select/manifest.json "
+        "--split results/main/corpus/split/manifest.json --manifest /tmp/00000.manifest.json",
     )
     parser.add_argument("--documents", required=True, type=Path, help="manifest of an ingest.extract shard")
-    for stage in STAGES:
-        parser.add_argument(f"--{stage}", required=True, type=Path, help=f"manifest of {stage}.select")
+    filtered.all_verdicts(parser)
+    parser.add_argument(
+        "--edits", type=Path, nargs="*", default=[], help="manifests of the steps that edit texts, in their order"
+    )
     parser.add_argument("--split", required=True, type=Path, help="manifest of corpus.split")
     return cli.run(parser, body, argv)
 

@@ -117,7 +117,7 @@ class Archive:
         )
 
     def request(self, url: str) -> None:
-        """Write the request record behind `url`'s response."""
+        """Write the request record after `url`'s response."""
         _, _, host, path = url.split("/", 3)
         block = f"GET /{path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: crawl2llm-demo\r\nAccept: text/html\r\n\r\n"
         self._write(url, record("request", url, "application/http; msgtype=request", block.encode()))

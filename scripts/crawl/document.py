@@ -77,7 +77,7 @@ class HTMLDoc(pydoc.HTMLDoc):
         return self.escape(type(object).__name__)
 
     def docclass(self, object: Any, name: str | None = None, *rest: Any) -> str:
-        """A class. pydoc escapes its signature and hands it to `markup`, which escapes it again: `markup` is told of it."""
+        """A class. pydoc escapes its signature and hands it to `markup`, which escapes it again: so `markup` undoes the first escape."""
         try:
             signature = str(inspect.signature(object))
         except (ValueError, TypeError):

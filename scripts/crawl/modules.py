@@ -23,9 +23,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from scripts.common.cli import InputError
-from scripts.common.config import ROOT
 from scripts.crawl import document
+from scripts.workflow.config import ROOT
+from scripts.workflow.errors import InputError
 
 # Importing these opens a browser or a window, prints, or starts something; or they hold tests, demos or another's copy of a package.
 BLOCKED = {"antigravity", "this", "idlelib", "turtledemo", "lib2to3", "pydoc_data", "conftest", "setup"}
@@ -155,7 +155,7 @@ def _process(job: Path, out: Path, home: Path, seconds: float) -> str | None:
             except subprocess.TimeoutExpired:
                 now = out.stat().st_size if out.exists() else 0
                 size, late = now, now == size
-        # Whatever a module has started goes with its process.
+        # Processes that a module has started end with its own.
         with contextlib.suppress(ProcessLookupError):
             os.killpg(running.pid, signal.SIGKILL)
         running.wait()
@@ -163,7 +163,7 @@ def _process(job: Path, out: Path, home: Path, seconds: float) -> str | None:
 
 
 def render_batch(batch: Batch, folder: Path, max_bytes: int, seconds: float) -> Path:
-    """Render a batch into a JSON Lines file; after a crash or a hang, continue behind the module that caused it.
+    """Render a batch into a JSON Lines file; after a crash or a hang, continue after the module that caused it.
 
     Raises InputError where the process cannot even start.
     """
@@ -190,7 +190,7 @@ def render_batch(batch: Batch, folder: Path, max_bytes: int, seconds: float) -> 
 def render(
     batches: list[Batch], max_bytes: int, seconds: float, workers: int
 ) -> Iterator[tuple[Batch, dict[str, Any]]]:
-    """(batch, {module, html, summary} or {module, error, detail}) of every module, in order, whatever `workers` is."""
+    """(batch, {module, html, summary} or {module, error, detail}) of every module, in order, for any `workers`."""
     with TemporaryDirectory(prefix="crawl-render-") as scratch, ThreadPoolExecutor(workers) as pool:
         waiting = [
             pool.submit(render_batch, batch, Path(scratch) / str(number), max_bytes, seconds)

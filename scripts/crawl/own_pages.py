@@ -1,8 +1,8 @@
 """The project's own pages: prose in many languages and charsets, spam, boilerplate, duplicates and broken answers.
 
-`pages/<language>.yaml` holds the text, `pages/variants.yaml` what is made from it, `site.html` and `plain.html` are the layouts. Each page has a gold
-entry {url, language, variant, duplicate_of, charset, declared, status, text}, `text` being the main text that an ideal extractor would
-find, one line a paragraph.
+`pages/<language>.yaml` holds the text, `pages/variants.yaml` what is made from it, `site.html` and `plain.html` are the layouts. Each
+page has a gold entry {url, language, variant, duplicate_of, charset, declared, status, text}, `text` being the main text that an ideal
+extractor would find, one line a paragraph.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from typing import Any
 
 import yaml
 
-from scripts.common.cli import InputError
 from scripts.crawl.answers import Answer, chunked, zipped
+from scripts.workflow.errors import InputError
 
 FOLDER = Path(__file__).parent / "pages"
 NO_MAIN_TEXT = {"navigation", "boilerplate"}

@@ -14,11 +14,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from scripts.common import cli
-from scripts.common.console import Progress, log
-from scripts.common.manifest import Manifest
 from scripts.crawl import document, modules, own_pages, topics
 from scripts.crawl.answers import Answer, Archive
+from scripts.workflow import cli
+from scripts.workflow.console import Progress, log
+from scripts.workflow.manifest import Manifest
 
 
 def documentation(row: dict[str, Any], package: str) -> Answer:
@@ -120,7 +120,7 @@ def main(argv: list[str] | None = None) -> int:
     parser = cli.parser(
         "crawl.render", __doc__, "--config config.yaml --workers 2 --manifest results/main/crawl/render/manifest.json"
     )
-    cli.placement(parser, "workers")
+    cli.placement(parser, "crawl.render")
     return cli.run(parser, body, argv)
 
 

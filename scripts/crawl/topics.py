@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from importlib import import_module
 
-from scripts.common.cli import InputError
+from scripts.workflow.errors import InputError
 
 RULE = re.compile(r"^([=*\-^~\"])\1{2,}$")
 SUBTITLE = re.compile(r"^-\[ (.+) \]-$")  # `-[ Footnotes ]-`

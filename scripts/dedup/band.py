@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from scripts.common import cli
-from scripts.common.console import Progress
-from scripts.common.documents import Writer, data, shard_of
-from scripts.common.manifest import Manifest
 from scripts.dedup.signature import band_name
 from scripts.dedup.tables import PAIR, column, members, ranked, read, repeated, same, without
+from scripts.formats.documents import Writer, data, shard_of
+from scripts.workflow import cli
+from scripts.workflow.console import Progress
+from scripts.workflow.manifest import Manifest
 
 CHUNK = 4096  # lower documents whose pairs are in memory at a time
 GROUP = 1 << 16  # pairs of a row group

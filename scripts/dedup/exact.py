@@ -16,11 +16,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from scripts.common import cli
-from scripts.common.console import Progress
-from scripts.common.documents import Writer, data, shard_of
-from scripts.common.manifest import Manifest
 from scripts.dedup.tables import DUPLICATE, members, ranked, read, repeated
+from scripts.formats.documents import Writer, data, shard_of
+from scripts.workflow import cli
+from scripts.workflow.console import Progress
+from scripts.workflow.manifest import Manifest
 
 
 def halves(hashes: pa.ChunkedArray) -> npt.NDArray[np.uint64]:

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import xxhash
 
-from scripts.common.cli import InputError
+from scripts.workflow.errors import InputError
 
 
 class MinHasher:

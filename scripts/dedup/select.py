@@ -20,11 +20,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from scripts.common import cli
-from scripts.common.console import Progress
-from scripts.common.documents import VERDICT, Writer, add_counts, data, shard_of
-from scripts.common.manifest import Manifest
 from scripts.dedup.tables import DUPLICATE, VERIFIED, column, read
+from scripts.formats.documents import VERDICT, Writer, add_counts, data, shard_of
+from scripts.workflow import cli
+from scripts.workflow.console import Progress
+from scripts.workflow.manifest import Manifest
 
 CHUNK = 1 << 16  # pairs as Python numbers at a time
 LARGEST = 20  # clusters that the summary names
@@ -139,7 +139,7 @@ def verdicts(ids: pa.ChunkedArray, gone: pa.Table, threshold: float) -> pa.Table
 
 
 def clusters(keepers: pa.ChunkedArray) -> dict[str, Any]:
-    """How many kept documents stand for 2, 3–4, 5–8 … documents, and the largest clusters."""
+    """How many clusters have 2, 3–4, 5–8 … documents, and the largest clusters."""
     counts = pc.value_counts(keepers.combine_chunks())
     table = pa.table({"keeper": counts.field("values"), "size": pc.add(counts.field("counts"), 1)})
     table = table.sort_by([("size", "descending"), ("keeper", "ascending")])

@@ -17,12 +17,13 @@ import numpy as np
 import pyarrow as pa
 import xxhash
 
-from scripts.common import cli
-from scripts.common.console import Progress
-from scripts.common.documents import Writer, data, kept_ids, shard_of, survivors
-from scripts.common.manifest import Manifest
 from scripts.dedup.minhash import MinHasher
 from scripts.dedup.shingles import count_tokens, distinct, hashes32, normalise
+from scripts.formats import filtered
+from scripts.formats.documents import Writer, shard_of
+from scripts.workflow import cli
+from scripts.workflow.console import Progress
+from scripts.workflow.manifest import Manifest
 
 BATCH = 1 << 19  # characters of text hashed at a time
 
@@ -83,13 +84,11 @@ def batched(documents: Iterable[dict[str, Any]], most: int = BATCH) -> Iterator[
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
     hasher = MinHasher(*(settings[key] for key in ("permutations", "bands", "rows", "seed")))
-    documents = data(args.documents)
-    verdicts = data(args.verdicts, shard_of(args.documents))
-    out = args.manifest.with_name(documents.name)
-    progress = Progress(len(kept_ids(verdicts)), "documents")
+    out = args.manifest.with_name(f"{shard_of(args.documents)}.parquet")
+    progress = Progress(filtered.number(args.documents, args.verdicts), "documents")
     totals = {"words": 0, "shingles": 0}
     with Writer(out, schema(hasher.bands)) as writer:
-        for batch in batched(survivors(documents, verdicts, ["id", "text", "curated"])):
+        for batch in batched(filtered.texts(args.documents, args.verdicts, args.edits, ["curated"])):
             texts = [row["text"] for row in batch]
             for row, signals in zip(batch, sign(texts, settings["shingle_words"], hasher), strict=True):
                 writer.add({"id": row["id"], "curated": bool(row["curated"]), **signals})
@@ -105,11 +104,9 @@ def main(argv: list[str] | None = None) -> int:
     parser = cli.parser(
         "dedup.signature",
         __doc__,
-        "--config config.yaml --documents results/main/ingest/extract/00000.manifest.json"
-        " --verdicts results/main/heuristics/select/manifest.json --manifest /tmp/00000.manifest.json",
+        f"--config config.yaml {filtered.EXAMPLE} --manifest /tmp/00000.manifest.json",
     )
-    parser.add_argument("--documents", required=True, type=Path, help="manifest of an ingest.extract shard")
-    parser.add_argument("--verdicts", required=True, type=Path, help="manifest of heuristics.select")
+    filtered.options(parser)
     return cli.run(parser, body, argv)
 
 

@@ -1,4 +1,4 @@
-"""What the steps of dedup share about their tables: who is kept before whom, and the documents behind a signals file.
+"""What the steps of dedup share about their tables: who is kept before whom, and the documents of a signals file.
 
 Of two duplicates the one of higher priority is kept: curated before not curated, then more words, then the smaller id.
 That order depends on the documents alone, never on shards or workers.
@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from scripts.common.cli import InputError
-from scripts.common.documents import opened
-from scripts.common.manifest import Manifest
+from scripts.formats.documents import opened
+from scripts.workflow.errors import InputError
+from scripts.workflow.manifest import Manifest
 
 WORDS = (1 << 40) - 1  # more words than a document has
 

@@ -9,7 +9,7 @@ that hold one.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +18,14 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from scripts.common import cli
-from scripts.common.console import Progress
-from scripts.common.documents import Writer, data, opened, shard_of
-from scripts.common.manifest import Manifest
 from scripts.dedup.shingles import jaccard, shingle_set
 from scripts.dedup.tables import PAIR, VERIFIED, read, same
+from scripts.formats import spans
+from scripts.formats.documents import Writer, data, shard_of
+from scripts.formats.documents import texts as document_texts
+from scripts.workflow import cli
+from scripts.workflow.console import Progress
+from scripts.workflow.manifest import Manifest
 
 BLOCK = 1 << 26  # shingles of the shard's own documents held at a time, 8 bytes each
 BINS = 20  # of the similarity histogram, 0.05 wide
@@ -51,24 +53,18 @@ def candidates(files: Iterable[Path], shard: str) -> pa.Table:
     return table.sort_by([("id_low", "ascending"), ("id_high", "ascending")])
 
 
-def texts(documents: Path, wanted: pa.Array) -> Iterator[tuple[str, str]]:
-    """(id, text) of the wanted documents of a shard, in its order; reads only the row groups that hold one."""
-    with opened(documents) as file:
-        found = pc.is_in(file.read(["id"])["id"], value_set=wanted).to_numpy()
-        start = 0
-        for group in range(file.num_row_groups):
-            end = start + file.metadata.row_group(group).num_rows
-            if found[start:end].any():
-                table = file.read_row_group(group, ["id", "text"]).filter(pa.array(found[start:end]))
-                yield from zip(table["id"].to_pylist(), table["text"].to_pylist(), strict=True)
-            start = end
+def texts(documents: Path, wanted: pa.Array, edits: Sequence[Path] = ()) -> Iterator[tuple[str, str]]:
+    """(id, text) of the wanted documents of a shard, in its order; edits: manifests of the filters that edited texts before."""
+    edited = spans.read(edits, documents.stem, wanted)
+    for name, text in document_texts(documents, wanted):
+        yield name, spans.Edited(text, edited[name]).text if name in edited else text
 
 
-def blocks(documents: Path, wanted: pa.Array, k: int, most: int) -> Iterator[Sets]:
-    """The shingle sets of the wanted documents of a shard, in blocks that end with the `most`-th shingle."""
+def blocks(documents: Path, wanted: pa.Array, k: int, most: int, edits: Sequence[Path] = ()) -> Iterator[Sets]:
+    """The shingle sets of the wanted documents of a shard, in blocks that end with the `most`-th shingle; edits: see `texts`."""
     block: Sets = {}
     held = 0
-    for name, text in texts(documents, wanted):
+    for name, text in texts(documents, wanted, edits):
         block[name] = shingle_set(text, k)
         held += len(block[name])
         if held >= most:
@@ -78,23 +74,25 @@ def blocks(documents: Path, wanted: pa.Array, k: int, most: int) -> Iterator[Set
         yield block
 
 
-def similarities(pairs: pa.Table, shard: str, documents: dict[str, Path], k: int, most: int = BLOCK) -> npt.NDArray:
+def similarities(
+    pairs: pa.Table, shard: str, documents: dict[str, Path], k: int, most: int = BLOCK, edits: Sequence[Path] = ()
+) -> npt.NDArray:
     """The Jaccard similarity of every pair, (pairs,) float64.
 
-    pairs: from `candidates`. shard: that of the lower documents. documents: the Parquet file of every shard. most: see
+    pairs: from `candidates`. shard: that of the lower documents. documents: the Parquet file of every shard. most, edits: see
     `blocks`. Raises InputError where a document is not where its pair says.
     """
     measured = np.full(len(pairs), np.nan)
     progress = Progress(len(pairs), "pairs")
     pairs = pairs.append_column("row", pa.array(np.arange(len(pairs))))
-    for block in blocks(documents[shard], pc.unique(pairs["id_low"]), k, most):
+    for block in blocks(documents[shard], pc.unique(pairs["id_low"]), k, most, edits):
         mine = pairs.filter(pc.is_in(pairs["id_low"], value_set=pa.array(block.keys(), pa.string())))
         for other in pc.unique(mine["shard_high"]).to_pylist():
             part = mine.filter(pc.equal(mine["shard_high"], other))
             lows: dict[str, list[tuple[int, str]]] = {}
             for row, low, high in zip(*(part[name].to_pylist() for name in ("row", "id_low", "id_high")), strict=True):
                 lows.setdefault(high, []).append((row, low))
-            for high, text in texts(documents[other], pc.unique(part["id_high"])):
+            for high, text in texts(documents[other], pc.unique(part["id_high"]), edits):
                 shingles = shingle_set(text, k)
                 for row, low in lows[high]:
                     measured[row] = jaccard(block[low], shingles)
@@ -118,7 +116,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     bands = [Manifest.read(path) for path in args.pairs]
     documents = Opened(args.documents)
     pairs = candidates([data(path) for path in args.pairs], shard)
-    similarity = similarities(pairs, shard, documents, same(bands, "shingle_words"))
+    similarity = similarities(pairs, shard, documents, same(bands, "shingle_words"), edits=args.edits)
     out = args.manifest.with_name(f"{shard}.parquet")
     with Writer(out, VERIFIED) as writer:
         writer.add_table(pairs.append_column("similarity", pa.array(similarity)))
@@ -139,6 +137,9 @@ def main(argv: list[str] | None = None) -> int:
     )
     parser.add_argument("--pairs", required=True, type=Path, nargs="+", help="manifests of dedup.band")
     parser.add_argument("--documents", required=True, type=Path, nargs="+", help="manifests of ingest.extract")
+    parser.add_argument(
+        "--edits", type=Path, nargs="*", default=[], help="manifests of the steps before that edit texts"
+    )
     return cli.run(parser, body, argv)
 
 

@@ -9,10 +9,10 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from scripts.common.cli import InputError
-from scripts.common.console import Progress, log
-from scripts.common.manifest import checksum
 from scripts.finetune.template import Template
+from scripts.workflow.console import Progress, log
+from scripts.workflow.errors import InputError
+from scripts.workflow.manifest import checksum
 
 NAME = "heldout_questions"
 

@@ -2,7 +2,7 @@
 
 Writes `<model>.evaluation.json` and `<model>.samples.jsonl`. Loss is in nats a token, and in bits per byte, which compares
 models with different tokenizers. Questions are asked with the template of the fine-tuning; chance is 1 in 4.
-What a small corpus lacks (validation text, enough questions) is left out, null in the result, and said in `notes`.
+What a small corpus does not have (validation text, enough questions) is left out: it is null in the result, and `notes` say why.
 """
 
 from __future__ import annotations
@@ -13,15 +13,16 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from scripts.common import cli
-from scripts.common.console import log
-from scripts.common.manifest import Manifest, pretty, write_atomically
 from scripts.evaluate import harness
 from scripts.evaluate.samples import samples
 from scripts.evaluate.stream import heldout
-from scripts.finetune.sft import load
 from scripts.finetune.template import enough, read_pairs
+from scripts.models.load import load, weights
 from scripts.pretrain.heldout import choose
+from scripts.training import memory
+from scripts.workflow import cli
+from scripts.workflow.console import log
+from scripts.workflow.manifest import Manifest, pretty, task_of, write_atomically
 
 
 def fitting(rows: list[dict[str, Any]], tokenizer: Any, context: int) -> tuple[list[dict[str, Any]], int]:
@@ -38,17 +39,21 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     import torch
 
     torch.set_num_threads(settings["threads"])
-    name = args.manifest.name.removesuffix(".manifest.json")
-    source = Manifest.read(args.model).sound("model/")
+    name = task_of(args.manifest)
+    source, folder = weights(args.model)
     rows, template = read_pairs(args.pairs, "heldout")
     documents, available = choose(args.tokens, settings["max_tokens"], settings["seed"])
-    model, tokenizer = load(source.folder / "model", settings["precision"])
+    has = memory.available()
+    model, tokenizer = load(folder, settings["precision"])
     model.to("cuda" if torch.cuda.is_available() else "cpu").eval()
     limit = getattr(model.config, "max_position_embeddings", None) or 2048
     context = settings["context"] or limit
     if context > limit:
-        raise cli.InputError(
-            f"evaluate.model.context is {context}; the context of the model in {source.folder} is {limit}"
+        raise cli.InputError(f"evaluate.model.context is {context}; the context of the model in {folder} is {limit}")
+    if not torch.cuda.is_available():
+        advice = ["lower evaluate.model.batch_size", "lower evaluate.model.context"]
+        memory.check_loaded(
+            "evaluation", model, (args.batch_size, context), has, advice, precision=settings["precision"]
         )
 
     notes: list[str] = []
@@ -115,14 +120,14 @@ def main(argv: list[str] | None = None) -> int:
     parser = cli.parser(
         "evaluate.model",
         __doc__,
-        "--config config.yaml --model results/main/finetune/train/manifest.json "
+        "--config config.yaml --model results/main/finetune/train/sft.manifest.json "
         "--pairs results/main/finetune/pairs/manifest.json --tokens results/main/tokenize/encode/*.manifest.json "
-        "--manifest /tmp/evaluate/finetune.manifest.json",
+        "--manifest /tmp/evaluate/sft.manifest.json",
     )
-    parser.add_argument("--model", required=True, type=Path, help="manifest of pretrain.train or finetune.train")
+    parser.add_argument("--model", required=True, type=Path, help="manifest of the step that made the model")
     parser.add_argument("--pairs", required=True, type=Path, help="manifest of finetune.pairs")
     parser.add_argument("--tokens", required=True, type=Path, nargs="+", help="manifests of tokenize.encode")
-    cli.placement(parser, "batch_size")
+    cli.placement(parser, "evaluate.model")
     return cli.run(parser, body, argv)
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from scripts.common.console import Progress
 from scripts.finetune.template import Template
+from scripts.workflow.console import Progress
 
 
 def generated(model: Any, tokenizer: Any, prompt: str, settings: dict[str, Any], context: int, sampled: bool) -> str:

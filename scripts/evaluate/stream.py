@@ -6,11 +6,11 @@ import math
 from itertools import islice
 from typing import Any
 
-from scripts.common.cli import InputError
-from scripts.common.console import Progress
 from scripts.pretrain.data import Tokens
 from scripts.pretrain.heldout import IGNORE, Document, padded, pieces
 from scripts.pretrain.measures import bits_per_byte
+from scripts.workflow.console import Progress
+from scripts.workflow.errors import InputError
 
 SORTED = 64  # batches' worth of windows that are put in order of length before they are batched
 

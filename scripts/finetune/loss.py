@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from scripts.common.console import Progress
 from scripts.finetune.template import Template
+from scripts.workflow.console import Progress
 
 
 def tokens(tokenizer: Any, prompt: str, completion: str, max_length: int) -> tuple[list[int], int]:

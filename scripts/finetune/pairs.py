@@ -19,12 +19,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from scripts.common import cli
-from scripts.common.console import Progress, log
-from scripts.common.documents import count, document_id, rows, uniform
-from scripts.common.manifest import Manifest, write_atomically
 from scripts.finetune.patterns import Pattern, compiled, found, window
 from scripts.finetune.template import Template
+from scripts.formats.documents import count, document_id, rows, uniform
+from scripts.workflow import cli
+from scripts.workflow.console import Progress, log
+from scripts.workflow.manifest import Manifest, write_atomically
 
 CHOICES = 4
 SPARE = 8  # held-out candidates held for each one wanted, since many are dropped as contaminated
@@ -37,7 +37,7 @@ def key(text: str) -> str:
 
 
 class Lowest:
-    """Keeps one pair a question, for the `size` questions of the lowest hash, whatever the order they come in."""
+    """Keeps one pair a question, for the `size` questions of the lowest hash, in whatever order they come."""
 
     def __init__(self, size: int, seed: int, salt: str) -> None:
         self.size, self.seed, self.salt = size, seed, salt

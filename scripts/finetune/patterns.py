@@ -12,7 +12,7 @@ from typing import Any
 
 import regex
 
-from scripts.common.cli import InputError
+from scripts.workflow.errors import InputError
 
 KEY = "finetune.pairs.patterns"
 SECONDS = 10.0  # that one pattern may take on one document before it is refused as pathological
@@ -40,7 +40,7 @@ PRESETS = {
 
 @dataclass(frozen=True)
 class Pattern:
-    """A compiled pattern; `key` is where it stands in the config."""
+    """A compiled pattern; `key` is its path in the config."""
 
     key: str
     expression: regex.Pattern[str]
@@ -85,7 +85,7 @@ def window(text: str, characters: int, line: int) -> str:
 
 
 def found(patterns: list[Pattern], text: str, seconds: float = SECONDS) -> Iterator[tuple[str, str]]:
-    """(question, answer) for every match, pattern by pattern, white space collapsed; empty groups are passed over.
+    """(question, answer) for every match, pattern by pattern, white space collapsed; empty groups are skipped.
 
     Raises InputError where a pattern takes longer than `seconds` on this text.
     """

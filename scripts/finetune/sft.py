@@ -1,7 +1,7 @@
 """The fine-tuning itself: TRL's SFTTrainer on prompts and completions, in this process or in a group of them.
 
 `python -m scripts.finetune.sft JOB.json` is each process of a group; finetune.train calls `fine_tune` where one
-is enough. Checkpoints are TRL's own; one counts only with the seal that is written after all its files (scripts/common/sealed.py).
+is enough. Checkpoints are TRL's own; one counts only with the seal that is written after all its files (scripts/training/sealed.py).
 """
 
 from __future__ import annotations
@@ -14,34 +14,39 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from scripts.common.cli import LOG, InputError
-from scripts.common.console import log, setup
-from scripts.common.manifest import write_atomically
-from scripts.common.processes import RESUBMIT, listen
-from scripts.common.sealed import opened
 from scripts.finetune.template import read_pairs
+from scripts.models.load import load
+from scripts.training.processes import RESUBMIT, listen
+from scripts.training.runs import POINTER
+from scripts.training.sealed import opened
+from scripts.workflow.cli import LOG
+from scripts.workflow.console import log, setup
+from scripts.workflow.errors import InputError
+from scripts.workflow.fingerprint import code
+from scripts.workflow.manifest import write_atomically
 
 MARK = "complete.json"
-INPUTS = "inputs"  # in the folder of checkpoints: a digest of the model and pairs that they come from
 
 
 @dataclass(frozen=True)
 class Job:
     """What one fine-tuning run needs; all of it JSON. `settings` are the tracked keys of finetune.train."""
 
+    name: str  # of the model
     settings: dict[str, Any]
-    model: str  # folder of the pretrained model and its tokenizer
+    model: str  # folder of the model that it is made from, and its tokenizer
     pairs: str  # manifest of finetune.pairs
     out: str  # folder that gets model/ and losses.jsonl
     checkpoints: str
     checkpoint_every: int  # optimizer steps; 0: none
     max_skipped_steps: int
     processes: int
-    micro_batch_size: int
+    micro_batch: int
     activation_checkpointing: bool
     tensorboard: bool
     wandb: str  # disabled, offline or online
     wandb_project: str
+    changed: list[dict[str, Any]]  # where the code changed up to here (scripts/training/runs.py)
     logs: list[str]
 
     def write(self, path: Path) -> None:
@@ -72,34 +77,11 @@ def _charts(job: Job) -> list[str]:
     return ["tensorboard"] * job.tensorboard + ["wandb"] * (job.wandb != "disabled")
 
 
-def load(folder: Path | str, precision: str = "fp32") -> tuple[Any, Any]:
-    """(model, tokenizer) of a folder of safetensors; the tokenizer's padding token is its end token where it has none.
-
-    Raises InputError where the folder holds no model that `transformers` reads, or a tokenizer without an end token.
-    """
-    import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-    from transformers.utils import logging
-
-    logging.disable_progress_bar()
-    dtype = {"fp32": torch.float32, "bf16": torch.bfloat16}[precision]
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-        model = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, local_files_only=True, use_safetensors=True)
-    except (OSError, ValueError, KeyError) as error:
-        raise InputError(f"{folder}: not a model that transformers reads: {error}") from error
-    if tokenizer.eos_token_id is None:
-        raise InputError(f"{folder}: its tokenizer has no end-of-text token (eos_token), which ends every answer")
-    if tokenizer.pad_token_id is None:
-        tokenizer.pad_token = tokenizer.eos_token
-    return model, tokenizer
-
-
 def clear(folder: Path) -> None:
     """Remove a finished run's checkpoints; charts beside them stay."""
     for path in folder.glob("checkpoint-*"):
         shutil.rmtree(path, ignore_errors=True)
-    for name in (LOG, INPUTS, "README.md"):  # the latter is TRL's model card
+    for name in (LOG, POINTER, "README.md"):  # the latter is TRL's model card
         (folder / name).unlink(missing_ok=True)
     if folder.is_dir() and not any(folder.iterdir()):
         folder.rmdir()
@@ -121,10 +103,10 @@ def _arguments(job: Job, cuda: bool) -> Any:
     from trl import SFTConfig
 
     s = job.settings
-    share = s["batch_size"] // (job.processes * job.micro_batch_size)
+    share = s["batch_size"] // (job.processes * job.micro_batch)
     return SFTConfig(
         output_dir=job.checkpoints,
-        per_device_train_batch_size=job.micro_batch_size,
+        per_device_train_batch_size=job.micro_batch,
         gradient_accumulation_steps=share,
         num_train_epochs=s["epochs"],
         learning_rate=s["learning_rate"],
@@ -155,7 +137,7 @@ def _arguments(job: Job, cuda: bool) -> Any:
         logging_steps=1,
         logging_first_step=True,
         report_to=_charts(job) or "none",
-        run_name=f"finetune-{Path(job.checkpoints).name}",
+        run_name=f"{job.name}-{Path(job.checkpoints).name}",
         disable_tqdm=True,
         log_level="error",
         log_level_replica="error",
@@ -186,7 +168,8 @@ def fine_tune(job: Job) -> bool:
     stopping: list[int] = []
     seen = watch.Seen(rows, template, tokenizer, job.settings["max_length"])
     clipping, most = job.settings["gradient_clipping"], job.max_skipped_steps
-    watcher = watch.Watcher(stopping, seen, clipping, most, MARK)
+    facts = {"code": code("scripts.finetune.train"), "changed": job.changed}
+    watcher = watch.Watcher(stopping, seen, clipping, most, MARK, facts)
     trainer = watch.Trainer(
         seen,
         model=model,
@@ -222,7 +205,7 @@ def _save(job: Job, trainer: Any, tokenizer: Any) -> None:
     out = Path(job.out)
     model = trainer.accelerator.unwrap_model(trainer.model)
     shutil.rmtree(out / "model", ignore_errors=True)
-    # Trained in fp32, kept in the type that the pretrained weights have.
+    # Trained in fp32, kept in the type that the weights had before.
     model.to(AutoConfig.from_pretrained(job.model, local_files_only=True).dtype or trainer.model.dtype)
     model.save_pretrained(out / "model")
     tokenizer.save_pretrained(out / "model")
@@ -242,7 +225,7 @@ def main(path: str) -> int:
     """One process of a group: the job that `path` holds; the exit status."""
     job = Job.read(Path(path))
     first = os.environ.get("RANK", "0") == "0"
-    setup("finetune.train", *([Path(name) for name in job.logs] if first else []))
+    setup(f"finetune.train {job.name}".rstrip(), *([Path(name) for name in job.logs] if first else []))
     try:
         return 0 if fine_tune(job) else RESUBMIT
     except InputError as error:  # the same on every process

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from scripts.common.cli import InputError
-from scripts.common.manifest import Manifest
+from scripts.workflow.errors import InputError
+from scripts.workflow.manifest import Manifest
 
 
 @dataclass(frozen=True)
 class Template:
-    """`text` is cut before the white space that leads to `{answer}`: byte-level BPE joins a space to the word behind it."""
+    """`text` is cut before the white space that leads to `{answer}`: byte-level BPE joins a space to the word after it."""
 
     text: str
     before: str  # up to that white space, with {question} in it

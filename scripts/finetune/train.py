@@ -1,8 +1,8 @@
-"""Fine-tune the pretrained model on the question and answer pairs, with TRL's SFTTrainer and a loss on answers alone.
+"""Fine-tune a model on the question and answer pairs, with TRL's SFTTrainer and a loss on answers alone.
 
-Writes `model/` (safetensors and tokenizer) and `losses.jsonl` (one line an optimizer step). The held-out loss before
-and after, in nats an answer token, is in the manifest. An interrupted run resumes from its newest complete checkpoint in
-`<checkpoints>/<digest of the fingerprint>/`; these are removed in the end. SIGTERM, SIGINT and SIGUSR1 make it finish
+Writes `<model>/model/` (safetensors and tokenizer) and `<model>/losses.jsonl` (one line an optimizer step). The held-out loss
+before and after, in nats an answer token, is in the manifest. An interrupted run resumes from its newest complete checkpoint in
+`<checkpoints>/<digest of settings and inputs>/`; these are removed in the end. SIGTERM, SIGINT and SIGUSR1 make it finish
 its step, save a checkpoint and end with status 85 (RESUBMIT): start it again to resume.
 """
 
@@ -18,27 +18,23 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from scripts.common import cli
-from scripts.common.console import log
-from scripts.common.manifest import Manifest, canonical, digest, write_atomically
-from scripts.common.processes import RESUBMIT, environments, free_port, listen_no_more, supervise
 from scripts.finetune.loss import completion_loss
-from scripts.finetune.sft import INPUTS, Job, clear, fine_tune, load, quiet
+from scripts.finetune.sft import MARK, Job, clear, fine_tune, newest, quiet
 from scripts.finetune.template import enough, read_pairs
+from scripts.models.load import home, load, name, weights
+from scripts.training import memory, runs
+from scripts.training.processes import RESUBMIT, environments, free_port, listen_no_more, supervise
+from scripts.training.sealed import opened
+from scripts.workflow import cli
+from scripts.workflow.console import log
+from scripts.workflow.fingerprint import code
+from scripts.workflow.manifest import Manifest, task_of
 
-OPTIONS = (  # keys marked `placement` in the schema
-    "processes",
-    "activation_checkpointing",
-    "checkpoint_every",
-    "max_skipped_steps",
-    "tensorboard",
-    "wandb",
-    "wandb_project",
-)
+WHERE = "finetune.train"
 
 
 def check(settings: dict[str, Any], processes: int, model: Any) -> int:
-    """The micro-batch to use: the largest up to `micro_batch_size` that fits. InputError for what cannot fit."""
+    """The micro-batch to use: the largest up to `micro_batch` that fits. InputError for what cannot fit."""
     batch, length = settings["batch_size"], settings["max_length"]
     if batch % processes:
         raise cli.InputError(
@@ -48,7 +44,7 @@ def check(settings: dict[str, Any], processes: int, model: Any) -> int:
     if limit and length > limit:
         raise cli.InputError(f"finetune.train.max_length is {length}; the model's context is {limit} tokens")
     share = batch // processes
-    return next(size for size in range(min(settings["micro_batch_size"], share), 0, -1) if share % size == 0)
+    return next(size for size in range(min(settings["micro_batch"], share), 0, -1) if share % size == 0)
 
 
 def launch(job: Job) -> None:
@@ -91,22 +87,41 @@ def heldout_loss(folder: Path, pairs: Path, settings: dict[str, Any]) -> tuple[f
     return loss, number, sum(p.numel() for p in model.parameters())
 
 
-def same_inputs(checkpoints: Path, mark: str) -> None:
-    """Remove checkpoints that were trained from another model or on other pairs: a source file was replaced since."""
-    path = checkpoints / INPUTS
-    if path.exists() and path.read_text(encoding="utf-8") != mark:
-        log.warning("the checkpoints in %s are of another model or of other pairs: training starts anew", checkpoints)
+def taking_part(checkpoints: Path) -> list[dict[str, Any]]:
+    """Where the code changed since the first checkpoint, the next start included, as the seal of the newest says.
+
+    Checkpoints of a run that other code finished are removed: they are none of this code's work, and training starts again from its first
+    step.
+    """
+    found = newest(checkpoints)
+    if found is None:
+        return []
+    held = opened(found, MARK)
+    modules = runs.changed(held["code"], code("scripts.finetune.train"))
+    if not modules:
+        return list(held["changed"])
+    if held["step"] >= held["of"]:
+        log.warning(
+            "this training was finished under other code (%s), so it starts again from its first step",
+            ", ".join(modules),
+        )
         clear(checkpoints)
-    write_atomically(path, mark)
+        return []
+    return [*held["changed"], runs.resumed(held["step"], modules)]
 
 
-def passed_on(source: Path, out: Path, pairs: Manifest, manifest: Manifest) -> list[Path]:
-    """Without enough pairs: the pretrained model as it is, and a summary that says so; returns the files."""
+def passed_on(args: argparse.Namespace, source: Path, manifest: Manifest) -> list[Path]:
+    """Without enough pairs: the model that it is made from as it is, and a summary that says so; returns the files.
+
+    source: the folder of that model's weights.
+    """
+    out, pairs = home(args.manifest), Manifest.read(args.pairs)
     shutil.rmtree(out / "model", ignore_errors=True)
     shutil.copytree(source, out / "model")
     (out / "losses.jsonl").write_bytes(b"")
     model, _ = load(source)
-    note = f"The model was not fine-tuned, it is the base model: {pairs.summary['train']} training pairs are too few."
+    who, few = task_of(args.manifest) or "The model", pairs.summary["train"]
+    note = f"{who} was not fine-tuned, it is the model {name(args.model)}: {few} training pairs are too few."
     manifest.summary = {
         "trained": False,
         "parameters": sum(p.numel() for p in model.parameters()),
@@ -116,6 +131,11 @@ def passed_on(source: Path, out: Path, pairs: Manifest, manifest: Manifest) -> l
         "notes": [note],
     }
     log.warning("%s", note)
+    return files_of(out)
+
+
+def files_of(out: Path) -> list[Path]:
+    """The files of a model that the manifest lists."""
     return [path for path in sorted((out / "model").rglob("*")) if path.is_file()] + [out / "losses.jsonl"]
 
 
@@ -124,17 +144,37 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     import torch
 
     torch.set_num_threads(settings["threads"])
-    source, out = Manifest.read(args.model).sound("model/").folder / "model", args.manifest.parent
+    _, source = weights(args.model)
+    out = home(args.manifest)
+    out.mkdir(exist_ok=True)
     if not enough(args.pairs, "train"):
-        return passed_on(source, out, Manifest.read(args.pairs), manifest)
+        return passed_on(args, source, manifest)
+    has = memory.available()
     model, _ = load(source)
     micro = check(settings, args.processes, model)
+    if not torch.cuda.is_available():
+        advice = [f"lower {WHERE}.{key}" for key in ("micro_batch", "max_length", "processes")]
+        batch, recomputed = (micro, settings["max_length"]), args.activation_checkpointing
+        memory.check_loaded("fine-tuning", model, batch, has, advice, training=args.processes, recomputed=recomputed)
     del model
+    checkpoints = cli.checkpoints(args, settings)
+    with runs.locked(checkpoints):
+        files = tuned(args, settings, manifest, source, checkpoints, micro)
+    runs.forget(checkpoints)
+    return files
+
+
+def tuned(
+    args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest, source: Path, checkpoints: Path, micro: int
+) -> list[Path]:
+    """Train, measure before and after, and fill the manifest; the files to list."""
+    out = home(args.manifest)
     before, number, parameters = heldout_loss(source, args.pairs, settings)
     log.info("held-out loss before: %.4f nats/token over %s answer tokens", before, f"{number:,}")
-    checkpoints = args.checkpoints / manifest.fingerprint
-    same_inputs(checkpoints, digest(canonical([Manifest.read(path).files for path in (args.model, args.pairs)])))
+    runs.announce(checkpoints, args.manifest, manifest.fingerprint)
+    changed = taking_part(checkpoints)
     job = Job(
+        name=task_of(args.manifest),
         settings=settings,
         model=str(source),
         pairs=str(args.pairs),
@@ -143,11 +183,12 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
         checkpoint_every=args.checkpoint_every,
         max_skipped_steps=args.max_skipped_steps,
         processes=args.processes,
-        micro_batch_size=micro,
+        micro_batch=micro,
         activation_checkpointing=args.activation_checkpointing,
         tensorboard=args.tensorboard,
         wandb=args.wandb,
         wandb_project=args.wandb_project,
+        changed=changed,
         logs=[str(path) for path in (args.log, checkpoints / cli.LOG) if path],
     )
     launch(job)
@@ -175,10 +216,11 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
         "heldout_loss_before": round(before, 6) if number else None,
         "heldout_loss_after": round(after, 6) if number else None,
         "skipped_steps": skipped,
-        "notes": notes if skipped else [],
+        "notes": [*(notes if skipped else []), *runs.note(changed)],
+        **({"other_code": changed} if changed else {}),
     }
     clear(checkpoints)
-    return [path for path in sorted((out / "model").rglob("*")) if path.is_file()] + [out / "losses.jsonl"]
+    return files_of(out)
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -186,12 +228,12 @@ def main(argv: list[str] | None = None) -> int:
         "finetune.train",
         __doc__,
         "--config config.yaml --model results/main/pretrain/train/manifest.json "
-        "--pairs results/main/finetune/pairs/manifest.json --manifest /tmp/finetune/manifest.json",
+        "--pairs results/main/finetune/pairs/manifest.json --manifest /tmp/finetune/sft.manifest.json",
     )
-    parser.add_argument("--model", required=True, type=Path, help="manifest of pretrain.train")
+    parser.add_argument("--model", required=True, type=Path, help="manifest of the model that it is made from")
     parser.add_argument("--pairs", required=True, type=Path, help="manifest of finetune.pairs")
     parser.add_argument("--checkpoints", type=Path, default=Path("checkpoints"), help="folder of checkpoints")
-    cli.placement(parser, *OPTIONS)
+    cli.placement(parser, "finetune.train")
     return cli.run(parser, body, argv)
 
 

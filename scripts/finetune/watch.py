@@ -14,11 +14,11 @@ import torch.distributed as dist
 from transformers import TrainerCallback
 from trl import SFTTrainer
 
-from scripts.common.cli import InputError
-from scripts.common.console import Progress, log
-from scripts.common.sealed import seal, synced
 from scripts.finetune.loss import tokens
 from scripts.finetune.template import Template
+from scripts.training.sealed import seal, synced
+from scripts.workflow.console import Progress, log
+from scripts.workflow.errors import InputError
 
 
 class Seen:
@@ -61,11 +61,15 @@ class Trainer(SFTTrainer):
 class Watcher(TrainerCallback):
     """Shows progress, clips the gradient, skips a step whose gradient is not finite, seals checkpoints, stops after a signal.
 
-    most: steps that may be skipped; InputError, on every process, at one more. mark: the seal's name.
+    most: steps that may be skipped; InputError, on every process, at one more. mark: the seal's name; facts: what it holds beside the
+    steps.
     """
 
-    def __init__(self, stopping: list[int], seen: Seen, clipping: float, most: int, mark: str) -> None:
+    def __init__(
+        self, stopping: list[int], seen: Seen, clipping: float, most: int, mark: str, facts: dict[str, Any]
+    ) -> None:
         self.stopping, self.seen, self.clipping, self.most, self.mark = stopping, seen, clipping, most, mark
+        self.facts = facts
         self.progress: Progress | None = None
         self.stopped = False
 
@@ -111,4 +115,4 @@ class Watcher(TrainerCallback):
             dist.barrier()  # every process has written its own files
         if state.is_world_process_zero:
             folder = Path(args.output_dir) / f"checkpoint-{state.global_step}"
-            seal(folder, self.mark, {"step": state.global_step}, synced(folder))
+            seal(folder, self.mark, {**self.facts, "step": state.global_step, "of": state.max_steps}, synced(folder))

@@ -5,7 +5,7 @@ digit), one punctuation mark or symbol (or a run of the same `. - = _ * ~ #`), o
 a script that is written without spaces: Han, kana, bopomofo, Thai, Lao, Khmer, Myanmar. A **word** is a token with a
 letter, digit or mark in it.
 
-Planes above the first: emoji and Han are told apart; what else is there counts as letters.
+Planes above the first: emoji and Han are distinguished; all others count as letters.
 """
 
 from __future__ import annotations

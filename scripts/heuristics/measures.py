@@ -14,21 +14,19 @@ from dataclasses import dataclass
 from itertools import filterfalse
 from typing import Any
 
-from scripts.heuristics.characters import BULLETS, EAST_ASIA, SENTENCE_END, SPACELESS, TERMINAL, is_symbol, tokenize
+from scripts.heuristics import c4
+from scripts.heuristics.c4 import EAST_ASIAN_WORD
+from scripts.heuristics.characters import BULLETS, EAST_ASIA, SPACELESS, TERMINAL, is_symbol, tokenize
 from scripts.heuristics.repetition import DUPLICATE, TOP, ngram_characters
 from scripts.heuristics.stop_words import StopWords
 
 Measures = dict[str, Any]
 
 PARAGRAPH = re.compile(r"\n\s*\n")
-CITATION = re.compile(r"\[\d*\]|\[edit\]|\[citation needed\]")
-# tensorflow_datasets/text/c4_utils.py, _POLICY_SUBSTRINGS
-POLICY = ("terms of use", "privacy policy", "cookie policy", "uses cookies", "use of cookies", "use cookies")
 ELLIPSES = ("...", "…")
-# Characters that make a word on average where words are not parted: Han and kana; Thai, Lao, Myanmar, Khmer with marks.
-EAST_ASIAN_WORD, SOUTHEAST_ASIAN_WORD = 2, 3
+# Characters, with their marks, that make a word on average in Thai, Lao, Myanmar, Khmer (Han and kana: EAST_ASIAN_WORD).
+SOUTHEAST_ASIAN_WORD = 3
 HAN_WIDTH = 3  # letters and spaces of alphabetic text that one character of Han or kana stands for: two make a word
-C4_TERMINAL = TERMINAL | {'"', "'", "”", "’"}
 
 # Every measure in the order of its family, and what kind of number it is: a count, a share in [0, 1], or a ratio from 0.
 MEASURES = {
@@ -81,7 +79,7 @@ def measure(text: str, stop_words: StopWords | None, limits: Limits) -> Measures
     """
     tokens = tokenize(text)
     counts = Counter(tokens)
-    lines = [line for raw in text.split("\n") if (line := raw.strip())]
+    lines = c4.lines(text)
     spaceless = SPACELESS.search(text) is not None
     out: Measures = {}
     scale = _words(out, text, counts, stop_words, limits, spaceless)
@@ -91,7 +89,7 @@ def measure(text: str, stop_words: StopWords | None, limits: Limits) -> Measures
     for n, characters in ngram_characters(tokens, counts, scale).items():
         name = "top" if n in TOP else "duplicate"
         out[f"gopher_repetition_{name}_{n}_gram"] = min(_share(characters, len(text)), 1.0)
-    _c4(out, text, lines, limits, spaceless)
+    _c4(out, text, lines, limits)
     return out
 
 
@@ -156,10 +154,10 @@ def _duplicates(pieces: Sequence[str]) -> tuple[int, int]:
     return len(pieces) - len(unique), sum(map(len, pieces)) - sum(map(len, unique))
 
 
-def _c4(out: Measures, text: str, lines: list[str], limits: Limits, spaceless: bool) -> None:
+def _c4(out: Measures, text: str, lines: list[str], limits: Limits) -> None:
     """C4's rules: of its line rules, the share of characters on lines that each would remove; sentences on the rest."""
     lower = text.lower()
-    script, policy = "javascript" in lower, any(phrase in lower for phrase in POLICY)
+    script, policy = "javascript" in lower, c4.has_policy(lower)
     sums = dict.fromkeys(("javascript", "policy", "few_words", "long_word", "unterminated", "removed"), 0)
     rest: list[str] = []
     for line in lines:
@@ -167,15 +165,13 @@ def _c4(out: Measures, text: str, lines: list[str], limits: Limits, spaceless: b
         failed = []
         if script and "javascript" in small:
             failed.append("javascript")
-        if policy and any(phrase in small for phrase in POLICY):
+        if policy and c4.has_policy(small):
             failed.append("policy")
-        if len(line.split(None, limits.line_words)) < limits.line_words and not (
-            spaceless and _count_words(line) >= limits.line_words
-        ):
+        if c4.few_words(line, limits.line_words):
             failed.append("few_words")
-        if len(line) > limits.word_length and _longest_word(line, limits.word_length) > limits.word_length:
+        if c4.has_long_word(line, limits.word_length):
             failed.append("long_word")
-        unterminated = not _terminated(line)
+        unterminated = not c4.terminated(line)
         if unterminated:
             sums["unterminated"] += len(line)
         for rule in failed:
@@ -189,25 +185,4 @@ def _c4(out: Measures, text: str, lines: list[str], limits: Limits, spaceless: b
         out[f"c4_{rule}_lines"] = _share(characters, total)
     out["c4_lorem_ipsum"] = lower.count("lorem ipsum")
     out["c4_curly_brackets"] = text.count("{")
-    out["c4_sentences"] = len(rest) + len(SENTENCE_END.findall("\n".join(rest)))
-
-
-def _count_words(line: str) -> int:
-    """The words of a line that has characters of spaceless scripts."""
-    words = [token for token in tokenize(line) if not is_symbol(token)]
-    single = sum(SPACELESS.match(word) is not None for word in words)
-    return len(words) - single + single // EAST_ASIAN_WORD
-
-
-def _longest_word(line: str, limit: int) -> int:
-    """The longest run without spaces; where it is above `limit`, without characters of spaceless scripts either."""
-    words = line.split()
-    longest = max(map(len, words))
-    return longest if longest <= limit else max(len(run) for word in words for run in SPACELESS.split(word))
-
-
-def _terminated(line: str) -> bool:
-    """Whether a line ends in a terminal mark or a quote, citations left out, and not in three dots."""
-    if line[-1] == "]":
-        line = CITATION.sub("", line).rstrip()
-    return bool(line) and line[-1] in C4_TERMINAL and not line.endswith("...")
+    out["c4_sentences"] = c4.sentences(rest)

@@ -1,7 +1,7 @@
-"""Measure every document that language.select kept under four families of heuristics.
+"""Measure every document that got here under four families of heuristics.
 
 Families: Gopher quality, Gopher repetition, C4, FineWeb (scripts/heuristics/measures.py). All are measured on every
-document, so that heuristics.select can tell what only one rule drops. Signals: `id` and one column a measure, named
+document, so that heuristics.select can tell what only one rule drops. Signals: `id`, `curated` and one column a measure, named
 `<family>_<measure>`; null where a measure does not apply. The text itself is never edited.
 """
 
@@ -15,40 +15,40 @@ from typing import Any
 
 import pyarrow as pa
 
-from scripts.common import cli
-from scripts.common.console import Progress
-from scripts.common.documents import Writer, data, kept_ids, rows, shard_of, survivors
-from scripts.common.manifest import Manifest
+from scripts.formats import filtered
+from scripts.formats.documents import Writer, data, rows, shard_of
 from scripts.heuristics.measures import MEASURES, Limits, measure
 from scripts.heuristics.stop_words import tables
+from scripts.workflow import cli
+from scripts.workflow.console import Progress
+from scripts.workflow.manifest import Manifest
 
 SIGNAL = pa.schema(
     [
         ("id", pa.string()),
+        ("curated", pa.bool_()),
         *((name, pa.int64() if kind == "count" else pa.float64()) for name, kind in MEASURES.items()),
     ]
 )
 
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
-    documents = data(args.documents)
-    verdicts = data(args.verdicts, shard_of(args.documents))
     language_of = {row["id"]: row["language"] for row in rows(data(args.languages), ["id", "language"])}
     stop_words = tables(settings["stop_words"])
     limits = Limits(**{field.name: settings[field.name] for field in fields(Limits)})
-    out = args.manifest.with_name(documents.name)
-    progress = Progress(len(kept_ids(verdicts)), "documents")
+    out = args.manifest.with_name(f"{shard_of(args.documents)}.parquet")
+    progress = Progress(filtered.number(args.documents, args.verdicts), "documents")
     characters = 0
     without_list: Counter[str] = Counter()
     with Writer(out, SIGNAL) as writer:
-        for row in survivors(documents, verdicts, ["id", "text"]):
+        for row in filtered.texts(args.documents, args.verdicts, args.edits, ["curated"]):
             language = language_of.get(row["id"])
             if language is None:
                 raise cli.InputError(f"{args.languages}: no language for document {row['id']} of {args.documents}")
             words = stop_words.get(language)
             if words is None:
                 without_list[language] += 1
-            writer.add({"id": row["id"], **measure(row["text"], words, limits)})
+            writer.add({"id": row["id"], "curated": row["curated"], **measure(row["text"], words, limits)})
             characters += len(row["text"])
             progress.add()
     manifest.counts = {"in": progress.done, "kept": progress.done, "dropped": {}}
@@ -60,13 +60,11 @@ def main(argv: list[str] | None = None) -> int:
     parser = cli.parser(
         "heuristics.score",
         __doc__,
-        "--config config.yaml --documents results/main/ingest/extract/00000.manifest.json"
-        " --languages results/main/language/score/00000.manifest.json"
-        " --verdicts results/main/language/select/manifest.json --manifest /tmp/00000.manifest.json",
+        f"--config config.yaml {filtered.EXAMPLE}"
+        " --languages results/main/language/score/00000.manifest.json --manifest /tmp/00000.manifest.json",
     )
-    parser.add_argument("--documents", required=True, type=Path, help="manifest of an ingest.extract shard")
+    filtered.options(parser)
     parser.add_argument("--languages", required=True, type=Path, help="manifest of the same language.score shard")
-    parser.add_argument("--verdicts", required=True, type=Path, help="manifest of language.select")
     return cli.run(parser, body, argv)
 
 

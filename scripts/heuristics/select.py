@@ -1,7 +1,7 @@
 """Keep the documents that pass every heuristic that is switched on, and those of curated sources.
 
 A rule is named `<family>.<measure>_<min|max>`. The verdict names the first rule that fails and lists all. A curated
-document stays whatever the rules say; its verdict still lists them.
+document stays in any case; its verdict still lists the rules that it fails.
 """
 
 from __future__ import annotations
@@ -9,20 +9,19 @@ from __future__ import annotations
 import argparse
 from collections import Counter
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-from scripts.common import cli
-from scripts.common.documents import add_counts, data, rows, select, shard_of
-from scripts.common.manifest import Manifest
+from scripts.formats.documents import select_signals
 from scripts.heuristics.rules import Rule, rules
+from scripts.workflow import cli
+from scripts.workflow.manifest import Manifest
 
 
-def judge(row: dict[str, Any], active: Sequence[Rule], curated: bool) -> dict[str, Any]:
+def judge(row: dict[str, Any], active: Sequence[Rule]) -> dict[str, Any]:
     """The verdict on one signals row under the rules of `active`."""
     failed = [rule for rule in active if rule.fails(row[rule.measure])]
-    first = failed[0] if failed and not curated else None
+    first = failed[0] if failed and not row["curated"] else None
     return {
         "id": row["id"],
         "kept": first is None,
@@ -43,9 +42,9 @@ class Tally:
         self.not_applicable: Counter[str] = Counter()
         self.curated_exempt = 0
 
-    def __call__(self, row: dict[str, Any], curated: set[str]) -> dict[str, Any]:
-        """The verdict on a signals row; `curated` holds the ids of curated documents."""
-        verdict = judge(row, self.active, row["id"] in curated)
+    def __call__(self, row: dict[str, Any]) -> dict[str, Any]:
+        """The verdict on a signals row."""
+        verdict = judge(row, self.active)
         self.not_applicable.update(rule.name for rule in self.active if row[rule.measure] is None)
         if not verdict["kept"]:
             self.dropped.update(verdict["rules"])
@@ -70,29 +69,10 @@ class Tally:
         }
 
 
-def curated_ids(documents: Path) -> set[str]:
-    """The ids of a shard's documents from curated sources."""
-    return {row["id"] for row in rows(documents, ["id", "curated"]) if row["curated"]}
-
-
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
-    documents = {shard_of(path): path for path in args.documents}
     tally = Tally(rules(settings))
-    files: list[Path] = []
-    by_shard: dict[str, Any] = {}
-    manifest.counts = {"in": 0, "kept": 0, "dropped": {}}
-    for path in args.signals:
-        shard = shard_of(path)
-        if shard not in documents:
-            raise cli.InputError(
-                f"--documents lacks the shard {shard} of {path}; it has {', '.join(sorted(documents))}"
-            )
-        judged = partial(tally, curated=curated_ids(data(documents[shard])))
-        written, counts, _ = select([(shard, data(path))], args.manifest.parent, judged)
-        files += written
-        by_shard[shard] = counts
-        add_counts(manifest.counts, counts)
-    manifest.summary = {"by_shard": by_shard, **tally.summary()}
+    files = select_signals(args.signals, args.manifest.parent, tally, manifest)
+    manifest.summary |= tally.summary()
     return files
 
 
@@ -100,11 +80,9 @@ def main(argv: list[str] | None = None) -> int:
     parser = cli.parser(
         "heuristics.select",
         __doc__,
-        "--config config.yaml --signals results/main/heuristics/score/*.manifest.json"
-        " --documents results/main/ingest/extract/*.manifest.json --manifest /tmp/select/manifest.json",
+        "--config config.yaml --signals results/main/heuristics/score/*.manifest.json --manifest /tmp/select/manifest.json",
     )
     parser.add_argument("--signals", required=True, type=Path, nargs="+", help="manifests of heuristics.score")
-    parser.add_argument("--documents", required=True, type=Path, nargs="+", help="manifests of ingest.extract")
     return cli.run(parser, body, argv)
 
 

@@ -40,7 +40,8 @@ STOP_WORDS: dict[str, tuple[str, ...]] = {
         "ja": "の に は を た が で と し て も な い か ら",
         "ka": "და არ არის რომ ეს ამ იყო მისი როგორც თუ კი მაგრამ ან რომელიც უნდა მის ყოველ",
         "kk": "және мен бұл үшін бір осы деп бар емес да де ол немесе әр оның қарай болып",
-        "ko": "이 그 수 것 및 등 있는 있다 더 위해 대한 한 하는 또는 함께 할 있습니다 모든 다른 이러한 그리고 위한 위하여 대하여 것이 것을 것은 때 하고",
+        "ko": "이 그 수 것 및 등 있는 있다 더 위해 대한 한 하는 또는 함께 할 있습니다 모든 다른 이러한 그리고 "
+        "위한 위하여 대하여 것이 것을 것은 때 하고",
         "lt": "ir yra į kad su iš tai kaip ar bet o už nuo jis",
         "lv": "un ir ka no par ar to kas bet uz vai arī kā",
         "mk": "и на во да се од за со не е го ќе што како но",
@@ -68,7 +69,7 @@ STOP_WORDS: dict[str, tuple[str, ...]] = {
     }.items()
 }
 
-# Languages written without spaces: their words are looked for anywhere in the text.
+# Languages written without spaces: their words are searched anywhere in the text.
 SPACELESS_LANGUAGES = frozenset({"bo", "dz", "ja", "km", "lo", "my", "th", "wuu", "yue", "zh"})
 
 

@@ -1,8 +1,9 @@
 """Prove that no two documents have the same id over all shards, and name the records that the crawl holds more than once.
 
-Writes `repeated.parquet`: a WARC record that occurs in several files (same record id and URL) stays where it comes first, by the
-order of the sources and the name of the file; its other copies are listed, and language.select drops them. Any other two documents
-with one id end the run. Only the column of ids is read; memory is bounded by HELD documents, disk is 24 bytes a document.
+A WARC record that occurs in several files (same record id and URL) stays where it comes first, by the order of the sources and
+the name of the file; its other copies are dropped as `repeated_record`, and listed in `repeated.parquet`. Any other two documents
+with one id end the run. Writes `<shard>.parquet`: the first verdicts, which the first filter reads. Only the column of ids is read;
+memory is bounded by HELD documents, disk is 24 bytes a document.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from scripts.common import cli
-from scripts.common.console import Progress, log
-from scripts.common.documents import Writer, batches, count, data, shard_of
-from scripts.common.manifest import Manifest, scratch
+from scripts.formats.documents import VERDICT, Writer, batches, count, data, shard_of
+from scripts.workflow import cli
+from scripts.workflow.console import Progress, log
+from scripts.workflow.manifest import Manifest, scratch
 
 HELD = 2**23  # documents sorted at a time: about 0.5 GB
 MOST = 1_000_000  # repeated records; more are whole files that are given twice
@@ -103,6 +104,26 @@ def copies(group: list[dict[str, Any]], order: list[str]) -> list[dict[str, Any]
     return [{**one, "kept_source": first["source"], "kept_file": first["file"]} for one in others]
 
 
+def judged(documents: Path, out: Path, dropped: dict[int, str]) -> None:
+    """Write the verdicts on a shard's documents. dropped: row → the file that holds the record that stays."""
+    with Writer(out, VERDICT) as writer:
+        at = 0
+        for batch in batches(documents, ["id"], BATCH):
+            files = [dropped.get(row) for row in range(at, at + len(batch))]
+            columns = {
+                "id": batch.column(0),
+                "kept": pa.array([file is None for file in files]),
+                "rule": pa.array([None if file is None else "repeated_record" for file in files], pa.string()),
+                "detail": pa.array(files, pa.string()),
+                "rules": pa.array(
+                    [[] if file is None else ["repeated_record"] for file in files], pa.list_(pa.string())
+                ),
+            }
+            empty = {field.name: pa.nulls(len(batch), field.type) for field in VERDICT if field.name not in columns}
+            writer.add_table(pa.table(columns | empty))
+            at += len(batch)
+
+
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
     paths, shards = [data(path) for path in args.documents], [shard_of(path) for path in args.documents]
     order = list(Manifest.read(args.documents[0]).part("sources"))
@@ -128,6 +149,12 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     with Writer(out, REPEATED) as writer:
         for copy in repeated:
             writer.add({name: copy[name] for name in REPEATED.names})
+    files, dropped = [out], dict[str, dict[int, str]]()
+    for one in repeated:
+        dropped.setdefault(one["shard"], {})[one["row"]] = one["kept_file"]
+    for path, shard in zip(paths, shards, strict=True):
+        files.append(args.manifest.with_name(f"{shard}.parquet"))
+        judged(path, files[-1], dropped.get(shard, {}))
     manifest.counts = {"in": total, "kept": total - len(repeated), "dropped": {"repeated_record": len(repeated)}}
     pairs = Counter((one["source"], one["file"], one["kept_source"], one["kept_file"]) for one in repeated)
     notes = [
@@ -141,7 +168,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     }
     for note in manifest.summary["notes"]:
         log.warning("%s", note)
-    return [out]
+    return files
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -14,14 +14,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from scripts.common import cli
-from scripts.common.console import Progress, log
-from scripts.common.documents import DOCUMENT, Writer, shard_of
-from scripts.common.manifest import Manifest
-from scripts.common.steps import DEMO_CRAWL
-from scripts.ingest.sources import content, named
+from scripts.formats.documents import DOCUMENT, Writer, shard_of
+from scripts.ingest.sources import content, digests, named
 from scripts.ingest.text import JsonLinesReader, TextReader
 from scripts.ingest.warc import Page, Rejected, WarcReader
+from scripts.workflow import cli
+from scripts.workflow.console import Progress, log
+from scripts.workflow.manifest import Manifest
+from scripts.workflow.steps import DEMO_CRAWL
 
 DROPPED = pa.schema([(name, pa.string()) for name in ("file", "record_id", "url", "reason", "detail")])
 Reader = Callable[[Path, str], Iterator[Page | Rejected]]
@@ -41,8 +41,8 @@ def reader(source: dict[str, Any], settings: dict[str, Any]) -> Reader:
 def planned(args: argparse.Namespace, settings: dict[str, Any], shard: str) -> list[tuple[dict[str, Any], Path, str]]:
     """(source, file, its name) of everything that this shard reads, in order.
 
-    `--files` are `source=root/./name` or `source=path`; of the demo crawl (`--crawl`) a shard takes every n-th file, and curated.jsonl is the last of them.
-    Raises InputError where a name is not a source of the config.
+    `--files` are `source=root/./name` or `source=path`; of the demo crawl (`--crawl`) a shard takes every n-th file, and curated.jsonl is
+    the last of them. Raises InputError where a name is not a source of the config.
     """
     sources = {source["name"]: source for source in settings["sources"]}
     out: list[tuple[dict[str, Any], Path, str]] = []
@@ -115,13 +115,15 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
                     }
                 )
     manifest.counts = {"in": kept + sum(dropped.values()), "kept": kept, "dropped": dropped}
-    # ingest.check goes by the order of the sources.
+    # ingest.check uses the order of the sources.
     order = [source["name"] for source in settings["sources"]]
     manifest.summary = {**summary, "by_source": by_source, "sources": order}
     found = content(args.files)
     if args.content and found != args.content:
         raise cli.InputError(f"a file of shard {shard} changed since this run was planned; start the run again")
     manifest.sources, manifest.inputs = {shard: found}, {"sources": {"files": found}}
+    # In the record alone: a plan names the file that was replaced, and the digest above decides.
+    manifest.run = {"files": digests(args.files)}
     return [out, aside]
 
 

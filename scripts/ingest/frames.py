@@ -2,7 +2,7 @@
 
 What a record says is read by FastWARC; where it begins and ends is found here. FastWARC's iterator stops at the first damage or, in
 quirks mode, steps over it in silence, and it finds nothing in a small gzip file that is cut. After damage, reading continues
-at the next gzip member or the next line `WARC/…`.
+at the next gzip member, frame of zstd or LZ4, or line `WARC/…`.
 """
 
 from __future__ import annotations
@@ -14,14 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from fastwarc.stream_io import Lz4Reader, ZstdReader
+from scripts.ingest import compressed
+from scripts.ingest.compressed import Damage
 
 PIECE = 8192  # compressed bytes inflated at a time: what zlib had made of a damaged piece is lost
 INFLATED = 1 << 20  # most decompressed bytes held of a piece
 HEADER = 1 << 16  # longest record header in bytes
 GZIP = b"\x1f\x8b\x08"
-# By the magic number; a WARC in zstd may begin with a skippable frame that holds its dictionary.
-READERS = {b"\x28\xb5\x2f\xfd": ZstdReader, b"\x5d\x2a\x4d\x18": ZstdReader, b"\x04\x22\x4d\x18": Lz4Reader}
 VERSION = rb"WARC/\d\.\d{1,2}[ \t\r]*\n"
 FIRST = re.compile(VERSION)
 NEXT = re.compile(rb"\n" + VERSION)
@@ -44,15 +43,8 @@ class Frame:
     length: int
 
 
-@dataclass
-class Damage:
-    """Bytes that belong to no record, in words."""
-
-    what: str
-
-
 def gunzipped(stream: IO[bytes]) -> Iterator[bytes | Damage]:
-    """The decompressed bytes of a gzip file of any number of members, in pieces, with damage where it lies."""
+    """The decompressed bytes of a gzip file of any number of members, in pieces, with damage at its place."""
     engine = None
     data = b""
     skipped = 0  # bytes between members; NUL bytes there are padding
@@ -95,13 +87,11 @@ def decompressed(path: Path) -> Iterator[bytes | Damage]:
         if head.startswith(GZIP) or (path.suffix == ".gz" and b"WARC/" not in head):
             yield from gunzipped(stream)
             return
-        made = READERS.get(head[:4])
-        reader = made(str(path), fsspec_args=False) if made else stream
-        try:
-            while piece := reader.read(HEADER):
-                yield piece
-        except (OSError, ValueError) as error:
-            yield Damage(str(error))
+        if compressed.MAGIC.match(head):
+            yield from compressed.decompressed(path)
+            return
+        while piece := stream.read(HEADER):
+            yield piece
 
 
 class Window:
@@ -159,9 +149,9 @@ def _header(data: bytearray) -> tuple[int, int] | None:
 
 
 def frames(path: Path, limit: int) -> Iterator[Frame | Damage]:
-    """The records of a file in order, and the damage between them. A block over `limit` bytes is passed over, not held."""
+    """The records of a file in order, and the damage between them. A block over `limit` bytes is skipped, not kept in memory."""
     window = Window(decompressed(path))
-    lost, sample = 0, b""  # bytes passed over that belong to no record, and the first of them
+    lost, sample = 0, b""  # skipped bytes that belong to no record, and the first of them
     while True:
         window.drop_blank()
         whole = window.fill(HEADER)

@@ -42,38 +42,50 @@ def dechunk(body: bytes) -> bytes:
     out: list[bytes] = []
     at = 0
     while at < len(body):
-        end = body.find(b"\r\n", at)
+        end = body.find(b"\n", at)  # some servers leave the carriage return out
         size = body[at:end].split(b";")[0].strip() if end >= 0 else b""
         if not re.fullmatch(rb"[0-9a-fA-F]{1,8}", size):
             return b"".join(out) if out else body
         length = int(size, 16)
         if length == 0:
             break
-        out.append(body[end + 2 : end + 2 + length])
-        at = end + 2 + length + 2
+        out.append(body[end + 1 : end + 1 + length])
+        at = end + 1 + length
+        at += 2 if body[at : at + 1] == b"\r" else 1
     return b"".join(out)
 
 
-def _inflate(body: bytes, wbits: int, limit: int) -> bytes:
-    engine = zlib.decompressobj(wbits)
-    out = engine.decompress(body, limit + 1)
-    if len(out) > limit:
-        raise TooLarge(f"over {limit} bytes after decompression")
-    return out
+def _inflate(body: bytes, wbits: int, limit: int) -> tuple[bytes, bool]:
+    """(the decompressed body, whether it is whole); a body of several gzip members is one."""
+    out = b""
+    while True:
+        engine = zlib.decompressobj(wbits)
+        try:
+            out += engine.decompress(body, limit + 1 - len(out))
+        except zlib.error:
+            if not out:
+                raise
+            return out, False
+        if len(out) > limit:
+            raise TooLarge(f"over {limit} bytes after decompression")
+        body = engine.unused_data
+        if not (engine.eof and body.startswith(b"\x1f\x8b")):
+            return out, engine.eof
 
 
-def decode_content(body: bytes, coding: str, limit: int) -> bytes:
-    """Undo the content codings of a Content-Encoding header (gzip, deflate, br, zstd), last first.
+def decode_content(body: bytes, coding: str, limit: int) -> tuple[bytes, bool]:
+    """(body, whether it is whole) without the content codings of a Content-Encoding header (gzip, deflate, br, zstd), last first.
 
     A body that is not in the coding it claims comes back as it is: crawlers often store bodies decoded and keep the
     header. Raises TooLarge past `limit` bytes.
     """
+    whole = True
     for name in reversed([part.strip().lower() for part in coding.split(",")]):
         try:
             if name in {"gzip", "x-gzip"}:
-                body = _inflate(body, 31, limit)
+                body, whole = _inflate(body, 31, limit)
             elif name == "deflate":
-                body = _inflate(body, 15 if body[:1] == b"\x78" else -15, limit)
+                body, whole = _inflate(body, 15 if body[:1] == b"\x78" else -15, limit)
             elif name == "br":
                 body = brotli.Decompressor().process(body, output_buffer_limit=limit + 1)
             elif name == "zstd":
@@ -82,11 +94,11 @@ def decode_content(body: bytes, coding: str, limit: int) -> bytes:
             continue
         if len(body) > limit:
             raise TooLarge(f"over {limit} bytes after decompression")
-    return body
+    return body, whole
 
 
 def _known(label: bytes | str | None) -> str | None:
-    """The Python codec behind a charset label of the web, or None for one that no codec reads."""
+    """The Python codec for a charset label of the web, or None for one that no codec reads."""
     if not label:
         return None
     text = label.decode("ascii", "ignore") if isinstance(label, bytes) else label
@@ -129,7 +141,7 @@ def decode_text(body: bytes, header: str | None) -> tuple[str, str, str]:
     In this order: byte-order mark; UTF-8 where bytes beyond ASCII are valid UTF-8 (which text in another encoding almost
     never is, whatever it declares), or nearly so (WHOLE, RARE); the Content-Type header; the meta tag or XML
     declaration; UTF-8 that is declared, with a single damaged place; the bytes themselves (uchardet). A declared charset under which the
-    bytes are not valid is passed over. Damaged UTF-8 and the last resort have U+FFFD for what cannot be decoded.
+    bytes are not valid is ignored. Damaged UTF-8 and the last resort have U+FFFD for what cannot be decoded.
     """
     for mark, encoding in BOMS:
         # A page in UTF-16 may be cut within a character.

@@ -9,12 +9,12 @@ from __future__ import annotations
 import glob
 import hashlib
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from scripts.common import contents
-from scripts.common.config import ConfigError
+from scripts.workflow import contents
+from scripts.workflow.config import ConfigError
 
 MARK = "/./"
 LONGEST = (
@@ -75,7 +75,7 @@ def of_source(source: dict[str, Any], data: str, here: str) -> list[str]:
     """The files of a source as `root/./name`, sorted by name, each once however many entries of `paths` find it.
 
     A file is named below the folder of the first entry that finds it (see `expand`); where a file of an earlier entry has that
-    name already, as many parent folders stand in front as make it unique. So an entry that is added at the end renames no file.
+    name already, as many parent folders are put in front as make it unique. So an entry that is added at the end renames no file.
     Raises ConfigError where an entry finds no file or a name is not UTF-8.
     """
     if not source.get("paths"):
@@ -118,7 +118,7 @@ def _free(path: str, root: str, taken: Iterable[str]) -> tuple[str, str]:
 
 
 def path_of(marked: str) -> str:
-    """The path behind `root/./name`."""
+    """The path of `root/./name`."""
     return os.path.normpath(marked)
 
 
@@ -149,7 +149,7 @@ def _hash(name: str, attempt: int) -> int:
 
 
 def spread(names: Iterable[str], shards: int) -> dict[str, int]:
-    """The shard of each name, whatever the order of the names.
+    """The shard of each name; the order of the names does not matter.
 
     Consistent hashing with bounded loads (Mirrokni, Thorup, Zadimoghaddam 2018, https://arxiv.org/abs/1608.01350): a name goes
     to the first shard with a free place in a sequence that is a hash of the name, and names choose in the order of another
@@ -195,10 +195,21 @@ def by_shard(config: dict[str, Any]) -> dict[str, list[str]]:
 def content(entries: list[str]) -> str:
     """A digest of what `source=root/./name` files are called and hold: it changes when one is replaced, not when it is moved or touched."""
     state = hashlib.sha256()
+    for source, name, held in _held(entries):
+        state.update(f"{source}\x1f{name}\x1f{held}\x1f".encode())
+    return state.hexdigest()[:16]
+
+
+def digests(entries: list[str]) -> dict[str, str]:
+    """What each of `source=root/./name` files holds, as a digest, by `source=name`. Raises ConfigError where one cannot be read."""
+    return {f"{source}={name}": held for source, name, held in _held(entries)}
+
+
+def _held(entries: list[str]) -> Iterator[tuple[str, str, str]]:
+    """(source, name, digest of what it holds) of each file."""
     for entry in entries:
         source, _, marked = entry.partition("=")
         try:
-            state.update(f"{source}\x1f{named(marked)}\x1f{contents.content(Path(marked))}\x1f".encode())
+            yield source, named(marked), contents.content(Path(marked))
         except OSError as error:
             raise ConfigError(f"input file of source {source!r}: {error}") from error
-    return state.hexdigest()[:16]

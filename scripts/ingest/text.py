@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import io
 import json
@@ -12,35 +13,64 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, BinaryIO, cast
 
-import pyarrow as pa
-
-from scripts.common.documents import document_id
+from scripts.formats.documents import document_id
+from scripts.ingest import compressed
+from scripts.ingest.http import decode_text
 from scripts.ingest.warc import Page, Rejected, tidy
 
 # What reading a file that is cut, damaged or not what its suffix says raises.
-BROKEN = (OSError, EOFError, tarfile.TarError, zlib.error, pa.ArrowException)
+BROKEN = (OSError, EOFError, tarfile.TarError, zlib.error)
+# How files begin that are no text, whatever their names say.
+KINDS = {
+    b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"\xfd7zXZ\x00": "xz", b"\x28\xb5\x2f\xfd": "zstd", b"\x04\x22\x4d\x18": "LZ4",
+    b"PK\x03\x04": "zip", b"%PDF-": "PDF", b"\x89PNG": "PNG", b"\xff\xd8\xff": "JPEG", b"GIF8": "GIF",
+}  # fmt: skip
+PACKED = {".gz", ".tgz", ".zst", ".zstd"}
+UTF_16 = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
 
 
 def opened(path: Path) -> BinaryIO:
     """A stream of the file's bytes, decompressed by its suffix."""
-    if path.suffix == ".gz":
+    if path.suffix in {".gz", ".tgz"}:
         return cast(BinaryIO, gzip.open(path, "rb"))
     if path.suffix in {".zst", ".zstd"}:
-        return io.BufferedReader(pa.CompressedInputStream(pa.OSFile(str(path)), "zstd"), 1 << 20)
+        return io.BufferedReader(compressed.Stream(path))
     return path.open("rb")
+
+
+class Member(tarfile.TarInfo):
+    """A header in a tar. One that is damaged or missing is an error: tarfile takes it for the tar's end, at any place but the first."""
+
+    @classmethod
+    def fromtarfile(cls, tar: Any) -> Member:
+        """The next header of `tar`. Raises ReadError for one that is none.
+
+        `tar.ended`: whether the last one was the mark of a tar's end, after which the file may end.
+        """
+        at, ended, tar.ended = tar.offset, getattr(tar, "ended", False), False
+        try:
+            return cast(Member, super().fromtarfile(tar))
+        except tarfile.EOFHeaderError:  # type: ignore[attr-defined]
+            tar.ended = True
+            raise
+        except tarfile.HeaderError as error:
+            if ended and isinstance(error, tarfile.EmptyHeaderError):  # type: ignore[attr-defined]
+                raise
+            raise tarfile.ReadError(f"no header of a tar's member at byte {at}: {error}") from error
 
 
 def members(path: Path) -> Iterator[tuple[str, IO[bytes]]]:
     """(member, stream) of each regular file in a tar, in the tar's order; the file itself has no member name.
 
-    A name that a tar holds again is told apart by its number: `a.txt`, `a.txt (2)`.
+    A name that a tar holds again gets a number: `a.txt`, `a.txt (2)`.
     """
     with opened(path) as stream:
         if ".tar" not in path.suffixes and path.suffix != ".tgz":
             yield "", stream
             return
         seen: dict[str, int] = {}
-        with tarfile.open(fileobj=stream, mode="r|") as tar:
+        # Several tars, one after the other, are read as one.
+        with tarfile.open(fileobj=stream, mode="r|", tarinfo=Member, ignore_zeros=True) as tar:
             for member in tar:
                 tar.members = []  # type: ignore[attr-defined]  # tarfile would keep every member of a long tar
                 content = tar.extractfile(member) if member.isfile() else None
@@ -60,6 +90,24 @@ def _once(name: str, seen: dict[str, int]) -> str:
         found = f"{name} ({seen[name]})"
     seen[found] = 1
     return found
+
+
+def binary(raw: bytes) -> str | None:
+    """What a file is that is no text, by its first bytes; None for text."""
+    if kind := next((name for start, name in KINDS.items() if raw.startswith(start)), None):
+        return f"the file is {kind}"
+    return "the file has NUL bytes" if b"\x00" in raw[:4096] and raw[:2] not in UTF_16 else None
+
+
+def decoded(raw: bytes) -> tuple[str, dict[str, str]]:
+    """(text, {"charset": its name} where it is not UTF-8): UTF-16 by its mark, else as pages are decoded."""
+    if raw[:2] in UTF_16:
+        return raw[2:].decode(UTF_16[raw[:2]], "replace"), {"charset": UTF_16[raw[:2]]}
+    try:
+        return raw.decode("utf-8-sig"), {}
+    except UnicodeDecodeError:
+        text, charset, _ = decode_text(raw, None)
+        return text.removeprefix("\ufeff"), {} if charset in ("utf-8", "utf8") else {"charset": charset}
 
 
 def unwrapped(text: str) -> str:
@@ -113,6 +161,11 @@ class TextReader:
     def __call__(self, path: Path, file: str = "") -> Iterator[Page | Rejected]:
         """Every piece of every text in the file. file: its name below the source's root."""
         place = Place(self.source["name"], file or path.name)
+        if (
+            path.suffix in PACKED and not path.stat().st_size
+        ):  # no gzip and no zstd, but gzip reads nothing from it without a word
+            yield Rejected("broken_file", place.key, place.url, "the file is empty")
+            return
         limit, words = self.settings["max_body_bytes"], self.source.get("chunk_words", 0)
         try:
             for member, stream in members(path):
@@ -121,12 +174,16 @@ class TextReader:
                 if len(raw) > limit:
                     yield Rejected("too_large", place.key, place.url, f"over {limit} bytes")
                     continue
-                text = raw.decode("utf-8-sig", "replace")
+                if kind := binary(raw):
+                    yield Rejected("not_text", place.key, place.url, kind)
+                    continue
+                text, charset = decoded(raw)
                 text = unwrapped(text) if self.source.get("unwrap") else tidy(text)
                 for row, piece in enumerate(chunks(text, words)):
                     # `piece` says that the document is a part of its file.
                     part = {"piece": row} if words else {}
-                    yield self.page(place, row, piece, {"title": Path(member or place.file).stem, **part})
+                    facts = {"title": Path(member or place.file).stem, **charset, **part}
+                    yield self.page(place, row, piece, facts)
         except BROKEN as error:
             yield Rejected("broken_file", place.key, place.url, str(error)[:300])
 
@@ -147,6 +204,11 @@ class JsonLinesReader(TextReader):
         """Every line of every file. file: its name below the source's root."""
         key, limit = self.source.get("text_key", "text"), self.settings["max_body_bytes"]
         place = Place(self.source["name"], file or path.name)
+        if (
+            path.suffix in PACKED and not path.stat().st_size
+        ):  # no gzip and no zstd, but gzip reads nothing from it without a word
+            yield Rejected("broken_file", place.key, place.url, "the file is empty")
+            return
         try:
             for member, stream in members(path):
                 place.member, row = member, -1

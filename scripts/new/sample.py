@@ -15,9 +15,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from scripts.common import config as configuration
-from scripts.common.cli import InputError
-from scripts.common.console import Progress
 from scripts.heuristics.measures import Limits, measure
 from scripts.heuristics.rules import rules
 from scripts.heuristics.select import judge
@@ -26,8 +23,9 @@ from scripts.ingest.extract import reader
 from scripts.ingest.sources import expand
 from scripts.ingest.warc import Page
 from scripts.language.score import Identifier, model_path
-
-__tracked__ = False  # writes a config for people, and nothing that a step reads
+from scripts.workflow import config as configuration
+from scripts.workflow.console import Progress
+from scripts.workflow.errors import InputError
 
 FILES = 16  # most files of the sample
 BOOK = 100_000  # bytes from which on a text file is cut into pieces
@@ -122,7 +120,7 @@ def kind(path: Path) -> tuple[str, str]:
 
 
 def sources(patterns: Sequence[str]) -> list[Source]:
-    """The files behind the patterns (paths, globs, `@list.txt`) by kind and text key, in the order of the patterns.
+    """The files of the patterns (paths, globs, `@list.txt`) by kind and text key, in the order of the patterns.
 
     Each pattern is of the kind of its first file. Raises InputError for a pattern without files.
     """
@@ -187,8 +185,8 @@ def look(source: Source, seconds: float = SECONDS) -> Sampled:
                 length = len(page.text.encode())
                 out.documents[language] += 1
                 out.text[language] += length
-                row = {"id": page.id, **measure(page.text, words.get(language), limits)}
-                if judge(row, active, False)["kept"]:
+                row = {"id": page.id, "curated": False, **measure(page.text, words.get(language), limits)}
+                if judge(row, active)["kept"]:
                     out.kept[language] += length
                     out.kept_documents[language] += 1
     out.seconds = time.process_time() - before  # of one core: the machine may be busy with other things

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from scripts.common.cli import InputError
 from scripts.pretrain.measures import flops_per_token
+from scripts.workflow.errors import InputError
 
 AUTO = "auto"
 TOKENS_A_PARAMETER = 20  # Chinchilla
@@ -45,7 +45,7 @@ class Row(NamedTuple):
 
 # Shapes: SmolLM-135M and -360M (their config.json) and TinyLlama (https://arxiv.org/abs/2401.02385) at the end; before
 # them the same proportions, smaller. Learning rates from 125 million parameters on are GPT-3's for the nearest size
-# (https://arxiv.org/abs/2005.14165, table 2.1); smaller models bear more.
+# (https://arxiv.org/abs/2005.14165, table 2.1); smaller models allow higher rates.
 TABLE = (
     Row(0, 64, 2, 2, 2, 192, 256, 4096, 3e-3, 0.1, 20_000),
     Row(500_000, 96, 3, 3, 3, 256, 256, 4096, 3e-3, 0.1, 50_000),
@@ -136,7 +136,7 @@ def resolve(settings: dict[str, Any], tokens: int, vocabulary: int) -> dict[str,
     """`settings` of pretrain.train with a number for every `auto`.
 
     tokens: of the training split; vocabulary: entries of the tokenizer. A key that is set stays as it is, and those
-    that are `auto` are chosen to go with it. Of `steps`, `tokens` and `epochs`, `epochs: auto` stands for `steps`, and for
+    that are `auto` are chosen to fit it. Of `steps`, `tokens` and `epochs`, `epochs: auto` stands for `steps`, and for
     nothing where one of the others is set. Raises InputError where no heads divide the hidden size that is set.
     """
     made = {**settings, "model": shape(settings["model"], tokens)}

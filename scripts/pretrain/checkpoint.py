@@ -1,7 +1,7 @@
-"""Checkpoints of a run, each complete or absent, in `checkpoints/<digest of the fingerprint>/step-000100/`.
+"""Checkpoints of a run, each complete or absent, in `checkpoints/<digest of settings and inputs>/step-000100/`.
 
-All processes save under a temporary name; after the last barrier process 0 seals the folder (scripts/common/sealed.py)
-and renames it. So whatever bears a final name is whole, and a run resumes from the newest. Process 0 alone lists the
+All processes save under a temporary name; after the last barrier process 0 seals the folder (scripts/training/sealed.py)
+and renames it. So a folder with a final name is whole, and a run resumes from the newest. Process 0 alone lists the
 checkpoints and tells the others: on NFS a node may see a listing from before.
 DeepSpeed's files are pickles: they are read with weights_only, which admits tensors and the few types listed here.
 """
@@ -10,24 +10,26 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import fcntl
 import io
 import os
 import re
 import shutil
+import socket
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 import torch.distributed as dist
 
-from scripts.common.cli import InputError
-from scripts.common.console import log
-from scripts.common.manifest import sync
-from scripts.common.sealed import PATIENCE, opened, seal, synced
+from scripts.training import runs
+from scripts.training.sealed import PATIENCE, opened, seal, synced
+from scripts.workflow.cli import LOG
+from scripts.workflow.console import log
+from scripts.workflow.errors import InputError
+from scripts.workflow.manifest import canonical, digest, sync
 
 FACTS = "checkpoint.json"
 NAME = re.compile(r"step-(\d{6,})")
@@ -37,19 +39,32 @@ class Told(InputError):
     """An error that every process raises for the same reason, and process 0 alone reports."""
 
 
+def tell(error: str) -> None:
+    """Raise Told on every process where one of them has an error, with that of the first. A collective call."""
+    found: list[Any] = [None] * dist.get_world_size()
+    dist.all_gather_object(found, (socket.gethostname(), error))
+    for rank, (host, text) in enumerate(found):
+        if text:
+            raise Told(f"process {rank} on {host}: {text}" if rank else text)
+
+
 @dataclass(frozen=True)
 class Checkpoint:
-    """A complete checkpoint on disk: `processes` is the world size that wrote it, `tokens` a digest of its data.
+    """A complete checkpoint on disk: `processes` is the world size that wrote it, `code` has the hashes of its modules,
+    `settings` is a digest of the settings, with a number for each `auto`, and of the number of steps.
 
-    `skipped` are the steps up to here whose update was left out, since their loss or gradient was not finite.
+    `skipped` are the steps up to here whose update was left out, since their loss or gradient was not finite. `changed` says
+    where the run went on under other code (scripts/training/runs.py).
     """
 
     path: Path
     step: int
     processes: int
     zero_stage: int
-    tokens: str
+    settings: str
+    code: dict[str, str]
     skipped: tuple[int, ...] = ()
+    changed: tuple[dict[str, Any], ...] = ()
 
 
 def read_safely() -> None:
@@ -64,35 +79,58 @@ def read_safely() -> None:
 
 def complete(folder: Path) -> list[Checkpoint]:
     """The complete checkpoints in a run's folder, oldest first; a damaged one is named in the log and left out."""
-    found = []
-    for path in folder.glob("step-*"):
-        if not NAME.fullmatch(path.name):
-            continue
-        try:
-            facts = opened(path, FACTS)
-            found.append(Checkpoint(path, **{**facts, "skipped": tuple(facts.get("skipped", ()))}))
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            log.warning("%s is not used: %s", path, error)
+    found = [made for path in folder.glob("step-*") if NAME.fullmatch(path.name) and (made := read(path))]
     return sorted(found, key=lambda checkpoint: checkpoint.step)
 
 
-def newest(folder: Path, tokens: str) -> Checkpoint | None:
-    """The newest complete checkpoint that was trained on these tokens, or None.
+def read(path: Path) -> Checkpoint | None:
+    """The checkpoint in a folder; None, and a line in the log, for one that is not complete."""
+    try:
+        facts = opened(path, FACTS)
+        return Checkpoint(path, **{**facts, "skipped": tuple(facts["skipped"]), "changed": tuple(facts["changed"])})
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        log.warning("%s is not used: %s", path, error)
+        return None
 
-    One of other tokens (a source file was replaced since, under the same settings) is moved into a folder beside `folder`,
-    named after its tokens: it stays, and the run starts anew.
+
+def newest(folder: Path, code: dict[str, str], settings: str, steps: int) -> Checkpoint | None:
+    """The newest complete checkpoint of a run of `steps` steps that is to be resumed under `code`, or None.
+
+    One of other code is resumed where the run is not finished, and `changed` says so. A finished run of other code is none of
+    this code's work, and one that took `auto` for other values is another run: it is moved into a folder beside `folder`, and
+    the run starts from the beginning.
     """
     found = complete(folder)
-    for checkpoint in [one for one in found if one.tokens != tokens]:
-        apart = folder.with_name(f"{folder.name}-{checkpoint.tokens[:8]}")
-        apart.mkdir(exist_ok=True)
-        shutil.rmtree(apart / checkpoint.path.name, ignore_errors=True)
-        checkpoint.path.rename(apart / checkpoint.path.name)
-        log.warning("%s was trained on other tokens: it is in %s now", checkpoint.path, apart)
-    return next((one for one in reversed(found) if one.tokens == tokens), None)
+    if not found:
+        return None
+    last, modules = found[-1], runs.changed(found[-1].code, code)
+    if not modules:
+        return last
+    if last.step < steps and last.settings == settings:
+        return replace(last, code=code, changed=(*last.changed, runs.resumed(last.step, modules)))
+    apart = folder.with_name(f"{folder.name}-{digest(canonical(last.code))[:8]}")
+    move(folder, apart, last.path)
+    why = "was finished" if last.settings == settings else "took `auto` for other values"
+    log.warning(
+        "this training %s under other code (%s), so it starts again from its first step; the earlier one is in %s",
+        why, ", ".join(modules), apart,
+    )  # fmt: skip
+    return None
 
 
-def agreed(folder: Path, tokens: str, device: torch.device) -> Checkpoint | None:
+def move(folder: Path, apart: Path, last: Path) -> None:
+    """Move a run out of its folder, its newest checkpoint last: after a kill in between, the next start continues with it."""
+    apart.mkdir(exist_ok=True)
+    stays = (LOG, runs.POINTER)
+    paths = [path for path in folder.iterdir() if not path.name.startswith(".") and path.name not in stays]
+    for path in sorted(paths, key=lambda path: path == last):
+        target = apart / path.name
+        if target.is_dir():
+            shutil.rmtree(target)
+        path.rename(target)
+
+
+def agreed(folder: Path, code: dict[str, str], settings: str, steps: int, device: torch.device) -> Checkpoint | None:
     """The checkpoint to resume from: process 0 chooses, and every process looks whether it can see it. A collective call.
 
     Raises Told where a process cannot see it: the folder is not on a file system that all nodes share.
@@ -100,7 +138,7 @@ def agreed(folder: Path, tokens: str, device: torch.device) -> Checkpoint | None
     box: list[Any] = [None]
     if dist.get_rank() == 0:
         clean(folder)
-        box[0] = newest(folder, tokens)
+        box[0] = newest(folder, code, settings, steps)
     dist.broadcast_object_list(box, device=device)
     (found,) = box
     if found is None:
@@ -116,20 +154,6 @@ def agreed(folder: Path, tokens: str, device: torch.device) -> Checkpoint | None
             "checkpoints/ must be on a file system that all nodes share"
         )
     return found
-
-
-@contextlib.contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Hold the run's folder, so that two processes never train the same run; InputError where it is held."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / ".lock").open("w") as handle:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise InputError(f"{folder} is in use: this run is already being trained by another process") from None
-        except OSError as error:  # a file system without locks
-            log.warning("%s cannot be locked (%s): make sure that no other process trains this run", folder, error)
-        yield
 
 
 @contextlib.contextmanager
@@ -154,9 +178,10 @@ def clean(folder: Path) -> None:
         shutil.rmtree(path, ignore_errors=True)
 
 
-def save(engine: Any, folder: Path, step: int, tokens: str, zero_stage: int, skipped: Sequence[int], keep: int) -> None:
-    """Save a checkpoint of all processes and remove all but the newest `keep`. A collective call."""
-    name, rank = f"step-{step:06d}", dist.get_rank()
+def save(engine: Any, made: Checkpoint, keep: int) -> None:
+    """Save a checkpoint of all processes, as `made` describes it, and remove all but the newest `keep`. A collective call."""
+    folder = made.path.parent
+    name, rank = made.path.name, dist.get_rank()
     partial = folder / f".{name}.partial"
     engine.save_checkpoint(str(folder), tag=partial.name, save_latest=False)
     dist.barrier()
@@ -168,31 +193,25 @@ def save(engine: Any, folder: Path, step: int, tokens: str, zero_stage: int, ski
         files: dict[str, int] = {}
         for sizes in seen:
             files |= {path: max(size, files.get(path, 0)) for path, size in sizes.items()}
-        facts = {
-            "step": step,
-            "processes": dist.get_world_size(),
-            "zero_stage": zero_stage,
-            "tokens": tokens,
-            "skipped": list(skipped),
-        }
+        facts = {name: value for name, value in asdict(made).items() if name != "path"}
         seal(partial, FACTS, facts, files)
         shutil.rmtree(folder / name, ignore_errors=True)
         partial.rename(folder / name)
         sync(folder)
         for name in ("zero_to_fp32.py", "zero_to_torch.py", "latest_universal"):  # DeepSpeed's, of no use here
             (folder / name).unlink(missing_ok=True)
-        for old in complete(folder)[:-keep]:  # renamed first: a folder that is half removed would be taken for damaged
+        for old in complete(folder)[:-keep]:  # renamed first: a folder that is half removed would look damaged
             shutil.rmtree(old.path.rename(folder / f".{old.path.name}.old"))
     dist.barrier()
 
 
-def universal(checkpoint: Checkpoint) -> Checkpoint:
-    """A copy of the checkpoint that any number of processes can load, beside it. A collective call.
+def universal(checkpoint: Checkpoint, folder: Path) -> Checkpoint:
+    """A copy of the checkpoint that any number of processes can load, in the run's `folder`. A collective call.
 
     Needed for ZeRO 1–3, whose files hold one part of the optimizer's state for each process. Peak memory of
     process 0: one parameter with its state, and the model's own file.
     """
-    target = checkpoint.path.with_name(f".{checkpoint.path.name}.universal")
+    target = folder / f".{checkpoint.path.name}.universal"
     if dist.get_rank() == 0:
         from deepspeed.checkpoint import ds_to_universal
 

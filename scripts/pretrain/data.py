@@ -1,18 +1,14 @@
-"""The token stream: Megatron's indexed dataset, windows of fixed length, and an order that depends on the seed alone.
+"""The token stream: the shards' indexed datasets as one, windows of fixed length, and an order that depends on the seed alone.
 
 The shards' training tokens, in the order of the shards, are one stream. Window i is the `context + 1` tokens from
 i · context on: inputs are all but the last, targets all but the first, so that every token but the stream's first is
 predicted once in an epoch (the rest of less than a window is left out). Documents are packed: a window crosses their
 borders, which the end-of-text token marks, and attention does too, as in GPT-3 (Brown et al. 2020,
 https://arxiv.org/abs/2005.14165, appendix B).
-
-Format of `.idx` (Megatron-LM, megatron/core/datasets/indexed_dataset.py): magic, u64 version, u8 type code, u64
-sequences, u64 documents, then int32 sizes, int64 byte offsets and int64 document borders.
 """
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -20,45 +16,13 @@ import numpy as np
 import numpy.typing as npt
 import xxhash
 
-from scripts.common.cli import InputError
-from scripts.common.documents import batches
-from scripts.common.manifest import Manifest
+from scripts.formats.documents import batches
+from scripts.formats.indexed import open_indexed
+from scripts.workflow.manifest import Manifest
 
-MAGIC = b"MMIDIDX\x00\x00"
-HEADER = struct.Struct("<9sQBQQ")
-DTYPES: dict[int, type[np.generic]] = {4: np.int32, 8: np.uint16}
 ROUNDS = 6  # of the Feistel network; Luby and Rackoff 1988 need 4 for a strong pseudorandom permutation
 
 Tokens = npt.NDArray[np.int64]
-
-
-def open_indexed(bin_path: Path, idx_path: Path) -> npt.NDArray[np.generic]:
-    """The tokens of one indexed dataset as a read-only memory map, 1-dimensional, uint16 or int32.
-
-    Raises InputError where the index is not Megatron's version 1 or does not agree with the `.bin`.
-    """
-    with idx_path.open("rb") as handle:
-        head = handle.read(HEADER.size)
-        if len(head) < HEADER.size or not head.startswith(MAGIC):
-            raise InputError(f"{idx_path} is not a Megatron index: it does not begin with {MAGIC!r}")
-        _, version, code, sequences, documents = HEADER.unpack(head)
-        if version != 1 or code not in DTYPES:
-            raise InputError(
-                f"{idx_path} has version {version} and type code {code}; version 1 with 4 (int32) or 8 (uint16) is read"
-            )
-        if idx_path.stat().st_size != HEADER.size + 12 * sequences + 8 * documents:
-            raise InputError(f"{idx_path} is cut off: {sequences} sequences and {documents} documents do not fit in it")
-        end = 0
-        if sequences:
-            handle.seek(HEADER.size + 4 * (sequences - 1))
-            (size,) = struct.unpack("<i", handle.read(4))
-            handle.seek(HEADER.size + 4 * sequences + 8 * (sequences - 1))
-            (pointer,) = struct.unpack("<q", handle.read(8))
-            end = pointer + size * np.dtype(DTYPES[code]).itemsize
-    if bin_path.stat().st_size != end:
-        raise InputError(f"{bin_path} has {bin_path.stat().st_size} bytes; its index {idx_path.name} says {end}")
-    # numpy refuses to map an empty file.
-    return np.memmap(bin_path, DTYPES[code], mode="r") if end else np.empty(0, DTYPES[code])
 
 
 class Stream:

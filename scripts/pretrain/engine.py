@@ -16,7 +16,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from scripts.common.cli import InputError
+from scripts.workflow.errors import InputError
 
 # How long a process waits for the others before it ends. While one works alone (copies token files to its node, converts
 # or seals a checkpoint, writes the model), many terabytes may have to move. In a step no process has anything to do that
@@ -107,11 +107,11 @@ class Engine:
         self.skipped = False
         self.stage, self.model, self.bf16 = stage, model, bf16
         self.decay = [group["weight_decay"] for group in groups]
+        self.adam = {"betas": (settings["beta1"], settings["beta2"]), "eps": settings["epsilon"]}
         self.optimizer = torch.optim.AdamW(
             groups,
             lr=settings["learning_rate"],
-            betas=(settings["beta1"], settings["beta2"]),
-            eps=settings["epsilon"],
+            **self.adam,
             fused=os.environ["DS_ACCELERATOR"] == "cuda",
         )
         size = sum(parameter.numel() for parameter in model.parameters())
@@ -142,6 +142,8 @@ class Engine:
         for state in self.optimizer.state.values():
             if torch.is_tensor(state.get("step")):
                 state["step"] = state["step"].clone()
+        for group in self.optimizer.param_groups:  # a checkpoint of another run brings its own
+            group |= self.adam
 
     def set_learning_rate(self, rate: float) -> None:
         """Set the learning rate of all groups, and their weight decay (see loaded)."""

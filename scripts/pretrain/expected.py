@@ -1,18 +1,16 @@
-"""What a plan can say of `auto`: the values once the tokens are there, and before that which keys, and a bound by the bytes of the input."""
+"""What a plan can say of `auto`: its values where the tokens are there; before that, which keys, and a bound by the input's bytes."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
-from scripts.common.cli import InputError
-from scripts.common.config import is_auto
-from scripts.common.manifest import Manifest
 from scripts.pretrain import auto
 from scripts.pretrain.plan import plan
 from scripts.tokenize.vocabulary import entries
-
-__tracked__ = False  # what a plan prints decides nothing
+from scripts.workflow.config import is_auto
+from scripts.workflow.errors import InputError
+from scripts.workflow.manifest import Manifest
 
 MARK = "auto: "
 STEPS = ("tokenize.train", "pretrain.train")

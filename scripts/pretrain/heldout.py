@@ -18,9 +18,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from scripts.common.documents import rows, uniform
-from scripts.common.manifest import Manifest, ManifestError
-from scripts.pretrain.data import Tokens, open_indexed
+from scripts.formats.documents import rows, uniform
+from scripts.formats.indexed import open_indexed
+from scripts.pretrain.data import Tokens
+from scripts.workflow.manifest import Manifest, ManifestError
 
 CARRY = 0.5
 IGNORE = -100  # a target that does not count

@@ -7,8 +7,9 @@ import re
 
 # Dense bf16 FLOP/s by the product's whole name, as the driver gives it. NVIDIA's data sheets (nvidia.com/en-us/data-center:
 # A100, H100, H200, GH200 Grace Hopper, HGX B200 and GB200 NVL72); where a sheet has the figure with sparsity, half of it.
-# Looked up: A100, H100 and H200 SXM, B200, GB200. The others are from memory and are to be checked against the sheet.
-# Cards and modules of one chip differ in clock and power. Whatever is not here, a MIG slice too, has no MFU.
+# H100 PCIe and NVL are those of torchtitan too (torchtitan/tools/utils.py); H200 NVL and GH200 are taken from H100 NVL and H100 SXM,
+# which have the same chip, and were not looked up. Cards and modules of one chip differ in clock and power. What is not here, such as a
+# MIG slice, has no MFU.
 PEAK = {
     r"A100-(SXM4|PCIE)-(40|80)GB|A100 80GB PCIe": 312e12,
     r"H100 80GB HBM3": 989e12,  # SXM5
@@ -27,7 +28,7 @@ def bits_per_byte(nats: float, size: int) -> float:
     """Total negative log-likelihood in bits over the bytes of the text: nats / ln 2 / bytes.
 
     nats: summed over every token of the scored documents, their end-of-text tokens included.
-    size: UTF-8 bytes of the text of exactly these documents (the end-of-text token stands for none).
+    size: UTF-8 bytes of the text of exactly these documents (the end-of-text token has none).
     Independent of the tokenizer, unlike the loss a token (Gao et al. 2020, https://arxiv.org/abs/2101.00027, section 3.1).
     """
     return nats / math.log(2) / size

@@ -7,8 +7,8 @@ import os
 from pathlib import Path
 from typing import Any, Literal, TextIO
 
-from scripts.common.console import log
-from scripts.common.manifest import write_atomically
+from scripts.workflow.console import log
+from scripts.workflow.manifest import write_atomically
 
 Wandb = Literal["offline", "online", "disabled"]
 LOSSES, METRICS = "losses.jsonl", "metrics.jsonl"
@@ -82,16 +82,23 @@ class Recorder:
             self.wandb.finish()
 
 
+def run_id(folder: Path) -> str:
+    """The W&B run's id: the folder's name, so that attempts continue it, with a number where earlier runs were moved out of the folder."""
+    earlier = sum(path.is_dir() for path in folder.parent.glob(f"{folder.name}-*"))
+    return f"{folder.name}-{earlier}" if earlier else folder.name
+
+
 def _start_wandb(folder: Path, mode: Wandb, project: str, config: dict[str, Any]) -> Any:
-    """The W&B run, whose id is the run's digest so that attempts continue it; None when disabled or not to be had."""
+    """The W&B run; None when disabled or not to be had."""
     if mode == "disabled":
         return None
     try:
         import wandb
 
         quiet = wandb.Settings(silent=True, console="off")
+        name = run_id(folder)
         return wandb.init(
-            project=project, id=folder.name, resume="allow", mode=mode, dir=str(folder), config=config, settings=quiet
+            project=project, id=name, resume="allow", mode=mode, dir=str(folder), config=config, settings=quiet
         )
     except Exception as error:  # a training run must not end because its dashboard is not there
         log.warning("W&B is left out: %s", error)

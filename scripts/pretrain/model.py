@@ -14,9 +14,9 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTra
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 from transformers.utils import logging as progress
 
-from scripts.common.cli import InputError
-from scripts.common.manifest import Manifest
 from scripts.pretrain.plan import check_heads
+from scripts.workflow.errors import InputError
+from scripts.workflow.manifest import Manifest
 
 SHAPE = {  # keys of the config → the names that transformers' configurations share
     "hidden_size": "hidden_size",
@@ -71,14 +71,19 @@ def build(config: PreTrainedConfig, seed: int) -> PreTrainedModel:
 
 
 def size(config: PreTrainedConfig) -> int:
-    """How many parameters a model of this configuration has; no memory is taken for them."""
+    """How many parameters a model of this configuration has; it allocates no memory for them."""
     with torch.device("meta"):
         return sum(parameter.numel() for parameter in AutoModelForCausalLM.from_config(config).parameters())
 
 
+def tokenizer_file(manifest: Path) -> Path:
+    """tokenizer.json of tokenize.train."""
+    return Manifest.read(manifest).sound("tokenizer.json").file("tokenizer.json")
+
+
 def load_tokenizer(manifest: Path) -> tuple[int, int]:
     """The vocabulary's size and the id of the end-of-text token of tokenize.train's tokenizer."""
-    tokenizer = AutoTokenizer.from_pretrained(Manifest.read(manifest).folder, local_files_only=True)
+    tokenizer = AutoTokenizer.from_pretrained(Manifest.read(manifest).sound("").folder, local_files_only=True)
     if tokenizer.eos_token_id is None:
         raise InputError(f"{manifest}: the tokenizer beside it names no eos_token")
     return len(tokenizer), tokenizer.eos_token_id
@@ -124,7 +129,7 @@ def export(
     shutil.rmtree(partial, ignore_errors=True)
     progress.disable_progress_bar()
     model.save_pretrained(partial)
-    listed = Manifest.read(tokenizer)
+    listed = Manifest.read(tokenizer).sound("")
     for name in COMPANIONS:
         if name in listed.files:
             shutil.copyfile(listed.file(name), partial / name)

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from scripts.common.cli import InputError
+from scripts.workflow.errors import InputError
 
 WHERE = "pretrain.train"
 
@@ -74,7 +74,7 @@ def plan(settings: dict[str, Any], tokens: int) -> Plan:
 
 
 def fitting(made: Plan, micro_batch: int, processes: int) -> int:
-    """The largest micro-batch up to `micro_batch` that divides a global batch which nobody chose; itself where none does."""
+    """The largest micro-batch up to `micro_batch` that divides a global batch that is `auto`; itself where none does."""
     sizes = (size for size in range(micro_batch, 0, -1) if made.sequences % (size * processes) == 0)
     return next(sizes, micro_batch)
 

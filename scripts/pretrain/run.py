@@ -8,6 +8,7 @@ import os
 import resource
 import socket
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,13 @@ import torch
 import torch.distributed as dist
 import torch.nn.functional as functional
 
-from scripts.common import cli
-from scripts.common.console import log
-from scripts.common.manifest import Manifest, canonical, digest
-from scripts.common.record import processor
-from scripts.pretrain import auto, checkpoint, data, engine, heldout, measures, memory, model, plan
+from scripts.pretrain import auto, checkpoint, data, engine, heldout, measures, model, plan, start_from
+from scripts.training import memory
+from scripts.workflow.console import log
+from scripts.workflow.errors import InputError
+from scripts.workflow.fingerprint import code
+from scripts.workflow.manifest import canonical, digest
+from scripts.workflow.record import processor
 
 REMEDY = "lower pretrain.train.learning_rate or lengthen pretrain.train.warmup"
 
@@ -46,16 +49,18 @@ class Run:
         self.device = engine.choose_device(args.device, int(os.environ["LOCAL_WORLD_SIZE"]))
         if os.environ["LOCAL_RANK"] == "0":
             self.check_memory(model.size(shape))
-        files = [[path.name, Manifest.read(path).files] for path in sorted(args.tokens)]
-        self.tokens = digest(canonical(files))
 
-        engine.start(self.device, settings["threads_per_process"])
+        engine.start(self.device, settings["threads"])
         checkpoint.read_safely()
-        found = checkpoint.agreed(folder, self.tokens, self.device)
+        self.code = code("scripts.pretrain.train")
+        self.mark = digest(canonical([settings, self.plan.steps]))
+        found = checkpoint.agreed(folder, self.code, self.mark, self.plan.steps, self.device)
+        self.model = model.build(shape, settings["seed"])
+        if found is None and settings["start_from"] is not None:
+            found = self.started(Path(settings["start_from"]))
         convert = found is not None and settings["zero_stage"] > 0 and found.processes != self.processes
         if found is not None and convert:
-            found = checkpoint.universal(found)
-        self.model = model.build(shape, settings["seed"])
+            found = checkpoint.universal(found, folder)
         if args.activation_checkpointing:
             self.model.gradient_checkpointing_enable({"use_reentrant": False})
         self.parameters = model.parameters(self.model)
@@ -67,6 +72,7 @@ class Run:
         groups = model.groups(self.model, settings["weight_decay"])
         self.engine = engine.Engine(self.model, groups, settings, args.micro_batch, self.accumulation, convert)
         self.done, self.skipped = 0, list(found.skipped) if found else []
+        self.changed = found.changed if found else ()
         if found is not None:
             checkpoint.load(self.engine.engine, found)
             self.engine.loaded()
@@ -77,6 +83,20 @@ class Run:
         self.validation_bytes = sum(document.bytes for document in documents)
         pieces = list(heldout.pieces(documents, self.eos, self.plan.context, heldout.CARRY))
         self.validation = sorted(pieces, key=lambda piece: len(piece[0]))  # so that a batch needs little padding
+
+    def started(self, path: Path) -> checkpoint.Checkpoint | None:
+        """The checkpoint at `path`, from which the run continues; None for a model, whose weights are loaded. A collective call."""
+        found, wrong = None, ""
+        try:
+            found = start_from.checkpoint_of(path, self.settings["zero_stage"], self.plan.steps)
+            if found is None:
+                start_from.load_weights(self.model, path, model.tokenizer_file(self.args.tokenizer))
+        except InputError as error:  # it may be there on some nodes alone
+            wrong = str(error)
+        checkpoint.tell(wrong)
+        if self.rank == 0:
+            log.info("starting from %s%s", path, f", after step {found.step:,}" if found else "")
+        return replace(found, code=self.code, changed=(), skipped=()) if found else None
 
     def check_memory(self, parameters: int) -> None:
         """InputError, with what to change, where this node or its GPUs have too little memory for the run."""
@@ -100,7 +120,7 @@ class Run:
             free, _ = torch.cuda.mem_get_info()
             try:
                 parts = memory.check(shape, self.settings, placement, free, 1, cuda=True)
-            except cli.InputError as error:  # not measured on GPUs, and one that is full says so in the first step
+            except InputError as error:  # not measured on GPUs, and one that is full says so in the first step
                 log.warning("%s", error)
                 return
         else:
@@ -115,7 +135,7 @@ class Run:
         mine = data.share(self.windows(step), self.rank, self.processes, self.args.micro_batch)
         tokens = data.read_windows(self.stream, mine, self.plan.context)
         if tokens.max() >= self.vocabulary:
-            raise cli.InputError(
+            raise InputError(
                 f"the shards hold token {tokens.max()}, but {self.args.tokenizer} has {self.vocabulary} entries"
             )
         return torch.from_numpy(tokens)
@@ -216,6 +236,9 @@ class Run:
 
     def save(self, step: int) -> None:
         """A checkpoint of all processes."""
-        stage, keep = self.settings["zero_stage"], self.args.keep_checkpoints
+        made = checkpoint.Checkpoint(
+            self.folder / f"step-{step:06d}", step, self.processes, self.settings["zero_stage"], self.mark, self.code,
+            tuple(self.skipped), self.changed,
+        )  # fmt: skip
         with engine.patience(), checkpoint.writing(self.folder):
-            checkpoint.save(self.engine.engine, self.folder, step, self.tokens, stage, self.skipped, keep)
+            checkpoint.save(self.engine.engine, made, self.args.keep_checkpoints)

@@ -1,8 +1,8 @@
-"""Pre-train a causal language model from scratch with DeepSpeed ZeRO; started by scripts.common.launch.
+"""Pre-train a causal language model from scratch with DeepSpeed ZeRO; started by scripts.training.launch.
 
 Writes `model/` (safetensors and tokenizer, for transformers) and `losses.jsonl`, the loss of every step, both listed in
 the manifest; `metrics.jsonl`, which also holds times, beside them. Everything that the run needs to resume lies in
-`checkpoints/<digest of the fingerprint>/`, relative to the working directory: kill it and start it again, also with another
+`checkpoints/<digest of settings and inputs>/`, relative to the working directory: kill it and start it again, also with another
 number of processes. The position in the data is the step, and nothing else is random after the weights' start.
 """
 
@@ -23,26 +23,14 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from scripts.common import cli
-from scripts.common.console import duration, log
-from scripts.common.manifest import Manifest, digest
-from scripts.common.processes import RESUBMIT, listen
-from scripts.pretrain import checkpoint, data, engine, measures, metrics, model, plan, stage
+from scripts.pretrain import checkpoint, data, engine, measures, metrics, model, plan
 from scripts.pretrain.run import REMEDY, Run
+from scripts.training import runs, staging
+from scripts.training.processes import RESUBMIT, listen
+from scripts.workflow import cli
+from scripts.workflow.console import duration, log
+from scripts.workflow.manifest import Manifest, digest
 
-OPTIONS = (  # keys marked `placement` in the schema that this program takes as options
-    "micro_batch",
-    "device",
-    "stage_to",
-    "activation_checkpointing",
-    "checkpoint_every",
-    "keep_checkpoints",
-    "max_skipped_steps",
-    "log_every",
-    "tensorboard",
-    "wandb",
-    "wandb_project",
-)
 TIMED = 10  # steps after which the rest is foretold
 DAY = 86_400.0  # seconds
 
@@ -52,8 +40,8 @@ def train(run: Run, recorder: metrics.Recorder | None, stopping: list[int]) -> b
     steps, per_step, args = run.plan.steps, run.plan.tokens_per_step, run.args
     peak = measures.peak_flops(torch.cuda.get_device_name()) if run.device.type == "cuda" else None
     peak = peak if run.settings["precision"] == "bf16" else None
-    start = shown = time.monotonic()
-    shown_step = run.done
+    start = shown = time.monotonic()  # of training alone: moved on by the time of validations and checkpoints
+    shown_step, pauses = run.done, 0.0
     engine.wait_at_most(engine.STEP)
     with ThreadPoolExecutor(1) as reader:  # reads a step ahead
         following = reader.submit(run.batch, run.done + 1)
@@ -80,7 +68,7 @@ def train(run: Run, recorder: metrics.Recorder | None, stopping: list[int]) -> b
                     "grad_norm": None if run.engine.skipped else run.engine.gradient_norm,
                     "tokens_per_second": round(rate, 1),
                     "mfu": used,
-                    "seconds": round(recorder.seconds + now - start, 3),
+                    "seconds": round(recorder.seconds + now - start + pauses, 3),
                 }
                 recorder.metrics(row)
                 log.info(
@@ -101,13 +89,15 @@ def train(run: Run, recorder: metrics.Recorder | None, stopping: list[int]) -> b
                     recorder.loss(row)
                     recorder.metrics(row)
                     log.info("step %s/%s, validation loss %.4f, %.4f bits per byte", f"{step:,}", f"{steps:,}", *found)
-                shown += time.monotonic() - before  # not training
+                pause = time.monotonic() - before
+                start, shown, pauses = start + pause, shown + pause, pauses + pause
             if stop or step == steps or step % args.checkpoint_every == 0:
                 before = time.monotonic()
                 if recorder:
                     recorder.sync()  # a complete checkpoint has all its rows
                 run.save(step)
-                shown += time.monotonic() - before
+                pause = time.monotonic() - before
+                start, shown, pauses = start + pause, shown + pause, pauses + pause
             if stop and step < steps:
                 log.info("stopped by a signal after step %s; the checkpoint is in %s", f"{step:,}", run.folder)
                 return False
@@ -148,8 +138,8 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     """Train and write the results; returns the manifest's files on process 0 and nothing on the others."""
     stopping: list[int] = []
     listen(lambda number, _: stopping.append(number))
-    folder = args.checkpoints / manifest.fingerprint
-    args.tokens = stage.staged(args.tokens, args.stage_to)
+    folder = cli.checkpoints(args, settings)
+    args.tokens = staging.staged(args.tokens, args.stage_to)
     if os.environ["RANK"] != "0":
         run = Run(args, settings, folder)
         finished = train(run, None, stopping)
@@ -159,7 +149,8 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
         if not finished:
             raise SystemExit(RESUBMIT)
         return []
-    with checkpoint.locked(folder):
+    with runs.locked(folder):
+        runs.announce(folder, args.manifest, manifest.fingerprint)
         run = Run(args, settings, folder)
         settings, made, sizes = run.settings, run.plan, run.parameters
         if run.resolved:
@@ -196,7 +187,11 @@ def results(run: Run, weights: dict[str, torch.Tensor], manifest: Manifest, out:
         shutil.copyfile(run.folder / name, out / name)
     rows = metrics.read(out / metrics.LOSSES)
     losses, scores = [row for row in rows if "loss" in row], [row for row in rows if "bits_per_byte" in row]
+    before = rows[0]["step"] - 1 if rows else 0  # steps of the run that this one is a branch of
     notes = []
+    if settings["start_from"] is not None:
+        after = f", after step {before:,}" if before else ""
+        notes.append(f"Training began with the weights of {settings['start_from']}{after}.")
     if run.skipped:
         notes.append(
             f"{len(run.skipped)} of {made.steps:,} steps were skipped, since their loss or gradient was not finite: "
@@ -204,13 +199,15 @@ def results(run: Run, weights: dict[str, torch.Tensor], manifest: Manifest, out:
         )
     if not scores:
         notes.append("The corpus has no validation documents: there is no validation loss.")
+    notes += runs.note(list(run.changed))
     manifest.summary = {
+        "start_from": settings["start_from"],
         "parameters": {key: run.parameters[key] for key in ("total", "non_embedding")},
         "shape": {**settings["model"], "vocabulary": run.vocabulary},
         "auto": run.resolved,
-        "tokens": made.steps * made.tokens_per_step,
+        "tokens": (made.steps - before) * made.tokens_per_step,
         "steps": made.steps,
-        "epochs": made.epochs,
+        "epochs": made.epochs * (made.steps - before) / made.steps,
         "global_batch_tokens": made.tokens_per_step,
         "learning_rate": settings["learning_rate"],
         "loss": losses[-1]["loss"] if losses else None,
@@ -221,6 +218,7 @@ def results(run: Run, weights: dict[str, torch.Tensor], manifest: Manifest, out:
         "validation_documents": run.validation_documents,
         "skipped_steps": run.skipped,
         "notes": notes,
+        **({"other_code": list(run.changed)} if run.changed else {}),
     }
     return [*files, out / metrics.LOSSES]
 
@@ -239,7 +237,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--tokens", required=True, type=Path, nargs="+", help="manifests of tokenize.encode")
     parser.add_argument("--tokenizer", required=True, type=Path, help="manifest of tokenize.train")
     parser.add_argument("--checkpoints", type=Path, default=Path("checkpoints"), help="folder of all runs' checkpoints")
-    cli.placement(parser, *OPTIONS)
+    cli.placement(parser, "pretrain.train")
     try:
         if os.environ["RANK"] == "0":
             status = cli.run(parser, body, argv)

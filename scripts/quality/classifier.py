@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from scripts.common import cli
+from scripts.workflow.errors import InputError
 
 M_PERTURB = -6  # glibc's malloc.h
 POSITIVE, NEGATIVE = "__label__curated", "__label__crawl"
@@ -23,7 +23,7 @@ def one_line(text: str) -> str:
 def zeroed_memory() -> Iterator[None]:
     """Within, malloc returns memory filled with zeros (glibc's M_PERTURB; elsewhere nothing changes).
 
-    With one thread fastText initialises a tenth of its input matrix and trains the rest from whatever lay in memory
+    With one thread fastText initialises a tenth of its input matrix and trains the rest from uninitialised memory
     (densematrix.cc, uniformThread): two runs would not give the same model, and some would end in NaN.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
@@ -64,7 +64,7 @@ class Classifier:
             with zeroed_memory():
                 return cls(fasttext.train_supervised(input=str(examples), thread=1, verbose=0, **options))
         except RuntimeError as error:
-            raise cli.InputError(
+            raise InputError(
                 f"fastText cannot train ({error}); lower quality.train.learning_rate ({options['lr']})"
             ) from error
 

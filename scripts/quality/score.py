@@ -11,25 +11,24 @@ from typing import Any
 
 import pyarrow as pa
 
-from scripts.common import cli
-from scripts.common.console import Progress
-from scripts.common.documents import Writer, count, data, shard_of, survivors
-from scripts.common.manifest import Manifest
+from scripts.formats import filtered
+from scripts.formats.documents import Writer, shard_of
 from scripts.quality.classifier import Classifier, one_line
+from scripts.workflow import cli
+from scripts.workflow.console import Progress
+from scripts.workflow.manifest import Manifest
 
 SIGNAL = pa.schema([("id", pa.string()), ("curated", pa.bool_()), ("score", pa.float64())])
 
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
-    documents = data(args.documents)
     trained = Manifest.read(args.model).sound("model.bin")
     classify = Classifier.load(trained.file("model.bin")) if trained.files else None
     limit = settings["max_characters"]
-    out = args.manifest.with_name(documents.name)
-    verdicts = data(args.verdicts, shard_of(args.documents))
-    progress = Progress(count(verdicts), "documents")
+    out = args.manifest.with_name(f"{shard_of(args.documents)}.parquet")
+    progress = Progress(filtered.number(args.documents, args.verdicts), "documents")
     with Writer(out, SIGNAL) as writer:
-        for row in survivors(documents, verdicts, ["id", "curated", "text"]):
+        for row in filtered.texts(args.documents, args.verdicts, args.edits, ["curated"]):
             score = classify(one_line(row["text"][:limit])) if classify else None
             writer.add({"id": row["id"], "curated": row["curated"], "score": score})
             progress.add()
@@ -41,12 +40,10 @@ def main(argv: list[str] | None = None) -> int:
     parser = cli.parser(
         "quality.score",
         __doc__,
-        "--config config.yaml --documents results/main/ingest/extract/00000.manifest.json "
-        "--verdicts results/main/dedup/select/manifest.json --model results/main/quality/train/manifest.json "
+        f"--config config.yaml {filtered.EXAMPLE} --model results/main/quality/train/manifest.json "
         "--manifest /tmp/00000.manifest.json",
     )
-    parser.add_argument("--documents", required=True, type=Path, help="manifest of an ingest.extract shard")
-    parser.add_argument("--verdicts", required=True, type=Path, help="manifest of dedup.select")
+    filtered.options(parser)
     parser.add_argument("--model", required=True, type=Path, help="manifest of quality.train")
     return cli.run(parser, body, argv)
 

@@ -1,4 +1,4 @@
-"""Keep the documents that the quality classifier likes best; curated documents stay whatever their score.
+"""Keep the documents with the highest scores of the quality classifier, and all curated documents.
 
 `method: fraction` keeps the top `keep_fraction` of the crawl's documents. `method: pareto` keeps a document with score s when a
 Pareto(alpha) draw exceeds 1 - s, so that some noise stays (Brown et al. 2020, arXiv:2005.14165, appendix A); the draw
@@ -8,14 +8,15 @@ is a hash of (seed, id).
 from __future__ import annotations
 
 import argparse
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from scripts.common import cli
-from scripts.common.documents import batches, data, select, shard_of, uniform
-from scripts.common.manifest import Manifest
+from scripts.formats.documents import batches, data, select_signals, uniform
+from scripts.workflow import cli
+from scripts.workflow.manifest import Manifest
 
 BINS = 20  # of the histogram of scores over [0, 1]
 
@@ -65,13 +66,12 @@ def judge(row: dict[str, Any], settings: dict[str, Any], threshold: float) -> di
 
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
-    shards = [(shard_of(path), data(path)) for path in args.signals]
-    scores = crawl_scores([path for _, path in shards])
+    scores = crawl_scores([data(path) for path in args.signals])
     threshold = cut(scores, settings["keep_fraction"])
-    files, manifest.counts, by_shard = select(shards, args.manifest.parent, lambda row: judge(row, settings, threshold))
+    judged = partial(judge, settings=settings, threshold=threshold)
+    files = select_signals(args.signals, args.manifest.parent, judged, manifest)
     histogram = np.histogram(scores, bins=BINS, range=(0.0, 1.0))[0].tolist()
-    manifest.summary = {
-        "by_shard": by_shard,
+    manifest.summary |= {
         "scored": len(scores),
         "method": settings["method"],
         "threshold": threshold if settings["method"] == "fraction" and len(scores) else None,

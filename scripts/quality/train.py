@@ -1,7 +1,7 @@
 """Train the quality classifier: fastText supervised, curated documents against random pages of the crawl.
 
 Positives are the documents of curated sources, negatives a random sample of the rest, both after deduplication. A share of
-each is held out by origin (scripts/common/split.py) and never trained on; ROC-AUC is measured on it. Hyper-parameters follow
+each is held out by origin (scripts/formats/origins.py) and never trained on; ROC-AUC is measured on it. Hyper-parameters follow
 DCLM (Li et al. 2024, arXiv:2406.11794, section 4.4) and CCNet. With fewer than `min_examples` on a side no model is trained,
 and later steps keep everything.
 """
@@ -9,19 +9,20 @@ and later steps keep everything.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from scipy.stats import rankdata
 
-from scripts.common import cli
-from scripts.common.console import Progress, log
-from scripts.common.documents import data, shard_of, survivors, uniform
-from scripts.common.manifest import Manifest, scratch
-from scripts.common.split import COLUMNS, Split
+from scripts.formats import filtered
+from scripts.formats.documents import data, shard_of, survivors, uniform
+from scripts.formats.origins import COLUMNS, Split
 from scripts.quality.classifier import NEGATIVE, POSITIVE, Classifier, one_line
+from scripts.workflow import cli
+from scripts.workflow.console import Progress, log
+from scripts.workflow.manifest import Manifest, scratch
 
 
 def roc_auc(positive: np.ndarray, negative: np.ndarray) -> float:
@@ -47,18 +48,16 @@ def rates(shards: Shards, settings: dict[str, Any]) -> tuple[dict[bool, int], di
     return found, {side: min(1.0, wanted[side] / max(found[side], 1)) for side in found}
 
 
-def sampled(shards: Shards, share: dict[bool, float], seed: int, more: list[str]) -> Iterator[dict[str, Any]]:
-    """The documents of the sample, with the columns of `Split`, `curated` and `more`."""
-    for documents, verdicts in shards:
-        for row in survivors(documents, verdicts, [*COLUMNS, "curated", *more]):
-            if uniform(seed, row["id"], "sample") < share[row["curated"]]:
-                yield row
+def sampled(candidates: Iterable[dict[str, Any]], share: dict[bool, float], seed: int) -> Iterator[dict[str, Any]]:
+    """The candidates of the sample."""
+    return (row for row in candidates if uniform(seed, row["id"], "sample") < share[row["curated"]])
 
 
 def splits(shards: Shards, share: dict[bool, float], settings: dict[str, Any]) -> dict[bool, Split]:
     """Which documents of the sample are held out, of each side."""
     made = {side: Split(settings["heldout_fraction"], settings["seed"], settings["split_by"]) for side in SIDES}
-    for row in sampled(shards, share, settings["seed"], []):
+    candidates = (row for pair in shards for row in survivors(*pair, [*COLUMNS, "curated"]))
+    for row in sampled(candidates, share, settings["seed"]):
         made[row["curated"]].add(row)
     for side, split in made.items():
         split.decide(SIDES[side])
@@ -86,13 +85,15 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
         manifest.summary = {"trained": False, "positives": found[True], "negatives": found[False], "notes": [note]}
         return []
 
+    columns = [*COLUMNS, "curated"]
+    whole = (row for path in args.documents for row in filtered.texts(path, args.verdicts, args.edits, columns))
     out = args.manifest.with_name("model.bin")
     counts = {"train": {True: 0, False: 0}, "heldout": {True: 0, False: 0}}
     with scratch(args.manifest.with_name(".examples")) as folder:
         examples, heldout = folder / "train.txt", folder / "heldout.txt"
         progress = Progress(sum(part.documents for part in split.values()), "documents read")
         with examples.open("w", encoding="utf-8") as train, heldout.open("w", encoding="utf-8") as held:
-            for row in sampled(shards, share, settings["seed"], ["text"]):
+            for row in sampled(whole, share, settings["seed"]):
                 progress.add()
                 aside = split[row["curated"]].holds(row)
                 counts["heldout" if aside else "train"][row["curated"]] += 1
@@ -124,11 +125,9 @@ def main(argv: list[str] | None = None) -> int:
     parser = cli.parser(
         "quality.train",
         __doc__,
-        "--config config.yaml --documents results/main/ingest/extract/*.manifest.json "
-        "--verdicts results/main/dedup/select/manifest.json --manifest /tmp/quality/manifest.json",
+        f"--config config.yaml {filtered.EXAMPLE} --manifest /tmp/quality/manifest.json",
     )
-    parser.add_argument("--documents", required=True, type=Path, nargs="+", help="manifests of ingest.extract")
-    parser.add_argument("--verdicts", required=True, type=Path, help="manifest of dedup.select")
+    filtered.options(parser, all_shards=True)
     return cli.run(parser, body, argv)
 
 

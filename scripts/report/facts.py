@@ -6,25 +6,39 @@ Times and machines are left out, so two runs of the same input write the same tw
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pyarrow.compute as pc
 
-from scripts.common.documents import batches
-from scripts.common.manifest import pretty, write_atomically
+from scripts.formats.documents import batches
+from scripts.report.models import Model
 from scripts.report.records import Run, dig, number
 from scripts.report.samples import present
+from scripts.workflow.manifest import pretty, write_atomically
+from scripts.workflow.steps import DOCUMENTS, FIRST
 
-# Stages that take documents away, in order, with the step whose counts say how many.
-STAGES = (
-    ("ingest", "ingest.extract"),
-    ("language", "language.select"),
-    ("heuristics", "heuristics.select"),
-    ("dedup", "dedup.select"),
-    ("quality", "quality.select"),
-)
+
+def stages(run: Run) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """(stage, step, counts) of what takes documents away, in order. Records of ingest that ingest.check drops are ingest's too."""
+    for stage, step in [("ingest", DOCUMENTS), *((name, f"{name}.select") for name in run.filters)]:
+        counts = run.counts(step)
+        if counts is None:
+            continue
+        if stage == "ingest" and (check := run.counts(FIRST)):
+            lost = {reason: number for reason, number in check["dropped"].items() if number}
+            dropped = {
+                reason: counts["dropped"].get(reason, 0) + lost.get(reason, 0) for reason in counts["dropped"] | lost
+            }
+            counts = {**counts, "kept": check["kept"], "dropped": dropped}
+        yield stage, step, counts
+
+
+def edits(run: Run, stage: str) -> list[dict[str, Any]]:
+    """What a filter took out of texts that are in the corpus, by rule: `rule`, `documents`, `spans`, `bytes`; the largest first."""
+    found = run.summary("corpus.write", "edits", stage) or {}
+    return sorted(({"rule": rule, **of} for rule, of in found.items()), key=lambda row: (-row["bytes"], row["rule"]))
 
 
 def sizes(documents: Path) -> Iterator[tuple[str, int]]:
@@ -72,19 +86,17 @@ def funnel(run: Run) -> list[dict[str, Any]]:
     other rule would; `silent` counts the rules that flag nothing. `joins` is False where a stage
     did not get what the stage before it kept.
     """
-    whole = len(run.of("corpus.write")) == len(run.of("ingest.extract"))  # else nobody knows all the dropped texts
+    whole = len(run.of("corpus.write")) == len(run.of("ingest.extract"))  # else not all dropped texts are known
     lost = dropped_bytes(run) if whole else {}
     rules = run.summary("heuristics.select", "rules") or {}
     before: int | None = None
     text = number(run.summary("ingest.extract", "text_bytes"))
     found = []
-    for stage, step in STAGES:
-        counts = run.counts(step)
-        if counts is None:
-            continue
-        here = lost.get(stage, {})
-        if stage != "ingest" and text is not None:
-            text = text - sum(here.values()) if whole else None
+    for stage, step, counts in stages(run):
+        here, edited = lost.get(stage, {}), edits(run, stage)
+        if text is not None:
+            away = sum(here.values()) + sum(row["bytes"] for row in edited)
+            text = text - away if whole or stage == "ingest" else None
         reasons = [
             {"reason": reason, "count": count, "bytes": here.get(reason)} for reason, count in counts["dropped"].items()
         ]
@@ -110,6 +122,7 @@ def funnel(run: Run) -> list[dict[str, Any]]:
                 "dropped_bytes": sum(here.values()) if whole and stage != "ingest" else None,
                 "kept_bytes": text,
                 "reasons": reasons,
+                "edits": edited,
                 "silent": len(rules) - len(reasons) if stage == "heuristics" and rules else 0,
                 "joins": before is None or before == counts["in"],
             }
@@ -118,19 +131,25 @@ def funnel(run: Run) -> list[dict[str, Any]]:
     return found
 
 
-def evaluation(run: Run) -> dict[str, dict[str, Any]]:
-    """The evaluation of each model, as its `evaluation.json` says; a model that was not evaluated is left out."""
-    found = {}
-    for model in ("pretrain", "finetune"):
-        manifest = run.task("evaluate.model", model)
-        for name in manifest.files if manifest else ():
-            if manifest and name.endswith("evaluation.json"):
-                with run.reading(manifest.file(name)):
-                    found[model] = json.loads(manifest.file(name).read_text(encoding="utf-8"))
+def evaluation(run: Run, model: str) -> dict[str, Any] | None:
+    """The evaluation of a model, as its `evaluation.json` says; None of one that was not evaluated."""
+    found: dict[str, Any] | None = None
+    manifest = run.task("evaluate.model", model)
+    for name in manifest.files if manifest else ():
+        if manifest and name.endswith("evaluation.json"):
+            with run.reading(manifest.file(name)):
+                found = json.loads(manifest.file(name).read_text(encoding="utf-8"))
     return found
 
 
-def counts(run: Run) -> dict[str, Any]:
+def model(run: Run, of: Model) -> dict[str, Any]:
+    """A model: what it was made from and by which step, the summary of its training, and its evaluation; None where there is none."""
+    made = run.task(of.step, of.task)
+    known = {"name": of.name, "from": of.parent, "step": of.step}
+    return {**known, "training": dict(made.summary) if made else None, "evaluation": evaluation(run, of.name)}
+
+
+def counts(run: Run, models: Iterable[Model]) -> dict[str, Any]:
     """What was trained on what, and how well it did: the numbers of the page's head and of `make demo`'s last lines."""
     return {
         "documents_read": dig(run.counts("ingest.extract"), "in"),
@@ -140,9 +159,7 @@ def counts(run: Run) -> dict[str, Any]:
         "corpus": {split: run.summary("corpus.write", split) for split in ("train", "validation")},
         "tokens": {split: run.summary("tokenize.encode", split) for split in ("train", "validation")},
         "tokenizer": run.summary("tokenize.train"),
-        "pretrain": run.summary("pretrain.train"),
-        "finetune": run.summary("finetune.train"),
-        "evaluation": evaluation(run),
+        "models": [model(run, of) for of in models],
         "notes": run.notes(),
     }
 

@@ -1,7 +1,7 @@
 """Figures as SVG text that follows the page: colours are CSS variables, text is text, the bytes depend on the data alone.
 
-Each figure carries a title and a description for screen readers. Colours are Okabe and Ito's, told apart by people with
-colour blindness (https://jfly.uni-koeln.de/color/); every figure also reads without colour (order, labels, line style).
+Each figure carries a title and a description for screen readers. Colours are Okabe and Ito's, which people with colour
+blindness can distinguish (https://jfly.uni-koeln.de/color/); every figure also reads without colour (order, labels, line style).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Render the report from whatever is there: after the data half alone, while training runs, after a failure.
+"""Render the report of what is there so far: after the data stages alone, while training runs, or after a failure.
 
 Writes a page of its own, results/<variant>/report/now/report.html, and prints the main numbers with what is missing or
 damaged. It runs no step, needs no complete run and no lock, so it may be called while the workflow runs.
@@ -6,29 +6,31 @@ damaged. It runs no step, needs no complete run and no lock, so it may be called
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 from typing import Any
 
-from scripts.common import cli
-from scripts.common import config as configuration
-from scripts.common.manifest import ManifestError, write_atomically
+from scripts.models import registry
 from scripts.report import facts, page, summary
 from scripts.report.render import complete, context, figures_of
 from scripts.report.state import State, look
+from scripts.workflow import cli
+from scripts.workflow import config as configuration
+from scripts.workflow.manifest import ManifestError, write_atomically
 
 # Facts of a training that is not finished, with their names in one line.
 FACTS = {"Steps so far": "step", "Training loss, latest": "loss", "Last line written": "last line written"}
 
 
-def words(row: dict[str, Any], trainings: dict[str, dict[str, str]]) -> str:
-    """How much of a missing step is there. trainings: the facts of those that are not finished, by step."""
-    if row["step"] in trainings:
-        sofar = trainings[row["step"]]
-        known = [f"{short} {sofar[name]}" for name, short in FACTS.items() if name in sofar]
-        return f"in training, or interrupted in it; {', '.join(known)}"
-    if row["found"]:
-        return f"{row['found']:,} of {row['expected']:,} tasks are there"
+def words(row: dict[str, Any], trainings: list[dict[str, Any]]) -> str:
+    """How much of a missing step is there. trainings: those of the page, with their facts in `sofar` where they are not finished."""
+    said = [f"{row['found']:,} of {row['expected']:,} tasks are there"] if row["found"] else []
+    for part in trainings:
+        if part["sofar"] and part["model"].step == row["step"]:
+            sofar = {name: value for name, value, _ in part["sofar"]}
+            known = [f"{short} {sofar[name]}" for name, short in FACTS.items() if name in sofar]
+            said.append(f"{part['model'].task} in training, or interrupted in it; {', '.join(known)}".lstrip())
+    if said:
+        return "; ".join(said)
     if row["damaged"]:
         return "there, but damaged"
     return "begun, not finished" if row["log"] else "not there"
@@ -42,12 +44,9 @@ def shown_state(state: State, results: Path, trainings: list[dict[str, Any]]) ->
         path = path.absolute()
         return str(path.relative_to(base) if path.is_relative_to(base) else path)
 
-    sofar = {
-        f"{part['anchor']}.train": {name: value for name, value, _ in part["sofar"]}
-        for part in trainings
-        if part["sofar"]
-    }
-    missing = [{**row, "words": words(row, sofar), "log": row["log"] and short(row["log"])} for row in state.missing]
+    missing = [
+        {**row, "words": words(row, trainings), "log": row["log"] and short(row["log"])} for row in state.missing
+    ]
     damaged = [
         (short(path), problem.removeprefix(f"{path}: ").removeprefix(f"{path} "))
         for path, problem in sorted((state.run.damaged or {}).items())
@@ -64,6 +63,8 @@ def render(results: Path, configfile: str | None, out: Path) -> list[tuple[str, 
     variant = results.absolute().name
     whole, config = complete(configfile, "main"), complete(configfile, variant)
     settings = (config or configuration.validate({}))["report"]["render"]
+    if config:  # else the models are those that left a result
+        settings = {**settings, "models": registry.listed(config)}
     state = look(results.absolute(), config, whole)
     if not state.run.manifests and not state.run.damaged:
         raise cli.InputError(f"{results}: no step has finished there, so there is nothing to show")
@@ -78,12 +79,7 @@ def render(results: Path, configfile: str | None, out: Path) -> list[tuple[str, 
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        prog="crawl2llm report",
-        description=__doc__,
-        epilog="example:\n  crawl2llm report --results results/main --configfile mine.yaml",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = cli.described("crawl2llm report", __doc__, "--results results/main --configfile mine.yaml")
     parser.add_argument(
         "--results", type=Path, nargs="+", default=[Path("results/main")], help="results of a variant (results/main)"
     )

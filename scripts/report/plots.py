@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from scripts.report.figures import BLUE, GREEN, ORANGE, PURPLE, bars, compact, histogram, lines
+from scripts.report.models import Model
 from scripts.report.records import Run, dig, metrics, number, series
 
 LANGUAGES = 8  # bars shown; the rest is one more bar
@@ -45,9 +46,9 @@ def languages(run: Run) -> str | None:
     )
 
 
-def training(run: Run, step: str, name: str) -> dict[str, str | None]:
-    """Loss, learning rate, validation bits per byte, throughput and MFU of a training step, over tokens (steps without)."""
-    rows = metrics(run, step)
+def training(run: Run, model: Model) -> dict[str, str | None]:
+    """Loss, learning rate, validation bits per byte, throughput and MFU of a model's training, over tokens (steps without)."""
+    rows, name = metrics(run, model.step, model.task), model.anchor
     x, x_label = ("tokens", "tokens seen") if series(rows, "tokens", "loss")[0] else ("step", "optimizer step")
     loss = series(rows, x, "loss")
     held = series(rows, x, "validation_loss")
@@ -112,9 +113,13 @@ def clusters(run: Run) -> str | None:
 
 
 def all_figures(
-    run: Run, funnel: Sequence[dict[str, Any]], costs: Sequence[dict[str, Any]], config: dict[str, Any] | None
+    run: Run,
+    funnel: Sequence[dict[str, Any]],
+    costs: Sequence[dict[str, Any]],
+    models: Iterable[Model],
+    config: dict[str, Any] | None,
 ) -> dict[str, str | dict[str, str | None] | None]:
-    """Every figure by name; `pretrain` and `finetune` hold five each."""
+    """Every figure by name; those of a model's training, five, are below its anchor."""
     same = number(dig(config, "dedup", "select", "threshold"))
     good = number(run.summary("quality.select", "threshold"))
     return {
@@ -148,7 +153,6 @@ def all_figures(
             [("documents", BLUE, equal(run.summary("quality.select", "histogram")))],
             threshold=None if good is None else (good, f"threshold {good:.4g}"),
         ),
-        "pretrain": training(run, "pretrain.train", "pretrain"),
-        "finetune": training(run, "finetune.train", "finetune"),
+        **{model.anchor: training(run, model) for model in models},
         "costs": cost_figure(costs),
     }

@@ -1,7 +1,7 @@
 """What a run left behind: manifests, metrics and benchmark files, read into plain values.
 
 Everything is optional but the manifests given: a number that is not there is None, and the page shows `–` for it.
-A damaged file is an error that names it, or, in a run read as it stands, is noted and left out.
+A damaged file is an error that names it, or, in a run that is not finished, is noted and left out.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from scripts.common.costs import counting
-from scripts.common.documents import add_counts
-from scripts.common.manifest import Manifest, ManifestError, task_of
-from scripts.common.steps import STEPS
+from scripts.formats.documents import add_counts
+from scripts.workflow.costs import counting
+from scripts.workflow.manifest import Manifest, ManifestError, task_of
+from scripts.workflow.steps import FILTERS, STEPS
 
 UNREADABLE = (OSError, ValueError, KeyError, TypeError, csv.Error, pa.ArrowException)  # what a damaged file raises
 TRL = "trainer_state.json"  # in its checkpoints
@@ -68,13 +68,14 @@ def dig(tree: Any, *keys: str) -> Any:
 class Run:
     """The manifests of one variant's steps, by step, each list in task order.
 
-    damaged: (file, what is wrong) of what could not be read, where the run is read as it stands; None where a damaged
-    file is an error. training: the folder of the checkpoints of a training that is not finished, by step.
+    damaged: (file, what is wrong) of what could not be read, where the run may be unfinished; None where a damaged
+    file is an error. training: the folder of the checkpoints of a training that is not finished, by step and task.
     """
 
     manifests: dict[str, list[Manifest]] = field(default_factory=dict)
     damaged: dict[Path, str] | None = None
-    training: dict[str, Path] = field(default_factory=dict)
+    training: dict[tuple[str, str], Path] = field(default_factory=dict)
+    order: list[str] | None = None  # the filters of the config, where it is known
 
     @classmethod
     def read(cls, paths: Iterable[Path]) -> Run:
@@ -94,6 +95,12 @@ class Run:
             if self.damaged is None:
                 raise error if isinstance(error, ManifestError) else ManifestError(f"{path}: {error}") from error
             self.damaged.setdefault(path, str(error) or type(error).__name__)
+
+    @property
+    def filters(self) -> list[str]:
+        """The filters that ran, in their order: as the corpus says, else that of their table."""
+        said = [name for made in self.of("corpus.split") for name in made.summary.get("filters", [])]
+        return said or self.order or [name for name in FILTERS if self.of(f"{name}.select")]
 
     def notes(self) -> list[dict[str, Any]]:
         """What steps say about themselves: `step`, `text`, `tasks` that say it; `summary["notes"]` of their manifests."""
@@ -125,9 +132,13 @@ class Run:
         """The summary of a step, added up over its tasks, or the value under `keys` in it; None where missing."""
         return dig(added(dict(manifest.summary) for manifest in self.of(step)), *keys)
 
+    def tasks(self, step: str) -> list[str]:
+        """The tasks of a step that left a manifest."""
+        return [task_of(manifest.path) for manifest in self.of(step) if manifest.path]
+
     def task(self, step: str, task: str) -> Manifest | None:
-        """The manifest of one task of a step."""
-        return next((m for m in self.of(step) if m.path and m.path.name == f"{task}.manifest.json"), None)
+        """The manifest of one task of a step; of its only task, "", too."""
+        return next((m for m in self.of(step) if m.path and task_of(m.path) == task), None)
 
     def files(self, step: str, ends: str) -> Iterator[Path]:
         """The files of a step whose listed name ends with `ends`, task by task."""
@@ -138,7 +149,9 @@ class Run:
 
 
 def json_lines(path: Path) -> Iterator[dict[str, Any]]:
-    """The objects of a JSON Lines file; none where there is no file. A last line cut short by a kill is left out."""
+    """The objects of a JSON Lines file; none where there is no file. A line cut short by a kill is left out: the next attempt
+    at a training appends to it.
+    """
     if not path.is_file():
         return
     with path.open(encoding="utf-8") as lines:
@@ -159,15 +172,16 @@ def measured(folder: Path) -> list[Path]:
     return [*newest, *(folder / name for name in ("losses.jsonl", "metrics.jsonl") if (folder / name).is_file())]
 
 
-def metrics(run: Run, step: str) -> list[dict[str, Any]]:
-    """What a training step measured, one row an optimizer step, in order: its losses.jsonl and metrics.jsonl together.
+def metrics(run: Run, step: str, task: str = "") -> list[dict[str, Any]]:
+    """What a training measured, one row an optimizer step, in order: its losses.jsonl and metrics.jsonl together.
 
     A training that is not finished has them beside its checkpoints. After a resumed run a file can hold a step twice;
     what was written last counts. A validation row may lack the tokens seen; they are put between those of the rows
     around it.
     """
     rows: dict[int, dict[str, Any]] = {}
-    folders = [manifest.folder for manifest in run.of(step)] or ([run.training[step]] if step in run.training else [])
+    made, begun = run.task(step, task), run.training.get((step, task))
+    folders = [made.folder / task] if made else [begun] if begun else []
     for path in [path for folder in folders for path in measured(folder)]:
         with run.reading(path):
             logged = (
@@ -193,9 +207,8 @@ def series(rows: Iterable[dict[str, Any]], x: str, y: str) -> tuple[list[float],
 def costs(run: Run) -> list[dict[str, Any]]:
     """Seconds, CPU-seconds and peak memory by step, from Snakemake's benchmark files where there are any.
 
-    Each row: step, owner (the variant that ran it), tasks, seconds, longest, cpu_seconds (sums and maximum over the tasks' last runs; s) and memory
-    (greatest peak resident set of a task and its children; bytes). A step read from another variant has its
-    benchmarks there.
+    Each row: step, owner (the variant that ran it), tasks, seconds, longest, cpu_seconds (sums and maximum over the tasks' last runs; s)
+    and memory (greatest peak resident set of a task and its children; bytes). A step read from another variant has its benchmarks there.
     """
     rows = []
     for step, manifests in run.manifests.items():

@@ -14,50 +14,46 @@ from typing import Any
 
 import yaml
 
-from scripts.common import cli
-from scripts.common import config as configuration
-from scripts.common.console import log
-from scripts.common.manifest import Manifest, write_atomically
 from scripts.report import environment, facts, figures, page, plots, samples, tables
+from scripts.report.models import LOSSES, models
 from scripts.report.records import Run, costs
+from scripts.workflow import cli, readable
+from scripts.workflow import config as configuration
+from scripts.workflow.console import log
+from scripts.workflow.manifest import Manifest, write_atomically
 
-KEY_FIGURES = {"funnel": "funnel", "loss": "pretrain.loss", "bits-per-byte": "pretrain.bits"}
-CONTENTS = (
+KEY_FIGURES = {"funnel": "funnel", "loss": "model-base.loss", "bits-per-byte": "model-base.bits"}
+CONTENTS = (  # before and after the trainings
     ("overview", "Overview"),
     ("funnel", "Funnel"),
     ("samples", "Texts"),
     ("corpus", "Corpus"),
     ("tokenizer", "Tokenizer"),
-    ("pretrain", "Pre-training"),
-    ("finetune", "Fine-tuning"),
+)
+MORE_CONTENTS = (
     ("evaluation", "Evaluation"),
     ("cost", "Time and memory"),
     ("environment", "Software"),
     ("configuration", "Configuration"),
     ("files", "Files"),
 )
-TRAININGS = (
-    ("pretrain", "Pre-training", "Mean cross-entropy a token, on training batches and on validation documents."),
-    ("finetune", "Fine-tuning", "Mean cross-entropy an answer token, on training batches."),
-)
 
 
 def complete(given: str | None, variant: str) -> dict[str, Any] | None:
     """The whole configuration of a variant; `given` is a config file, or the mapping that the workflow passes.
 
-    Raises InputError where it is neither.
+    Raises InputError or ConfigError where it is neither.
     """
     if not given:
         return None
-    try:
-        # JSON as JSON: YAML takes its 1e-08 for text.
-        inline = given.lstrip().startswith("{")
-        raw = json.loads(given) if inline else yaml.safe_load(Path(given).read_text(encoding="utf-8"))
-    except (ValueError, yaml.YAMLError, OSError) as error:
-        raise cli.InputError(f"--complete-config: {error}") from error
-    config = configuration.validate(raw or {}, source="--complete-config")
-    overlay = config["variants"].get(variant, {})
-    return {**configuration.merged(config, overlay), "variants": {}} if overlay else config
+    if given.lstrip().startswith("{"):
+        try:
+            raw, source = json.loads(given), "--complete-config"
+        except ValueError as error:
+            raise cli.InputError(f"--complete-config: {error}") from error
+    else:
+        raw, source = readable.read(Path(given)), given
+    return configuration.of_variant(configuration.validate(raw, source), variant)
 
 
 def variant_of(manifest: Path) -> str:
@@ -76,8 +72,8 @@ def context(
     run: Run, path: Path, settings: dict[str, Any], config: dict[str, Any] | None, fingerprint: str
 ) -> dict[str, Any]:
     """Everything that the template shows, but the figures. path: of the manifest to write."""
-    variant = variant_of(path)
-    funnel, counts, cost = facts.funnel(run), facts.counts(run), costs(run)
+    variant, known = variant_of(path), models(run, settings.get("models"))
+    funnel, counts, cost = facts.funnel(run), facts.counts(run, known), costs(run)
     shown = samples.gather(run, settings["samples"], settings["sample_characters"], settings["seed"])
     shown["dropped"] = [
         (row["stage"], ranked(shown["dropped"][row["stage"]], row))
@@ -96,22 +92,21 @@ def context(
         "cpu_seconds": sum(row["cpu_seconds"] or 0 for row in cost) if cost else None,
         "memory": max((row["memory"] for row in cost if row["memory"] is not None), default=None),
     }
+    begun = [model for model in known if run.task(model.step, model.task) or (model.step, model.task) in run.training]
+    summaries = {made["name"]: made["training"] or {} for made in counts["models"]}
     trainings = [
         {
-            "anchor": anchor,
-            "title": title,
-            "loss_of": about,
-            "facts": tables.training_facts(counts[anchor] or {}),
-            "sofar": tables.progress(run, f"{anchor}.train", config),
+            "model": model,
+            "loss_of": LOSSES.get(model.step, "Mean loss, on training batches."),
+            "facts": tables.training_facts(summaries[model.name]),
+            "sofar": tables.progress(run, model, config),
         }
-        for anchor, title, about in TRAININGS
-        if run.of(f"{anchor}.train") or f"{anchor}.train" in run.training
+        for model in begun
     ]
-    missing = {"pretrain", "finetune"} - {part["anchor"] for part in trainings}
     return {
         "state": None,
         "notes": counts["notes"],
-        "contents": [entry for entry in CONTENTS if entry[0] not in missing],
+        "contents": [*CONTENTS, *((model.anchor, model.heading) for model in begun), *MORE_CONTENTS],
         "variant": variant,
         "fingerprint": fingerprint,
         "rendered": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
@@ -125,11 +120,13 @@ def context(
         "record_counts": aside,
         "corpus_facts": tables.corpus_facts(run),
         "tokenizer": tables.tokenizer(run),
+        "models": known,
         "trainings": trainings,
-        "evaluation": tables.evaluation(run, counts["evaluation"]),
+        "evaluation": tables.evaluation(run, counts["models"]),
         "costs": cost,
         "total": total,
         "machines": tables.machines(run),
+        "accepted": tables.accepted(run),
         "hardware": environment.hardware(),
         "versions": environment.versions(),
         "configuration": config and yaml.safe_dump(config, sort_keys=False, allow_unicode=True, width=100),
@@ -140,9 +137,9 @@ def context(
 
 def figures_of(run: Run, shown: dict[str, Any], config: dict[str, Any] | None) -> dict[str, Any]:
     """Every figure of the page; those of a training are put into its part of `shown` too."""
-    drawn = plots.all_figures(run, shown["funnel"], shown["costs"], config)
+    drawn = plots.all_figures(run, shown["funnel"], shown["costs"], shown["models"], config)
     for part in shown["trainings"]:
-        part["figures"] = page.trusted(drawn[part["anchor"]])
+        part["figures"] = page.trusted(drawn[part["model"].anchor])
     return drawn
 
 

@@ -13,9 +13,11 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
-from scripts.common.documents import rows, uniform
+from scripts.formats import documents
+from scripts.formats.documents import rows, uniform
 from scripts.report.records import Run
 
 SALT = "report.samples"
@@ -99,18 +101,11 @@ def records(run: Run, size: int, seed: int) -> dict[str, list[dict[str, Any]]]:
 def texts(run: Run, ids: set[str]) -> dict[str, str]:
     """The texts of the wanted ids, read from the row groups of `ingest.extract` that hold them."""
     found: dict[str, str] = {}
+    wanted = pa.array(sorted(ids), pa.string())
     for path in run.files("ingest.extract", ".parquet"):
-        if path.name.endswith(".dropped.parquet"):
-            continue
-        with run.reading(path), pq.ParquetFile(path) as file:
-            for group in range(file.num_row_groups):
-                if len(found) == len(ids):
-                    return found
-                here = file.read_row_group(group, columns=["id"])["id"].to_pylist()
-                at = [index for index, name in enumerate(here) if name in ids]
-                if at:
-                    column = file.read_row_group(group, columns=["text"])["text"].take(at).to_pylist()
-                    found |= zip((here[index] for index in at), column, strict=True)
+        if len(found) < len(ids) and not path.name.endswith(".dropped.parquet"):
+            with run.reading(path):
+                found |= documents.texts(path, wanted)
     return found
 
 

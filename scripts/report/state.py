@@ -1,24 +1,24 @@
-"""A run as it stands: which steps are there, which are missing, damaged, outdated or of other settings, what training has come to.
+"""A run at this moment: which steps are there, which are missing, damaged, outdated or of other settings, how far training is.
 
 Reads the manifests that lie in a variant's results; a run that still works, or that failed, has some of them. A result is
-outdated where its input was made anew since. Under a config it is also known what is expected, and which results the
+outdated where its input was made again since. Under a config it is also known what is expected, and which results the
 config or the code no longer match.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from scripts.common import steps
-from scripts.common.fingerprint import fingerprint
-from scripts.common.inputs import Inputs
-from scripts.common.manifest import Manifest, ManifestError, digest, task_of
 from scripts.report.records import Run, measured
-
-LAST = "report.render"
-TRAININGS = ("pretrain.train", "finetune.train")
+from scripts.training import runs
+from scripts.workflow import steps
+from scripts.workflow.config import validate
+from scripts.workflow.fingerprint import fingerprint
+from scripts.workflow.inputs import Inputs
+from scripts.workflow.manifest import Manifest, ManifestError, digest, task_of
 
 
 @dataclass
@@ -38,53 +38,75 @@ class State:
 
 
 def expected(config: dict[str, Any] | None, found: dict[str, list[Manifest]]) -> dict[str, int | None]:
-    """Manifests of each step that the report reads; None: at least one (without a config nobody knows how many)."""
+    """Manifests of each step that the report reads; None: at least one (without a config the number is not known)."""
     if config is None:
-        # Who has documents has the crawl, or needed none.
+        # Who has documents has the crawl, or needed none. Filters are those of the schema's default, and what is there.
+        said = [made.summary["filters"] for made in found.get("corpus.split", []) if "filters" in made.summary]
+        usual = steps.used(validate({"filters": said[0]} if said else {}))
         known = [
-            step for step in steps.STEPS if step != LAST and (step != "crawl.render" or "ingest.extract" not in found)
+            step
+            for step in steps.STEPS
+            if step != steps.LAST
+            and (step in usual or step in found)
+            and (step != steps.CRAWL or steps.DOCUMENTS not in found)
         ]
-        return {step: len(steps.MODELS) if steps.STEPS[step].per == "model" else None for step in known}
-    needed, queue = set[str](), [LAST]
+        return dict.fromkeys(known)
+    needed, queue = set[str](), [steps.LAST]
     while queue:
         new = set(steps.needs(queue.pop(), config)) - needed
         needed |= new
         queue += new
-    return {step: manifests(step, config) for step in steps.STEPS if step in needed}
+    return {step: len(steps.ids(step, config)) for step in steps.STEPS if step in needed}
 
 
-def manifests(step: str, config: dict[str, Any]) -> int:
-    """How many manifests a step writes: a task of several shards writes one for each."""
-    return len(steps.shards(config) if steps.STEPS[step].per == "shard" else steps.tasks(step, config))
+def mark(step: str, config: dict[str, Any], memo: dict[str, str] | None = None, task: str = "") -> str:
+    """The fingerprint's digest that a task's manifest has under a config."""
+    return digest(fingerprint(step, config, memo, task))
 
 
-def marks(step: str, config: dict[str, Any], memo: dict[str, str]) -> dict[str, str]:
-    """The fingerprint that a step's manifests have under a config, by task; key "" for all tasks of the same mark."""
-    tasks = steps.MODELS if steps.STEPS[step].per == "model" else ("",)
-    return {task: digest(fingerprint(step, config, memo, task)) for task in tasks}
+def folder_of(
+    results: Path, step: str, config: dict[str, Any] | None, whole: dict[str, Any] | None, task: str = ""
+) -> Path:
+    """The folder of a task's results: the variant's own or, where `main` has the same fingerprint and source files, that of `main`.
 
-
-def folder_of(results: Path, step: str, config: dict[str, Any] | None, whole: dict[str, Any] | None) -> Path:
-    """The folder of a step's results: the variant's own or, where `main` has the same fingerprint, that of `main`.
-
-    Without a config it is main's where the variant has none of its own.
+    Without a config it is main's where the variant has none of its own, and so it is where other names may be the same files.
     """
-    own, main = (folder.joinpath(*step.split(".")) for folder in (results, results.parent / "main"))
+    own, main = (folder / steps.folder_of(step) for folder in (results, results.parent / "main"))
     if config is None or whole is None:
         return own if own.is_dir() else main
-    return main if marks(step, config, {}) == marks(step, whole, {}) else own
+    same = task in steps.models(step, whole) and mark(step, config, task=task) == mark(step, whole, task=task)
+    one, other = (side["ingest"]["extract"]["sources"] for side in (config, whole))
+    return main if same and (one == other or step == steps.CRAWL or not own.is_dir()) else own
+
+
+def paths_of(
+    results: Path, step: str, config: dict[str, Any] | None, whole: dict[str, Any] | None
+) -> Iterator[tuple[Path, str]]:
+    """(path of a manifest, its model or "") of each of a step that is there; under a config those of its models alone."""
+    if steps.STEPS[step].per == "model" and config is not None:
+        for task in steps.tasks(step, config):
+            path = folder_of(results, step, config, whole, task) / f"{task}.manifest.json"
+            if path.exists():
+                yield path, task
+        return
+    for path in sorted(folder_of(results, step, config, whole).glob("*manifest.json")):
+        model = task_of(path) if steps.STEPS[step].per == "model" else ""
+        if model or steps.STEPS[step].per != "model":  # a model without a name is of an earlier version
+            yield path, model
 
 
 def outdated(run: Run, results: Path) -> dict[str, str]:
-    """Steps of which a task was made from something else than what lies there now, or from such a result, with words on it."""
+    """Steps of which a task was made from other input than what is there now, or from such a result, with words on it."""
     inputs, late, found = Inputs(results.parent), set[Path](), dict[str, str]()
     for step, made in run.manifests.items():  # in the order of the steps: inputs before what is made from them
-        moved, through, number = set[str](), set[str](), len(late)
-        for manifest in made:
-            for name, path, same in inputs.of(manifest):
-                if same is False or path in late:
-                    (moved if same is False else through).add(name)
-                    late.add(manifest.path or path)
+        moved, through, number, seen = set[str](), set[str](), len(late), -1
+        while seen != len(late):  # again, for a model may come before the one that it is made from
+            seen = len(late)
+            for manifest in made:
+                for name, path, same in inputs.of(manifest):
+                    if same is False or path in late:
+                        (moved if same is False else through).add(name)
+                        late.add(manifest.path or path)
         if number := len(late) - number:
             tasks = f"{number:,} of {len(made):,} tasks " if number < len(made) else ""
             why = (
@@ -102,13 +124,11 @@ def names(found: set[str]) -> str:
 
 def look(results: Path, config: dict[str, Any] | None = None, whole: dict[str, Any] | None = None) -> State:
     """What is in a variant's `results`, with what is missing or damaged. config: the variant's; whole: main's."""
-    run = Run(damaged={})
+    run = Run(damaged={}, order=config["filters"] if config else None)
     state, memo = State(run), dict[str, str]()
     assert run.damaged is not None
-    for step in steps.STEPS:
-        folder = folder_of(results, step, config, whole)
-        wanted = marks(step, config, memo) if config else {}
-        for path in sorted(folder.glob("*manifest.json")) if step != LAST else ():
+    for step in steps.used(config) if config else steps.STEPS:
+        for path, task in paths_of(results, step, config, whole) if step != steps.LAST else ():
             try:
                 manifest = Manifest.read(path)
                 if manifest.step != step:
@@ -120,13 +140,16 @@ def look(results: Path, config: dict[str, Any] | None = None, whole: dict[str, A
                     run.damaged[path] = str(error)
                 continue
             run.manifests.setdefault(step, []).append(manifest)
-            mark = wanted.get(task_of(path), wanted.get("", manifest.fingerprint))
-            if manifest.fingerprint != mark and step not in state.other:
+            if config and manifest.fingerprint != mark(step, config, memo, task) and step not in state.other:
                 state.other.append(step)
     for step, count in expected(config, run.manifests).items():
         there = len(run.of(step))
         if there < (count or 1):
-            spoiled = sum(path.parent == folder_of(results, step, config, whole) for path in run.damaged)
+            places = {
+                folder_of(results, step, config, whole, task)
+                for task in (steps.models(step, config) if config else [""])
+            }
+            spoiled = sum(path.parent in places for path in run.damaged)
             state.missing.append(
                 {
                     "step": step,
@@ -137,11 +160,19 @@ def look(results: Path, config: dict[str, Any] | None = None, whole: dict[str, A
                 }
             )
     state.outdated = outdated(run, results)
-    for step in TRAININGS:
-        beside = None if run.of(step) else unfinished(results.parent.parent / "checkpoints", step, run, config)
-        if beside:
-            run.training[step] = beside
+    for step, task in trainings(results, config):
+        folder = folder_of(results, step, config, whole, task)
+        if run.task(step, task) is None and (beside := unfinished(folder, step, config, task)):
+            run.training[step, task] = beside
     return state
+
+
+def trainings(results: Path, config: dict[str, Any] | None) -> list[tuple[str, str]]:
+    """(step, task) of every training; without a config of those that have begun in this folder."""
+    if config:
+        return [(step, task) for step in steps.MAKERS for task in steps.models(step, config)]
+    begun = [manifest for _, manifest, _ in runs.announced(results.parent.parent / "checkpoints")]
+    return [(step, task_of(path)) for step in steps.MAKERS for path in begun if ".".join(path.parts[-3:-1]) == step]
 
 
 def log_of(results: Path, step: str) -> Path | None:
@@ -152,16 +183,17 @@ def log_of(results: Path, step: str) -> Path | None:
     return max(logs, key=lambda path: path.stat().st_mtime, default=None)
 
 
-def unfinished(checkpoints: Path, step: str, run: Run, config: dict[str, Any] | None) -> Path | None:
-    """The folder beside whose checkpoints a training of `step` writes its losses; None where there is none.
+def unfinished(folder: Path, step: str, config: dict[str, Any] | None, task: str = "") -> Path | None:
+    """The folder beside whose checkpoints a training writes its losses; None where none began, or under another config.
 
-    Under a config it bears the step's fingerprint. Without one it is the newest that no finished step bears; only
-    pre-training is looked for then, since the two cannot be told apart.
+    folder: of the step's results. task: the model, or "".
     """
-    if config is not None:
-        found = [checkpoints / mark for mark in marks(step, config, {}).values()]
-    else:
-        finished = {manifest.fingerprint for manifests in run.manifests.values() for manifest in manifests}
-        found = [path for path in checkpoints.glob("*") if path.name not in finished] * (step == TRAININGS[0])
+    wanted, base = mark(step, config, task=task) if config else None, folder.parents[3]
+    path = folder / f"{task}.manifest.json".removeprefix(".")
+    found = [
+        place
+        for place, manifest, of in runs.announced(base / "checkpoints")
+        if base / manifest == path and wanted in (None, of)
+    ]
     written = {path: max(file.stat().st_mtime for file in measured(path)) for path in found if measured(path)}
     return max(written, key=lambda path: written[path], default=None)

@@ -1,22 +1,26 @@
-"""Print what a run came to: where the report is, its few main numbers, and what is missing. `make demo` ends with it."""
+"""Print the result of a run: where the report is, its few main numbers, and what is missing. `make demo` ends with it."""
 
 from __future__ import annotations
 
-import argparse
 import json
 from pathlib import Path
 from typing import Any
 
-from scripts.common import cli
-from scripts.common.costs import counting
+from scripts.report.models import title, trained
 from scripts.report.page import NARROW, NOTHING, duration, integer, short, significant, size
 from scripts.report.records import benchmark, dig
-from scripts.report.tables import MODELS, accuracy, parameters
+from scripts.report.tables import accuracy, parameters
+from scripts.workflow import cli, costs
+from scripts.workflow.costs import counting
+from scripts.workflow.inputs import Inputs
+from scripts.workflow.manifest import Manifest, ManifestError
 
 
 def lines(counts: dict[str, Any], seconds: float | None, page: Path) -> list[tuple[str, str]]:
     """(what, its numbers with their units) from the report's counts.json and the seconds of all tasks."""
-    train, pretrain = dig(counts, "corpus", "train"), counts.get("pretrain")
+    train, models = dig(counts, "corpus", "train"), counts.get("models") or []
+    held = dig(counts, "corpus", "validation", "documents")
+    pretrain = models[0]["training"] if models else None
     late = counts.get("outdated") or {}
 
     def mark(*steps: str) -> str:
@@ -28,7 +32,8 @@ def lines(counts: dict[str, Any], seconds: float | None, page: Path) -> list[tup
         ("report", str(page)),
         (
             "corpus",
-            f"{integer(dig(train, 'documents'))} documents, {size(dig(train, 'bytes'))}, "
+            f"{integer(dig(train, 'documents'))} documents{f' to train on, {integer(held)} held out' if held else ''}, "
+            f"{size(dig(train, 'bytes'))}, "
             f"{short(dig(counts, 'tokens', 'train', 'tokens'))} tokens; "
             f"from {integer(counts.get('documents_read'))} crawl records{mark('corpus.write', 'tokenize.encode')}",
         ),
@@ -40,19 +45,19 @@ def lines(counts: dict[str, Any], seconds: float | None, page: Path) -> list[tup
             else "no model yet",
         ),
     ]
-    for model, name in MODELS.items():
-        found = dig(counts, "evaluation", model)
+    for model in models:
+        name, found = title(model["name"]).lower(), model["evaluation"]
         text, asked = dig(found, "heldout_text"), dig(found, "questions")
         bits = significant(dig(text, "bits_per_byte"))
         if not found:
-            made.append((name.lower(), "not evaluated"))
+            made.append((name, "not evaluated"))
             continue
-        if model == "finetune" and dig(counts, "finetune", "trained") is False:
-            made.append((name.lower(), "not fine-tuned, this is the base model (see the note)"))
+        if not trained(model):
+            made.append((name, f"not trained, this is the model {model['from']} (see the note)"))
             continue
         chance = "" if accuracy(asked) == NOTHING else f" (chance {accuracy({'acc': dig(asked, 'chance')})})"
         made.append(
-            (name.lower(), f"{bits} bits per held-out byte, accuracy {accuracy(asked)}{chance}{mark('evaluate.model')}")
+            (name, f"{bits} bits per held-out byte, accuracy {accuracy(asked)}{chance}{mark('evaluate.model')}")
         )
     made.append(("time", f"{duration(seconds)} over all tasks" if seconds else NOTHING))
     made += [("note", f"{note['step']}: {note['text']}") for note in counts.get("notes") or []]
@@ -68,16 +73,11 @@ def lines(counts: dict[str, Any], seconds: float | None, page: Path) -> list[tup
 def show(rows: list[tuple[str, str]]) -> None:
     """Print the lines."""
     for name, text in rows:
-        print(f"{name:<12}{text}".replace(NARROW, " "))
+        print(f"{name:<11} {text}".replace(NARROW, " "))
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m scripts.report.summary",
-        description=__doc__,
-        epilog="example:\n  python -m scripts.report.summary --results results/main",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = cli.described("python -m scripts.report.summary", __doc__, "--results results/main")
     parser.add_argument("--results", type=Path, default=Path("results/main"), help="a variant's results")
     args = parser.parse_args(argv)
     folder = args.results / "report" / "render"
@@ -90,12 +90,19 @@ def main(argv: list[str] | None = None) -> int:
         )
     except (OSError, ValueError) as error:
         return cli.fail(f"{folder / 'counts.json'}: {error}; run `make report`")
-    measured = [
-        row for path in counting(sorted((args.results / "benchmarks").rglob("*.tsv"))) for row in benchmark(path)
-    ]
-    seconds = sum(row.get("s", 0.0) for row in measured) if measured else None
-    show(lines(counts, seconds, folder / "report.html"))
+    show(lines(counts, seconds_of(args.results), folder / "report.html"))
     return 0
+
+
+def seconds_of(results: Path) -> float | None:
+    """Seconds of all tasks that the report was made from, as it shows them; None where nothing was measured."""
+    try:
+        made = Manifest.parse(results / "report/render/manifest.json")
+    except ManifestError:
+        return None
+    files = [costs.benchmark(path) for _, path, _ in Inputs(results.parent).of(made)]
+    measured = [row for path in counting(files) if path.exists() for row in benchmark(path)]
+    return sum(row.get("s", 0.0) for row in measured) if measured else None
 
 
 if __name__ == "__main__":

@@ -8,12 +8,13 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from scripts.common import record
+from scripts.models.registry import BASE
+from scripts.report.models import Model, title, trained
 from scripts.report.page import NOTHING, duration, integer, percent, short, significant, size
 from scripts.report.records import Run, dig, json_lines, measured, metrics, number
 from scripts.report.samples import UNSHOWABLE
+from scripts.workflow import record
 
-MODELS = {"pretrain": "Base model", "finetune": "Fine-tuned"}
 Fact = tuple[str, str, str]  # name, value with its unit, what it was measured on
 
 
@@ -35,28 +36,35 @@ def measured_on(text: Any) -> str:
     """What a held-out loss was measured on."""
     if not number(dig(text, "documents")):
         return "no validation documents"
-    return f"{integer(dig(text, 'documents'))} validation documents, {size(dig(text, 'bytes'))}"
+    count = dig(text, "documents")
+    return f"{integer(count)} validation document{'s' * (count != 1)}, {size(dig(text, 'bytes'))}"
 
 
 def tiles(counts: dict[str, Any], seconds: float | None) -> list[dict[str, str]]:
     """The numbers at the head of the page: name, value, unit, and what the value was measured on."""
-    pretrain, evaluation = counts["pretrain"] or {}, counts["evaluation"]
-    base, tuned = dig(evaluation, "pretrain"), dig(evaluation, "finetune")
-    if dig(counts, "finetune", "trained") is False:
-        tuned = None
-    text = dig(base, "heldout_text") or {**(dig(counts, "corpus", "validation") or {}), **pretrain}
-    asked = dig(tuned or base, "questions")
+    pretrain = counts["models"][0]["training"] or {}
+    base, *others = [
+        found for found in counts["models"] if found["name"] == BASE or (found["evaluation"] and trained(found))
+    ]
+    tuned = others[-1] if others else None  # the last of the registry
+    text = dig(base, "evaluation", "heldout_text") or {**(dig(counts, "corpus", "validation") or {}), **pretrain}
+    asked = dig(tuned or base, "evaluation", "questions")
     notes = [
         f"chance {percent(dig(asked, 'chance'))}",
-        f"base model {accuracy(dig(base, 'questions'))}" if tuned else "",
+        f"base model {accuracy(dig(base, 'evaluation', 'questions'))}" if tuned else "",
         f"{integer(dig(asked, 'items'))} held-out questions",
     ]
+    corpus = dig(counts, "corpus", "train") or {}
+    read = f"{size(corpus.get('bytes'))} of {integer(counts['documents_read'])} crawl records, {size(counts['bytes_read'])}"
+    there = f"{short(dig(counts, 'tokens', 'train', 'tokens'))} tokens in the training corpus"
+    begun = f"the weights of {given}" if (given := pretrain.get("start_from")) else "random weights"
+    answered = "; ".join(filter(None, notes)) if asked else "not measured"
     made = [
-        ("Trained on", short(pretrain.get("tokens")), "tokens seen", f"{short(dig(counts, 'tokens', 'train', 'tokens'))} tokens in the training corpus"),
-        ("Model", short(parameters(pretrain)), "parameters", f"{integer(pretrain.get('steps'))} optimizer steps from random weights"),
+        ("Trained on", short(pretrain.get("tokens")), "tokens seen", there),
+        ("Model", short(parameters(pretrain)), "parameters", f"{integer(pretrain.get('steps'))} optimizer steps from {begun}"),
         ("Held-out text", significant(dig(text, "bits_per_byte")), "bits per byte", f"base model, {measured_on(text)}"),
-        ("Accuracy" if not tuned else "Accuracy, fine-tuned", accuracy(asked), "", "; ".join(filter(None, notes)) if asked else "not measured"),
-        ("Corpus", integer(dig(counts, "corpus", "train", "documents")), "documents", f"{size(dig(counts, 'corpus', 'train', 'bytes'))} of {integer(counts['documents_read'])} crawl records, {size(counts['bytes_read'])}"),
+        (f"Accuracy, {tuned['name']}" if tuned else "Accuracy", accuracy(asked), "", answered),
+        ("Corpus", integer(corpus.get("documents")), "documents", read),
         ("Time", duration(seconds), "", "wall-clock, summed over all tasks"),
     ]  # fmt: skip
     # A number that is not there needs no words on what it was measured on.
@@ -66,11 +74,12 @@ def tiles(counts: dict[str, Any], seconds: float | None) -> list[dict[str, str]]
 
 def lead(counts: dict[str, Any]) -> str:
     """The page's first sentence."""
-    pretrain, train = counts["pretrain"] or {}, dig(counts, "corpus", "train") or {}
+    pretrain, train = counts["models"][0]["training"] or {}, dig(counts, "corpus", "train") or {}
     if not pretrain:
         return "No model has been trained in this run yet."
+    begun = f"from {given}" if (given := pretrain.get("start_from")) else "from scratch"
     return (
-        f"A model of {short(parameters(pretrain))} parameters, trained from scratch on "
+        f"A model of {short(parameters(pretrain))} parameters, trained {begun} on "
         f"{short(pretrain.get('tokens'))} tokens of {integer(train.get('documents'))} documents."
     )
 
@@ -153,7 +162,8 @@ def tokenizer(run: Run) -> dict[str, Any]:
 
 def training_facts(facts: dict[str, Any]) -> list[Fact]:
     """A training step's summary as rows; what it does not measure is left out."""
-    answers = f"nats per answer token, {integer(facts.get('heldout_tokens'))} tokens of {integer(facts.get('heldout_pairs'))} held-out pairs"
+    held = f"{integer(facts.get('heldout_tokens'))} tokens of {integer(facts.get('heldout_pairs'))} held-out pairs"
+    answers = f"nats per answer token, {held}"
     scored = f"{integer(facts.get('validation_tokens'))} validation tokens, {size(facts.get('validation_bytes'))}, after the last step"
     rows = [
         ("Parameters", integer(parameters(facts)), "weights of the model"),
@@ -172,14 +182,14 @@ def training_facts(facts: dict[str, Any]) -> list[Fact]:
     return [row for row in rows if row[1] != NOTHING]
 
 
-def progress(run: Run, step: str, config: dict[str, Any] | None) -> list[Fact]:
+def progress(run: Run, model: Model, config: dict[str, Any] | None) -> list[Fact]:
     """How far a training that is not finished has come, by what it wrote last; nothing for a finished one."""
-    if step not in run.training:
+    if (folder := run.training.get((model.step, model.task))) is None:
         return []
-    rows = metrics(run, step)
+    rows = metrics(run, model.step, model.task)
     last = {key: row[key] for row in rows for key in row if number(row[key]) is not None}
-    wanted = number(dig(config, *step.split("."), "steps"))
-    written = max((path.stat().st_mtime for path in measured(run.training[step])), default=None)
+    wanted = number(dig(config, *model.step.split("."), "steps"))
+    written = max((path.stat().st_mtime for path in measured(folder)), default=None)
     at = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(written)) if written else NOTHING
     found: list[Fact] = [
         ("Steps so far", integer(last.get("step")), f"of {integer(wanted)} optimizer steps" if wanted else "optimizer steps"),
@@ -194,11 +204,15 @@ def progress(run: Run, step: str, config: dict[str, Any] | None) -> list[Fact]:
     return [row for row in found if row[1] != NOTHING]
 
 
-def evaluation(run: Run, results: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """The evaluation table (models as columns) and the generated samples side by side."""
-    models = [model for model in MODELS if model in results and (model != "finetune" or tuned(run))]
+def evaluation(run: Run, made: list[dict[str, Any]]) -> dict[str, Any]:
+    """The evaluation table (models as columns) and the generated samples side by side. made: `models` of counts.json.
+
+    A model that was not trained has no column: it is the one that it is made from.
+    """
+    shown = [model for model in made if model["evaluation"] and trained(model)]
+    results = [model["evaluation"] for model in shown]
     text, questions, tasks = (
-        next((dig(results[model], part) for model in models if dig(results[model], part)), None)
+        next((dig(found, part) for found in results if dig(found, part)), None)
         for part in ("heldout_text", "questions", "tasks")
     )
     held, asked = measured_on(text), f"{integer(dig(questions, 'items'))} held-out questions"
@@ -211,25 +225,22 @@ def evaluation(run: Run, results: dict[str, dict[str, Any]]) -> dict[str, Any]:
         ("Chance", "accuracy of a guess", percent, ("questions", "chance")),
         ("Distance from chance", "standard errors of guessing", signed, ("questions", "acc_z")),
     ]  # fmt: skip
-    for task in sorted({name for model in models for name in dig(results[model], "tasks", "results") or {}}):
+    for task in sorted({name for found in results for name in dig(found, "tasks", "results") or {}}):
         on = f"{integer(dig(tasks, 'results', task, 'items'))} items"
         plan.append((f"{task}: accuracy", on, accuracy, ("tasks", "results", task)))
     rows = [
-        {"name": name, "cells": [write(dig(results[model], *keys)) for model in models], "note": note}
+        {"name": name, "cells": [write(dig(found, *keys)) for found in results], "note": note}
         for name, note, write, keys in plan
     ]
-    about = "The same held-out data for both models." if len(models) > 1 else ""
+    about = ["The same held-out data for all models."] if len(shown) > 1 else []
+    if left := [model["name"] for model in made if not trained(model)]:
+        about.append(f"Without a column, for nothing was trained: {', '.join(left)}.")
     return {
-        "about": about if tuned(run) else "The base model alone: nothing was fine-tuned.",
-        "models": [MODELS[model] for model in models],
+        "about": " ".join(about),
+        "models": [{"title": title(model["name"]), "from": model["from"]} for model in shown],
         "rows": [row for row in rows if any(cell != NOTHING for cell in row["cells"])],
-        "samples": generated(run, models),
+        "samples": generated(run, [model["name"] for model in shown]),
     }
-
-
-def tuned(run: Run) -> bool:
-    """Whether there is a fine-tuned model: without pairs to learn from, what is evaluated under its name is the base model."""
-    return run.summary("finetune.train", "trained") is not False
 
 
 def signed(value: Any) -> str:
@@ -257,9 +268,10 @@ def generated(run: Run, models: Iterable[str]) -> list[dict[str, Any]]:
                 for row in json_lines(manifest.file(name)):
                     prompt = str(row.get("question") or row.get("prompt") or "")
                     kind, decoding = str(row.get("kind", "prompt")), str(row.get("decoding", ""))
-                    new: dict[str, Any] = {"prompt": prompt, "about": f"{kind}, {decoding} decoding", "outputs": [], "reference": row.get("reference")}  # fmt: skip
+                    about, reference = f"{kind}, {decoding} decoding", row.get("reference")
+                    new: dict[str, Any] = {"prompt": prompt, "about": about, "outputs": [], "reference": reference}
                     here = found.setdefault((kind, decoding, prompt), new)
-                    here["outputs"].append((MODELS[model], visible(str(row.get("text", "")))))
+                    here["outputs"].append((title(model), visible(str(row.get("text", "")))))
     return list(found.values())
 
 
@@ -268,7 +280,7 @@ def recorded(facts: dict[str, Any]) -> dict[str, str]:
     found = {name: str(value) for name, value in (dig(facts, "machine") or {}).items() if name != "host"}
     if isinstance(devices := facts.get("devices"), dict):
         names = ", ".join(f"{count} × {name}" for name, count in devices.items())
-        found["devices"] = f"{names}; {integer(facts.get('nodes'))} nodes"
+        found["devices"] = f"{names}; {integer(facts.get('nodes'))} node{'s' * (facts.get('nodes') != 1)}"
     return found | {name: str(value) for name, value in (dig(facts, "versions") or {}).items()}
 
 
@@ -284,6 +296,20 @@ def machines(run: Run) -> list[dict[str, str]]:
         {"name": name, "value": value, "steps": ", ".join(of) if len(values) > 1 or name == "devices" else ""}
         for name, values in seen.items()
         for value, of in values.items()
+    ]
+
+
+def accepted(run: Run) -> list[dict[str, Any]]:
+    """What a person accepted as made by later settings or code: `step`, `tasks`, `changes`, `reason`, `when` (workflow/accept.py)."""
+    seen: dict[tuple[str, str, str, str], int] = {}
+    for step, manifests in run.manifests.items():
+        for manifest in manifests:
+            for entry in record.accepted(manifest.path, manifest.fingerprint) if manifest.path else ():
+                key = (step, "; ".join(entry["changes"]), entry["reason"], entry["when"])
+                seen[key] = seen.get(key, 0) + 1
+    return [
+        {"step": step, "tasks": number, "changes": changes, "reason": reason, "when": when}
+        for (step, changes, reason, when), number in seen.items()
     ]
 
 

@@ -27,11 +27,9 @@ from typing import Any
 from scripts.slurm import patience, preflight, queue
 from scripts.slurm.patience import NoAnswer, Silent, SlurmError, Stopped
 
-__tracked__ = False
-
 MARK = re.compile(r" #(\w{12})\b")  # in a job's comment: one submission
 ENDED = Path(".snakemake") / "slurm-ended"  # a file for each job whose command ended well, by run, job and attempt
-GONE = 60.0  # seconds for which squeue's answers lack a job before it is taken for gone
+GONE = 60.0  # seconds without a job in squeue's answers after which it counts as gone
 WHAT_NOW = (
     "The run ends here and nothing is lost: its jobs in the queue keep running by themselves. Start it again once SLURM answers: "
     "it cancels what is left of them and resumes from the results that are there"
@@ -112,7 +110,7 @@ class Driver:
         return found, time.monotonic() - begin
 
     def gone(self, number: str) -> bool:
-        """Whether SLURM has known nothing of a job that it had taken for GONE seconds.
+        """Whether a job that SLURM had accepted has been unknown to it for GONE seconds.
 
         It was silent for longer than it remembers a job that has ended (MinJobAge), or it came back without its memory.
         """
@@ -194,7 +192,7 @@ class Submission:
 
 
 def patient(parent: Any, driver: Driver) -> Any:
-    """The executor's class with the methods that hold what is said at the head of this file."""
+    """The executor's class with the methods that do what the head of this file says."""
 
     class Patient(parent):
         def get_job_exec_suffix(self, job: Any) -> str:

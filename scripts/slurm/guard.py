@@ -20,10 +20,8 @@ from pathlib import Path
 from scripts.slurm import queue
 from scripts.slurm.patience import Silent, SlurmError, ask
 
-__tracked__ = False
-
 BEAT = 20.0  # seconds between two signs of life of a run
-DEAD = 120.0  # seconds without one after which a run on another login node is taken for dead
+DEAD = 120.0  # seconds without one after which a run on another login node counts as dead
 
 
 class GuardError(RuntimeError):
@@ -39,7 +37,7 @@ def age(path: Path) -> float:
 def claim(path: Path, host: str | None = None) -> None:
     """Say in `path` that this process drives the folder's jobs, and keep saying it until it ends.
 
-    A second run on the same host is refused by a kernel lock (scripts/common/lock.py), which not every cluster's file system
+    A second run on the same host is refused by a kernel lock (scripts/workflow/lock.py), which not every cluster's file system
     carries to other hosts; this tells login nodes apart. Raises GuardError while a run on another host is alive, and
     where the file cannot be read: that does not say that there is no other run.
     """

@@ -12,10 +12,6 @@ from typing import Any
 
 from scripts.slurm import executor, guard, pace, patience, preflight
 
-__tracked__ = False
-
-ONLY = "CRAWL2LLM_PREFLIGHT_ONLY"  # set by `python -m scripts.slurm.preflight`
-
 
 def before_submission(workflow: Any) -> None:
     """Clear the queue of a dead run's jobs, then compare the plan with the cluster's limits.
@@ -39,17 +35,19 @@ def before_submission(workflow: Any) -> None:
             except patience.SlurmError:
                 return
         guard.claim(folder / ".snakemake" / "slurm-driver.json")
-        if not os.environ.get(ONLY):
+        only = os.environ.get(preflight.ONLY)
+        if not only:
             guard.clear(folder, logger.warning)
         if slurm:
             report = preflight.check(workflow)
+            if only:
+                report.write(Path(only))
+                raise WorkflowError("the preflight was asked for alone: nothing was submitted")
             logger.info(report.table())
             for line in report.warnings:
                 logger.warning(f"preflight: {line}")
             if report.errors:
                 raise WorkflowError("preflight, nothing was submitted:\n" + "\n".join(f"  {e}" for e in report.errors))
-            if os.environ.get(ONLY):
-                raise WorkflowError("preflight passed; it was asked for alone, so nothing was submitted")
             pace.bound(workflow.scheduler._executor)
             executor.install(workflow.scheduler._executor)
             submitted.touch()

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-__tracked__ = False
-
 LONGEST = 20.0  # seconds between two questions to the queue at most; one question is for all jobs
 
 

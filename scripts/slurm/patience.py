@@ -17,8 +17,6 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-__tracked__ = False
-
 LIMIT = "CRAWL2LLM_SLURM_PATIENCE"  # environment variable: seconds for which one question is asked (default 600)
 CALL, LONGEST_CALL = 30.0, 120.0  # seconds after which a call is cut off: the first, and at most (it doubles)
 PAUSE, LONGEST_PAUSE = 1.0, 30.0  # seconds before the question is asked again: the first time, and at most (it doubles)
@@ -39,6 +37,10 @@ ANSWER = re.compile(
 )
 
 
+# Words of a client that has found no configuration: there is no cluster to answer.
+NOWHERE = re.compile(r"fetch_config|resolve_ctls|could not establish a configuration source", re.IGNORECASE)
+
+
 class SlurmError(RuntimeError):
     """A SLURM command failed; the message has its words."""
 
@@ -52,11 +54,11 @@ class NoAnswer(Exception):
 
 
 class Stopped(BaseException):
-    """Nobody needs the answer any more: the run ends. No `except Exception` takes it for a failure of a job."""
+    """The answer is not needed any more, for the run ends. No `except Exception` catches it as a failure of a job."""
 
 
 class Silence:
-    """How long SLURM has been silent, over all questions of this process; it is told once, and so is its end."""
+    """How long SLURM has been silent, over all questions of this process; it is reported once, and so is its end."""
 
     def __init__(self) -> None:
         self.lock, self.told = threading.Lock(), False
@@ -126,6 +128,8 @@ def once(*command: str, timeout: float = CALL, shell: bool = False, script: str 
     if process.returncode == 0:
         return out
     words = " ".join(error.split()) or f"status {process.returncode}"
+    if NOWHERE.search(words):
+        raise SlurmError(f"{name}: SLURM is not set up here ({words}); run this on a login node of the cluster")
     if process.returncode > 0 and is_answer(words, " ".join(command)):
         raise SlurmError(f"{' '.join(command) if not shell else name}: {words}")
     raise NoAnswer(words if words.startswith(name) else f"{name}: {words}")

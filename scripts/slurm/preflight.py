@@ -1,25 +1,28 @@
 """Compare the plan with the cluster before anything is submitted: partitions, time, memory, GRES, nodes, account, fair share.
 
-    python -m scripts.slurm.preflight --profile profiles/slurm [any option of snakemake]
-
-The same check runs at the start of every run (scripts/slurm/hook.py). An error is what SLURM would refuse, or would let
-wait for ever; a warning is what it would take but a person may not want.
+Submits nothing. The same check runs at the start of every run. An error is what SLURM would refuse, or would let wait for ever; a
+warning is what it would take but a person may not want. Options that are not listed go to Snakemake as they are.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterable
+import tempfile
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from scripts.slurm import pace, patience, queue
+from scripts.workflow.cli import described
+from scripts.workflow.config import ROOT
+from scripts.workflow.manifest import pretty
 
-__tracked__ = False
+ONLY = "CRAWL2LLM_PREFLIGHT_ONLY"  # the file that a run writes what it found to, and then ends
 
 LONGEST_PAUSE = int(4 * pace.LONGEST)  # seconds between two status checks at most, with three that got no answer
 POOR_SHARE = 0.1  # below this fair-share factor a wait of days is usual
@@ -88,6 +91,12 @@ class Report:
                 f"{memory:>9} {limit:>8}  {need.gres}"
             )
         return "\n".join(lines)
+
+    def write(self, path: Path) -> None:
+        """For whoever asked for the preflight alone."""
+        path.write_text(
+            pretty({"table": self.table(), "warnings": self.warnings, "errors": self.errors}), encoding="utf-8"
+        )
 
 
 def records(text: str) -> Iterable[dict[str, str]]:
@@ -236,27 +245,37 @@ def placement(needs: list[Need], config: dict[str, Any]) -> tuple[list[str], lis
     errors: list[str] = []
     warnings: list[str] = []
     for need in needs:
-        stage, _, step = need.rule.partition("_")
-        section = config.get(stage, {}).get(step, {})
-        processes, nodes = section.get("processes"), section.get("nodes", 1)
         cards = queue.gpus(need.gres)
         if need.cards < cards * need.nodes:
             # Snakemake cuts what a job asks for down to the run's cap, and the cap would not hold.
             errors.append(f"{need.rule}: takes {cards * need.nodes} GPUs, more than the profile's gpu_cap")
-        if processes is None or not cards:
-            continue
-        key = f"{stage}.{step}"
-        if nodes != need.nodes:
-            errors.append(f"{need.rule}: the profile asks for {need.nodes} nodes, the config has {key}.nodes: {nodes}")
-        if processes > cards:
-            errors.append(
-                f"{need.rule}: the config has {key}.processes: {processes}, the profile {cards} GPUs of a node"
-            )
-        elif processes < cards:
-            warnings.append(
-                f"{need.rule}: the profile takes {cards} GPUs of a node, and {key}.processes: {processes} leaves some idle"
-            )
+        for key, section in sections(need.rule, config) if cards else ():
+            processes, nodes = section["processes"], section.get("nodes", 1)
+            if nodes != need.nodes:
+                errors.append(
+                    f"{need.rule}: the profile asks for {need.nodes} nodes, the config has {key}.nodes: {nodes}"
+                )
+            if processes > cards:
+                errors.append(
+                    f"{need.rule}: the config has {key}.processes: {processes}, the profile {cards} GPUs of a node"
+                )
+            elif processes < cards:
+                warnings.append(
+                    f"{need.rule}: the profile takes {cards} GPUs of a node, and {key}.processes: {processes} leaves some idle"
+                )
     return errors, warnings
+
+
+def sections(rule: str, config: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """(name, settings) of each section that sets the processes of a rule: that of its step, and of each model with processes of its own."""
+    stage, _, name = rule.partition("_")
+    step = f"{stage}.{name}"
+    section = config.get(stage, {}).get(name, {})
+    if "processes" in section:
+        yield step, section
+    for model, entry in config.get("models", {}).items():
+        if entry["step"] == step and "processes" in entry:
+            yield f"models.{model}", {**section, **entry}
 
 
 def needs(workflow: Any) -> list[Need]:
@@ -319,17 +338,37 @@ def check(workflow: Any) -> Report:
     return report
 
 
-def main() -> int:
-    if len(sys.argv) < 2 or sys.argv[1] in ("-h", "--help"):
-        print(__doc__)
-        return 0 if len(sys.argv) > 1 else 2
-    environment = {**os.environ, "CRAWL2LLM_PREFLIGHT_ONLY": "1"}
-    command = [sys.executable, "-m", "snakemake", *sys.argv[1:]]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    text = done.stdout + done.stderr
-    start = re.search(r"^rule\s+tasks\s+partition", text, re.MULTILINE)
-    print(text[start.start() if start else 0 :].strip() or text)
-    return 0 if "preflight passed" in text or "Nothing to be done" in text else 1
+def asked(path: Path, environment: dict[str, str], options: list[str]) -> tuple[int, str]:
+    """Let Snakemake plan, and write what the preflight found to `path` (scripts/slurm/hook.py): its status and what it said."""
+    command = [sys.executable, "-m", "snakemake", *options]
+    done = subprocess.run(command, env={**environment, ONLY: str(path)}, capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout + done.stderr
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = described(
+        "crawl2llm preflight", __doc__, "--profile profiles/mysite --configfile mine.yaml", allow_abbrev=False
+    )
+    parser.add_argument("--profile", default="profiles/slurm", help="Snakemake's profile (default: %(default)s)")
+    args, more = parser.parse_known_args(argv)
+    profile = args.profile if Path(args.profile).exists() else str(ROOT / args.profile)
+    if not Path("Snakefile").exists() and not {"-s", "--snakefile"} & set(more):  # in the folder of a run
+        more = ["--snakefile", str(ROOT / "Snakefile"), *more]
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "found.json")
+        status, said = asked(path, dict(os.environ), ["--profile", profile, *more])
+        if not path.exists():  # nothing to do, or Snakemake's own error
+            print(
+                said.strip() if status else "nothing to check: every result is up to date, so no job would be submitted"
+            )
+            return status
+        found = json.loads(path.read_text(encoding="utf-8"))
+    print(found["table"])
+    for kind in ("warnings", "errors"):
+        for line in found[kind]:
+            print(f"{kind.removesuffix('s')}: {line}")
+    print("preflight passed" if not found["errors"] else "the cluster would refuse this run")
+    return int(bool(found["errors"]))
 
 
 if __name__ == "__main__":

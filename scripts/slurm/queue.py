@@ -10,8 +10,6 @@ from pathlib import Path
 
 from scripts.slurm.patience import ask
 
-__tracked__ = False
-
 PREFIX = "crawl2llm_"  # slurm-jobname-prefix in profiles/slurm/config.yaml, and the executor's underscore
 FIELDS = "%i|%T|%P|%D|%C|%b|%V|%S|%M|%l|%N|%j|%k|%r|%Z"
 # As the executor writes it, and the mark of one submission (scripts/slurm/executor.py).

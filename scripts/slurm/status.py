@@ -5,7 +5,6 @@ Needs squeue alone. Where sacct answers, GPU-hours are SLURM's own; otherwise th
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
 import statistics
@@ -17,12 +16,12 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from scripts.common.console import duration
-from scripts.common.costs import counting
 from scripts.slurm import guard, patience, queue
 from scripts.watch.tail import seconds_left
-
-__tracked__ = False
+from scripts.workflow.cli import described
+from scripts.workflow.console import duration
+from scripts.workflow.costs import counting, seconds
+from scripts.workflow.steps import STEPS, folder_of, step_of
 
 ERROR = re.compile(r"^Error in rule (\w+):$")
 LOGS = re.compile(r"^ {4}log: (.*?)(?: \(check log file\(s\).*)?$")
@@ -58,33 +57,32 @@ def last_words(lines: list[str]) -> list[str]:
 def places(rule: str, task: str) -> tuple[str, str, str]:
     """(variant, `stage/step`, `/shard` or "") of a job, from its rule and its wildcards joined by `_`.
 
-    A variant's name may hold `_`; what follows the last one is the shard (band, model) where the step has several tasks.
+    A variant's name may hold `_`; what follows the last one is the shard (band, model) where the step has several tasks. A model's name
+    may hold it too, so that `a_b_c` has two places; this is one of them (see `log_of`).
     """
-    from scripts.common.steps import STEPS
-
-    stage, _, step = rule.partition("_")
-    known = STEPS.get(f"{stage}.{step}")
+    below, known = str(folder_of(step_of(rule))), STEPS.get(step_of(rule))
     if known is None or known.per:
         variant, _, shard = task.rpartition("_")
-        return variant, f"{stage}/{step}", f"/{shard}"
-    return task, f"{stage}/{step}", ""
+        return variant, below, f"/{shard}"
+    return task, below, ""
 
 
 def log_of(folder: Path, rule: str, task: str) -> Path:
-    """The log that the task's program writes."""
+    """The log that the task's program writes; of several places that a name with `_` may stand for, the one that is there."""
     variant, step, shard = places(rule, task)
-    return folder / "logs" / variant / f"{step}{shard}.log"
+    found = folder / "logs" / variant / f"{step}{shard}.log"
+    for cut in range(len(task)) if shard and not found.exists() else ():
+        other = folder / "logs" / task[:cut] / step / f"{task[cut + 1 :]}.log"
+        if task[cut] == "_" and other.exists():
+            return other
+    return found
 
 
 def measured(folder: Path, rule: str) -> float | None:
     """The median seconds of the rule's finished tasks, from their benchmark files."""
-    stage, _, step = rule.partition("_")
-    found = []
-    below = "results/*/benchmarks"
-    for path in counting([*folder.glob(f"{below}/{stage}/{step}/*.tsv"), *folder.glob(f"{below}/{stage}/{step}.tsv")]):
-        lines = path.read_text(encoding="utf-8").splitlines()
-        if len(lines) > 1:
-            found.append(float(lines[1].split("\t")[0]))
+    below = f"results/*/benchmarks/{folder_of(step_of(rule))}"
+    files = counting([*folder.glob(f"{below}/*.tsv"), *folder.glob(f"{below}.tsv")])
+    found = [spent for path in files if (spent := seconds(path)) is not None]
     return statistics.median(found) if found else None
 
 
@@ -242,12 +240,7 @@ def head(folder: Path, log: list[str], jobs: bool) -> Iterator[str]:
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        prog="crawl2llm status",
-        description=__doc__,
-        epilog="example:\n  crawl2llm status --directory /scratch/me/run",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = described("crawl2llm status", __doc__, "--directory /scratch/me/run")
     parser.add_argument("--directory", type=Path, default=Path(), help="the folder that Snakemake was started in")
     parser.add_argument("--lines", type=int, default=5, help="last lines of a failing log to show")
     args = parser.parse_args(argv)

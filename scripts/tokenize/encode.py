@@ -15,12 +15,12 @@ import numpy as np
 import pyarrow as pa
 from tokenizers import Tokenizer
 
-from scripts.common import cli
-from scripts.common.console import Progress
-from scripts.common.documents import Writer, batches, shard_of
-from scripts.common.manifest import Manifest
-from scripts.tokenize.indexed import IndexedWriter, token_dtype
+from scripts.formats.documents import Writer, batches, shard_of
+from scripts.formats.indexed import IndexedWriter, token_dtype
 from scripts.tokenize.train import EOS
+from scripts.workflow import cli
+from scripts.workflow.console import Progress
+from scripts.workflow.manifest import Manifest
 
 DOCS = pa.schema([("id", pa.string()), ("offset", pa.int64()), ("tokens", pa.int64()), ("bytes", pa.int64())])
 SPLITS = ("train", "validation")
@@ -34,7 +34,7 @@ def encode(documents: Path, stem: Path, tokenizer: Tokenizer, progress: Progress
     with IndexedWriter(stem, dtype) as writer, Writer(stem.with_suffix(".docs.parquet"), DOCS) as docs:
         for batch in batches(documents, ["id", "text"], size=256):
             texts = batch.column("text").to_pylist()
-            # No special token is looked for in text: a page that spells <|endoftext|> must not end a document.
+            # Special tokens are not recognised in text: a page that contains <|endoftext|> must not end a document.
             encodings = tokenizer.encode_batch_fast(texts, add_special_tokens=False)
             for name, text, encoding in zip(batch.column("id").to_pylist(), texts, encodings, strict=True):
                 ids = np.array([*encoding.ids, eos], dtype=dtype)

@@ -14,11 +14,11 @@ from typing import Any
 
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
-from scripts.common import cli
-from scripts.common.console import Progress, log
-from scripts.common.documents import rows, shard_of, uniform
-from scripts.common.manifest import Manifest, write_atomically
+from scripts.formats.documents import rows, shard_of, uniform
 from scripts.tokenize import vocabulary
+from scripts.workflow import cli
+from scripts.workflow.console import Progress, log
+from scripts.workflow.manifest import Manifest, write_atomically
 
 EOS, PAD = "<|endoftext|>", "<|pad|>"
 LONGEST = 30  # tokens named in the summary
@@ -53,7 +53,7 @@ def longest(tokenizer: Tokenizer, number: int = LONGEST) -> list[str]:
 
 
 def measured(tokenizer: Tokenizer, paths: list[Path]) -> tuple[int, int]:
-    """(bytes, tokens) of the first texts that together have MEASURED bytes; nothing behind them is read."""
+    """(bytes, tokens) of the first texts that together have MEASURED bytes; nothing after them is read."""
     size = tokens = 0
     for path in paths:
         for row in rows(path, ["text"]):
@@ -104,7 +104,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     }
     write_atomically(settings_file, json.dumps(facts, indent=1) + "\n")
 
-    tokenizer.encode_special_tokens = True  # as in tokenize.encode: no special token is looked for in text
+    tokenizer.encode_special_tokens = True  # as in tokenize.encode: special tokens are not recognised in text
     size, tokens = measured(
         tokenizer, [part.file(f"validation/{s}.parquet") for part, s in zip(corpus, shards, strict=True)]
     )

@@ -6,11 +6,9 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from scripts.common import ended
-from scripts.common.console import AGAIN
 from scripts.slurm.status import last_words, tail
-
-__tracked__ = False
+from scripts.workflow import ended
+from scripts.workflow.console import AGAIN
 
 MESSAGE = re.compile(r"^(?:\d\d:\d\d:\d\d [\w.]+(?: [\w.-]+)?: )?(?P<message>.*)$")
 EXCEPTION = re.compile(r"^[A-Za-z_][\w.]*(?:Error|Exception|Interrupt|Exit|Warning)\b.*")
@@ -97,7 +95,7 @@ def block(failure: Failure) -> list[str]:
 
 
 def shortened(path: Path) -> str:
-    """A path as seen from the working directory, where it lies below it."""
+    """A path relative to the working directory, where it is below it."""
     try:
         return str(path.resolve().relative_to(Path.cwd()))
     except ValueError:

@@ -20,15 +20,13 @@ from pathlib import Path
 from types import FrameType, SimpleNamespace, TracebackType
 from typing import Any, TextIO
 
-from scripts.common import ended
-from scripts.common.config import ROOT
-from scripts.common.console import duration
 from scripts.watch.failure import Failure, block, shortened, status_in
 from scripts.watch.lines import Lines
 from scripts.watch.run import Run, plural, step_of
 from scripts.watch.screen import PER_SECOND, Screen, can_draw, redirected
-
-__tracked__ = False
+from scripts.workflow import ended
+from scripts.workflow.config import ROOT
+from scripts.workflow.console import duration
 
 CHOICE = "CRAWL2LLM_SCREEN"
 CHOICES = ("live", "lines", "snakemake")

@@ -5,10 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from scripts.common.console import duration
 from scripts.watch.run import Run, Step, documents, listed, plural
-
-__tracked__ = False
+from scripts.workflow.console import duration
 
 FIRST = 60.0  # seconds without a line after which one says how far the run is
 SHARE = 0.05  # of the run's time: later lines are further apart, so that days of waiting take hundreds of lines, not thousands

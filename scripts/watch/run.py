@@ -9,22 +9,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from scripts.common.steps import STEPS
 from scripts.slurm.status import measured
 from scripts.watch.tail import Tail
-
-__tracked__ = False
+from scripts.workflow import steps
+from scripts.workflow.steps import STEPS
 
 TARGET = "all"  # the rule that only asks for the others
 # The steps whose counts are documents.
 DOCUMENTS = list(STEPS)[list(STEPS).index("ingest.extract") : list(STEPS).index("corpus.write") + 1]
-TRAINING = ("pretrain.train", "finetune.train")
 
 
 def step_of(rule: str) -> str:
     """`language_score` → `language.score`; a rule of another workflow keeps its name."""
-    stage, _, name = rule.partition("_")
-    return f"{stage}.{name}" if f"{stage}.{name}" in STEPS else rule
+    found = steps.step_of(rule)
+    return found if found in STEPS else rule
 
 
 @dataclass

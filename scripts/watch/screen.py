@@ -10,15 +10,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from scripts.common.console import duration
 from scripts.watch.lines import remaining
-from scripts.watch.run import TRAINING, Run, Step, documents, plural
+from scripts.watch.run import Run, Step, Task, documents, plural
+from scripts.workflow.console import duration
+from scripts.workflow.steps import MAKERS, stage_of
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.table import Table
 
-__tracked__ = False
 
 BAR = 12  # columns
 PER_SECOND = 2.0
@@ -113,9 +113,10 @@ class Screen:
         rows = [Text("; ".join(part for part in (head, remaining(self.run, now)) if part), style="bold")]
         if kept := documents(self.run.kept()):
             rows.append(Text(kept))
-        for name in TRAINING:
-            if (step := self.run.steps.get(name)) and step.running and (line := training(step, now)):
-                rows.append(Text(f"{name}: {line}"))
+        trained = [task for name in MAKERS if name in self.run.steps for task in self.run.steps[name].running.values()]
+        for task in trained:
+            if line := training(task):
+                rows.append(Text(f"{task}: {line}"))
         for row in rows:
             row.no_wrap, row.overflow = True, "ellipsis"
         return Group(*rows, self._table(now), Text(f"log: {self.log}", style="dim", no_wrap=True, overflow="ellipsis"))
@@ -153,7 +154,7 @@ def stages(run: Run) -> dict[str, dict[str, Step]]:
     """Stage → its steps, in the workflow's order."""
     found: dict[str, dict[str, Step]] = {}
     for name, step in run.steps.items():
-        found.setdefault(name.split(".")[0], {})[name] = step
+        found.setdefault(stage_of(name), {})[name] = step
     return found
 
 
@@ -181,9 +182,8 @@ def doing(steps: dict[str, Step]) -> str:
     return f"loss {losses[-1]:.3f}" if losses else ""
 
 
-def training(step: Step, now: float) -> str:
+def training(task: Task) -> str:
     """`loss 2.345, 12,000 tokens/s, 3m10s left` of a training that runs."""
-    task = next(iter(step.running.values()))
     if task.tail is None or task.tail.loss is None:
         return ""
     parts = [f"loss {task.tail.loss:.3f}", task.tail.speed]

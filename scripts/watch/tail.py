@@ -6,9 +6,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-__tracked__ = False
-
-LINE = re.compile(r"^\d\d:\d\d:\d\d (?P<name>[\w.]+(?: [\w.-]+)?): (?P<message>.*)$")  # scripts/common/console.py
+LINE = re.compile(r"^\d\d:\d\d:\d\d (?P<name>[\w.]+(?: [\w.-]+)?): (?P<message>.*)$")  # scripts/workflow/console.py
 LEFT = re.compile(r"\b(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)? left\b")
 LOSS = re.compile(r"\bloss (\d+\.\d+)")
 SPEED = re.compile(r"([\d,.]+) tokens/s")
@@ -25,7 +23,7 @@ def seconds_left(message: str) -> float | None:
 
 
 class Tail:
-    """The end of a log that is being written; a file that is not there yet, or begins anew, is no error."""
+    """The end of a log that is being written; a file that is not there yet, or begins again, is no error."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import time
 from collections.abc import Callable
@@ -20,10 +19,7 @@ __all__ = ["workflow"]  # a fixture
 RESTARTS = 40.0  # seconds between two restarts of slurmctld
 AWAY = 3.0  # seconds that it is away
 
-pytestmark = pytest.mark.skipif(
-    not os.environ.get("CRAWL2LLM_LONG"),
-    reason="the real chain three times on a busy controller takes 10 minutes, and test_cluster.py has the small one: CRAWL2LLM_LONG=1",
-)
+pytestmark = pytest.mark.long  # the real chain three times on a busy controller; test_cluster.py has the small one
 
 
 def test_the_real_chain(workflow: Callable[..., Workflow], complete: Path, cluster: Cluster) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from concurrent.futures import Future, wait
 from pathlib import Path
@@ -12,7 +15,7 @@ import pytest
 
 from scripts.slurm import patience, status
 from tests.slurm.cluster import Cluster
-from tests.slurm.conftest import Drive, beside, slurm, until
+from tests.slurm.conftest import ROOT, Drive, beside, slurm, until
 
 Make = Callable[..., Drive]
 Unbroken = Callable[[Drive], dict[str, str]]
@@ -38,7 +41,9 @@ def test_time_limit_in_a_data_task(drive: Make, cluster: Cluster, unbroken: Unbr
     )
     run.finish()
     assert "TIMEOUT" in run.output
-    assert len(run.table("starts")) == 2 and len(run.table("ends")) == 1
+    # On a busy machine the first job may end before its program has begun.
+    jobs = list((run.folder / "logs/slurm/rule_language_score/main_00000").glob("*.log"))
+    assert len(jobs) == 2 and len(run.table("starts")) in (1, 2) and len(run.table("ends")) == 1
     assert job(run, "language_score")["TimeLimit"] == "00:04:00"
     assert run.results() == unbroken(run)
 
@@ -84,8 +89,8 @@ def test_placement_names_logs_and_retry(drive: Make, cluster: Cluster, unbroken:
     starts = [row for row in run.table("starts") if row[1] == "language_score"]
     assert len(starts) == 3
     first, again = (row[3] for row in starts if row[2] == next(r[2] for r in starts if r[3] == failed[2]))
-    limits = [re.search(r"TimeLimit=(\S+)", slurm("scontrol", "show", "job", number))[1] for number in (first, again)]  # type: ignore[index]
-    assert limits == ["01:00:00", "02:00:00"]
+    limits = [re.findall(r"TimeLimit=(\S+)", slurm("scontrol", "show", "job", number)) for number in (first, again)]
+    assert limits == [["01:00:00"], ["02:00:00"]]
     # The logs of tasks that succeeded are kept as well, each under its rule and its shard.
     assert sorted(path.name for path in folder.iterdir()) == ["main_00000", "main_00001"]
     assert len(list(folder.rglob("*.log"))) == 3
@@ -351,3 +356,30 @@ def test_what_the_cluster_cannot_give_is_refused_before_submission(drive: Make, 
     assert run.end() == 1
     assert message in run.output
     assert "has been submitted" not in run.output and not run.queue()
+
+
+@pytest.mark.parametrize(
+    ("options", "status", "said"),
+    [
+        ([], 0, "preflight passed"),
+        (
+            ["--set-resources", "language_score:slurm_partition=gpux"],
+            1,
+            "error: language_score: partition 'gpux' does not exist",
+        ),
+    ],
+)
+def test_the_preflight_alone_submits_nothing(drive: Make, options: list[str], status: int, said: str) -> None:
+    run = drive({"language_score": 1, "pretrain_train": 1})
+    command = [sys.executable, "-m", "scripts.crawl2llm", "preflight", "--profile", str(run.profile)]
+    done = subprocess.run(
+        [*command, "--snakefile", str(run.snakefile), "--configfile", "config.yaml", *options],
+        cwd=run.folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == status and said in done.stdout, done.stdout + done.stderr
+    assert "pretrain_train            1  " in done.stdout
+    assert not run.queue() and not run.results()

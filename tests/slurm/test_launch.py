@@ -13,7 +13,7 @@ from tests.slurm.conftest import ROOT, slurm, until
 def submitted(folder: Path, nodes: int) -> str:
     """The number of a job that runs tests/slurm/stopping.py through the launcher, once it has begun on all nodes."""
     folder.mkdir()
-    line = f"exec {sys.executable} -m scripts.common.launch --nodes {nodes} tests.slurm.stopping {folder}"
+    line = f"exec {sys.executable} -m scripts.training.launch --nodes {nodes} tests.slurm.stopping {folder}"
     options = ["-p", "cpu", f"--nodes={nodes}", "--time=5", "--requeue", "--open-mode=append", "--parsable"]
     number = slurm("sbatch", *options, f"--chdir={ROOT}", f"--output={folder}/log", f"--wrap={line}").strip()
     until("the program at work", lambda: len(list(folder.glob("starts-*"))) == nodes)
@@ -34,6 +34,6 @@ def test_a_warned_job_is_queued_again_and_a_cancelled_one_is_not(cluster: Cluste
     for node in (0, 1):
         starts = (tmp_path / f"warned/starts-{node}").read_text().splitlines()
         assert starts == ["0", "0"], "each start is a step of srun"
-    assert "SLURM has queued the job again" in (tmp_path / "warned/log").read_text()
+    assert "SLURM is asked to queue the job again" in (tmp_path / "warned/log").read_text()
     assert (fact(cancelled, "JobState"), fact(cancelled, "Restarts")) == ("CANCELLED", "0")
     assert len((tmp_path / "cancelled/starts-0").read_text().splitlines()) == 1

@@ -121,3 +121,12 @@ def test_answers_and_silence(error: str, answer: bool) -> None:
 def test_a_name_that_a_person_chose_is_no_silence(command: str, error: str) -> None:
     assert patience.is_answer(error, command)
     assert not patience.is_answer(f"{error}. Unable to contact slurm controller (connect failure)", command)
+
+
+def test_a_client_without_a_cluster_is_an_answer() -> None:
+    """It would be asked for ten minutes."""
+    words = (
+        "squeue: error: fetch_config: DNS SRV lookup failed squeue: error: Could not establish a configuration source"
+    )
+    with pytest.raises(patience.SlurmError, match="SLURM is not set up here"):
+        patience.once("sh", "-c", f"echo '{words}' >&2; exit 1")

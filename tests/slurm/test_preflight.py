@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -143,11 +144,29 @@ def test_squeue_lines_become_jobs() -> None:
     [
         ("language_score", "my_variant_00017", ("my_variant", "language/score", "/00017")),
         ("pretrain_train", "my_variant", ("my_variant", "pretrain/train", "")),
-        ("evaluate_model", "main_finetune", ("main", "evaluate/model", "/finetune")),
+        ("evaluate_model", "main_sft", ("main", "evaluate/model", "/sft")),
     ],
 )
 def test_where_a_job_writes(rule: str, task: str, found: tuple[str, str, str]) -> None:
     assert status.places(rule, task) == found
+
+
+def test_the_log_of_a_model_whose_name_has_an_underscore(tmp_path: Path) -> None:
+    """Wildcards are joined by `_`: the log that is there says where the variant's name ends."""
+    there = tmp_path / "logs/my_variant/finetune/train/my_sft.log"
+    there.parent.mkdir(parents=True)
+    there.write_text("")
+    assert status.log_of(tmp_path, "finetune_train", "my_variant_my_sft") == there
+    assert status.log_of(tmp_path, "pretrain_train", "my_variant") == tmp_path / "logs/my_variant/pretrain/train.log"
+
+
+def test_processes_of_one_model_are_compared_with_the_profile_too() -> None:
+    need = replace(FITS, rule="finetune_train", nodes=1)
+    entry = {"from": "base", "step": "finetune.train", "processes": 8}
+    config = {"finetune": {"train": {"processes": 4}}, "models": {"sft": {**entry, "processes": 4}, "big": entry}}
+    errors, warnings = preflight.placement([need], config)
+    assert errors == ["finetune_train: the config has models.big.processes: 8, the profile 4 GPUs of a node"]
+    assert not warnings
 
 
 def test_a_failure_made_good_is_not_shown() -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from scripts.common.steps import STEPS
+from scripts.workflow.steps import FILTERS, STEPS
 from tests.slurm.conftest import own_profile
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -48,7 +48,15 @@ def without_slurm(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.fixture(scope="module")
 def plan(tmp_path_factory: pytest.TempPathFactory, without_slurm: str) -> dict[str, dict[str, str]]:
     """Rule → its first task's resources in a dry run of the real workflow on a machine without SLURM."""
-    done = snakemake(tmp_path_factory.mktemp("plan"), "--profile", str(PROFILE), "--dry-run", path=without_slurm)
+    done = snakemake(
+        tmp_path_factory.mktemp("plan"),
+        "--profile",
+        str(PROFILE),
+        "--dry-run",
+        "--config",
+        f"filters=[{','.join(FILTERS)}]",
+        path=without_slurm,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     found: dict[str, dict[str, str]] = {}
     for match in re.finditer(
@@ -180,7 +188,7 @@ def test_apptainer(tmp_path: Path, without_slurm: str) -> None:
     planned = plan()
     shown = planned.stdout + planned.stderr
     assert planned.returncode == 0, shown
-    starts = re.findall(r"scripts\.common\.launch .*", shown)
+    starts = re.findall(r"scripts\.training\.launch .*", shown)
     assert len(starts) == 2, "pretrain_train and finetune_train"
     for line in starts:
         assert f"--image {project}/crawl2llm.sif '--image-arguments=--bind /project'" in re.sub(r" +", " ", line)

@@ -94,7 +94,7 @@ def meet_the_limit(workflow: Callable[..., Workflow]) -> Workflow:
     (job,) = made.queue()
     hours, minutes, _ = re.search(r"RunTime=(\d+):(\d+):(\d+)", slurm("scontrol", "show", "job", job)).groups()  # type: ignore[union-attr]
     slurm("scontrol", "update", f"JobId={job}", f"TimeLimit={60 * int(hours) + int(minutes) + 2}")
-    until("the job is queued again", lambda: "queued the job again" in made.slurm_log("pretrain_train"), 240)
+    until("the job is queued again", lambda: "asked to queue the job again" in made.slurm_log("pretrain_train"), 240)
     slurm("scontrol", "update", f"JobId={job}", "TimeLimit=60")
     made.finish(900)
     return made
@@ -187,7 +187,7 @@ def test_longer_than_the_time_limit(trainings: tuple[Future[Workflow], Future[Wo
     stops = [int(step.replace(",", "")) for step in re.findall(r"stopped by a signal after step ([\d,]+);", log)]
     assert stops and stops == sorted(set(stops)) and stops[-1] < LONG
     assert re.findall(r"resuming after step ([\d,]+) of", log) == [f"{step:,}" for step in stops]
-    assert log.count("SLURM has queued the job again") == len(stops)
+    assert log.count("SLURM is asked to queue the job again") == len(stops)
     assert "Error in rule" not in long_run.output and "TIMEOUT" not in long_run.output
 
     rows = [json.loads(line) for line in (unbroken / "results/main/pretrain/train/losses.jsonl").open()]
@@ -235,6 +235,7 @@ def test_a_training_that_is_broken_in_every_way(
     assert differences(snapshot(made.folder), snapshot(unbroken)) == []
 
 
+@pytest.mark.long
 def test_full_quota(workflow: Callable[..., Workflow], complete: Path, tmp_path: Path) -> None:
     """A file system that is full in the middle of a stage: nothing half-written counts, and with space it resumes."""
     run = workflow("quota", {}, remove=("corpus", "tokenize"))

@@ -10,6 +10,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ TRIGGERS = ("params", "input")  # as in the profiles
 
 
 def name_of(rule: str, wildcards: dict[str, str]) -> str | None:
-    """A job as `stage.step`, an evaluation with its model; None for the target rule."""
+    """A job as `stage.step`, with its model where the step has a task for each; None for the target rule."""
     if rule == "all":
         return None
     stage, step = rule.split("_", 1)
@@ -38,7 +39,7 @@ def named(output: str) -> set[str]:
     """The steps in the output of a dry run."""
     found = set()
     for rule, block in BLOCK.findall(output):
-        wildcards = dict(re.findall(r"(\w+)=(\w+)", "".join(re.findall(r"wildcards: (.*)", block))))
+        wildcards = dict(re.findall(r"(\w+)=([\w-]+)", "".join(re.findall(r"wildcards: (.*)", block))))
         found.add(name_of(rule, wildcards))
     return {name for name in found if name}
 
@@ -49,7 +50,9 @@ def here(folder: Path, tree: dict[str, Any]) -> set[str]:
     from snakemake.settings.enums import RerunTrigger
     from snakemake.settings.types import ConfigSettings, DAGSettings, OutputSettings, ResourceSettings, StorageSettings
 
-    config = folder / ".planned.yaml"
+    handle, name = tempfile.mkstemp(suffix=".yaml")
+    os.close(handle)
+    config = Path(name)
     config.write_text(yaml.safe_dump(tree, sort_keys=False), encoding="utf-8")
     before, path, variables = Path.cwd(), list(sys.path), dict(os.environ)
     handlers = list(logging.getLogger().handlers)

@@ -18,13 +18,18 @@ from tests.workflow.test_matrix import checkout, downstream
 
 # Where each kill strikes, in the order of the run: a file that says that the step is at work.
 KILLS = {
+    "dedup.verify": "logs/main/dedup/verify/00001.log",
+    "pretrain.train": "checkpoints/*/step-*",
+    "evaluate.model": "logs/main/evaluate/model/sft.log",
+}
+MORE_KILLS = {
     "ingest.extract": "logs/main/ingest/extract/00000.log",
     "dedup.verify": "logs/main/dedup/verify/00001.log",
     "quality.train": "logs/main/quality/train.log",
     "tokenize.encode": "logs/main/tokenize/encode/00000.log",
     "pretrain.train": "checkpoints/*/step-*",
-    "finetune.train": "logs/main/finetune/train.log",
-    "evaluate.model": "logs/main/evaluate/model/finetune.log",
+    "finetune.train": "logs/main/finetune/train/sft.log",
+    "evaluate.model": "logs/main/evaluate/model/sft.log",
 }
 
 
@@ -65,14 +70,15 @@ def forget(folder: Path, step: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("kills", [KILLS, pytest.param(MORE_KILLS, marks=pytest.mark.long)], ids=["some", "more"])
 def test_killed_in_the_middle_of_stage_after_stage(
-    complete: Path, copy_of: Callable[[], Path], capsys: pytest.CaptureFixture[str]
+    complete: Path, copy_of: Callable[[], Path], capsys: pytest.CaptureFixture[str], kills: dict[str, str]
 ) -> None:
-    """One run, killed seven times and started again: the bytes of a run that nothing happened to."""
+    """One run, killed again and again and started again: the bytes of a run that nothing happened to."""
     folder = copy_of()
-    forget(folder, "ingest.extract")
+    forget(folder, next(iter(kills)))
     shutil.rmtree(folder / "checkpoints")
-    for step, sign in KILLS.items():
+    for step, sign in kills.items():
         assert not list(folder.glob(sign)), f"{step} was at work before its turn"
         kill_when(folder, sign)
         assert not (folder / "results/main/report/render/manifest.json").exists()
@@ -98,7 +104,7 @@ def test_second_run_does_nothing(complete: Path) -> None:
 
 
 def test_two_runs_in_one_folder_are_refused(copy_of: Callable[[], Path]) -> None:
-    from scripts.common import lock
+    from scripts.workflow import lock
 
     folder = copy_of()
     (folder / "results/main/report/render/manifest.json").unlink()
@@ -109,10 +115,11 @@ def test_two_runs_in_one_folder_are_refused(copy_of: Callable[[], Path]) -> None
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_tasks_of_several_shards(complete: Path, tmp_path: Path) -> None:
     """With fewer tasks than shards the data is the same, byte for byte."""
     with checkout(tmp_path) as root:
-        steps = root / "scripts/common/steps.py"
+        steps = root / "scripts/workflow/steps.py"
         text = steps.read_text(encoding="utf-8")
         steps.write_text(text.replace("TASKS = 256", "TASKS = 1"), encoding="utf-8")
         assert steps.read_text(encoding="utf-8") != text

@@ -17,7 +17,7 @@ SNAKEFILE = """
 import sys
 sys.path.insert(0, {root!r})
 from pathlib import Path
-from scripts.common import engine
+from scripts.workflow import engine
 engine.decide(workflow, lambda job: {why!r} if job.rule.name == "second" else None)
 rule second:
     input: "first.txt"

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from scripts.common.costs import WORK
+from scripts.workflow.costs import WORK
 from tests.workflow.conftest import TINY, differences, run, snapshot
 from tests.workflow.plan import planned
 from tests.workflow.test_matrix import changed, downstream
@@ -54,7 +54,7 @@ def test_an_edit_before_the_move(copy_of: Callable[[], Path], tmp_path: Path) ->
 
 @pytest.mark.parametrize("half", [0, 1])
 def test_half_of_it_missing(copy_of: Callable[[], Path], half: int) -> None:
-    """Every second file of the results is gone: what is there and whole is kept, what is not is made anew, all below too."""
+    """Every second file of the results is gone: what is there and whole is kept, the rest is made again, and all below it."""
     folder = copy_of()
     shutil.rmtree(folder / ".snakemake")
     files = sorted(path for path in (folder / "results").rglob("*.parquet") if "benchmarks" not in path.parts)
@@ -76,8 +76,8 @@ def test_a_deleted_step_reruns_nothing_while_its_results_below_are_there(copy_of
 def test_a_task_that_was_begun_and_not_finished_is_missed(copy_of: Callable[[], Path]) -> None:
     """A forced or damaged step, killed at its work: its old record tells it from a step that was deleted."""
     folder = copy_of()
-    (folder / "results/main/evaluate/model/finetune.manifest.json").unlink()
-    assert planned(folder, tiny()) == {"evaluate.model[finetune]", "report.render"}
+    (folder / "results/main/evaluate/model/sft.manifest.json").unlink()
+    assert planned(folder, tiny()) == {"evaluate.model[sft]", "report.render"}
 
 
 def test_touching_everything_removes_nothing(copy_of: Callable[[], Path]) -> None:

@@ -21,7 +21,7 @@ DATA = set(ORDER[: ORDER.index("quality.select") + 1])
 EDITS = {
     "scripts/quality/select.py": ("BINS = 20", "BINS = 21"),
     "rules/heuristics.smk": ("python -m", "exit 1; python -m"),
-    "scripts/common/documents.py": ("BATCH = 1024", "BATCH = 1025"),
+    "scripts/formats/documents.py": ("BATCH = 1024", "BATCH = 1025"),
     "profiles/local/config.yaml": ("cores: all", "cores: nonsense"),
     "schemas/config.schema.yaml": ("language:", "language_of_no_program:"),
 }
@@ -71,7 +71,7 @@ def test_edits_in_the_middle_of_a_run(root: Path, tmp_path: Path) -> None:
     for name in ("rules/heuristics.smk", "profiles/local/config.yaml", "schemas/config.schema.yaml"):
         (root / name).write_text(held[name])
     edited = (root / "scripts/quality/select.py").read_text()
-    for name in ("scripts/quality/select.py", "scripts/common/documents.py"):
+    for name in ("scripts/quality/select.py", "scripts/formats/documents.py"):
         (root / name).write_text(held[name])
     assert planned(folder, before, root) & DATA == set(), "what was made is not what the run was started with"
     assert planned(folder, after, root) & DATA == downstream("language.select") & DATA
@@ -86,18 +86,19 @@ def test_a_program_refuses_other_code_and_other_files_than_were_planned(
     import sys
 
     mark = subprocess.run(
-        [sys.executable, "-c", "from scripts.common.config import validate; from scripts.common.fingerprint import fingerprint; "
+        [sys.executable, "-c", "from scripts.workflow.config import validate; from scripts.workflow.fingerprint import fingerprint; "
          "print(fingerprint('language.select', validate({})))"],
         cwd=root, capture_output=True, text=True, check=True,
     ).stdout.strip()  # fmt: skip
-    path = root / "scripts/common/documents.py"
+    path = root / "scripts/formats/documents.py"
     path.write_text(path.read_text().replace("BATCH = 1024", "BATCH = 1025"))
     done = subprocess.run(
-        [sys.executable, "-m", "scripts.language.select", "--config", mark, "--signals", "none", "--manifest", str(tmp_path / "out/manifest.json")],
+        [sys.executable, "-m", "scripts.language.select", "--config", mark, "--signals", "none",
+         "--manifest", str(tmp_path / "out/manifest.json")],
         cwd=root, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 1
-    assert "not what this run was planned with: scripts/common/documents.py; start the run again" in done.stderr
+    assert "not what this run was planned with: scripts/formats/documents.py; start the run again" in done.stderr
     assert not (tmp_path / "out").exists()
 
 
@@ -108,7 +109,7 @@ In the evening of day {n} they sat by the water and talked about the {n} fish th
 
 def test_a_task_of_several_shards_redoes_what_changed_and_only_that(root: Path, tmp_path: Path) -> None:
     """Beyond TASKS shards a task owns several: a replaced file, a forced step and an interruption reach each of them."""
-    steps = root / "scripts/common/steps.py"
+    steps = root / "scripts/workflow/steps.py"
     steps.write_text(steps.read_text().replace("TASKS = 256", "TASKS = 2"))
     pages = tmp_path / "pages"
     pages.mkdir()
@@ -142,7 +143,7 @@ def test_a_task_of_several_shards_redoes_what_changed_and_only_that(root: Path, 
     shards = times("language/score")
     assert len(shards) == 5
 
-    # A replaced file, and a run that is cut off in between: the shards of the new file are made anew, others stay.
+    # A replaced file, and a run that is cut off in between: the shards of the new file are made again, others stay.
     (pages / "3.txt").write_text("".join(TEXT.format(n=9000 + line) for line in range(7)))
     run(tmp_path / "run", "--until", "language_select")
     again = times("language/score")

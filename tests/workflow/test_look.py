@@ -7,12 +7,16 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
-from benchmarks.dry_run import imported
-from scripts.common import plan, rulegraph
+from benchmarks.dry_run import imported, prepared
+from scripts.plan import dryrun
+from scripts.plan.reasons import reasons
+from scripts.tools import rulegraph
+from scripts.workflow.console import duration
 from tests.workflow.conftest import ROOT, TINY, command, environment, run
 from tests.workflow.plan import planned
 
@@ -29,30 +33,116 @@ def snakemake(*options: str, profile: str = "local", folder: Path = ROOT) -> sub
 
 
 def test_readme_shows_the_rulegraph() -> None:
-    picture = rulegraph.mermaid(rulegraph.edges(rulegraph.dot("--profile", "profiles/local")))
+    edges = rulegraph.edges(rulegraph.dot("--profile", "profiles/local"))
+    picture = rulegraph.mermaid(edges)
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     assert readme == rulegraph.with_graph(readme, picture), "run `make docs`"
+    assert (ROOT / "docs/rulegraph.mmd").read_text(encoding="utf-8") == picture, "run `make docs`"
+    assert (ROOT / "docs/rulegraph.svg").read_text(encoding="utf-8") == rulegraph.svg(edges), "run `make docs`"
+    assert "](docs/rulegraph.svg)" in readme
 
 
 def test_a_dry_run_imports_nothing_heavy(tmp_path: Path) -> None:
-    assert imported(tmp_path, 3) == []
+    assert imported(tmp_path, prepared(tmp_path, 3)) == []
+
+
+def test_a_broken_config_of_the_folder_is_named_with_its_place(tmp_path: Path) -> None:
+    config = tmp_path / "config.yaml"
+    for text, words in (
+        ("a: 1\n\tb: 2\n", "config.yaml, line 2, column 1: a tab, where YAML takes spaces only"),
+        ("", ""),
+    ):
+        config.write_text(text) if text else config.unlink()
+        done = subprocess.run(
+            [sys.executable, "-m", "snakemake", "--snakefile", str(ROOT / "Snakefile"), "--cores", "1", "--dry-run"],
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=tmp_path, env=environment(), check=False,
+        )  # fmt: skip
+        said = f"error: {words or f'{config}: No such file or directory'}"
+        assert done.returncode == 1 and done.stdout.rstrip().endswith(said) and "Traceback" not in done.stdout
+
+
+def page(folder: Path, config: Path, *options: str) -> str:
+    """What `crawl2llm plan` prints in the folder of a run."""
+    done = subprocess.run(
+        [sys.executable, "-m", "scripts.plan.command", "--configfile", str(config), "--cores", "2", *options],
+        capture_output=True, text=True, cwd=folder, env={**environment(), "PYTHONPATH": str(ROOT)}, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def seconds(folder: Path, *names: str) -> float:
+    """The sum of the seconds in these benchmark files."""
+    paths = [folder / "results/main/benchmarks" / name for name in names]
+    return sum(float(path.read_text(encoding="utf-8").splitlines()[1].split("\t")[0]) for path in paths)
+
+
+def written(tmp_path: Path, tree: dict[str, Any]) -> Path:
+    config = tmp_path / "config.yaml"
+    config.write_text(yaml.safe_dump(tree), encoding="utf-8")
+    return config
 
 
 def test_plan_of_a_complete_run(complete: Path) -> None:
-    done = snakemake("--configfile", str(TINY), "--dry-run", folder=complete)
-    assert plan.plan((done.stdout + done.stderr).splitlines()) == ({}, [])
+    assert page(complete, TINY).endswith("\nnothing to do: every result is up to date\n")
 
 
 def test_plan_says_what_and_why(complete: Path, tmp_path: Path) -> None:
     tree = yaml.safe_load(TINY.read_text(encoding="utf-8"))
     tree["evaluate"]["model"]["seed"] = 5
-    config = tmp_path / "config.yaml"
-    config.write_text(yaml.safe_dump(tree))
-    done = snakemake("--configfile", str(config), "--dry-run", folder=complete)
-    rules, errors = plan.plan((done.stdout + done.stderr).splitlines())
+    done = snakemake("--configfile", str(written(tmp_path, tree)), "--dry-run", folder=complete)
+    tasks, errors = dryrun.read((done.stdout + done.stderr).splitlines())
     assert errors == []
-    assert {rule: sum(reasons.values()) for rule, reasons in rules.items()} == {"evaluate_model": 2, "report_render": 1}
-    assert set(rules["evaluate_model"]) == {"seed 0 → 5"}
+    assert reasons(tasks) == {
+        "evaluate_model": {"seed 0 → 5": 2},
+        "report_render": {"needs evaluate.model, which runs again": 1},
+    }
+    # The same input as in the run that was measured takes as long as it took there, two tasks on two cores.
+    taken = [seconds(complete, f"evaluate/model/{model}.tsv") for model in ("base", "sft")]
+    last = seconds(complete, "report/render.tsv")
+    said = page(complete, tmp_path / "config.yaml")
+    assert re.search(rf"^evaluate_model +2 +{duration(max(taken))}  seed 0 → 5$", said, re.MULTILINE), said
+    assert f"estimate: {duration(max(taken) + last)}, one step after another, on 2 cores." in said.replace("\n", " ")
+
+
+def test_plan_scales_a_training_by_its_steps(complete: Path, tmp_path: Path) -> None:
+    tree = yaml.safe_load(TINY.read_text(encoding="utf-8"))
+    tree["pretrain"]["train"]["steps"] *= 3
+    said = page(complete, written(tmp_path, tree), "--until", "pretrain_train")
+    threefold = duration(3 * seconds(complete, "pretrain/train.tsv"))
+    assert re.search(rf"^pretrain_train +1 +{threefold}  steps 40 → 120$", said, re.MULTILINE), said
+
+
+def test_plan_names_every_key_that_differs(complete: Path, tmp_path: Path) -> None:
+    """Snakemake asks no task below one that runs whether it is up to date itself."""
+    tree = yaml.safe_load(TINY.read_text(encoding="utf-8"))
+    tree["quality"]["select"]["keep_fraction"] = 0.8
+    tree["pretrain"]["train"]["steps"] = 80
+    said = page(complete, written(tmp_path, tree))
+    assert re.search(r"^quality_select .*  keep_fraction 0\.9 → 0\.8$", said, re.MULTILINE), said
+    assert re.search(r"  steps 40 → 80; needs tokenize\.encode, which runs again$", said, re.MULTILINE), said
+    assert re.search(r"^report_render .*  needs evaluate\.model, which runs again$", said, re.MULTILINE), said
+
+
+def test_plan_of_a_folder_without_a_run_has_no_numbers(tmp_path: Path) -> None:
+    said = page(tmp_path, TINY)
+    assert re.search(r"^total +\d+ +\?$", said, re.MULTILINE) and "how long it takes is not known" in said
+
+
+def test_plan_names_the_file_that_was_replaced(copy_of: Callable[[], Path], tmp_path: Path) -> None:
+    folder = copy_of()
+    (folder / "books").mkdir()
+    for number in range(4):
+        (folder / f"books/{number}.txt").write_text(f"A book of {number} words, and more of them. " * 50)
+    tree = yaml.safe_load(TINY.read_text(encoding="utf-8"))
+    tree["ingest"]["extract"]["sources"] = [{"name": "books", "kind": "text", "paths": ["books/*.txt"]}]
+    config = written(tmp_path, tree)
+    run(folder, "--until", "ingest_extract", config=config)
+    assert "nothing to do" in page(folder, config, "--until", "ingest_extract")
+    (folder / "books/2.txt").write_text("Another book.")
+    said = page(folder, config)
+    assert re.search(r"^ingest_extract +1 +\S+  source files: 2\.txt replaced$", said, re.MULTILINE), said
+    assert re.search(r"^language_select .* needs language\.score, which runs again$", said, re.MULTILINE)
 
 
 @pytest.mark.parametrize(
@@ -64,6 +154,10 @@ def test_plan_says_what_and_why(complete: Path, tmp_path: Path) -> None:
             r"language\.select\.treshold is not a known key; .*language\.select\.threshold",
         ),
         ("{language: {select: {threshold: high}}}", r"language\.select\.threshold is 'high'.*number from 0 to 1"),
+        (
+            "{language: {select: {languages: [xx]}}}",
+            r"language\.select\.languages has 'xx', which the model bundled:lid\.176\.ftz never finds",
+        ),
         ("{pretrain: {train: {zero_stage: 4}}}", r"pretrain\.train\.zero_stage is 4; allowed are 0, 1, 2, 3"),
         (
             "{pretrain: {train: {model: {hidden_size: 63, heads: 2}}}}",
@@ -125,7 +219,7 @@ def test_variants_share_what_does_not_differ(complete: Path) -> None:
     tree["variants"] = {"hotter": {"pretrain": {"train": {"learning_rate": 0.001}}}}
     found = planned(complete, tree)
     assert found == {
-        "pretrain.train", "finetune.train", "evaluate.model[pretrain]", "evaluate.model[finetune]", "report.render",
+        "pretrain.train", "finetune.train[sft]", "evaluate.model[base]", "evaluate.model[sft]", "report.render",
     }  # fmt: skip
 
 
@@ -147,8 +241,8 @@ def test_a_variant_runs(copy_of: Callable[[], Path], tmp_path: Path) -> None:
     tree["variants"] = {"strict": {"evaluate": {"model": {"max_new_tokens": 4}}}}
     config = tmp_path / "variant.yaml"
     config.write_text(yaml.safe_dump(tree))
-    before = (folder / "results/main/evaluate/model/pretrain.manifest.json").read_bytes()
+    before = (folder / "results/main/evaluate/model/base.manifest.json").read_bytes()
     run(folder, config=config)
     steps = sorted(path.name for path in (folder / "results/strict").iterdir() if path.name != "benchmarks")
     assert steps == ["evaluate", "report"]
-    assert (folder / "results/main/evaluate/model/pretrain.manifest.json").read_bytes() == before
+    assert (folder / "results/main/evaluate/model/base.manifest.json").read_bytes() == before

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 import yaml
 
-from scripts.common import config
+from scripts.workflow import config
 from tests.workflow.conftest import ROOT, TINY
 from tests.workflow.plan import planned
 
@@ -26,22 +26,23 @@ MATRIX = yaml.safe_load(Path(__file__).with_name("rerun_matrix.yaml").read_text(
 LEAVES = [path for path, _ in config.leaves()]
 # The steps in order. What follows a step runs again with it, but for what does not read from it.
 ORDER = [
-    "crawl.render", "ingest.extract", "ingest.check", "language.score", "language.select", "heuristics.score", "heuristics.select",
+    "crawl.render", "ingest.extract", "ingest.check", "url.score", "url.select", "language.score", "language.select",
+    "heuristics.score", "heuristics.select", "lines.score", "lines.select",
     "dedup.signature", "dedup.exact", "dedup.band", "dedup.verify", "dedup.select", "quality.train", "quality.score",
     "quality.select", "corpus.split", "corpus.write", "tokenize.train", "tokenize.encode", "pretrain.train", "finetune.pairs",
-    "finetune.train", "evaluate.model[pretrain]", "evaluate.model[finetune]", "report.render",
+    "finetune.train[sft]", "evaluate.model[base]", "evaluate.model[sft]", "report.render",
 ]  # fmt: skip
 BESIDE = {
     "tokenize.train": {"finetune.pairs"},
     "tokenize.encode": {"finetune.pairs"},
     "pretrain.train": {"finetune.pairs"},
-    "finetune.train": {"evaluate.model[pretrain]"},
+    "finetune.train": {"evaluate.model[base]"},
     "evaluate.model": set(),
 }
 
 
 def downstream(step: str | None) -> set[str]:
-    """The step and all that runs again with it; an evaluation counts by model."""
+    """The step and all that runs again with it; what has a task for each model counts by model."""
     if step is None:
         return set()
     first = next(number for number, name in enumerate(ORDER) if name.split("[")[0] == step)
@@ -102,46 +103,41 @@ def checkout(tmp_path: Path) -> Iterator[Path]:
     yield root
 
 
-EDITS = {
-    "a comment and a docstring": (
-        "scripts/language/select.py",
-        lambda text: text.replace('"""The verdict on one signals row', '"""Another word on one row') + "\n# a comment\n",
+Edit = tuple[str, Callable[[str], str]]
+# What is edited, and the step that runs first then; what decides no byte is edited all at once.
+EDITS: dict[str, tuple[list[Edit], str | None]] = {
+    "a comment, a docstring, plumbing, the shell of a rule": (
+        [
+            ("scripts/language/select.py", lambda text: text.replace('"""The verdict on', '"""A word on') + "\n# a comment\n"),
+            ("scripts/workflow/console.py", lambda text: text.replace("every: float = 5.0", "every: float = 6.0")),
+            ("scripts/workflow/cli.py", lambda text: text.replace("is neither a file nor", "is no file and not")),
+            ("scripts/workflow/steps.py", lambda text: text.replace("TASKS = 256", "TASKS = 255")),
+            ("rules/language.smk", lambda text: text.replace("python -m", "nice python -m")),
+        ],
         None,
     ),
     "code of one step": (
-        "scripts/quality/select.py",
-        lambda text: text.replace("BINS = 20", "BINS = 21"),
+        [("scripts/quality/select.py", lambda text: text.replace("BINS = 20", "BINS = 21"))],
         "quality.select",
     ),
     "a module that two steps share": (
-        "scripts/quality/classifier.py",
-        lambda text: text.replace("text.lower()", "text.casefold()"),
+        [("scripts/quality/classifier.py", lambda text: text.replace("text.lower()", "text.casefold()"))],
         "quality.train",
     ),
     "a module that every step shares": (
-        "scripts/common/manifest.py",
-        lambda text: text.replace("indent=1", "indent=2"),
-        "crawl.render",
-    ),
-    "progress and logging": (
-        "scripts/common/console.py",
-        lambda text: text.replace("every: float = 5.0", "every: float = 6.0"),
-        None,
-    ),
-    "the shell of a rule": (
-        "rules/language.smk",
-        lambda text: text.replace("python -m", "nice python -m"),
-        None,
+        [("scripts/formats/documents.py", lambda text: text.replace("BATCH = 1024", "BATCH = 512"))],
+        "ingest.extract",
     ),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", EDITS)
 def test_code_edit(complete: Path, tmp_path: Path, name: str) -> None:
-    file, edit, first = EDITS[name]
+    edits, first = EDITS[name]
     with checkout(tmp_path) as root:
-        text = (root / file).read_text(encoding="utf-8")
-        assert edit(text) != text, textwrap.shorten(text, 200)
-        (root / file).write_text(edit(text), encoding="utf-8")
+        for file, edit in edits:
+            text = (root / file).read_text(encoding="utf-8")
+            assert edit(text) != text, textwrap.shorten(text, 200)
+            (root / file).write_text(edit(text), encoding="utf-8")
         found = planned(complete, yaml.safe_load(TINY.read_text(encoding="utf-8")), root=root)
     assert found == downstream(first)

@@ -8,8 +8,8 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
-from scripts.common import steps
 from scripts.report import page, render, state
+from scripts.workflow import steps
 from tests.unit.report.test_render import Page
 from tests.workflow.conftest import ROOT, TINY, command, environment
 
@@ -23,13 +23,13 @@ def test_each_step_may_be_missing(complete: Path) -> None:
     assert whole.complete, (whole.missing, whole.other, whole.run.damaged)
     drawn = render.figures_of(whole.run, render.context(whole.run, results / "x/y", settings, config, ""), config)
     for step in steps.STEPS:
-        if step == state.LAST:
+        if step == steps.LAST:
             continue
         found = state.look(results, config, config)
         del found.run.manifests[step]
         shown = render.context(found.run, results / "report/now/report.html", settings, config, "")
         for part in shown["trainings"]:
-            part["figures"] = page.trusted(drawn[part["anchor"]])
+            part["figures"] = page.trusted(drawn[part["model"].anchor])
         shown["state"] = None
         Page(page.render(shown, drawn))
         assert found.run.damaged == {}, step
@@ -55,5 +55,5 @@ def test_report_of_a_part_by_the_command_and_by_the_rule(copy_of: Callable[[], P
     assert not counts["other"] and not counts["damaged"]
     text = (folder / "results/main/report/now/report.html").read_text(encoding="utf-8")
     Page(text)
-    assert 'id="pretrain-loss-title"' in text
+    assert 'id="model-base-loss-title"' in text
     assert [path.name for path in (folder / "results/main/report").iterdir()] == ["now"]

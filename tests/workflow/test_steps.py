@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.common import config, steps
+from scripts.workflow import config, steps
 
 ROOT = Path(__file__).resolve().parents[2]
 STAGES = list(dict.fromkeys(name.split(".")[0] for name in steps.STEPS))
@@ -31,9 +31,16 @@ def test_one_rule_for_each_step() -> None:
 @pytest.mark.parametrize("step", [name for name in steps.STEPS if name != "report.render"])
 def test_a_rule_reads_what_the_table_says(step: str) -> None:
     text = rules()[step.replace(".", "_")]
-    named = set(re.findall(r'(?:manifests?|group|ranged)\("([\w.]+)"', text))
-    if "model_manifest" in text or "evaluate" in step:
-        named |= {f"{model}.train" for model in steps.MODELS}
+    named = set(re.findall(r'(?:manifests?|ranged)\("([\w.]+)"', text))
+    stage = steps.stage_of(step)
+    words = {
+        steps.BEFORE: f'verdicts=before("{stage}")',
+        steps.EDITS: "edits=edits(" if stage == "corpus" else f'edits("{stage}")',
+        steps.EVERY: "verdicts=verdicts,",
+    }
+    named |= {need for need, word in words.items() if word in text}
+    if re.search(r"model=(model|parent),", text):  # of one of the steps that make models
+        named |= set(steps.MAKERS) & set(steps.STEPS[step].needs)
     assert named == set(steps.STEPS[step].needs)
 
 
@@ -68,7 +75,8 @@ def test_snakefile_reads_as_a_table_of_contents() -> None:
     lines = (ROOT / "Snakefile").read_text(encoding="utf-8").splitlines()
     assert len(lines) <= 60
     included = [line.split("/")[1].split(".")[0] for line in lines if line.startswith('include: "rules/')]
-    assert included == ["common", *STAGES]
+    assert included == ["common", *(stage for stage in STAGES if stage not in steps.FILTERS)]
+    assert "for name in steps.FILTERS:" in lines  # the filters between ingest and corpus
 
 
 @pytest.mark.parametrize("profile", ["local", "slurm"])
@@ -78,4 +86,5 @@ def test_threads_are_asked_for_only_where_they_are_used(profile: str) -> None:
     named = re.findall(r"^  (\w+): \d+$", text.partition("\nset-threads:\n")[2].partition("\n\n")[0], re.MULTILINE)
     assert named
     for name in named:
-        assert "{threads" in rules()[name] or "threads: config[" in rules()[name], f"{name} uses one thread"
+        own = ("{threads", "threads: config[", "threads: cores(")
+        assert any(words in rules()[name] for words in own), f"{name} uses one thread"

@@ -23,7 +23,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.common import plan
+from scripts.plan import dryrun
 from scripts.watch import handler
 from tests.workflow.conftest import ROOT
 
@@ -295,7 +295,7 @@ def test_snakemake_has_what_the_handler_takes_hold_of() -> None:
     }  # fmt: skip
     folder = Path(snakemake.__file__).parent
     sources = {path.relative_to(folder).as_posix(): path.read_text(encoding="utf-8") for path in folder.rglob("*.py")}
-    for words in (handler.DEFAULT, *handler.GENERAL, *handler.SHOWN, *plan.ENDS):
+    for words in (handler.DEFAULT, *handler.GENERAL, *handler.SHOWN, *dryrun.ENDS):
         assert any(words in text for text in sources.values()), f"Snakemake no longer says {words!r}"
     text = sources["jobs.py"]
     executor = folder.parent / "snakemake_executor_plugin_slurm" / "__init__.py"

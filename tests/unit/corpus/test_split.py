@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
-from scripts.common.documents import Writer, rows
-from scripts.common.manifest import Manifest
 from scripts.corpus import split
+from scripts.formats.documents import Writer, rows
 from scripts.ingest.text import TextReader
 from scripts.language import score, select
-from tests.unit.common import making
+from scripts.workflow.manifest import Manifest
+from scripts.workflow.steps import FILTERS
+from tests.unit import making
 
 Verdict = Callable[[str], bool]
 
@@ -25,16 +26,17 @@ def given(folder: Path, shards: dict[str, list[dict[str, Any]]], drops: dict[str
     left = {shard: [row["id"] for row in made] for shard, made in shards.items()}
     for shard, made in shards.items():
         options.append(str(making.documents(folder / "documents", made, shard)))
-    for stage in split.STAGES:
+    options.append("--verdicts")
+    for stage in ["ingest", *FILTERS]:
         drop = (drops or {}).get(stage, lambda _: False)
-        path = making.verdicts(folder / stage, left, drop)
+        path = making.verdicts(folder / stage, left, drop, "ingest.check" if stage == "ingest" else f"{stage}.select")
         before = sum(map(len, left.values()))
         left = {shard: [name for name in names if not drop(name)] for shard, names in left.items()}
         kept = sum(map(len, left.values()))
         read = Manifest.read(path)
         read.counts = {"in": before, "kept": kept, "dropped": {"short": before - kept} if before > kept else {}}
         read.write(path, [read.file(name) for name in read.files])
-        options += [f"--{stage}", str(path)]
+        options.append(str(path))
     return options
 
 
@@ -124,7 +126,7 @@ def test_an_empty_corpus_names_the_stage_its_reasons_and_the_keys(
     found = ["fr"] * 5 + ["en"] * 3 + ["de"]
     pages = [making.document(f"{n}", "a page") for n in range(len(found))]
     options = given(tmp_path, {"00000": pages}, {"language": lambda _: True})
-    options[options.index("--language") + 1] = str(languages(tmp_path / "real", found, ["sw"]))
+    options[options.index("--verdicts") + 2] = str(languages(tmp_path / "real", found, ["sw"]))
     assert run(tmp_path / "out", options) == 1
     told = capsys.readouterr().err
     assert "the corpus is empty: of 9 documents language.select kept 0: fr 5, en 3, de 1;" in told
@@ -132,7 +134,7 @@ def test_an_empty_corpus_names_the_stage_its_reasons_and_the_keys(
     assert not (tmp_path / "out/manifest.json").exists()
 
 
-@pytest.mark.parametrize("stage", split.STAGES[1:])
+@pytest.mark.parametrize("stage", ["heuristics", "dedup", "quality"])
 def test_every_stage_can_be_the_one(tmp_path: Path, capsys: pytest.CaptureFixture[str], stage: str) -> None:
     pages = [making.document(f"{n}", "a page") for n in range(4)]
     assert run(tmp_path / "out", given(tmp_path, {"00000": pages}, {stage: lambda _: True})) == 1

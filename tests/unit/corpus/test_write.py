@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 
-from scripts.common.cli import InputError
-from scripts.common.documents import Writer, data, rows, uniform
-from scripts.common.manifest import Manifest
 from scripts.corpus import split as splitting
 from scripts.corpus import write
-from scripts.corpus.split import STAGES
 from scripts.corpus.write import shuffled, verdict_rows
-from tests.unit.common import making
+from scripts.formats.documents import Writer, data, rows, uniform
+from scripts.workflow.errors import InputError
+from scripts.workflow.manifest import Manifest
+from scripts.workflow.steps import FILTERS
+from tests.unit import making
 
+STAGES = {"ingest": "ingest.check"} | {name: f"{name}.select" for name in FILTERS}
 IDS = [f"d{number:03d}" for number in range(200)]
 DROPS: dict[str, Callable[[str], bool]] = {
+    "ingest": lambda name: name.endswith("77"),
     "language": lambda name: name.endswith("0"),
     "heuristics": lambda name: name.endswith("1"),
     "dedup": lambda name: name.endswith("22"),
@@ -32,21 +34,26 @@ def given(folder: Path, drops: dict[str, Callable[[str], bool]] = DROPS) -> dict
     rows_ = [making.document(n, f"Text {n}. " * (1 + i % 9), source="ab"[i % 2]) for i, n in enumerate(IDS)]
     made = {"documents": making.documents(folder / "documents", rows_)}
     left = IDS
-    for stage in STAGES:
-        made[stage] = making.verdicts(folder / stage, {"00000": left}, drops[stage])
-        left = [name for name in left if not drops[stage](name)]
+    for stage, step in STAGES.items():
+        made[stage] = making.verdicts(folder / stage, {"00000": left}, drops.get(stage, lambda _: False), step)
+        left = [name for name in left if not drops.get(stage, lambda _: False)(name)]
     return made
 
 
-def run(folder: Path, made: dict[str, Path], seed: int = 0, **settings: Any) -> int:
+def options(made: dict[str, Path]) -> list[str]:
+    """The inputs of both steps as options."""
+    return ["--documents", str(made["documents"]), "--verdicts", *(str(made[stage]) for stage in STAGES)]
+
+
+def run(folder: Path, made: dict[str, Path], seed: int = 0, edits: Sequence[Path] = (), **settings: Any) -> int:
     """Both steps; the documents' URLs have one host, so that the split is by document."""
-    inputs = [word for stage, path in made.items() for word in (f"--{stage}", str(path))]
+    inputs = options(made)
     out = str(folder / "split/manifest.json")
     config = making.config("corpus.split", seed=seed, split_by="document", **settings)
     if status := splitting.main(["--config", config, *inputs, "--manifest", out]):
         return status
     argv = ["--config", making.config("corpus.write", seed=seed), "--manifest", str(folder / "00000.manifest.json")]
-    return write.main([*argv, *inputs, "--split", out])
+    return write.main([*argv, *inputs, "--split", out, "--edits", *map(str, edits)])
 
 
 def split(folder: Path, name: str) -> list[dict[str, Any]]:
@@ -81,10 +88,16 @@ def test_every_dropped_document_has_a_row(tmp_path: Path) -> None:
     dropped = list(rows(manifest.file("dropped/00000.parquet")))
     counts = manifest.counts
     assert counts["in"] == 200 == counts["kept"] + len(dropped)
-    assert counts["dropped"] == {"language.short": 20, "heuristics.short": 20, "dedup.short": 2, "quality.short": 8}
+    assert counts["dropped"] == {
+        "ingest.short": 2,
+        "language.short": 20,
+        "heuristics.short": 20,
+        "dedup.short": 2,
+        "quality.short": 8,
+    }
     assert len({row["id"] for row in dropped}) == len(dropped) == sum(counts["dropped"].values())
     for row in dropped:
-        first = next(stage for stage in STAGES if DROPS[stage](row["id"]))
+        first = next(stage for stage in STAGES if DROPS.get(stage, lambda _: False)(row["id"]))
         assert (row["stage"], row["rule"], row["value"], row["threshold"]) == (first, "short", 1.0, 2.0)
         assert row["source"] in "ab" and row["url"] == f"https://example.org/{row['id']}"
 
@@ -97,7 +110,7 @@ def test_summary_counts_documents_and_bytes(tmp_path: Path) -> None:
         assert summary[name] == {"documents": len(rows_), "bytes": sum(len(row["text"].encode()) for row in rows_)}
     assert sum(part["documents"] for part in summary["by_source"].values()) == sum(map(len, kept.values()))
     assert sum(summary["lengths"]["kept"].values()) == sum(map(len, kept.values()))
-    assert sum(summary["lengths"]["dropped"].values()) == 50
+    assert sum(summary["lengths"]["dropped"].values()) == 52
     assert set(summary["lengths"]["kept"]) <= {"8", "16", "32", "64"}
 
 
@@ -109,7 +122,7 @@ def test_a_shard_of_which_nothing_is_left(tmp_path: Path) -> None:
     made["split"] = tmp_path / "split/manifest.json"
     Manifest("corpus.split", "test").write(made["split"], [writer.path])
     argv = ["--config", making.config("corpus.write"), "--manifest", str(tmp_path / "out/00000.manifest.json")]
-    assert write.main(argv + [word for stage, path in made.items() for word in (f"--{stage}", str(path))]) == 0
+    assert write.main([*argv, *options(made), "--split", str(made["split"])]) == 0
     assert split(tmp_path / "out", "train") == split(tmp_path / "out", "validation") == []
 
 
@@ -120,7 +133,7 @@ def test_a_document_without_a_split_is_named(tmp_path: Path, capsys: pytest.Capt
     made["split"] = tmp_path / "split/manifest.json"
     Manifest("corpus.split", "test").write(made["split"], [writer.path])
     argv = ["--config", making.config("corpus.write"), "--manifest", str(tmp_path / "out/00000.manifest.json")]
-    assert write.main(argv + [word for stage, path in made.items() for word in (f"--{stage}", str(path))]) == 1
+    assert write.main([*argv, *options(made), "--split", str(made["split"])]) == 1
     assert "no split for document d002" in capsys.readouterr().err
 
 
@@ -130,7 +143,7 @@ def test_buckets_on_disk_change_nothing(tmp_path: Path, monkeypatch: pytest.Monk
     found = []
     for bucket in (1 << 30, 4 * documents.stat().st_size // 7):
         monkeypatch.setattr(write, "BUCKET", bucket)
-        parts = list(shuffled(documents, wanted, "train", 0, tmp_path))
+        parts = list(shuffled(documents, wanted, "train", 0, tmp_path, {}))
         found.append([row for part in parts for row in part.to_pylist()])
     assert len(parts) == 8 and found[0] == found[1] and len(found[0]) == 133
 
@@ -141,11 +154,10 @@ def test_verdicts_that_do_not_belong_together(tmp_path: Path, stage: str, wrong:
     made = given(tmp_path)
     left = [row["id"] for row in rows(data(made[stage], "00000"))]
     left = [*left, "stranger"] if wrong == "more" else left[1:]
-    made[stage] = making.verdicts(tmp_path / "wrong", {"00000": left}, DROPS[stage])
-    paths = {name: data(made[name], "00000") for name in STAGES}
+    made[stage] = making.verdicts(tmp_path / "wrong", {"00000": left}, DROPS.get(stage, lambda _: False), STAGES[stage])
     reached = len(left) + (-1 if wrong == "more" else 1)
     with pytest.raises(InputError, match=f"{stage} judged {len(left)} documents, but {reached} reached it"):
-        verdict_rows(data(made["documents"]), paths)
+        verdict_rows(data(made["documents"]), [made[name] for name in STAGES], "00000")
     assert run(tmp_path / "out", made) == 1
     assert not (tmp_path / "out/00000.manifest.json").exists()
 
@@ -160,3 +172,25 @@ def test_same_bytes_again_and_no_scratch_left(tmp_path: Path) -> None:
         if (tmp_path / "a" / path).is_file():
             assert (tmp_path / "a" / path).read_bytes() == (tmp_path / "b" / path).read_bytes()
     assert pq.read_schema(tmp_path / "a/dropped/00000.parquet").equals(write.DROPPED)
+
+
+def test_edits_are_applied_counted_and_traceable(tmp_path: Path) -> None:
+    """The corpus has the edited text; the documents stay as they are."""
+    made = given(tmp_path)
+    one, other = IDS[3], IDS[4]  # "Text d003. …", four and five times
+    edits = making.edits(
+        tmp_path / "lines", [(one, 0, 5, "", "word"), (other, 5, 9, "X", "name"), (IDS[0], 0, 1, "", "word")]
+    )
+    assert run(tmp_path / "out", made, edits=[edits]) == 0
+    kept = {row["id"]: row["text"] for name in ("train", "validation") for row in split(tmp_path / "out", name)}
+    assert kept[one] == "d003. " + "Text d003. " * 3
+    assert kept[other] == "Text X. " + "Text d004. " * 4
+    summary = Manifest.read(tmp_path / "out/00000.manifest.json").summary
+    assert summary["edits"] == {
+        "lines": {
+            "word": {"documents": 1, "spans": 1, "bytes": 5},  # the one that language drops is not in the corpus
+            "name": {"documents": 1, "spans": 1, "bytes": 3},
+        }
+    }
+    assert sum(summary[name]["bytes"] for name in ("train", "validation")) == sum(map(len, kept.values()))
+    assert sum(part["bytes"] for part in summary["by_source"].values()) == sum(map(len, kept.values()))

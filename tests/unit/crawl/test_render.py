@@ -18,10 +18,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from resiliparse.extract.html2text import extract_plain_text
 
-from scripts.common.cli import InputError
-from scripts.common.manifest import Manifest
 from scripts.crawl import document, modules, own_pages, render, topics
 from scripts.crawl.answers import chunked, record_id
+from scripts.workflow.errors import InputError
+from scripts.workflow.manifest import Manifest
 
 
 class Infinity:
@@ -242,6 +242,7 @@ def test_limits_are_counted(tmp_path: Path) -> None:
     assert found.counts["dropped"]["size_limit"] == 5
 
 
+@pytest.mark.slow  # seconds
 def test_a_module_that_dies_or_hangs_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A real package whose modules exit, kill their process, wait for ever, print, or read the closed stdin."""
     package = tmp_path / "troublesome"

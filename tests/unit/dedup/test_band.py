@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scripts.common.cli import InputError
-from scripts.common.manifest import Manifest
 from scripts.dedup.band import Buckets
 from scripts.dedup.tables import priority, repeated, same
+from scripts.workflow.errors import InputError
+from scripts.workflow.manifest import Manifest
 
 ROWS = st.lists(st.tuples(st.sampled_from("01"), st.integers(0, 3), st.integers(0, 3)), max_size=30)
 

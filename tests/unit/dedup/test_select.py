@@ -8,14 +8,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from scripts.common.documents import DOCUMENT, VERDICT, Writer
-from scripts.common.manifest import Manifest
 from scripts.dedup import band, exact, select, signature, verify
 from scripts.dedup.select import greedy
 from scripts.dedup.shingles import normalise, shingles
+from scripts.formats.documents import DOCUMENT, VERDICT, Writer
+from scripts.workflow.manifest import Manifest
 
 CONFIG: dict[str, dict[str, Any]] = {
     "signature": {"shingle_words": 2, "permutations": 8, "bands": 4, "rows": 2, "seed": 1},
@@ -95,6 +96,7 @@ DOCUMENTS = st.lists(
 
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(DOCUMENTS, st.integers(2, 4), st.integers(0, 99))
+@pytest.mark.slow  # seconds
 def test_whole_stage(tmp_path_factory: Any, documents: list[Document], shards: int, shuffle: int) -> None:
     manifest = run(tmp_path_factory.mktemp("a"), documents, 1, CONFIG)
     found = verdicts(manifest)

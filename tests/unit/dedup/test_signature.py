@@ -6,10 +6,10 @@ from datasketch import MinHash
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scripts.common.cli import InputError
 from scripts.dedup.minhash import MinHasher
 from scripts.dedup.shingles import hashes32, normalise, shingles
 from scripts.dedup.signature import batched, sign
+from scripts.workflow.errors import InputError
 
 WORDS = st.lists(
     st.sampled_from(["the", "a", "fox", "dog", "run", "7", "straße", "東京", "of"]), min_size=1, max_size=60

@@ -6,10 +6,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from scripts.common.cli import InputError
-from scripts.common.documents import DOCUMENT, Writer
 from scripts.dedup.tables import PAIR
 from scripts.dedup.verify import histogram, similarities, texts
+from scripts.formats.documents import DOCUMENT, Writer
+from scripts.workflow.errors import InputError
 
 TEXTS = {
     "00000": {"a": "one two three four", "b": "one two three four five", "c": "six"},

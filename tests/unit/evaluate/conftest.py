@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from tokenizers import Tokenizer
 
-from scripts.common.console import Progress
-from scripts.common.manifest import Manifest
 from scripts.finetune import pairs
 from scripts.tokenize.encode import encode
+from scripts.workflow.console import Progress
+from scripts.workflow.manifest import Manifest
 
 sys.path.append(str(Path(__file__).parents[1] / "finetune"))
 import tiny

@@ -12,13 +12,13 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scripts.common.documents import Writer
-from scripts.common.manifest import Manifest
 from scripts.evaluate import harness, model
 from scripts.finetune import pairs
-from scripts.finetune.sft import load
 from scripts.finetune.template import read_pairs
+from scripts.formats.documents import Writer
+from scripts.models.load import load
 from scripts.tokenize.encode import DOCS
+from scripts.workflow.manifest import Manifest
 
 pytestmark = pytest.mark.slow  # evaluates models
 
@@ -26,7 +26,7 @@ LIMITS = {"max_tokens": 5000, "max_new_tokens": 8, "questions": 2}
 
 
 def evaluated(inputs: dict[str, list[Path]], out: Path, *options: str, **changes: object) -> tuple[int, Path]:
-    path = out / "pretrain.manifest.json"
+    path = out / "base.manifest.json"
     config = tiny.config("evaluate.model", **{**LIMITS, **changes})
     given = [part for name in ("model", "pairs", "tokens") for part in (f"--{name}", *map(str, inputs[name]))]
     return model.main(["--config", config, *given, "--manifest", str(path), *options]), path
@@ -40,7 +40,7 @@ def first(inputs: dict[str, list[Path]], tmp_path_factory: pytest.TempPathFactor
 
 
 def test_numbers(inputs: dict[str, list[Path]], first: Path) -> None:
-    found = json.loads((first.parent / "pretrain.evaluation.json").read_text())
+    found = json.loads((first.parent / "base.evaluation.json").read_text())
     asked, text = found["questions"], found["heldout_text"]
     assert (asked["items"], asked["chance"]) == (40, 0.25)
     assert asked["acc_z"] == pytest.approx((asked["acc"] - 0.25) / (0.25 * 0.75 / 40) ** 0.5, abs=1e-3)
@@ -49,7 +49,7 @@ def test_numbers(inputs: dict[str, list[Path]], first: Path) -> None:
     assert text["loss"] == pytest.approx(6.93, abs=0.3)
     summary = Manifest.read(first).summary
     assert summary["questions"] == asked
-    shown = [json.loads(line) for line in (first.parent / "pretrain.samples.jsonl").read_text().splitlines()]
+    shown = [json.loads(line) for line in (first.parent / "base.samples.jsonl").read_text().splitlines()]
     assert [row["decoding"] for row in shown] == ["greedy", "sampled", "greedy", "sampled", "greedy", "greedy"]
     assert shown[-1]["reference"] == read_pairs(inputs["pairs"][0], "heldout")[0][1]["answer"]
 
@@ -73,15 +73,15 @@ def test_accuracy_is_that_of_a_plain_computation(inputs: dict[str, list[Path]], 
         right += sums.index(max(sums)) == row["gold"]
         scored += 1
     assert scored > 30
-    accuracy = json.loads((first.parent / "pretrain.evaluation.json").read_text())["questions"]["acc"]
+    accuracy = json.loads((first.parent / "base.evaluation.json").read_text())["questions"]["acc"]
     assert right <= round(accuracy * len(rows)) <= right + len(rows) - scored
 
 
 def test_same_bytes_again_and_at_another_batch_size(inputs: dict[str, list[Path]], first: Path, tmp_path: Path) -> None:
     assert evaluated(inputs, tmp_path, "--batch-size", "3")[0] == 0
-    for name in ("pretrain.manifest.json", "pretrain.evaluation.json", "pretrain.samples.jsonl"):
+    for name in ("base.manifest.json", "base.evaluation.json", "base.samples.jsonl"):
         assert (tmp_path / name).read_bytes() == (first.parent / name).read_bytes()
-    text = (tmp_path / "pretrain.evaluation.json").read_text()
+    text = (tmp_path / "base.evaluation.json").read_text()
     assert not re.search(r'"(date|time|host|git_hash|seconds)', text)
 
 
@@ -165,8 +165,8 @@ def test_without_questions_and_without_validation_text(inputs: dict[str, list[Pa
         "No held-out questions were asked",
         "No loss was measured on held-out text",
     ]
-    assert json.loads((tmp_path / "pretrain.evaluation.json").read_text())["notes"] == summary["notes"]
-    assert len((tmp_path / "pretrain.samples.jsonl").read_text().splitlines()) == 4  # the prompts alone
+    assert json.loads((tmp_path / "base.evaluation.json").read_text())["notes"] == summary["notes"]
+    assert len((tmp_path / "base.samples.jsonl").read_text().splitlines()) == 4  # the prompts alone
 
 
 def test_answers_that_are_all_too_long_are_said(inputs: dict[str, list[Path]], tmp_path: Path) -> None:

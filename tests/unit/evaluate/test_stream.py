@@ -8,14 +8,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from scripts.common.documents import rows
-from scripts.common.manifest import Manifest
 from scripts.evaluate.stream import heldout
-from scripts.finetune.sft import load
-from scripts.pretrain.data import open_indexed
+from scripts.formats.documents import rows
+from scripts.formats.indexed import open_indexed
+from scripts.models.load import load
 from scripts.pretrain.heldout import choose
+from scripts.workflow.manifest import Manifest
 
 
+@pytest.mark.slow  # seconds
 def test_every_byte_counts_once(inputs: dict[str, list[Path]]) -> None:
     documents, available = choose(inputs["tokens"], 10**9, 0)
     texts = {
@@ -27,6 +28,7 @@ def test_every_byte_counts_once(inputs: dict[str, list[Path]]) -> None:
     assert sum(d.bytes for d in documents) == sum(len(text.encode()) for text in texts.values())
 
 
+@pytest.mark.slow  # seconds
 def test_loss_is_that_of_a_plain_computation(inputs: dict[str, list[Path]]) -> None:
     import torch
 

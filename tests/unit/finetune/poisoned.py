@@ -6,8 +6,8 @@ import os
 import sys
 from typing import Any
 
-from scripts.common import processes
 from scripts.finetune import sft, train
+from scripts.training import processes
 
 STEPS = {int(step) for step in os.environ["POISON"].split(",")}
 LAST = int(os.environ.get("RANK", "0")) == int(os.environ.get("WORLD_SIZE", "1")) - 1

@@ -11,10 +11,10 @@ import tiny
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scripts.common.manifest import Manifest
 from scripts.finetune import pairs
 from scripts.finetune import template as template_module
 from scripts.finetune.template import Template, read_pairs
+from scripts.workflow.manifest import Manifest
 
 DIGITS = str.maketrans("", "", "0123456789")
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scripts.common.cli import InputError
 from scripts.finetune.patterns import PRESETS, compiled, found, window
+from scripts.workflow import config as configuration
+from scripts.workflow.errors import InputError
+from scripts.workflow.project import Project
 
 PAGE = """heapq\t\tindex
 Module Reference
@@ -90,3 +93,11 @@ def test_presets_are_quick_and_clean(text: str) -> None:
     for question, answer in found(compiled([{"preset": name} for name in PRESETS]), text, seconds=1.0):
         assert answer == " ".join(answer.split())
         assert question.endswith("?")
+
+
+def test_a_plan_refuses_a_broken_pattern(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And not finetune.pairs, after pre-training."""
+    monkeypatch.chdir(tmp_path)
+    config = configuration.validate({"finetune": {"pairs": {"patterns": [{"pattern": "(", "question": "?"}]}}})
+    with pytest.raises(InputError, match="is not a regular expression"):
+        Project(config).check()

@@ -8,10 +8,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from scripts.common import config as configuration
-from scripts.common.documents import DOCUMENT, Writer, document_id, uniform
-from scripts.common.fingerprint import canonical
-from scripts.common.manifest import Manifest
+from scripts.formats.documents import DOCUMENT, Writer, document_id, uniform
+from scripts.workflow import config as configuration
+from scripts.workflow.fingerprint import canonical
+from scripts.workflow.manifest import Manifest
 
 MODULES = [
     *("argparse", "bdb", "calendar", "cmd", "codecs", "collections", "configparser", "csv", "datetime", "decimal"),

@@ -2,11 +2,11 @@
 
 import pytest
 
-from scripts.common import config
 from scripts.heuristics.measures import MEASURES, Limits, measure
 from scripts.heuristics.rules import FAMILIES, Rule, rules
 from scripts.heuristics.select import judge
 from scripts.heuristics.stop_words import tables
+from scripts.workflow import config
 from tests.unit.heuristics import cases
 
 EN = tables({})["en"]
@@ -15,7 +15,7 @@ DEFAULTS = config.validate({})["heuristics"]["select"]
 
 def failing(text: str, overlay: dict) -> list[str]:
     settings = config.validate({"heuristics": {"select": overlay}})["heuristics"]["select"]
-    return judge({"id": "x", **measure(text, EN, Limits())}, rules(settings), curated=False)["rules"]
+    return judge({"id": "x", "curated": False, **measure(text, EN, Limits())}, rules(settings))["rules"]
 
 
 def test_a_plain_page_passes() -> None:

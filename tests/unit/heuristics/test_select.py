@@ -5,12 +5,10 @@ import random
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from scripts.common import config
-from scripts.common.documents import DOCUMENT, VERDICT, Writer, data, rows
-from scripts.common.manifest import Manifest
+from scripts.formats.documents import DOCUMENT, VERDICT, Writer, data, rows
 from scripts.heuristics import score, select
+from scripts.workflow import config
+from scripts.workflow.manifest import Manifest
 from tests.unit.heuristics.cases import page
 
 COMPLETE = config.validate({})["heuristics"]
@@ -58,9 +56,8 @@ def run(folder: Path, shards: dict[str, list[Document]]) -> Manifest:
         argv += ["--documents", str(folder / "extract" / out.name), "--languages", str(folder / "language" / out.name)]
         assert score.main(argv) == 0
         signals.append(str(out))
-    extracts = [str(folder / "extract" / f"{shard}.manifest.json") for shard in shards]
     out = folder / "select" / "manifest.json"
-    argv = ["--config", mark["select"], "--manifest", str(out), "--signals", *signals, "--documents", *extracts]
+    argv = ["--config", mark["select"], "--manifest", str(out), "--signals", *signals]
     assert select.main(argv) == 0
     return Manifest.read(out)
 
@@ -121,24 +118,3 @@ def test_twice_the_same_bytes(tmp_path: Path) -> None:
 def test_empty_shard(tmp_path: Path) -> None:
     done = run(tmp_path, {"00000": [], "00001": DOCUMENTS})
     assert done.summary["by_shard"]["00000"] == {"in": 0, "kept": 0, "dropped": {}}
-
-
-def test_missing_shard_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run(tmp_path, {"00000": DOCUMENTS, "00001": DOCUMENTS})
-    mark = json.dumps({"step": "heuristics.select", "config": COMPLETE["select"]})
-    signals = [str(tmp_path / "score" / f"0000{shard}.manifest.json") for shard in range(2)]
-    documents = str(tmp_path / "extract" / "00000.manifest.json")
-    argv = ["--config", mark, "--manifest", str(tmp_path / "x.json"), "--signals", *signals, "--documents", documents]
-    assert select.main(argv) == 1
-    assert "lacks the shard 00001" in capsys.readouterr().err
-
-
-def test_document_without_language_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    write(tmp_path, {"00000": DOCUMENTS, "00001": [{"id": "stranger", "text": "x"}]})
-    mark = json.dumps({"step": "heuristics.score", "config": COMPLETE["score"]})
-    argv = ["--config", mark, "--manifest", str(tmp_path / "00000.manifest.json")]
-    argv += ["--documents", str(tmp_path / "extract" / "00000.manifest.json")]
-    argv += ["--languages", str(tmp_path / "language" / "00001.manifest.json")]
-    argv += ["--verdicts", str(tmp_path / "kept" / "manifest.json")]
-    assert score.main(argv) == 1
-    assert "no language for document good" in capsys.readouterr().err

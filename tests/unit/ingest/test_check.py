@@ -9,12 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scripts.common.documents import DOCUMENT, Writer, rows
-from scripts.common.manifest import Manifest
+from scripts.formats import filtered
+from scripts.formats.documents import DOCUMENT, Writer, data, rows
 from scripts.ingest import check, extract
-from scripts.language import score
-from scripts.language import select as language_select
-from tests.unit.common import making
+from scripts.workflow.manifest import Manifest
+from tests.unit import making
 from tests.unit.ingest.warcs import members, name, page
 
 SOURCES = [
@@ -60,7 +59,7 @@ def test_a_record_in_two_files_stays_where_it_comes_first(tmp_path: Path, capsys
     assert not (tmp_path / "one/check/.ids").exists()
 
 
-def test_language_select_drops_the_copies(tmp_path: Path) -> None:
+def test_the_copies_are_dropped_before_the_first_filter(tmp_path: Path) -> None:
     for file, numbers in {"a": (1, 2), "b": (2, 4)}.items():
         (tmp_path / f"{file}.warc.gz").write_bytes(members(*(page(number) for number in numbers)))
     documents = [
@@ -68,20 +67,17 @@ def test_language_select_drops_the_copies(tmp_path: Path) -> None:
         for shard, file in enumerate("ab")
     ]
     assert checked(tmp_path, documents) == 0
-    scored = []
-    for path in documents:
-        scored.append(str(tmp_path / "score" / Path(path).name))
-        assert (
-            score.main(["--config", making.config("language.score"), "--documents", path, "--manifest", scored[-1]])
-            == 0
-        )
-    argv = ["--config", making.config("language.select", languages=["en"], threshold=0.1), "--signals", *scored]
-    argv += ["--check", str(tmp_path / "check/manifest.json"), "--manifest", str(tmp_path / "select/manifest.json")]
-    assert language_select.main(argv) == 0
-    manifest = Manifest.read(tmp_path / "select/manifest.json")
+    manifest = Manifest.read(tmp_path / "check/manifest.json")
     assert manifest.counts == {"in": 4, "kept": 3, "dropped": {"repeated_record": 1}}
-    dropped = [row for path in manifest.files for row in rows(manifest.file(path)) if not row["kept"]]
-    assert [(row["rule"], row["detail"], row["value"]) for row in dropped] == [("repeated_record", "a.warc.gz", None)]
+    verdicts = {shard: list(rows(manifest.file(f"{shard}.parquet"))) for shard in ("00000", "00001")}
+    for shard, path in zip(verdicts, documents, strict=True):
+        assert [row["id"] for row in verdicts[shard]] == [row["id"] for row in rows(data(path), ["id"])]
+    dropped = [row for found in verdicts.values() for row in found if not row["kept"]]
+    assert [(row["rule"], row["rules"], row["detail"], row["value"]) for row in dropped] == [
+        ("repeated_record", ["repeated_record"], "a.warc.gz", None)
+    ]
+    found = filtered.texts(Path(documents[1]), tmp_path / "check/manifest.json", [], ["source"])
+    assert [row["id"] for row in found] == [row["id"] for row in verdicts["00001"] if row["kept"]]
 
 
 def documents_with(folder: Path, shard: int, made: list[dict[str, Any]]) -> str:

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from scripts.common.documents import rows
-from scripts.common.manifest import Manifest
+from scripts.formats.documents import rows
 from scripts.ingest import extract
-from tests.unit.common import making
+from scripts.workflow import record as records
+from scripts.workflow.manifest import Manifest
+from tests.unit import making
 from tests.unit.ingest.warcs import html, http, members, name, page, record
 
 SOURCES = [
@@ -56,6 +57,7 @@ def test_every_record_is_accounted_for(tmp_path: Path, crawl: Path) -> None:
     assert sorted(row["reason"] for row in dropped) == sorted(manifest.counts["dropped"])
     assert all(row["file"] in {"a.warc.gz", "b.jsonl"} for row in dropped)
     assert next(row for row in dropped if row["reason"] == "repeated_record")["record_id"] == name(1)
+    assert set(records.read(tmp_path / "out/00000.manifest.json")["files"]) == {"web=a.warc.gz", "good=b.jsonl"}
     assert manifest.summary["by_source"]["good"] == {"documents": 1, "bytes": 11}
     assert manifest.summary["text_bytes"] == sum(len(row["text"].encode()) for row in documents)
     assert manifest.summary["bytes_read"] == sum(path.stat().st_size for path in crawl.iterdir())

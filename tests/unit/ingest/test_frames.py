@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import zstandard
 from fastwarc.stream_io import Lz4Writer, ZstdWriter
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from scripts.ingest import compressed
 from scripts.ingest.frames import HEADER, INFLATED, Damage, Frame, frames
 from scripts.ingest.warc import Page, Rejected
 from tests.unit.ingest.warcs import http, ids, members, name, page, read, reasons, record
@@ -72,9 +74,63 @@ def test_other_compressions(tmp_path: Path, writer: Any) -> None:
             out.write(part)
             out.finish()
     assert ids(read(tmp_path / "a.warc")) == NAMES
+
+
+@pytest.mark.parametrize("writer", [Lz4Writer, ZstdWriter])
+@pytest.mark.parametrize("cut", range(1, 100, 3))
+def test_other_compressions_cut_anywhere(tmp_path: Path, writer: Any, cut: int) -> None:
+    """FastWARC's readers end in silence."""
+    with writer(str(tmp_path / "a.warc"), fsspec_args=False) as out:
+        for part in PAGES:
+            out.write(part)
+            out.finish()
     whole = (tmp_path / "a.warc").read_bytes()
-    found = of(tmp_path / "b.warc", whole[: len(whole) // 2])
-    assert len(ids(found)) < 5 and found
+    size = len(whole) * cut // 100
+    found = of(tmp_path / "b.warc", whole[:size])
+    assert ids(found) == NAMES[: len(ids(found))]
+    between = whole[size:].startswith(COMPRESSED)
+    assert between or any(isinstance(each, Rejected) for each in found)
+
+
+@pytest.mark.parametrize("writer", [Lz4Writer, ZstdWriter])
+def test_what_is_no_frame_after_other_compressions(tmp_path: Path, writer: Any) -> None:
+    with writer(str(tmp_path / "a.warc"), fsspec_args=False) as out:
+        out.write(PLAIN)
+    whole = (tmp_path / "a.warc").read_bytes()
+    found = of(tmp_path / "b.warc", whole + b"no frame at all")
+    assert ids(found) == NAMES and any(isinstance(each, Rejected) for each in found)
+    skippable = b"\x5d\x2a\x4d\x18" + (9).to_bytes(4, "little") + b"x" * 9
+    assert reasons(of(tmp_path / "c.warc", whole + skippable + whole + b"\x00" * 512)) == {"page": 10}
+
+
+@pytest.mark.parametrize("writer", [Lz4Writer, ZstdWriter])
+@pytest.mark.parametrize("place", ["magic", "inside", "length"])
+def test_a_damaged_frame_costs_its_record_alone(tmp_path: Path, writer: Any, place: str) -> None:
+    with writer(str(tmp_path / "a.warc"), fsspec_args=False) as out:
+        for part in PAGES:
+            out.write(part)
+            out.finish()
+    whole = (tmp_path / "a.warc").read_bytes()
+    starts = [found.start() for found in compressed.MAGIC.finditer(whole)]
+    assert len(starts) == 5
+    at = starts[2] + {"magic": 0, "inside": 40, "length": 8}[place]
+    found = of(tmp_path / "b.warc", whole[:at] + b"\xff\xff\xff" + whole[at + 3 :])
+    assert {NAMES[0], NAMES[1], NAMES[3], NAMES[4]} <= set(ids(found)) and reasons(found)["broken_record"] >= 1
+
+
+def test_a_dictionary_in_the_first_frame(tmp_path: Path) -> None:
+    """As the specification of WARC in zstd has it, bare or compressed itself."""
+    texts = [part + bytes([number]) * 50 for number, part in enumerate(PAGES * 20)]
+    dictionary = zstandard.train_dictionary(4096, texts)
+    maker = zstandard.ZstdCompressor(dict_data=dictionary)
+    for held in (dictionary.as_bytes(), zstandard.compress(dictionary.as_bytes())):
+        first = (0x184D2A5D).to_bytes(4, "little") + len(held).to_bytes(4, "little") + held
+        assert ids(of(tmp_path / "a.warc.zst", first + b"".join(map(maker.compress, PAGES)))) == NAMES
+
+
+def test_a_record_that_looks_like_a_skippable_frame_is_not_lost_in_silence(tmp_path: Path) -> None:
+    (found,) = of(tmp_path / "a.warc", b"\x5d\x2a\x4d\x18" + PLAIN[4:])
+    assert isinstance(found, Rejected) and found.detail
 
 
 def test_bare_line_feeds_of_headers_and_of_http(tmp_path: Path) -> None:
@@ -216,6 +272,7 @@ def test_frames_give_every_byte_of_a_sound_file_back(tmp_path: Path) -> None:
     assert b"".join(each.header + each.block + b"\r\n\r\n" for each in found if isinstance(each, Frame)) == PLAIN
 
 
+COMPRESSED = (b"\x1f\x8b\x08", b"\x28\xb5\x2f\xfd", b"\x5d\x2a\x4d\x18", b"\x04\x22\x4d\x18")
 SMALL = [record("response", n, http(f"<html><p>Words {n}</p></html>".encode())) for n in range(4)]
 EDITS = st.lists(
     st.tuples(
@@ -264,7 +321,7 @@ def test_bytes_of_a_plain_file_are_in_a_frame_or_in_damage(
 ) -> None:
     path = tmp_path_factory.getbasetemp() / "fuzzed.warc"
     data = edited(b"".join(SMALL), edits)
-    assume(not data.startswith(b"\x1f\x8b\x08"))
+    assume(not data.startswith(COMPRESSED))
     path.write_bytes(data)
     held = lost = 0
     for each in frames(path, 10**6):

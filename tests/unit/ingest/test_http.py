@@ -69,14 +69,14 @@ CODINGS: dict[str, Callable[[bytes], bytes]] = {
 @pytest.mark.parametrize("coding", CODINGS)
 def test_content_codings(coding: str) -> None:
     body = b"<html>" + b"some words " * 50
-    assert decode_content(CODINGS[coding](body), coding, LIMIT) == body
-    assert decode_content(body, coding, LIMIT) == body, "a body stored decoded, with its header kept"
+    assert decode_content(CODINGS[coding](body), coding, LIMIT) == (body, True)
+    assert decode_content(body, coding, LIMIT) == (body, True), "a body stored decoded, with its header kept"
 
 
 def test_deflate_without_the_zlib_header_and_codings_on_top_of_each_other() -> None:
     body = b"<html>words"
-    assert decode_content(deflated(body), "deflate", LIMIT) == body
-    assert decode_content(brotli.compress(gzip.compress(body)), "gzip, br", LIMIT) == body
+    assert decode_content(deflated(body), "deflate", LIMIT) == (body, True)
+    assert decode_content(brotli.compress(gzip.compress(body)), "gzip, br", LIMIT) == (body, True)
 
 
 @pytest.mark.parametrize("coding", ["gzip", "deflate", "br", "zstd"])
@@ -95,14 +95,14 @@ def test_bomb_is_refused_before_it_goes_off(coding: str) -> None:
 def test_body_cut_short_gives_its_beginning(coding: str) -> None:
     body = b"".join(b"%d words " % n for n in range(2000))
     whole = CODINGS[coding](body)
-    found = decode_content(whole[: len(whole) // 2], coding, LIMIT)
+    found, _ = decode_content(whole[: len(whole) // 2], coding, LIMIT)
     assert len(found) > 1000 and body.startswith(found)
 
 
 @settings(max_examples=50)
 @given(st.binary(max_size=200), st.sampled_from(sorted(CODINGS)))
 def test_no_body_raises_anything_else(body: bytes, coding: str) -> None:
-    assert len(decode_content(body, coding, LIMIT)) <= LIMIT
+    assert len(decode_content(body, coding, LIMIT)[0]) <= LIMIT
 
 
 # label on the web → the codec that writes such pages
@@ -355,3 +355,15 @@ def test_large_page_in_another_charset_takes_little_memory() -> None:
 def test_no_bytes_and_no_label_raise_anything(body: bytes, header: str | None) -> None:
     text, charset, where = decode_text(body, header)
     assert isinstance(text, str) and charset and where
+
+
+def test_a_body_of_several_gzip_members_is_one_and_a_cut_one_is_not_whole() -> None:
+    members = gzip.compress(b"one ") + gzip.compress(b"two")
+    assert decode_content(members, "gzip", LIMIT) == (b"one two", True)
+    assert decode_content(members[:-9], "gzip", LIMIT)[1] is False
+    assert decode_content(gzip.compress(b"one ") + b"\x1f\x8bxx", "gzip", LIMIT) == (b"one ", False)
+
+
+def test_chunk_sizes_that_end_in_a_bare_line_feed() -> None:
+    assert dechunk(b"3\nabc\n2\nde\n0\n\n") == b"abcde"
+    assert dechunk(b"3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n") == b"abcde"

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from scripts.common.config import ROOT
 from scripts.ingest.warc import Page, Rejected
+from scripts.workflow.config import ROOT
 from tests.unit.ingest.warcs import ids, read, reasons
 
 DATA = Path(os.environ.get("CRAWL2LLM_DATA", ROOT.parent / "shared" / "data"))

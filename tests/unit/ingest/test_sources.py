@@ -17,8 +17,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scripts.common.config import ConfigError, validate
 from scripts.ingest import sources
+from scripts.workflow.config import ConfigError, validate
 
 
 def config(*given: dict[str, Any], shards: int = 2, data: str = ".") -> dict[str, Any]:

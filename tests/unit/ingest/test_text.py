@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import io
 import json
+import lzma
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,7 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scripts.common.documents import document_id
+from scripts.formats.documents import document_id
 from scripts.ingest.text import JsonLinesReader, TextReader, chunks, unwrapped
 from scripts.ingest.warc import Page, Rejected
 from tests.unit.ingest.warcs import SETTINGS, reasons
@@ -191,6 +193,86 @@ def test_files_cut_short_or_damaged_keep_what_was_read_and_count_the_rest(
     (tmp_path / name).write_bytes(data[:at] + b"\xff" * 64 + data[at + 64 :])
     found = jsonl(tmp_path / name)
     assert reasons(found)["broken_file"] + reasons(found)["broken_record"] >= 1
+
+
+MEMBERS = {f"{number}.txt": f"The text of member {number}.".encode() for number in range(8)}
+BLOCK = 512  # of a tar: each member here is a header and one of data
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize(
+    ("damage", "pages"),
+    [
+        (lambda whole: whole[: 2 * 2 * BLOCK] + b"\xff" + whole[2 * 2 * BLOCK + 1 :], 2),  # a header
+        (lambda whole: whole[: 2 * 2 * BLOCK] + bytes(2 * BLOCK) + whole[3 * 2 * BLOCK :], None),  # a member is zeros
+        (lambda whole: whole[: 3 * 2 * BLOCK], 3),  # cut where a member ends
+        (lambda whole: whole[: 3 * 2 * BLOCK + BLOCK], 3),
+        (lambda whole: whole.rstrip(b"\x00") + bytes(1024) + b"garbage" * 100, 8),
+    ],
+)
+def test_a_damaged_tar_does_not_end_in_silence(tmp_path: Path, damage: Any, pages: int | None, packed: bool) -> None:
+    """tarfile takes what is no header for the tar's end."""
+    data = damage(tar(MEMBERS))
+    (tmp_path / "a.tgz").write_bytes(gzip.compress(data)) if packed else (tmp_path / "a.tar").write_bytes(data)
+    found = reasons(text(tmp_path / ("a.tgz" if packed else "a.tar")))
+    if pages is None:  # the mark of an end in the middle: what follows it is read as another tar
+        assert found == {"page": 7}
+    else:
+        assert found == {"page": pages, "broken_file": 1}
+
+
+def test_two_tars_in_one_file(tmp_path: Path) -> None:
+    (tmp_path / "a.tar").write_bytes(tar(MEMBERS) + tar({"x.txt": b"One more text."}))
+    assert reasons(text(tmp_path / "a.tar")) == {"page": 9}
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (gzip.compress(b"Some words."), "gzip"),
+        (bz2.compress(b"Some words."), "bzip2"),
+        (lzma.compress(b"Some words."), "xz"),
+        (b"%PDF-1.7 words", "PDF"),
+        (b"\x00\x05\x16\x07" + b"Mac OS X" * 20, "NUL"),
+    ],
+    ids=["gzip", "bzip2", "xz", "PDF", "NUL"],  # gzip writes the time: an id of its own would differ between workers
+)
+def test_what_is_no_text_is_counted(tmp_path: Path, data: bytes, said: str) -> None:
+    (tmp_path / "a.txt").write_bytes(data)
+    (found,) = text(tmp_path / "a.txt")
+    assert isinstance(found, Rejected) and found.reason == "not_text" and said in found.detail
+
+
+@pytest.mark.parametrize(
+    ("encoding", "charset"), [("utf-8-sig", None), ("utf-16", "utf-16-le"), ("latin-1", "cp1252"), ("utf-8", None)]
+)
+def test_other_encodings_of_text(tmp_path: Path, encoding: str, charset: str | None) -> None:
+    words = "Où est passée l’été ? Les élèves déjà fatigués rêvent à la fenêtre.".replace("’", "'")
+    (tmp_path / "a.txt").write_bytes((words + "\n").encode(encoding) * (1 if "utf" in encoding else 5))
+    (found,) = text(tmp_path / "a.txt")
+    assert isinstance(found, Page) and found.text.startswith(words) and found.metadata.get("charset") == charset
+
+
+@pytest.mark.parametrize("name", ["a.txt.gz", "a.txt.zst", "a.tgz"])
+def test_an_empty_file_under_a_suffix_is_counted(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_bytes(b"")
+    (found,) = text(tmp_path / name)
+    assert isinstance(found, Rejected) and found.reason == "broken_file" and found.detail == "the file is empty"
+
+
+def test_lines_before_damage_in_zstd_are_kept(tmp_path: Path) -> None:
+    lines = b"".join(json.dumps({"text": f"The text of row {n}."}).encode() + b"\n" for n in range(3000))
+    whole = zstandard.compress(lines)
+    for data in (whole + b"garbage", whole + zstandard.compress(lines[:100])[:-3]):
+        (tmp_path / "a.jsonl.zst").write_bytes(data)
+        found = reasons(jsonl(tmp_path / "a.jsonl.zst"))
+        assert found["page"] >= 3000 and found["broken_file"] == 1
+
+
+@pytest.mark.parametrize("name", ["a.tar.gz", "a.tgz"])
+def test_a_tar_in_gzip_by_either_name(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_bytes(gzip.compress(tar({"a.txt": b"Some words of a text.", "b.txt": b"And of another."})))
+    assert reasons(text(tmp_path / name)) == {"page": 2}
 
 
 @pytest.mark.parametrize("name", ["a.txt.gz", "a.txt.zst", "a.tar", "a.tar.gz", "a.tgz"])

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scripts.common.documents import document_id
+from scripts.formats.documents import document_id
 from scripts.ingest.warc import Page, Rejected, tidy
 from tests.unit.ingest.warcs import TEXT, html, http, ids, name, one, page, read, reasons, record
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from scripts.common.cli import InputError
-from scripts.common.documents import rows
-from scripts.common.manifest import Manifest
+from scripts.formats.documents import rows
 from scripts.language.score import BUNDLED, Identifier, main, model_path
-from tests.unit.common import making
+from scripts.workflow.errors import InputError
+from scripts.workflow.manifest import Manifest
+from tests.unit import making
 
 
 def test_identifies_languages() -> None:
@@ -46,6 +46,7 @@ def test_step(tmp_path: Path) -> None:
     ]
     documents = making.documents(tmp_path / "d", [making.document(f"{n}", text) for n, text in enumerate(texts)])
     argv = ["--config", making.config("language.score"), "--documents", str(documents)]
+    argv += ["--verdicts", str(making.checked(tmp_path / "check", documents))]
     assert main([*argv, "--manifest", str(tmp_path / "out/00000.manifest.json")]) == 0
     manifest = Manifest.read(tmp_path / "out/00000.manifest.json")
     found = list(rows(manifest.file("00000.parquet")))

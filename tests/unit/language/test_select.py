@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from scripts.common.documents import Writer, rows
-from scripts.common.manifest import Manifest
+from scripts.formats.documents import Writer, rows
 from scripts.language import score, select
-from tests.unit.common import making
+from scripts.workflow.manifest import Manifest
+from tests.unit import making
 
 ROWS = [
     ("a", "en", 0.9),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import signal
@@ -17,9 +18,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from scripts.common import config
-from scripts.common.fingerprint import fingerprint
-from scripts.common.manifest import Manifest
+from scripts.workflow import config
+from scripts.workflow.fingerprint import canonical, code, fingerprint
+from scripts.workflow.manifest import Manifest
 
 ROOT = Path(__file__).resolve().parents[3]
 SENTENCES = (
@@ -107,7 +108,7 @@ TINY: dict[str, Any] = {
     "zero_stage": 1,
     "validate_every": 8,
     "validation_tokens": 1500,
-    "threads_per_process": 1,
+    "threads": 1,
 }
 Start = Callable[..., "subprocess.Popen[str]"]
 
@@ -116,7 +117,7 @@ Start = Callable[..., "subprocess.Popen[str]"]
 def start(tokenizer: Path, shards: list[Path]) -> Iterator[Start]:
     """start(folder, processes, changes of TINY, options): the launcher, running in `folder`, in a process group.
 
-    program: another module than scripts.pretrain.train. Further keywords are environment variables.
+    program: another module than scripts.pretrain.train. root: another copy of the code. Further keywords are environment variables.
     """
 
     def of(
@@ -125,15 +126,17 @@ def start(tokenizer: Path, shards: list[Path]) -> Iterator[Start]:
         changes: dict[str, Any] | None = None,
         *options: str,
         program: str = "scripts.pretrain.train",
+        root: Path = ROOT,
         **variables: str,
     ) -> Any:
         folder.mkdir(exist_ok=True)
         complete = config.validate({"pretrain": {"train": TINY | (changes or {})}})
-        mark = fingerprint("pretrain.train", complete)  # as the workflow passes it
+        body = json.loads(fingerprint("pretrain.train", complete))  # as the workflow passes it
+        mark = canonical(body | {"code": code("scripts.pretrain.train", root)})
         launch = [
             sys.executable,
             "-m",
-            "scripts.common.launch",
+            "scripts.training.launch",
             "--processes",
             str(processes),
             program,
@@ -142,7 +145,7 @@ def start(tokenizer: Path, shards: list[Path]) -> Iterator[Start]:
         usual = ["--device", "cpu", "--micro-batch", "2", "--checkpoint-every", "5", "--log-every", "1"]
         quiet = ["--wandb", "disabled", "--tensorboard", "false"]
         command = [*launch, *own, *usual, *quiet, *options, "--tokens", *map(str, shards)]
-        environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", **variables}
+        environment = {**os.environ, "PYTHONPATH": str(root), "OMP_NUM_THREADS": "1", **variables}
         process = subprocess.Popen(
             command, cwd=folder, env=environment, stderr=subprocess.PIPE, text=True, start_new_session=True
         )

@@ -15,10 +15,10 @@ from typing import Any
 
 import torch
 
-from scripts.common.fingerprint import canonical
 from scripts.pretrain import engine, train
 from scripts.pretrain.engine import Engine
 from scripts.pretrain.run import Run
+from scripts.workflow.fingerprint import canonical
 
 POISON = {
     int(step): kind

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scripts.common import config
-from scripts.common.cli import InputError
 from scripts.pretrain import auto, plan
+from scripts.workflow import config
+from scripts.workflow.errors import InputError
 
 TOKENS = st.integers(300, 10**11)
 DEFAULTS = config.tracked(config.validate({}), "pretrain.train")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from pathlib import Path
 
 import numpy as np
@@ -10,9 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scripts.common.cli import InputError
-from scripts.common.manifest import Manifest
 from scripts.pretrain import data
+from scripts.workflow.manifest import Manifest
 
 
 def test_reads_every_token_of_the_shards(shards: list[Path]) -> None:
@@ -22,38 +20,6 @@ def test_reads_every_token_of_the_shards(shards: list[Path]) -> None:
     assert len(stream) == len(expected) and (stream.read(0, len(stream)) == expected).all()
     border = len(np.fromfile(files[0], np.uint16))
     assert (stream.read(border - 5, 9) == expected[border - 5 : border + 4]).all()
-
-
-def indexed(folder: Path, tokens: np.ndarray, code: int, sequences: int = 1, version: int = 1) -> tuple[Path, Path]:
-    tokens.tofile(folder / "a.bin")
-    head = b"MMIDIDX\x00\x00" + struct.pack("<QBQQ", version, code, sequences, 2)
-    (folder / "a.idx").write_bytes(head + struct.pack("<iqqq", len(tokens), 0, 0, 1))
-    return folder / "a.bin", folder / "a.idx"
-
-
-def test_reads_int32(tmp_path: Path) -> None:
-    assert data.open_indexed(*indexed(tmp_path, np.array([70000, 1], np.int32), 4)).tolist() == [70000, 1]
-
-
-@pytest.mark.parametrize(
-    ("tokens", "changes", "message"),
-    [
-        (np.zeros(3, np.uint16), {"code": 5}, "type code 5"),
-        (np.zeros(3, np.uint16), {"code": 8, "version": 2}, "version 2"),
-        (np.zeros(3, np.uint16), {"code": 8, "sequences": 2}, "cut off"),
-        (np.zeros(3, np.uint16), {"code": 4}, "has 6 bytes; its index a.idx says 12"),
-    ],
-)
-def test_refuses_a_wrong_index(tmp_path: Path, tokens: np.ndarray, changes: dict[str, int], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        data.open_indexed(*indexed(tmp_path, tokens, **changes))
-
-
-def test_refuses_another_format(tmp_path: Path) -> None:
-    (tmp_path / "a.bin").write_bytes(b"")
-    (tmp_path / "a.idx").write_bytes(b"PK\x03\x04 and so on, long enough for a header")
-    with pytest.raises(InputError, match="not a Megatron index"):
-        data.open_indexed(tmp_path / "a.bin", tmp_path / "a.idx")
 
 
 @settings(deadline=None)  # the machine may be busy

@@ -7,9 +7,9 @@ from typing import Any
 
 import yaml
 
-from scripts.common import config
-from scripts.common.manifest import Manifest
 from scripts.pretrain import expected
+from scripts.workflow import config
+from scripts.workflow.manifest import Manifest
 
 WEB = {"name": "web", "kind": "warc", "paths": ["a.warc.gz"]}
 

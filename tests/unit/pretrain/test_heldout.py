@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scripts.common.cli import InputError
-from scripts.common.manifest import ManifestError
 from scripts.pretrain import data, heldout
+from scripts.workflow.errors import InputError
+from scripts.workflow.manifest import ManifestError
 
 
 @given(st.integers(0, 300), st.integers(2, 70), st.floats(0, 0.9))

@@ -30,3 +30,12 @@ def test_rows_are_forced_to_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert forced[metrics.LOSSES] > 0
     recorder.close()
     assert [row["step"] for row in metrics.cut(tmp_path / metrics.LOSSES, 0)] == []
+
+
+def test_a_run_that_starts_anew_has_a_curve_of_its_own(tmp_path: Path) -> None:
+    """The one that other code finished was moved out of the folder, and W&B still has its curve."""
+    folder = tmp_path / "abc"
+    folder.mkdir()
+    assert metrics.run_id(folder) == "abc"
+    (tmp_path / "abc-12345678").mkdir()
+    assert metrics.run_id(folder) == "abc-1"

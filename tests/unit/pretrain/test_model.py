@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 import yaml
 
-from scripts.common import config
-from scripts.common.cli import InputError
 from scripts.pretrain import model
+from scripts.workflow import config
+from scripts.workflow.errors import InputError
 
 SHAPE: dict[str, Any] = config.validate({})["pretrain"]["train"]["model"] | {
     "hidden_size": 32,

@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from scripts.common.manifest import Manifest
 from scripts.pretrain import data
+from scripts.workflow.manifest import Manifest
 from tests.unit.pretrain.runs import finish, rows, same, wait_for
 
 pytestmark = pytest.mark.slow  # starts trainings
@@ -28,7 +28,7 @@ def poisoned(
     return start(folder, processes, changes, *options, program="tests.unit.pretrain.poisoned", POISON=poison, **env)
 
 
-@pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.parametrize("processes", [pytest.param(1, marks=pytest.mark.long), 2])
 def test_a_step_that_is_not_finite_is_skipped(start: Any, tmp_path: Path, shards: list[Path], processes: int) -> None:
     """Under every stage and precision, on one process and on two, whether or not a checkpoint follows."""
     changes = {"steps": 9, "validate_every": 0}
@@ -67,6 +67,7 @@ def test_a_skipped_step_changes_nothing(start: Any, tmp_path: Path) -> None:
         assert short.read_bytes() == long.read_bytes(), case
 
 
+@pytest.mark.long
 def test_resumed_between_skipped_steps_is_the_same_to_the_byte(start: Any, tmp_path: Path) -> None:
     poison, changes = "gradient:4,5,13 loss:22", {"validate_every": 0}
     whole, killed = tmp_path / "whole", tmp_path / "killed"

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from scripts.common import config
-from scripts.common.cli import InputError
 from scripts.pretrain import measures
 from scripts.pretrain.plan import accumulation, fitting, learning_rate, plan
+from scripts.workflow import config
+from scripts.workflow.errors import InputError
 
 DEFAULTS: dict[str, Any] = config.validate({})["pretrain"]["train"] | {
     "epochs": None,

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scripts.common.cli import InputError
-from scripts.common.config import lookup, validate
-from scripts.common.documents import uniform
+from scripts.formats.documents import uniform
 from scripts.quality.classifier import NEGATIVE, POSITIVE, Classifier, one_line
+from scripts.workflow.config import lookup, validate
+from scripts.workflow.errors import InputError
 
 SETTINGS: dict[str, Any] = {**lookup(validate({}), "quality.train"), "dimensions": 8, "buckets": 500}
 GOOD, BAD = ["theorem", "proof", "lemma", "integral"], ["discount", "casino", "buy", "now"]

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scripts.common.manifest import Manifest
 from scripts.quality import score, select, train
 from scripts.quality.train import roc_auc
-from tests.unit.common import making
+from scripts.workflow.manifest import Manifest
+from tests.unit import making
 
 SCORES = st.lists(st.sampled_from([0.0, 0.25, 0.5, 0.5000001, 0.75, 1.0]) | st.floats(0, 1), min_size=1, max_size=25)
 

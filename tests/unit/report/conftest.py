@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from scripts.common.documents import DOCUMENT, VERDICT, Writer, document_id
-from scripts.common.manifest import Manifest
+from scripts.formats.documents import DOCUMENT, VERDICT, Writer, document_id
+from scripts.workflow.manifest import Manifest
 
 WORDS = [
     "the",
@@ -103,7 +103,7 @@ def evaluated(root: Path) -> None:
     """Both models' evaluations, as evaluate.model writes them."""
     folder = root / "evaluate/model"
     folder.mkdir(parents=True)
-    for model, acc in (("pretrain", 0.26), ("finetune", 0.41)):
+    for model, acc in (("base", 0.26), ("sft", 0.41)):
         text = {"loss": 3.2, "perplexity": 24.5, "bits_per_byte": 1.91, "documents": 4, "bytes": 940, "tokens": 234}
         questions = {"acc": acc, "acc_stderr": 0.016, "acc_z": 1.5, "chance": 0.25, "items": 640}
         found = {"model": model, "heldout_text": text, "questions": questions, "tasks": {"results": {}, "files": {}}}
@@ -153,7 +153,8 @@ def build(root: Path) -> Path:
     save(root, "language.select", counts=counts(56, score=4), summary={"languages": {"en": 56, "de": 3, "fr": 1}})
     save(root, "heuristics.select", counts=counts(50, few_words=6),
          summary={"rules": {
-             "few_words": {"dropped": 6, "unique": 4, "threshold": 50}, "short_lines": {"dropped": 2, "unique": 0, "threshold": 0.67}}})  # fmt: skip
+             "few_words": {"dropped": 6, "unique": 4, "threshold": 50},
+             "short_lines": {"dropped": 2, "unique": 0, "threshold": 0.67}}})  # fmt: skip
     save(root, "dedup.select", counts=counts(46, near=2, exact=2), summary={
         "clusters": 2, "cluster_sizes": {"2": 1, "3-4": 1}, "largest": [{"keeper": "a", "size": 3}],
         "pairs": {"verified": 7, "passed": 4, "cut": 0}, "similarity": [0] * 15 + [2, 1, 0, 2, 2]})  # fmt: skip
@@ -167,8 +168,11 @@ def build(root: Path) -> Path:
         summary={"vocabulary": 512, "bytes_per_token": 3.9, "longest_tokens": [" <b>everything"]},
     )
     evaluated(root)
-    for stage, parameters in (("pretrain", {"total": 123456, "non_embedding": 99999}), ("finetune", 123456)):
-        folder = root / stage / "train"
+    for stage, model, parameters in (
+        ("pretrain", "", {"total": 123456, "non_embedding": 99999}),
+        ("finetune", "sft", 123456),
+    ):
+        folder = root / stage / "train" / model
         folder.mkdir(parents=True)
         lines = [json.dumps({"step": at, "tokens": at * 1000, "loss": 6 - at / 20, "learning_rate": 1e-3 * (60 - at),
                              "grad_norm": 1.0, "tokens_per_second": 5000 + at % 7}) for at in range(1, 61)]  # fmt: skip
@@ -178,6 +182,8 @@ def build(root: Path) -> Path:
         save(
             root,
             f"{stage}.train",
+            model,
+            inputs={"pretrain.train": {}} if model else {},
             summary={"parameters": parameters, "tokens": 60000, "steps": 60, "bits_per_byte": 1.9},
         )
     return root

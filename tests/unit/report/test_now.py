@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 
-from scripts.common import steps
-from scripts.common.manifest import ALL, Manifest
 from scripts.report import now, page, render, state, tables
+from scripts.report.models import Model, models
 from scripts.report.records import NOTES, Run, measured, metrics
+from scripts.training import runs
+from scripts.workflow import steps
+from scripts.workflow.manifest import ALL, Manifest
 from tests.unit.report.conftest import SHARDS
 from tests.unit.report.test_render import FINGERPRINT, Page
 
@@ -68,6 +70,32 @@ def test_a_variant_reads_from_main(run_folder: Path) -> None:
     assert found.of("dedup.select")[0].folder == run_folder / "dedup/select"
 
 
+def test_a_variant_of_one_model_reads_the_others_from_main(run_folder: Path) -> None:
+    """Each model for itself: what differs is the variant's own, and its evaluation."""
+    few = run_folder.with_name("few")
+    for name in ("finetune/train", "evaluate/model"):
+        shutil.copytree(run_folder / name, few / name)
+    whole = render.complete(CONFIG, "main")
+    changed = {"models": {"sft": {"from": "base", "step": "finetune.train", "epochs": 1}}}
+    config = render.complete(json.dumps({**json.loads(CONFIG), **changed}), "main")
+    found = state.look(few, config, whole).run
+    where = {(step, name): found.task(step, name).folder.parents[1].name for step in ("finetune.train", "evaluate.model")
+             for name in found.tasks(step)}  # type: ignore[union-attr]  # fmt: skip
+    assert where == {
+        ("finetune.train", "sft"): "few", ("evaluate.model", "base"): "main", ("evaluate.model", "sft"): "few",
+    }  # fmt: skip
+
+
+def test_a_model_that_the_config_lacks_and_one_without_a_name_are_not_shown(run_folder: Path) -> None:
+    folder = run_folder / "finetune/train"
+    shutil.copyfile(folder / "sft.manifest.json", folder / "manifest.json")  # of an earlier version
+    assert state.look(run_folder).run.tasks("finetune.train") == ["sft"]
+    config = render.complete(json.dumps({**json.loads(CONFIG), "models": {}}), "main")
+    found = state.look(run_folder, config, config)
+    assert found.run.of("finetune.train") == [] and found.run.tasks("evaluate.model") == ["base"]
+    assert not {"finetune.train", "evaluate.model"} & {row["step"] for row in found.missing}
+
+
 def link(results: Path, step: str, *inputs: str) -> None:
     """Let the step's manifests say that they were made from what the inputs' manifests hold now."""
     for path in results.joinpath(*step.split(".")).glob("*manifest.json"):
@@ -79,6 +107,7 @@ def link(results: Path, step: str, *inputs: str) -> None:
         path.write_text(json.dumps(body))
 
 
+@pytest.mark.slow  # seconds
 def test_results_that_no_longer_belong_together_are_said(run_folder: Path, capsys: Any) -> None:
     """The data half was made again with other settings after the model was trained: nothing needs a config to see it."""
     for step, *inputs in (("tokenize.train", "corpus.write"), ("tokenize.encode", "corpus.write", "tokenize.train"),
@@ -128,7 +157,7 @@ def test_every_kind_of_damage_is_named_and_left_out(run_folder: Path, capsys: An
     manifests = ("dedup/select/manifest.json", "quality/train/manifest.json")
     data = (
         "ingest/extract/00000.parquet", "ingest/extract/00000.dropped.parquet", "corpus/write/dropped/00001.parquet",
-        "evaluate/model/pretrain.evaluation.json", "evaluate/model/finetune.samples.jsonl",
+        "evaluate/model/base.evaluation.json", "evaluate/model/sft.samples.jsonl",
         "pretrain/train/metrics.jsonl", "benchmarks/quality/select.tsv",
     )  # fmt: skip
     for name in (*manifests, *data):
@@ -146,7 +175,7 @@ def test_every_kind_of_damage_is_named_and_left_out(run_folder: Path, capsys: An
     assert "cannot be told" in text  # how many tasks there should be, without a config
 
 
-@pytest.mark.parametrize("name", ["ingest/extract/00000.parquet", "evaluate/model/pretrain.evaluation.json"])
+@pytest.mark.parametrize("name", ["ingest/extract/00000.parquet", "evaluate/model/base.evaluation.json"])
 def test_in_a_finished_run_damage_is_an_error_that_names_the_file(
     run_folder: Path, manifests: list[Path], name: str, capsys: Any
 ) -> None:
@@ -161,12 +190,13 @@ def test_in_a_finished_run_damage_is_an_error_that_names_the_file(
 def test_training_that_runs_shows_its_curve(run_folder: Path, capsys: Any) -> None:
     checkpoints = run_folder.parent.parent / "checkpoints/0123"
     checkpoints.mkdir(parents=True)
+    runs.announce(checkpoints, Path("results/main/pretrain/train/manifest.json"), "0123")
     shutil.move(run_folder / "pretrain/train/metrics.jsonl", checkpoints)
     remove(run_folder, *TRAINED)
     (run_folder.parent.parent / "checkpoints/older").mkdir()
     text, printed = shown(run_folder, capsys)
     assert "pretrain.train: in training, or interrupted in it; step 60, loss 3" in printed
-    assert "Not finished: these are the losses" in text and 'id="pretrain-loss-title"' in text
+    assert "Not finished: these are the losses" in text and 'id="model-base-loss-title"' in text
     assert "1.9</td>" in text  # bits per byte
 
 
@@ -177,22 +207,30 @@ def test_finetuning_that_runs_is_read_from_its_newest_checkpoint(tmp_path: Path)
         rows = [{"step": at, "loss": 5.0 - at / 10} for at in range(1, step + 1)] + [{"step": step, "train_runtime": 1}]
         (folder / "trainer_state.json").write_text(json.dumps({"log_history": rows}))
     assert [path.parent.name for path in measured(tmp_path)] == ["checkpoint-10"]
-    run = Run(training={"finetune.train": tmp_path})
-    assert [row["loss"] for row in metrics(run, "finetune.train")][-1] == 4.0
-    assert dict(row[:2] for row in tables.progress(run, "finetune.train", None))["Steps so far"] == "10"
+    model = Model("sft", "base", "finetune.train")
+    run = Run(training={("finetune.train", "sft"): tmp_path})
+    assert [found.name for found in models(run)] == ["base", "sft"]
+    assert [row["loss"] for row in metrics(run, "finetune.train", "sft")][-1] == 4.0
+    assert dict(row[:2] for row in tables.progress(run, model, None))["Steps so far"] == "10"
 
 
 def test_unfinished_training_is_found_by_its_fingerprint(tmp_path: Path) -> None:
     config = render.complete(CONFIG, "main")
     assert config is not None
-    for step in state.TRAININGS:
-        (mark,) = state.marks(step, config, {}).values()
-        (tmp_path / mark).mkdir()
-        (tmp_path / mark / "losses.jsonl").write_text("")
-        assert state.unfinished(tmp_path, step, Run(), config) == tmp_path / mark
-    assert state.unfinished(tmp_path, "finetune.train", Run(), None) is None
+    for step, task, name in (("pretrain.train", "", "manifest.json"), ("finetune.train", "sft", "sft.manifest.json")):
+        mark = state.mark(step, config, task=task)
+        results, place = tmp_path / "results/main" / step.replace(".", "/"), tmp_path / "checkpoints" / mark
+        assert state.unfinished(results, step, config, task) is None
+        runs.announce(place, results.relative_to(tmp_path) / name, mark)
+        assert state.unfinished(results, step, config, task) is None  # it has written no loss yet
+        (place / "losses.jsonl").write_text("")
+        assert state.unfinished(results, step, config, task) == state.unfinished(results, step, None, task) == place
+        assert (step, task) in state.trainings(tmp_path / "results/main", None)
+        runs.announce(place, results.relative_to(tmp_path) / name, "of another config")
+        assert state.unfinished(results, step, config, task) is None
 
 
+@pytest.mark.slow  # seconds
 def test_notes_of_all_steps_are_shown_once(run_folder: Path, manifests: list[Path], capsys: Any) -> None:
     def note(name: str, *texts: Any) -> None:
         body = json.loads((run_folder / name).read_text())
@@ -216,14 +254,14 @@ def test_notes_of_all_steps_are_shown_once(run_folder: Path, manifests: list[Pat
 def test_a_small_corpus_lacks_much(run_folder: Path, capsys: Any) -> None:
     """No validation documents, no questions, no ROC-AUC, no fine-tuning: nothing is shown as if it were measured."""
     remove(run_folder, "finetune.train")
-    (run_folder / "evaluate/model/finetune.manifest.json").unlink()
+    (run_folder / "evaluate/model/sft.manifest.json").unlink()
     for path in run_folder.rglob("*manifest.json"):
         body = json.loads(path.read_text())
         for key in ("validation", "roc_auc", "heldout", "bits_per_byte", "measured_bytes", "bytes_per_token"):
             body["summary"].pop(key, None)
         path.write_text(json.dumps(body))
-    path = run_folder / "evaluate/model/pretrain.evaluation.json"
-    empty = {"model": "pretrain", "heldout_text": None, "questions": None, "tasks": None}
+    path = run_folder / "evaluate/model/base.evaluation.json"
+    empty = {"model": "base", "heldout_text": None, "questions": None, "tasks": None}
     text = json.dumps(empty)
     path.write_text(text + " " * (path.stat().st_size - len(text)))
     text, _ = shown(run_folder, capsys)
@@ -232,19 +270,18 @@ def test_a_small_corpus_lacks_much(run_folder: Path, capsys: Any) -> None:
     assert "– bytes" not in text and "– held-out questions" not in text and "– validation documents" not in text
 
 
+@pytest.mark.slow  # seconds
 def test_where_nothing_was_fine_tuned_no_column_says_so(run_folder: Path, capsys: Any) -> None:
     """Without pairs, the model under the name of the fine-tuned one is the base model: its numbers are not shown twice."""
-    path = run_folder / "finetune/train/manifest.json"
+    path = run_folder / "finetune/train/sft.manifest.json"
     body = json.loads(path.read_text())
     body["summary"] = {"trained": False, "notes": ["no pairs: not fine-tuned"]}
     path.write_text(json.dumps(body))
     text, printed = shown(run_folder, capsys)
-    assert (
-        '<th scope="col" class="n">Base model</th>' in text and '<th scope="col" class="n">Fine-tuned</th>' not in text
-    )
-    assert "nothing was fine-tuned" in text and "finetune says" not in text
-    assert "Accuracy, fine-tuned" not in text and "26.0 % ± 1.6 %" in text and "41.0 %" not in text
-    assert "fine-tuned  not fine-tuned, this is the base model" in printed
+    assert '<th scope="col" class="n">Base model</th>' in text and '<th scope="col" class="n">sft' not in text
+    assert "Without a column, for nothing was trained: sft." in text and "sft says" not in text
+    assert "Accuracy, sft" not in text and "26.0 % ± 1.6 %" in text and "41.0 %" not in text
+    assert "sft         not trained, this is the model base" in printed
 
 
 def test_nothing_there_is_an_error(tmp_path: Path, capsys: Any) -> None:
@@ -260,6 +297,24 @@ def test_a_wrong_config_is_an_error(run_folder: Path, capsys: Any) -> None:
 def test_expected_steps_are_those_that_the_config_needs() -> None:
     config = render.complete(CONFIG, "main")
     assert config is not None
-    assert set(state.expected(config, {})) == set(steps.STEPS) - {"report.render", "crawl.render"}
+    assert set(state.expected(config, {})) == set(steps.used(config)) - {"report.render", "crawl.render"}
     demo = render.complete("{}", "main")
     assert "crawl.render" in state.expected(demo, {})
+
+
+def test_a_variant_of_other_source_files_is_not_shown_mains_results(run_folder: Path) -> None:
+    """Which files `paths` finds is in no fingerprint."""
+    other = run_folder.with_name("other")
+    shutil.copytree(run_folder / "ingest", other / "ingest")
+    source = {"name": "books", "kind": "text"}
+    extract = {**json.loads(CONFIG)["ingest"]["extract"], "sources": [{**source, "paths": ["a/*.txt"]}]}
+    overlay = {"ingest": {"extract": {**extract, "sources": [{**source, "paths": ["b/*.txt"]}]}}}
+    given = json.dumps({**json.loads(CONFIG), "ingest": {"extract": extract}, "variants": {"other": overlay}})
+    found = state.look(other, render.complete(given, "other"), render.complete(given, "main")).run
+    assert [made.folder for made in found.of("ingest.extract")] == [other / "ingest/extract"] * 2
+
+
+def test_a_variant_may_take_a_model_away() -> None:
+    given = json.dumps({**json.loads(CONFIG), "variants": {"raw": {"models": {"sft": None}}}})
+    config = render.complete(given, "raw")
+    assert config is not None and config["models"] == {}

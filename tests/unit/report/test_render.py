@@ -14,11 +14,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scripts.common.documents import uniform
-from scripts.common.manifest import Manifest
+from scripts.formats.documents import uniform
 from scripts.report import facts, page, samples, tables
 from scripts.report.records import Run, added, costs, metrics
 from scripts.report.render import complete, main
+from scripts.workflow.manifest import Manifest
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 # As the workflow passes it, without the marks of code and of everything upstream.
@@ -86,7 +86,7 @@ def test_page_is_well_formed_self_contained_and_escaped(report: Path) -> None:
     assert "&lt;script&gt;alert(" in text
     assert "\u202e" not in text
     assert "41.0 % ± 1.6 %" in text and "chance 25.0 %" in text
-    assert "pretrain says &lt;b&gt;" in text
+    assert "base says &lt;b&gt;" in text
     assert "1.91" in text and "0.91" in text and "threshold 0.3" in text
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 from scripts.report import facts, summary
+from scripts.report.models import models
 from scripts.report.records import Run
+from scripts.workflow.manifest import Manifest, task_of
 
 
 def test_says_what_to_run_where_nothing_has_run(tmp_path: Path, capsys: Any) -> None:
@@ -16,14 +19,25 @@ def test_says_what_to_run_where_nothing_has_run(tmp_path: Path, capsys: Any) -> 
 
 def test_prints_the_runs_numbers(run_folder: Path, manifests: list[Path], capsys: Any) -> None:
     (run_folder / "report/render").mkdir(parents=True)
-    facts.write(run_folder / "report/render/counts.json", facts.counts(Run.read(manifests)))
+    run = Run.read(manifests)
+    counts = facts.counts(run, models(run))
+    facts.write(run_folder / "report/render/counts.json", counts)
+    # Its time is that of the tasks that the page was made from.
+    inputs = {
+        f"{(made := Manifest.read(path)).step} {task_of(path)}".strip(): {"all": made.fingerprint} for path in manifests
+    }
+    report = run_folder / "report/render/manifest.json"
+    Manifest("report.render", "mark").write(report, [])
+    report.write_text(json.dumps({**json.loads(report.read_text()), "inputs": inputs}))
+    (run_folder / "benchmarks/crawl").mkdir(exist_ok=True)
+    (run_folder / "benchmarks/crawl/other.tsv").write_text("s\n1000\n")
     assert summary.main(["--results", str(run_folder)]) == 0
     lines = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.replace("base model", "base").splitlines())
     assert lines["report"].endswith("report/render/report.html")
     assert lines["trained"] == "123 k parameters on 60 k tokens, 60 steps"
     assert lines["base"] == "1.91 bits per held-out byte, accuracy 26.0 % ± 1.6 % (chance 25.0 %)"
-    assert "41.0 %" in lines["fine-tuned"]
-    tasks = sum(1 for _ in (run_folder / "benchmarks").rglob("*.tsv"))
+    assert "41.0 %" in lines["sft"]
+    tasks = sum(1 for _ in (run_folder / "benchmarks").rglob("*.tsv")) - 1
     assert lines["time"].startswith(f"{2.5 * tasks:.1f} s")
 
 

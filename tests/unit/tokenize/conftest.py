@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from tokenizers import Tokenizer
 
-from scripts.common.config import ROOT
-from scripts.common.documents import DOCUMENT, Writer
-from scripts.common.manifest import Manifest
+from scripts.formats.documents import DOCUMENT, Writer
 from scripts.tokenize import train
-from tests.unit.common import making
+from scripts.workflow.config import ROOT
+from scripts.workflow.manifest import Manifest
+from tests.unit import making
 
 SHARDS = ("00000", "00001")
 

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer
 
-from scripts.common.documents import rows
-from scripts.common.manifest import Manifest
+from scripts.formats.documents import rows
 from scripts.pretrain import data
 from scripts.tokenize import encode
 from scripts.tokenize.encode import SPLITS
-from tests.unit.common import making
+from scripts.workflow.manifest import Manifest
+from tests.unit import making
+from tests.unit.formats.megatron import read
 from tests.unit.tokenize.conftest import corpus
-from tests.unit.tokenize.megatron import read
 
 
 def run(folder: Path, made: Path, trained: Path) -> Manifest:

@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
-from scripts.common.documents import uniform
-from scripts.common.manifest import Manifest
+from scripts.formats.documents import uniform
 from scripts.tokenize import train
 from scripts.tokenize.train import EOS, PAD, longest, sample, untrained
-from tests.unit.common import making
+from scripts.workflow.manifest import Manifest
+from tests.unit import making
 from tests.unit.tokenize.conftest import corpus
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=80)

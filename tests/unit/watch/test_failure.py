@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from scripts.common.console import AGAIN
 from scripts.watch.failure import Failure, block, status_in, words
+from scripts.workflow.console import AGAIN
 
 
 @pytest.mark.parametrize(

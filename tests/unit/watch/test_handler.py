@@ -13,7 +13,10 @@ SMK = "/x y/rules/common.smk"
     ("text", "shown"),
     [
         (f'WorkflowError in file "{SMK}", line 31:\na is wrong\n  File "{SMK}", line 31, in <module>', "error: a is wrong"),
-        (f'Busy in file "{SMK}", line 300:\nanother run\n  File "{SMK}", line 3, in __onstart\n  File "b.py", line 1, in hold', "error: another run"),
+        (
+            f'Busy in file "{SMK}", line 300:\nanother run\n  File "{SMK}", line 3, in __onstart\n  File "b.py", line 1, in hold',
+            "error: another run",
+        ),
         ("WorkflowError:\nnot this\nnor that", "error: not this\nnor that"),
         ('WorkflowError in rule a in file "x.smk", line 3:\nodd', 'WorkflowError in rule a in file "x.smk", line 3:\nodd'),
         ("MissingRuleException:\nNo rule to produce x", "MissingRuleException:\nNo rule to produce x"),

@@ -7,7 +7,7 @@ import sys
 import time
 from pathlib import Path
 
-from scripts.common.console import log, setup
+from scripts.workflow.console import log, setup
 
 step, task, how, manifest, file = sys.argv[1:]
 setup(f"{step} {task}".rstrip(), Path(file))

@@ -1,0 +1,231 @@
+"""Documents, signals and verdicts as Parquet: one schema each, the same bytes every time, bounded memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import xxhash
+
+from scripts.workflow.manifest import Manifest, ManifestError
+
+BATCH = 1024  # documents held in memory at a time, and rows of a row group
+
+DOCUMENT = pa.schema(
+    [
+        ("id", pa.string()),  # xxh3-128 in hex of where it came from
+        ("text", pa.string()),
+        ("source", pa.string()),  # name of the source in the config
+        ("curated", pa.bool_()),  # whether that source is curated
+        ("url", pa.string()),
+        ("date", pa.string()),  # ISO 8601 of the capture, or null
+        ("metadata", pa.string()),  # JSON: title, content type, charset, file, record id
+    ]
+)
+
+VERDICT = pa.schema(
+    [
+        ("id", pa.string()),
+        ("kept", pa.bool_()),
+        ("rule", pa.string()),  # the first rule that drops it, or null
+        ("value", pa.float64()),  # what was measured under that rule; null for a rule that compares no number
+        ("threshold", pa.float64()),  # what it was compared with
+        ("detail", pa.string()),  # for a rule that compares no number: what was found
+        ("rules", pa.list_(pa.string())),  # all rules that would drop it, that rule first
+        ("duplicate_of", pa.string()),  # for a duplicate: the kept document
+        ("similarity", pa.float64()),  # and the measured Jaccard similarity
+    ]
+)
+
+
+def document_id(*origin: str) -> str:
+    """xxh3-128 in hex of a document's origin.
+
+    (record id, URL) of a WARC record; (source, file, offset) of one that lacks either; (source, file, member, row) of another.
+    """
+    # So that no two origins are one string: the separator within a part is written otherwise.
+    parts = (part.replace("\x1e", "\x1e0").replace("\x1f", "\x1e1") for part in origin)
+    return xxhash.xxh3_128_hexdigest("\x1f".join(parts).encode())
+
+
+def uniform(seed: int, key: str, salt: str = "") -> float:
+    """A number in [0, 1) that is a hash of (seed, salt, key): the only source of randomness over documents."""
+    return (xxhash.xxh3_64_intdigest(f"{salt}\x1f{key}".encode(), seed=seed) >> 11) / (1 << 53)
+
+
+class Writer:
+    """Writes rows to a Parquet file in row groups of `batch`, zstd, under a temporary name until closed.
+
+    Use as a context manager; a file is there afterwards only where the block ended without an exception.
+    """
+
+    def __init__(self, path: Path, schema: pa.Schema, batch: int = BATCH) -> None:
+        self.path, self.schema, self.batch = path, schema, batch
+        self.rows: list[dict[str, Any]] = []
+        self.count = 0
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self.partial = path.with_name(f".{path.name}.partial")
+        self.writer = pq.ParquetWriter(
+            self.partial, schema, compression="zstd", compression_level=3, write_page_checksum=True
+        )
+
+    def __enter__(self) -> Writer:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            if kind is None:
+                self._flush()
+                self.writer.close()
+                self.partial.replace(self.path)
+        finally:
+            self.writer.close()
+            self.partial.unlink(missing_ok=True)
+
+    def add(self, row: dict[str, Any]) -> None:
+        """Add a row; columns that it lacks are null."""
+        self.rows.append(row)
+        if len(self.rows) >= self.batch:
+            self._flush()
+
+    def add_table(self, table: pa.Table) -> None:
+        """Add a table as it is (flushes single rows before it)."""
+        self._flush()
+        self.count += len(table)
+        if len(table):
+            self.writer.write_table(table.select(self.schema.names).cast(self.schema), row_group_size=self.batch)
+
+    def _flush(self) -> None:
+        if self.rows:
+            self.count += len(self.rows)
+            self.writer.write_table(pa.Table.from_pylist(self.rows, schema=self.schema))
+            self.rows = []
+
+
+def batches(path: Path, columns: list[str] | None = None, size: int = BATCH) -> Iterator[pa.RecordBatch]:
+    """The record batches of a Parquet file, `size` rows at most each; ManifestError names a damaged file."""
+    with opened(path) as file:
+        yield from file.iter_batches(batch_size=size, columns=columns)
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[pq.ParquetFile]:
+    """A Parquet file whose pages are compared with their checksums when they are read; ManifestError names a damaged one."""
+    try:
+        with pq.ParquetFile(path, page_checksum_verification=True) as file:
+            yield file
+    except (pa.ArrowInvalid, pa.ArrowKeyError) as error:
+        raise ManifestError(f"{path}: not a readable Parquet file: {error}") from error
+    except OSError as error:
+        if error.errno:  # not Arrow's own word for damage
+            raise
+        raise ManifestError(f"{path}: damaged ({error}): remove its manifest, and run again") from error
+
+
+def rows(path: Path, columns: list[str] | None = None) -> Iterator[dict[str, Any]]:
+    """The rows of a Parquet file as dictionaries, one batch in memory at a time."""
+    for batch in batches(path, columns):
+        yield from batch.to_pylist()
+
+
+def count(path: Path) -> int:
+    """The number of rows, from the footer; ManifestError names a damaged file."""
+    with opened(path) as file:
+        return int(file.metadata.num_rows)
+
+
+def texts(path: Path, wanted: pa.Array) -> Iterator[tuple[str, str]]:
+    """(id, text) of the wanted ids of a Parquet file of documents, in its order; reads only the row groups that hold one."""
+    with opened(path) as file:
+        found = pc.is_in(file.read(["id"])["id"], value_set=wanted).to_numpy()
+        start = 0
+        for group in range(file.num_row_groups):
+            end = start + file.metadata.row_group(group).num_rows
+            if found[start:end].any():
+                table = file.read_row_group(group, ["id", "text"]).filter(pa.array(found[start:end]))
+                yield from zip(table["id"].to_pylist(), table["text"].to_pylist(), strict=True)
+            start = end
+
+
+def shard_of(manifest: Path) -> str:
+    """`…/00017.manifest.json` → `00017`."""
+    return manifest.name.removesuffix(".manifest.json")
+
+
+def data(manifest: Path | str, shard: str | None = None) -> Path:
+    """The Parquet file that a manifest names: its own shard's, or that of `shard` in a one-task step's manifest."""
+    manifest = Path(manifest)
+    return Manifest.read(manifest).file(f"{shard or shard_of(manifest)}.parquet")
+
+
+def kept_ids(verdicts: Path) -> set[str]:
+    """The ids that a verdict file keeps (held in memory: one shard's worth)."""
+    return {row["id"] for row in rows(verdicts, ["id", "kept"]) if row["kept"]}
+
+
+def survivors(documents: Path, verdicts: Path, columns: list[str] | None = None) -> Iterator[dict[str, Any]]:
+    """The documents of a shard that its verdicts keep, in the documents' order.
+
+    `documents` and `verdicts` are Parquet files of the same shard. A document without a verdict was dropped earlier.
+    """
+    keep = kept_ids(verdicts)
+    wanted = columns if columns is None or "id" in columns else ["id", *columns]
+    for row in rows(documents, wanted):
+        if row["id"] in keep:
+            yield row
+
+
+def add_counts(total: dict[str, Any], part: dict[str, Any]) -> dict[str, Any]:
+    """Add one task's counts to a running total, in place: `in`, `kept` and `dropped` by reason."""
+    total["in"] = total.get("in", 0) + part["in"]
+    total["kept"] = total.get("kept", 0) + part["kept"]
+    dropped = total.setdefault("dropped", {})
+    for reason, number in part["dropped"].items():
+        dropped[reason] = dropped.get(reason, 0) + number
+    return total
+
+
+def select(
+    shards: Iterable[tuple[str, Path]],
+    folder: Path,
+    judge: Callable[[dict[str, Any]], dict[str, Any]],
+) -> tuple[list[Path], dict[str, Any], dict[str, Any]]:
+    """Stream signal files through `judge` and write one verdict file a shard.
+
+    shards: (shard name, signals file). judge: signals row → verdict row (VERDICT's columns).
+    Returns the files, the counts over all shards, and the counts by shard.
+    """
+    files: list[Path] = []
+    total: dict[str, Any] = {"in": 0, "kept": 0, "dropped": {}}
+    by_shard: dict[str, Any] = {}
+    for shard, signals in shards:
+        counts: dict[str, Any] = {"in": 0, "kept": 0, "dropped": {}}
+        path = folder / f"{shard}.parquet"
+        with Writer(path, VERDICT) as writer:
+            for row in rows(signals):
+                verdict = judge(row)
+                writer.add(verdict)
+                counts["in"] += 1
+                if verdict["kept"]:
+                    counts["kept"] += 1
+                else:
+                    counts["dropped"][verdict["rule"]] = counts["dropped"].get(verdict["rule"], 0) + 1
+        files.append(path)
+        by_shard[shard] = counts
+        add_counts(total, counts)
+    return files, total, by_shard
+
+
+def select_signals(
+    signals: Iterable[Path], folder: Path, judge: Callable[[dict[str, Any]], dict[str, Any]], manifest: Manifest
+) -> list[Path]:
+    """`select` over the signals of a filter's score (manifests), with the counts and the summary's `by_shard` in `manifest`; the files."""
+    shards = [(shard_of(path), data(path)) for path in signals]
+    files, manifest.counts, by_shard = select(shards, folder, judge)
+    manifest.summary = {"by_shard": by_shard}
+    return files

@@ -1,0 +1,69 @@
+"""What a filter reads: the texts of the documents that all filters before kept, with their edits applied."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from scripts.formats import spans
+from scripts.formats.documents import data, kept_ids, shard_of, survivors
+
+# Of a step's help: what the options below are in a run of the demo.
+EXAMPLE = (
+    "--documents results/main/ingest/extract/00000.manifest.json --verdicts results/main/ingest/check/manifest.json"
+)
+
+
+def options(parser: argparse.ArgumentParser, all_shards: bool = False) -> None:
+    """Add --documents (a list with `all_shards`), --verdicts and --edits."""
+    what = "manifests of ingest.extract" if all_shards else "manifest of an ingest.extract shard"
+    parser.add_argument("--documents", required=True, type=Path, nargs="+" if all_shards else None, help=what)
+    parser.add_argument(
+        "--verdicts",
+        required=True,
+        type=Path,
+        help="manifest of the verdicts before: a filter's select, or ingest.check",
+    )
+    parser.add_argument(
+        "--edits",
+        type=Path,
+        nargs="*",
+        default=[],
+        help="manifests of the steps before that edit texts, in their order",
+    )
+
+
+def all_verdicts(parser: argparse.ArgumentParser) -> None:
+    """Add --verdicts of what comes after all filters."""
+    parser.add_argument(
+        "--verdicts",
+        required=True,
+        type=Path,
+        nargs="+",
+        help="manifests of ingest.check and every filter's select, in order",
+    )
+
+
+def number(documents: Path, verdicts: Path) -> int:
+    """How many documents of a shard got here. documents, verdicts: manifests."""
+    return len(kept_ids(data(verdicts, shard_of(documents))))
+
+
+def texts(
+    documents: Path, verdicts: Path, edits: Sequence[Path], columns: list[str], originals: bool = False
+) -> Iterator[dict[str, Any]]:
+    """A shard's documents that got here, in its order, with the columns `id`, `text` and `columns`; the paths are of manifests.
+
+    originals: each row also has `original`, what turns a place in its text into one of the document's (spans.Edited).
+    """
+    shard = shard_of(documents)
+    edited = spans.read(edits, shard)
+    for row in survivors(data(documents), data(verdicts, shard), ["id", "text", *columns]):
+        if originals or row["id"] in edited:
+            found = spans.Edited(row["text"], edited.get(row["id"], []))
+            row["text"] = found.text
+            if originals:
+                row["original"] = found.original
+        yield row

@@ -1,0 +1,63 @@
+"""Find the lines of every document that C4's rules take out, and count what is left.
+
+Writes `spans/<shard>.parquet` (scripts/formats/spans.py), which later filters read through and corpus.write applies. Signals: `id,
+curated, lines` (taken out), `sentences` and `characters` (left).
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from scripts.formats import filtered, spans
+from scripts.formats.documents import Writer, shard_of
+from scripts.lines import rules
+from scripts.workflow import cli
+from scripts.workflow.console import Progress
+from scripts.workflow.manifest import Manifest
+
+SIGNAL = pa.schema(
+    [
+        ("id", pa.string()),
+        ("curated", pa.bool_()),
+        *((name, pa.int64()) for name in ("lines", "sentences", "characters")),
+    ]
+)
+
+
+def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
+    out = args.manifest.with_name(f"{shard_of(args.documents)}.parquet")
+    edited = spans.file_of(args.manifest)
+    progress = Progress(filtered.number(args.documents, args.verdicts), "documents")
+    taken: dict[str, int] = {}
+    with Writer(out, SIGNAL) as writer, Writer(edited, spans.SCHEMA) as places:
+        for row in filtered.texts(args.documents, args.verdicts, args.edits, ["curated"], originals=True):
+            # The text of a curated source stays as it is.
+            found = [] if row["curated"] else list(rules.edits(row["text"], settings))
+            for span in found:
+                start, end = row["original"](span.start, span.end)
+                places.add({"id": row["id"], "start": start, "end": end, "replacement": "", "rule": span.rule})
+                taken[span.rule] = taken.get(span.rule, 0) + 1
+            left = spans.Edited(row["text"], found).text
+            lines = sum(span.rule != "citations" for span in found)
+            counts = {"lines": lines, "sentences": rules.sentences(left), "characters": len(left.strip())}
+            writer.add({"id": row["id"], "curated": row["curated"], **counts})
+            progress.add()
+    manifest.counts = {"in": progress.done, "kept": progress.done, "dropped": {}}
+    manifest.summary = {"taken": taken}
+    return [out, edited]
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = cli.parser(
+        "lines.score", __doc__, f"--config config.yaml {filtered.EXAMPLE} --manifest /tmp/00000.manifest.json"
+    )
+    filtered.options(parser)
+    return cli.run(parser, body, argv)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

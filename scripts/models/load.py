@@ -1,0 +1,53 @@
+"""A trained model as its manifest leaves it: where its weights lie, and the model with its tokenizer in memory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from scripts.models.registry import BASE
+from scripts.workflow.errors import InputError
+from scripts.workflow.manifest import Manifest, task_of
+
+
+def name(manifest: Path) -> str:
+    """The model that a manifest is of: `…/finetune/train/sft.manifest.json` → `sft`, `…/pretrain/train/manifest.json` → `base`."""
+    return task_of(manifest) or BASE
+
+
+def home(manifest: Path) -> Path:
+    """The folder of a model's files: `…/train/sft/` of `…/train/sft.manifest.json`, and that of the manifest itself for `base`."""
+    return manifest.parent / task_of(manifest)
+
+
+def weights(manifest: Path) -> tuple[Manifest, Path]:
+    """(manifest, folder of safetensors and tokenizer) of a model, whose files have their checksums.
+
+    Raises ManifestError that names a missing or damaged file.
+    """
+    below = Path(task_of(manifest)) / "model"
+    found = Manifest.read(manifest).sound(f"{below}/")
+    return found, found.folder / below
+
+
+def load(folder: Path | str, precision: str = "fp32") -> tuple[Any, Any]:
+    """(model, tokenizer) of a folder of safetensors; the tokenizer's padding token is its end token where it has none.
+
+    Raises InputError where the folder holds no model that `transformers` reads, or a tokenizer without an end token.
+    """
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()
+    dtype = {"fp32": torch.float32, "bf16": torch.bfloat16}[precision]
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+        model = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, local_files_only=True, use_safetensors=True)
+    except (OSError, ValueError, KeyError) as error:
+        raise InputError(f"{folder}: not a model that transformers reads: {error}") from error
+    if tokenizer.eos_token_id is None:
+        raise InputError(f"{folder}: its tokenizer has no end-of-text token (eos_token), which ends every answer")
+    if tokenizer.pad_token_id is None:
+        tokenizer.pad_token = tokenizer.eos_token
+    return model, tokenizer

@@ -1,0 +1,95 @@
+"""The models of a run: `base`, which pretrain.train makes, and those that the config's `models` has made from others.
+
+`models: {name: {from: the name of a model, step: the step that makes it, …}}`; any other key of an entry is one of that step's own
+section, and holds for this model alone. A model's result is that of its step's task of the same name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from scripts.workflow.trees import lookup, merged, placed
+
+BASE = "base"
+BASE_STEP = "pretrain.train"  # makes it, in its only task
+OWN = ("from", "step")  # the keys of an entry that are not of its step's section
+Config = dict[str, Any]
+
+
+def names(config: Config) -> list[str]:
+    """Every model, in the order of the registry; `base` is the first."""
+    return [BASE, *config["models"]]
+
+
+def made_by(config: Config, step: str) -> list[str]:
+    """The models that a step makes, in the order of the registry."""
+    return [name for name, entry in config["models"].items() if entry["step"] == step]
+
+
+def parent(config: Config, model: str) -> str | None:
+    """The model that another is made from; None of `base`. KeyError for a name that the registry lacks."""
+    return None if model == BASE else str(config["models"][model]["from"])
+
+
+def task(config: Config, model: str) -> tuple[str, str]:
+    """(step, task) that makes a model. KeyError for a name that the registry lacks."""
+    return (BASE_STEP, "") if model == BASE else (str(config["models"][model]["step"]), model)
+
+
+def listed(config: Config) -> list[dict[str, Any]]:
+    """Every model as {name, from, step}, in the order of the registry: what the report shows."""
+    return [{"name": name, "from": parent(config, name), "step": task(config, name)[0]} for name in names(config)]
+
+
+def applied(config: Config, step: str, model: str) -> Config:
+    """The config as a task of a step sees it: with the model's own keys in the step's section, where the step makes that model."""
+    entry = config["models"].get(model)
+    if not entry or entry["step"] != step:
+        return config
+    own = {key: value for key, value in entry.items() if key not in OWN}
+    return merged(config, placed(step, own)) if own else config
+
+
+def section(config: Config, step: str, model: str) -> Config:
+    """The section of a step as a task of it sees it; see `applied`."""
+    return dict(lookup(applied(config, step, model), step))
+
+
+def ancestors(models: Config, model: str) -> list[str]:
+    """The models that one is made from, the nearest first, as far as they are known; a model of a cycle ends with itself."""
+    found: list[str] = []
+    while model in models and (model := models[model]["from"]) not in found:
+        found.append(model)
+    return found
+
+
+def problems(models: Config) -> Iterator[str]:
+    """A line for each model that is made from none: from one that is not there, or from itself by way of others."""
+    told: set[str] = set()
+    for name, entry in models.items():
+        above = ancestors(models, name)
+        if name in told or (entry["from"] in (BASE, *models) and name not in above):
+            continue
+        told |= set(above) if name in above else set()
+        allowed = [other for other in models if other != name and name not in ancestors(models, other)]
+        why = "which is made from it" if name in above else "which is no model"
+        if entry["from"] == name:
+            why = "the model itself"
+        yield f"models.{name}.from is {entry['from']!r}, {why}; allowed: {', '.join([BASE, *allowed])}"
+
+
+def in_schema(schema: Config, models: Any) -> Config:
+    """The schema with each model's entry spelled out: beside `from` and `step`, what the section of its step has.
+
+    An entry that names no step that makes models stays as the schema has it, which refuses it.
+    """
+    node = schema["properties"]["models"]
+    general, known = node["additionalProperties"], {}
+    steps = general["properties"]["step"]["enum"]
+    for name, entry in models.items() if isinstance(models, dict) else ():
+        if isinstance(entry, dict) and entry.get("step") in steps:
+            section = lookup(schema, "properties." + entry["step"].replace(".", ".properties."))
+            own = {**general["properties"], **section["properties"]}
+            known[name] = {**general, "properties": own, "additionalProperties": False}
+    return {**schema, "properties": {**schema["properties"], "models": {**node, "properties": known}}}

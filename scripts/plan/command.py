@@ -1,0 +1,280 @@
+"""What would run, why, and about how long it takes: one line for each rule and reason. Runs nothing.
+
+Options that are not listed go to Snakemake as they are: --configfile mine.yaml, --profile profiles/slurm, --until …
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import textwrap
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from scripts.plan import dryrun
+from scripts.plan.dryrun import Task
+from scripts.plan.estimate import Estimate, Work, by_rule
+from scripts.plan.last import Last
+from scripts.plan.reasons import AGAIN, CHANGED, listed, reasons
+from scripts.pretrain.expected import MARK
+from scripts.workflow import config as configuration
+from scripts.workflow import readable, record, steps
+from scripts.workflow.cli import described
+from scripts.workflow.config import ROOT
+from scripts.workflow.console import duration
+from scripts.workflow.errors import InputError
+from scripts.workflow.manifest import write_atomically
+from scripts.workflow.project import Project
+
+WIDTH = 120  # columns at most
+
+
+def notes(lines: Iterable[str]) -> Iterator[str]:
+    """The lines, after those on what is `auto` have been printed."""
+    for line in lines:
+        if line.startswith(MARK):
+            print(line.rstrip())
+        else:
+            yield line
+
+
+def newer(results: Path) -> list[str]:
+    """Where today's libraries are not those that the results were made with; that alone reruns nothing."""
+    then: dict[str, set[str]] = {}
+    for path in results.glob("*/*/*/*run.json"):
+        made = record.read(path.with_name(path.name.replace("run.json", "manifest.json"))).get("versions", {})
+        for name, version in made.items():
+            now = platform.python_version() if name == "python" else record.version(name)
+            if now and version != now:
+                then.setdefault(f"{name} {version}, now {now}", set()).add(".".join(path.parts[-3:-1]))
+    return [f"made with {versions}: {', '.join(sorted(steps))}" for versions, steps in sorted(then.items())]
+
+
+def options_of(options: list[str]) -> argparse.Namespace:
+    """The config files (`configfile`) and single keys (`config`) among Snakemake's options."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--configfile", "--configfiles", nargs="+", type=Path, default=[])
+    parser.add_argument("--config", "-C", nargs="*", default=[])
+    return parser.parse_known_args(options)[0]
+
+
+def configured(options: list[str], folder: Path) -> dict[str, Any] | None:
+    """The complete config that Snakemake's options name, or that of the run's folder; None where there is none that is readable."""
+    given = options_of(options)
+    tree: dict[str, Any] = {}
+    try:
+        for path in given.configfile or [folder / "config.yaml"]:
+            tree = configuration.merged(tree, readable.read(path))
+        for name, _, value in (entry.partition("=") for entry in given.config):
+            tree = configuration.merged(tree, {name: yaml.safe_load(value)})
+        return configuration.validate(tree)
+    except (yaml.YAMLError, configuration.ConfigError):
+        return None
+
+
+def project_of(config: dict[str, Any], folder: Path) -> Project | None:
+    """The project in the folder of a run; None where its source files changed while the plan was made."""
+    try:
+        with contextlib.chdir(folder):
+            return Project(config)
+    except (configuration.ConfigError, InputError):
+        return None
+
+
+def ask_again(tasks: Iterable[Task], project: Project, folder: Path) -> None:
+    """Add what differs of its own to the reason of each task that runs because of one above: Snakemake does not ask these."""
+    with contextlib.chdir(folder):
+        for task in tasks:
+            reason, config = task.facts.get("reason", ""), project.variants.get(task.variant)
+            if not reason.startswith(AGAIN) or CHANGED in reason or config is None or task.step not in steps.STEPS:
+                continue
+            if own := project.stale(task.variant, task.step, steps.owned(task.step, task.id, config)):
+                task.facts["reason"] = f"{CHANGED}{own}; {reason}"
+
+
+def cores(profile: Path, options: list[str]) -> int | None:
+    """The cores that a run may use on this machine; None where SLURM starts its tasks."""
+    texts = [path.read_text(encoding="utf-8") for path in sorted(profile.glob("config*.yaml"))]
+    if any(re.search(r"^executor: slurm\b", text, re.MULTILINE) for text in texts):
+        return None
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--cores", "-c", "--jobs", "-j")
+    said = [parser.parse_known_args(options)[0].cores, *re.findall(r"^cores: *(\w+)", "\n".join(texts), re.MULTILINE)]
+    number = next(filter(None, said), "all")
+    return max(1, int(number)) if number.isdigit() else len(os.sched_getaffinity(0))
+
+
+def about(cost: Estimate) -> str:
+    """`1m20s`; `?` where nothing of it was ever measured, `>1m20s` where a part of it was not."""
+    if cost.unknown == cost.tasks:
+        return "?"
+    return f"{'>' * bool(cost.unknown)}{duration(cost.seconds) if cost.seconds >= 1 else '<1s'}"
+
+
+def hours(cost: Estimate) -> str:
+    """GPU-hours with two digits; empty where no GPU is known to be used, `?` where nothing was measured."""
+    if cost.unknown == cost.tasks:
+        return "?"
+    return f"{cost.gpu_hours:,.2f}" if cost.gpu_hours else ""
+
+
+def page(found: dict[str, Counter[str]], costs: dict[str, Estimate], gpus: bool, width: int) -> Iterator[str]:
+    """The plan line by line, at most `width` columns wide. gpus: with a column of GPU-hours."""
+    card = f"{'GPU-h':>8} " * gpus
+    yield f"{'rule':<18} {'tasks':>6} {'about':>8} {card} why"
+    for rule, counts in found.items():
+        cost = costs.get(rule, Estimate(unknown=1, tasks=1))
+        for number, (words, count) in enumerate(counts.most_common()):
+            card = f"{'' if number else hours(cost):>8} " * gpus
+            head = f"{'' if number else rule:<18} {count:>6,} {'' if number else about(cost):>8} {card} "
+            yield from textwrap.wrap(
+                words, width, initial_indent=head, subsequent_indent=" " * len(head), break_on_hyphens=False
+            )
+    total = sum(costs.values(), Estimate())
+    card = f"{hours(total):>8} " * gpus
+    yield f"{'total':<18} {sum(map(Counter.total, found.values())):>6,} {about(total):>8} {card}".rstrip()
+
+
+def closing(costs: dict[str, Estimate], gpus: bool, cores: int | None) -> str:
+    """The total in words, and what it was made from."""
+    total = sum(costs.values(), Estimate())
+    if total.unknown == total.tasks:
+        return "how long it takes is not known: no step of this plan has a benchmark file in this folder"
+    never = [steps.step_of(rule) for rule, cost in costs.items() if cost.unknown]
+    least = "at least " * bool(never)
+    where = "all tasks of a step at once, without the time in the queue" if cores is None else f"on {cores} cores"
+    card = f" and {least}{total.gpu_hours:,.2f} GPU-hours" if gpus else ""
+    unknown = f" Never measured: {listed(never)}." if never else ""
+    return (
+        f"estimate: {least}{duration(total.seconds)}{card}, one step after another, {where}. It is made from the benchmark "
+        f"files of the last run in this folder, scaled by what each step reads now.{unknown} A task whose input turns out the "
+        "same as before ends at once."
+    )
+
+
+@dataclass
+class Plan:
+    """A plan that Snakemake made to its end. project: None where the config cannot be read as Snakemake read it."""
+
+    tasks: list[Task]
+    project: Project | None
+    work: Work
+    cores: int | None
+    costs: dict[str, Estimate]
+
+    @property
+    def gpus(self) -> bool:
+        """Whether any task uses a GPU."""
+        return any(map(self.work.gpus, self.tasks))
+
+
+def planned(tasks: list[Task], folder: Path, options: list[str] | None, profile: Path) -> Plan:
+    """The plan of these tasks. options: those that Snakemake was given."""
+    config = None if options is None else configured(options, folder)
+    project = project_of(config, folder) if config else None
+    if project:
+        ask_again(tasks, project, folder)
+    work, here = Work(Last(folder), tasks, project.variants if project else None), cores(profile, options or [])
+    return Plan(tasks, project, work, here, by_rule(tasks, work, here))
+
+
+def show(
+    lines: Iterable[str],
+    options: list[str] | None = None,
+    profile: Path = ROOT / "profiles/local",
+    pictures: dict[str, Path] | None = None,
+) -> int:
+    """Print the plan in a dry run's output; the exit status. options: those that Snakemake was given; pictures: kind → file to write."""
+    lines = list(notes(lines))
+    tasks, errors = dryrun.read(lines)
+    if not errors and not any(
+        line.startswith(dryrun.ENDS) for line in lines
+    ):  # refused, killed, or not Snakemake's at all
+        errors = [*filter(None, lines), "error: Snakemake ended before its plan was complete; what it said is above"]
+    if errors:
+        # Of an option that it does not know, Snakemake first prints all that it does.
+        usage = [line.partition(": ")[2] for line in lines if ": error: " in line and lines[0].startswith("usage: ")]
+        print("\n".join(usage or errors))
+        return 1
+    if not tasks:
+        print("nothing to do: every result is up to date")
+        if not pictures:
+            return 0
+    plan = planned(tasks, dryrun.folder(lines), options, profile)
+    columns = shutil.get_terminal_size((WIDTH, 0)).columns if sys.stdout.isatty() else WIDTH
+    width = min(WIDTH, max(80, columns))
+    if tasks:
+        print(
+            "\n".join(
+                page(reasons(tasks, plan.project.variants if plan.project else None), plan.costs, plan.gpus, width)
+            )
+        )
+        words = closing(plan.costs, plan.gpus, plan.cores)
+        print("\n".join(textwrap.wrap(words, width, break_on_hyphens=False)))
+    return draw(plan, pictures) if pictures else 0
+
+
+def draw(plan: Plan, pictures: dict[str, Path]) -> int:
+    """Write the pictures of a plan and say where they are; the exit status."""
+    from scripts.picture import written  # its layout engine is loaded only where a picture is wanted
+
+    if plan.project is None:
+        print(
+            "error: no picture was written: the config cannot be read as Snakemake read it, or files changed meanwhile"
+        )
+        return 1
+    for kind, text in written.texts(plan, list(pictures)).items():
+        write_atomically(pictures[kind], text)
+        print(f"picture: {pictures[kind]}")
+    return 0
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = described("crawl2llm plan", __doc__, "--configfile mine.yaml --profile profiles/slurm", allow_abbrev=False)
+    parser.add_argument("--profile", default="profiles/local", help="Snakemake's profile (default: %(default)s)")
+    parser.add_argument(
+        "--html",
+        nargs="?",
+        const="plan.html",
+        type=Path,
+        metavar="FILE",
+        help="also draw it as a page for a browser (default: %(const)s)",
+    )
+    parser.add_argument("--svg", type=Path, metavar="FILE", help="also draw it as one SVG file")
+    args, more = parser.parse_known_args(argv)
+    pictures = {kind: path.absolute() for kind, path in (("html", args.html), ("svg", args.svg)) if path}
+    for kind, path in pictures.items():
+        if not path.parent.is_dir() or path.is_dir():
+            parser.error(
+                f"--{kind} {path}: {path if path.is_dir() else path.parent} is {'a' if path.is_dir() else 'no'} folder"
+            )
+    profile = args.profile if Path(args.profile).exists() else str(ROOT / args.profile)
+    options = list(more)
+    if unreadable := readable.main(map(str, options_of(options).configfile)):
+        return unreadable
+    if not Path("Snakefile").exists() and not {"-s", "--snakefile"} & set(more):  # in the folder of a run
+        more = ["--snakefile", str(ROOT / "Snakefile"), *more]
+    command = [sys.executable, "-m", "snakemake", "--profile", profile, "--dry-run", *more]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    said = done.stdout.splitlines()
+    status = show(said, options, Path(profile), pictures)
+    if done.returncode and not status:
+        print(done.stdout)
+    for line in newer(dryrun.folder(said) / "results"):
+        print(line)
+    return status or done.returncode
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,114 @@
+"""Start a run from what another run left: the weights of a model, or a checkpoint with the optimizer's state.
+
+From a model (a folder with config.json and *.safetensors, as `model/` of pretrain.train) training begins at step 1 with a fresh optimizer.
+From a checkpoint (checkpoints/<run>/step-000100) it continues after that step, with this run's settings and data: an annealing, an
+extension or another branch.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import safe_open
+from transformers import PreTrainedModel
+
+from scripts.pretrain import checkpoint
+from scripts.pretrain.checkpoint import Checkpoint
+from scripts.workflow.console import log
+from scripts.workflow.errors import InputError
+
+KEY = "pretrain.train.start_from"
+# Keys of config.json that may differ: none changes what the weights compute for a token at a position that they know.
+FREE = {
+    "_name_or_path", "architectures", "bos_token_id", "dtype", "eos_token_id", "max_position_embeddings", "pad_token_id",
+    "torch_dtype", "transformers_version", "use_cache",
+}  # fmt: skip
+
+
+def checkpoint_of(path: Path, zero_stage: int, steps: int) -> Checkpoint | None:
+    """The checkpoint in this folder; None where it is a model's. Raises InputError for one that this run cannot continue from."""
+    if not path.is_dir():
+        raise InputError(f"{KEY} is {str(path)!r}: no folder of a model or of a checkpoint")
+    if not (path / checkpoint.FACTS).exists():
+        return None
+    found = checkpoint.read(path)
+    if found is None:
+        raise InputError(f"{KEY} is {str(path)!r}: the checkpoint is not complete")
+    if found.zero_stage != zero_stage:
+        raise InputError(
+            f"{KEY} is {str(path)!r}, which was written with ZeRO {found.zero_stage}: set pretrain.train.zero_stage to that, "
+            f"not {zero_stage}"
+        )
+    if found.step >= steps:
+        raise InputError(
+            f"{KEY} is {str(path)!r}, after step {found.step:,}, and this run ends at step {steps:,}: set more pretrain.train.steps "
+            "(or tokens, or epochs)"
+        )
+    return found
+
+
+def load_weights(model: PreTrainedModel, path: Path, tokenizer: Path) -> None:
+    """Copy a model's weights from its folder. tokenizer: tokenizer.json of this run.
+
+    Raises InputError where it is no model, or another one: other keys of config.json, tensors or vocabulary. Memory: one tensor
+    beside the model.
+    """
+    files = sorted(path.glob("*.safetensors"))
+    if not files:
+        raise InputError(f"{KEY} is {str(path)!r}: a folder with neither *.safetensors nor {checkpoint.FACTS}")
+    check_config(model.config.to_dict(), path)
+    check_tokenizer(tokenizer, path / tokenizer.name)
+    own = dict(model.named_parameters())
+    missing, tied = set(own), {"lm_head.weight"} if model.config.tie_word_embeddings else set[str]()
+    with torch.no_grad():
+        for file in files:
+            with safe_open(file, framework="pt") as held:
+                for name in held.keys():  # noqa: SIM118 - no mapping
+                    if name not in own:
+                        if name in tied:
+                            continue
+                        raise InputError(
+                            f"{KEY} is {str(path)!r}: the model here has no {name}, which is in {file.name}"
+                        )
+                    value = held.get_tensor(name)
+                    if value.shape != own[name].shape:
+                        raise InputError(
+                            f"{KEY} is {str(path)!r}: {name} has the shape {tuple(value.shape)} there, and {tuple(own[name].shape)} under "
+                            "pretrain.train.model and the tokenizer's vocabulary"
+                        )
+                    own[name].copy_(value)
+                    missing.discard(name)
+    if missing:
+        raise InputError(f"{KEY} is {str(path)!r}: the model there has no {min(missing)}")
+
+
+def check_config(own: dict[str, Any], path: Path) -> None:
+    """Raise InputError where config.json in `path` describes another function of the weights than `own` does."""
+    try:
+        there = json.loads((path / "config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InputError(f"{KEY} is {str(path)!r}: no readable config.json there ({error})") from error
+    for key, value in json.loads(json.dumps(own)).items():
+        if key in FREE or "dropout" in key or key not in there or there[key] == value:
+            continue
+        raise InputError(
+            f"{KEY} is {str(path)!r}: {key} is {there[key]!r} in its config.json, and {value!r} in this run"
+        )
+
+
+def check_tokenizer(own: Path, there: Path) -> None:
+    """Raise InputError where a tokenizer lies beside the model that gives its tokens other numbers than this run's does."""
+    if not there.exists():
+        log.warning(
+            "%s has no %s: that its tokens have the numbers of this run's cannot be checked", there.parent, there.name
+        )
+        return
+    one, other = (json.loads(file.read_text(encoding="utf-8"))["model"] for file in (own, there))
+    if one.get("vocab") != other.get("vocab"):
+        raise InputError(
+            f"{KEY} is {str(there.parent)!r}: its tokenizer has another vocabulary than this run's {own}, so its weights would read other "
+            "tokens"
+        )

@@ -1,0 +1,18 @@
+"""Write the pages that are generated: docs/config.md, docs/code.md, the table of steps, and the rulegraph with its copy in the README."""
+
+from __future__ import annotations
+
+from scripts.tools import reference, rulegraph, tour
+from scripts.workflow.cli import described
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = described("crawl2llm docs", __doc__, "", allow_abbrev=False)
+    parser.parse_args(argv)
+    reference.main()
+    tour.main()
+    return rulegraph.main(["--readme"])
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

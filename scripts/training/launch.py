@@ -1,0 +1,177 @@
+"""Start a training program: one process for each device of this node, or of each node of the SLURM job.
+
+In a SLURM job it starts itself on each node with srun, so that a signal before the time limit (SLURM's
+`--signal=USR1@600`) arrives. SIGUSR1, SIGTERM and SIGINT make the processes finish their step, save a checkpoint
+and end with status 85 (RESUBMIT): start it again to resume. A SLURM job queues itself again then, as often as it
+takes: it keeps its number, and Snakemake waits for it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import itertools
+import os
+import shlex
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from scripts.slurm.patience import SlurmError, ask
+from scripts.training.processes import (
+    RANKS,
+    RESUBMIT,
+    STOPPING,
+    environments,
+    free_port,
+    heap,
+    hold,
+    supervise,
+    to_stderr,
+)
+from scripts.workflow import driver
+
+PATIENCE_WITH_NODES = 120  # seconds for the other nodes to end by themselves after the first
+PATIENCE = 600.0  # seconds in which SLURM has to end a job that it queued again
+
+
+def in_job_script(environment: Mapping[str, str]) -> bool:
+    """Whether this is the script of a SLURM job and not one of its srun steps, which alone a signal reaches."""
+    return "SLURM_JOB_ID" in environment and "SLURM_STEP_ID" not in environment and shutil.which("srun") is not None
+
+
+def rendezvous(nodes: int, environment: Mapping[str, str]) -> tuple[int, str, int]:
+    """(this node's number, address, port) where the processes meet: the first node of the SLURM job, or this one.
+
+    The job's nodes are asked of SLURM, because SLURM_JOB_NODELIST does not survive every executor.
+    """
+    if nodes == 1:
+        return 0, "127.0.0.1", free_port()
+    job = environment["SLURM_JOB_ID"]
+    names = ask("scontrol", "show", "hostnames", ask("squeue", "-h", "-j", job, "-o", "%N").strip()).split()
+    # Outside the range that Linux hands out for outgoing connections; jobs on one node differ.
+    return int(environment["SLURM_PROCID"]), names[0], 20000 + int(job) % 10000
+
+
+def queue_again(job: str) -> bool:
+    """Have SLURM queue this job again, as after a lost node; False where it does not.
+
+    A job that somebody cancelled stops with RESUBMIT as well, but it is not running any more and stays cancelled.
+    """
+    try:
+        if ask("squeue", "-h", "-j", job, "-o", "%T").strip() != "RUNNING":
+            return False
+        # Said first: SLURM ends this process too, and at once.
+        print("stopped before the time limit; SLURM is asked to queue the job again", file=sys.stderr, flush=True)
+        ask("scontrol", "requeue", job)
+    except SlurmError as error:
+        print(f"SLURM does not queue job {job} again ({error}): run again to resume", file=sys.stderr)
+        return False
+    return True
+
+
+def wait_for_the_end() -> None:
+    """Wait for SLURM to end the job that it has queued again: to continue would look like a failure."""
+    for number in STOPPING:
+        signal.signal(number, signal.SIG_DFL)
+    time.sleep(PATIENCE)
+
+
+def teller(module: str, options: list[str]) -> Callable[[str, str], None]:
+    """A function that says why the module's processes ended: on stderr, and at the end of the log that it was given."""
+    log = next((Path(word) for option, word in itertools.pairwise(options) if option == "--log"), None)
+
+    def say(message: str, traceback: str) -> None:
+        to_stderr(message, traceback)
+        if log:
+            with contextlib.suppress(OSError), log.open("a", encoding="utf-8") as file:
+                lines = [*traceback.splitlines(), f"{time.strftime('%H:%M:%S')} {step_of(module)}: error: {message}"]
+                file.write("\n".join(lines) + "\n")
+
+    return say
+
+
+def step_of(module: str) -> str:
+    """`scripts.pretrain.train` → `pretrain.train`."""
+    return module.removeprefix("scripts.")
+
+
+def through_srun(nodes: int, own: list[str], module: str) -> int:
+    """Start this program on each of the job's nodes with the options `own`; its exit status."""
+    place = ["--nodes", str(nodes), "--ntasks", str(nodes), "--ntasks-per-node", "1"]
+    # Nodes do not end in the same moment, and 85 on the first is no reason to kill the others.
+    place += ["--cpu-bind=none", "--kill-on-bad-exit=0", f"--wait={PATIENCE_WITH_NODES}"]
+    command = ["srun", *place, sys.executable, "-m", "scripts.training.launch", "--on-a-node", *own]
+    status = supervise([(command, dict(os.environ))], listening=False, step=step_of(module))
+    if status == RESUBMIT and queue_again(os.environ["SLURM_JOB_ID"]):
+        wait_for_the_end()
+    return status
+
+
+def program(module: str, image: str | None, arguments: str) -> list[str]:
+    """The command that runs a module, with this interpreter or with that of an Apptainer image."""
+    if image is None:
+        return [sys.executable, "-m", module]
+    apptainer = shutil.which("apptainer") or shutil.which("singularity") or "apptainer"
+    here = ["--home", str(Path.cwd())]  # as Snakemake starts the other rules: the run's folder is there inside, too
+    return [apptainer, "exec", *here, "--nv", *shlex.split(arguments), image, "python", "-m", module]
+
+
+def parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(
+        prog="python -m scripts.training.launch",
+        description=__doc__,
+        epilog="example:\n  python -m scripts.training.launch --processes 2 scripts.pretrain.train --config config.yaml "
+        "--tokens results/main/tokenize/encode/*.manifest.json --tokenizer results/main/tokenize/train/manifest.json "
+        "--manifest /tmp/pretrain/manifest.json",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    made.add_argument("--nodes", type=int, default=1, help="nodes of the SLURM job")
+    made.add_argument(
+        "--processes",
+        type=int,
+        default=0,
+        help="processes of each node that train as one group, one for each GPU; 0: one, which is no part of a group",
+    )
+    made.add_argument("--on-a-node", action="store_true", help=argparse.SUPPRESS)  # started by through_srun
+    made.add_argument("--image", help="an Apptainer image; the module runs inside it, srun outside")
+    made.add_argument("--image-arguments", default="", help="options of `apptainer exec`, as one word")
+    made.add_argument("module", help="the program of a training, such as scripts.pretrain.train")
+    made.add_argument("options", nargs=argparse.REMAINDER, help="the module's own")
+    return made
+
+
+def main(argv: list[str] | None = None) -> int:
+    hold()
+    driver.watch()
+    argv = sys.argv[1:] if argv is None else argv
+    args = parser().parse_args(argv)
+    if in_job_script(os.environ):
+        return through_srun(args.nodes, argv, args.module)
+    if args.nodes > 1 and not args.on_a_node:
+        print(
+            f"error: {args.module} on {args.nodes} nodes has to be started by the script of a SLURM job; "
+            "this is no job, or a step of one (profiles/slurm sets `mpi` for that)",
+            file=sys.stderr,
+        )
+        return 1
+    command = [*program(args.module, args.image, args.image_arguments), *args.options]
+    step, say = step_of(args.module), teller(args.module, args.options)
+    if not args.processes:
+        own = {name: value for name, value in os.environ.items() if name not in RANKS} | heap()
+        return supervise([(command, own)], step=step, say=say)
+    try:
+        node, address, port = rendezvous(args.nodes, os.environ)
+    except SlurmError as error:
+        say(f"the processes have no place to meet: {error}", "")
+        return 1
+    places = environments(node, args.nodes, args.processes, address, port)
+    return supervise([(command, {**os.environ, **place}) for place in places], step=step, say=say)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,95 @@
+"""What all trainings share: where their checkpoints lie, and which code took part.
+
+The folder of checkpoints is named by what decides the weights, settings and inputs, and not by the code: a run that is not
+finished continues after a correction of the program. Each checkpoint has the hashes of the code that wrote it, so the log can say so.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from scripts.workflow.console import log
+from scripts.workflow.manifest import Manifest, ManifestError, canonical, digest, pretty, write_atomically
+
+POINTER = "training.json"  # beside the checkpoints: the training's manifest and fingerprint
+
+
+class Held(ManifestError):
+    """Another process trains this run."""
+
+
+def folder(
+    checkpoints: Path,
+    settings: dict[str, Any],
+    inputs: Mapping[str, Manifest],
+    files: Mapping[str, str] | None = None,
+    task: str = "",
+) -> Path:
+    """The folder of a training's checkpoints below `checkpoints`.
+
+    inputs: the manifests that it reads, by key. files: the digests of other files that its settings name. task: the model's
+    name; two models of the same settings are two trainings.
+    """
+    parts: list[Any] = [settings, {key: found.files for key, found in inputs.items()}]
+    return checkpoints / digest(canonical([*parts, *filter(None, (dict(files or {}), task))]))
+
+
+@contextlib.contextmanager
+def locked(place: Path) -> Iterator[None]:
+    """Hold a folder of checkpoints, so that two processes never train the same run. Raises Held."""
+    place.mkdir(parents=True, exist_ok=True)
+    with (place / ".lock").open("w") as handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise Held(f"{place} is in use: this run is already being trained by another process") from None
+        except OSError as error:  # a file system without locks
+            log.warning("%s cannot be locked (%s): make sure that no other process trains this run", place, error)
+        yield
+
+
+def forget(place: Path) -> None:
+    """Remove a folder of checkpoints in which nothing but the lock is left."""
+    if {path.name for path in place.iterdir()} <= {".lock"}:
+        (place / ".lock").unlink(missing_ok=True)
+        place.rmdir()
+
+
+def announce(place: Path, manifest: Path, fingerprint: str) -> None:
+    """Write beside the checkpoints of a training that begins which training they belong to. fingerprint: its digest."""
+    write_atomically(place / POINTER, pretty({"manifest": str(manifest), "fingerprint": fingerprint}))
+
+
+def announced(checkpoints: Path) -> Iterator[tuple[Path, Path, str]]:
+    """(folder of checkpoints, path of the manifest, digest of the fingerprint) of every training that began below `checkpoints`."""
+    for path in sorted(checkpoints.glob(f"*/{POINTER}")):
+        try:
+            found = json.loads(path.read_text(encoding="utf-8"))
+            yield path.parent, Path(found["manifest"]), found["fingerprint"]
+        except (OSError, ValueError, KeyError, TypeError):
+            continue
+
+
+def changed(old: Mapping[str, str], new: Mapping[str, str]) -> dict[str, list[str]]:
+    """The modules that differ between two kinds of code, with both hashes; "" where one lacks it."""
+    names = sorted(old.keys() | new.keys())
+    return {name: [old.get(name, ""), new.get(name, "")] for name in names if old.get(name) != new.get(name)}
+
+
+def resumed(step: int, modules: Mapping[str, list[str]]) -> dict[str, Any]:
+    """What a manifest says of a training that continues under other code after `step`; it is logged too."""
+    log.warning("continuing after step %s under other code: %s", f"{step:,}", ", ".join(modules))
+    return {"step": step, "modules": dict(modules)}
+
+
+def note(parts: list[dict[str, Any]]) -> list[str]:
+    """Notes for the report on a training of several kinds of code; none where there was one."""
+    return [
+        f"After step {part['step']:,} it was trained with other code than before: {', '.join(part['modules'])}."
+        for part in parts
+    ]

@@ -1,0 +1,97 @@
+"""Copy the token files to a node's own disk before training reads them in random order.
+
+A shared file system serves a few large reads well and many small ones badly; $SLURM_TMPDIR (the Alliance) or another
+node-local folder serves both.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+import xxhash
+
+from scripts.workflow.console import Progress, log, setup
+from scripts.workflow.errors import InputError
+from scripts.workflow.manifest import Manifest, ManifestError, digest, sync
+
+BLOCK = 16 << 20
+SPARE = 1 << 30  # bytes to leave free on the node's disk
+
+
+def folder_of(given: str) -> Path:
+    """The folder that `pretrain.train.stage_to` names, with the node's variables put in.
+
+    Raises InputError where it names a variable that is not set on the node.
+    """
+    text = os.path.expandvars(given)
+    if missing := re.search(r"\$\{?\w+\}?", text):
+        raise InputError(
+            f"pretrain.train.stage_to is {given!r}, and {missing[0]} is not set here: "
+            "name a folder of the node's own disk, or leave it empty"
+        )
+    return Path(text)
+
+
+def staged(manifests: Sequence[Path], given: str) -> list[Path]:
+    """Copies of the manifests and their files below the folder `given`; the manifests themselves where it is empty.
+
+    Any number of processes of a node may call it: the first copies, the others find the copies. A copy has its name once it is on the
+    disk and its bytes had the checksum of the manifest; one that is there with its size is not copied again. If the disk is too small,
+    training reads the files where they lie, with a warning. Raises ManifestError where a file does not have its checksum.
+    """
+    if not given:
+        return list(manifests)
+    base = folder_of(given)
+    content = [path.read_text(encoding="utf-8") for path in sorted(manifests)]
+    target = base / "crawl2llm-tokens" / digest("\n".join(content))
+    try:
+        target.mkdir(parents=True, exist_ok=True)
+        with (target / ".lock").open("w") as handle:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            return _copied(manifests, target)
+    except OSError as error:
+        log.warning("token files are read where they lie: %s", error)
+        return list(manifests)
+
+
+def _copied(manifests: Sequence[Path], target: Path) -> list[Path]:
+    todo: list[tuple[Path, Path, str | None]] = []
+    out = []
+    ranks = {path: rank for rank, path in enumerate(sorted(manifests))}
+    for path in manifests:
+        copy = target / f"{ranks[path]:08d}"  # copies sort as the manifests do
+        listed = Manifest.read(path).files
+        todo += [(path.parent / name, copy / name, listed[name]["xxh3"]) for name in listed]
+        todo.append((path, copy / path.name, None))
+        out.append(copy / path.name)
+    todo = [each for each in todo if not each[1].exists() or each[1].stat().st_size != each[0].stat().st_size]
+    size = sum(old.stat().st_size for old, *_ in todo)
+    free = shutil.disk_usage(target).free
+    if todo and size + SPARE > free:
+        raise OSError(f"they are {size / 1e9:.1f} GB, and {target} has {free / 1e9:.1f} GB free")
+    if todo:
+        if not log.handlers:  # not process 0
+            setup("pretrain.train")
+        log.info("copying %.2f GB of token files to %s", size / 1e9, target)
+    progress = Progress(size >> 20, "MiB")
+    for old, new, checksum in todo:
+        new.parent.mkdir(parents=True, exist_ok=True)
+        partial = new.with_name(f".{new.name}.partial")
+        state = xxhash.xxh3_128()
+        with old.open("rb") as reader, partial.open("wb") as writer:
+            while block := reader.read(BLOCK):
+                writer.write(block)
+                state.update(block)
+                progress.add(len(block) >> 20)
+        if checksum not in (None, state.hexdigest()):
+            raise ManifestError(
+                f"{old} does not have the checksum that its manifest says: remove the manifest and run again"
+            )
+        sync(partial)  # before it has its name: a power cut leaves no file of the right size without its bytes
+        partial.replace(new)
+    return out

@@ -1,0 +1,67 @@
+"""Compare the URL of every document with block lists: domains, ends of hosts, addresses, words and regular expressions.
+
+Signals: `id, curated, domain, address, expression, words`: the entry that was found of each kind (null: none), and how many listed
+words the URL holds. A document without a host in its URL, such as a book, is on no list.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from scripts.formats import filtered
+from scripts.formats.documents import Writer, data, shard_of, survivors
+from scripts.formats.origins import host
+from scripts.url.lists import Lists
+from scripts.workflow import cli
+from scripts.workflow.console import Progress
+from scripts.workflow.manifest import Manifest
+
+SIGNAL = pa.schema(
+    [
+        ("id", pa.string()),
+        ("curated", pa.bool_()),
+        *((name, pa.string()) for name in ("domain", "address", "expression")),
+        ("words", pa.int64()),
+    ]
+)
+
+
+def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
+    lists = Lists(settings)
+    shard = shard_of(args.documents)
+    out = args.manifest.with_name(f"{shard}.parquet")
+    progress = Progress(filtered.number(args.documents, args.verdicts), "documents")
+    without = 0
+    with Writer(out, SIGNAL) as writer:
+        for row in survivors(data(args.documents), data(args.verdicts, shard), ["id", "curated", "url"]):
+            url = row["url"] or ""
+            name = host(url)
+            without += name is None
+            found = {
+                "domain": lists.domain(name),
+                "address": lists.url(url),
+                "expression": lists.expression(url),
+                "words": len(lists.words_in(url)),
+            } if name else {"words": 0}  # fmt: skip
+            writer.add({"id": row["id"], "curated": row["curated"], **found})
+            progress.add()
+    manifest.counts = {"in": progress.done, "kept": progress.done, "dropped": {}}
+    empty = not any(settings.values())
+    manifest.summary = {"without_host": without, "notes": ["url.score names no list: no URL was compared."] * empty}
+    return [out]
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = cli.parser(
+        "url.score", __doc__, f"--config config.yaml {filtered.EXAMPLE} --manifest /tmp/00000.manifest.json"
+    )
+    filtered.options(parser)
+    return cli.run(parser, body, argv)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,164 @@
+"""Mark existing results as made by today's settings and code, where a person knows that an edit changes nothing in them.
+
+For a refactoring, or a new key whose default is what was done before. It shows what differs for each step, asks, and keeps the
+reason beside each manifest, for the report. Results that are missing, damaged, or made from other input are never accepted.
+The report is not either: it is made again, and shows what was accepted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from scripts.workflow import config as configuration
+from scripts.workflow import lock, readable, record, steps
+from scripts.workflow.cli import described, fail
+from scripts.workflow.console import Progress, log, setup
+from scripts.workflow.errors import InputError
+from scripts.workflow.freshness import difference
+from scripts.workflow.manifest import Manifest, digest
+from scripts.workflow.project import Project
+
+
+@dataclass
+class Other:
+    """A result that was made with other settings or code. mark: the fingerprint that is expected now; changes: what differs."""
+
+    manifest: Manifest
+    mark: str
+    changes: list[str]
+
+
+@dataclass
+class Found:
+    """What was looked at. other: results that could be accepted, by step; refused: why a result cannot be, by its path."""
+
+    other: dict[str, list[Other]] = field(default_factory=dict)
+    refused: dict[Path, str] = field(default_factory=dict)
+
+
+def expected(project: Project, wanted: list[str]) -> Iterator[tuple[str, Path, str, str]]:
+    """(variant, path, step, fingerprint) of every manifest of the steps that a run under this config would look at, each once."""
+    seen: set[str] = set()
+    for variant, config in project.variants.items():
+        for step in [name for name in steps.used(config) if name != steps.LAST and (not wanted or name in wanted)]:
+            for task in steps.ids(step, config):
+                path = project.manifest(variant, step, task)
+                if path not in seen:
+                    seen.add(path)
+                    yield variant, Path(path), step, project.fingerprint(variant, step, task)
+
+
+def look(project: Project, wanted: list[str]) -> Found:
+    """Compare every result with what is expected now; files of those that could be accepted are read and compared too."""
+    found, asked = Found(), list(expected(project, wanted))
+    progress = Progress(len(asked), "manifests")
+    for variant, path, step, mark in asked:
+        progress.add()
+        manifest = project.freshness[variant].manifest(path)
+        if manifest is None or manifest.fingerprint == digest(mark):
+            if manifest is None and path.exists():
+                found.refused[path] = "damaged manifest"
+            continue
+        if why := project.freshness[variant].spoiled(manifest, deep=True):
+            found.refused[path] = why
+            continue
+        before = record.read(path).get("fingerprint", {})
+        if not before:
+            found.refused[path] = "nobody knows what it was made with: its record run.json is gone"
+            continue
+        changes = difference(before, json.loads(mark), whole=True)
+        found.other.setdefault(step, []).append(Other(manifest, mark, changes))
+    return found
+
+
+def accept(found: Found, reason: str, when: str) -> int:
+    """Write the fingerprints that are expected now, and into the records what was accepted and why; returns the number of manifests."""
+    number = 0
+    for other in (other for made in found.other.values() for other in made):
+        manifest, mark = other.manifest, digest(other.mark)
+        assert manifest.path is not None
+        # The record first: a manifest of today's fingerprint beside a record of another would describe a run that never was.
+        # Where this was interrupted between the two, the record has it already.
+        if record.read(manifest.path)["fingerprint"] != json.loads(other.mark):
+            entry = {"from": manifest.fingerprint, "to": mark, "changes": other.changes, "reason": reason, "when": when}
+            record.accept(manifest.path, other.mark, entry)
+        manifest.accept(mark)
+        number += 1
+    return number
+
+
+def lines(found: Found) -> Iterator[str]:
+    """What differs, for a person."""
+    for step, made in found.other.items():
+        changes = Counter("; ".join(other.changes) or "nothing that its record names" for other in made)
+        for number, (words, count) in enumerate(changes.most_common()):
+            yield f"{'' if number else step:<20} {count:>6,}  {words}"
+    for words, count in Counter(found.refused.values()).most_common(20):
+        path = next(path for path, why in found.refused.items() if why == words)
+        yield f"not accepted: {path}{f' and {count - 1:,} more' * (count > 1)}: {words}"
+
+
+def agreed(question: str) -> bool:
+    """Whether a person types y."""
+    try:
+        return input(question).strip().lower() in ("y", "yes")
+    except EOFError:
+        print("\nnobody can be asked here: --yes accepts without a question")
+        return False
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    made = described(
+        "crawl2llm accept",
+        __doc__,
+        '--configfile mine.yaml --reason "renamed a function" language.score language.select',
+        allow_abbrev=False,
+    )
+    made.add_argument("steps", nargs="*", metavar="STEP", help="steps to accept, such as language.score; default: all")
+    made.add_argument(
+        "--configfile", type=Path, default=Path("config.yaml"), help="the run's config (default: %(default)s)"
+    )
+    made.add_argument("--reason", help="why the results are the same; without it nothing is accepted, only shown")
+    made.add_argument("--yes", action="store_true", help="do not ask")
+    return made
+
+
+def main(argv: list[str] | None = None) -> int:
+    args = parser().parse_args(argv)
+    setup("accept")
+    try:
+        if unknown := [name for name in args.steps if name not in steps.STEPS]:
+            raise InputError(f"{unknown[0]!r} is no step; allowed are {', '.join(steps.STEPS)}")
+        if args.reason:
+            lock.hold(Path(".snakemake/run.lock"))
+        project = Project(configuration.validate(readable.read(args.configfile), source=str(args.configfile)))
+        project.check()
+        found = look(project, args.steps)
+        print("\n".join(lines(found)))
+        if not found.other:
+            print("nothing to accept: no result that is there was made with other settings or code")
+            return int(bool(found.refused))
+        number = sum(len(made) for made in found.other.values())
+        if not args.reason:
+            print(f"{number:,} results differ; to accept them: --reason 'why they are the same'")
+            return 0
+        if not (args.yes or agreed(f"accept {number:,} results as made by today's settings and code? [y/N] ")):
+            print("nothing was accepted")
+            return 1
+        accept(found, args.reason, time.strftime("%Y-%m-%dT%H:%M:%S%z"))
+    except (InputError, configuration.ConfigError, OSError, lock.Busy) as error:
+        return fail(str(error))
+    log.info("accepted %s results; `crawl2llm plan` says what is left to do", f"{number:,}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

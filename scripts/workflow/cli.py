@@ -1,0 +1,302 @@
+"""The command line that every step shares: `--config`, `--manifest`, `--log`, and clear errors."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import errno
+import json
+import logging
+import re
+import sys
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from scripts.training import runs
+from scripts.workflow import config as configuration
+from scripts.workflow import console, contents, costs, driver, options, readable, record
+from scripts.workflow import fingerprint as fingerprints
+from scripts.workflow.errors import InputError
+from scripts.workflow.fingerprint import code
+from scripts.workflow.manifest import Manifest, ManifestError, combined, consumed, digest, recording, task_of
+from scripts.workflow.steps import STEPS, tasks
+
+LOG = "log"  # of all attempts at a training run, beside its checkpoints
+RANGE = re.compile(r"(.*)\{(\d+)\.\.(\d+)\}(.*)", re.DOTALL)
+
+
+def described(prog: str, doc: str | None, example: str, **more: Any) -> argparse.ArgumentParser:
+    """An argument parser whose help is `doc`, the module's docstring, and an example: `prog` with the options as one would type them."""
+    return argparse.ArgumentParser(
+        prog=prog,
+        description=doc,
+        epilog=f"example:\n  {prog} {example}".rstrip(),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        **more,
+    )
+
+
+def parser(step: str, doc: str | None, example: str, always: bool = False) -> argparse.ArgumentParser:
+    """An argument parser with the options that all steps share; `doc` is the module's docstring.
+
+    `example` is the command's options as one would type them, shown by `--help`. `always`: the step works even where its settings
+    and input are as before (see `done`).
+    """
+    made = described(f"python -m scripts.{step}", doc, example)
+    made.set_defaults(step=step, always=always)
+    made.add_argument(
+        "--config",
+        required=True,
+        help="a config file (its section for this step is taken), or the fingerprint that the workflow passes",
+    )
+    made.add_argument("--manifest", required=True, type=Path, help="the manifest to write; data files go beside it")
+    made.add_argument(
+        "--also", nargs="*", default=[], help="more shards to do, each as the one that --manifest names; it comes last"
+    )
+    made.add_argument("--log", type=Path, help="a file for the log, besides stderr")
+    return made
+
+
+def placement(made: argparse.ArgumentParser, step: str) -> None:
+    """Add the placement keys of a step as options: the schema's names, types, choices, defaults and descriptions."""
+    for key, node in options.of(step).items():
+        made.add_argument(
+            options.flag(key),
+            type=options.reader(node),
+            choices=node.get("enum"),
+            metavar="{true,false}" if node.get("type") == "boolean" else None,
+            default=node["default"],
+            help=f"{node['description']} (default: {options.word(node['default'])})".replace("%", "%%"),
+        )
+
+
+def settings(step: str, given: str, task: str = "") -> tuple[dict[str, Any], str]:
+    """The settings of a step's task and its fingerprint, from `--config`. task: as its manifest is called.
+
+    A fingerprint is compared with the code and files that are here: see `as_planned`.
+    """
+    found = given_settings(step, given, task)
+    if given.lstrip().startswith("{"):
+        as_planned(step, json.loads(given))
+    return found
+
+
+def given_settings(step: str, given: str, task: str = "") -> tuple[dict[str, Any], str]:
+    """The same, without the comparison.
+
+    Raises InputError when `given` is neither a readable file nor the fingerprint of this step, and where a config file has no such model.
+    """
+    if given.lstrip().startswith("{"):
+        try:
+            body = json.loads(given)
+        except ValueError as error:
+            raise InputError(f"--config is neither a file nor a fingerprint: {error}") from error
+        if body.get("step") != step:
+            raise InputError(f"--config is the fingerprint of {body.get('step')!r}; this program is {step!r}")
+        return body["config"], given
+    complete = configuration.validate(readable.read(Path(given)), source=given)
+    task = task if STEPS[step].per == "model" else ""
+    if task and task not in (known := tasks(step, complete)):
+        raise InputError(f"--manifest is of the model {task!r}, which {step} does not have; it has {', '.join(known)}")
+    return fingerprints.settings(step, complete, task), fingerprints.fingerprint(step, complete, task=task)
+
+
+def as_planned(step: str, planned: dict[str, Any]) -> None:
+    """Refuse to work with other code, or other files named by keys, than the plan was made with.
+
+    Raises InputError that names them: the result would be recorded as what it is not.
+    """
+    here = code(f"scripts.{step}")
+    there = planned.get("code", here)
+    other = sorted(name for name in here.keys() | there.keys() if here.get(name) != there.get(name))
+    for name, mark in planned.get("files", {}).items():
+        path = Path(name.partition(" ")[2])
+        try:
+            other += [] if contents.read(path) == mark else [str(path)]
+        except OSError:
+            other.append(f"{path} (missing)")
+    if other:
+        raise InputError(f"not what this run was planned with: {', '.join(other)}; start the run again")
+
+
+def expanded(words: list[Path]) -> list[Path]:
+    """Paths with every range spelled out: `x/{00000..00003}.json` stands for four (the padding is kept).
+
+    Rules pass ranges, since thousands of paths are more than one command line takes.
+    """
+    out: list[Path] = []
+    for word in words:
+        match = RANGE.fullmatch(str(word))
+        if match is None:
+            out.append(word)
+            continue
+        head, first, last, tail = match.groups()
+        out += [Path(f"{head}{number:0{len(first)}d}{tail}") for number in range(int(first), int(last) + 1)]
+    return out
+
+
+def parsed(made: argparse.ArgumentParser, argv: list[str] | None = None) -> argparse.Namespace:
+    """The parsed command line, with ranges in lists of paths spelled out."""
+    args = made.parse_args(argv)
+    for name, value in vars(args).items():
+        if isinstance(value, list) and value and isinstance(value[0], Path):
+            setattr(args, name, expanded(value))
+    return args
+
+
+def for_shard(args: argparse.Namespace, shard: str) -> argparse.Namespace:
+    """The arguments for another shard: what names the task's own shard, a manifest or a list of them, names that one instead."""
+    own = args.manifest.name
+
+    def swapped(value: Any) -> Any:
+        if isinstance(value, list) and all(isinstance(path, Path) and path.name == own for path in value):
+            return [swapped(path) for path in value]
+        return value.with_name(f"{shard}.manifest.json") if isinstance(value, Path) and value.name == own else value
+
+    return argparse.Namespace(**{key: swapped(value) for key, value in vars(args).items()})
+
+
+def logs(args: argparse.Namespace) -> list[Path]:
+    """The files of the log: --log, emptied, and for a step with checkpoints one beside these.
+
+    That one outlives an interruption (Snakemake removes --log before it starts a task again), and --log begins with it.
+    """
+    kept = None
+    if hasattr(args, "checkpoints"):
+        with contextlib.suppress(InputError, configuration.ConfigError, ManifestError):
+            kept = checkpoints(args, given_settings(args.step, args.config, task_of(args.manifest))[0]) / LOG
+    if args.log:
+        args.log.parent.mkdir(parents=True, exist_ok=True)
+        args.log.write_bytes(b"")
+        with contextlib.suppress(OSError):  # a full disk: the step itself says so
+            args.log.write_bytes(kept.read_bytes() if kept and kept.exists() else b"")
+    return [path for path in (args.log, kept) if path]
+
+
+def checkpoints(args: argparse.Namespace, section: dict[str, Any]) -> Path:
+    """The folder of checkpoints of a training with these arguments and settings, and with what the files hold that they name."""
+    _, mark = given_settings(args.step, args.config, task_of(args.manifest))  # `run` compares: the files may be large
+    files = json.loads(mark).get("files", {})
+    return runs.folder(args.checkpoints, section, inputs(args), files, task_of(args.manifest))
+
+
+def done(args: argparse.Namespace, mark: str) -> bool:
+    """Whether the task is done already: its manifest (or the copy, where Snakemake removed it) has this fingerprint and its files,
+    and consumed what its inputs hold now.
+
+    So a task that was cut off resumes after it, and work stops at the first step whose result is the same as before. Its `sources`
+    are brought up to date: parts of its inputs that it did not consume may come from a source file that was replaced.
+    """
+    try:
+        manifest, given = Manifest.of_task(args.manifest), inputs(args)
+        if manifest.fingerprint != mark or not given or given.keys() != manifest.inputs.keys():
+            return False
+        for key, parts in manifest.inputs.items():
+            if any(given[key].digest_of(part) != wanted for part, wanted in parts.items()):
+                return False
+        # A person may have removed it because of a damaged file.
+        if not args.manifest.exists() and any(manifest.altered()):
+            return False
+        manifest.renew(combined(given[key].sources for key, parts in manifest.inputs.items() if parts))
+    except ManifestError:
+        return False
+    return True
+
+
+def inputs(args: argparse.Namespace) -> dict[str, Manifest]:
+    """The manifests among the arguments that the task may read, by their keys."""
+    return {found.key: found for found in (_input(path) for path in paths(args) if path != args.manifest)}
+
+
+def paths(args: argparse.Namespace) -> list[Path]:
+    """Every path of a manifest, alone or in a list, among the arguments."""
+    values = (value if isinstance(value, list) else [value] for value in vars(args).values())
+    return [
+        path for value in values for path in value if isinstance(path, Path) and path.name.endswith("manifest.json")
+    ]
+
+
+@cache
+def _input(path: Path) -> Manifest:
+    """An input's manifest without checks; inputs do not change while a task works."""
+    return Manifest.parse(path)
+
+
+def task(
+    args: argparse.Namespace,
+    section: dict[str, Any],
+    mark: str,
+    body: Callable[[argparse.Namespace, dict[str, Any], Manifest], list[Path]],
+) -> Manifest:
+    """Do one shard (or the step's only task), and write its record and, last of all, its manifest.
+
+    An old manifest goes first: it would speak for files that were replaced before this was killed.
+    """
+    Manifest.forget(args.manifest)
+    manifest = Manifest(step=args.step, fingerprint=digest(mark))
+    with recording() as opened:
+        files = body(args, section, manifest)
+    manifest.inputs |= consumed(opened, inputs(args))
+    manifest.sources = combined([manifest.sources, *(found.sources for found in opened.values())])
+    if not manifest.worked and record.read(args.manifest):
+        record.renew(args.manifest, mark)  # who worked, and on what machine, stays
+    else:
+        started = {"processes": args.processes} if "processes" in args else {}  # each has a GPU, where there are any
+        record.write(args.manifest, mark, {**started, **manifest.run})
+    return manifest.write(args.manifest, files)
+
+
+def run(
+    made: argparse.ArgumentParser,
+    body: Callable[[argparse.Namespace, dict[str, Any], Manifest], list[Path]],
+    argv: list[str] | None = None,
+) -> int:
+    """Parse the command line, run `body(args, settings, manifest)`, write the manifest of the files it returns.
+
+    `body` fills `manifest.counts` and `manifest.summary`. Returns the exit status: 0, or 1 after an error that the
+    user can mend (InputError, ConfigError, ManifestError, OSError), printed as one line.
+    """
+    args = parsed(made, argv)
+    try:
+        console.setup(f"{args.step} {task_of(args.manifest)}".rstrip(), *logs(args))
+        if args.log and args.log.exists() and args.log.stat().st_size:
+            console.log.info(console.AGAIN)
+        driver.watch()
+        section, mark = settings(args.step, args.config, task_of(args.manifest))
+        args.manifest.parent.mkdir(parents=True, exist_ok=True)
+        worked = False
+        for shard in [*args.also, ""]:
+            other = for_shard(args, shard) if shard else args
+            if args.always or not done(other, digest(mark)):
+                manifest = task(other, section, mark, body)
+                worked |= manifest.worked
+            else:
+                manifest = Manifest.parse(other.manifest)
+                console.log.info(
+                    "%snothing to do: settings and input are as before", f"shard {shard}: " if shard else ""
+                )
+        costs.of_work(args.manifest, worked)
+    except (InputError, configuration.ConfigError, ManifestError, OSError) as error:
+        full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+        where = (
+            f" ({getattr(error, 'filename', None) or args.manifest.parent}: free some space, then run again)"
+            if full
+            else ""
+        )
+        logging.getLogger("crawl2llm").error("error: %s%s", error, where)
+        return 1
+    counts = manifest.counts
+    if "in" in counts:
+        drops = ", ".join(f"{reason} {n:,}" for reason, n in sorted(counts["dropped"].items()) if n)
+        console.log.info(
+            "in %s, kept %s%s", f"{counts['in']:,}", f"{counts['kept']:,}", f"; dropped: {drops}" * bool(drops)
+        )
+    return 0
+
+
+def fail(message: str) -> int:
+    """Print an error as a step does, for programs without a manifest."""
+    print(f"error: {message}", file=sys.stderr)
+    return 1

@@ -1,0 +1,258 @@
+"""The configuration: one schema holds every key, its type, range, default and meaning.
+
+`schemas/config.schema.yaml` is JSON Schema 2020-12 with a few keywords more, which its first lines explain. Nothing here imports
+anything heavy: the Snakefile is parsed with it.
+"""
+
+from __future__ import annotations
+
+import copy
+import difflib
+import math
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+from jsonschema import Draft202012Validator, TypeChecker
+from jsonschema.exceptions import ValidationError
+from jsonschema.validators import extend
+
+from scripts.models import registry
+from scripts.workflow.scalars import hint, meant
+from scripts.workflow.trees import has, lookup, merged
+
+ROOT = Path(__file__).resolve().parents[2]
+SCHEMA = ROOT / "schemas" / "config.schema.yaml"
+AUTO = "^auto$"  # the pattern of a leaf that also takes `auto`: the step decides by the corpus
+# libyaml where PyYAML was built with it: the schema is parsed at the start of every job.
+LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+def _integer(_: TypeChecker, value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _number(checker: TypeChecker, value: Any) -> bool:
+    return _integer(checker, value) or (isinstance(value, float) and math.isfinite(value))
+
+
+# JSON Schema takes 4.0 for an integer, and NaN for within any range.
+VALIDATOR = extend(
+    Draft202012Validator,
+    type_checker=Draft202012Validator.TYPE_CHECKER.redefine_many({"integer": _integer, "number": _number}),
+)
+
+
+class ConfigError(ValueError):
+    """A configuration that the schema refuses; the message names key, value and what is allowed."""
+
+
+@cache
+def schema() -> dict[str, Any]:
+    """The parsed schema. Callers must not change it."""
+    with SCHEMA.open(encoding="utf-8") as handle:
+        return yaml.load(handle, Loader=LOADER)  # noqa: S506 - a safe loader, by name
+
+
+def is_section(node: dict[str, Any]) -> bool:
+    """Whether a schema node is a section (an object with named keys) and not a leaf."""
+    return "properties" in node
+
+
+def leaves(node: dict[str, Any] | None = None, path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every leaf of the schema as (dotted path, schema node), in the order of the file."""
+    for key, child in (node or schema())["properties"].items():
+        here = f"{path}.{key}" if path else key
+        if is_section(child):
+            yield from leaves(child, here)
+        else:
+            yield here, child
+
+
+def with_defaults(config: dict[str, Any], node: dict[str, Any] | None = None) -> dict[str, Any]:
+    """A copy of `config` in the schema's key order, every absent key filled from the schema's default."""
+    out: dict[str, Any] = {}
+    for key, child in (node or schema())["properties"].items():
+        if is_section(child):
+            out[key] = with_defaults(config.get(key) or {}, child)
+        elif key in config:
+            out[key] = config[key]
+        elif "default" in child:
+            out[key] = copy.deepcopy(child["default"])
+    if "models" in out and node is None:  # null takes a model away
+        out["models"] = {name: entry for name, entry in out["models"].items() if entry is not None}
+    return out
+
+
+def validate(config: dict[str, Any], source: str = "config.yaml") -> dict[str, Any]:
+    """Check `config` against the schema and return it complete.
+
+    Raises ConfigError with one line for each problem: the key's path, the value, what is allowed and, for an unknown
+    key, the nearest known one.
+    """
+    if lines := _odd_keys(config):
+        raise ConfigError(f"{source}: " + f"\n{source}: ".join(lines))
+    models = config.get("models") if isinstance(config, dict) else None
+    checking = VALIDATOR(registry.in_schema(schema(), models))
+    errors = sorted(checking.iter_errors(config), key=lambda e: list(map(str, e.absolute_path)))
+    lines = list(dict.fromkeys(line for error in errors for line in _explain(error)))
+    complete = {} if lines else with_defaults(config)
+    lines += registry.problems(complete.get("models", {}))
+    if not lines:
+        for name, overlay in complete.get("variants", {}).items():
+            try:
+                of_variant(complete, name)
+            except ConfigError as error:
+                lines.append(str(error))
+            lines += [
+                f"variants.{name}.{path} says where or how fast a step runs, which is one for all variants: set {path}"
+                for path in _placement(overlay, complete)
+            ]
+    if lines:
+        raise ConfigError(f"{source}: " + f"\n{source}: ".join(lines))
+    return complete
+
+
+def unused(config: dict[str, Any], complete: dict[str, Any]) -> list[str]:
+    """A line for each filter whose section a config has as it was given, and that its `filters` leaves out. complete: with its defaults."""
+    known = schema()["properties"]["filters"]["items"]["enum"]
+    left = [name for name in known if name in config and name not in complete["filters"]]
+    return [f"{name} is set, and not used: filters is {', '.join(complete['filters']) or 'empty'}" for name in left]
+
+
+def of_variant(config: dict[str, Any], name: str) -> dict[str, Any]:
+    """The whole config of a variant; `main` is the config itself. Raises ConfigError."""
+    if name not in config["variants"]:
+        return config
+    return validate({**merged(config, config["variants"][name]), "variants": {}}, source=f"variants.{name}")
+
+
+def _placement(overlay: dict[str, Any], config: dict[str, Any]) -> Iterator[str]:
+    """The placement keys that a variant's overlay sets, as dotted paths; those of models too."""
+    found = [path for path, node in leaves() if node.get("placement")]
+    yield from (path for path in found if has(overlay, path))
+    models = overlay.get("models")
+    for model, entry in models.items() if isinstance(models, dict) else ():
+        if isinstance(entry, dict):
+            step = {**config["models"].get(model, {}), **entry}.get("step")
+            yield from (f"models.{model}.{key}" for key in entry if f"{step}.{key}" in found)
+
+
+def _explain(error: ValidationError) -> list[str]:
+    path = ".".join(str(part) for part in error.absolute_path)
+    where = path or "the top level"
+    rule, value, shown = error.validator, error.validator_value, repr(error.instance)
+    shown = shown if len(shown) <= 80 else shown[:77] + "..."
+    if rule == "additionalProperties" and isinstance(error.schema, dict):
+        return [_unknown(path, key, error.schema) for key in error.instance if key not in error.schema["properties"]]
+    if rule == "pattern" and "propertyNames" in error.absolute_schema_path:
+        return [f"{where} has the key {shown}; allowed are names that match {value}"]
+    if rule == "pattern" and value == AUTO:
+        return [f"{where} is {shown}{_allowed(error.schema)}{hint(error.instance, kinds(error.schema))}"]
+    if rule == "type":
+        found = kinds(error.schema)
+        said = f"{where} is {shown}, which is not of type {' or '.join(found)}{_allowed(error.schema)}"
+        if found == ["array"] and isinstance(error.instance, str | int | float):
+            said += f"; write a list: [{error.instance}]"
+        return [said + hint(error.instance, found)]
+    if rule == "enum":
+        close = difflib.get_close_matches(str(error.instance), [str(v) for v in value], n=1)
+        near = f" (did you mean {close[0]!r}?)" if close else ""
+        return [
+            f"{where} is {shown}; allowed are {', '.join(map(repr, value))}{near}{hint(error.instance, ['string'])}"
+        ]
+    if rule == "required":
+        missing = [key for key in value if key not in error.instance]
+        return [f"{where} lacks the key {', '.join(map(repr, missing))}"]
+    if rule in {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"}:
+        return [f"{where} is {shown}, out of range{_allowed(error.schema)}"]
+    return [f"{where} is {shown}: {error.message}{_allowed(error.schema)}"]
+
+
+def _odd_keys(config: Any, path: str = "") -> list[str]:
+    """A line for each key that is not text, at any depth: YAML reads the language `no` as False, as a key too."""
+    if isinstance(config, list):
+        return [line for number, item in enumerate(config) for line in _odd_keys(item, f"{path}.{number}".lstrip("."))]
+    if not isinstance(config, dict):
+        return []
+    here = path or "the top level"
+    found = [f"{here} has the key {key!r}, which is not text{meant(key)}" for key in config if not isinstance(key, str)]
+    return found + [line for key, child in config.items() for line in _odd_keys(child, f"{path}.{key}".lstrip("."))]
+
+
+def _unknown(path: str, key: str, node: dict[str, Any]) -> str:
+    here = f"{path}.{key}" if path else str(key)
+    if now := next((name for name, child in node["properties"].items() if child.get("formerly") == key), None):
+        return f"{here} is now called {now}"
+    siblings = difflib.get_close_matches(str(key), list(node["properties"]), n=1, cutoff=0.5)
+    everywhere = [leaf for leaf, _ in leaves()]
+    elsewhere = [leaf for leaf in everywhere if leaf.split(".")[-1] == key]
+    elsewhere = elsewhere or difflib.get_close_matches(here, everywhere, n=1, cutoff=0.4)
+    prefix = f"{path}." if path else ""
+    nearest = f"{prefix}{siblings[0]}" if siblings else (elsewhere[0] if elsewhere else None)
+    hint = f"; the nearest known key is {nearest}" if nearest else ""
+    return f"{here} is not a known key{hint}. Known here: {', '.join(node['properties'])}"
+
+
+def _allowed(node: dict[str, Any]) -> str:
+    """What a leaf accepts, in words, from its schema: `; allowed: number from 0 to 1 (default 0.65)`."""
+    return f"; allowed: {allowed(node)}" + (f" (default {node['default']!r})" if "default" in node else "")
+
+
+def allowed(node: dict[str, Any]) -> str:
+    """The values that a schema leaf accepts, in words."""
+    if "enum" in node:
+        return " or ".join(map(repr, node["enum"]))
+    words, *others = kinds(node)
+    if "exclusiveMinimum" in node:
+        words += f" above {node['exclusiveMinimum']}"
+    if "minimum" in node:
+        words += f" from {node['minimum']}"
+    if "maximum" in node:
+        words += f" to {node['maximum']}"
+    if "exclusiveMaximum" in node:
+        words += f" below {node['exclusiveMaximum']}"
+    return " or ".join([words, *others])
+
+
+def kinds(node: dict[str, Any]) -> list[str]:
+    """The types of a schema leaf in words; a leaf that takes text only as `auto` says `auto`."""
+    kind = node.get("type", "any")
+    found = [str(one) for one in kind] if isinstance(kind, list) else [str(kind)]
+    return ["auto" if one == "string" and node.get("pattern") == AUTO else one for one in found]
+
+
+def is_auto(config: dict[str, Any], step: str) -> list[str]:
+    """The keys of a step that are `auto` in this config, as dotted paths."""
+    found = [path for path, node in leaves() if node.get("pattern") == AUTO and path.startswith(f"{step}.")]
+    return [path for path in found if lookup(config, path) == "auto"]
+
+
+def tracked(config: dict[str, Any], path: str) -> dict[str, Any]:
+    """The section at dotted `path` without its placement keys: what decides the bytes of that step."""
+    node = schema()
+    for part in path.split("."):
+        node = node["properties"][part]
+
+    def prune(value: Any, node: dict[str, Any]) -> Any:
+        if is_section(node):
+            return {
+                key: prune(value[key], child)
+                for key, child in node["properties"].items()
+                if not child.get("placement") and key in value
+            }
+        return [prune(each, node["items"]) for each in value] if is_section(node.get("items", {})) else value
+
+    return dict(prune(lookup(config, path), node))
+
+
+def named_files(config: dict[str, Any], step: str) -> Iterator[tuple[str, str, bool]]:
+    """(key, path, whether it is YAML that names more) of every file that the settings of `step` name, except what is bundled."""
+    for path, node in leaves():
+        if path.startswith(f"{step}.") and node.get("file") and has(config, path):
+            value = lookup(config, path)
+            for name in value if isinstance(value, list) else [value]:
+                if name and not str(name).startswith("bundled:"):
+                    yield path, name, node["file"] == "yaml"

@@ -1,0 +1,86 @@
+"""Logging and progress: plain lines with a rate and the time left, on the terminal and in the step's log.
+
+Several tasks share one terminal, so a line is written every few seconds instead of a bar redrawn in place.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+import traceback
+from pathlib import Path
+from types import TracebackType
+
+log = logging.getLogger("crawl2llm")
+
+
+class Lines(logging.Formatter):
+    """`15:04:05 language.score 00003: 12 documents`; a warning is called one, and scripts/watch shows it on the screen."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        if record.levelno == logging.WARNING:
+            record.message = f"warning: {record.message}"
+        return super().formatMessage(record)
+
+
+def unexpected(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """What `sys.excepthook` does: the traceback goes into the log as well, and the error itself is the last line."""
+    if issubclass(kind, KeyboardInterrupt):
+        log.info("interrupted")
+        return
+    log.info("%s", "".join(traceback.format_exception(kind, error, trace)).rstrip())
+    log.error("error: %s: %s", kind.__name__, error)
+
+
+def setup(name: str, *files: Path) -> None:
+    """Send the program's messages, headed by its step and task, to stderr and to the ends of `files`.
+
+    An error that nothing catches goes there too.
+    """
+    handlers: list[logging.Handler] = [logging.StreamHandler(sys.stderr)]
+    for file in files:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        handlers.append(logging.FileHandler(file, mode="a", encoding="utf-8"))
+    form = Lines(f"%(asctime)s {name}: %(message)s", "%H:%M:%S")
+    for handler in handlers:
+        handler.setFormatter(form)
+    log.handlers[:] = handlers
+    log.setLevel(logging.INFO)
+    log.propagate = False
+    sys.excepthook = unexpected
+    logging.raiseExceptions = False  # a log that cannot be written must not bury the error that says why
+
+
+def duration(seconds: float) -> str:
+    """`75` → `1m15s`."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}h{minutes:02d}m" if hours else f"{minutes}m{rest:02d}s" if minutes else f"{rest}s"
+
+
+AGAIN = "started again; what stands above is of earlier starts"  # in a log that is continued
+
+
+class Progress:
+    """Counts items and logs `12,000/40,000 documents, 3,100/s, 9s left` at most every `every` seconds."""
+
+    def __init__(self, total: int | None, unit: str, every: float = 5.0, done: int = 0) -> None:
+        self.total, self.unit, self.every = total, unit, every
+        self.first = self.done = done
+        self.start = self.shown = time.monotonic()
+
+    def add(self, count: int = 1, note: str = "") -> None:
+        """Count `count` more items; `note` is added at the end of the line when one is due."""
+        self.done += count
+        now = time.monotonic()
+        if now - self.shown >= self.every:
+            self.shown = now
+            log.info("%s%s", self.line(now), f", {note}" if note else "")
+
+    def line(self, now: float | None = None) -> str:
+        """The line itself."""
+        rate = (self.done - self.first) / max((now or time.monotonic()) - self.start, 1e-9)
+        share = f"{self.done:,}/{self.total:,}" if self.total else f"{self.done:,}"
+        left = f", {duration((self.total - self.done) / rate)} left" if self.total and rate > 0 else ""
+        return f"{share} {self.unit}, {rate:,.{1 if rate < 10 else 0}f}/s{left}"

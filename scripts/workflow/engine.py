@@ -1,0 +1,97 @@
+"""What decides a plan by Snakemake's internals, but for shortcuts.py; tests/workflow/test_engine.py tests each by itself.
+
+Snakemake decides what runs again by its records in `.snakemake` and by modification times. Here the manifests decide
+(scripts/workflow/freshness.py), and the jobs of a run work from a copy of the code and the config (scripts/workflow/frozen.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from snakemake.jobs import Job
+from snakemake.persistence import ParamsChange
+from snakemake.settings.enums import RerunTrigger
+
+from scripts.workflow import shortcuts
+from scripts.workflow.freshness import WORDS
+
+
+class Stale(ParamsChange):
+    """Why a job's results are not up to date, where Snakemake would tell of changed parameters."""
+
+    def __init__(self, why: str, output: str) -> None:
+        super().__init__(only_new={why}, files={output})
+        self.why = why
+
+    def __str__(self) -> str:
+        return WORDS + self.why
+
+
+async def _no_time(_: Any) -> None:
+    """A job's oldest output: none, so that Snakemake compares no modification times."""
+
+
+def _records(parent: type, why: Callable[[Any], str | None]) -> type:
+    """Snakemake's records (a class of its own), with `why` in place of what they say of changes."""
+
+    class Records(parent):
+        def has_metadata(self, job: Any) -> bool:
+            return True
+
+        def has_outdated_metadata(self, job: Any) -> bool:
+            return False
+
+        def params_changed(self, job: Any, file: Any = None) -> ParamsChange:
+            found = why(job)
+            return Stale(found, str(job.output[0])) if found else ParamsChange()
+
+        def input_changed(self, job: Any, file: Any = None) -> Any:
+            return () if file is None else False
+
+        code_changed = software_stack_changed = input_changed
+
+    return Records
+
+
+def decide(workflow: Any, why: Callable[[Any], str | None]) -> None:
+    """Let `why(job)` say whether a job's results are up to date (None), in place of what Snakemake has recorded."""
+
+    class Deciding(type(workflow)):  # type: ignore[misc]
+        """Snakemake makes its records after the Snakefile is read: they are changed when they are first asked for."""
+
+        @property
+        def persistence(self) -> Any:
+            records = super().persistence
+            if records is not None and type(records).__name__ != "Records":
+                records.__class__ = _records(type(records), why)
+            return records
+
+        @property
+        def rerun_triggers(self) -> Any:
+            """Whatever `--rerun-triggers` says: without these `why` would not be asked, and no clock is."""
+            return frozenset({RerunTrigger.PARAMS, RerunTrigger.INPUT})
+
+    workflow.__class__ = Deciding
+    shortcuts.take()
+    Job.output_mintime = property(_no_time)
+
+
+def start_jobs_from(workflow: Any, snakefile: Path, config: Path) -> None:
+    """Let every job that another process runs (SLURM's) read this Snakefile and this config. To be called in onstart."""
+    for executor in (workflow.scheduler._executor, workflow.scheduler._local_executor):
+        if executor is not None:
+            executor.snakefile = str(snakefile)
+    workflow.config_settings.configfiles = [config]
+    workflow.config_settings.config_args = None
+
+
+def planned(workflow: Any) -> list[Any]:
+    """The jobs that this run does, once the plan is made."""
+    return list(workflow.dag.needrun_jobs())
+
+
+def forced(workflow: Any) -> list[Any]:
+    """Those of them that a person asked to run again (`--forcerun`, `--forceall`)."""
+    return [job for job in planned(workflow) if workflow.dag.reason(job).forced]

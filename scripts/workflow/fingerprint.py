@@ -1,0 +1,170 @@
+"""What decides a step's bytes, as one string: its settings, its code and everything upstream.
+
+The string is a rule's only parameter. Snakemake reruns a task when it changes, and the program reads its settings
+from it, so a program cannot depend on a key that is not tracked.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from scripts.models import registry
+from scripts.workflow import contents
+from scripts.workflow.cache import Cache
+from scripts.workflow.config import ROOT, ConfigError, named_files, tracked
+from scripts.workflow.manifest import canonical, digest
+from scripts.workflow.plumbing import VERSION, is_plumbing
+from scripts.workflow.steps import LAST, upstream
+
+# By the hash of a source's bytes. The number is raised when `parsed` changes.
+CACHE = Path(".snakemake/meanings-2.json")
+_cached = Cache(CACHE)
+
+
+@cache
+def _module(path: Path) -> tuple[str, tuple[str, ...]]:
+    """(hash of the meaning, imported project modules) of a source file, from the cache where its bytes are known."""
+    raw = path.read_bytes()
+    mark = hashlib.sha256(raw).hexdigest()
+    if mark not in _cached.held:
+        meaning, imports = parsed(raw.decode(), path)
+        _cached.held[mark] = [digest(meaning), imports]
+    found, imports = _cached.held[mark]
+    return found, tuple(imports)
+
+
+def save() -> None:
+    """Keep the hashes for the jobs of this run and the next plan."""
+    _cached.save()
+
+
+def parsed(source: str, path: Path) -> tuple[str, list[str]]:
+    """(meaning, imported project modules) of a source: comments, docstrings and layout do not count."""
+    tree = ast.parse(source, filename=str(path))
+    imports: list[str] = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            imports += [alias.name for alias in node.names if alias.name.startswith("scripts.")]
+        elif isinstance(node, ast.ImportFrom):
+            if node.level:
+                raise ValueError(f"{path}:{node.lineno}: write `from scripts.…`; relative imports are not followed")
+            if (node.module or "").split(".")[0] == "scripts":
+                imports += [f"{node.module}.{alias.name}" for alias in node.names] + [str(node.module)]
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            first = node.body[0] if node.body else None
+            if (
+                isinstance(first, ast.Expr)
+                and isinstance(first.value, ast.Constant)
+                and isinstance(first.value.value, str)
+            ):
+                node.body = node.body[1:] or [ast.Pass()]
+    return _meaning(tree), list(dict.fromkeys(imports))
+
+
+def _meaning(node: Any) -> str:
+    """A syntax tree as text. Unlike ast.dump, the same under every version of Python: what is empty is left out."""
+    if isinstance(node, ast.AST):
+        fields = (f"{name}={_meaning(value)}" for name, value in ast.iter_fields(node) if value not in (None, []))
+        return f"{type(node).__name__}({','.join(fields)})"
+    if isinstance(node, list):
+        return f"[{','.join(map(_meaning, node))}]"
+    return repr(node)
+
+
+@cache
+def _run_by(module: str, root: Path) -> tuple[Path, ...]:
+    """The files that an import of `module` runs, plumbing left out: its own, and the __init__.py of its packages."""
+    stem = root / module.replace(".", "/")
+    packages = [folder / "__init__.py" for folder in (stem, *stem.parents) if root in folder.parents]
+    paths = (stem.with_suffix(".py"), *packages)
+    return tuple(path for path in paths if path.is_file() and not is_plumbing(str(path.relative_to(root))))
+
+
+def closure(module: str, root: Path = ROOT) -> list[Path]:
+    """The files of `module` and of every project module that it imports, sorted; no plumbing, and nothing that plumbing imports."""
+    seen: set[Path] = set()
+    queue = [module]
+    while queue:
+        for path in _run_by(queue.pop(), root):
+            if path not in seen:
+                seen.add(path)
+                queue += _module(path)[1]
+    return sorted(seen)
+
+
+def resources(module: str, root: Path = ROOT) -> list[Path]:
+    """The files beside a step's program that are not code (pages, templates, styles), sorted."""
+    folder = (root / module.replace(".", "/")).parent
+    return sorted(
+        path
+        for path in folder.rglob("*")
+        if path.is_file() and path.suffix not in {".py", ".pyc"} and not path.name.startswith(".")
+    )
+
+
+@cache
+def code(module: str, root: Path = ROOT) -> dict[str, str]:
+    """A hash of the meaning of each module in a module's import closure, and of each resource beside it, by path.
+
+    `plumbing` is the number that declares by hand what no hash shows (scripts/workflow/plumbing.py).
+    """
+    found = {"plumbing": str(VERSION)}
+    found |= {str(path.relative_to(root)): _module(path)[0] for path in closure(module, root)}
+    for path in resources(module, root):
+        found[str(path.relative_to(root))] = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+    return found
+
+
+def files(step: str, config: dict[str, Any]) -> dict[str, str]:
+    """What the files hold that the step's settings name (schema: `file: true`), by key and path.
+
+    Raises ConfigError, naming the key, for a file that is not there.
+    """
+    found: dict[str, str] = {}
+    for key, name, is_yaml in named_files(config, step):
+        try:
+            named = contents.named_by(Path(name)) if is_yaml else contents.below(Path(name))
+            found |= {f"{key} {path}": contents.content(path) for path in named}
+        except OSError as error:
+            where = "" if Path(name).is_absolute() else f" (paths are relative to {Path.cwd()})"
+            raise ConfigError(f"{key} is {name!r}: {error.strerror or error}{where}") from error
+    return found
+
+
+def settings(step: str, config: dict[str, Any], task: str = "") -> dict[str, Any]:
+    """The tracked settings of a step's task under a complete config: those that its program gets.
+
+    task: the model, of a step that has a task for each. The report gets the models too, in the order of the registry.
+    """
+    found = tracked(registry.applied(config, step, task), step)
+    return {**found, "models": registry.listed(config)} if step == LAST else found
+
+
+def fingerprint(step: str, config: dict[str, Any], memo: dict[str, str] | None = None, task: str = "") -> str:
+    """Canonical JSON of {step, config, code, files, upstream} for a step under a complete config.
+
+    `code` and `upstream` name each module and each step above with a hash, so that two fingerprints can be compared.
+    A change anywhere above reaches a step even when the run in between was interrupted. task: the model, of a step that has a
+    task for each; other steps' tasks need the same.
+    """
+    memo = {} if memo is None else memo
+    key = f"{step} {task}".rstrip()
+    if key not in memo:
+        above = {
+            f"{name} {model}".rstrip(): digest(fingerprint(name, config, memo, model))
+            for name, model in upstream(step, config, task)
+        }
+        memo[key] = canonical(
+            {
+                "step": step,
+                "config": settings(step, config, task),
+                "code": code(f"scripts.{step}"),
+                "files": files(step, registry.applied(config, step, task)),
+                "upstream": above,
+            }
+        )
+    return memo[key]

@@ -1,0 +1,168 @@
+"""Whether results are up to date, by their manifests alone: no clock and no record of Snakemake's decides.
+
+A task's result is up to date if and only if its manifest has the fingerprint that is expected now, its files are there
+with the sizes that it says, the source files that it was made from are the same, and its inputs hold what it consumed. An
+input may be gone (a step deleted to free the disk): it is not made again for that.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any
+
+from scripts.workflow import record, replaced
+from scripts.workflow.manifest import Manifest, ManifestError, combined, digest
+from scripts.workflow.steps import CRAWL
+
+WORDS = "not up to date: "  # before the reason, in what Snakemake prints
+ABOVE = (
+    "other settings or code above: "  # before the steps whose fingerprints differ, where nothing of the step's own does
+)
+UNKNOWN = "other settings or code; no record beside its manifest says which"
+OLD = "made by an earlier version of the project: its manifest names no inputs"
+
+
+@dataclass
+class Freshness:
+    """What is asked of the results of one variant.
+
+    place: (step, task) → the manifest's path. contents: shard → digest of its source files. Manifests are read once.
+    files: shard → its source files as `source=root/./name`, which are named where they were replaced.
+    """
+
+    place: Callable[[str, str], Path]
+    contents: dict[str, str]
+    files: dict[str, list[str]] = field(default_factory=dict)
+    _read: dict[Path, Manifest | None] = field(default_factory=dict)
+    _why: dict[tuple[Path, str], str | None] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        # With 1,000 shards the manifests name 60,000 inputs, which are 8,000 other manifests.
+        self.place = cache(self.place)
+        self._input, self._mark = cache(self._find_input), cache(self._find_mark)
+
+    def manifest(self, path: Path) -> Manifest | None:
+        """The manifest at `path`; None where there is none that is readable."""
+        if path not in self._read:
+            try:
+                self._read[path] = Manifest.parse(path)
+            except ManifestError:
+                self._read[path] = None
+        return self._read[path]
+
+    def stale(self, step: str, tasks: Iterable[str], fingerprint: str) -> str | None:
+        """Why one of these tasks of a step is not up to date, in words for a person; None where all are."""
+        mark = digest(fingerprint)
+        return next(filter(None, (self._once(self.place(step, task), mark, fingerprint) for task in tasks)), None)
+
+    def other(self, step: str, tasks: Iterable[str], fingerprint: str) -> bool:
+        """Whether one of these tasks of a step has a result of another fingerprint."""
+        held = filter(None, (self.manifest(self.place(step, task)) for task in tasks))
+        mark = digest(fingerprint)
+        return any(found.fingerprint != mark for found in held)
+
+    def _once(self, path: Path, mark: str, fingerprint: str) -> str | None:
+        """Each manifest's files are looked at once: a plan asks again for what it already knows. mark: the fingerprint's digest."""
+        if (path, mark) not in self._why:
+            self._why[path, mark] = self._stale(path, mark, fingerprint)
+        return self._why[path, mark]
+
+    def _stale(self, path: Path, mark: str, fingerprint: str) -> str | None:
+        found = self.manifest(path)
+        if found is None:
+            return "damaged manifest" if path.exists() else "not made yet"
+        if found.fingerprint != mark:
+            before = record.read(path).get("fingerprint")
+            return (before and " and ".join(difference(before, json.loads(fingerprint)))) or (
+                UNKNOWN if found.inputs or found.sources else OLD
+            )
+        return self.spoiled(found)
+
+    def spoiled(self, found: Manifest, deep: bool = False) -> str | None:
+        """Why a result is none, whatever its fingerprint: damaged, or made from other input than is there now; None where it is one."""
+        if damage := found.damage(deep):
+            return damage[0]
+        if not found.inputs and not found.sources and found.step != CRAWL:
+            return OLD
+        if found.sources != self._sources(found.sources):
+            return self._replaced(found)
+        return next(filter(None, (self._moved(found, key) for key in found.inputs if key != "sources")), None)
+
+    def _replaced(self, found: Manifest) -> str:
+        """Which source files differ; of what was made from all shards, that some do: the lines of ingest.extract name them."""
+        shards = [shard for shard in found.sources if shard != "all"]
+        if not shards:
+            return f"other {replaced.WORDS}"
+        if found.step != "ingest.extract" or found.path is None:
+            return f"other {replaced.WORDS} in shard {', '.join(shards)}"
+        return replaced.named(found.path, shards[0], self.files.get(shards[0], []))
+
+    def _moved(self, found: Manifest, key: str) -> str | None:
+        """Why the input `key` is not what the manifest consumed; None where it is."""
+        if self._input(key) is None:
+            return None
+        same = all(self._mark(key, part) == mark for part, mark in found.inputs[key].items())
+        return None if same else f"{key} holds other data"
+
+    def _find_input(self, key: str) -> Manifest | None:
+        """The manifest that is called `key` among the inputs of others; None where it is gone or not readable."""
+        step, _, task = key.partition(" ")
+        return self.manifest(self.place(step, task))
+
+    def _find_mark(self, key: str, part: str) -> str | None:
+        """The digest of a part of the input `key`, as it is now; None where it is not there."""
+        there = self._input(key)
+        return there.digest_of(part) if there else None
+
+    def _sources(self, like: dict[str, str]) -> dict[str, str]:
+        """The `sources` that a result would have now which has those of the same shard, or of all."""
+        if "all" in like:
+            return self._all
+        return {shard: self.contents.get(shard, "") for shard in like}
+
+    @cached_property
+    def _all(self) -> dict[str, str]:
+        """The `sources` of what was made from all shards, worked out once: a plan asks for every manifest."""
+        return combined([{shard: mark} for shard, mark in self.contents.items()])
+
+
+def difference(old: dict[str, Any], new: dict[str, Any], whole: bool = False) -> list[str]:
+    """What differs between two fingerprints (parsed): `threshold 0.4 → 0.77`, modules, files, steps above.
+
+    whole: every module and file is named, not three of them.
+    """
+    found = []
+    before, now = flat(old.get("config", {})), flat(new.get("config", {}))
+    for key in [*now, *(key for key in before if key not in now)]:
+        one, other = (_short(side[key]) if key in side else "not set" for side in (before, now))
+        if key not in before or key not in now or before[key] != now[key]:
+            found.append(f"{key} {one} → {other}")
+    for part, word in (("code", "code of"), ("files", "the file")):
+        one, other = old.get(part, {}), new.get(part, {})
+        names = sorted(name for name in one.keys() | other.keys() if one.get(name) != other.get(name))
+        if names:
+            most = len(names) if whole else 3
+            found.append(f"{word} {', '.join(names[:most])}{f' and {len(names) - most} more' * (len(names) > most)}")
+    one, other = old.get("upstream", {}), new.get("upstream", {})
+    names = sorted(name for name in one.keys() | other.keys() if one.get(name) != other.get(name))
+    if names and not found:
+        found.append(f"{ABOVE}{', '.join(names)}")
+    return found
+
+
+def flat(section: dict[str, Any], path: str = "") -> dict[str, Any]:
+    """A section's leaves by dotted key."""
+    out: dict[str, Any] = {}
+    for key, value in section.items():
+        here = f"{path}.{key}" if path else str(key)
+        out |= flat(value, here) if isinstance(value, dict) and value else {here: value}
+    return out
+
+
+def _short(value: Any) -> str:
+    text = "null" if value is None else str(value)
+    return text if len(text) <= 40 else text[:37] + "..."

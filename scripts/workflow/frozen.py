@@ -1,0 +1,80 @@
+"""A run works to its end with the code and the config that it was started with: a copy of both, taken at its start.
+
+`.snakemake/frozen/<digest>/` of the run's folder holds the workflow's own files; beside it lie the complete config and the source
+files of every shard. Every job works from there, one that SLURM queues again too. The next start takes the edited files.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+from scripts.workflow.manifest import canonical, digest, pretty, write_atomically
+
+FOLDER = Path(".snakemake/frozen")
+PARTS = ("Snakefile", "rules", "scripts", "schemas", "envs", "config.yaml")  # what jobs and programs read
+HOME = "home"  # in a copy: a file that says where it was copied from
+
+
+def files(root: Path) -> list[Path]:
+    """The files of the workflow below `root`, sorted; what Python compiled is not among them."""
+    found = []
+    for part in PARTS:
+        for path in [root / part, *(root / part).rglob("*")]:
+            if path.is_file() and "__pycache__" not in path.parts:
+                found.append(path)
+    return sorted(found)
+
+
+def home(root: Path) -> Path:
+    """The project's folder, where `root` may be a frozen copy of it."""
+    try:
+        return Path((root / HOME).read_text(encoding="utf-8"))
+    except OSError:
+        return root
+
+
+def code(root: Path) -> Path:
+    """Copy the workflow's files below `root` for a run; returns the copy, which is there whole or not at all."""
+    held = {path.relative_to(root): path.read_bytes() for path in files(root)}
+    held[Path(HOME)] = str(home(root)).encode()
+    mark = digest("".join(f"{name} {digest(body.hex())}" for name, body in held.items()))
+    folder = FOLDER.absolute() / mark
+    if not folder.is_dir():
+        partial = folder.with_name(f".{mark}.{os.getpid()}.partial")
+        for name, body in held.items():
+            (partial / name).parent.mkdir(parents=True, exist_ok=True)
+            (partial / name).write_bytes(body)
+        try:
+            partial.rename(folder)
+        except OSError:  # another start was faster
+            shutil.rmtree(partial, ignore_errors=True)
+    return folder
+
+
+def config(complete: dict[str, Any], sources: list[Any]) -> Path:
+    """Write the complete config for a run's jobs, and beside it the source files of every shard; returns its path."""
+    path = FOLDER.absolute() / f"{digest(canonical([complete, sources]))}.json"
+    write_atomically(path.with_suffix(".sources"), pretty(sources))
+    write_atomically(path, json.dumps(complete, indent=1))  # not sorted: the order of the models is that of the report
+    return path
+
+
+def sources(config: Path) -> list[Any]:
+    """What `config` was given as `sources`, for a job. Raises OSError where this is no frozen config."""
+    return list(json.loads(config.with_suffix(".sources").read_text(encoding="utf-8")))
+
+
+def forget_others(*kept: Path) -> None:
+    """Remove what earlier runs froze. To be called with the run's lock held, when none of their jobs is left."""
+    names = {path.stem for path in kept}
+    for path in FOLDER.iterdir() if FOLDER.is_dir() else ():
+        if path.stem in names:
+            continue
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)

@@ -1,0 +1,49 @@
+"""Whether results still belong together: compares the inputs that a manifest names with what is there now."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from scripts.workflow.manifest import Manifest, ManifestError
+from scripts.workflow.steps import folder_of
+
+
+def holds(there: Manifest, parts: dict[str, str]) -> bool:
+    """Whether a manifest holds what another task consumed of it, part by part."""
+    return all(there.digest_of(part) == mark for part, mark in parts.items())
+
+
+@dataclass
+class Inputs:
+    """The manifests below `results` (all variants) as inputs of each other. Each is read once."""
+
+    results: Path
+    _read: dict[Path, Manifest | None] = field(default_factory=dict)
+
+    def of(self, manifest: Manifest) -> Iterator[tuple[str, Path, bool | None]]:
+        """(step, path, whether it holds what was consumed) of every input: of the manifest's own variant, or of main.
+
+        None: it is gone, or cannot be read.
+        """
+        assert manifest.path is not None
+        variant = manifest.path.relative_to(self.results).parts[0]
+        for key, parts in manifest.inputs.items():
+            if key == "sources" or not parts:
+                continue
+            step, _, task = key.partition(" ")
+            below = folder_of(step) / (f"{task}.manifest.json" if task else "manifest.json")
+            own, main = self.results / variant / below, self.results / "main" / below
+            # A folder of its own may be left from a time when the variant set more keys.
+            path = own if own.exists() and (self._same(own, parts) or not self._same(main, parts)) else main
+            yield step, path, self._same(path, parts)
+
+    def _same(self, path: Path, parts: dict[str, str]) -> bool | None:
+        if path not in self._read:
+            try:
+                self._read[path] = Manifest.parse(path)
+            except ManifestError:
+                self._read[path] = None
+        there = self._read[path]
+        return None if there is None else holds(there, parts)

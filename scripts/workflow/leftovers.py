@@ -1,0 +1,68 @@
+"""Results of shards, bands and models that the config no longer has: with fewer shards they would stay beside the new ones.
+
+A reader of `corpus/write/train/*.parquet` would have every document twice. Checkpoints are never removed here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from scripts.workflow.steps import folder_of
+
+TASK = re.compile(r"\.?(\d{5}|\d{2})\.")  # at the start of a file's name: a shard's or a band's
+# Files by which a model is known, the manifest's copy and the record too: what was removed in part is removed to its end.
+MODEL = re.compile(r"\.?([a-z][a-z0-9_-]*)\.(?:manifest\.json|manifest\.copy|run\.json)")
+
+
+def folders(results: Path, step: str) -> tuple[Path, Path]:
+    """The folders of a step's results and of its benchmark files, below a variant's results."""
+    below = folder_of(step)
+    return results / below, results / "benchmarks" / below
+
+
+def leftovers(results: Path, step: str, ids: Iterable[str], tasks: Iterable[str] | None = None) -> Iterator[Path]:
+    """The files of one step below `results` (a variant's) that are of none of these shards (bands).
+
+    A one-task step has a file for each shard too. tasks: those that have benchmark files, where some write for several shards.
+    """
+    ids = set(ids)
+    for folder, kept in zip(folders(results, step), (ids, ids if tasks is None else set(tasks)), strict=True):
+        for path in folder.rglob("*"):
+            found = TASK.match(path.name)
+            if found and found.group(1) not in kept and path.is_file():
+                yield path
+
+
+def of_models(results: Path, step: str, models: Iterable[str]) -> Iterator[Path]:
+    """The same of a step that has a task for each model: files named after a model that is not in `models`, and those in its folder.
+
+    Only a model that has left a manifest or a record is known; any other file is somebody's own, and stays.
+    """
+    made, measured = folders(results, step)
+    known = {found.group(1) for path in made.glob("*") if (found := MODEL.fullmatch(path.name))}
+    for model in sorted(known - set(models)):
+        paths = [
+            path for folder in (made, measured) for path in [*folder.glob(f"{model}.*"), *folder.glob(f".{model}.*")]
+        ]
+        yield from (path for path in [*paths, *(made / model).rglob("*")] if path.is_file())
+
+
+def remove(paths: Iterable[Path]) -> int:
+    """Remove the files, manifests first, so that none is left without its data, and records last; returns their number.
+
+    Folders that are empty then go too.
+    """
+
+    def order(path: Path) -> tuple[bool, bool, Path]:
+        return (path.name.endswith("run.json"), not path.name.endswith(("manifest.json", "manifest.copy")), path)
+
+    ordered = sorted(paths, key=order)
+    for path in ordered:
+        path.unlink(missing_ok=True)
+    for folder in sorted({path.parent for path in ordered}, reverse=True):  # what is deeper first
+        with contextlib.suppress(OSError):  # not empty
+            folder.rmdir()
+    return len(ordered)

@@ -1,0 +1,335 @@
+"""Manifests: the small JSON file that ends every task, and the handle by which the next step finds its input."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+import xxhash
+
+WRITTEN = ("step", "fingerprint", "counts", "summary", "files", "inputs", "sources")
+ALL = "*"  # in `inputs`: counts, summary and files of a manifest together
+PART = "summary:"  # in `inputs`: before the path of one part of a manifest's summary
+
+
+class ManifestError(ValueError):
+    """A manifest that is unreadable, or that does not agree with its files or its own counts."""
+
+
+def checksum(path: Path) -> str:
+    """xxh3-128 of a file's bytes, in hex."""
+    state = xxhash.xxh3_128()
+    with path.open("rb") as handle:
+        while block := handle.read(1 << 20):
+            state.update(block)
+    return state.hexdigest()
+
+
+def sync(path: Path) -> None:
+    """Force a file's bytes, or a folder's names, to the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Write `text` to `path` so that the file is there whole or not at all (temporary name, fsync, rename).
+
+    The temporary name is always the same, so that what a killed run left is written over.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.name}.partial")
+    try:
+        with partial.open("w", encoding="utf-8") as handle:
+            handle.write(text)
+            handle.flush()
+            os.fsync(handle.fileno())
+        partial.replace(path)
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise
+
+
+@contextmanager
+def scratch(path: Path) -> Iterator[Path]:
+    """An empty folder at `path`, gone afterwards; what a killed run left there is removed first."""
+    shutil.rmtree(path, ignore_errors=True)
+    path.mkdir(parents=True)
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def canonical(value: Any) -> str:
+    """Canonical JSON: sorted keys, no spaces, so that the order of keys does not matter."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+def digest(text: str) -> str:
+    """The first 16 hex digits of SHA-256."""
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def task_of(path: Path) -> str:
+    """`…/00017.manifest.json` → `00017`; "" for the manifest of a one-task step."""
+    return path.name.removesuffix("manifest.json").rstrip(".")
+
+
+def pretty(value: Any) -> str:
+    """JSON as manifests and records are written: sorted, indented, the same every time."""
+    return json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
+
+
+@dataclass
+class Manifest:
+    """What one task did. `counts` holds `in`, `kept` and `dropped` (by reason), in documents or records.
+
+    `files` maps a path relative to the manifest's folder to {bytes, xxh3}; `summary` holds what the report
+    shows of this step. `inputs` is what the task consumed: for each manifest it read (`language.score 00003`), the parts
+    that it used with a digest each. `sources` is a digest of the source files that it goes back to, by shard, or of
+    all. Nothing here may depend on time, host or worker count; what does goes into `run`, which is written beside it.
+    """
+
+    step: str
+    fingerprint: str
+    counts: dict[str, Any] = field(default_factory=dict)
+    summary: dict[str, Any] = field(default_factory=dict)
+    files: dict[str, dict[str, Any]] = field(default_factory=dict)
+    inputs: dict[str, dict[str, str]] = field(default_factory=dict)
+    sources: dict[str, str] = field(default_factory=dict)
+    run: dict[str, Any] = field(default_factory=dict)
+    worked: bool = True  # False: the results were there (a training at its last step), the record beside it stays
+    path: Path | None = None
+    used: set[str] = field(default_factory=set)  # what was used of a manifest that was read as input
+
+    @staticmethod
+    def copy_of(path: Path) -> Path:
+        """The path of the second copy of the manifest at `path`.
+
+        Snakemake removes a task's manifest before it starts the task again; the copy stays, and tells whether all is done already.
+        """
+        return path.with_name(f".{path.name.removesuffix('.json')}.copy")
+
+    @classmethod
+    def forget(cls, path: Path) -> None:
+        """Remove a manifest with its copy: the task runs again, also with the same inputs."""
+        cls.copy_of(path).unlink(missing_ok=True)
+        path.unlink(missing_ok=True)
+
+    @property
+    def folder(self) -> Path:
+        """The folder that the names in `files` are relative to."""
+        if self.path is None:
+            raise ManifestError("a manifest that was neither read nor written has no folder")
+        return self.path.parent
+
+    @property
+    def key(self) -> str:
+        """The task's name among the inputs of others: `language.score 00003`, or `language.select` for a lone task."""
+        return f"{self.step} {task_of(self.path) if self.path else ''}".rstrip()
+
+    def file(self, name: str) -> Path:
+        """The path of one of the task's files; ManifestError where the manifest does not list it."""
+        return self._found(name, self.files)
+
+    def _found(self, name: str, files: dict[str, dict[str, Any]]) -> Path:
+        if name not in files:
+            raise ManifestError(f"{self.path}: no file {name!r} in this manifest; it lists {', '.join(files)}")
+        assert self.path is not None
+        return self.path.parent / name
+
+    def sound(self, below: str) -> Manifest:
+        """The manifest itself, once the files whose names begin with `below` have been read and have their checksums.
+
+        For files whose format has none of its own, such as weights. Raises ManifestError that names a damaged one.
+        """
+        for fault in self.altered(below):
+            raise ManifestError(f"{fault}: remove {self.path} and run again")
+        return self
+
+    def altered(self, below: str = "") -> Iterator[str]:
+        """A sentence on each file whose name begins with `below` and that has another checksum; each is read whole."""
+        assert self.path is not None
+        files = object.__getattribute__(self, "files")  # to compare them is not to consume them
+        for name, facts in files.items():
+            if name.startswith(below) and checksum(self.path.parent / name) != facts["xxh3"]:
+                yield f"{self.path.parent / name} does not have the checksum that its manifest says"
+
+    def part(self, *path: str) -> Any:
+        """One part of the summary, `part("by_shard", "00003")`: a reader that uses no more depends on no more."""
+        value: Any = self.summary
+        for name in path:
+            value = value[name]
+        return value
+
+    def digest_of(self, part: str) -> str | None:
+        """The digest of what another task consumed of this one (see `inputs`); None where it is not there."""
+        if part == ALL:
+            return digest(canonical([self.counts, self.summary, self.files]))
+        if part.startswith(PART):
+            try:
+                return digest(canonical(self.part(*part.removeprefix(PART).split("/"))))
+            except (KeyError, TypeError):
+                return None
+        return self.files.get(part, {}).get("xxh3")
+
+    def damage(self, deep: bool = False) -> list[str]:
+        """What is wrong with the task's files, a sentence each: by their sizes, and with `deep` by their checksums."""
+        found = []
+        folder = str(self.folder)
+        for name, facts in self.files.items():
+            file = f"{folder}/{name}"  # a plan over 1,000 shards asks for 8,000 files: a Path takes longer than the question
+            try:
+                size = os.stat(file).st_size  # noqa: PTH116
+            except OSError:
+                found.append(f"{file} is missing")
+                continue
+            if size != facts["bytes"]:
+                found.append(f"{file} has {size} bytes, not {facts['bytes']}")
+        return found or (list(self.altered()) if deep else [])
+
+    def write(self, path: Path, files: Iterable[Path]) -> Manifest:
+        """Check the counts, add `files` with sizes and checksums, and write the manifest as the task's last act.
+
+        The files are on the disk before it: a manifest that survives a power cut without them would be believed.
+        """
+        counts = self.counts
+        if "in" in counts and counts["in"] != counts["kept"] + sum(counts["dropped"].values()):
+            raise ManifestError(f"{path}: in = kept + dropped does not hold: {counts}")
+        self.files = {}
+        for name in sorted(files):
+            sync(name)
+            facts = {"bytes": name.stat().st_size, "xxh3": checksum(name)}
+            self.files[str(name.relative_to(path.parent))] = facts
+        for folder in {(path.parent / name).parent for name in self.files}:
+            sync(folder)
+        self.path = path
+        self._write()
+        return self
+
+    def _write(self) -> None:
+        assert self.path is not None
+        text = pretty({key: getattr(self, key) for key in WRITTEN})
+        write_atomically(self.copy_of(self.path), text)
+        write_atomically(self.path, text)
+
+    def renew(self, sources: dict[str, str]) -> None:
+        """Write the manifest again where it is not there, or names other source files."""
+        assert self.path is not None
+        if sources != self.sources or not self.path.exists():
+            self.sources = sources
+            self._write()
+
+    def accept(self, fingerprint: str) -> None:
+        """Write the manifest again under another fingerprint (scripts/workflow/accept.py)."""
+        self.fingerprint = fingerprint
+        self._write()
+
+    @classmethod
+    def of_task(cls, path: Path) -> Manifest:
+        """A task's manifest, or its copy where it was removed. Raises ManifestError where neither is readable or a file is missing."""
+        manifest = cls.parse(path if path.exists() else cls.copy_of(path))
+        manifest.path = path
+        for fault in manifest.damage():
+            raise ManifestError(fault)
+        return manifest
+
+    @classmethod
+    def parse(cls, path: Path) -> Self:
+        """A manifest, without a check of its files. Raises ManifestError for one that is not readable."""
+        try:
+            body = json.loads(path.read_bytes())
+            if unknown := set(body) - set(WRITTEN):
+                raise ValueError(f"unknown keys {', '.join(sorted(unknown))}")
+            manifest = cls(**body, path=path)
+            if not all(isinstance(facts["bytes"], int) and facts["xxh3"] for facts in manifest.files.values()):
+                raise ValueError("a file without size and checksum")
+        except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+            raise ManifestError(f"{path}: not a readable manifest: {error}") from error
+        return manifest
+
+    @classmethod
+    def read(cls, path: Path | str) -> Manifest:
+        """Read a manifest as input, and check that its files are there with the sizes it says."""
+        manifest = _Input.parse(Path(path))
+        for fault in manifest.damage():
+            raise ManifestError(
+                f"{fault}; its manifest {manifest.path} is out of date: start the run again, and this task runs again"
+            )
+        manifest.used = set()  # the checks above do not count
+        for opened in _recordings:
+            manifest.used = opened.setdefault(manifest.key, manifest).used
+        return manifest
+
+
+class _Input(Manifest):
+    """A manifest that was read as input; it notes what is used of it, for the `inputs` of the task that reads it."""
+
+    def __getattribute__(self, name: str) -> Any:
+        if name in ("counts", "summary", "files", "folder") and "used" in object.__getattribute__(self, "__dict__"):
+            self.used.add(ALL)
+        return object.__getattribute__(self, name)
+
+    def file(self, name: str) -> Path:
+        self.used.add(name)
+        return self._found(name, object.__getattribute__(self, "files"))
+
+    def part(self, *path: str) -> Any:
+        self.used.add(PART + "/".join(path))
+        value: Any = object.__getattribute__(self, "summary")
+        for name in path:
+            value = value[name]
+        return value
+
+
+_recordings: list[dict[str, _Input]] = []
+
+
+@contextmanager
+def recording() -> Iterator[dict[str, _Input]]:
+    """Collects every manifest that is read inside, by its key."""
+    opened: dict[str, _Input] = {}
+    _recordings.append(opened)
+    try:
+        yield opened
+    finally:
+        _recordings.remove(opened)
+
+
+def consumed(opened: dict[str, _Input], given: Iterable[str] = ()) -> dict[str, dict[str, str]]:
+    """`inputs` of the task that read these manifests: the parts it used, with their digests.
+
+    Those that it was given and did not read have no parts: with others it might have read them.
+    """
+    out: dict[str, dict[str, str]] = {key: {} for key in given}
+    for key, manifest in sorted(opened.items()):
+        parts = [ALL] if ALL in manifest.used or not manifest.used else sorted(manifest.used)
+        out[key] = {part: mark for part in parts if (mark := manifest.digest_of(part))}
+        if missing := set(parts) - set(out[key]):
+            raise ManifestError(f"{manifest.path} has no {', '.join(sorted(missing))}, which the task says it used")
+    return out
+
+
+def combined(parts: Iterable[dict[str, str]]) -> dict[str, str]:
+    """The `sources` of a task from those of what it read: one shard's, or all of them as one digest.
+
+    A task reads its own shard, or all shards, or what was made from all.
+    """
+    whole: set[str] = set()
+    shards: dict[str, str] = {}
+    for part in parts:
+        whole |= {part["all"]} if "all" in part else set()
+        shards.update({shard: mark for shard, mark in part.items() if shard != "all"})
+    if whole:
+        return {"all": min(whole) if len(whole) == 1 else digest(canonical(sorted(whole)))}
+    return shards if len(shards) < 2 else {"all": digest(canonical(shards))}

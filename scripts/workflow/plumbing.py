@@ -1,0 +1,69 @@
+"""Which modules decide no byte of a result, and why. An edit of these reruns nothing; every other module counts for the steps
+that import it.
+
+These modules are not trusted blindly: settings are in the fingerprint with their values, inputs with their digests, and files with
+their checksums. Where an edit of one of these modules does change what a step writes, raise VERSION:
+every step then runs again.
+"""
+
+from __future__ import annotations
+
+VERSION = 1
+
+# A name that ends with / is a folder with all that is in it.
+PLUMBING = {
+    "scripts/crawl2llm.py": "the command for people",
+    "scripts/language/labels.py": "refuses languages that the model never finds",
+    "scripts/models/registry.py": "which models there are; settings and parents are in their fingerprints",
+    "scripts/new/": "writes a config for people",
+    "scripts/picture/": "draws a plan",
+    "scripts/plan/": "says what would run, why, and how long it may take",
+    "scripts/pretrain/expected.py": "says what `auto` will be",
+    "scripts/report/now.py": "renders the page for a person beside a run, not for the step",
+    "scripts/report/state.py": "finds what a run has done so far, for that page",
+    "scripts/report/summary.py": "prints the last lines of a run",
+    "scripts/slurm/": "talks to SLURM",
+    "scripts/tools/": "writes the pages that are generated",
+    "scripts/training/runs.py": "names the folders of checkpoints, and says which code took part",
+    "scripts/training/launch.py": "starts the processes of a training",
+    "scripts/training/memory.py": "refuses to start where memory is too small",
+    "scripts/training/processes.py": "watches the processes of a training and passes signals on",
+    "scripts/training/sealed.py": "seals checkpoints and compares the seal",
+    "scripts/training/staging.py": "copies token files to the node's disk, and compares their checksums as it does",
+    "scripts/watch/": "shows a run while it works",
+    "scripts/workflow/accept.py": "marks results as of today's code, where a person says so",
+    "scripts/workflow/cache.py": "remembers hashes of files by path, size and time",
+    "scripts/workflow/cli.py": "the command line of every step: options, errors, whether a task is done already",
+    "scripts/workflow/config.py": "reads and checks the config; the values it finds are in the fingerprint",
+    "scripts/workflow/console.py": "messages and progress",
+    "scripts/workflow/contents.py": "hashes files that keys name; the hashes are in the fingerprint",
+    "scripts/workflow/costs.py": "keeps the benchmark file of the start that did the work",
+    "scripts/workflow/driver.py": "ends a task whose Snakemake is gone",
+    "scripts/workflow/ended.py": "says which process a signal ended",
+    "scripts/workflow/engine.py": "tells Snakemake what is up to date",
+    "scripts/workflow/errors.py": "the error of input that a person can mend",
+    "scripts/workflow/fingerprint.py": "finds what decides bytes; what it finds is compared, not how",
+    "scripts/workflow/freshness.py": "compares manifests with what is expected now",
+    "scripts/workflow/frozen.py": "copies code and config for a run",
+    "scripts/workflow/inputs.py": "compares files with their manifests",
+    "scripts/workflow/leftovers.py": "removes results of shards and models that the config no longer has",
+    "scripts/workflow/lock.py": "lets one run at a time into a folder",
+    "scripts/workflow/manifest.py": "writes and reads manifests; a result's files have their own checksums",
+    "scripts/workflow/options.py": "placement keys as options of a command line",
+    "scripts/workflow/plumbing.py": "this list; VERSION is in every fingerprint",
+    "scripts/workflow/project.py": "says where each manifest lies and what is expected of it",
+    "scripts/workflow/readable.py": "says where a config file is broken",
+    "scripts/workflow/record.py": "writes what decides no byte: host, versions, seconds",
+    "scripts/workflow/replaced.py": "names the source files that differ",
+    "scripts/workflow/scalars.py": "explains what YAML made of a value",
+    "scripts/workflow/shortcuts.py": "lets Snakemake plan the same in less time",
+    "scripts/workflow/start.py": "what happens when a run starts",
+    "scripts/workflow/steps.py": "the table of steps; what a step reads from is in its fingerprint",
+    "scripts/workflow/trees.py": "nested mappings; what the config holds is in the fingerprint",
+    "scripts/workflow/verify.py": "compares results with their manifests",
+}
+
+
+def is_plumbing(path: str) -> bool:
+    """Whether a module, by its path below the project's root, decides no byte."""
+    return path in PLUMBING or any(name.endswith("/") and path.startswith(name) for name in PLUMBING)

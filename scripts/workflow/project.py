@@ -1,0 +1,115 @@
+"""A run's config with all its variants: fingerprints, source files, and the path of each task's manifest.
+
+A step's manifest is results/<variant>/<stage>/<step>/[<shard>.]manifest.json. A variant reads a step from `main` when the step's
+fingerprint and what the source files hold are the same there. rules/common.smk asks this, and so do commands that look at a run
+without Snakemake.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from scripts.finetune import patterns
+from scripts.ingest import sources
+from scripts.language import labels
+from scripts.pretrain import plan
+from scripts.workflow import config as configuration
+from scripts.workflow import contents, fingerprint, record, steps
+from scripts.workflow.freshness import Freshness
+
+
+class Project:
+    """The variants of one config (`main` is the config itself), in the working directory of a run.
+
+    held: what `sources` and `contents` are, where they were found before (a job is told what was planned). Raises ConfigError or
+    InputError for a config that cannot run.
+    """
+
+    def __init__(self, config: dict[str, Any], held: list[Any] | None = None) -> None:
+        self.variants = {name: configuration.of_variant(config, name) for name in ("main", *config["variants"])}
+        self._fingerprints: dict[str, dict[str, str]] = {name: {} for name in self.variants}
+        # The source files of every shard, and a digest of what they hold, by variant and shard.
+        self.sources, self.contents = held or self._found()
+        self.freshness = {
+            name: Freshness(self._place(name), self.contents[name], self.sources[name]) for name in self.variants
+        }
+        # A plan asks for the same paths for every task of a step: with 1,000 shards, a million times.
+        self._folder = cache(self._find_folder)
+
+    def _found(self) -> list[Any]:
+        found = {name: sources.by_shard(config) for name, config in self.variants.items()}
+        return [
+            found,
+            {
+                name: {shard: sources.content(found[name].get(shard, [])) for shard in steps.shards(config)}
+                for name, config in self.variants.items()
+            },
+        ]
+
+    def check(self) -> None:
+        """What can be refused before anything runs, and every fingerprint. Raises ConfigError or InputError."""
+        for name, config in self.variants.items():
+            if "language" in config["filters"]:
+                labels.check(config["language"])
+            plan.check_heads(config["pretrain"]["train"]["model"])
+            patterns.compiled(config["finetune"]["pairs"]["patterns"])
+            start_from, own = config["pretrain"]["train"]["start_from"], Path(f"results/{name}/pretrain/train")
+            if start_from and Path(start_from).resolve().is_relative_to(own.resolve()):
+                raise configuration.ConfigError(
+                    f"pretrain.train.start_from is {start_from!r}, the result that this run would replace: copy the folder to "
+                    "another place, and name that"
+                )
+            if wrong := steps.wrong_order(config["filters"]):
+                raise configuration.ConfigError(wrong if name == "main" else f"variants.{name}: {wrong}")
+            for step in steps.used(config):
+                for task in steps.models(step, config):
+                    self.fingerprint(name, step, task)
+        contents.save()
+        fingerprint.save()
+
+    def fingerprint(self, variant: str, step: str, task: str = "") -> str:
+        """The fingerprint of a step's task in a variant; only those of a model's step differ by task."""
+        task = task if steps.STEPS[step].per == "model" else ""
+        return fingerprint.fingerprint(step, self.variants[variant], self._fingerprints[variant], task)
+
+    def _find_folder(self, variant: str, step: str, model: str) -> str:
+        # How source files are found is in no fingerprint.
+        same = step == steps.CRAWL or self.contents[variant] == self.contents["main"]
+        # A model may be in the registry of one of the two alone, or, as the input of an old result, of none.
+        known = not model or all(model in steps.tasks(step, self.variants[name]) for name in (variant, "main"))
+        owner = (
+            "main"
+            if same and known and self.fingerprint(variant, step, model) == self.fingerprint("main", step, model)
+            else variant
+        )
+        return f"results/{owner}/{step.replace('.', '/')}"
+
+    def folder(self, variant: str, step: str, task: str = "") -> str:
+        """The folder of a step in a variant: main's, where its fingerprint and the source files' content are the same there."""
+        return self._folder(variant, step, task if steps.STEPS[step].per == "model" else "")
+
+    def manifest(self, variant: str, step: str, task: str = "") -> str:
+        """The path of a task's manifest."""
+        folder = self.folder(variant, step, task)
+        return f"{folder}/{task}.manifest.json" if task else f"{folder}/manifest.json"
+
+    def _place(self, variant: str) -> Callable[[str, str], Path]:
+        return lambda step, task: Path(self.manifest(variant, step, task))
+
+    def stale(self, variant: str, step: str, tasks: list[str]) -> str | None:
+        """Why the result of a Snakemake task, which owns these tasks, is not up to date, in words; None where it is.
+
+        None too where there is no manifest: Snakemake makes it where something needs it. But a step that was deleted leaves no
+        record, and one that has a record was begun.
+        """
+        path = Path(self.manifest(variant, step, tasks[0]))
+        if not path.exists():
+            return "begun, and not finished" if record.beside(path).exists() else None
+        return self.freshness[variant].stale(step, tasks, self.fingerprint(variant, step, tasks[0]))
+
+    def replaces(self, variant: str, step: str, tasks: list[str]) -> bool:
+        """Whether one of these tasks has a result of other settings or code, which a run would replace."""
+        return self.freshness[variant].other(step, tasks, self.fingerprint(variant, step, tasks[0]))

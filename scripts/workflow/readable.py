@@ -1,0 +1,97 @@
+"""Reads a config file. One that cannot be read is refused in one line: the file, the line and column, and what is wrong there.
+
+    python -m scripts.workflow.readable mine.yaml     # says nothing where it can be read
+
+Snakemake reads a file of `--configfile` before the project's code, and says only that it is not valid. So `make` and `crawl2llm` ask here
+first.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from scripts.workflow.config import ConfigError
+
+
+def read(path: Path) -> dict[str, Any]:
+    """What a YAML or JSON file holds, without a check against the schema. Raises ConfigError."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"{path.absolute()}: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(
+            f"{path}: not text in UTF-8 (byte {error.start:,} is {error.object[error.start]:#04x})"
+        ) from error
+    try:
+        tree = json.loads(text)
+    except (ValueError, RecursionError):
+        tree = _yaml(path, text)
+    if not isinstance(tree, dict | None):
+        raise ConfigError(f"{path}: holds {_kind(tree)}, not keys with values as in config.yaml")
+    return tree or {}
+
+
+def _kind(tree: Any) -> str:
+    return "a list" if isinstance(tree, list) else f"only {str(tree)[:40]!r}"
+
+
+def _yaml(path: Path, text: str) -> Any:
+    try:
+        return yaml.safe_load(text)
+    except yaml.MarkedYAMLError as error:
+        mark, words = _wrong(error, text.splitlines())
+        place = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+        raise ConfigError(f"{path}{place}: {words}") from error
+    except yaml.reader.ReaderError as error:
+        line, column = text.count("\n", 0, error.position), error.position - text.rfind("\n", 0, error.position)
+        said = f"the character U+{int(error.character):04X}, which YAML does not take"
+        raise ConfigError(f"{path}, line {line + 1}, column {column}: {said}") from error
+    except (ValueError, RecursionError) as error:  # a date of month 13, a tag of ours to nothing, a thousand brackets
+        raise ConfigError(f"{path}: {error}") from error
+
+
+def _wrong(error: yaml.MarkedYAMLError, lines: list[str]) -> tuple[yaml.Mark | None, str]:
+    """(place, what is wrong there) of an error; PyYAML names the place where it noticed, which may lie below."""
+    problem, mark, begun = error.problem or "not YAML", error.problem_mark, error.context_mark
+    line = lines[mark.line] if mark and mark.line < len(lines) else ""
+    if "'\\t'" in problem:
+        return mark, "a tab, where YAML takes spaces only"
+    if "expected ':'" in problem:
+        return begun or mark, "a key without a `:` after it"
+    if "mapping values are not allowed" in problem and mark:
+        two = ":" in line[: mark.column]
+        return mark, "text with `: ` needs quotes" if two else "a key here needs a line above that ends with `:`"
+    if "expected ',' or" in problem:
+        return (
+            begun or mark,
+            f"the bracket that is opened here is not closed before line {mark.line + 1 if mark else ''}",
+        )
+    if "quoted scalar" in (error.context or ""):
+        return begun or mark, "the quote that is opened here is not closed"
+    if "cannot start any token" in problem and mark:
+        return mark, f"text that begins with {line[mark.column : mark.column + 1]!r} needs quotes"
+    if "<block end>" in problem:
+        return mark, "the indentation, or what stands here, does not go with the lines above"
+    return mark or begun, problem
+
+
+def main(argv: Iterable[str] | None = None) -> int:
+    """Exit status 1, and the reason on stderr, for a file that cannot be read."""
+    try:
+        for name in sys.argv[1:] if argv is None else argv:
+            read(Path(name))
+    except ConfigError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,120 @@
+"""What a run does beside Snakemake's plan: what is stale before it, what is prepared after it. Called by rules/common.smk."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from scripts.pretrain import expected
+from scripts.workflow import engine, frozen, leftovers, steps
+from scripts.workflow.manifest import Manifest
+from scripts.workflow.project import Project
+
+
+def tasks_of(job: Any, project: Project) -> tuple[str, str, list[str]] | None:
+    """(variant, step, task ids) of one of Snakemake's jobs; None for one that is no step's."""
+    step = steps.step_of(job.rule.name)
+    if step not in steps.STEPS:
+        return None
+    per, variant = steps.STEPS[step].per, job.wildcards_dict["variant"]
+    task = job.wildcards_dict[per] if per else ""
+    return variant, step, steps.owned(step, task, project.variants[variant])
+
+
+def stale(project: Project) -> Callable[[Any], str | None]:
+    """A function that says why a job's results are not up to date; see Project.stale."""
+
+    def of(job: Any) -> str | None:
+        found = tasks_of(job, project)
+        return project.stale(*found) if found else None
+
+    return of
+
+
+def say_what_is_auto(project: Project) -> None:
+    """One line on what is `auto`: the values where the tokens are there and up to date, else a bound.
+
+    Raises InputError for settings that no corpus can go with.
+    """
+    config = project.variants["main"]
+    if not (keys := expected.keys(config)):
+        return
+    counted = {step: steps.ids(step, config) for step in ("tokenize.train", "tokenize.encode")}
+    fresh = project.freshness["main"]
+    there = not any(fresh.stale(step, tasks, project.fingerprint("main", step)) for step, tasks in counted.items())
+    paths = [Path(project.manifest("main", step, task)) for step, tasks in counted.items() for task in tasks]
+    held = [made for path in paths if there and (made := fresh.manifest(path))]
+    names = [path.split("=", 1)[1] for shard in project.sources["main"].values() for path in shard]
+    print(expected.line(config, keys, names, held), file=sys.stderr)
+
+
+def freeze(workflow: Any, project: Project) -> None:
+    """From here on, jobs and programs work from a copy of the code and the config: an edit meanwhile changes nothing."""
+    code = frozen.code(Path(workflow.basedir))
+    complete = frozen.config(project.variants["main"], [project.sources, project.contents])
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(code), os.environ["PYTHONPATH"]])
+    engine.start_jobs_from(workflow, code / "Snakefile", complete)
+    frozen.forget_others(code, complete)
+
+
+def forget_leftovers(project: Project) -> int:
+    """Remove the results of shards, bands and models that the config no longer has; returns the number of files."""
+    found: list[Path] = []
+    for variant, config in project.variants.items():
+        results = Path("results") / variant
+        for step, facts in steps.STEPS.items():
+            if facts.per == "model":
+                found += leftovers.of_models(results, step, steps.tasks(step, config))
+            else:
+                ids = steps.bands(config) if facts.per == "band" else steps.shards(config)
+                found += leftovers.leftovers(results, step, ids, steps.tasks(step, config) if facts.per else None)
+    return leftovers.remove(found)
+
+
+def nameless(project: Project) -> list[str]:
+    """A line for each model of an earlier version, which had no name: nothing reads it now, and its files may be large."""
+    places = [
+        Path("results") / variant / steps.folder_of(step)
+        for variant in project.variants
+        for step in steps.MAKERS
+        if steps.STEPS[step].per == "model"
+    ]
+    return [
+        f"{place}/manifest.json is of an earlier version, whose model had no name; nothing reads it now. To remove it: "
+        f"rm -r {place}/{{manifest.json,losses.jsonl,model}}"
+        for place in places
+        if (place / "manifest.json").exists()
+    ]
+
+
+def forget_forced(workflow: Any, project: Project) -> None:
+    """A person who forces a task wants all its shards made again, also those whose manifests are up to date."""
+    for job in [] if workflow.touch else engine.forced(workflow):
+        variant, step, tasks = tasks_of(job, project) or ("", "", [])
+        for task in tasks:
+            Manifest.forget(Path(project.manifest(variant, step, task)))
+
+
+def replaced(workflow: Any, project: Project) -> str:
+    """What to say before results take the place of others; "" where none do."""
+    found = [of for job in engine.planned(workflow) if (of := tasks_of(job, project))]
+    number = sum(project.replaces(*of) for of in found)
+    if not number:
+        return ""
+    return (
+        f"{number:,} of {len(found):,} tasks replace{'s' * (number == 1)} results made with other settings or code; "
+        "`crawl2llm plan` says which and why"
+    )
+
+
+def prepare(workflow: Any, project: Project, tell: Callable[[str], None]) -> None:
+    """Before the first job: freeze code and config, remove what the config no longer has."""
+    freeze(workflow, project)
+    if number := forget_leftovers(project):
+        tell(f"removed {number} files of shards, bands and models that this config no longer has")
+    for line in nameless(project):
+        tell(line)
+    forget_forced(workflow, project)

@@ -1,0 +1,243 @@
+"""The steps of the workflow in order, what each needs, and how many tasks it has. Filters are one table among them.
+
+The rules name the same edges as inputs; `tests/workflow/test_steps.py` compares the two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from scripts.models import registry
+from scripts.models.registry import BASE_STEP
+
+DOCUMENTS = "ingest.extract"
+# In `needs`, what depends on the filters that a run uses (`filters` in the config) and on their order:
+BEFORE = "the verdicts before"  # the step with the newest verdicts: of the filter before, or FIRST
+EDITS = "the edits before"  # the steps of the filters before that edit texts
+EVERY = "all verdicts"  # all verdicts, in their order
+FIRST = "ingest.check"  # the verdicts before those of the first filter
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step: the steps it reads from, and the wildcard that numbers its tasks (None: one task)."""
+
+    needs: tuple[str, ...] = ()
+    per: str | None = None
+
+
+TEXT = (DOCUMENTS, BEFORE, EDITS)  # what reads the texts that are still there
+SCORE_AND_SELECT = {"score": Step(TEXT, per="shard"), "select": Step((".score",))}
+
+
+@dataclass(frozen=True)
+class Filter:
+    """Steps that end with `select`, which writes a verdict on every document that got so far.
+
+    `.score` among needs is the filter's own step. after: filters that have to come before it. edits: its step that writes which
+    parts of a text are removed or replaced (scripts/formats/spans.py).
+    """
+
+    steps: dict[str, Step] = field(default_factory=lambda: SCORE_AND_SELECT)
+    after: tuple[str, ...] = ()
+    edits: str = ""
+
+
+FILTERS: dict[str, Filter] = {
+    "url": Filter({"score": Step((DOCUMENTS, BEFORE), per="shard"), "select": Step((".score",))}),
+    "language": Filter(),
+    "heuristics": Filter(
+        {"score": Step((*TEXT, "language.score"), per="shard"), "select": Step((".score",))}, after=("language",)
+    ),
+    "lines": Filter(edits="score"),
+    "dedup": Filter(
+        {
+            "signature": Step(TEXT, per="shard"),
+            "exact": Step((".signature",)),
+            "band": Step((".signature", ".exact"), per="band"),
+            "verify": Step((".band", DOCUMENTS, EDITS), per="shard"),
+            "select": Step((".verify", ".exact", ".signature")),
+        }
+    ),
+    "quality": Filter(
+        {
+            "train": Step(TEXT),
+            "score": Step((".train", *TEXT), per="shard"),
+            "select": Step((".score",)),
+        }
+    ),
+}
+
+
+def _filters() -> dict[str, Step]:
+    return {
+        f"{name}.{step}": Step(tuple(name + need if need.startswith(".") else need for need in facts.needs), facts.per)
+        for name, found in FILTERS.items()
+        for step, facts in found.steps.items()
+    }
+
+
+# The steps that make a model: the first makes `base`, each other one the models that the config's `models` has made by it.
+MAKERS = (BASE_STEP, "finetune.train")
+CRAWL = "crawl.render"  # used where a source is of its kind
+STEPS: dict[str, Step] = {
+    CRAWL: Step(),
+    "ingest.extract": Step((CRAWL,), per="shard"),
+    "ingest.check": Step((DOCUMENTS,)),
+    **_filters(),
+    "corpus.split": Step((DOCUMENTS, EVERY)),
+    "corpus.write": Step((DOCUMENTS, EVERY, EDITS, "corpus.split"), per="shard"),
+    "tokenize.train": Step(("corpus.write",)),
+    "tokenize.encode": Step(("tokenize.train", "corpus.write"), per="shard"),
+    "pretrain.train": Step(("tokenize.encode", "tokenize.train")),
+    "finetune.pairs": Step(("corpus.write",)),
+    "finetune.train": Step(("pretrain.train", "finetune.pairs"), per="model"),
+    "evaluate.model": Step((*MAKERS, "finetune.pairs", "tokenize.encode"), per="model"),
+    "report.render": Step(("evaluate.model",)),
+}
+
+
+EVALUATION = "evaluate.model"
+LAST = "report.render"  # made again where anything else is
+TASKS = 256  # most tasks of a sharded step after ingest: with more shards, a task owns several (few, fat tasks)
+DEMO_CRAWL = "crawl"  # the source kind that CRAWL writes
+
+
+def stage_of(step: str) -> str:
+    """`language` of `language.score`."""
+    return step.partition(".")[0]
+
+
+def rule_of(step: str) -> str:
+    """`language_score` of `language.score`."""
+    return step.replace(".", "_")
+
+
+def step_of(rule: str) -> str:
+    """`language.score` of `language_score`."""
+    return rule.replace("_", ".", 1)
+
+
+def folder_of(step: str) -> Path:
+    """`language/score`: a step's folder below those of a variant's results, logs and benchmark files."""
+    return Path(*step.split("."))
+
+
+def wrong_order(filters: Sequence[str]) -> str | None:
+    """Why filters cannot be used in this order, in words; None where they can."""
+    for number, name in enumerate(filters):
+        for other in FILTERS[name].after:
+            if other not in filters[:number]:
+                return f"filters is {list(filters)!r}: {name} needs {other} before it"
+    return None
+
+
+def verdicts(filters: Sequence[str], until: str | None = None) -> list[str]:
+    """The steps that judge documents, in order: all, or those before the filter `until`."""
+    used = filters[: filters.index(until)] if until in filters else filters
+    return [FIRST, *(f"{name}.select" for name in used)]
+
+
+def edits(filters: Sequence[str], until: str | None = None) -> list[str]:
+    """The steps that say what is removed from texts or replaced: of all filters, or of those before `until`."""
+    found = [stage_of(step) for step in verdicts(filters, until)[1:]]
+    return [f"{name}.{FILTERS[name].edits}" for name in found if FILTERS[name].edits]
+
+
+def resolved(step: str, filters: Sequence[str]) -> tuple[str, ...]:
+    """The steps that `step` reads from where a run uses these filters in this order."""
+    until = stage_of(step)
+    named = {
+        BEFORE: lambda: verdicts(filters, until)[-1:],
+        EDITS: lambda: edits(filters, until),
+        EVERY: lambda: verdicts(filters),
+    }
+    found = [name for need in STEPS[step].needs for name in (named[need]() if need in named else [need])]
+    return tuple(dict.fromkeys(found))
+
+
+def is_used(step: str, config: dict[str, Any]) -> bool:
+    """Whether a run has a step: not that of a filter that it does not use, nor the demo's crawl where no source asks for it."""
+    if step == CRAWL:
+        return any(source["kind"] == DEMO_CRAWL for source in config["ingest"]["extract"]["sources"])
+    return stage_of(step) not in FILTERS or stage_of(step) in config["filters"]
+
+
+def used(config: dict[str, Any]) -> list[str]:
+    """The steps of a run, in order."""
+    return [step for step in STEPS if is_used(step, config)]
+
+
+def needs(step: str, config: dict[str, Any], task: str = "") -> tuple[str, ...]:
+    """The steps that `step` reads from under this config.
+
+    Of the steps that make models, those that make what is read.
+    """
+    found = tuple(name for name in resolved(step, config["filters"]) if is_used(name, config))
+    if STEPS[step].per == "model":
+        makers = {registry.task(config, model)[0] for model in models_read(step, config, task)}
+        others = tuple(name for name in found if name not in MAKERS)
+        found = tuple(name for name in MAKERS if name in makers) + others
+    return found
+
+
+def models_read(step: str, config: dict[str, Any], task: str) -> list[str]:
+    """The models that a model's task reads: an evaluation its own, or all without a task; a step that makes one its parent, or `base`."""
+    if step == EVALUATION:
+        return [task] if task else registry.names(config)
+    return [registry.parent(config, task) or registry.BASE if task else registry.BASE]
+
+
+def upstream(step: str, config: dict[str, Any], task: str = "") -> list[tuple[str, str]]:
+    """(step, task) of all that a task reads from; the task is a model's name, and "" of a step that has no task for each model."""
+    read = models_read(step, config, task) if STEPS[step].per == "model" else registry.names(config)
+    found = []
+    for name in needs(step, config, task):
+        found += [(name, model) for model in models(name, config) if not model or model in read]
+    return found
+
+
+def shards(config: dict[str, Any]) -> list[str]:
+    """The zero-padded shard numbers."""
+    return [f"{number:05d}" for number in range(config["ingest"]["extract"]["shards"])]
+
+
+def bands(config: dict[str, Any]) -> list[str]:
+    """The zero-padded band numbers."""
+    return [f"{number:02d}" for number in range(config["dedup"]["signature"]["bands"])]
+
+
+def most(step: str, config: dict[str, Any]) -> int:
+    """The most tasks of a step by shard or band. Each file shard is an ingest task; a corpus of few shards has few tasks of bands."""
+    if STEPS[step].per == "band":
+        return len(shards(config))
+    return len(shards(config)) if step == DOCUMENTS else TASKS
+
+
+def ids(step: str, config: dict[str, Any]) -> list[str]:
+    """The ids of a step's results, one manifest each: shard or band numbers, model names, or [""] for a one-task step."""
+    per = STEPS[step].per
+    if per == "model":
+        return registry.names(config) if step == EVALUATION else registry.made_by(config, step)
+    return shards(config) if per == "shard" else bands(config) if per == "band" else [""]
+
+
+def tasks(step: str, config: dict[str, Any]) -> list[str]:
+    """The task ids of a step: with more shards (bands) than tasks, each is called by the first that it owns."""
+    found = ids(step, config)
+    return found[: most(step, config)] if STEPS[step].per in ("shard", "band") else found
+
+
+def models(step: str, config: dict[str, Any]) -> list[str]:
+    """The models that a step has a task for each of; [""] of any other step, whose tasks all have the same settings."""
+    return ids(step, config) if STEPS[step].per == "model" else [""]
+
+
+def owned(step: str, task: str, config: dict[str, Any]) -> list[str]:
+    """The ids of the results that one task makes: of all shards (bands) that it owns, every `most`-th from its first."""
+    if STEPS[step].per not in ("shard", "band"):
+        return [task]
+    return ids(step, config)[int(task) :: most(step, config)]

@@ -1,0 +1,42 @@
+"""Nested mappings, as YAML gives them: a value by its dotted path, and one mapping laid over another."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def lookup(tree: dict[str, Any], path: str) -> Any:
+    """The value at a dotted path; KeyError names the whole path."""
+    node: Any = tree
+    for part in path.split("."):
+        if not isinstance(node, dict) or part not in node:
+            raise KeyError(path)
+        node = node[part]
+    return node
+
+
+def has(tree: dict[str, Any], path: str) -> bool:
+    """Whether there is a value at a dotted path."""
+    try:
+        lookup(tree, path)
+    except KeyError:
+        return False
+    return True
+
+
+def merged(base: dict[str, Any], overlay: dict[str, Any]) -> dict[str, Any]:
+    """`base` with `overlay` laid over it: mappings merge key by key, anything else is replaced."""
+    out = dict(base)
+    for key, value in overlay.items():
+        if isinstance(value, dict) and isinstance(out.get(key), dict):
+            out[key] = merged(out[key], value)
+        else:
+            out[key] = value
+    return out
+
+
+def placed(path: str, value: Any) -> dict[str, Any]:
+    """A tree that holds one value, at a dotted path."""
+    for part in reversed(path.split(".")):
+        value = {part: value}
+    return dict(value)

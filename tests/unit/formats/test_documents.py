@@ -1,0 +1,166 @@
+"""Documents and verdicts: the writer, what survives, and the one source of randomness."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scripts.formats.documents import (
+    DOCUMENT,
+    VERDICT,
+    Writer,
+    add_counts,
+    batches,
+    count,
+    data,
+    document_id,
+    rows,
+    select,
+    shard_of,
+    survivors,
+    uniform,
+)
+from scripts.workflow.manifest import ManifestError
+from tests.unit import making
+
+NAMES = pa.schema([("id", pa.string()), ("n", pa.int64())])
+
+
+def written(path: Path, names: list[str], batch: int = 3) -> Path:
+    with Writer(path, NAMES, batch) as writer:
+        for number, name in enumerate(names):
+            writer.add({"id": name, "n": number})
+    return path
+
+
+def test_writer_round_trip_in_small_row_groups(tmp_path: Path) -> None:
+    path = written(tmp_path / "deep/a.parquet", list("abcdefg"))
+    assert [row["id"] for row in rows(path)] == list("abcdefg")
+    assert count(path) == 7 and pq.ParquetFile(path).num_row_groups == 3
+    assert path.read_bytes() == written(tmp_path / "b.parquet", list("abcdefg")).read_bytes()
+    assert [len(batch) for batch in batches(path, ["n"], size=4)] == [4, 3]
+
+
+def test_no_rows_is_a_file_too(tmp_path: Path) -> None:
+    path = written(tmp_path / "a.parquet", [])
+    assert count(path) == 0 and list(rows(path)) == [] and pq.read_schema(path).equals(NAMES)
+
+
+def test_absent_columns_are_null_and_tables_keep_their_place(tmp_path: Path) -> None:
+    with Writer(tmp_path / "a.parquet", NAMES) as writer:
+        writer.add({"id": "a"})
+        writer.add_table(pa.table({"n": pa.array([1], pa.int32()), "id": ["b"], "more": [0]}))
+        writer.add({"id": "c", "n": 2})
+    assert writer.count == 3
+    assert list(rows(tmp_path / "a.parquet")) == [{"id": "a", "n": None}, {"id": "b", "n": 1}, {"id": "c", "n": 2}]
+
+
+def test_writer_leaves_nothing_on_an_exception(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError), Writer(tmp_path / "a.parquet", NAMES, 1) as writer:
+        writer.add({"id": "a", "n": 1})
+        raise RuntimeError
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(pa.ArrowInvalid), Writer(tmp_path / "a.parquet", NAMES) as writer:
+        writer.add({"id": "a", "n": "no number"})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_writer_keeps_the_old_file_until_the_new_one_is_whole(tmp_path: Path) -> None:
+    path = written(tmp_path / "a.parquet", ["old"])
+    before = path.read_bytes()
+    with pytest.raises(RuntimeError), Writer(path, NAMES, 1) as writer:
+        writer.add({"id": "new", "n": 1})
+        assert path.read_bytes() == before
+        raise RuntimeError
+    assert path.read_bytes() == before
+
+
+def test_damaged_file_is_named(tmp_path: Path) -> None:
+    (tmp_path / "a.parquet").write_bytes(b"PAR1 no more")
+    with pytest.raises(ManifestError, match=r"a\.parquet: not a readable Parquet file"):
+        list(rows(tmp_path / "a.parquet"))
+
+
+def test_other_bytes_of_the_same_size_are_not_read_for_the_document(tmp_path: Path) -> None:
+    """A page's checksum is compared when it is read: no step takes a damaged value for a true one."""
+    path = written(tmp_path / "x.parquet", [f"name {number}" for number in range(200)], batch=50)
+    right, values = path.read_bytes(), list(rows(path))
+    seen = 0
+    for place in range(4, len(right) // 2, 7):
+        path.write_bytes(right[:place] + bytes([right[place] ^ 1]) + right[place + 1 :])
+        try:
+            assert list(rows(path)) == values, place
+        except ManifestError as error:
+            seen += 1
+            assert str(path) in str(error)
+    assert seen > 20
+
+
+def test_survivors_are_what_the_verdicts_keep_in_the_documents_order(tmp_path: Path) -> None:
+    made = making.documents(tmp_path / "d", [making.document(name, name * 3) for name in "edcba"])
+    judged = making.verdicts(tmp_path / "v", {"00000": list("edca")}, lambda name: name in "ca")
+    documents, verdicts = data(made), data(judged, "00000")
+    assert [row["id"] for row in survivors(documents, verdicts)] == ["e", "d"]
+    assert list(survivors(documents, verdicts, ["text"])) == [{"id": n, "text": n * 3} for n in "ed"]
+
+
+def test_select_counts_by_rule_and_by_shard(tmp_path: Path) -> None:
+    shards = [(f"{n:05d}", written(tmp_path / f"s{n}.parquet", list("abc"))) for n in range(2)]
+
+    def judge(row: dict[str, Any]) -> dict[str, Any]:
+        return {
+            "id": row["id"],
+            "kept": row["n"] == 0,
+            "rule": None if row["n"] == 0 else f"rule{row['n']}",
+            "rules": [],
+        }
+
+    files, total, by_shard = select(shards, tmp_path / "out", judge)
+    assert total == {"in": 6, "kept": 2, "dropped": {"rule1": 2, "rule2": 2}}
+    assert by_shard["00001"] == {"in": 3, "kept": 1, "dropped": {"rule1": 1, "rule2": 1}}
+    assert [path.name for path in files] == ["00000.parquet", "00001.parquet"]
+    assert pq.read_schema(files[0]).equals(VERDICT)
+    assert add_counts({}, total) == total
+
+
+def test_shard_of_a_manifest(tmp_path: Path) -> None:
+    assert shard_of(Path("results/00017.manifest.json")) == "00017"
+    assert data(making.documents(tmp_path, [], "00017")).name == "00017.parquet"
+    assert pq.read_schema(tmp_path / "00017.parquet").equals(DOCUMENT)
+
+
+PARTS = st.lists(st.text(st.characters(exclude_characters="\x1f", exclude_categories=["Cs"]), max_size=8), min_size=1)
+
+
+@given(PARTS, PARTS)
+def test_documents_of_other_origin_have_other_ids(one: list[str], other: list[str]) -> None:
+    assert (document_id(*one) == document_id(*other)) == (one == other)
+    assert len(document_id(*one)) == 32
+
+
+def test_ids_never_change() -> None:
+    assert document_id("<urn:uuid:1>", "http://example.org/") == "c9c60edfc32fde7a370a9709a9f90a73"
+
+
+def test_uniform_never_changes() -> None:
+    assert [uniform(0, "a"), uniform(1, "a"), uniform(0, "b"), uniform(0, "a", "split")] == [
+        0.6538238492821447,
+        0.7581529243061885,
+        0.3520311011355214,
+        0.2299316068431515,
+    ]
+
+
+def test_uniform_is_uniform_and_independent_by_salt() -> None:
+    draws = np.array([[uniform(7, f"{n}", salt) for salt in ("x", "y")] for n in range(20_000)])
+    assert draws.min() >= 0 and draws.max() < 1
+    shares = np.histogram(draws[:, 0], bins=20, range=(0, 1))[0] / len(draws)
+    assert np.abs(shares - 0.05).max() < 0.01
+    assert abs(np.corrcoef(draws.T)[0, 1]) < 0.03

@@ -1,0 +1,70 @@
+"""Real inputs of steps, made for a test: documents, verdicts, and the `--config` that the workflow would pass."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from scripts.formats import spans
+from scripts.formats.documents import DOCUMENT, VERDICT, Writer, data, rows, shard_of
+from scripts.workflow import config as configuration
+from scripts.workflow.fingerprint import fingerprint
+from scripts.workflow.manifest import Manifest
+
+
+def config(step: str, **settings: Any) -> str:
+    """The fingerprint of a step whose settings are the defaults with `settings` laid over them."""
+    stage, name = step.split(".")
+    return fingerprint(step, configuration.validate({stage: {name: settings}}))
+
+
+def document(name: str, text: str, **more: Any) -> dict[str, Any]:
+    """A row of documents."""
+    row = {"source": "web", "curated": False, "url": f"https://example.org/{name}", "date": None, "metadata": "{}"}
+    return {"id": name, "text": text, **row, **more}
+
+
+def documents(folder: Path, rows: list[dict[str, Any]], shard: str = "00000") -> Path:
+    """Documents as ingest.extract writes them; returns the manifest's path."""
+    path = folder / f"{shard}.parquet"
+    with Writer(path, DOCUMENT) as writer:
+        for row in rows:
+            writer.add(row)
+    made = Manifest("ingest.extract", "test", {"in": len(rows), "kept": len(rows), "dropped": {}})
+    made.write(folder / f"{shard}.manifest.json", [path])
+    return folder / f"{shard}.manifest.json"
+
+
+def verdicts(
+    folder: Path, shards: dict[str, list[str]], drop: Callable[[str], bool] = lambda _: False, step: str = "some.select"
+) -> Path:
+    """Verdicts of a one-task step on the ids of every shard, in order; `drop(id)` says which it drops."""
+    files = []
+    for shard, ids in shards.items():
+        with Writer(folder / f"{shard}.parquet", VERDICT) as writer:
+            for name in ids:
+                out = drop(name)
+                row = {"rule": "short", "value": 1.0, "threshold": 2.0, "rules": ["short"]} if out else {"rules": []}
+                writer.add({"id": name, "kept": not out, **row})
+        files.append(folder / f"{shard}.parquet")
+    Manifest(step, "test").write(folder / "manifest.json", files)
+    return folder / "manifest.json"
+
+
+def checked(folder: Path, *documents: Path) -> Path:
+    """The verdicts of ingest.check on these documents (manifests), none of which is repeated; returns the manifest's path."""
+    shards = {shard_of(path): [row["id"] for row in rows(data(path), ["id"])] for path in documents}
+    return verdicts(folder, shards, step="ingest.check")
+
+
+def edits(
+    folder: Path, made: list[tuple[str, int, int, str, str]], step: str = "lines.score", shard: str = "00000"
+) -> Path:
+    """Spans (id, start, end, replacement, rule) as a step that edits writes them; returns the manifest's path."""
+    path = folder / f"{shard}.manifest.json"
+    with Writer(spans.file_of(path), spans.SCHEMA) as writer:
+        for row in made:
+            writer.add(dict(zip(spans.SCHEMA.names, row, strict=True)))
+    Manifest(step, "test").write(path, [spans.file_of(path)])
+    return path

@@ -1,0 +1,175 @@
+"""The registry of models: what is refused and how, what each model is made from, and what an edit of one reruns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scripts.models import registry
+from scripts.workflow import steps
+from scripts.workflow.config import ConfigError, schema, tracked, validate
+from scripts.workflow.fingerprint import fingerprint
+from scripts.workflow.fingerprint import settings as settings_of
+
+SFT = {"from": "base", "step": "finetune.train"}
+CHAIN = {"sft": SFT, "other": {**SFT, "epochs": 2}, "sft2": {**SFT, "from": "sft", "learning_rate": 0.0002}}
+
+
+def config(models: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
+    return validate({**({} if models is None else {"models": models}), **more})
+
+
+def refused(text: str) -> str:
+    with pytest.raises(ConfigError) as caught:
+        validate(yaml.safe_load(text))
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("models", "words"),
+    [
+        ("{a: {from: x, step: finetune.train}}", "models.a.from is 'x', which is no model; allowed: base"),
+        ("{a: {from: a, step: finetune.train}}", "models.a.from is 'a', the model itself; allowed: base"),
+        (
+            "{a: {from: b, step: finetune.train}, b: {from: a, step: finetune.train}, c: {from: base, step: finetune.train}}",
+            "models.a.from is 'b', which is made from it; allowed: base, c",
+        ),
+        ("{a: {from: base, step: align.it}}", "models.a.step is 'align.it'; allowed are 'finetune.train'"),
+        ("{a: {from: base}}", "models.a lacks the key 'step'"),
+        ("{a: 3}", "models.a is 3, which is not of type object or null"),
+        ("{base: {from: base, step: finetune.train}}", "models has the key 'base'; allowed are names that match"),
+        ("{A: {from: base, step: finetune.train}}", "models has the key 'A'; allowed are names that match"),
+        (
+            "{a: {from: base, step: finetune.train, learning_rte: 1}}",
+            "models.a.learning_rte is not a known key; the nearest known key is models.a.learning_rate",
+        ),
+        (
+            "{a: {from: base, step: finetune.train, learning_rate: 2}}",
+            "models.a.learning_rate is 2, out of range; allowed: number above 0 to 1",
+        ),
+        ("{a: {from: base, step: finetune.train, micro_batch_size: 2}}", "models.a.micro_batch_size is now called micro_batch"),
+    ],
+)  # fmt: skip
+def test_refused_with_the_key_the_value_and_what_is_allowed(models: str, words: str) -> None:
+    message = refused(f"models: {models}")
+    assert words in message and message.count("\n") == 0, message
+
+
+def test_a_chain_below_a_cycle_is_not_told_of_as_well() -> None:
+    message = refused(yaml.safe_dump({"models": {"a": {**SFT, "from": "a"}, "b": {**SFT, "from": "a"}}}))
+    assert message.count("models.") == 1
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [("finetune.train.micro_batch_size", "micro_batch"), ("pretrain.train.threads_per_process", "threads")],
+)
+def test_an_old_name_is_refused_with_the_new_one(old: str, new: str) -> None:
+    stage, step, key = old.split(".")
+    assert f"{old} is now called {new}" in refused(yaml.safe_dump({stage: {step: {key: 2}}}))
+
+
+def test_the_default_is_one_fine_tuned_model_and_none_is_allowed() -> None:
+    assert registry.names(config()) == ["base", "sft"]
+    assert registry.names(config({})) == registry.names(config({"sft": None})) == ["base"]
+    assert steps.tasks("finetune.train", config({})) == []
+    assert steps.needs("evaluate.model", config({})) == ("pretrain.train", "finetune.pairs", "tokenize.encode")
+
+
+def test_an_overlay_changes_one_key_of_one_model_takes_one_away_or_adds_one() -> None:
+    overlays = {
+        "hot": {"models": {"sft": {"learning_rate": 0.01}}},
+        "bare": {"models": {"sft": None}},
+        "more": {"models": {"sft": None, "other": SFT}},
+    }
+    validate({"variants": overlays})
+    for models, words in (
+        ({"sft": {"processes": 2}}, "variants.v.models.sft.processes says where or how fast a step runs"),
+        ({"new": {**SFT, "wandb": "offline"}}, "variants.v.models.new.wandb says where or how fast a step runs"),
+        ({"sft": {"lerning_rate": 2}}, "variants.v: models.sft.lerning_rate is not a known key"),
+        ({"sft": {"from": "sft"}}, "variants.v: models.sft.from is 'sft', the model itself"),
+        ({"sft": 3}, "variants.v: models.sft is 3, which is not of type object or null"),
+        (["sft"], "variants.v: models is ['sft'], which is not of type object"),
+    ):
+        assert words in refused(yaml.safe_dump({"variants": {"v": {"models": models}}}))
+
+
+def test_what_each_model_reads() -> None:
+    made = config(CHAIN)
+    assert steps.tasks("finetune.train", made) == ["sft", "other", "sft2"]
+    assert steps.tasks("evaluate.model", made) == ["base", "sft", "other", "sft2"]
+    pairs, tokens = ("finetune.pairs", ""), ("tokenize.encode", "")
+    assert steps.upstream("finetune.train", made, "sft") == [("pretrain.train", ""), pairs]
+    assert steps.upstream("finetune.train", made, "sft2") == [("finetune.train", "sft"), pairs]
+    assert steps.upstream("evaluate.model", made, "base") == [("pretrain.train", ""), pairs, tokens]
+    assert steps.upstream("evaluate.model", made, "sft2") == [("finetune.train", "sft2"), pairs, tokens]
+    assert steps.upstream("report.render", made) == [("evaluate.model", name) for name in ("base", *CHAIN)]
+
+
+def test_a_models_own_keys_hold_for_it_alone() -> None:
+    made = config(CHAIN, finetune={"train": {"warmup": 0.5}})
+    rates = {name: settings_of("finetune.train", made, name)["learning_rate"] for name in CHAIN}
+    assert rates == {"sft": 0.001, "other": 0.001, "sft2": 0.0002}
+    assert all(settings_of("finetune.train", made, name)["warmup"] == 0.5 for name in CHAIN)
+    assert settings_of("finetune.train", made) == tracked(made, "finetune.train")
+    assert registry.section(config({"sft": {**SFT, "processes": 4}}), "finetune.train", "sft")["processes"] == 4
+
+
+def test_the_steps_that_make_models_are_those_of_the_schema() -> None:
+    allowed = schema()["properties"]["models"]["additionalProperties"]["properties"]["step"]["enum"]
+    assert [registry.BASE_STEP, *allowed] == list(steps.MAKERS)
+    assert all(steps.STEPS[step].per == "model" for step in allowed)
+
+
+def fingerprints(made: dict[str, Any]) -> dict[tuple[str, str], str]:
+    """The fingerprint of every task of the steps that models have, by (step, model)."""
+    memo: dict[str, str] = {}
+    tasks = [(step, task) for step in ("finetune.train", "evaluate.model") for task in steps.tasks(step, made)]
+    return {of: fingerprint(of[0], made, memo, of[1]) for of in [("pretrain.train", ""), *tasks, ("report.render", "")]}
+
+
+@st.composite
+def registries(draw: st.DrawFn) -> dict[str, Any]:
+    """Up to six models, each from one that comes before it, in any order."""
+    names = [f"m{number}" for number in range(draw(st.integers(0, 6)))]
+    made = {name: {**SFT, "from": draw(st.sampled_from(["base", *names[:at]]))} for at, name in enumerate(names)}
+    return {name: made[name] for name in draw(st.permutations(names))}
+
+
+def above(made: dict[str, Any], step: str, task: str) -> set[tuple[str, str]]:
+    """All that a task reads from, through others too."""
+    near = steps.upstream(step, made, task)
+    return {*near, *(far for of in near for far in above(made, *of))}
+
+
+@settings(max_examples=30)
+@given(registries())
+def test_the_models_that_one_is_made_from_are_all_upstream_of_it(models: dict[str, Any]) -> None:
+    made = config(models)
+    for name in models:
+        ancestors = {registry.task(made, other) for other in registry.ancestors(models, name)}
+        found = above(made, "finetune.train", name)
+        assert {of for of in found if of[0] in steps.MAKERS} == ancestors
+        assert ("finetune.train", name) not in found
+
+
+@settings(max_examples=30)
+@given(registries().filter(bool), st.data())
+def test_an_edit_of_one_model_reruns_it_and_what_is_made_from_it(models: dict[str, Any], data: st.DataObject) -> None:
+    edited = data.draw(st.sampled_from(list(models)))
+    changed = {**models, edited: {**models[edited], "learning_rate": 0.0123}}
+    before, after = fingerprints(config(models)), fingerprints(config(changed))
+    touched = {name for name in models if name == edited or edited in registry.ancestors(models, name)}
+    expected = {(step, name) for step in ("finetune.train", "evaluate.model") for name in touched}
+    assert {of for of in before if before[of] != after[of]} == {*expected, ("report.render", "")}
+
+
+@settings(max_examples=15)
+@given(registries().filter(bool))
+def test_a_placement_key_of_a_model_reruns_nothing(models: dict[str, Any]) -> None:
+    moved = {name: {**entry, "processes": 2, "tensorboard": True} for name, entry in models.items()}
+    assert fingerprints(config(models)) == fingerprints(config(moved))

@@ -1,0 +1,68 @@
+"""Why a task runs, from what Snakemake says of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from scripts.plan.dryrun import Task
+from scripts.plan.reasons import AGAIN, reasons, why
+from scripts.workflow.freshness import ABOVE, WORDS
+
+
+def updated(*places: str) -> str:
+    return AGAIN + ", ".join(f"results/main/{place}manifest.json" for place in places)
+
+
+@pytest.mark.parametrize(
+    ("reason", "words"),
+    [
+        (updated("language/select/", "ingest/check/"), "needs language.select, which runs again"),
+        (updated("language/score/00000.", "ingest/check/"), "needs language.score, which runs again"),
+        (f"{updated('dedup/band/00.', 'dedup/band/01.')}", "needs dedup.band, which runs again"),
+        (f"{updated('ingest/check/')}; {WORDS}x", f"{WORDS}x; needs ingest.check, which runs again"),
+        (f"Missing output files: a, b; {updated('ingest/check/')}", "not made yet"),
+        (f"Params have changed since last execution: {WORDS}{ABOVE}ingest.check", f"{ABOVE}ingest.check"),
+        (
+            f"{updated('ingest/check/')}; Params have changed since last execution: {WORDS}{ABOVE}ingest.check",
+            "needs ingest.check, which runs again",
+        ),
+        (
+            f"{updated('ingest/extract/00001.')}; Params have changed since last execution: "
+            f"{WORDS}other source files in shard 00001",
+            "needs ingest.extract, which runs again",
+        ),
+    ],
+)
+def test_a_reason_in_short(reason: str, words: str) -> None:
+    assert why(reason) == words
+
+
+def test_what_comes_last_before_a_task_depends_on_the_order_of_the_filters() -> None:
+    reason = updated("quality/select/", "dedup/select/")
+    assert why(reason, ["dedup", "quality"]) == "needs quality.select, which runs again"
+    assert why(reason, ["quality", "dedup"]) == "needs dedup.select, which runs again"
+
+
+def task(rule: str, words: str) -> Task:
+    return Task(rule, {"reason": f"Params have changed since last execution: {WORDS}{words}"})
+
+
+def test_reasons_that_are_alike_are_one_line() -> None:
+    made = [task("ingest_extract", f"source files: {number}.gz replaced") for number in range(3)]
+    made += [
+        task("ingest_extract", f"results/main/ingest/extract/0000{number}.parquet is missing") for number in (3, 4)
+    ]
+    made += [task("ingest_extract", "damaged manifest")]
+    assert reasons(made)["ingest_extract"] == {
+        "source files: 0.gz replaced (and 2 more like this)": 3,
+        "results/main/ingest/extract/00003.parquet is missing (and 1 more like this)": 2,
+        "damaged manifest": 1,
+    }
+
+
+def test_other_values_are_other_lines_and_rules_stand_in_the_order_of_the_workflow() -> None:
+    """Two variants set one key to two values."""
+    made = [task("language_select", f"threshold 0.4 → 0.{number}") for number in (5, 6)] + [task("ingest_check", "x")]
+    found = reasons(made)
+    assert list(found) == ["ingest_check", "language_select"]
+    assert list(found["language_select"]) == ["threshold 0.4 → 0.5", "threshold 0.4 → 0.6"]

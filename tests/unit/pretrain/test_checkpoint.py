@@ -1,0 +1,122 @@
+"""Which checkpoint a run goes on from, where code or the values of `auto` changed: on folders, without a training."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from scripts.pretrain.checkpoint import FACTS, Checkpoint, complete, move, newest
+from scripts.training import runs
+from scripts.training.processes import free_port
+from scripts.training.sealed import seal, synced
+from scripts.workflow.cli import LOG
+from scripts.workflow.config import ROOT
+
+STEPS = 40
+ONE, OTHER = {"scripts/a.py": "1"}, {"scripts/a.py": "2"}
+
+
+def made(folder: Path, step: int, code: dict[str, str] = ONE, settings: str = "s") -> Path:
+    path = folder / f"step-{step:06d}"
+    path.mkdir(parents=True)
+    (path / "weights").write_text(str(code))
+    facts = asdict(Checkpoint(path, step, 1, 1, settings, code))
+    seal(path, FACTS, {name: value for name, value in facts.items() if name != "path"}, synced(path))
+    return path
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    place = tmp_path / "0123"
+    runs.announce(place, Path("results/main/pretrain/train/manifest.json"), "mark")
+    for name in (LOG, ".lock", "losses.jsonl"):
+        (place / name).write_text(name)
+    return place
+
+
+def test_the_same_code_goes_on(folder: Path) -> None:
+    made(folder, 10)
+    made(folder, STEPS)
+    found = newest(folder, ONE, "s", STEPS)
+    assert found is not None and found.step == STEPS and found.changed == ()
+
+
+def test_other_code_goes_on_with_what_is_not_finished(folder: Path) -> None:
+    made(folder, 10)
+    found = newest(folder, OTHER, "s", STEPS)
+    assert found is not None and found.step == 10 and found.code == OTHER
+    assert found.changed == ({"step": 10, "modules": {"scripts/a.py": ["1", "2"]}},)
+
+
+@pytest.mark.parametrize(("step", "settings"), [(STEPS, "s"), (10, "auto stood for something else")])
+def test_what_is_none_of_this_codes_work_is_moved_away(folder: Path, step: int, settings: str) -> None:
+    made(folder, 5, settings=settings)
+    made(folder, step, settings=settings)
+    assert newest(folder, OTHER, "s", STEPS) is None
+    assert {path.name for path in folder.iterdir()} == {LOG, ".lock", runs.POINTER}
+    (apart,) = [path for path in folder.parent.iterdir() if path != folder]
+    assert [one.step for one in complete(apart)] == [5, step] and (apart / "losses.jsonl").exists()
+    assert [place for place, _, _ in runs.announced(folder.parent)] == [folder]
+
+
+def test_a_kill_while_it_is_moved_is_made_good(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever was moved before the kill: the newest checkpoint still says that other code finished the run."""
+    made(folder, 5)
+    last = made(folder, STEPS)
+    rename, moved = Path.rename, list[Path]()
+
+    def killed(path: Path, target: Path) -> Path:
+        if len(moved) == 2:
+            raise KeyboardInterrupt
+        moved.append(path)
+        return rename(path, target)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Path, "rename", killed)
+        move(folder, folder.with_name("apart"), last)
+    assert last.exists() and last not in moved
+    assert newest(folder, OTHER, "s", STEPS) is None and not complete(folder)
+
+
+def test_one_process_at_a_time(folder: Path) -> None:
+    with (
+        runs.locked(folder),
+        pytest.raises(runs.Held, match="already being trained"),
+        runs.locked(folder),
+    ):
+        pass
+
+
+TELL = """
+import sys, torch.distributed as dist
+from scripts.pretrain import checkpoint
+rank, port, error = int(sys.argv[1]), sys.argv[2], sys.argv[3]
+dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=2)
+try:
+    checkpoint.tell(error)
+except checkpoint.Told as told:
+    print(told)
+"""
+
+
+@pytest.mark.slow  # starts torch twice
+@pytest.mark.parametrize(
+    ("errors", "said"),
+    [(("", "no file"), "process 1 on .*: no file"), (("no file", "none"), "no file"), (("", ""), "")],
+)
+def test_an_error_of_one_process_is_told_by_all(errors: tuple[str, str], said: str) -> None:
+    """Else the others, process 0 among them, would wait for it, and nobody would say why."""
+    port = str(free_port())
+    started = [
+        subprocess.Popen(
+            [sys.executable, "-c", TELL, str(rank), port, error], stdout=subprocess.PIPE, text=True, cwd=ROOT
+        )
+        for rank, error in enumerate(errors)
+    ]
+    for process in started:
+        assert re.fullmatch(said, process.communicate(timeout=120)[0].strip())

@@ -1,0 +1,186 @@
+"""pretrain.train.start_from: a branch from a checkpoint, and training on from a model's weights."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from scripts.pretrain import checkpoint, model, start_from
+from scripts.training.sealed import seal
+from scripts.workflow import config as configuration
+from scripts.workflow.config import ConfigError
+from scripts.workflow.errors import InputError
+from scripts.workflow.project import Project
+from tests.unit.pretrain.conftest import TINY
+from tests.unit.pretrain.runs import finish, rows
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("branches")
+
+
+@pytest.fixture
+def whole(start: Any, folder: Path) -> Path:
+    """An unbroken run of 24 steps on two processes, which kept its checkpoints."""
+    made = folder / "whole"
+    if not made.exists():
+        finish(start(made, 2, None, "--keep-checkpoints", "9"))
+    return made
+
+
+def newest(folder: Path, step: int) -> str:
+    (found,) = folder.glob(f"checkpoints/*/step-{step:06d}")
+    return str(found)
+
+
+@pytest.mark.slow  # starts trainings
+def test_a_branch_with_the_same_settings_is_the_run_it_left(start: Any, whole: Path, folder: Path) -> None:
+    """The optimizer's state, the data's position and the schedule go on: the same weights, and the losses from there."""
+    branch = folder / "branch"
+    errors = finish(start(branch, 2, {"start_from": newest(whole, 10)}))
+    assert "starting from" in errors and "after step 10" in errors
+    mine, other = (load_file(at / "out/model/model.safetensors") for at in (branch, whole))
+    assert mine.keys() == other.keys() and all(torch.equal(mine[name], other[name]) for name in mine)
+    expected = [row for row in rows(whole / "out/losses.jsonl") if row["step"] > 10]
+    assert rows(branch / "out/losses.jsonl") == expected
+    mine, other = (json.loads((at / "out/manifest.json").read_text())["summary"] for at in (branch, whole))
+    assert any("after step 10" in note for note in mine["notes"])
+    # What it has seen itself: the steps before are the other run's.
+    for key in ("tokens", "epochs"):
+        assert mine[key] == pytest.approx(other[key] * 14 / 24)
+
+
+@pytest.mark.slow
+def test_an_extension_on_another_number_of_processes_resumes(start: Any, whole: Path, folder: Path) -> None:
+    """More steps than the run had, from its last checkpoint; a second start is done at once, without the first run."""
+    made, source = folder / "longer", folder / "kept"
+    shutil.copytree(newest(whole, 24), source)
+    changes = {"start_from": str(source), "steps": 30, "schedule": "constant", "beta2": 0.5}
+    assert "was saved by 2 processes" in finish(start(made, 1, changes))
+    assert [row["step"] for row in rows(made / "out/losses.jsonl") if "loss" in row] == list(range(25, 31))
+    assert not list(source.parent.glob(".*universal"))
+    (made / "out/manifest.json").unlink()
+    errors = finish(start(made, 1, changes))
+    assert "resuming after step 30 of" in errors and "starting from" not in errors
+
+
+@pytest.mark.slow
+def test_from_a_model_it_begins_at_the_first_step(start: Any, whole: Path, folder: Path) -> None:
+    made = folder / "again"
+    finish(start(made, 1, {"start_from": str(whole / "out/model"), "learning_rate": 1e-5}))
+    losses = [row["loss"] for row in rows(made / "out/losses.jsonl") if "loss" in row]
+    before = [row["loss"] for row in rows(whole / "out/losses.jsonl") if "loss" in row]
+    assert len(losses) == 24 and losses[0] < before[0] - 0.5
+    assert max(losses) < sum(before[:4]) / 4
+
+
+def test_a_checkpoint_that_does_not_suit_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "step-000024"
+    path.mkdir()
+    facts = {"step": 24, "processes": 2, "zero_stage": 1, "settings": "x", "code": {}, "skipped": [], "changed": []}
+    seal(path, checkpoint.FACTS, facts, {})
+    assert start_from.checkpoint_of(path, 1, 25)
+    with pytest.raises(InputError, match=r"was written with ZeRO 1: set pretrain.train.zero_stage to that, not 0"):
+        start_from.checkpoint_of(path, 0, 30)
+    with pytest.raises(InputError, match=r"after step 24, and this run ends at step 24: set more pretrain.train.steps"):
+        start_from.checkpoint_of(path, 1, 24)
+    (path / checkpoint.FACTS).write_text("{}")
+    with pytest.raises(InputError, match="the checkpoint is not complete"):
+        start_from.checkpoint_of(path, 1, 25)
+
+
+def tiny(**changes: Any) -> Any:
+    settings = {"type": "llama", "tie_embeddings": True, "overrides": {}, **TINY["model"], **changes}
+    return model.build(model.configuration(settings, 300, 0), 1)
+
+
+def saved(made: Any, folder: Path, tokenizer: Path) -> Path:
+    """A model's folder, as pretrain.train writes it."""
+    made.save_pretrained(folder)
+    shutil.copy(tokenizer.parent / "tokenizer.json", folder)
+    return folder
+
+
+def test_weights_are_those_of_the_file(tmp_path: Path, tokenizer: Path) -> None:
+    source, target = tiny(), tiny(context=64)
+    with torch.no_grad():
+        for value in source.parameters():
+            value.add_(1)
+    start_from.load_weights(target, saved(source, tmp_path, tokenizer), tokenizer.parent / "tokenizer.json")
+    held = dict(source.named_parameters())
+    assert all(torch.equal(value, held[name]) for name, value in target.named_parameters())
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"hidden_size": 64, "overrides": {"head_dim": 8}}, "hidden_size is 64 in its config.json, and 32 in this run"),
+        ({"layers": 4}, "num_hidden_layers is 4 in its config.json, and 2 in this run"),
+        ({"heads": 2, "kv_heads": 1}, "num_attention_heads is 2 in its config.json, and 4 in this run"),
+        ({"tie_embeddings": False}, "tie_word_embeddings is False in its config.json, and True in this run"),
+        ({"overrides": {"rms_norm_eps": 0.1}}, "rms_norm_eps is 0.1 in its config.json, and 1e-06 in this run"),
+        ({"type": "qwen2"}, "in its config.json"),
+    ],
+)
+def test_another_model_is_refused(tmp_path: Path, tokenizer: Path, changes: dict[str, Any], said: str) -> None:
+    """Also one whose tensors have the same shapes: its weights would compute something else here."""
+    folder = saved(tiny(**changes), tmp_path, tokenizer)
+    with pytest.raises(InputError, match=re.escape(said)):
+        start_from.load_weights(tiny(), folder, tokenizer.parent / "tokenizer.json")
+
+
+def test_another_vocabulary_is_refused(tmp_path: Path, tokenizer: Path) -> None:
+    folder = saved(tiny(), tmp_path, tokenizer)
+    text = json.loads((folder / "tokenizer.json").read_text())
+    text["model"]["vocab"] = dict(zip(text["model"]["vocab"], reversed(text["model"]["vocab"].values()), strict=True))
+    (folder / "tokenizer.json").write_text(json.dumps(text))
+    with pytest.raises(InputError, match="its tokenizer has another vocabulary"):
+        start_from.load_weights(tiny(), folder, tokenizer.parent / "tokenizer.json")
+
+
+def test_tensors_that_the_model_lacks_are_refused(tmp_path: Path, tokenizer: Path) -> None:
+    folder = saved(tiny(), tmp_path, tokenizer)
+    save_file({"other.weight": torch.zeros(1)}, folder / "more.safetensors")
+    with pytest.raises(InputError, match=r"the model here has no other\.weight, which is in more\.safetensors"):
+        start_from.load_weights(tiny(), folder, tokenizer.parent / "tokenizer.json")
+
+
+def test_a_folder_of_neither(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"a folder with neither \*\.safetensors nor checkpoint\.json"):
+        start_from.load_weights(tiny(), tmp_path, tmp_path)
+    with pytest.raises(InputError, match="no folder of a model or of a checkpoint"):
+        start_from.checkpoint_of(tmp_path / "nothing", 1, 10)
+
+
+def test_a_path_that_is_not_there_is_refused_by_the_plan(tmp_path: Path) -> None:
+    from scripts.workflow import config
+    from scripts.workflow.fingerprint import files
+
+    complete = config.validate({"pretrain": {"train": {"start_from": str(tmp_path / "nothing")}}})
+    with pytest.raises(ConfigError, match=r"pretrain\.train\.start_from is .*nothing': No such file"):
+        files("pretrain.train", complete)
+
+
+def test_other_content_at_the_same_path_has_checkpoints_of_its_own(tmp_path: Path) -> None:
+    from scripts.training.runs import folder
+
+    assert len({folder(tmp_path, {}, {}, files) for files in (None, {"a": "1"}, {"a": "2"})}) == 3
+    assert folder(tmp_path, {}, {}, {}) == folder(tmp_path, {}, {})
+
+
+@pytest.mark.parametrize("given", ["results/main/pretrain/train/model", "results/../results/main/pretrain/train"])
+def test_its_own_result_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str) -> None:
+    """It would never come to rest: each run would begin with what the one before it made."""
+    (tmp_path / given).mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    config = configuration.validate({"pretrain": {"train": {"start_from": given}}})
+    with pytest.raises(ConfigError, match=r"start_from is .*, the result that this run would replace"):
+        Project(config).check()

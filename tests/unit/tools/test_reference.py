@@ -1,0 +1,16 @@
+"""docs/config.md is the page that the schema makes."""
+
+from __future__ import annotations
+
+from scripts.tools import reference
+from scripts.workflow.config import leaves
+
+
+def test_page_of_all_keys_is_up_to_date() -> None:
+    assert reference.PAGE.read_text(encoding="utf-8") == reference.page(), "run `make docs`"
+
+
+def test_page_has_a_row_for_every_key() -> None:
+    rows = [line for line in reference.page().splitlines() if line.startswith("| `")]
+    assert sorted(row.split("`")[1] for row in rows) == sorted(path for path, _ in leaves())
+    assert all(row.replace("\\|", "").count("|") == 5 for row in rows)

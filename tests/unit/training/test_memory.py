@@ -1,0 +1,173 @@
+"""The memory estimate: its parts, what it refuses and what it says then, and the limits of real and written control groups."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scripts.pretrain import auto
+from scripts.training import memory
+from scripts.training.memory import Shape, available, check, needed
+from scripts.workflow import config as configuration
+from scripts.workflow.config import ROOT
+from scripts.workflow.errors import InputError
+
+SMALL = Shape(parameters=1_300_000, layers=4, hidden=128, intermediate=384, vocabulary=4096, context=256)
+# The defaults of the first release, on a laptop: 111 million parameters, a context of 2,048 and a vocabulary of 32,768.
+LARGE = Shape(parameters=111_000_000, layers=30, hidden=576, intermediate=1536, vocabulary=32_768, context=2048)
+PLACE: dict[str, Any] = {"micro_batch": 8, "processes": 1, "activation_checkpointing": False}
+
+
+def test_the_run_that_the_kernel_ended_is_refused_with_what_to_change() -> None:
+    with pytest.raises(InputError) as raised:
+        check(LARGE, {"precision": "bf16", "zero_stage": 1}, PLACE, 8_000_000_000, 1)
+    text = str(raised.value)
+    assert re.match(
+        r"training needs about \d+\.\d GB, and this machine \(or its control group\) has 8\.0 GB free: ", text
+    )
+    assert "logits 8.6 GB" in text and "pretrain.train.micro_batch to 1" in text
+    # What it says does help.
+    check(LARGE, {"precision": "bf16", "zero_stage": 1}, {**PLACE, "micro_batch": 1}, 8_000_000_000, 1)
+
+
+def test_what_fits_is_not_refused() -> None:
+    parts = check(SMALL, {"precision": "fp32", "zero_stage": 1}, {**PLACE, "processes": 2}, 8_000_000_000, 2)
+    assert sum(parts.values()) < 2_000_000_000
+
+
+def test_a_model_that_no_batch_makes_fit() -> None:
+    with pytest.raises(InputError, match=r"make the model smaller \(pretrain\.train\.model\)"):
+        check(LARGE, {"precision": "fp32", "zero_stage": 0}, {**PLACE, "micro_batch": 1}, 2_000_000_000, 1)
+    with pytest.raises(InputError, match=r"lower pretrain\.train\.processes from 8"):
+        check(
+            LARGE, {"precision": "fp32", "zero_stage": 0}, {**PLACE, "micro_batch": 1, "processes": 8}, 9_000_000_000, 8
+        )
+    with pytest.raises(InputError, match="builds the model in fp32"):
+        memory.check_host(7_000_000_000, 100_000_000_000, 8)
+
+
+def test_a_loaded_model_is_weighed_for_fine_tuning_and_for_evaluation() -> None:
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    model = LlamaForCausalLM(
+        LlamaConfig(vocab_size=8192, hidden_size=32, intermediate_size=64, num_hidden_layers=1, num_attention_heads=2)
+    )
+    memory.check_loaded("evaluation", model, (16, 256), 2_000_000_000, ["lower it"])
+    with pytest.raises(InputError, match=r"evaluation needs about 9\.\d GB, .* logits 8\.6 GB\); lower it"):
+        memory.check_loaded("evaluation", model, (256, 256), 2_000_000_000, ["lower it"])
+    memory.check_loaded("fine-tuning", model, (16, 256), 4_000_000_000, ["lower it"], training=2)
+    with pytest.raises(
+        InputError, match=r"fine-tuning needs about .* 2 processes of .* \(program .*, optimizer .*\); lower it"
+    ):
+        memory.check_loaded("fine-tuning", model, (256, 256), 4_000_000_000, ["lower it"], training=2)
+
+
+GPU_CONFIGS = [path for path in sorted((ROOT / "configs").glob("*.yaml")) if "precision: bf16" in path.read_text()]
+
+
+@pytest.mark.parametrize("path", GPU_CONFIGS, ids=lambda path: str(path.stem))
+def test_every_config_for_gpus_fits_the_gpu_that_it_names(path: Path) -> None:
+    """Its first line names the memory; nobody has run these, so the estimate stands in."""
+    text = path.read_text(encoding="utf-8")
+    named = re.search(r"(?:GPUs?|H100) of (\d+) GB", text.splitlines()[0])
+    assert named, "the first line does not say for what GPU"
+    tree = configuration.validate(yaml.safe_load(text))
+    train, entries = tree["pretrain"]["train"], tree["tokenize"]["train"]["vocabulary"]
+    model, processes = train["model"], train["processes"] * train["nodes"]
+    shape = Shape(
+        auto.parameters(model, entries)[0], model["layers"], model["hidden_size"], model["intermediate_size"], entries,
+        model["context"],
+    )  # fmt: skip
+    parts = needed(
+        shape, train["micro_batch"], "bf16", train["zero_stage"], processes, train["activation_checkpointing"], True
+    )
+    assert sum(parts.values()) <= int(named[1]) * 1e9, parts
+    assert train["global_batch_tokens"] % (train["micro_batch"] * processes * model["context"]) == 0
+
+
+@given(st.integers(1, 64), st.sampled_from(["fp32", "bf16"]), st.integers(0, 3), st.integers(1, 64), st.booleans())
+def test_it_grows_with_the_batch_and_shrinks_with_sharding(
+    micro: int, precision: str, stage: int, processes: int, recomputed: bool
+) -> None:
+    def total(batch: int, zero: int, ranks: int, again: bool) -> int:
+        return sum(needed(LARGE, batch, precision, zero, ranks, again).values())
+
+    assert total(micro + 1, stage, processes, recomputed) > total(micro, stage, processes, recomputed)
+    assert total(micro, stage, processes + 1, recomputed) <= total(micro, stage, processes, recomputed)
+    assert total(micro, stage, processes, True) < total(micro, stage, processes, False)
+    if stage in (1, 2):
+        assert total(micro, stage + 1, processes, recomputed) <= total(micro, stage, processes, recomputed)
+
+
+def group(folder: Path, **files: object) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, content in files.items():
+        (folder / f"memory.{name}").write_text(f"{content}\n")
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Path:
+    path = tmp_path / "meminfo"
+    path.write_text("MemTotal:       64000000 kB\nMemFree: 1 kB\nMemAvailable:   40000000 kB\n")
+    return path
+
+
+def test_limits_of_version_2(tmp_path: Path, machine: Path) -> None:
+    root, own = tmp_path / "cgroup", tmp_path / "own"
+    own.write_text("0::/user.slice/job\n")
+    assert available(root, own, machine) == 40_960_000_000
+    group(root / "user.slice/job", max="max", current=10**9, stat="inactive_file 5")
+    assert available(root, own, machine) == 40_960_000_000
+    group(
+        root / "user.slice",
+        max=8 * 10**9,
+        current=3 * 10**9,
+        stat="anon 1\ninactive_file 400000000\nactive_file 600000000",
+    )
+    assert (
+        available(root, own, machine) == 6 * 10**9
+    )  # the limit of the group above counts, its page cache does not, also what was read twice
+    own.write_text("0::/../elsewhere\n")  # as in a container with a name space of its own
+    group(root, max=2 * 10**9, current=10**9, stat="inactive_file 0")
+    assert available(root, own, machine) == 10**9
+
+
+def test_limits_of_version_1(tmp_path: Path, machine: Path) -> None:
+    root, own = tmp_path / "cgroup", tmp_path / "own"
+    own.write_text("5:devices:/\n4:cpu,memory:/slurm/job\n0::/\n")
+    group(root / "memory", limit_in_bytes=2**63 - 4096, usage_in_bytes=5, stat="total_inactive_file 0")
+    assert available(root, own, machine) == 40_960_000_000
+    group(
+        root / "memory/slurm/job",
+        limit_in_bytes=4 * 10**9,
+        usage_in_bytes=10**9,
+        stat="total_inactive_file 7\ntotal_active_file 5",
+    )
+    assert available(root, own, machine) == 3 * 10**9 + 12
+
+
+def test_a_real_control_group() -> None:
+    name = f"crawl2llm-test-{os.getpid()}"
+    lines = [line for line in memory.Path("/proc/self/cgroup").read_text().splitlines() if ":memory:" in line]
+    group = Path("/sys/fs/cgroup/memory") / lines[0].split(":", 2)[2].lstrip("/") / name if lines else Path("/nowhere")
+    try:
+        group.mkdir()
+        (group / "memory.limit_in_bytes").write_text(str(1 << 30))
+    except OSError as error:
+        pytest.skip(f"no control group of one's own can be made here: {error}")
+    try:
+        code = "from scripts.training.memory import available; print(available())"
+        enter = f"echo $$ > {group}/cgroup.procs && exec {sys.executable} -c '{code}'"
+        out = subprocess.run(["sh", "-c", enter], capture_output=True, text=True, check=True, cwd=ROOT)
+        assert 0.9 * (1 << 30) < int(out.stdout) <= 1 << 30
+    finally:
+        group.rmdir()

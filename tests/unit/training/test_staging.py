@@ -1,0 +1,81 @@
+"""Token files on a node's own disk: the same bytes, copied once, whatever is wrong with the disk."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from scripts.pretrain import data, heldout
+from scripts.training import staging
+from scripts.workflow.config import ROOT
+from scripts.workflow.errors import InputError
+from scripts.workflow.manifest import Manifest, ManifestError
+
+
+def test_copies_are_read_as_the_files_themselves(shards: list[Path], tmp_path: Path) -> None:
+    copies = staging.staged(shards, str(tmp_path))
+    assert len(copies) == len(shards) and all(copy.is_relative_to(tmp_path) for copy in copies)
+    ours, theirs = data.open_split(copies, "train"), data.open_split(shards, "train")
+    assert len(ours) == len(theirs) > 0
+    assert (ours.read(0, len(ours)) == theirs.read(0, len(theirs))).all()
+    read = [
+        [list(ids) for ids, _ in heldout.pieces(heldout.choose(found, 1000, 0)[0], 0, 32, 0.5)]
+        for found in (copies, shards)
+    ]
+    assert read[0] == read[1]
+
+
+def test_the_processes_of_a_node_copy_once(shards: list[Path], tmp_path: Path) -> None:
+    code = """if True:
+        import pathlib, sys
+        from scripts.training import staging
+        moved, replace = [], pathlib.Path.replace
+        pathlib.Path.replace = lambda self, target: moved.append(self) or replace(self, target)
+        staging.staged([*map(pathlib.Path, sys.argv[2:])], sys.argv[1])
+        print(len(moved))
+    """
+    command = [sys.executable, "-c", code, str(tmp_path), *map(str, shards)]
+    together = [subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) for _ in range(3)]
+    copied = sorted(int(process.communicate()[0]) for process in together)
+    assert copied == [0, 0, sum(1 for path in tmp_path.rglob("*") if path.is_file() and path.name != ".lock")]
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.bin")}
+    cut = next(iter(before))
+    cut.write_bytes(b"cut off")
+    copies = staging.staged(shards, str(tmp_path))
+    after = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.bin")}
+    assert [path for path in before if after[path] != before[path]] == [cut]
+    assert len(data.open_split(copies, "train")) == len(data.open_split(shards, "train"))
+
+
+def test_without_a_folder_nothing_is_copied(shards: list[Path]) -> None:
+    assert staging.staged(shards, "") == shards
+
+
+def test_a_disk_without_space_is_a_warning(
+    shards: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(staging, "SPARE", 1 << 60)
+    monkeypatch.setattr(logging.getLogger("crawl2llm"), "propagate", True)
+    assert staging.staged(shards, str(tmp_path)) == shards
+    assert "read where they lie" in caplog.text and "GB free" in caplog.text
+
+
+def test_a_variable_that_is_not_set_is_named(shards: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SLURM_TMPDIR", raising=False)
+    with pytest.raises(InputError, match=r"stage_to is '\$SLURM_TMPDIR/x', and \$SLURM_TMPDIR is not set"):
+        staging.staged(shards, "$SLURM_TMPDIR/x")
+
+
+def test_a_file_that_does_not_have_its_checksum_is_not_copied(shards: list[Path], tmp_path: Path) -> None:
+    source = shutil.copytree(shards[0].parent, tmp_path / "source")
+    manifest = source / shards[0].name
+    name = next(name for name in Manifest.read(manifest).files if name.endswith(".bin"))
+    (source / name).write_bytes(bytes((source / name).stat().st_size))
+    with pytest.raises(ManifestError, match=r"\.bin does not have the checksum that its manifest says"):
+        staging.staged([manifest], str(tmp_path / "node"))
+    assert not list((tmp_path / "node").rglob("*.bin"))

@@ -1,0 +1,52 @@
+"""url: from documents and lists to verdicts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from scripts.formats.documents import rows
+from scripts.url import score, select
+from scripts.workflow.manifest import Manifest
+from tests.unit import making
+
+
+def test_both_steps(tmp_path: Path) -> None:
+    (tmp_path / "domains").write_text("bad.com\n")
+    (tmp_path / "words").write_text("casino\nloan\n")
+    given = [
+        making.document("on a list", "a", url="https://www.bad.com/page"),
+        making.document("curated", "a", url="https://www.bad.com/page", curated=True),
+        making.document("two words", "a", url="https://good.org/casino-loan"),
+        making.document("one word", "a", url="https://good.org/casino"),
+        making.document("clean", "a", url="https://good.org/"),
+        making.document("a book", "a", url="file:casino.txt#1"),
+        making.document("no url", "a", url=None),
+        making.document("gone before", "a", url="https://www.bad.com/page"),
+    ]
+    documents = making.documents(tmp_path / "documents", given)
+    names = [row["id"] for row in given]
+    verdicts = making.verdicts(tmp_path / "check", {"00000": names}, lambda name: name == "gone before", "ingest.check")
+    out = tmp_path / "score/00000.manifest.json"
+    config = making.config("url.score", domains=[str(tmp_path / "domains")], words=[str(tmp_path / "words")])
+    argv = ["--config", config, "--documents", str(documents), "--verdicts", str(verdicts), "--manifest", str(out)]
+    assert score.main(argv) == 0
+    assert Manifest.read(out).summary == {"without_host": 2, "notes": []}
+
+    argv = ["--config", making.config("url.select", words_max=1), "--signals", str(out)]
+    assert select.main([*argv, "--manifest", str(tmp_path / "select/manifest.json")]) == 0
+    manifest = Manifest.read(tmp_path / "select/manifest.json")
+    assert manifest.counts == {"in": 7, "kept": 5, "dropped": {"domain": 1, "words": 1}}
+    found = {row.pop("id"): row for row in rows(manifest.file("00000.parquet"))}
+    assert list(found) == names[:-1]
+    assert (found["on a list"]["rule"], found["on a list"]["detail"]) == ("domain", "bad.com")
+    assert (found["two words"]["value"], found["two words"]["threshold"]) == (2, 1)
+    assert found["curated"]["kept"] and found["curated"]["rules"] == ["domain"] and found["curated"]["rule"] is None
+
+
+def test_without_lists_it_says_so(tmp_path: Path) -> None:
+    documents = making.documents(tmp_path / "documents", [making.document("1", "a")])
+    verdicts = making.checked(tmp_path / "check", documents)
+    out = tmp_path / "score/00000.manifest.json"
+    argv = ["--config", making.config("url.score"), "--documents", str(documents), "--verdicts", str(verdicts)]
+    assert score.main([*argv, "--manifest", str(out)]) == 0
+    assert Manifest.read(out).summary["notes"] == ["url.score names no list: no URL was compared."]

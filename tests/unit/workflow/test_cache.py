@@ -1,0 +1,39 @@
+"""A cache outlives a plan; one that is damaged, or that cannot be written, costs time and nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from scripts.workflow.cache import Cache
+
+
+def test_what_is_kept_is_found(tmp_path: Path) -> None:
+    first = Cache(tmp_path / "below" / "cache.json")
+    first.held["a"] = [1, "x"]
+    first.save()
+    assert Cache(first.path).held == {"a": [1, "x"]}
+
+
+def test_saving_what_was_never_asked_for_loses_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "cache.json"
+    path.write_text('{"a": 1}')
+    Cache(path).save()
+    assert Cache(path).held == {"a": 1}
+
+
+def test_a_damaged_cache_is_empty_and_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "cache.json"
+    path.write_text('{"a": ')
+    cache = Cache(path)
+    assert cache.held == {}
+    cache.held["b"] = 2
+    cache.save()
+    assert Cache(path).held == {"b": 2}
+
+
+def test_a_cache_that_cannot_be_written_is_done_without(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    cache = Cache(tmp_path / "file" / "cache.json")
+    cache.held["a"] = 1
+    cache.save()
+    assert cache.held == {"a": 1}

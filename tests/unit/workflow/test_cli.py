@@ -1,0 +1,156 @@
+"""The command line that steps share, on a small step of its own."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scripts.workflow import cli, console
+from scripts.workflow.config import leaves as leaves_of_schema
+from scripts.workflow.config import validate
+from scripts.workflow.fingerprint import digest, fingerprint
+from scripts.workflow.manifest import Manifest
+from tests.unit import making
+
+STEP = "language.select"
+
+
+def run(folder: Path, config: str, body: Any = None) -> int:
+    def keep_two(_: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
+        (folder / "out.txt").write_text(str(settings["threshold"]))
+        manifest.counts = {"in": 3, "kept": 2, "dropped": {"score": 1, "language": 0}}
+        return [folder / "out.txt"]
+
+    argv = ["--config", config, "--manifest", str(folder / "manifest.json"), "--log", str(folder / "logs/a.log")]
+    return cli.run(cli.parser(STEP, "What it does.", "--config config.yaml"), body or keep_two, argv)
+
+
+def test_run_with_a_fingerprint(tmp_path: Path) -> None:
+    mark = making.config(STEP, threshold=0.25)
+    assert run(tmp_path, mark) == 0
+    assert (tmp_path / "out.txt").read_text() == "0.25"
+    assert Manifest.read(tmp_path / "manifest.json").fingerprint == digest(mark)
+    assert "in 3, kept 2; dropped: score 1\n" in (tmp_path / "logs/a.log").read_text()
+
+
+def test_run_with_a_config_file_is_the_same_run(tmp_path: Path) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_text("language: {select: {threshold: 0.25}}\n")
+    assert cli.settings(STEP, str(file)) == cli.settings(STEP, making.config(STEP, threshold=0.25))
+    file.write_text("")
+    assert cli.settings(STEP, str(file))[1] == fingerprint(STEP, validate({}))
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("language: {select: {treshold: 1}}", "language.select.treshold is not a known key"),
+        ("a: [", "line 1, column 5: expected the node content"),
+        ("- a", "holds a list, not keys with values"),
+        (None, "No such file"),
+        (b"\xff\xfe\x00", "not text in UTF-8"),
+    ],
+)
+def test_bad_config_file_is_one_line_not_a_traceback(
+    tmp_path: Path, text: str | bytes | None, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "my.yaml"
+    if text is not None:
+        file.write_bytes(text if isinstance(text, bytes) else text.encode())
+    assert run(tmp_path, str(file)) == 1
+    shown = capsys.readouterr().err
+    assert "my.yaml" in shown and words in shown and "Traceback" not in shown
+    assert not (tmp_path / "manifest.json").exists()
+
+
+def test_fingerprint_of_another_step_or_none_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(tmp_path, making.config("language.score")) == 1
+    assert "is the fingerprint of 'language.score'; this program is 'language.select'" in capsys.readouterr().err
+    assert run(tmp_path, '{"step": ') == 1
+    assert "neither a file nor a fingerprint" in capsys.readouterr().err
+
+
+def test_errors_that_the_user_can_mend(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def body(*_: Any) -> list[Path]:
+        raise cli.InputError("source 'web': no such file x.warc")
+
+    assert run(tmp_path, making.config(STEP), body) == 1
+    assert "error: source 'web': no such file x.warc" in capsys.readouterr().err
+    assert "no such file" in (tmp_path / "logs/a.log").read_text()
+
+
+def test_counts_that_do_not_add_up_fail_the_step(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def body(_: Any, __: Any, manifest: Manifest) -> list[Path]:
+        manifest.counts = {"in": 2, "kept": 2, "dropped": {"x": 1}}
+        return []
+
+    assert run(tmp_path, making.config(STEP), body) == 1
+    assert "in = kept + dropped does not hold" in capsys.readouterr().err
+    assert not (tmp_path / "manifest.json").exists()
+
+
+def test_an_error_of_the_program_itself_is_not_hidden(tmp_path: Path) -> None:
+    def body(*_: Any) -> list[Path]:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        run(tmp_path, making.config(STEP), body)
+
+
+def test_help_shows_what_it_does_and_an_example(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        cli.parser(STEP, "What it does.", "--config config.yaml").parse_args(["--help"])
+    assert stopped.value.code == 0
+    shown = capsys.readouterr().out
+    assert "What it does." in shown and "python -m scripts.language.select --config config.yaml" in shown
+
+
+def test_manifest_is_the_same_wherever_and_however_often(tmp_path: Path) -> None:
+    texts = []
+    for name in "ab":
+        (tmp_path / name).mkdir()
+        run(tmp_path / name, making.config(STEP))
+        texts.append((tmp_path / name / "manifest.json").read_text())
+    assert texts[0] == texts[1] and str(tmp_path) not in texts[0]
+    assert list(json.loads(texts[0])) == ["counts", "files", "fingerprint", "inputs", "sources", "step", "summary"]
+
+
+def test_fail_prints_as_a_step_does(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.fail("no") == 1
+    assert capsys.readouterr().err == "error: no\n"
+
+
+def test_progress_tells_rate_and_time_left() -> None:
+    progress = console.Progress(100, "documents", done=20)
+    progress.add(30)
+    assert progress.line(progress.start + 10) == "50/100 documents, 3.0/s, 17s left"
+    assert console.Progress(None, "records").line() == "0 records, 0.0/s"
+
+
+@pytest.mark.parametrize(("seconds", "words"), [(0.4, "0s"), (75, "1m15s"), (3600, "1h00m"), (59.6, "1m00s")])
+def test_duration(seconds: float, words: str) -> None:
+    assert console.duration(seconds) == words
+
+
+def test_placement_options_are_those_of_the_schema(capsys: pytest.CaptureFixture[str]) -> None:
+    parser = cli.parser("finetune.train", "", "")
+    cli.placement(parser, "finetune.train")
+    leaves, given = dict(leaves_of_schema()), ["--config", "x", "--manifest", "y"]
+    for name, value in vars(parser.parse_args(given)).items():
+        if f"finetune.train.{name}" in leaves:
+            assert value == leaves[f"finetune.train.{name}"]["default"]
+    for text, value in (("true", True), ("false", False)):
+        assert parser.parse_args([*given, "--tensorboard", text]).tensorboard is value
+    for wrong in (
+        ["--tensorboard", "1"],
+        ["--tensorboard", "True"],
+        ["--wandb", "on"],
+        ["--checkpoint-every", "often"],
+    ):
+        with pytest.raises(SystemExit):
+            parser.parse_args([*given, *wrong])
+        assert wrong[1] in capsys.readouterr().err

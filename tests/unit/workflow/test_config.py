@@ -1,0 +1,216 @@
+"""The configuration: what is refused and how, what is filled in, and that the schema keeps its own rules."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+
+from scripts.workflow import config as configuration
+from scripts.workflow import scalars
+from scripts.workflow.config import ROOT, VALIDATOR, ConfigError, has, leaves, lookup, merged, schema, tracked, validate
+
+LEAVES = dict(leaves())
+
+
+def refused(config: Any) -> str:
+    with pytest.raises(ConfigError) as caught:
+        validate(config)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("given_config", "words"),
+    [
+        (
+            {"language": {"select": {"treshold": 0.5}}},
+            ["language.select.treshold is not a known key", "nearest known key is language.select.threshold"],
+        ),
+        ({"langauge": {}}, ["langauge is not a known key", "nearest known key is language"]),
+        ({"threshold": 0.5}, ["threshold is not a known key", "language.select.threshold"]),
+        (
+            {"language": {"select": {"threshold": "high"}}},
+            ["language.select.threshold is 'high'", "number from 0 to 1"],
+        ),
+        (
+            {"language": {"select": {"threshold": 1.5}}},
+            ["language.select.threshold is 1.5, out of range", "default 0.65"],
+        ),
+        ({"language": {"select": {"threshold": True}}}, ["not of type number"]),
+        ({"language": {"select": {"threshold": float("nan")}}}, ["language.select.threshold is nan"]),
+        ({"language": {"select": {"threshold": "1e-2"}}}, ["YAML reads 1e-2 as text, write 1.0e-2"]),
+        ({"ingest": {"extract": {"shards": 4.0}}}, ["ingest.extract.shards is 4.0", "integer from 1"]),
+        ({"ingest": {"extract": {"shards": 0}}}, ["ingest.extract.shards is 0, out of range"]),
+        ({"ingest": {"extract": {"sources": [{"name": "a"}]}}}, ["ingest.extract.sources.0 lacks the key 'kind'"]),
+        (
+            {"ingest": {"extract": {"sources": [{"name": "a", "kind": "wrac"}]}}},
+            ["ingest.extract.sources.0.kind is 'wrac'", "did you mean 'warc'?"],
+        ),
+        ({"language": None}, ["language is None, which is not of type object"]),
+        ({"variants": {"main": {}}}, ["variants"]),
+        ([], ["the top level is []"]),
+    ],
+)
+def test_refused_with_the_key_the_value_and_what_is_allowed(given_config: Any, words: list[str]) -> None:
+    message = refused(given_config)
+    for word in words:
+        assert word in message, message
+
+
+def test_every_problem_is_named_in_one_go() -> None:
+    message = refused({"langauge": {}, "language": {"select": {"threshold": 2}}})
+    assert len(message.splitlines()) == 2
+
+
+def test_an_overlay_of_a_variant_is_checked_as_the_config_it_makes() -> None:
+    message = refused({"variants": {"strict": {"language": {"select": {"threshold": 7}}}}})
+    assert "variants.strict" in message and "language.select.threshold is 7" in message
+    assert "unkown is not a known key" in refused({"variants": {"a": {"unkown": 1}}})
+    message = refused({"variants": {"small": {"pretrain": {"train": {"micro_batch": 2}}}}})
+    assert "variants.small.pretrain.train.micro_batch says where or how fast" in message
+    assert message.endswith("set pretrain.train.micro_batch")
+
+
+def test_defaults_are_filled_and_given_values_stay() -> None:
+    complete = validate({"language": {"select": {"languages": ["de"]}}})
+    assert lookup(complete, "language.select") == {"languages": ["de"], "threshold": 0.65}
+    assert {path for path in LEAVES if "default" in LEAVES[path]} <= {path for path in LEAVES if has(complete, path)}
+    assert validate(complete) == complete
+
+
+def told(text: str) -> str:
+    """What a config, as it stands in a file, is refused with."""
+    return refused(yaml.safe_load(text))
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (
+            "language: {select: {languages: [en, no]}}",
+            "YAML reads an unquoted no, off or false as False: quote it, 'no'",
+        ),
+        ("language: {select: {languages: [Yes]}}", "YAML reads an unquoted yes, on or true as True: quote it, 'yes'"),
+        (
+            "heuristics: {score: {stop_words: {no: [og]}}}",
+            "YAML reads an unquoted no, off or false as False: quote it, 'no'",
+        ),
+        ("variants: {on: {}}", "YAML reads an unquoted yes, on or true as True: quote it, 'yes'"),
+        ("quality: {select: {method: off}}", "YAML reads an unquoted no, off or false as False"),
+        ("evaluate: {model: {prompts: [2024-01-31]}}", "YAML reads 2024-01-31 as a date: quote it, '2024-01-31'"),
+        (
+            "evaluate: {model: {prompts: [1984]}}",
+            "is 1984, which is not of type string; allowed: string; YAML reads it as a number",
+        ),
+        ("data: 0123", "YAML reads it as a number (0123 is octal, 12:30 is base 60): put it in quotes"),
+        ("data: 12:30", "YAML reads it as a number (0123 is octal, 12:30 is base 60): put it in quotes"),
+        ("pretrain: {train: {model: {layers: '4096'}}}", "'4096' is text because of its quotes, write 4096"),
+        ("pretrain: {train: {model: {layers: 4e3}}}", "YAML reads 4e3 as text, write 4000"),
+        ("pretrain: {train: {learning_rate: 1e-4}}", "YAML reads 1e-4 as text, write 1.0e-4"),
+        ("pretrain: {train: {learning_rate: 6e-04}}", "YAML reads 6e-04 as text, write 6.0e-04"),
+        ("language: {select: {threshold: '0.65'}}", "'0.65' is text because of its quotes, write 0.65"),
+    ],
+)
+def test_what_yaml_makes_of_a_scalar_is_said(text: str, words: str) -> None:
+    assert words in told(text)
+
+
+@given(
+    st.floats(allow_nan=False, allow_infinity=False) | st.integers(),
+    st.sampled_from([repr, "{:e}".format, "{:g}".format]),
+)
+def test_the_literal_that_a_hint_gives_is_read_as_the_same_number(value: float, spelled: Any) -> None:
+    text = spelled(value)
+    hint = scalars.literal(text)
+    assert hint is not None
+    read = yaml.safe_load(hint)
+    assert isinstance(read, int | float) and float(read) == float(text)
+
+
+@pytest.mark.parametrize("text", ["high", "nan", "inf", "-inf", "", "1.2.3", "0x10"])
+def test_what_is_no_number_has_no_literal(text: str) -> None:
+    assert scalars.literal(text) is None
+
+
+def test_filled_defaults_are_nobody_elses() -> None:
+    validate({})["language"]["select"]["languages"].append("xx")
+    assert validate({})["language"]["select"]["languages"] == ["en"]
+
+
+@pytest.mark.parametrize("path", LEAVES)
+def test_leaf_says_what_it_is(path: str) -> None:
+    leaf = LEAVES[path]
+    assert leaf.get("description", "").endswith("."), f"{path} has no description that is a sentence"
+    assert "default" in leaf, f"{path} has no default"
+    assert "type" in leaf or "enum" in leaf, f"{path} has no type"
+    errors = list(VALIDATOR(leaf).iter_errors(leaf["default"]))
+    assert not errors, f"the default of {path} is refused: {errors}"
+    assert all(isinstance(name, str) for name in leaf.get("enum", [""]) if leaf.get("type") == "string")
+
+
+def test_every_section_is_closed_and_described() -> None:
+    def check(node: dict[str, Any], path: str) -> None:
+        assert node["additionalProperties"] is False, f"{path} accepts unknown keys"
+        assert path == "" or node.get("description"), f"{path} has no description"
+        for key, child in node["properties"].items():
+            if configuration.is_section(child):
+                check(child, f"{path}.{key}".lstrip("."))
+
+    Draft202012Validator.check_schema(schema())
+    check(schema(), "")
+
+
+@pytest.mark.parametrize(
+    "path", [ROOT / "config.yaml", *sorted((ROOT / "configs").glob("**/*.yaml"))], ids=lambda path: path.name
+)
+def test_config_of_the_repository_is_valid(path: Any) -> None:
+    validate(yaml.safe_load(path.read_text(encoding="utf-8")) or {}, source=path.name)
+
+
+def test_tracked_leaves_placement_keys_out() -> None:
+    complete = validate({})
+    for path, leaf in LEAVES.items():
+        step = ".".join(path.split(".")[:2])
+        if path.count(".") >= 2:
+            assert has(tracked(complete, step), path.removeprefix(f"{step}.")) is not bool(leaf.get("placement")), path
+
+
+TREES = st.recursive(
+    st.integers() | st.text(max_size=3),
+    lambda child: st.dictionaries(st.sampled_from("abc"), child, max_size=3),
+    max_leaves=8,
+).filter(lambda tree: isinstance(tree, dict))
+
+
+@given(TREES, TREES)
+def test_merged_is_the_overlay_where_it_speaks_and_the_base_elsewhere(base: Any, overlay: Any) -> None:
+    found = merged(base, overlay)
+    assert merged(found, overlay) == found
+    assert merged(base, {}) == base and merged({}, overlay) == overlay
+    assert set(found) == set(base) | set(overlay)
+    for key in set(base) - set(overlay):
+        assert found[key] == base[key]
+
+
+@given(st.text(min_size=1, max_size=30))
+def test_any_unknown_key_is_refused_by_name(key: str) -> None:
+    if key not in schema()["properties"]:
+        assert "is not a known key" in refused({key: 1})
+
+
+def test_a_filter_that_is_set_and_not_used_is_told() -> None:
+    """`filters` is forgotten easily."""
+    given = {"url": {"score": {"words": ["words.txt"]}}, "language": {}}
+    assert configuration.unused(given, configuration.validate(given)) == [
+        "url is set, and not used: filters is language, heuristics, dedup, quality"
+    ]
+    given["filters"] = ["url", "language"]
+    assert configuration.unused(given, configuration.validate(given)) == []
+
+
+def test_one_language_without_brackets_is_told_how_to_write_it() -> None:
+    assert refused({"language": {"select": {"languages": "en"}}}).endswith("write a list: [en]")

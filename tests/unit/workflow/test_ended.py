@@ -1,0 +1,98 @@
+"""Programs that a signal ended are named, with what the machine says of memory: real kills, a real control group."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from scripts.training import launch
+from scripts.workflow import ended
+
+ROOT = Path(launch.__file__).resolve().parents[2]
+
+
+@pytest.mark.parametrize(
+    ("status", "number"), [(-9, 9), (137, 9), (-11, 11), (139, 11), (1, None), (255, None), (0, None)]
+)
+def test_a_signal_in_a_status(status: int, number: int | None) -> None:
+    assert ended.of_status(status) == number
+
+
+def test_a_kill_without_a_sign_of_memory_names_both_causes() -> None:
+    said = ended.explained(9, "pretrain.train", None)
+    assert said.startswith("was ended by SIGKILL (signal 9): by a person or a batch system, or out of memory")
+    assert "pretrain.train.micro_batch" in said
+
+
+def test_other_signals_say_what_they_mean() -> None:
+    assert "CPU lacks an instruction" in ended.explained(signal.SIGILL, "ingest.extract", None)
+    assert ended.explained(signal.SIGSEGV, "ingest.extract", None) == "was ended by SIGSEGV (signal 11)"
+
+
+def test_a_training_that_was_ended_says_how_it_goes_on() -> None:
+    for step in ended.MAKERS:
+        for memory in (None, "the kernel says so"):
+            assert ended.explained(9, step, memory).endswith(ended.AGAIN)
+        assert ended.explained(signal.SIGSEGV, step, None) == f"was ended by SIGSEGV (signal 11). {ended.AGAIN}"
+    assert "resume" not in ended.explained(9, "evaluate.model", None)
+
+
+def launched(folder: Path, *ranks: str, prefix: tuple[str, ...] = ()) -> tuple[str, str]:
+    """(stderr, log) of the launcher with one process for each of `ranks`, a Python program of that rank."""
+    module = folder / "rank.py"
+    module.write_text(f"import os\nexec({list(ranks)!r}[int(os.environ['RANK'])])\n", encoding="utf-8")
+    log = folder / "train.log"
+    done = subprocess.run(
+        [*prefix, sys.executable, "-c", "from scripts.training import processes; processes.GRACE = 0.3\n"
+         "from scripts.training import launch; raise SystemExit(launch.main())",
+         "--processes", str(len(ranks)), "rank", "--log", str(log)],
+        env={**os.environ, "PYTHONPATH": f"{ROOT}:{folder}"}, capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert done.returncode != 0
+    return done.stderr, log.read_text(encoding="utf-8") if log.exists() else ""
+
+
+DIES_WITH_IT = "import time; time.sleep(0.1); raise ConnectionError('closed by peer')"
+
+
+def test_a_killed_rank_is_named_and_not_the_one_that_lost_it(tmp_path: Path) -> None:
+    stderr, log = launched(tmp_path, DIES_WITH_IT, "import os, signal; os.kill(os.getpid(), signal.SIGKILL)")
+    last = log.splitlines()[-1]
+    assert "error: rank 1 (of 2 processes, on " in last and "was ended by SIGKILL (signal 9)" in last
+    assert "ConnectionError" in stderr
+    assert stderr.splitlines()[-1].startswith("error: rank 1 ")
+
+
+def test_the_first_error_is_named_with_its_traceback_in_the_log(tmp_path: Path) -> None:
+    _, log = launched(tmp_path, DIES_WITH_IT, "raise RuntimeError('boom')")
+    assert log.splitlines()[-1].endswith("failed first: RuntimeError: boom")
+    assert "Traceback (most recent call last):" in log and "ConnectionError: closed" not in log
+
+
+def test_an_error_that_was_said_is_not_said_again(tmp_path: Path) -> None:
+    said = "import sys; print('12:00:00 x: error: no such file', file=sys.stderr); sys.exit(1)"
+    stderr, log = launched(tmp_path, said, "import time; time.sleep(60)")
+    assert log == "" and stderr.count("error:") == 1
+
+
+def test_a_rank_out_of_memory(tmp_path: Path, group: Callable[[int], tuple[str, ...]]) -> None:
+    """The kernel ends a process that takes more than its control group has."""
+    _, log = launched(tmp_path, "import time; time.sleep(60)", "bytearray(b'x' * 10**9)", prefix=group(200))
+    assert "was ended by SIGKILL (signal 9), most likely out of memory: the kernel ended 1 process" in log
+    assert log.rstrip().endswith("or give it more memory")
+
+
+def test_a_process_of_the_group_is_not_said_to_be_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The machine's counter counts those of its groups too."""
+    group = next(iter(ended.counters()), None)
+    if group is None or group == ended.VMSTAT:
+        pytest.skip("this process's control group has no counter of its own")
+    before = ended.counters()
+    monkeypatch.setattr(ended, "counters", lambda: {file: number + 1 for file, number in before.items()})
+    assert "of this control group for lack of memory" in str(ended.lack_of_memory(before))

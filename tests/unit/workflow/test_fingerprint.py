@@ -1,0 +1,190 @@
+"""Fingerprints: what counts as code and settings of a step, and what does not. On a copy of the real scripts."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scripts.workflow import fingerprint as module
+from scripts.workflow.cache import Cache
+from scripts.workflow.config import ROOT, leaves, lookup, validate
+from scripts.workflow.fingerprint import canonical, closure, code, digest, fingerprint
+from scripts.workflow.steps import STEPS, needs
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    shutil.copytree(ROOT / "scripts", tmp_path / "scripts", ignore=shutil.ignore_patterns("__pycache__"))
+    return tmp_path
+
+
+def written() -> list[str]:
+    """The steps whose program is there."""
+    return [step for step in STEPS if (ROOT / "scripts" / f"{step.replace('.', '/')}.py").is_file()]
+
+
+# Parsing is what takes time here: the steps of four stages show it all.
+SOME = [step for step in STEPS if step.split(".")[0] in {"ingest", "language", "quality", "corpus"}]
+
+
+def codes(root: Path) -> dict[str, str]:
+    """The code hash of these steps, read afresh."""
+    module._module.cache_clear()
+    module._cached = Cache(module.CACHE)
+    code.cache_clear()
+    return {step: code(f"scripts.{step}", root) for step in SOME}
+
+
+def edit(path: Path, old: str, new: str) -> None:
+    text = path.read_text()
+    assert old in text, f"{path} lacks {old!r}"
+    path.write_text(text.replace(old, new))
+
+
+def test_copy_has_the_same_code(copy: Path) -> None:
+    assert codes(copy) == codes(ROOT)
+
+
+def test_comments_docstrings_and_layout_do_not_count(copy: Path) -> None:
+    before = codes(copy)
+    path = copy / "scripts/language/select.py"
+    edit(path, '"""Keep the documents whose', '"""Hold the documents whose')
+    edit(path, '    """The verdict on one signals row.', '    """The judgement on one row.')
+    edit(path, "    failed = []\n", "    # A comment.\n\n    failed = [ ]  # another\n")
+    edit(path, 'rules": failed', 'rules": (failed)')
+    assert codes(copy) == before
+
+
+def test_code_counts_for_those_that_import_it_and_no_others(copy: Path) -> None:
+    before = codes(copy)
+    edit(copy / "scripts/language/select.py", 'row["score"] < threshold', 'row["score"] <= threshold')
+    changed = {step for step, found in codes(copy).items() if found != before[step]}
+    assert changed == {"language.select"}
+
+    before = codes(copy)
+    edit(copy / "scripts/ingest/http.py", "len(body) > limit", "len(body) >= limit")
+    changed = {step for step, found in codes(copy).items() if found != before[step]}
+    importing = {s for s in SOME if copy / "scripts/ingest/http.py" in closure(f"scripts.{s}", copy)}
+    assert "ingest.extract" in changed == importing
+
+    before = codes(copy)
+    edit(copy / "scripts/formats/documents.py", "BATCH = 1024", "BATCH = 512")
+    changed = {step for step, found in codes(copy).items() if found != before[step]}
+    importing = {s for s in SOME if copy / "scripts/formats/documents.py" in closure(f"scripts.{s}", copy)}
+    assert {"language.score", "corpus.write"} <= changed == importing
+
+
+def test_code_of_a_package_counts(copy: Path) -> None:
+    before = codes(copy)
+    (copy / "scripts/quality/__init__.py").write_text("import os\n")
+    changed = {step for step, found in codes(copy).items() if found != before[step]}
+    assert {"quality.train", "quality.score", "quality.select"} <= changed
+    assert "language.score" not in changed
+
+
+def test_pages_and_templates_beside_a_program_count_for_its_stage(copy: Path) -> None:
+    (copy / "scripts/quality/page.html").write_text("<p>")
+    before = codes(copy)
+    (copy / "scripts/quality/page.html").write_text("<p>.")
+    changed = {step for step, found in codes(copy).items() if found != before[step]}
+    assert changed == {"quality.train", "quality.score", "quality.select"}
+
+
+def test_modules_that_only_show_do_not_count(copy: Path) -> None:
+    before = codes(copy)
+    edit(copy / "scripts/workflow/console.py", "every: float = 5.0", "every: float = 9.0")
+    assert codes(copy) == before
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "from scripts.shared import other",
+        "import scripts.shared.other",
+        "import scripts.shared.other as short",
+        "from scripts.shared.other import VALUE",
+        "def late():\n    from scripts.shared.other import VALUE",
+        "if True:\n    import scripts.shared.other",
+    ],
+)
+def test_closure_follows_every_way_to_import(tmp_path: Path, line: str) -> None:
+    (tmp_path / "scripts/shared").mkdir(parents=True)
+    (tmp_path / "scripts/shared/other.py").write_text("import scripts.shared.third\nVALUE = 1\n")
+    (tmp_path / "scripts/shared/third.py").write_text("import os\n")
+    (tmp_path / "scripts/shared/bystander.py").write_text("VALUE = 2\n")
+    (tmp_path / "scripts/step.py").write_text(f"{line}\n")
+    names = [path.name for path in closure("scripts.step", tmp_path)]
+    assert names == ["other.py", "third.py", "step.py"]
+
+
+@pytest.mark.parametrize("line", ["from . import other", "from .other import VALUE", "from ..shared import other"])
+def test_relative_imports_are_refused_as_nothing_would_follow_them(tmp_path: Path, line: str) -> None:
+    (tmp_path / "step.py").write_text(f"{line}\n")
+    with pytest.raises(ValueError, match=r"step.py:1: .*relative imports are not followed"):
+        closure("step", tmp_path)
+
+
+def test_every_step_is_hashed_with_what_decides_its_bytes() -> None:
+    for step in written():
+        names = {str(path.relative_to(ROOT)) for path in closure(f"scripts.{step}")}
+        assert f"scripts/{step.replace('.', '/')}.py" in names
+
+
+def test_fingerprint_is_of_its_own_settings_and_of_everything_upstream() -> None:
+    base = validate({})
+    edited = validate({"language": {"select": {"threshold": 0.5}}})
+    changed = {step for step in written() if fingerprint(step, base) != fingerprint(step, edited)}
+
+    def reached(step: str) -> bool:
+        return step == "language.select" or any(reached(name) for name in needs(step, base))
+
+    assert changed == {step for step in written() if reached(step)}
+    assert "language.score" not in changed
+
+
+def test_order_of_keys_does_not_count() -> None:
+    there = validate({"language": {"select": {"languages": ["en"], "threshold": 0.5}}, "data": "x"})
+    back = validate({"data": "x", "language": {"select": {"threshold": 0.5, "languages": ["en"]}}})
+    assert fingerprint("language.select", there) == fingerprint("language.select", back)
+    assert canonical({"b": 1, "a": [2, 1]}) == canonical({"a": [2, 1], "b": 1}) != canonical({"a": [1, 2], "b": 1})
+
+
+def another(leaf: dict[str, Any]) -> Any:
+    """A value that differs from the leaf's default and that the schema accepts, for the kinds that placement keys have."""
+    default = leaf["default"]
+    if "enum" in leaf:
+        return next(value for value in leaf["enum"] if value != default)
+    if isinstance(default, bool):
+        return not default
+    if isinstance(default, int | float):
+        return default + 1 if default + 1 <= leaf.get("maximum", default + 1) else default - 1
+    if isinstance(default, str):
+        return default + "x"
+    return None
+
+
+def test_placement_keys_are_in_no_fingerprint() -> None:
+    placement = {path: another(leaf) for path, leaf in leaves() if leaf.get("placement")}
+    overlay: dict[str, Any] = {}
+    for path, value in placement.items():
+        if value is not None and path != "data":
+            node = overlay
+            *folders, last = path.split(".")
+            for folder in folders:
+                node = node.setdefault(folder, {})
+            node[last] = value
+    base, edited = validate({}), validate({**overlay, "data": "/elsewhere"})
+    assert edited != base
+    for step in written():
+        assert fingerprint(step, base) == fingerprint(step, edited), step
+
+
+def test_fingerprint_holds_the_settings_that_the_program_gets() -> None:
+    body = json.loads(fingerprint("language.select", validate({})))
+    assert body["config"] == lookup(validate({}), "language.select")
+    assert set(body) == {"step", "config", "code", "files", "upstream"}
+    assert digest("") == "e3b0c44298fc1c14"

@@ -1,0 +1,144 @@
+"""Freshness: a result is up to date if its manifest says so, and for no other reason."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from scripts.workflow import record
+from scripts.workflow.freshness import OLD, UNKNOWN, Freshness
+from scripts.workflow.manifest import Manifest, combined, consumed, digest, recording
+
+CONTENTS = {"00000": "aa", "00001": "bb"}
+
+
+def mark(step: str, **config: object) -> str:
+    return json.dumps({"step": step, "config": config, "code": {}, "files": {}, "upstream": {}})
+
+
+class Results:
+    """Results of two shards and a lone step, written as steps write them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        for shard in CONTENTS:
+            self.ingest(shard, f"text of {shard}")
+        for shard in CONTENTS:
+            self.make("language.score", shard, [self.place("ingest.extract", shard)], "scores")
+        self.make("language.select", "", [self.place("language.score", shard) for shard in CONTENTS], "verdicts")
+
+    def place(self, step: str, task: str) -> Path:
+        folder = self.folder / step.replace(".", "/")
+        return folder / (f"{task}.manifest.json" if task else "manifest.json")
+
+    def ingest(self, shard: str, text: str, content: str = "") -> None:
+        content = content or CONTENTS[shard]
+        self.make("ingest.extract", shard, [], text, {shard: content}, {"sources": {"files": content}})
+
+    def make(
+        self, step: str, task: str, inputs: list[Path], text: str, sources: dict | None = None, more: dict | None = None
+    ) -> None:
+        path = self.place(step, task)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        data = path.with_name(f"{task or 'all'}.parquet")
+        data.write_text(text)
+        with recording() as opened:
+            for read in inputs:
+                Manifest.read(read).file(read.name.replace("manifest.json", "parquet"))
+        made = Manifest(step, digest(mark(step)), inputs={**consumed(opened), **(more or {})})
+        made.sources = combined([sources or {}, *(found.sources for found in opened.values())])
+        record.write(path, mark(step), {})
+        made.write(path, [data])
+
+    def ask(self, step: str, *tasks: str, contents: dict[str, str] = CONTENTS, **config: object) -> str | None:
+        return Freshness(self.place, contents).stale(step, tasks or [""], mark(step, **config))
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> Results:
+    return Results(tmp_path)
+
+
+def all_fresh(results: Results) -> bool:
+    steps = [("ingest.extract", *CONTENTS), ("language.score", *CONTENTS), ("language.select", "")]
+    return not any(results.ask(*step) for step in steps)
+
+
+def test_complete_results_are_up_to_date(results: Results) -> None:
+    assert all_fresh(results)
+    manifest = Manifest.parse(results.place("language.select", ""))
+    assert set(manifest.inputs) == {"language.score 00000", "language.score 00001"} and set(manifest.sources) == {"all"}
+    assert Manifest.parse(results.place("language.score", "00001")).sources == {"00001": "bb"}
+
+
+def test_an_edit_is_named_with_both_values(results: Results) -> None:
+    assert results.ask("language.select", threshold=0.7) == "threshold not set → 0.7"
+
+
+def test_results_of_other_settings_are_told_from_those_that_lack_something(results: Results) -> None:
+    held = Freshness(results.place, CONTENTS)
+    results.place("language.score", "00001").with_name("00001.parquet").unlink()
+    assert held.stale("language.score", CONTENTS, mark("language.score"))
+    assert not held.other("language.score", CONTENTS, mark("language.score"))
+    assert held.other("language.score", CONTENTS, mark("language.score", threshold=0.7))
+    assert not held.other("quality.score", CONTENTS, mark("quality.score"))  # none there
+
+
+def test_any_shard_of_a_task_counts(results: Results) -> None:
+    results.place("language.score", "00001").unlink()
+    assert results.ask("language.score", "00000") is None
+    assert results.ask("language.score", "00000", "00001") == "not made yet"
+
+
+def test_an_input_that_was_made_anew(results: Results) -> None:
+    results.ingest("00001", "the same")
+    results.ingest("00001", "text of 00001")  # the same bytes again
+    assert all_fresh(results)
+    results.ingest("00001", "other text")
+    assert results.ask("language.score", "00000") is None
+    assert results.ask("language.score", "00000", "00001") == "ingest.extract 00001 holds other data"
+
+
+def test_a_replaced_source_file(results: Results) -> None:
+    now = {**CONTENTS, "00001": "replaced"}
+    assert results.ask("ingest.extract", "00000", contents=now) is None
+    assert results.ask("language.score", "00000", contents=now) is None
+    for step in ("ingest.extract", "language.score"):
+        assert str(results.ask(step, "00001", contents=now)).startswith("other source files in shard 00001")
+    assert results.ask("language.select", contents=now) == "other source files"
+
+
+def test_a_step_that_was_deleted_counts_as_unchanged_while_the_sources_are_the_same(results: Results) -> None:
+    for shard in CONTENTS:
+        results.place("ingest.extract", shard).unlink()
+        results.place("language.score", shard).unlink()
+    assert results.ask("language.select") is None
+    now = {**CONTENTS, "00000": "replaced"}
+    assert results.ask("language.select", contents=now) == "other source files"
+
+
+def test_damage_is_seen_by_size(results: Results) -> None:
+    (results.folder / "language/select/all.parquet").unlink()
+    assert "is missing" in str(results.ask("language.select"))
+    results.place("language.select", "").write_text("{")
+    assert results.ask("language.select") == "damaged manifest"
+
+
+def test_results_of_an_earlier_version_are_named(results: Results) -> None:
+    path = results.place("language.select", "")
+    body = json.loads(path.read_text())
+    del body["inputs"], body["sources"]
+    path.write_text(json.dumps(body))
+    assert results.ask("language.select") == OLD
+    path.write_text(json.dumps({**body, "fingerprint": "of then"}))
+    record.beside(path).unlink()
+    assert results.ask("language.select") == OLD
+
+
+def test_a_result_without_its_record_is_not_told_key_by_key(results: Results) -> None:
+    path = results.place("language.select", "")
+    path.write_text(json.dumps({**json.loads(path.read_text()), "fingerprint": "another"}))
+    record.beside(path).unlink()
+    assert results.ask("language.select") == UNKNOWN

@@ -1,0 +1,60 @@
+"""Frozen runs: a whole copy of the workflow's own files, by content, and the config beside it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from scripts.workflow import frozen
+from scripts.workflow.config import ROOT
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    root = tmp_path / "project"
+    for name in (
+        "rules/a.smk",
+        "scripts/a.py",
+        "scripts/__pycache__/a.pyc",
+        "schemas/s.yaml",
+        "docs/a.md",
+        "Snakefile",
+    ):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(name)
+    return root
+
+
+def test_a_copy_holds_what_jobs_read_and_nothing_else(project: Path) -> None:
+    copy = frozen.code(project)
+    names = sorted(str(path.relative_to(copy)) for path in copy.rglob("*") if path.is_file())
+    assert names == ["Snakefile", "home", "rules/a.smk", "schemas/s.yaml", "scripts/a.py"]
+    assert frozen.home(copy) == project == frozen.home(project)
+
+
+def test_the_same_code_is_the_same_copy_and_an_edit_is_another(project: Path) -> None:
+    first = frozen.code(project)
+    assert frozen.code(project) == first
+    assert frozen.home(frozen.code(first)) == project  # a run that is started from a copy
+    (project / "scripts/a.py").write_text("edited")
+    second = frozen.code(project)
+    assert second != first
+    assert (first / "scripts/a.py").read_text() == "scripts/a.py"
+    frozen.forget_others(second)
+    assert [path.name for path in frozen.FOLDER.iterdir()] == [second.name]
+
+
+def test_every_file_of_the_project_that_a_job_needs_is_in_a_copy() -> None:
+    names = {str(path.relative_to(ROOT)) for path in frozen.files(ROOT)}
+    assert {"Snakefile", "rules/common.smk", "scripts/workflow/cli.py", "schemas/config.schema.yaml"} <= names
+    assert {"envs/data.yaml", "scripts/report/style.css", "rules/report/page.rst"} <= names
+
+
+def test_a_config_with_its_sources(project: Path) -> None:
+    path = frozen.config({"a": 1}, [{"main": {"00000": ["web=x"]}}, {}])
+    assert json.loads(path.read_text()) == {"a": 1}
+    assert frozen.sources(path) == [{"main": {"00000": ["web=x"]}}, {}]
+    assert frozen.config({"a": 1}, [{"main": {"00000": ["web=y"]}}, {}]) != path

@@ -1,0 +1,36 @@
+"""One run at a time in a folder; the lock goes with its process, however that ends."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from scripts.workflow.config import ROOT
+from scripts.workflow.lock import HELD, Busy, hold
+
+HOLDER = """
+import sys, time
+from pathlib import Path
+from scripts.workflow.lock import hold
+hold(Path(sys.argv[1]))
+print("held", flush=True)
+time.sleep(60)
+"""
+
+
+def test_second_run_is_refused_until_the_first_is_gone_even_by_kill(tmp_path: Path) -> None:
+    path = tmp_path / ".snakemake/run.lock"
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLDER, str(path)], stdout=subprocess.PIPE, text=True, cwd=ROOT
+    ) as holder:
+        assert holder.stdout is not None and holder.stdout.readline() == "held\n"
+        with pytest.raises(Busy, match=f"process {holder.pid}"):
+            hold(path)
+        holder.send_signal(signal.SIGKILL)
+        holder.wait()
+    hold(path)
+    HELD.pop().close()

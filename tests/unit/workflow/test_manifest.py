@@ -1,0 +1,136 @@
+"""Manifests: counts that add up, files that are there, and nothing half written."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scripts.workflow.manifest import Manifest, ManifestError, checksum, write_atomically
+
+
+def made(folder: Path, **fields: Any) -> Path:
+    (folder / "a.bin").write_bytes(b"abc")
+    Manifest("some.step", "f", **fields).write(folder / "manifest.json", [folder / "a.bin"])
+    return folder / "manifest.json"
+
+
+def test_round_trip(tmp_path: Path) -> None:
+    path = made(tmp_path, counts={"in": 3, "kept": 1, "dropped": {"x": 2}}, summary={"ü": [1.5, None]})
+    read = Manifest.read(path)
+    assert (read.step, read.fingerprint, read.summary) == ("some.step", "f", {"ü": [1.5, None]})
+    assert read.counts == {"in": 3, "kept": 1, "dropped": {"x": 2}}
+    assert read.file("a.bin").read_bytes() == b"abc"
+    assert read.files == {"a.bin": {"bytes": 3, "xxh3": "06b05ab6733a618578af5f94892f3950"}}
+    assert made(tmp_path / "..", counts=read.counts, summary=read.summary).read_bytes() == path.read_bytes()
+
+
+@pytest.mark.parametrize("counts", [{"in": 3, "kept": 1, "dropped": {"x": 1}}, {"in": 0, "kept": 1, "dropped": {}}])
+def test_counts_must_add_up(tmp_path: Path, counts: dict[str, Any]) -> None:
+    with pytest.raises(ManifestError, match="in = kept \\+ dropped does not hold"):
+        made(tmp_path, counts=counts)
+    assert not (tmp_path / "manifest.json").exists()
+
+
+def test_missing_file_is_named(tmp_path: Path) -> None:
+    path = made(tmp_path)
+    (tmp_path / "a.bin").unlink()
+    with pytest.raises(ManifestError, match=r"a\.bin is missing"):
+        Manifest.read(path)
+
+
+def test_resized_file_is_named(tmp_path: Path) -> None:
+    path = made(tmp_path)
+    (tmp_path / "a.bin").write_bytes(b"abcd")
+    with pytest.raises(ManifestError, match=r"a\.bin has 4 bytes, not 3"):
+        Manifest.read(path)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "{", "null", "[]", "3", '"x"', "{}", '{"step": "a"}', '{"step": "a", "fingerprint": "b", "more": 1}', "\x00",
+        '{"step": "a", "fingerprint": "b", "files": [1]}', '{"step": "a", "fingerprint": "b", "files": {"x": 3}}',
+        '{"step": "a", "fingerprint": "b", "files": {"x": {}}}',
+    ],
+)  # fmt: skip
+def test_garbage_is_refused_by_name(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "00001.manifest.json"
+    path.write_text(text)
+    with pytest.raises(ManifestError, match=r"00001\.manifest\.json: not a readable manifest"):
+        Manifest.read(path)
+
+
+def test_no_manifest_and_binary_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "b").write_bytes(b"\xff\xfe\x00")
+    for name in ("absent", "b"):
+        with pytest.raises(ManifestError, match=name):
+            Manifest.read(tmp_path / name)
+
+
+def test_file_that_it_does_not_list(tmp_path: Path) -> None:
+    with pytest.raises(ManifestError, match=r"no file 'b\.bin' .* it lists a\.bin"):
+        Manifest.read(made(tmp_path)).file("b.bin")
+    with pytest.raises(ManifestError, match="no folder"):
+        _ = Manifest("s", "f").folder
+
+
+def test_write_is_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "m.json"
+    write_atomically(path, "old")
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space"):
+        write_atomically(path, "new" * 1000)
+    assert path.read_text() == "old"
+    assert [entry.name for entry in tmp_path.iterdir()] == ["m.json"]
+
+
+def test_manifest_is_written_after_its_files_are_read(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        Manifest("s", "f").write(tmp_path / "manifest.json", [tmp_path / "absent"])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_files_in_folders_below(tmp_path: Path) -> None:
+    (tmp_path / "train").mkdir()
+    (tmp_path / "train" / "0.bin").write_bytes(b"")
+    Manifest("s", "f").write(tmp_path / "manifest.json", [tmp_path / "train" / "0.bin"])
+    body = json.loads((tmp_path / "manifest.json").read_text())
+    assert body["files"] == {"train/0.bin": {"bytes": 0, "xxh3": checksum(tmp_path / "train" / "0.bin")}}
+    assert checksum(tmp_path / "train" / "0.bin") == "99aa06d3014798d86001c324468d497f"
+
+
+def test_weights_are_compared_with_their_checksums_and_that_consumes_nothing(tmp_path: Path) -> None:
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model/weights").write_bytes(b"1234")
+    Manifest("some.step", "0").write(tmp_path / "manifest.json", [tmp_path / "model/weights"])
+    read = Manifest.read(tmp_path / "manifest.json")
+    assert read.sound("model/") is read and not read.used
+    (tmp_path / "model/weights").write_bytes(b"1235")
+    with pytest.raises(ManifestError, match="weights does not have the checksum"):
+        read.sound("model/")
+
+
+def test_files_are_on_the_disk_before_the_manifest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    order: list[str] = []
+    fsync = os.fsync
+
+    def spy(descriptor: int) -> None:
+        order.append(Path(f"/proc/self/fd/{descriptor}").readlink().name)
+        fsync(descriptor)
+
+    (tmp_path / "model").mkdir()
+    files = [tmp_path / "a.parquet", tmp_path / "model/weights"]
+    for file in files:
+        file.write_bytes(b"1")
+    monkeypatch.setattr(os, "fsync", spy)
+    Manifest("some.step", "0").write(tmp_path / "x.manifest.json", files)
+    copy, manifest = (order.index(f".{name}.partial") for name in (".x.manifest.copy", "x.manifest.json"))
+    assert set(order[:copy]) == {"a.parquet", "weights", "model", tmp_path.name} and copy < manifest

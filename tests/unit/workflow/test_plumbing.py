@@ -1,0 +1,85 @@
+"""Where the line runs between code that decides bytes and plumbing: every module is edited once."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+import yaml
+
+from scripts.workflow import fingerprint as module
+from scripts.workflow.cache import Cache
+from scripts.workflow.config import ROOT
+from scripts.workflow.fingerprint import closure, code
+from scripts.workflow.plumbing import PLUMBING, is_plumbing
+from scripts.workflow.steps import STEPS
+
+TABLE = yaml.safe_load(Path(__file__).with_name("modules.yaml").read_text(encoding="utf-8"))
+MODULES = sorted(
+    str(path.relative_to(ROOT)) for path in (ROOT / "scripts").rglob("*.py") if "__pycache__" not in path.parts
+)
+
+
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("copy")
+    shutil.copytree(ROOT / "scripts", folder / "scripts", ignore=shutil.ignore_patterns("__pycache__"))
+    return folder
+
+
+def codes(root: Path) -> dict[str, dict[str, str]]:
+    module._module.cache_clear()
+    code.cache_clear()
+    return {step: code(f"scripts.{step}", root) for step in STEPS}
+
+
+@pytest.fixture(scope="module")
+def before(copy: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, str]]:
+    module._cached = Cache(tmp_path_factory.mktemp("cache") / "meanings.json")
+    return codes(copy)
+
+
+def rerun(copy: Path, before: dict[str, dict[str, str]], names: list[str]) -> set[str]:
+    """The steps that would run again after an edit of these modules."""
+    held = {copy / name: (copy / name).read_text(encoding="utf-8") for name in names}
+    try:
+        for path, text in held.items():
+            path.write_text(f"{text}\nEDITED = 1\n", encoding="utf-8")
+        return {step for step, found in codes(copy).items() if found != before[step]}
+    finally:
+        for path, text in held.items():
+            path.write_text(text, encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", [name for name in MODULES if not is_plumbing(name)])
+def test_an_edit_reruns_exactly_the_steps_that_the_table_names(
+    copy: Path, before: dict[str, dict[str, str]], name: str
+) -> None:
+    changed = rerun(copy, before, [name])
+    assert name in TABLE, f"modules.yaml lacks {name}: {sorted(changed)}"
+    assert changed == (set(STEPS) if TABLE[name] == "all" else set(TABLE[name]))
+
+
+def test_an_edit_of_all_plumbing_reruns_nothing(copy: Path, before: dict[str, dict[str, str]]) -> None:
+    assert rerun(copy, before, [name for name in MODULES if is_plumbing(name)]) == set()
+
+
+def test_the_lists_name_what_is_there_and_give_reasons() -> None:
+    assert all((ROOT / name).exists() for name in [*TABLE, *PLUMBING])
+    assert not [name for name in TABLE if is_plumbing(name)]
+    assert all(PLUMBING.values())
+
+
+def test_what_computes_bytes_is_not_plumbing() -> None:
+    for step in STEPS:
+        assert ROOT / f"scripts/{step.replace('.', '/')}.py" in closure(f"scripts.{step}")
+
+
+def test_the_number_raised_by_hand_reruns_everything(monkeypatch: pytest.MonkeyPatch) -> None:
+    code.cache_clear()
+    old = {step: code(f"scripts.{step}") for step in STEPS}
+    monkeypatch.setattr(module, "VERSION", module.VERSION + 1)
+    code.cache_clear()
+    assert all(code(f"scripts.{step}") != old[step] for step in STEPS)
+    code.cache_clear()

@@ -1,0 +1,83 @@
+"""The table of steps: an order that can be run, and the tasks of each."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scripts.workflow.config import schema, validate
+from scripts.workflow.steps import (
+    FILTERS,
+    STEPS,
+    edits,
+    ids,
+    needs,
+    owned,
+    resolved,
+    tasks,
+    used,
+    verdicts,
+    wrong_order,
+)
+
+
+def test_every_step_comes_after_what_it_needs() -> None:
+    order = list(STEPS)
+    for name in STEPS:
+        found = resolved(name, list(FILTERS))
+        assert all(order.index(needed) < order.index(name) for needed in found), name
+
+
+def test_every_step_has_its_section_in_the_schema_and_every_section_its_step() -> None:
+    stages = {k: v for k, v in schema()["properties"].items() if "properties" in v}
+    assert {f"{stage}.{name}" for stage, node in stages.items() for name in node["properties"]} == set(STEPS)
+
+
+def test_every_step_but_the_last_is_needed() -> None:
+    assert {name for step in STEPS for name in resolved(step, list(FILTERS))} == set(STEPS) - {"report.render"}
+
+
+def test_demo_crawl_is_needed_only_where_a_source_asks_for_it() -> None:
+    demo = validate({"ingest": {"extract": {"sources": [{"name": "a", "kind": "crawl"}]}}})
+    own = validate({"ingest": {"extract": {"sources": [{"name": "a", "kind": "warc", "paths": ["x"]}]}}})
+    assert needs("ingest.extract", demo) == ("crawl.render",)
+    assert needs("ingest.extract", own) == ()
+
+
+def test_tasks() -> None:
+    config = validate({"ingest": {"extract": {"shards": 3}}})
+    assert tasks("language.score", config) == ["00000", "00001", "00002"]
+    assert tasks("language.select", config) == [""]
+    assert tasks("evaluate.model", config) == ["base", "sft"]
+    assert tasks("finetune.train", config) == ["sft"]
+    assert tasks("dedup.band", config) == ["00", "01", "02"]
+    bands = [band for task in tasks("dedup.band", config) for band in owned("dedup.band", task, config)]
+    assert sorted(bands) == ids("dedup.band", config) and len(bands) == config["dedup"]["signature"]["bands"]
+
+
+def test_filters_of_the_schema_are_those_of_the_table() -> None:
+    assert schema()["properties"]["filters"]["items"]["enum"] == list(FILTERS)
+
+
+@given(st.lists(st.sampled_from(list(FILTERS)), unique=True))
+def test_every_filter_reads_the_verdicts_of_the_one_before_whatever_their_order(order: list[str]) -> None:
+    """Each verdict is read by the next filter's first step; the corpus reads all, in order, and every edit before it."""
+    config = validate({"filters": order})
+    chain = verdicts(order)
+    assert chain == ["ingest.check", *(f"{name}.select" for name in order)]
+    for before, name in zip(chain, order, strict=False):
+        first = f"{name}.{next(iter(FILTERS[name].steps))}"
+        others = set(needs(first, config)) & set(chain) - {before}
+        assert before in needs(first, config) and not others - {f"{other}.select" for other in FILTERS[name].after}
+    assert [step for step in needs("corpus.split", config) if step in chain] == chain
+    assert set(edits(order)) <= set(needs("corpus.write", config))
+    unused = set(STEPS) - set(used(config))
+    assert unused == {f"{name}.{step}" for name in set(FILTERS) - set(order) for step in FILTERS[name].steps}
+
+
+def test_heuristics_know_the_language_only_after_it_was_found() -> None:
+    assert wrong_order(["heuristics", "language"]) == (
+        "filters is ['heuristics', 'language']: heuristics needs language before it"
+    )
+    assert wrong_order(["dedup", "language", "heuristics"]) is None and wrong_order([]) is None
+    assert wrong_order(["heuristics"]) is not None

@@ -1,0 +1,144 @@
+"""Every verdict explains itself: `value` really fails `threshold` in the direction of the rule that the row names.
+
+A rule that compares no number (`language`) has neither, and says in `detail` what was found. All rules of all filters.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scripts.dedup import select as dedup
+from scripts.dedup.tables import VERIFIED
+from scripts.heuristics import rules as heuristics
+from scripts.heuristics.measures import MEASURES
+from scripts.heuristics.select import judge as judge_heuristics
+from scripts.language.select import judge as judge_language
+from scripts.lines.select import judge as judge_lines
+from scripts.quality.select import cut
+from scripts.quality.select import judge as judge_quality
+from scripts.url.select import judge as judge_url
+from scripts.workflow import config as configuration
+from scripts.workflow.steps import FILTERS
+
+COMPLETE = configuration.validate({})
+# Rule → how a dropped document's value stands to the threshold. None: the rule compares no number.
+FAILS: dict[str, dict[str, Callable[[float, float], bool] | None]] = {
+    "url": {"domain": None, "address": None, "expression": None, "words": operator.gt},
+    "language": {"language": None, "score": operator.lt},
+    "heuristics": {
+        f"{family}.{name}": operator.lt if name.endswith("_min") else operator.gt
+        for family, names in heuristics.FAMILIES.items()
+        for name in names
+    },
+    "lines": {"characters_min": operator.lt, "sentences_min": operator.lt},
+    "dedup": {"exact": operator.ge, "near": operator.ge},
+    "quality": {"fraction": operator.lt, "pareto": operator.le},
+}
+SHARE = st.floats(0, 1) | st.sampled_from([0.0, 0.65, 0.6500000000000001, 1.0])
+
+
+def explains(stage: str, verdict: dict[str, Any]) -> None:
+    """Hold one verdict to the table above."""
+    rule, value, threshold = verdict["rule"], verdict["value"], verdict["threshold"]
+    if verdict["kept"]:
+        assert (rule, value, threshold, verdict.get("detail")) == (None, None, None, None)
+        return
+    assert rule == verdict["rules"][0], "the rule that the row names is the first of its rules"
+    assert set(verdict["rules"]) <= FAILS[stage].keys()
+    fails = FAILS[stage][rule]
+    if fails is None:
+        assert value is None and threshold is None and verdict["detail"]
+    else:
+        assert fails(value, threshold), (rule, value, threshold)
+
+
+def test_every_filter_is_held_to_it() -> None:
+    assert FAILS.keys() == set(FILTERS)
+
+
+@given(st.sampled_from(["en", "fr", "und"]), SHARE, st.sets(st.sampled_from(["en", "de"])), SHARE)
+def test_language(language: str, score: float, wanted: set[str], threshold: float) -> None:
+    verdict = judge_language({"id": "a", "language": language, "score": score}, frozenset(wanted), threshold)
+    explains("language", verdict)
+    assert verdict["detail"] == (language if verdict["rule"] == "language" else None)
+
+
+@given(
+    st.none() | st.text(min_size=1),
+    st.none() | st.text(min_size=1),
+    st.integers(0, 4),
+    st.booleans(),
+    st.none() | st.integers(0, 3),
+)
+def test_url(domain: str | None, expression: str | None, words: int, curated: bool, most: int | None) -> None:
+    row = {"id": "a", "curated": curated, "domain": domain, "address": None, "expression": expression, "words": words}
+    explains("url", judge_url(row, most))
+
+
+@given(st.integers(0, 3), st.integers(0, 9), st.booleans(), st.integers(0, 9))
+def test_lines(characters: int, sentences: int, curated: bool, least: int) -> None:
+    explains(
+        "lines", judge_lines({"id": "a", "curated": curated, "characters": characters, "sentences": sentences}, least)
+    )
+
+
+@settings(max_examples=300)
+@given(st.data())
+def test_heuristics(data: st.DataObject) -> None:
+    options = dict(COMPLETE["heuristics"]["select"])
+    thresholds = st.none() | SHARE | st.integers(0, 3)
+    for family, names in heuristics.FAMILIES.items():
+        options[family] = {name: data.draw(thresholds) for name in names}
+    active = heuristics.rules(options)
+    measures = st.none() | st.integers(0, 4) | SHARE
+    row = {"id": "a", **{name: data.draw(measures) for name in MEASURES}}
+    explains("heuristics", judge_heuristics({**row, "curated": data.draw(st.booleans())}, active))
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, 7), st.integers(0, 7), st.floats(0.5, 1)), max_size=12),
+    st.dictionaries(st.integers(0, 4), st.integers(10, 14), max_size=4),
+    st.booleans(),
+)
+def test_dedup(edges: list[tuple[int, int, float]], copied: dict[int, int], exact: bool) -> None:
+    """Documents 0…7 in order of priority, some with a byte-equal copy (10…14)."""
+    unique = {(max(a, b), min(a, b)): s for a, b, s in edges if a != b}
+    columns: dict[str, list[Any]] = {name: [] for name in VERIFIED.names}
+    for (low, high), similarity in unique.items():
+        row = {"id_low": f"{low}", "id_high": f"{high}", "priority_low": low, "priority_high": high}
+        row |= {"shard_low": "00000", "shard_high": "00000", "similarity": similarity}
+        for name in VERIFIED.names:
+            columns[name].append(row[name])
+    near = dedup.near_duplicates(dedup.tagged(pa.table(columns, schema=VERIFIED), 0))
+    pairs = {copy: keeper for keeper, copy in copied.items()}  # one keeper for each copy
+    copies = pa.table(
+        {
+            "id": pa.array([f"{copy}" for copy in pairs], pa.string()),
+            "duplicate_of": pa.array([f"{keeper}" for keeper in pairs.values()], pa.string()),
+            "shard": pa.array(np.zeros(len(pairs), np.int32)),
+        }
+    )
+    gone = pa.concat_tables([near, dedup.exact_duplicates(copies, near, exact)])
+    ids = pa.chunked_array([[f"{number}" for number in (*range(8), *pairs)]])
+    found = {row["id"]: row for row in dedup.verdicts(ids, gone, 0.5).to_pylist()}
+    for row in found.values():
+        explains("dedup", row)
+        if not row["kept"]:
+            assert found[row["duplicate_of"]]["kept"], "the document that it is a duplicate of stays"
+            assert row["value"] == row["similarity"], "the value is what was measured against that very document"
+
+
+@given(st.lists(st.none() | SHARE, min_size=1, max_size=12), st.floats(0, 1), st.sampled_from(["fraction", "pareto"]))
+def test_quality(scores: list[float | None], fraction: float, method: str) -> None:
+    options = {**COMPLETE["quality"]["select"], "method": method, "keep_fraction": fraction}
+    threshold = cut(np.array([score for score in scores if score is not None]), fraction)
+    for number, score in enumerate(scores):
+        explains("quality", judge_quality({"id": f"{number}", "score": score, "curated": False}, options, threshold))

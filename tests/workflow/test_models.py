@@ -1,0 +1,130 @@
+"""Models of the registry: what an edit of one reruns, variants of one, and a run with a model that is made from a fine-tuned one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from scripts.report import now
+from scripts.workflow import verify
+from scripts.workflow.manifest import Manifest
+from tests.workflow.conftest import TINY, run
+from tests.workflow.plan import planned
+
+SFT: dict[str, Any] = {"from": "base", "step": "finetune.train"}
+SFT2: dict[str, Any] = {**SFT, "from": "sft", "learning_rate": 0.0005}
+MADE = {"finetune.train[sft]", "evaluate.model[sft]", "report.render"}
+ADDED = {"finetune.train[sft2]", "evaluate.model[sft2]", "report.render"}
+
+
+def tree(models: Any, **more: Any) -> dict[str, Any]:
+    """The tiny config with these models."""
+    return {**yaml.safe_load(TINY.read_text(encoding="utf-8")), "models": models, **more}
+
+
+@pytest.mark.parametrize(
+    ("models", "runs"),
+    [
+        ({"sft": SFT}, set()),
+        ({"sft": {**SFT, "learning_rate": 0.001}}, set()),  # the value that the section has
+        ({"sft": {**SFT, "learning_rate": 0.002}}, MADE),
+        ({"sft": {**SFT, "threads": 2}}, MADE),
+        ({"sft": {**SFT, "processes": 2, "tensorboard": True, "checkpoint_every": 1}}, set()),
+        ({"sft": SFT, "sft2": SFT2}, ADDED),
+        ({"sft2": SFT2, "sft": {**SFT, "epochs": 2}}, MADE | ADDED),
+        ({"sft": SFT, "sft2": {**SFT2, "processes": 2}}, ADDED),
+        ({"other": SFT}, {"finetune.train[other]", "evaluate.model[other]", "report.render"}),
+        ({}, {"report.render"}),
+        ({"sft": None}, {"report.render"}),
+    ],
+)
+def test_an_edit_of_the_registry_reruns(complete: Path, models: Any, runs: set[str]) -> None:
+    assert planned(complete, tree(models)) == runs
+
+
+def test_a_variant_of_one_model_shares_the_others(complete: Path) -> None:
+    def variant(**overlay: Any) -> set[str]:
+        return planned(complete, tree({"sft": SFT}, variants={"v": overlay}))
+
+    assert variant(models={"sft": {"learning_rate": 0.002}}) == MADE
+    assert variant(models={"sft2": SFT2}) == ADDED
+    assert variant(models={"sft": None}) == {"report.render"}
+    assert variant(finetune={"train": {"epochs": 2}}) == MADE
+
+
+class Columns(HTMLParser):
+    """The headings of the columns of the evaluation's table, and the sections of the page."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.inside = False
+        self.heads: list[str] = []
+        self.sections: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        given = dict(attributes)
+        if tag == "section" and given.get("id"):
+            self.sections.append(str(given["id"]))
+        if tag == "th" and given.get("scope") == "col" and self.sections[-1:] == ["evaluation"]:
+            self.inside = True
+            self.heads.append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        self.inside = self.inside and tag != "th"
+
+    def handle_data(self, data: str) -> None:
+        if self.inside:
+            self.heads[-1] += data
+
+
+@pytest.mark.slow
+def test_a_run_with_a_model_made_from_a_fine_tuned_one(
+    copy_of: Callable[[], Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A second model is added to a complete run, and taken away again; an old result without a model's name is not taken for one."""
+    folder, config = copy_of(), tmp_path / "models.yaml"
+    results = folder / "results/main"
+    before = {path: path.read_bytes() for path in results.rglob("*sft*.json")}
+    old = results / "finetune/train/manifest.json"
+    old.write_bytes((results / "finetune/train/sft.manifest.json").read_bytes())
+    config.write_text(yaml.safe_dump(tree({"sft": SFT, "sft2": SFT2}), sort_keys=False))
+    said = run(folder, config=config)
+    assert f"{old.relative_to(folder)} is of an earlier version, whose model had no name" in said
+    old.unlink()
+
+    manifest = Manifest.read(results / "finetune/train/sft2.manifest.json")
+    assert "finetune.train sft" in manifest.inputs and "pretrain.train" not in manifest.inputs
+    assert {name.split("/")[0] for name in manifest.files} == {"sft2"}
+    assert all(path.read_bytes() == held for path, held in before.items()), "what was there is as it was"
+    page = Columns((results / "report/render/report.html").read_text(encoding="utf-8"))
+    assert page.heads == ["Measure", "Base model", "sft from base", "sft2 from sft", "Measured on"]
+    assert [name for name in page.sections if name.startswith("model-")] == ["model-base", "model-sft", "model-sft2"]
+    counts = json.loads((results / "report/render/counts.json").read_text(encoding="utf-8"))
+    assert [(made["name"], made["from"]) for made in counts["models"]] == [
+        ("base", None),
+        ("sft", "base"),
+        ("sft2", "sft"),
+    ]
+    assert all(made["training"] and made["evaluation"]["heldout_text"] for made in counts["models"])
+    assert not verify.check(folder / "results", deep=True).faults
+    capsys.readouterr()
+    assert now.main(["--results", str(results), "--configfile", str(config)]) == 0
+    printed = capsys.readouterr().out
+    assert "\nsft2 " in printed and "missing" not in printed and "outdated" not in printed
+
+    (folder / "checkpoints/mine").mkdir(parents=True)
+    (folder / "checkpoints/mine/sft2.run.json").write_text("{}")
+    said = run(folder)
+    assert "files of shards, bands and models that this config no longer has" in said
+    assert not [path for path in results.rglob("*") if "sft2" in path.name]
+    assert (folder / "checkpoints/mine/sft2.run.json").exists()
+    assert all(path.read_bytes() == held for path, held in before.items())
+    text = (results / "report/render/report.html").read_text(encoding="utf-8")
+    assert Columns(text).heads == ["Measure", "Base model", "sft from base", "Measured on"]
