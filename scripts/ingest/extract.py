@@ -1,4 +1,4 @@
-"""Read a shard's WARC, WET, text and JSON Lines files, and write their main text as documents.
+"""Read a shard's WARC, WET, ARC, text, JSON Lines and Parquet files, and write their main text as documents.
 
 Writes `<shard>.parquet` (documents) and `<shard>.dropped.parquet` (every dropped record: file, record id, URL,
 reason, detail). Non-200 responses, other types than HTML, empty bodies and damaged records are counted by reason.
@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from scripts.formats.documents import DOCUMENT, Writer, shard_of
+from scripts.ingest.parquet import ParquetReader
 from scripts.ingest.sources import content, digests, named
 from scripts.ingest.text import JsonLinesReader, TextReader
 from scripts.ingest.warc import Page, Rejected, WarcReader
@@ -28,12 +29,13 @@ Reader = Callable[[Path, str], Iterator[Page | Rejected]]
 
 
 def reader(source: dict[str, Any], settings: dict[str, Any]) -> Reader:
-    """The reader of a source's kind: `crawl`, `warc` (WARC and WET), `text` or `jsonl`."""
+    """The reader of a source's kind: `crawl`, `warc` (WARC, WET and ARC), `text`, `jsonl` or `parquet`."""
     kinds: dict[str, Callable[[], Reader]] = {
         DEMO_CRAWL: lambda: WarcReader(source, settings),
         "warc": lambda: WarcReader(source, settings),
         "text": lambda: TextReader(source, settings),
         "jsonl": lambda: JsonLinesReader(source, settings),
+        "parquet": lambda: ParquetReader(source, settings),
     }
     return kinds[source["kind"]]()
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO, Any, BinaryIO, cast
 
 from scripts.formats.documents import document_id
-from scripts.ingest import compressed
+from scripts.ingest import compressed, layouts
 from scripts.ingest.http import decode_text
 from scripts.ingest.warc import Page, Rejected, tidy
 
@@ -193,16 +193,29 @@ class TextReader:
         if len(text) < self.settings["min_characters"]:
             return Rejected("no_text", key, url, f"{len(text)} characters")
         facts |= {"member": place.member} if place.member else {}
+        address = str(facts.pop("url", "") or "")
+        if record := facts.pop("id", ""):
+            # As of a WARC record: the same id and address are the same document, in whatever file.
+            url = address or f"record:{place.source}/{record}"
+            return Page(document_id(record, url), text, url, facts.pop("date", None), {**facts, "record_id": record})
         name = document_id(place.source, place.file, place.member, str(row))
-        return Page(name, text, str(facts.pop("url", "") or url), facts.pop("date", None), facts)
+        return Page(name, text, address or url, facts.pop("date", None), facts)
+
+    def rejected(self, reason: str, place: Place, row: int, detail: str) -> Rejected:
+        """A row as a Rejected."""
+        return Rejected(reason, f"{place.key}#{row}", f"{place.url}#{row}", detail)
 
 
 class JsonLinesReader(TextReader):
-    """JSON Lines: the text is under `text_key` (default `text`); `url`, `title` and `date` are taken where present."""
+    """JSON Lines: text, address, date and so on by the source's layout (scripts/ingest/layouts.py)."""
+
+    def __init__(self, source: dict[str, Any], settings: dict[str, Any]) -> None:
+        super().__init__(source, settings)
+        self.layout = layouts.layout(source)
 
     def __call__(self, path: Path, file: str = "") -> Iterator[Page | Rejected]:
         """Every line of every file. file: its name below the source's root."""
-        key, limit = self.source.get("text_key", "text"), self.settings["max_body_bytes"]
+        limit = self.settings["max_body_bytes"]
         place = Place(self.source["name"], file or path.name)
         if (
             path.suffix in PACKED and not path.stat().st_size
@@ -220,22 +233,17 @@ class JsonLinesReader(TextReader):
                         yield self.rejected("too_large", place, row, f"a line over {limit} bytes")
                         continue
                     if line.strip():
-                        yield self.line(place, row, line, key)
+                        yield self.line(place, row, line)
         except BROKEN as error:
             yield Rejected("broken_file", place.key, place.url, str(error)[:300])
 
-    def rejected(self, reason: str, place: Place, row: int, detail: str) -> Rejected:
-        """A line as a Rejected."""
-        return Rejected(reason, f"{place.key}#{row}", f"{place.url}#{row}", detail)
-
-    def line(self, place: Place, row: int, line: bytes, key: str) -> Page | Rejected:
+    def line(self, place: Place, row: int, line: bytes) -> Page | Rejected:
         """One line as a Page or a Rejected."""
         try:
             body = json.loads(line)
         except (ValueError, RecursionError) as error:
             return self.rejected("broken_record", place, row, str(error)[:300])
-        text = body.get(key) if isinstance(body, dict) else None
-        if not isinstance(text, str):
-            return self.rejected("no_text", place, row, f"no string under {key!r}")
-        facts = {k: tidy(str(body[k])) for k in ("url", "title", "date") if isinstance(body.get(k), str | int)}
-        return self.page(place, row, tidy(text), facts)
+        text = layouts.text_of(body, self.layout) if isinstance(body, dict) else None
+        if text is None:
+            return self.rejected("no_text", place, row, f"no string under {' or '.join(map(repr, self.layout.text))}")
+        return self.page(place, row, text, layouts.facts(body, self.layout))

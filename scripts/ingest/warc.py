@@ -1,4 +1,4 @@
-"""Reads WARC and WET files: every record becomes a page or is dropped with a reason."""
+"""Reads WARC, WET and ARC files: every record becomes a page or is dropped with a reason."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from resiliparse.parse.encoding import detect_mime
 from resiliparse.parse.html import HTMLTree
 
 from scripts.formats.documents import document_id
+from scripts.ingest.arc import as_warc
 from scripts.ingest.frames import HEADER, Damage, frames
 from scripts.ingest.http import TooLarge, dechunk, decode_content, decode_text
 from scripts.ingest.nesting import MOST, too_deep
@@ -75,7 +76,8 @@ def records(path: Path, limit: int) -> Iterator[tuple[int, WarcRecord | Rejected
         count, offset = count + 1, frame.offset
         record = None
         try:
-            record = WarcRecord.from_reader(io.BytesIO(frame.header + frame.block), quirks_mode=True)
+            header = as_warc(frame.header, frame.length, frame.block[:5] == b"HTTP/") if frame.arc else frame.header
+            record = WarcRecord.from_reader(io.BytesIO(header + frame.block), quirks_mode=True)
             record.parse_http(quirks_mode=True)
         except (OSError, ValueError) as error:
             name, url = (record.record_id or "", target(record)) if record else ("", "")
@@ -85,8 +87,7 @@ def records(path: Path, limit: int) -> Iterator[tuple[int, WarcRecord | Rejected
             record.headers["WARC-Truncated"] = "unspecified"
         yield offset, record
     if not count:
-        arc = "; this is an ARC file: convert it to WARC" if "filedesc://" in damage else ""
-        yield 0, Rejected("not_warc", "", "", (damage or "the file is empty") + arc)
+        yield 0, Rejected("not_warc", "", "", damage or "the file is empty")
     elif places:
         yield offset, Rejected("broken_record", "", "", _in_words(damage, places, count))
 
@@ -124,7 +125,7 @@ def noindex(record: WarcRecord, tree: HTMLTree) -> bool:
 
 
 class WarcReader:
-    """Turns the records of WARC/WET files into pages.
+    """Turns the records of WARC, WET and ARC files into pages.
 
     source: an entry of `ingest.extract.sources`. settings: the section `ingest.extract` (`main_content`, `max_body_bytes`,
     `min_characters`, `respect_noindex`).
