@@ -116,6 +116,11 @@ def source_files(wildcards):
     return [path for path in paths if not {"{", "}"} & set(path)]
 
 
+def source_access(wildcards):
+    """How remote files are reached: options and patience of each source."""
+    return sources.access(VARIANTS[wildcards.variant])
+
+
 def source_content(wildcards):
     """A hash that changes when one of the shard's files is replaced."""
     return PROJECT.contents[wildcards.variant][wildcards.shard]

@@ -4,18 +4,48 @@ ingest: from crawl files to documents.
 REQUIRED INPUTS:
 
     the files of ingest.extract.sources, spread over the shards by a hash of their names
+    the remote files that they name, where they name such
     results/{variant}/crawl/render/manifest.json    where a source is the demo's crawl
 
 OUTPUTS:
 
+    results/{variant}/ingest/list/manifest.json               the remote files of every shard; only where a source has such
     results/{variant}/ingest/extract/{shard}.manifest.json    documents, and the dropped records with a reason
     results/{variant}/ingest/check/manifest.json              ids are unique over all shards; repeated.parquet: copies of records
 """
 
 
+# On the login node, which has a network where compute nodes may have none.
+localrules:
+    ingest_list,
+
+
+rule ingest_list:
+    output:
+        manifest="results/{variant}/ingest/list/manifest.json",
+    log:
+        "logs/{variant}/ingest/list.log",
+    benchmark:
+        "results/{variant}/benchmarks/ingest/list.tsv"
+    conda:
+        "../envs/data.yaml"
+    params:
+        fingerprint=fingerprint("ingest.list"),
+        access=source_access,
+    shell:
+        """
+        python -m scripts.ingest.list \
+            --config {params.fingerprint:q} \
+            --access {params.access:q} \
+            --manifest {output.manifest:q} \
+            --log {log:q}
+        """
+
+
 rule ingest_extract:
     input:
         crawl=manifests("crawl.render"),
+        listed=manifests("ingest.list"),
         files=source_files,
     output:
         manifest="results/{variant}/ingest/extract/{shard}.manifest.json",
@@ -29,6 +59,7 @@ rule ingest_extract:
         fingerprint=fingerprint("ingest.extract"),
         files=source_names,
         content=source_content,
+        access=source_access,
     shell:
         """
         python -m scripts.ingest.extract \
@@ -36,6 +67,8 @@ rule ingest_extract:
             --crawl {input.crawl:q} \
             --files {params.files:q} \
             --content {params.content:q} \
+            --list {input.listed:q} \
+            --access {params.access:q} \
             --manifest {output.manifest:q} \
             --log {log:q}
         """

@@ -11,11 +11,11 @@ import re
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import IO
 
 from scripts.ingest import compressed
 from scripts.ingest.compressed import Damage
+from scripts.ingest.files import File
 
 PIECE = 8192  # compressed bytes inflated at a time: what zlib had made of a damaged piece is lost
 INFLATED = 1 << 20  # most decompressed bytes held of a piece
@@ -113,7 +113,7 @@ def gunzipped(stream: IO[bytes]) -> Iterator[bytes | Damage]:
         yield Damage(f"gzip: {skipped} bytes are no gzip member" if skipped else "gzip: the file ends within a member")
 
 
-def decompressed(path: Path) -> Iterator[bytes | Damage]:
+def decompressed(path: File) -> Iterator[bytes | Damage]:
     """The decompressed bytes of a file in pieces: gzip, zstd and LZ4 by their first bytes, anything else as it is."""
     with path.open("rb") as stream:
         head = stream.read(64)
@@ -182,7 +182,7 @@ def _grammar(data: bytearray) -> Grammar:
     return ARC if ARC.first.match(data) or ARC.next.search(data) or data.startswith(b"filedesc:") else WARC
 
 
-def frames(path: Path, limit: int) -> Iterator[Frame | Damage]:
+def frames(path: File, limit: int) -> Iterator[Frame | Damage]:
     """The records of a file in order, and the damage between them. A block over `limit` bytes is skipped, not kept in memory."""
     window = Window(decompressed(path))
     lost, sample = 0, b""  # skipped bytes that belong to no record, and the first of them

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from scripts.ingest.files import File, First
 from scripts.ingest.layouts import facts, layout, text_of
 from scripts.ingest.text import Place, TextReader
 from scripts.ingest.warc import Page, Rejected
@@ -30,12 +30,12 @@ class ParquetReader(TextReader):
         super().__init__(source, settings)
         self.layout = layout(source)
 
-    def __call__(self, path: Path, file: str = "") -> Iterator[Page | Rejected]:
+    def __call__(self, path: File, file: str = "") -> Iterator[Page | Rejected]:
         """Every row of the file. file: its name below the source's root."""
         place = Place(self.source["name"], file or path.name)
         try:
             with (
-                closing(path.open("rb")) as stream,
+                closing(path.open("rb", 0)) as stream,
                 pq.ParquetFile(stream, buffer_size=BUFFER, pre_buffer=False, page_checksum_verification=True) as opened,
             ):
                 names = [_find(name, opened.schema_arrow)[0] for name in self.layout.columns()]
@@ -44,8 +44,10 @@ class ParquetReader(TextReader):
                     rows = opened.metadata.num_rows
                     yield Rejected(wrong[0], place.key, place.url, f"{wrong[1]}; its {rows:,} rows are not read")
                     return
-                row = 0
+                row, limit = 0, path.limit if isinstance(path, First) else None
                 for group in range(opened.num_row_groups):
+                    if limit is not None and _end(opened.metadata.row_group(group)) > limit:
+                        break
                     yield from self.group(opened, group, row, columns, place)
                     row += opened.metadata.row_group(group).num_rows
         except BROKEN as error:
@@ -134,6 +136,11 @@ def _rows(batch: pa.RecordBatch) -> Iterator[dict[str, Any] | str]:
             yield batch.slice(at, 1).to_pylist()[0]
         except UnicodeDecodeError as error:
             yield str(error)[:300]
+
+
+def _end(group: Any) -> int:
+    """Where a row group ends, in bytes."""
+    return _offset(group) + sum(group.column(number).total_compressed_size for number in range(group.num_columns))
 
 
 def _offset(group: Any) -> int:

@@ -15,6 +15,7 @@ from typing import IO, Any, BinaryIO, cast
 
 from scripts.formats.documents import document_id
 from scripts.ingest import compressed, layouts
+from scripts.ingest.files import File, is_cut, size
 from scripts.ingest.http import decode_text
 from scripts.ingest.warc import Page, Rejected, tidy
 
@@ -29,10 +30,10 @@ PACKED = {".gz", ".tgz", ".zst", ".zstd"}
 UTF_16 = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
 
 
-def opened(path: Path) -> BinaryIO:
+def opened(path: File) -> BinaryIO:
     """A stream of the file's bytes, decompressed by its suffix."""
     if path.suffix in {".gz", ".tgz"}:
-        return cast(BinaryIO, gzip.open(path, "rb"))
+        return cast(BinaryIO, gzip.GzipFile(fileobj=path.open("rb"), mode="rb"))
     if path.suffix in {".zst", ".zstd"}:
         return io.BufferedReader(compressed.Stream(path))
     return path.open("rb")
@@ -59,7 +60,7 @@ class Member(tarfile.TarInfo):
             raise tarfile.ReadError(f"no header of a tar's member at byte {at}: {error}") from error
 
 
-def members(path: Path) -> Iterator[tuple[str, IO[bytes]]]:
+def members(path: File) -> Iterator[tuple[str, IO[bytes]]]:
     """(member, stream) of each regular file in a tar, in the tar's order; the file itself has no member name.
 
     A name that a tar holds again gets a number: `a.txt`, `a.txt (2)`.
@@ -158,11 +159,11 @@ class TextReader:
     def __init__(self, source: dict[str, Any], settings: dict[str, Any]) -> None:
         self.source, self.settings = source, settings
 
-    def __call__(self, path: Path, file: str = "") -> Iterator[Page | Rejected]:
+    def __call__(self, path: File, file: str = "") -> Iterator[Page | Rejected]:
         """Every piece of every text in the file. file: its name below the source's root."""
         place = Place(self.source["name"], file or path.name)
         if (
-            path.suffix in PACKED and not path.stat().st_size
+            path.suffix in PACKED and not size(path) and isinstance(path, Path)
         ):  # no gzip and no zstd, but gzip reads nothing from it without a word
             yield Rejected("broken_file", place.key, place.url, "the file is empty")
             return
@@ -213,12 +214,12 @@ class JsonLinesReader(TextReader):
         super().__init__(source, settings)
         self.layout = layouts.layout(source)
 
-    def __call__(self, path: Path, file: str = "") -> Iterator[Page | Rejected]:
+    def __call__(self, path: File, file: str = "") -> Iterator[Page | Rejected]:
         """Every line of every file. file: its name below the source's root."""
         limit = self.settings["max_body_bytes"]
         place = Place(self.source["name"], file or path.name)
         if (
-            path.suffix in PACKED and not path.stat().st_size
+            path.suffix in PACKED and not size(path) and isinstance(path, Path)
         ):  # no gzip and no zstd, but gzip reads nothing from it without a word
             yield Rejected("broken_file", place.key, place.url, "the file is empty")
             return
@@ -232,10 +233,13 @@ class JsonLinesReader(TextReader):
                             line = stream.readline(limit + 1)
                         yield self.rejected("too_large", place, row, f"a line over {limit} bytes")
                         continue
+                    if not line.endswith(b"\n") and is_cut(path):
+                        return
                     if line.strip():
                         yield self.line(place, row, line)
         except BROKEN as error:
-            yield Rejected("broken_file", place.key, place.url, str(error)[:300])
+            if not is_cut(path):
+                yield Rejected("broken_file", place.key, place.url, str(error)[:300])
 
     def line(self, place: Place, row: int, line: bytes) -> Page | Rejected:
         """One line as a Page or a Rejected."""

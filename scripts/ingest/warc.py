@@ -6,7 +6,6 @@ import io
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from fastwarc.warc import WarcRecord, WarcRecordType
@@ -16,6 +15,7 @@ from resiliparse.parse.html import HTMLTree
 
 from scripts.formats.documents import document_id
 from scripts.ingest.arc import as_warc
+from scripts.ingest.files import File, is_cut
 from scripts.ingest.frames import HEADER, Damage, frames
 from scripts.ingest.http import TooLarge, dechunk, decode_content, decode_text
 from scripts.ingest.nesting import MOST, too_deep
@@ -59,7 +59,7 @@ def tidy(text: str) -> str:
     return NEWLINES.sub("\n\n", "\n".join(lines)).strip()
 
 
-def records(path: Path, limit: int) -> Iterator[tuple[int, WarcRecord | Rejected]]:
+def records(path: File, limit: int) -> Iterator[tuple[int, WarcRecord | Rejected]]:
     """(offset in the decompressed file, record) of a file; damage between two records is one Rejected `broken_record`, a file without any
     `not_warc`.
 
@@ -73,6 +73,8 @@ def records(path: Path, limit: int) -> Iterator[tuple[int, WarcRecord | Rejected
         if places:
             yield offset, Rejected("broken_record", "", "", _in_words(damage, places, count))
             damage, places = "", 0
+        if frame.block and len(frame.block) < frame.length and is_cut(path):
+            continue
         count, offset = count + 1, frame.offset
         record = None
         try:
@@ -86,6 +88,8 @@ def records(path: Path, limit: int) -> Iterator[tuple[int, WarcRecord | Rejected
         if frame.block and len(frame.block) < frame.length:
             record.headers["WARC-Truncated"] = "unspecified"
         yield offset, record
+    if is_cut(path):
+        return
     if not count:
         yield 0, Rejected("not_warc", "", "", damage or "the file is empty")
     elif places:
@@ -134,7 +138,7 @@ class WarcReader:
     def __init__(self, source: dict[str, Any], settings: dict[str, Any]) -> None:
         self.source, self.settings = source, settings
 
-    def __call__(self, path: Path, file: str = "") -> Iterator[Page | Rejected]:
+    def __call__(self, path: File, file: str = "") -> Iterator[Page | Rejected]:
         """Every record of the file as a Page or a Rejected. file: its name below the source's root."""
         for offset, record in records(path, self.settings["max_body_bytes"] + HEADER):
             if isinstance(record, Rejected):

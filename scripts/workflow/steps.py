@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from scripts.ingest.urls import is_listed
 from scripts.models import registry
 from scripts.models.registry import BASE_STEP
 
@@ -83,9 +84,11 @@ def _filters() -> dict[str, Step]:
 # The steps that make a model: the first makes `base`, each other one the models that the config's `models` has made by it.
 MAKERS = (BASE_STEP, "finetune.train")
 CRAWL = "crawl.render"  # used where a source is of its kind
+LIST = "ingest.list"  # used where files of a source are remote
 STEPS: dict[str, Step] = {
     CRAWL: Step(),
-    "ingest.extract": Step((CRAWL,), per="shard"),
+    LIST: Step(),
+    "ingest.extract": Step((CRAWL, LIST), per="shard"),
     "ingest.check": Step((DOCUMENTS,)),
     **_filters(),
     "corpus.split": Step((DOCUMENTS, EVERY)),
@@ -163,6 +166,8 @@ def is_used(step: str, config: dict[str, Any]) -> bool:
     """Whether a run has a step: not that of a filter that it does not use, nor the demo's crawl where no source asks for it."""
     if step == CRAWL:
         return any(source["kind"] == DEMO_CRAWL for source in config["ingest"]["extract"]["sources"])
+    if step == LIST:
+        return any(is_listed(source, config["data"]) for source in config["ingest"]["extract"]["sources"])
     return stage_of(step) not in FILTERS or stage_of(step) in config["filters"]
 
 
