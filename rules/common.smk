@@ -136,9 +136,11 @@ def fingerprint(step):
 
 
 def manifest(step):
-    """Input function: the step's only manifest, or that of the task with the same shard (band, model)."""
+    """Input function: the step's only manifest, or that of the task with the same shard (band, model); none of ingest.fetch if not used."""
 
     def found(wildcards):
+        if step == steps.FETCH and not steps.is_used(step, VARIANTS[wildcards.variant]):
+            return []
         task = getattr(wildcards, steps.STEPS[step].per) if steps.STEPS[step].per else ""
         return PROJECT.manifest(wildcards.variant, step, task)
 

@@ -10,6 +10,7 @@ REQUIRED INPUTS:
 OUTPUTS:
 
     results/{variant}/ingest/list/manifest.json               the remote files of every shard; only where a source has such
+    results/{variant}/ingest/fetch/{shard}.manifest.json      copies of these; only where ingest.fetch.enabled
     results/{variant}/ingest/extract/{shard}.manifest.json    documents, and the dropped records with a reason
     results/{variant}/ingest/check/manifest.json              ids are unique over all shards; repeated.parquet: copies of records
 """
@@ -18,6 +19,7 @@ OUTPUTS:
 # On the login node, which has a network where compute nodes may have none.
 localrules:
     ingest_list,
+    ingest_fetch,
 
 
 rule ingest_list:
@@ -42,10 +44,38 @@ rule ingest_list:
         """
 
 
+rule ingest_fetch:
+    input:
+        listed=manifests("ingest.list"),
+    output:
+        manifest="results/{variant}/ingest/fetch/{shard}.manifest.json",
+    log:
+        "logs/{variant}/ingest/fetch/{shard}.log",
+    benchmark:
+        "results/{variant}/benchmarks/ingest/fetch/{shard}.tsv"
+    conda:
+        "../envs/data.yaml"
+    params:
+        fingerprint=fingerprint("ingest.fetch"),
+        access=source_access,
+        placement=placement("ingest.fetch"),
+    shell:
+        """
+        python -m scripts.ingest.fetch \
+            --config {params.fingerprint:q} \
+            --list {input.listed:q} \
+            --access {params.access:q} \
+            {params.placement:q} \
+            --manifest {output.manifest:q} \
+            --log {log:q}
+        """
+
+
 rule ingest_extract:
     input:
         crawl=manifests("crawl.render"),
         listed=manifests("ingest.list"),
+        fetched=manifest("ingest.fetch"),
         files=source_files,
     output:
         manifest="results/{variant}/ingest/extract/{shard}.manifest.json",
@@ -68,6 +98,7 @@ rule ingest_extract:
             --files {params.files:q} \
             --content {params.content:q} \
             --list {input.listed:q} \
+            --fetched {input.fetched:q} \
             --access {params.access:q} \
             --manifest {output.manifest:q} \
             --log {log:q}

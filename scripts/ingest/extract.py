@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from scripts.formats.documents import DOCUMENT, Writer, shard_of
-from scripts.ingest.files import File, First
+from scripts.ingest.files import File, First, target
 from scripts.ingest.files import size as size_of
 from scripts.ingest.parquet import ParquetReader
 from scripts.ingest.sources import content, digests, named
@@ -24,7 +24,7 @@ from scripts.ingest.urls import COMMON_CRAWL, access_option, is_url
 from scripts.ingest.warc import Page, Rejected, WarcReader
 from scripts.workflow import cli
 from scripts.workflow.console import Progress, log
-from scripts.workflow.manifest import Manifest
+from scripts.workflow.manifest import Manifest, ManifestError
 from scripts.workflow.steps import DEMO_CRAWL
 
 DROPPED = pa.schema([(name, pa.string()) for name in ("file", "record_id", "url", "reason", "detail")])
@@ -74,17 +74,34 @@ def planned(args: argparse.Namespace, settings: dict[str, Any], shard: str) -> l
             out += [(kind, crawl.file(name), name) for name in mine]
     if args.list:
         listed = json.loads(Manifest.read(args.list[0]).file(f"{shard}.json").read_text(encoding="utf-8"))
-        out += [(sources[one["source"]], remote(args, sources[one["source"]], one), one["name"]) for one in listed]
+        copies = fetched(args.fetched[0]) if args.fetched else None
+        out += [
+            (sources[one["source"]], remote(args, sources[one["source"]], one, copies), one["name"]) for one in listed
+        ]
     return [(source, First(file, round(source["first_mb"] * 1e6)), name) if source.get("first_mb") else (source, file, name)
             for source, file, name in out]  # fmt: skip
 
 
-def remote(args: argparse.Namespace, source: dict[str, Any], listed: dict[str, Any]) -> File:
-    """A file of the list: at a URL, or in a mirror's folder."""
+def fetched(path: Path) -> Manifest:
+    """The manifest of a shard's copies. It is not read as input: the documents are the same without. Raises ManifestError."""
+    found = Manifest.parse(path)
+    for fault in found.damage():
+        raise ManifestError(f"{fault}: remove {path}, and run again")
+    return found
+
+
+def remote(
+    args: argparse.Namespace, source: dict[str, Any], listed: dict[str, Any], copies: Manifest | None = None
+) -> File:
+    """A file of the list: at a URL, its copy, or in a mirror's folder."""
     if not is_url(listed["url"]):
         return Path(listed["url"])
-    from scripts.ingest.remote import Facts, Remote, access_of
+    from scripts.ingest.remote import Facts, Gone, Remote, access_of
 
+    if copies is not None:
+        copy = target(copies.folder / shard_of(args.manifest), source["name"], listed["name"])
+        why = copies.summary["missing"].get(copy.name)
+        return Gone(listed["url"], why) if why else copies.file(f"{copy.parent.name}/{copy.name}")
     facts, access = Facts(listed["bytes"], listed["mark"]), access_of(args.access, source["name"])
     return Remote(listed["url"], facts, access, page=source["kind"] == "text")
 
@@ -203,6 +220,9 @@ def main(argv: list[str] | None = None) -> int:
     )
     parser.add_argument(
         "--content", default="", help="what the files held when the run was planned (see sources.content)"
+    )
+    parser.add_argument(
+        "--fetched", type=Path, nargs="*", default=[], help="manifest of ingest.fetch, where remote files were copied"
     )
     parser.add_argument(
         "--list", type=Path, nargs="*", default=[], help="manifest of ingest.list, where files of a source are remote"

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import io
 import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias, cast
+
+import xxhash
 
 if TYPE_CHECKING:  # it imports a network's libraries, which a run over local files does not need
     from scripts.ingest.remote import Remote
@@ -76,6 +79,12 @@ class _Head(io.RawIOBase):
         """Let go of the file."""
         self.stream.close()
         super().close()
+
+
+def target(folder: Path, source: str, name: str) -> Path:
+    """Where a file is copied to. A server decides its name, so only what is harmless of it is kept, for readers go by its suffixes."""
+    last = re.sub(r"[^A-Za-z0-9._-]", "_", name.rpartition("/")[2])[-80:]
+    return folder / f"{xxhash.xxh3_64_hexdigest(f'{source}/{name}'.encode())}-{last}"
 
 
 def is_cut(file: Any) -> bool:

@@ -437,3 +437,15 @@ class Remote:
             raise MissingError(f"{self.url}: the server sent a web page in place of the file")
         self.facts = raw.server.facts
         return cast(BinaryIO, stream)
+
+
+class Gone(Remote):
+    """A file that ingest.fetch could not have. why: in its words."""
+
+    def __init__(self, url: str, why: str) -> None:
+        super().__init__(url, Facts(0), Access({}))
+        self.why = why
+
+    def open(self, mode: str = "rb", buffering: int = -1) -> BinaryIO:
+        """Raises MissingError."""
+        raise MissingError(self.why)

@@ -192,6 +192,13 @@ def listing(config: dict[str, Any]) -> dict[str, Any]:
     return {"shards": extract["shards"], "sources": found}
 
 
+def fetching(config: dict[str, Any]) -> dict[str, Any]:
+    """What ingest.fetch needs to know of the sources: those that may be web pages, and how many files may be missing."""
+    extract = config["ingest"]["extract"]
+    texts = [source["name"] for source in extract["sources"] if source["kind"] == "text"]
+    return {"texts": texts, "max_missing_files": extract["max_missing_files"]}
+
+
 def access(config: dict[str, Any]) -> str:
     """How the files of each source are reached, as `--access` takes it: a placement, which decides no byte."""
     held = {

@@ -19,7 +19,7 @@ from scripts.workflow.cache import Cache
 from scripts.workflow.config import ROOT, ConfigError, named_files, tracked
 from scripts.workflow.manifest import canonical, digest
 from scripts.workflow.plumbing import VERSION, is_plumbing
-from scripts.workflow.steps import LAST, LIST, upstream
+from scripts.workflow.steps import FETCH, LAST, LIST, upstream
 
 # By the hash of a source's bytes. The number is raised when `parsed` changes.
 CACHE = Path(".snakemake/meanings-2.json")
@@ -144,6 +144,8 @@ def settings(step: str, config: dict[str, Any], task: str = "") -> dict[str, Any
     found = tracked(registry.applied(config, step, task), step)
     if step == LIST:
         return {**found, **sources.listing(config)}
+    if step == FETCH:
+        return {**found, **sources.fetching(config)}
     return {**found, "models": registry.listed(config)} if step == LAST else found
 
 
@@ -161,6 +163,7 @@ def fingerprint(step: str, config: dict[str, Any], memo: dict[str, str] | None =
             # Of a list of remote files a shard consumes its own part, which its manifest names: a file more runs few shards again.
             f"{name} {model}".rstrip(): "" if name == LIST else digest(fingerprint(name, config, memo, model))
             for name, model in upstream(step, config, task)
+            if name != FETCH  # a copy on the disk, which changes no document
         }
         memo[key] = canonical(
             {

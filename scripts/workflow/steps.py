@@ -85,10 +85,12 @@ def _filters() -> dict[str, Step]:
 MAKERS = (BASE_STEP, "finetune.train")
 CRAWL = "crawl.render"  # used where a source is of its kind
 LIST = "ingest.list"  # used where files of a source are remote
+FETCH = "ingest.fetch"  # used where these are to be copied to the disk first
 STEPS: dict[str, Step] = {
     CRAWL: Step(),
     LIST: Step(),
-    "ingest.extract": Step((CRAWL, LIST), per="shard"),
+    FETCH: Step((LIST,), per="shard"),
+    "ingest.extract": Step((CRAWL, LIST, FETCH), per="shard"),
     "ingest.check": Step((DOCUMENTS,)),
     **_filters(),
     "corpus.split": Step((DOCUMENTS, EVERY)),
@@ -166,7 +168,9 @@ def is_used(step: str, config: dict[str, Any]) -> bool:
     """Whether a run has a step: not that of a filter that it does not use, nor the demo's crawl where no source asks for it."""
     if step == CRAWL:
         return any(source["kind"] == DEMO_CRAWL for source in config["ingest"]["extract"]["sources"])
-    if step == LIST:
+    if step == FETCH and not config["ingest"]["fetch"]["enabled"]:
+        return False
+    if step in (LIST, FETCH):
         return any(is_listed(source, config["data"]) for source in config["ingest"]["extract"]["sources"])
     return stage_of(step) not in FILTERS or stage_of(step) in config["filters"]
 
@@ -219,7 +223,7 @@ def most(step: str, config: dict[str, Any]) -> int:
     """The most tasks of a step by shard or band. Each file shard is an ingest task; a corpus of few shards has few tasks of bands."""
     if STEPS[step].per == "band":
         return len(shards(config))
-    return len(shards(config)) if step == DOCUMENTS else TASKS
+    return len(shards(config)) if step in (FETCH, DOCUMENTS) else TASKS
 
 
 def ids(step: str, config: dict[str, Any]) -> list[str]:
