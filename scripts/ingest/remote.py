@@ -263,6 +263,9 @@ class Store:
             # Libraries of stores raise what they like; what says that another file is there now is no failure that passes.
             if "expired" in type(error).__name__.lower() or "precondition" in str(error).lower():
                 raise TransferError(f"{self.url} changed while it was read") from error
+            status = getattr(getattr(error, "response", None), "status_code", None)
+            if isinstance(status, int) and 400 <= status < 500 and status not in BUSY:  # of the hub
+                raise MissingError(f"{self.url}: the server answers {status}") from error
             raise _Broken(f"{type(error).__name__}: {error}") from error
 
     def close(self) -> None:

@@ -26,8 +26,7 @@ MATRIX = yaml.safe_load(Path(__file__).with_name("rerun_matrix.yaml").read_text(
 LEAVES = [path for path, _ in config.leaves()]
 # The steps in order. What follows a step runs again with it, but for what does not read from it.
 ORDER = [
-    "crawl.render", "ingest.list", "ingest.fetch",
-    "ingest.extract", "ingest.check", "url.score", "url.select", "language.score", "language.select",
+    "crawl.render", "ingest.extract", "ingest.check", "url.score", "url.select", "language.score", "language.select",
     "heuristics.score", "heuristics.select", "lines.score", "lines.select",
     "dedup.signature", "dedup.exact", "dedup.band", "dedup.verify", "dedup.select", "quality.train", "quality.score",
     "quality.select", "corpus.split", "corpus.write", "tokenize.train", "tokenize.encode", "pretrain.train", "finetune.pairs",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import email.utils
 import hashlib
+import json
 import re
 import socket
 import threading
@@ -13,6 +14,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+from urllib.parse import parse_qs
 
 
 @dataclass
@@ -41,8 +43,8 @@ class Server(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
+    def __init__(self, handler: type[BaseHTTPRequestHandler]) -> None:
+        super().__init__(("127.0.0.1", 0), handler)
         self.files: dict[str, File] = {}
         self.asked: list[tuple[str, str, str]] = []
         self.url = f"http://127.0.0.1:{self.server_port}"
@@ -125,10 +127,50 @@ class Handler(BaseHTTPRequestHandler):
                 self.connection.shutdown(socket.SHUT_RDWR)
 
 
+class HubHandler(Handler):
+    """As the Hugging Face hub answers for one data set, `o/set`: its files are the server's below /datasets/o/set/resolve/main/."""
+
+    ROOT = "/datasets/o/set/resolve/main/"
+
+    def entries(self) -> list[dict[str, Any]]:
+        found = {path.removeprefix(self.ROOT): file.data for path, file in self.server.files.items()}
+        folders = {name.rpartition("/")[0] for name in found} - {""}
+        files = [
+            {"type": "file", "path": name, "size": len(data), "oid": hashlib.sha1(data).hexdigest()}  # noqa: S324
+            for name, data in found.items()
+        ]
+        return [*({"type": "directory", "path": name, "size": 0, "oid": "0"} for name in folders), *files]
+
+    def json(self, body: Any) -> None:
+        data = json.dumps(body).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def do_GET(self) -> None:
+        path = self.path.partition("?")[0].replace("%2F", "/")
+        if path.startswith("/api/datasets/o/set/tree/main"):
+            below = path.removeprefix("/api/datasets/o/set/tree/main").strip("/")
+            self.json([one for one in self.entries() if one["path"].startswith(below)])
+        elif path in ("/api/datasets/o/set", "/api/datasets/o/set/revision/main"):
+            self.json({"id": "o/set", "sha": "1" * 40, "siblings": [], "tags": [], "private": False, "downloads": 0})
+        elif path.startswith("/api/"):
+            self.status(404, X_Error_Code="RepoNotFound")
+        else:
+            super().do_GET()
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0)).decode()
+        wanted = json.loads(body)["paths"] if body.startswith("{") else parse_qs(body).get("paths", [])
+        self.json([one for one in self.entries() if one["path"] in wanted])
+
+
 @contextmanager
-def http_server() -> Iterator[Server]:
+def http_server(handler: type[BaseHTTPRequestHandler] = Handler) -> Iterator[Server]:
     """An HTTP server on a free port of loopback."""
-    server = Server()
+    server = Server(handler)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
     thread.start()
     try:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import gzip
+import os
 import random
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -18,7 +21,8 @@ from scripts.ingest.parquet import ParquetReader
 from scripts.ingest.remote import Access, Facts, MissingError, Remote, TransferError
 from scripts.ingest.text import JsonLinesReader
 from scripts.ingest.warc import Page, WarcReader
-from tests.unit.ingest.servers import Server
+from scripts.workflow.config import ROOT
+from tests.unit.ingest.servers import HubHandler, Server, http_server
 from tests.unit.ingest.warcs import SETTINGS, TEXT, members, page, reasons
 
 DATA = random.Random(1).randbytes(1_500_000)  # noqa: S311
@@ -247,3 +251,45 @@ def test_an_s3_key_that_vanishes_or_changes(s3: str, monkeypatch: pytest.MonkeyP
         fs.pipe("crawls/a/other", DATA[::-1])
         with pytest.raises(TransferError, match="s3://crawls/a/other changed"):
             stream.read(500_000)
+
+
+HUB = """
+import json, sys
+from pathlib import Path
+from scripts.ingest.list import of_paths
+from scripts.ingest.parquet import ParquetReader
+from scripts.ingest.remote import Access, MissingError, Remote, TransferError
+from tests.unit.ingest.servers import HubHandler, http_server
+access = Access({}, 2.0)
+found = of_paths({"name": "set", "paths": ["hf://datasets/o/set/data/*.parquet"]}, access)
+pages = []
+for url, name, facts in found:
+    pages += ParquetReader({"name": "set"}, {"max_body_bytes": 9999, "min_characters": 1})(Remote(url, facts, access), name)
+try:
+    Remote("hf://datasets/o/set/data/never.parquet", found[0][2], access).open()
+except TransferError as error:
+    print(type(error).__name__)
+print(json.dumps([[name, facts.bytes, bool(facts.mark)] for _, name, facts in found]), len(pages), pages[0].text)
+"""
+
+
+def test_the_hugging_face_hub(tmp_path: Path) -> None:
+    """In a process of its own: huggingface_hub reads HF_ENDPOINT when it is imported."""
+    for number in range(2):
+        pq.write_table(pa.table({"text": [f"{TEXT} {number}"] * 50}), tmp_path / f"{number}.parquet", row_group_size=20)
+    with http_server(HubHandler) as server:
+        for path in tmp_path.glob("*.parquet"):
+            server.put(f"{HubHandler.ROOT[1:]}data/{path.name}", path.read_bytes())
+        environment = {
+            **os.environ,
+            "HF_ENDPOINT": server.url,
+            "HF_HOME": str(tmp_path),
+            "HF_HUB_DISABLE_TELEMETRY": "1",
+        }
+        done = subprocess.run(
+            [sys.executable, "-c", HUB], capture_output=True, text=True, env=environment, cwd=ROOT, check=False
+        )
+    assert done.returncode == 0, done.stderr
+    size = (tmp_path / "0.parquet").stat().st_size
+    expected = f'MissingError\n[["0.parquet", {size}, true], ["1.parquet", {size}, true]] 100 {TEXT} 0\n'
+    assert done.stdout == expected
