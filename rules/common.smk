@@ -24,7 +24,6 @@ from scripts.workflow import (
     start,
     steps,
 )
-from scripts.ingest import sources
 from scripts.workflow.errors import InputError
 from scripts.workflow.project import Project
 
@@ -48,8 +47,10 @@ try:
     if workflow.is_main_process:
         PROJECT = Project(config)
         PROJECT.check()
+        SOURCES = frozen.beside(frozen.path(PROJECT.variants["main"], PROJECT.held))
     else:  # a job is told what was planned
-        PROJECT = Project(config, frozen.sources(Path(workflow.overwrite_configfiles[0])))
+        SOURCES = frozen.beside(Path(workflow.overwrite_configfiles[0]))
+        PROJECT = Project(config, frozen.sources(SOURCES))
 except (configuration.ConfigError, InputError) as error:
     raise WorkflowError(str(error)) from None
 VARIANTS = PROJECT.variants
@@ -103,22 +104,6 @@ def cores(step):
         return own["processes"] * own["threads"]
 
     return found
-
-
-def source_names(wildcards):
-    """The shard's files as `source=root/./name`."""
-    return PROJECT.sources[wildcards.variant].get(wildcards.shard, [])
-
-
-def source_files(wildcards):
-    """Input function: the shard's files; Snakemake would take braces in a name for a wildcard."""
-    paths = [sources.path_of(name.split("=", 1)[1]) for name in source_names(wildcards)]
-    return [path for path in paths if not {"{", "}"} & set(path)]
-
-
-def source_content(wildcards):
-    """A hash that changes when one of the shard's files is replaced."""
-    return PROJECT.contents[wildcards.variant][wildcards.shard]
 
 
 def fingerprint(step):

@@ -23,6 +23,7 @@ from scripts.workflow.fingerprint import code
 from scripts.workflow.manifest import Manifest, ManifestError, combined, consumed, digest, recording, task_of
 from scripts.workflow.steps import STEPS, tasks
 
+SOURCES = "sources"  # in a manifest's `inputs`: what a task consumed that is no manifest
 LOG = "log"  # of all attempts at a training run, beside its checkpoints
 RANGE = re.compile(r"(.*)\{(\d+)\.\.(\d+)\}(.*)", re.DOTALL)
 
@@ -191,15 +192,20 @@ def done(args: argparse.Namespace, mark: str) -> bool:
     """
     try:
         manifest, given = Manifest.of_task(args.manifest), inputs(args)
-        if manifest.fingerprint != mark or not given or given.keys() != manifest.inputs.keys():
+        own = args.own(args) if hasattr(args, "own") else {}  # of a step that reads more than manifests
+        names = given.keys() | ({SOURCES} if own else set())
+        if manifest.fingerprint != mark or not names or names != manifest.inputs.keys():
             return False
-        for key, parts in manifest.inputs.items():
-            if any(given[key].digest_of(part) != wanted for part, wanted in parts.items()):
+        if own and own != manifest.inputs[SOURCES]:
+            return False
+        for key in given:
+            if any(given[key].digest_of(part) != wanted for part, wanted in manifest.inputs[key].items()):
                 return False
         # A person may have removed it because of a damaged file.
         if not args.manifest.exists() and any(manifest.altered()):
             return False
-        manifest.renew(combined(given[key].sources for key, parts in manifest.inputs.items() if parts))
+        files = [{task_of(args.manifest): held} for held in own.values()]
+        manifest.renew(combined([*files, *(given[key].sources for key in given if manifest.inputs[key])]))
     except ManifestError:
         return False
     return True

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -102,7 +103,7 @@ STEPS: dict[str, Step] = {
 
 EVALUATION = "evaluate.model"
 LAST = "report.render"  # made again where anything else is
-TASKS = 256  # most tasks of a sharded step after ingest: with more shards, a task owns several (few, fat tasks)
+TASKS = 256  # most tasks of a sharded step: with more shards, a task owns several (few, fat tasks)
 DEMO_CRAWL = "crawl"  # the source kind that CRAWL writes
 
 
@@ -200,21 +201,25 @@ def upstream(step: str, config: dict[str, Any], task: str = "") -> list[tuple[st
     return found
 
 
+@cache
+def _numbers(count: int, digits: int) -> tuple[str, ...]:
+    """Zero-padded numbers from 0: a plan over 4,096 shards asks for them thousands of times."""
+    return tuple(f"{number:0{digits}d}" for number in range(count))
+
+
 def shards(config: dict[str, Any]) -> list[str]:
     """The zero-padded shard numbers."""
-    return [f"{number:05d}" for number in range(config["ingest"]["extract"]["shards"])]
+    return list(_numbers(config["ingest"]["extract"]["shards"], 5))
 
 
 def bands(config: dict[str, Any]) -> list[str]:
     """The zero-padded band numbers."""
-    return [f"{number:02d}" for number in range(config["dedup"]["signature"]["bands"])]
+    return list(_numbers(config["dedup"]["signature"]["bands"], 2))
 
 
 def most(step: str, config: dict[str, Any]) -> int:
-    """The most tasks of a step by shard or band. Each file shard is an ingest task; a corpus of few shards has few tasks of bands."""
-    if STEPS[step].per == "band":
-        return len(shards(config))
-    return len(shards(config)) if step == DOCUMENTS else TASKS
+    """The most tasks of a step by shard or band. A corpus of few shards has few tasks of bands."""
+    return min(TASKS, len(shards(config))) if STEPS[step].per == "band" else TASKS
 
 
 def ids(step: str, config: dict[str, Any]) -> list[str]:

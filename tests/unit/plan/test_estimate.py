@@ -11,6 +11,7 @@ from scripts.plan.dryrun import Task
 from scripts.plan.estimate import Estimate, Work, above, by_rule, done, operations, ratio, together
 from scripts.plan.last import Last
 from scripts.workflow import config as configuration
+from scripts.workflow import steps
 from scripts.workflow.manifest import Manifest
 from scripts.workflow.steps import FILTERS, STEPS
 
@@ -56,7 +57,10 @@ class Folder:
         path.write_text(f"s\th:m:s\tmax_rss\n{seconds}\t0:00:01\t1\n")
 
     def ask(self, *tasks: Task, config: dict = CONFIG) -> dict[str, Estimate]:
-        return by_rule(list(tasks), Work(Last(self.path), list(tasks), {"main": config, "new": config}), cores=2)
+        """Each shard reads the file of its name."""
+        files = {shard: [f"web=./{shard}.gz"] for shard in steps.shards(config)}
+        variants, sources = {"main": config, "new": config}, {"main": files, "new": files}
+        return by_rule(list(tasks), Work(Last(self.path), list(tasks), variants, sources), cores=2)
 
 
 def task(step: str, name: str = "", variant: str = "main", **facts: str) -> Task:
@@ -121,7 +125,7 @@ def test_never_measured_is_unknown(folder: Folder) -> None:
 def test_a_larger_source_file_takes_longer_and_so_does_what_is_below(folder: Folder) -> None:
     (folder.path / "00001.gz").write_bytes(bytes(300))
     found = folder.ask(
-        task("ingest.extract", "00001", input="00001.gz"),
+        task("ingest.extract", "00001"),
         task("ingest.check"),
         task("language.score", "00000"),
         task("language.score", "00001"),
@@ -143,13 +147,21 @@ def test_a_new_shard_goes_by_the_rate_of_the_others(folder: Folder) -> None:
     (folder.path / "00002.gz").write_bytes(bytes(50))
     config = configuration.validate({"ingest": {"extract": {"shards": 3}}})
     found = folder.ask(
-        task("ingest.extract", "00002", input="00002.gz"),
+        task("ingest.extract", "00002"),
         task("ingest.check"),
         task("language.score", "00002"),
         config=config,
     )
     assert found["ingest_extract"].seconds == pytest.approx(5)
     assert found["language_score"].seconds == pytest.approx(12 * 1.25 / 3)
+
+
+def test_a_task_of_several_shards_reads_the_files_of_all(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(steps, "TASKS", 1)
+    (folder.path / "00001.gz").write_bytes(bytes(300))
+    (folder.path / "results/main/benchmarks/ingest/extract/00001.tsv").unlink()
+    found = folder.ask(task("ingest.extract", "00000"))
+    assert found["ingest_extract"].seconds == pytest.approx(20)  # 10 s for 200 bytes then, 400 now
 
 
 def test_what_a_step_above_keeps_by_now_counts(folder: Folder) -> None:
@@ -159,7 +171,8 @@ def test_what_a_step_above_keeps_by_now_counts(folder: Folder) -> None:
 
 
 def test_a_source_file_that_is_gone_scales_nothing(folder: Folder) -> None:
-    found = folder.ask(task("ingest.extract", "00001", input="gone.gz"), task("language.score", "00001"))
+    (folder.path / "00001.gz").unlink()
+    found = folder.ask(task("ingest.extract", "00001"), task("language.score", "00001"))
     assert (found["ingest_extract"].seconds, found["language_score"].seconds) == (10, 6)
 
 
