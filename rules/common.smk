@@ -200,6 +200,15 @@ def also(step):
     return found
 
 
+def at_once(step):
+    """The threads of a task that owns several shards: so many are done at the same time, each by a process."""
+
+    def found(wildcards):
+        return min(steps.AT_ONCE, 1 + len(also(step)(wildcards)))
+
+    return found
+
+
 def every_step(wildcards):
     """Input function: the manifests of every step of the run but the last."""
     kept = [step for step in steps.used(VARIANTS[wildcards.variant]) if step != steps.LAST]

@@ -54,6 +54,7 @@ rule corpus_write:
         "results/{variant}/benchmarks/corpus/write/{shard}.tsv"
     conda:
         "../envs/data.yaml"
+    threads: at_once("corpus.write")
     params:
         fingerprint=fingerprint("corpus.write"),
         also=also("corpus.write"),
@@ -66,6 +67,7 @@ rule corpus_write:
             --edits {input.edits:q} \
             --split {input.split:q} \
             --also {params.also:q} \
+            --at-once {threads:q} \
             --manifest {output.manifest:q} \
             --log {log:q}
         """

@@ -28,6 +28,7 @@ rule heuristics_score:
         "results/{variant}/benchmarks/heuristics/score/{shard}.tsv"
     conda:
         "../envs/data.yaml"
+    threads: at_once("heuristics.score")
     params:
         fingerprint=fingerprint("heuristics.score"),
         also=also("heuristics.score"),
@@ -40,6 +41,7 @@ rule heuristics_score:
             --edits {input.edits:q} \
             --languages {input.languages:q} \
             --also {params.also:q} \
+            --at-once {threads:q} \
             --manifest {output.manifest:q} \
             --log {log:q}
         """

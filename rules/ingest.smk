@@ -24,6 +24,7 @@ rule ingest_extract:
         "results/{variant}/benchmarks/ingest/extract/{shard}.tsv"
     conda:
         "../envs/data.yaml"
+    threads: at_once("ingest.extract")
     params:
         fingerprint=fingerprint("ingest.extract"),
         also=also("ingest.extract"),
@@ -35,6 +36,7 @@ rule ingest_extract:
             --crawl {input.crawl:q} \
             --sources {params.sources:q} {wildcards.variant:q} \
             --also {params.also:q} \
+            --at-once {threads:q} \
             --manifest {output.manifest:q} \
             --log {log:q}
         """

@@ -26,6 +26,7 @@ rule language_score:
         "results/{variant}/benchmarks/language/score/{shard}.tsv"
     conda:
         "../envs/data.yaml"
+    threads: at_once("language.score")
     params:
         fingerprint=fingerprint("language.score"),
         also=also("language.score"),
@@ -37,6 +38,7 @@ rule language_score:
             --verdicts {input.verdicts:q} \
             --edits {input.edits:q} \
             --also {params.also:q} \
+            --at-once {threads:q} \
             --manifest {output.manifest:q} \
             --log {log:q}
         """

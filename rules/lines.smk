@@ -26,6 +26,7 @@ rule lines_score:
         "results/{variant}/benchmarks/lines/score/{shard}.tsv"
     conda:
         "../envs/data.yaml"
+    threads: at_once("lines.score")
     params:
         fingerprint=fingerprint("lines.score"),
         also=also("lines.score"),
@@ -37,6 +38,7 @@ rule lines_score:
             --verdicts {input.verdicts:q} \
             --edits {input.edits:q} \
             --also {params.also:q} \
+            --at-once {threads:q} \
             --manifest {output.manifest:q} \
             --log {log:q}
         """

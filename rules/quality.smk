@@ -57,6 +57,7 @@ rule quality_score:
         "results/{variant}/benchmarks/quality/score/{shard}.tsv"
     conda:
         "../envs/data.yaml"
+    threads: at_once("quality.score")
     params:
         fingerprint=fingerprint("quality.score"),
         also=also("quality.score"),
@@ -69,6 +70,7 @@ rule quality_score:
             --verdicts {input.verdicts:q} \
             --edits {input.edits:q} \
             --also {params.also:q} \
+            --at-once {threads:q} \
             --manifest {output.manifest:q} \
             --log {log:q}
         """

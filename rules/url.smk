@@ -25,6 +25,7 @@ rule url_score:
         "results/{variant}/benchmarks/url/score/{shard}.tsv"
     conda:
         "../envs/data.yaml"
+    threads: at_once("url.score")
     params:
         fingerprint=fingerprint("url.score"),
         also=also("url.score"),
@@ -35,6 +36,7 @@ rule url_score:
             --documents {input.documents:q} \
             --verdicts {input.verdicts:q} \
             --also {params.also:q} \
+            --at-once {threads:q} \
             --manifest {output.manifest:q} \
             --log {log:q}
         """

@@ -104,6 +104,7 @@ STEPS: dict[str, Step] = {
 EVALUATION = "evaluate.model"
 LAST = "report.render"  # made again where anything else is
 TASKS = 256  # most tasks of a sharded step: with more shards, a task owns several (few, fat tasks)
+AT_ONCE = 8  # shards that such a task does at the same time, where the profile's set-threads does not say otherwise
 DEMO_CRAWL = "crawl"  # the source kind that CRAWL writes
 
 
