@@ -111,6 +111,7 @@ rule dedup_verify:
         "results/{variant}/benchmarks/dedup/verify/{shard}.tsv"
     conda:
         "../envs/data.yaml"
+    threads: at_once("dedup.verify")
     params:
         fingerprint=fingerprint("dedup.verify"),
         also=also("dedup.verify"),
@@ -125,6 +126,7 @@ rule dedup_verify:
             --documents {params.documents:q} \
             --edits {params.edits:q} \
             --also {params.also:q} \
+            --at-once {threads:q} \
             --manifest {output.manifest:q} \
             --log {log:q}
         """

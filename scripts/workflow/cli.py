@@ -7,6 +7,7 @@ import contextlib
 import errno
 import json
 import logging
+import os
 import re
 import sys
 from collections import Counter
@@ -290,6 +291,7 @@ def shards(args: argparse.Namespace, section: dict[str, Any], mark: str, body: B
     board = console.board = console.Board(names)
 
     def do(name: str) -> int:
+        os.environ["RAYON_NUM_THREADS"] = str(max(1, args.at_once // len(names)))  # the tokenizers' threads
         console.head(f"{args.step} {name}")
         board.begin(name)
         status = shard(args if name == own else for_shard(args, name), section, mark, body)

@@ -104,7 +104,7 @@ STEPS: dict[str, Step] = {
 EVALUATION = "evaluate.model"
 LAST = "report.render"  # made again where anything else is
 TASKS = 256  # most tasks of a sharded step: with more shards, a task owns several (few, fat tasks)
-AT_ONCE = 8  # shards that such a task does at the same time, where the profile's set-threads does not say otherwise
+AT_ONCE = 8  # shards that a task does at the same time, where the profile's set-threads does not say otherwise; fewer make no second task
 DEMO_CRAWL = "crawl"  # the source kind that CRAWL writes
 
 
@@ -219,8 +219,9 @@ def bands(config: dict[str, Any]) -> list[str]:
 
 
 def most(step: str, config: dict[str, Any]) -> int:
-    """The most tasks of a step by shard or band. A corpus of few shards has few tasks of bands."""
-    return min(TASKS, len(shards(config))) if STEPS[step].per == "band" else TASKS
+    """The most tasks of a step by shard or band. A corpus of few shards has few of both: a task of 8 shards starts once, not 8 times."""
+    number = len(shards(config))
+    return min(TASKS, number if STEPS[step].per == "band" else -(-number // AT_ONCE))
 
 
 def ids(step: str, config: dict[str, Any]) -> list[str]:

@@ -73,8 +73,9 @@ def counts(number: int, kept: int) -> dict:
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Folder:
-    """Two shards of 100 bytes, ingested and scored; language.select kept half."""
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Folder:
+    """Two shards of 100 bytes, each a task, ingested and scored; language.select kept half."""
+    monkeypatch.setattr(steps, "AT_ONCE", 1)
     made = Folder(tmp_path)
     for shard in ("00000", "00001"):
         (tmp_path / f"{shard}.gz").write_bytes(bytes(100))
