@@ -153,11 +153,22 @@ def manifests(step):
     return found
 
 
-def before(stage):
-    """Input function: the newest verdicts before a filter, of the filter before it in the config's `filters` or of ingest.check."""
+def _judged(wildcards, step, spelled=None):
+    """The manifests of a step that judges: of the task with the same shard, where both have shards, else of all (by `spelled`)."""
+    if steps.STEPS[step].per and hasattr(wildcards, "shard"):
+        return [PROJECT.manifest(wildcards.variant, step, wildcards.shard)]
+    return (spelled or all_manifests)(wildcards.variant, step)
+
+
+def before(stage, ranged=False):
+    """Input function: the newest verdicts before a filter, of the filter before it in the config's `filters` or of ingest.check.
+
+    ranged: a params entry, the same as few words.
+    """
 
     def found(wildcards):
-        return PROJECT.manifest(wildcards.variant, steps.verdicts(VARIANTS[wildcards.variant]["filters"], stage)[-1])
+        judging = steps.verdicts(VARIANTS[wildcards.variant]["filters"], stage)
+        return _judged(wildcards, judging[-1], _ranged if ranged else None)
 
     return found
 
@@ -165,7 +176,13 @@ def before(stage):
 def verdicts(wildcards):
     """Input function: all verdicts, in the order of the filters."""
     judging = steps.verdicts(VARIANTS[wildcards.variant]["filters"])
-    return [PROJECT.manifest(wildcards.variant, step) for step in judging]
+    return [path for step in judging for path in _judged(wildcards, step)]
+
+
+def all_verdicts(wildcards):
+    """A params entry: as `verdicts`, as few words."""
+    judging = steps.verdicts(VARIANTS[wildcards.variant]["filters"])
+    return [path for step in judging for path in _judged(wildcards, step, _ranged)]
 
 
 def edits(stage=None):

@@ -29,12 +29,13 @@ rule corpus_split:
     params:
         fingerprint=fingerprint("corpus.split"),
         documents=ranged("ingest.extract"),
+        verdicts=all_verdicts,
     shell:
         """
         python -m scripts.corpus.split \
             --config {params.fingerprint:q} \
             --documents {params.documents:q} \
-            --verdicts {input.verdicts:q} \
+            --verdicts {params.verdicts:q} \
             --manifest {output.manifest:q} \
             --log {log:q}
         """

@@ -30,13 +30,14 @@ rule quality_train:
     params:
         fingerprint=fingerprint("quality.train"),
         documents=ranged("ingest.extract"),
+        verdicts=before("quality", ranged=True),
         edits=all_edits("quality", ranged=True),
     shell:
         """
         python -m scripts.quality.train \
             --config {params.fingerprint:q} \
             --documents {params.documents:q} \
-            --verdicts {input.verdicts:q} \
+            --verdicts {params.verdicts:q} \
             --edits {params.edits:q} \
             --manifest {output.manifest:q} \
             --log {log:q}

@@ -9,7 +9,7 @@ REQUIRED INPUTS:
 OUTPUTS:
 
     results/{variant}/url/score/{shard}.manifest.json    what of each URL a list names
-    results/{variant}/url/select/manifest.json           verdicts under url.select
+    results/{variant}/url/select/{shard}.manifest.json   verdicts under url.select
 """
 
 
@@ -44,23 +44,26 @@ rule url_score:
 
 rule url_select:
     input:
-        signals=manifests("url.score"),
+        signals=manifest("url.score"),
     output:
-        manifest="results/{variant}/url/select/manifest.json",
+        manifest="results/{variant}/url/select/{shard}.manifest.json",
     log:
-        "logs/{variant}/url/select.log",
+        "logs/{variant}/url/select/{shard}.log",
     benchmark:
-        "results/{variant}/benchmarks/url/select.tsv"
+        "results/{variant}/benchmarks/url/select/{shard}.tsv"
     conda:
         "../envs/data.yaml"
+    threads: at_once("url.select")
     params:
         fingerprint=fingerprint("url.select"),
-        signals=ranged("url.score"),
+        also=also("url.select"),
     shell:
         """
         python -m scripts.url.select \
             --config {params.fingerprint:q} \
-            --signals {params.signals:q} \
+            --signals {input.signals:q} \
+            --also {params.also:q} \
+            --at-once {threads:q} \
             --manifest {output.manifest:q} \
             --log {log:q}
         """

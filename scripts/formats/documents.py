@@ -160,7 +160,8 @@ def shard_of(manifest: Path) -> str:
 def data(manifest: Path | str, shard: str | None = None) -> Path:
     """The Parquet file that a manifest names: its own shard's, or that of `shard` in a one-task step's manifest."""
     manifest = Path(manifest)
-    return Manifest.read(manifest).file(f"{shard or shard_of(manifest)}.parquet")
+    name = f"{shard or shard_of(manifest)}.parquet"
+    return Manifest.read(manifest, only=name).file(name)
 
 
 def kept_ids(verdicts: Path) -> set[str]:
@@ -219,6 +220,14 @@ def select(
         by_shard[shard] = counts
         add_counts(total, counts)
     return files, total, by_shard
+
+
+def select_shard(
+    signals: Path, judge: Callable[[dict[str, Any]], dict[str, Any]], manifest: Manifest, out: Path
+) -> list[Path]:
+    """Judge the signals of one shard (their manifest) into verdicts beside the manifest `out`; counts go into `manifest`."""
+    files, manifest.counts, _ = select([(shard_of(out), data(signals))], out.parent, judge)
+    return files
 
 
 def select_signals(

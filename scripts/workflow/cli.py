@@ -26,6 +26,7 @@ from scripts.workflow.manifest import Manifest, ManifestError, combined, consume
 from scripts.workflow.steps import STEPS, tasks
 
 SOURCES = "sources"  # in a manifest's `inputs`: what a task consumed that is no manifest
+LONE = "manifest.json"  # the name of a one-task step's manifest
 LOG = "log"  # of all attempts at a training run, beside its checkpoints
 Body = Callable[[argparse.Namespace, dict[str, Any], Manifest], list[Path]]
 MENDABLE = (
@@ -160,12 +161,15 @@ def parsed(made: argparse.ArgumentParser, argv: list[str] | None = None) -> argp
 
 
 def for_shard(args: argparse.Namespace, shard: str) -> argparse.Namespace:
-    """The arguments for another shard: what names the task's own shard, a manifest or a list of them, names that one instead."""
+    """The arguments for another shard: what names the task's own shard names that one instead.
+
+    That is a manifest, or a list of such and of one-task steps' (a list of all shards stays what it is).
+    """
     own = args.manifest.name
 
     def swapped(value: Any) -> Any:
-        if isinstance(value, list) and all(isinstance(path, Path) and path.name == own for path in value):
-            return [swapped(path) for path in value]
+        if isinstance(value, list) and all(isinstance(path, Path) and path.name in (own, LONE) for path in value):
+            return [swapped(path) for path in value]  # not a list of all shards, which has this one among them
         return value.with_name(f"{shard}.manifest.json") if isinstance(value, Path) and value.name == own else value
 
     return argparse.Namespace(**{key: swapped(value) for key, value in vars(args).items()})

@@ -71,6 +71,7 @@ def forget_leftovers(project: Project) -> int:
             else:
                 ids = steps.bands(config) if facts.per == "band" else steps.shards(config)
                 found += leftovers.leftovers(results, step, ids, steps.tasks(step, config) if facts.per else None)
+                found += leftovers.lone(results, step) if facts.per else []
     return leftovers.remove(found)
 
 

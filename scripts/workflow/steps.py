@@ -31,12 +31,14 @@ class Step:
 
 
 TEXT = (DOCUMENTS, BEFORE, EDITS)  # what reads the texts that are still there
-SCORE_AND_SELECT = {"score": Step(TEXT, per="shard"), "select": Step((".score",))}
+SELECT = Step((".score",), per="shard")  # judges each document by its own measures
+SCORE_AND_SELECT = {"score": Step(TEXT, per="shard"), "select": SELECT}
 
 
 @dataclass(frozen=True)
 class Filter:
-    """Steps that end with `select`, which writes a verdict on every document that got so far.
+    """Steps that end with `select`, which writes a verdict on every document that got so far: shard by shard where a document's
+    own measures decide, over all shards where others' do (duplicates, the best tenth).
 
     `.score` among needs is the filter's own step. after: filters that have to come before it. edits: its step that writes which
     parts of a text are removed or replaced (scripts/formats/spans.py).
@@ -48,10 +50,10 @@ class Filter:
 
 
 FILTERS: dict[str, Filter] = {
-    "url": Filter({"score": Step((DOCUMENTS, BEFORE), per="shard"), "select": Step((".score",))}),
+    "url": Filter({"score": Step((DOCUMENTS, BEFORE), per="shard"), "select": SELECT}),
     "language": Filter(),
     "heuristics": Filter(
-        {"score": Step((*TEXT, "language.score"), per="shard"), "select": Step((".score",))}, after=("language",)
+        {"score": Step((*TEXT, "language.score"), per="shard"), "select": SELECT}, after=("language",)
     ),
     "lines": Filter(edits="score"),
     "dedup": Filter(

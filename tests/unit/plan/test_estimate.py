@@ -81,8 +81,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Folder:
         (tmp_path / f"{shard}.gz").write_bytes(bytes(100))
         made.made("ingest.extract", shard, 10, counts(40, 40), {"bytes_read": 100})
         made.made("language.score", shard, 6, counts(40, 40))
+        made.made("language.select", shard, 8, counts(40, 20))
     made.made("ingest.check", "", 1, counts(80, 80))
-    made.made("language.select", "", 8, counts(80, 40))
     return made
 
 
@@ -107,20 +107,20 @@ def test_what_is_not_known_scales_nothing() -> None:
 
 
 def test_the_same_input_takes_the_same_time(folder: Folder) -> None:
-    assert folder.ask(task("language.select"))["language_select"] == Estimate(8, 0, 0, 1)
+    assert folder.ask(task("language.select", "00000"))["language_select"] == Estimate(8, 0, 0, 1)
 
 
 def test_a_task_that_was_started_again_costs_what_its_work_cost(folder: Folder) -> None:
-    folder.benchmark("language.select", "", 20, end=".work.tsv")
-    assert folder.ask(task("language.select"))["language_select"].seconds == 20
+    folder.benchmark("language.select", "00000", 20, end=".work.tsv")
+    assert folder.ask(task("language.select", "00000"))["language_select"].seconds == 20
 
 
 def test_never_measured_is_unknown(folder: Folder) -> None:
     assert folder.ask(task("heuristics.score", "00000"))["heuristics_score"] == Estimate(0, 0, 1, 1)
-    folder.made("heuristics.select", "", None, counts(40, 30))
-    (folder.path / "results/main/benchmarks/heuristics").mkdir()
-    (folder.path / "results/main/benchmarks/heuristics/select.tsv").write_text("s\n")  # cut off
-    assert folder.ask(task("heuristics.select"))["heuristics_select"].unknown == 1
+    folder.made("heuristics.select", "00000", None, counts(40, 30))
+    (folder.path / "results/main/benchmarks/heuristics/select").mkdir(parents=True)
+    (folder.path / "results/main/benchmarks/heuristics/select/00000.tsv").write_text("s\n")  # cut off
+    assert folder.ask(task("heuristics.select", "00000"))["heuristics_select"].unknown == 1
 
 
 def test_a_larger_source_file_takes_longer_and_so_does_what_is_below(folder: Folder) -> None:
@@ -130,7 +130,7 @@ def test_a_larger_source_file_takes_longer_and_so_does_what_is_below(folder: Fol
         task("ingest.check"),
         task("language.score", "00000"),
         task("language.score", "00001"),
-        task("language.select"),
+        task("language.select", "00000"),
     )
     assert found["ingest_extract"].seconds == pytest.approx(30)
     assert found["language_score"].seconds == pytest.approx(12)  # 400 bytes for 200, on 2 cores
@@ -168,7 +168,7 @@ def test_a_task_of_several_shards_reads_the_files_of_all(folder: Folder, monkeyp
 def test_what_a_step_above_keeps_by_now_counts(folder: Folder) -> None:
     """An interrupted run has made language.score anew; language.select read fewer documents then."""
     folder.made("language.score", "00000", 6, counts(120, 120))
-    assert folder.ask(task("language.select"))["language_select"].seconds == pytest.approx(16)
+    assert folder.ask(task("language.select", "00000"))["language_select"].seconds == pytest.approx(16)
 
 
 def test_a_source_file_that_is_gone_scales_nothing(folder: Folder) -> None:
@@ -178,13 +178,13 @@ def test_a_source_file_that_is_gone_scales_nothing(folder: Folder) -> None:
 
 
 def test_the_copy_of_a_manifest_counts_where_snakemake_removed_it(folder: Folder) -> None:
-    (folder.path / "results/main/language/select/manifest.json").unlink()
+    (folder.path / "results/main/language/select/00000.manifest.json").unlink()
     folder.made("language.score", "00000", 6, counts(120, 120))
-    assert folder.ask(task("language.select"))["language_select"].seconds == pytest.approx(16)
+    assert folder.ask(task("language.select", "00000"))["language_select"].seconds == pytest.approx(16)
 
 
 def test_a_new_variant_goes_by_main(folder: Folder) -> None:
-    found = folder.ask(task("language.select", variant="new"))
+    found = folder.ask(task("language.select", "00000", variant="new"))
     assert found["language_select"] == Estimate(8, 0, 0, 1)
 
 

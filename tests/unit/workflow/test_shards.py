@@ -154,3 +154,15 @@ def test_ranges() -> None:
     assert cli.expanded([Path("a/{08..10}.json"), Path("b.json")]) == [
         Path("a/08.json"), Path("a/09.json"), Path("a/10.json"), Path("b.json"),
     ]  # fmt: skip
+
+
+def test_what_names_the_own_shard_names_the_other_one() -> None:
+    own, lone = Path("x/00000.manifest.json"), Path("y/manifest.json")
+    every = [Path(f"z/0000{number}.manifest.json") for number in range(2)]
+    args = Namespace(
+        manifest=own, documents=Path("d") / own.name, split=lone, verdicts=[lone, Path("v") / own.name], every=every
+    )
+    found = cli.for_shard(args, "00001")
+    assert found.manifest == Path("x/00001.manifest.json") and found.documents == Path("d/00001.manifest.json")
+    assert found.split == lone and found.every == every
+    assert found.verdicts == [lone, Path("v/00001.manifest.json")]
