@@ -16,7 +16,6 @@ OUTPUTS:
 rule ingest_extract:
     input:
         crawl=manifests("crawl.render"),
-        files=source_files,
     output:
         manifest="results/{variant}/ingest/extract/{shard}.manifest.json",
     log:
@@ -25,17 +24,19 @@ rule ingest_extract:
         "results/{variant}/benchmarks/ingest/extract/{shard}.tsv"
     conda:
         "../envs/data.yaml"
+    threads: at_once("ingest.extract")
     params:
         fingerprint=fingerprint("ingest.extract"),
-        files=source_names,
-        content=source_content,
+        also=also("ingest.extract"),
+        sources=SOURCES,  # thousands of names are longer than a command line takes
     shell:
         """
         python -m scripts.ingest.extract \
             --config {params.fingerprint:q} \
             --crawl {input.crawl:q} \
-            --files {params.files:q} \
-            --content {params.content:q} \
+            --sources {params.sources:q} {wildcards.variant:q} \
+            --also {params.also:q} \
+            --at-once {threads:q} \
             --manifest {output.manifest:q} \
             --log {log:q}
         """

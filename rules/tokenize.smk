@@ -49,6 +49,7 @@ rule tokenize_encode:
         "results/{variant}/benchmarks/tokenize/encode/{shard}.tsv"
     conda:
         "../envs/data.yaml"
+    threads: at_once("tokenize.encode")
     params:
         fingerprint=fingerprint("tokenize.encode"),
         also=also("tokenize.encode"),
@@ -59,6 +60,7 @@ rule tokenize_encode:
             --corpus {input.corpus:q} \
             --tokenizer {input.tokenizer:q} \
             --also {params.also:q} \
+            --at-once {threads:q} \
             --manifest {output.manifest:q} \
             --log {log:q}
         """

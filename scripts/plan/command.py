@@ -185,7 +185,8 @@ def planned(tasks: list[Task], folder: Path, options: list[str] | None, profile:
     project = project_of(config, folder) if config else None
     if project:
         ask_again(tasks, project, folder)
-    work, here = Work(Last(folder), tasks, project.variants if project else None), cores(profile, options or [])
+    known = (project.variants, project.sources) if project else (None, None)
+    work, here = Work(Last(folder), tasks, *known), cores(profile, options or [])
     return Plan(tasks, project, work, here, by_rule(tasks, work, here))
 
 

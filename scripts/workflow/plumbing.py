@@ -51,6 +51,7 @@ PLUMBING = {
     "scripts/workflow/manifest.py": "writes and reads manifests; a result's files have their own checksums",
     "scripts/workflow/options.py": "placement keys as options of a command line",
     "scripts/workflow/plumbing.py": "this list; VERSION is in every fingerprint",
+    "scripts/workflow/pool.py": "starts a process for each shard of a task",
     "scripts/workflow/project.py": "says where each manifest lies and what is expected of it",
     "scripts/workflow/readable.py": "says where a config file is broken",
     "scripts/workflow/record.py": "writes what decides no byte: host, versions, seconds",
