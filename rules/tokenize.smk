@@ -8,7 +8,7 @@ REQUIRED INPUTS:
 OUTPUTS:
 
     results/{variant}/tokenize/train/manifest.json             tokenizer.json, as transformers loads it
-    results/{variant}/tokenize/encode/{shard}.manifest.json    Megatron indexed datasets of both splits
+    results/{variant}/tokenize/encode/{shard}.manifest.json    Megatron indexed datasets of both splits, one for each source
 """
 
 

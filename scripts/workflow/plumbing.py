@@ -23,6 +23,7 @@ PLUMBING = {
     "scripts/report/state.py": "finds what a run has done so far, for that page",
     "scripts/report/summary.py": "prints the last lines of a run",
     "scripts/slurm/": "talks to SLURM",
+    "scripts/tokenize/nanotron.py": "links token files for another program",
     "scripts/tools/": "writes the pages that are generated",
     "scripts/training/runs.py": "names the folders of checkpoints, and says which code took part",
     "scripts/training/launch.py": "starts the processes of a training",

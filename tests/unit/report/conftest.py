@@ -148,8 +148,9 @@ def build(root: Path) -> Path:
              summary={"train": {"documents": 17, "bytes": text["train"]}, "validation": {"documents": 2, "bytes": text["validation"]},
                       "lengths": {"kept": {"256": 5, "512": 8, "1024": 6}, "dropped": {"256": 7, "512": 4}},
                       "by_source": {"crawl": {"documents": 19, "bytes": sum(text.values())}}})  # fmt: skip
-        save(root, "tokenize.encode", shard, counts=counts(19), summary={
-            split: {"tokens": text[split] // 4, "bytes": text[split], "documents": 1} for split in text})  # fmt: skip
+        encoded = {split: {"tokens": text[split] // 4, "bytes": text[split], "documents": 1} for split in text}
+        by_source = {split: {"crawl": part} for split, part in encoded.items()}
+        save(root, "tokenize.encode", shard, counts=counts(19), summary={**encoded, "by_source": by_source})
         save(root, "language.select", shard, counts=counts(28, score=2), summary={
             "languages": {"en": 28, "de": 2} if shard == SHARDS[0] else {"en": 28, "de": 1, "fr": 1}})  # fmt: skip
         save(root, "heuristics.select", shard, counts=counts(25, few_words=3),
