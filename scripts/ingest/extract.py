@@ -16,6 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from scripts.formats.documents import DOCUMENT, Writer, shard_of
+from scripts.ingest.extractors import missing
 from scripts.ingest.sources import content, digests, named
 from scripts.ingest.text import JsonLinesReader, TextReader
 from scripts.ingest.warc import Page, Rejected, WarcReader
@@ -99,6 +100,8 @@ def planned(args: argparse.Namespace, settings: dict[str, Any], shard: str) -> l
 
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
+    if lacking := missing(settings["extractor"]):
+        raise cli.InputError(lacking)
     shard = shard_of(args.manifest)
     out = args.manifest.with_name(f"{shard}.parquet")
     aside = args.manifest.with_name(f"{shard}.dropped.parquet")
