@@ -1,6 +1,7 @@
 """How long `snakemake --dry-run` and `crawl2llm plan` take over 1,000 shards, and what a dry run imports.
 
     python -m benchmarks.dry_run            # a quarter of an hour; writes benchmarks/results/dry_run.json
+    python -m benchmarks.dry_run --shards 4096 --files 90000 --rounds 1 --output /tmp/dump.json    # a whole dump
 
 Planned with no result at all, with the manifests of a complete run, each of which is read and compared, and with these after an
 edit of an early key. The floor is Snakemake alone: a Snakefile with as many jobs and input files and nothing else. CPU seconds are
@@ -13,7 +14,6 @@ import argparse
 import json
 import os
 import re
-import resource
 import statistics
 import subprocess
 import sys
@@ -58,26 +58,36 @@ rule {name}:
 
 
 def run(command: list[str], folder: Path) -> tuple[dict[str, float], str]:
-    """({"cpu": …, "clock": …} in seconds, output) of a command in `folder`; RuntimeError where it fails."""
-    before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
-    done = subprocess.run(
-        command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )  # fmt: skip
-    clock, after = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
-    if done.returncode:
-        raise RuntimeError(done.stdout)
-    cpu = after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
-    return {"cpu": cpu, "clock": clock}, done.stdout
+    """({"cpu": …, "clock": …} in seconds, "MB": … of the largest process, output) of a command in `folder`.
+
+    Raises RuntimeError where it fails.
+    """
+    start = time.perf_counter()
+    with tempfile.TemporaryFile("w+") as said:
+        process = subprocess.Popen(
+            # Snakemake lists the folders of sys.path for plugins; that with the crawl is not among them where its command is called.
+            command, cwd=folder, stdout=said, stderr=subprocess.STDOUT,
+            env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONSAFEPATH": "1"},
+        )  # fmt: skip
+        _, status, used = os.wait4(process.pid, 0)
+        process.returncode = status
+        clock = time.perf_counter() - start
+        said.seek(0)
+        output = said.read()
+    if status:
+        raise RuntimeError(output[-5000:])
+    return {"cpu": used.ru_utime + used.ru_stime, "clock": clock, "MB": used.ru_maxrss / 1000}, output
 
 
-def prepared(folder: Path, shards: int) -> Path:
-    """A config over `shards` files of one web source, which are made with it; returns its path."""
+def prepared(folder: Path, shards: int, files: int) -> Path:
+    """A config over `files` small files of one web source, which are made with it; returns its path."""
     config = folder / "config.yaml"
     if not config.exists():
         (folder / "crawl").mkdir(parents=True)
-        for number in range(shards):
-            (folder / "crawl" / f"{number:05d}.warc.gz").write_bytes(b"")
+        for number in range(files):
+            (folder / "crawl" / f"CC-MAIN-20260101000000-20260101030000-{number:05d}.warc.gz").write_bytes(
+                b"%d" % number
+            )
         source = {"name": "web", "kind": "warc", "paths": [str(folder / "crawl" / "*.warc.gz")]}
         config.write_text(yaml.safe_dump({"ingest": {"extract": {"shards": shards, "sources": [source]}}}))
     return config
@@ -157,14 +167,14 @@ def imported(folder: Path, config: Path) -> list[str]:
 
 
 def measured(case: Callable[[], tuple[dict[str, float], str]], rounds: int) -> tuple[dict[str, Any], str]:
-    """({"cpu": {median, all}, "clock": {median, all}}, last output) of `rounds` calls."""
+    """({"cpu": {median, all}, "clock": …, "MB": …}, last output) of `rounds` calls."""
     runs = [case() for _ in range(rounds)]
     seconds = {
         name: {
             "median": round(statistics.median(took[name] for took, _ in runs), 2),
             "all": [round(took[name], 2) for took, _ in runs],
         }
-        for name in ("cpu", "clock")
+        for name in ("cpu", "clock", "MB")
     }
     return seconds, runs[-1][1]
 
@@ -172,13 +182,14 @@ def measured(case: Callable[[], tuple[dict[str, float], str]], rounds: int) -> t
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--shards", type=int, default=1000)
+    parser.add_argument("--files", type=int, help="source files over all shards (default: as many as shards)")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--output", type=Path, default=ROOT / "benchmarks" / "results" / "dry_run.json")
     args = parser.parse_args(argv)
     seconds: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as name:
         folder, alone = Path(name) / "run", Path(name) / "bare"
-        config = prepared(folder, args.shards)
+        config = prepared(folder, args.shards, args.files or args.shards)
         edited = folder / "edited.yaml"
         edited.write_text(yaml.safe_dump({**yaml.safe_load(config.read_text()), **EDIT}))
         plan = [sys.executable, "-m", "scripts.plan.command", "--snakefile", str(ROOT / "Snakefile")]
@@ -212,7 +223,7 @@ def main(argv: list[str] | None = None) -> int:
         (Path(name) / "Snakefile").write_text("rule all:\n    shell: 'true'\n")
         seconds["Snakemake alone, one job"], _ = measured(lambda: run(snakemake, Path(name)), args.rounds)
     result = {
-        "what": f"snakemake --dry-run and crawl2llm plan over {args.shards} shards, seconds",
+        "what": f"snakemake --dry-run and crawl2llm plan over {args.files or args.shards} files in {args.shards} shards",
         "jobs": jobs,
         "input files of jobs": files,
         "seconds": seconds,

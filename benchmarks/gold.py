@@ -40,6 +40,25 @@ def f1(found: str, gold: str) -> float:
     return 2 * common / (sum(one.values()) + sum(other.values())) if common else 0.0
 
 
+def labels(path: Path) -> dict[str, dict[str, str]]:
+    """The rows of `--gold` by WARC record."""
+    with path.open(encoding="utf-8", newline="") as handle:
+        return {row["record_id"]: row for row in csv.DictReader(handle, delimiter="\t", quoting=csv.QUOTE_NONE)}
+
+
+def texts(path: Path) -> dict[str, str]:
+    """The texts of `--texts` by WARC record, without tags."""
+    stream = io.TextIOWrapper(pa.CompressedInputStream(pa.OSFile(str(path)), "zstd"), encoding="utf-8")
+    found = map(json.loads, stream)
+    return {row["record_id"]: html.unescape(TAG.sub(" ", row["gold_text"])) for row in found}
+
+
+def extracted(results: Path) -> dict[str, str]:
+    """The texts of a run's documents by WARC record."""
+    found = (row for path in shards(results, "ingest/extract") for row in rows(path, ["text", "metadata"]))
+    return {json.loads(row["metadata"]).get("record_id", ""): row["text"] for row in found}
+
+
 def measured(results: Path, gold: dict[str, dict[str, str]], texts: dict[str, str]) -> dict[str, Any]:
     """All figures of a run."""
     record_of, scores, text_of = {}, [], {}
@@ -108,14 +127,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--gold", type=Path, required=True)
     parser.add_argument("--texts", type=Path, required=True)
     args = parser.parse_args(argv)
-    with args.gold.open(encoding="utf-8", newline="") as handle:
-        gold = {row["record_id"]: row for row in csv.DictReader(handle, delimiter="\t", quoting=csv.QUOTE_NONE)}
-    stream = io.TextIOWrapper(pa.CompressedInputStream(pa.OSFile(str(args.texts)), "zstd"), encoding="utf-8")
-    texts = {}
-    for line in stream:
-        row = json.loads(line)
-        texts[row["record_id"]] = html.unescape(TAG.sub(" ", row["gold_text"]))
-    print(json.dumps(measured(args.results, gold, texts), indent=1, ensure_ascii=False))
+    print(json.dumps(measured(args.results, labels(args.gold), texts(args.texts)), indent=1, ensure_ascii=False))
     return 0
 
 

@@ -24,7 +24,6 @@ from scripts.workflow import (
     start,
     steps,
 )
-from scripts.ingest import sources
 from scripts.workflow.errors import InputError
 from scripts.workflow.project import Project
 
@@ -48,8 +47,10 @@ try:
     if workflow.is_main_process:
         PROJECT = Project(config)
         PROJECT.check()
+        SOURCES = frozen.beside(frozen.path(PROJECT.variants["main"], PROJECT.held))
     else:  # a job is told what was planned
-        PROJECT = Project(config, frozen.sources(Path(workflow.overwrite_configfiles[0])))
+        SOURCES = frozen.beside(Path(workflow.overwrite_configfiles[0]))
+        PROJECT = Project(config, frozen.sources(SOURCES))
 except (configuration.ConfigError, InputError) as error:
     raise WorkflowError(str(error)) from None
 VARIANTS = PROJECT.variants
@@ -105,25 +106,9 @@ def cores(step):
     return found
 
 
-def source_names(wildcards):
-    """The shard's files as `source=root/./name`."""
-    return PROJECT.sources[wildcards.variant].get(wildcards.shard, [])
-
-
-def source_files(wildcards):
-    """Input function: the shard's files; Snakemake would take braces in a name for a wildcard."""
-    paths = [sources.path_of(name.split("=", 1)[1]) for name in source_names(wildcards)]
-    return [path for path in paths if not {"{", "}"} & set(path)]
-
-
 def source_access(wildcards):
     """How remote files are reached: options and patience of each source."""
     return sources.access(VARIANTS[wildcards.variant])
-
-
-def source_content(wildcards):
-    """A hash that changes when one of the shard's files is replaced."""
-    return PROJECT.contents[wildcards.variant][wildcards.shard]
 
 
 def fingerprint(step):
@@ -175,11 +160,22 @@ def manifests(step):
     return found
 
 
-def before(stage):
-    """Input function: the newest verdicts before a filter, of the filter before it in the config's `filters` or of ingest.check."""
+def _judged(wildcards, step, spelled=None):
+    """The manifests of a step that judges: of the task with the same shard, where both have shards, else of all (by `spelled`)."""
+    if steps.STEPS[step].per and hasattr(wildcards, "shard"):
+        return [PROJECT.manifest(wildcards.variant, step, wildcards.shard)]
+    return (spelled or all_manifests)(wildcards.variant, step)
+
+
+def before(stage, ranged=False):
+    """Input function: the newest verdicts before a filter, of the filter before it in the config's `filters` or of ingest.check.
+
+    ranged: a params entry, the same as few words.
+    """
 
     def found(wildcards):
-        return PROJECT.manifest(wildcards.variant, steps.verdicts(VARIANTS[wildcards.variant]["filters"], stage)[-1])
+        judging = steps.verdicts(VARIANTS[wildcards.variant]["filters"], stage)
+        return _judged(wildcards, judging[-1], _ranged if ranged else None)
 
     return found
 
@@ -187,7 +183,13 @@ def before(stage):
 def verdicts(wildcards):
     """Input function: all verdicts, in the order of the filters."""
     judging = steps.verdicts(VARIANTS[wildcards.variant]["filters"])
-    return [PROJECT.manifest(wildcards.variant, step) for step in judging]
+    return [path for step in judging for path in _judged(wildcards, step)]
+
+
+def all_verdicts(wildcards):
+    """A params entry: as `verdicts`, as few words."""
+    judging = steps.verdicts(VARIANTS[wildcards.variant]["filters"])
+    return [path for step in judging for path in _judged(wildcards, step, _ranged)]
 
 
 def edits(stage=None):
@@ -218,6 +220,15 @@ def also(step):
     def found(wildcards):
         task = getattr(wildcards, steps.STEPS[step].per)
         return steps.owned(step, task, VARIANTS[wildcards.variant])[1:]
+
+    return found
+
+
+def at_once(step):
+    """The threads of a task that owns several shards: so many are done at the same time, each by a process."""
+
+    def found(wildcards):
+        return min(steps.AT_ONCE, 1 + len(also(step)(wildcards)))
 
     return found
 

@@ -29,12 +29,13 @@ rule corpus_split:
     params:
         fingerprint=fingerprint("corpus.split"),
         documents=ranged("ingest.extract"),
+        verdicts=all_verdicts,
     shell:
         """
         python -m scripts.corpus.split \
             --config {params.fingerprint:q} \
             --documents {params.documents:q} \
-            --verdicts {input.verdicts:q} \
+            --verdicts {params.verdicts:q} \
             --manifest {output.manifest:q} \
             --log {log:q}
         """
@@ -54,6 +55,7 @@ rule corpus_write:
         "results/{variant}/benchmarks/corpus/write/{shard}.tsv"
     conda:
         "../envs/data.yaml"
+    threads: at_once("corpus.write")
     params:
         fingerprint=fingerprint("corpus.write"),
         also=also("corpus.write"),
@@ -66,6 +68,7 @@ rule corpus_write:
             --edits {input.edits:q} \
             --split {input.split:q} \
             --also {params.also:q} \
+            --at-once {threads:q} \
             --manifest {output.manifest:q} \
             --log {log:q}
         """

@@ -29,6 +29,7 @@ rule dedup_signature:
         "results/{variant}/benchmarks/dedup/signature/{shard}.tsv"
     conda:
         "../envs/data.yaml"
+    threads: at_once("dedup.signature")
     params:
         fingerprint=fingerprint("dedup.signature"),
         also=also("dedup.signature"),
@@ -40,6 +41,7 @@ rule dedup_signature:
             --verdicts {input.verdicts:q} \
             --edits {input.edits:q} \
             --also {params.also:q} \
+            --at-once {threads:q} \
             --manifest {output.manifest:q} \
             --log {log:q}
         """
@@ -109,6 +111,7 @@ rule dedup_verify:
         "results/{variant}/benchmarks/dedup/verify/{shard}.tsv"
     conda:
         "../envs/data.yaml"
+    threads: at_once("dedup.verify")
     params:
         fingerprint=fingerprint("dedup.verify"),
         also=also("dedup.verify"),
@@ -123,6 +126,7 @@ rule dedup_verify:
             --documents {params.documents:q} \
             --edits {params.edits:q} \
             --also {params.also:q} \
+            --at-once {threads:q} \
             --manifest {output.manifest:q} \
             --log {log:q}
         """

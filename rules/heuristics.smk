@@ -10,7 +10,7 @@ REQUIRED INPUTS:
 OUTPUTS:
 
     results/{variant}/heuristics/score/{shard}.manifest.json    every measure of every document that got here
-    results/{variant}/heuristics/select/manifest.json           verdicts under heuristics.select
+    results/{variant}/heuristics/select/{shard}.manifest.json   verdicts under heuristics.select
 """
 
 
@@ -28,6 +28,7 @@ rule heuristics_score:
         "results/{variant}/benchmarks/heuristics/score/{shard}.tsv"
     conda:
         "../envs/data.yaml"
+    threads: at_once("heuristics.score")
     params:
         fingerprint=fingerprint("heuristics.score"),
         also=also("heuristics.score"),
@@ -40,6 +41,7 @@ rule heuristics_score:
             --edits {input.edits:q} \
             --languages {input.languages:q} \
             --also {params.also:q} \
+            --at-once {threads:q} \
             --manifest {output.manifest:q} \
             --log {log:q}
         """
@@ -47,23 +49,26 @@ rule heuristics_score:
 
 rule heuristics_select:
     input:
-        signals=manifests("heuristics.score"),
+        signals=manifest("heuristics.score"),
     output:
-        manifest="results/{variant}/heuristics/select/manifest.json",
+        manifest="results/{variant}/heuristics/select/{shard}.manifest.json",
     log:
-        "logs/{variant}/heuristics/select.log",
+        "logs/{variant}/heuristics/select/{shard}.log",
     benchmark:
-        "results/{variant}/benchmarks/heuristics/select.tsv"
+        "results/{variant}/benchmarks/heuristics/select/{shard}.tsv"
     conda:
         "../envs/data.yaml"
+    threads: at_once("heuristics.select")
     params:
         fingerprint=fingerprint("heuristics.select"),
-        signals=ranged("heuristics.score"),
+        also=also("heuristics.select"),
     shell:
         """
         python -m scripts.heuristics.select \
             --config {params.fingerprint:q} \
-            --signals {params.signals:q} \
+            --signals {input.signals:q} \
+            --also {params.also:q} \
+            --at-once {threads:q} \
             --manifest {output.manifest:q} \
             --log {log:q}
         """

@@ -57,6 +57,7 @@ rule ingest_fetch:
         "../envs/data.yaml"
     params:
         fingerprint=fingerprint("ingest.fetch"),
+        also=also("ingest.fetch"),
         access=source_access,
         placement=placement("ingest.fetch"),
     shell:
@@ -66,6 +67,7 @@ rule ingest_fetch:
             --list {input.listed:q} \
             --access {params.access:q} \
             {params.placement:q} \
+            --also {params.also:q} \
             --manifest {output.manifest:q} \
             --log {log:q}
         """
@@ -76,7 +78,6 @@ rule ingest_extract:
         crawl=manifests("crawl.render"),
         listed=manifests("ingest.list"),
         fetched=manifest("ingest.fetch"),
-        files=source_files,
     output:
         manifest="results/{variant}/ingest/extract/{shard}.manifest.json",
     log:
@@ -85,21 +86,23 @@ rule ingest_extract:
         "results/{variant}/benchmarks/ingest/extract/{shard}.tsv"
     conda:
         "../envs/data.yaml"
+    threads: at_once("ingest.extract")
     params:
         fingerprint=fingerprint("ingest.extract"),
-        files=source_names,
-        content=source_content,
         access=source_access,
+        also=also("ingest.extract"),
+        sources=SOURCES,  # thousands of names are longer than a command line takes
     shell:
         """
         python -m scripts.ingest.extract \
             --config {params.fingerprint:q} \
             --crawl {input.crawl:q} \
-            --files {params.files:q} \
-            --content {params.content:q} \
             --list {input.listed:q} \
             --fetched {input.fetched:q} \
             --access {params.access:q} \
+            --sources {params.sources:q} {wildcards.variant:q} \
+            --also {params.also:q} \
+            --at-once {threads:q} \
             --manifest {output.manifest:q} \
             --log {log:q}
         """

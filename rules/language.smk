@@ -9,7 +9,7 @@ REQUIRED INPUTS:
 OUTPUTS:
 
     results/{variant}/language/score/{shard}.manifest.json    fastText's best language and its probability
-    results/{variant}/language/select/manifest.json           verdicts under language.select
+    results/{variant}/language/select/{shard}.manifest.json   verdicts under language.select
 """
 
 
@@ -26,6 +26,7 @@ rule language_score:
         "results/{variant}/benchmarks/language/score/{shard}.tsv"
     conda:
         "../envs/data.yaml"
+    threads: at_once("language.score")
     params:
         fingerprint=fingerprint("language.score"),
         also=also("language.score"),
@@ -37,6 +38,7 @@ rule language_score:
             --verdicts {input.verdicts:q} \
             --edits {input.edits:q} \
             --also {params.also:q} \
+            --at-once {threads:q} \
             --manifest {output.manifest:q} \
             --log {log:q}
         """
@@ -44,23 +46,26 @@ rule language_score:
 
 rule language_select:
     input:
-        signals=manifests("language.score"),
+        signals=manifest("language.score"),
     output:
-        manifest="results/{variant}/language/select/manifest.json",
+        manifest="results/{variant}/language/select/{shard}.manifest.json",
     log:
-        "logs/{variant}/language/select.log",
+        "logs/{variant}/language/select/{shard}.log",
     benchmark:
-        "results/{variant}/benchmarks/language/select.tsv"
+        "results/{variant}/benchmarks/language/select/{shard}.tsv"
     conda:
         "../envs/data.yaml"
+    threads: at_once("language.select")
     params:
         fingerprint=fingerprint("language.select"),
-        signals=ranged("language.score"),
+        also=also("language.select"),
     shell:
         """
         python -m scripts.language.select \
             --config {params.fingerprint:q} \
-            --signals {params.signals:q} \
+            --signals {input.signals:q} \
+            --also {params.also:q} \
+            --at-once {threads:q} \
             --manifest {output.manifest:q} \
             --log {log:q}
         """

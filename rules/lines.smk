@@ -9,7 +9,7 @@ REQUIRED INPUTS:
 OUTPUTS:
 
     results/{variant}/lines/score/{shard}.manifest.json    spans/{shard}.parquet: what is taken out; what is left
-    results/{variant}/lines/select/manifest.json           verdicts under lines.select
+    results/{variant}/lines/select/{shard}.manifest.json   verdicts under lines.select
 """
 
 
@@ -26,6 +26,7 @@ rule lines_score:
         "results/{variant}/benchmarks/lines/score/{shard}.tsv"
     conda:
         "../envs/data.yaml"
+    threads: at_once("lines.score")
     params:
         fingerprint=fingerprint("lines.score"),
         also=also("lines.score"),
@@ -37,6 +38,7 @@ rule lines_score:
             --verdicts {input.verdicts:q} \
             --edits {input.edits:q} \
             --also {params.also:q} \
+            --at-once {threads:q} \
             --manifest {output.manifest:q} \
             --log {log:q}
         """
@@ -44,23 +46,26 @@ rule lines_score:
 
 rule lines_select:
     input:
-        signals=manifests("lines.score"),
+        signals=manifest("lines.score"),
     output:
-        manifest="results/{variant}/lines/select/manifest.json",
+        manifest="results/{variant}/lines/select/{shard}.manifest.json",
     log:
-        "logs/{variant}/lines/select.log",
+        "logs/{variant}/lines/select/{shard}.log",
     benchmark:
-        "results/{variant}/benchmarks/lines/select.tsv"
+        "results/{variant}/benchmarks/lines/select/{shard}.tsv"
     conda:
         "../envs/data.yaml"
+    threads: at_once("lines.select")
     params:
         fingerprint=fingerprint("lines.select"),
-        signals=ranged("lines.score"),
+        also=also("lines.select"),
     shell:
         """
         python -m scripts.lines.select \
             --config {params.fingerprint:q} \
-            --signals {params.signals:q} \
+            --signals {input.signals:q} \
+            --also {params.also:q} \
+            --at-once {threads:q} \
             --manifest {output.manifest:q} \
             --log {log:q}
         """

@@ -30,13 +30,14 @@ rule quality_train:
     params:
         fingerprint=fingerprint("quality.train"),
         documents=ranged("ingest.extract"),
+        verdicts=before("quality", ranged=True),
         edits=all_edits("quality", ranged=True),
     shell:
         """
         python -m scripts.quality.train \
             --config {params.fingerprint:q} \
             --documents {params.documents:q} \
-            --verdicts {input.verdicts:q} \
+            --verdicts {params.verdicts:q} \
             --edits {params.edits:q} \
             --manifest {output.manifest:q} \
             --log {log:q}
@@ -57,6 +58,7 @@ rule quality_score:
         "results/{variant}/benchmarks/quality/score/{shard}.tsv"
     conda:
         "../envs/data.yaml"
+    threads: at_once("quality.score")
     params:
         fingerprint=fingerprint("quality.score"),
         also=also("quality.score"),
@@ -69,6 +71,7 @@ rule quality_score:
             --verdicts {input.verdicts:q} \
             --edits {input.edits:q} \
             --also {params.also:q} \
+            --at-once {threads:q} \
             --manifest {output.manifest:q} \
             --log {log:q}
         """

@@ -8,7 +8,7 @@ REQUIRED INPUTS:
 OUTPUTS:
 
     results/{variant}/tokenize/train/manifest.json             tokenizer.json, as transformers loads it
-    results/{variant}/tokenize/encode/{shard}.manifest.json    Megatron indexed datasets of both splits
+    results/{variant}/tokenize/encode/{shard}.manifest.json    Megatron indexed datasets of both splits, one for each source
 """
 
 
@@ -49,6 +49,7 @@ rule tokenize_encode:
         "results/{variant}/benchmarks/tokenize/encode/{shard}.tsv"
     conda:
         "../envs/data.yaml"
+    threads: at_once("tokenize.encode")
     params:
         fingerprint=fingerprint("tokenize.encode"),
         also=also("tokenize.encode"),
@@ -59,6 +60,7 @@ rule tokenize_encode:
             --corpus {input.corpus:q} \
             --tokenizer {input.tokenizer:q} \
             --also {params.also:q} \
+            --at-once {threads:q} \
             --manifest {output.manifest:q} \
             --log {log:q}
         """

@@ -9,7 +9,7 @@ REQUIRED INPUTS:
 OUTPUTS:
 
     results/{variant}/url/score/{shard}.manifest.json    what of each URL a list names
-    results/{variant}/url/select/manifest.json           verdicts under url.select
+    results/{variant}/url/select/{shard}.manifest.json   verdicts under url.select
 """
 
 
@@ -25,6 +25,7 @@ rule url_score:
         "results/{variant}/benchmarks/url/score/{shard}.tsv"
     conda:
         "../envs/data.yaml"
+    threads: at_once("url.score")
     params:
         fingerprint=fingerprint("url.score"),
         also=also("url.score"),
@@ -35,6 +36,7 @@ rule url_score:
             --documents {input.documents:q} \
             --verdicts {input.verdicts:q} \
             --also {params.also:q} \
+            --at-once {threads:q} \
             --manifest {output.manifest:q} \
             --log {log:q}
         """
@@ -42,23 +44,26 @@ rule url_score:
 
 rule url_select:
     input:
-        signals=manifests("url.score"),
+        signals=manifest("url.score"),
     output:
-        manifest="results/{variant}/url/select/manifest.json",
+        manifest="results/{variant}/url/select/{shard}.manifest.json",
     log:
-        "logs/{variant}/url/select.log",
+        "logs/{variant}/url/select/{shard}.log",
     benchmark:
-        "results/{variant}/benchmarks/url/select.tsv"
+        "results/{variant}/benchmarks/url/select/{shard}.tsv"
     conda:
         "../envs/data.yaml"
+    threads: at_once("url.select")
     params:
         fingerprint=fingerprint("url.select"),
-        signals=ranged("url.score"),
+        also=also("url.select"),
     shell:
         """
         python -m scripts.url.select \
             --config {params.fingerprint:q} \
-            --signals {params.signals:q} \
+            --signals {input.signals:q} \
+            --also {params.also:q} \
+            --at-once {threads:q} \
             --manifest {output.manifest:q} \
             --log {log:q}
         """

@@ -7,6 +7,7 @@ chosen: scripts/formats/origins.py. A corpus without a document ends here, with 
 from __future__ import annotations
 
 import argparse
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,7 @@ def listed(counts: dict[str, int]) -> str:
 def empty(documents: list[Path], verdicts: list[Path]) -> str:
     """Why the corpus has no document: the step that dropped the last ones, its reasons and the settings that decide them.
 
-    documents: manifests of ingest.extract. verdicts: those of the steps that judged, in their order.
+    documents: manifests of ingest.extract. verdicts: those of the steps that judged, in their order; of some one for each shard.
     """
     total: dict[str, Any] = {"in": 0, "kept": 0, "dropped": {}}
     for path in documents:
@@ -44,23 +45,30 @@ def empty(documents: list[Path], verdicts: list[Path]) -> str:
     if not total["kept"]:
         why = listed(total["dropped"])
         return f"the corpus is empty: of {total['in']:,} records ingest.extract kept 0" + (f": {why}" if why else "")
-    for manifest in map(Manifest.read, verdicts):
-        if manifest.counts["kept"]:
+    for paths in filtered.by_step(verdicts):
+        made, counts = [Manifest.read(path) for path in paths], dict[str, Any]()
+        for manifest in made:
+            add_counts(counts, manifest.counts)
+        if counts["kept"]:
             continue
-        said = f"the corpus is empty: of {manifest.counts['in']:,} documents {manifest.step} kept 0"
-        if manifest.step == "language.select":
-            languages, wanted = manifest.summary["languages"], manifest.summary["wanted"]
+        said = f"the corpus is empty: of {counts['in']:,} documents {made[0].step} kept 0"
+        if made[0].step == "language.select":
+            languages, wanted = Counter[str](), made[0].summary["wanted"]
+            for manifest in made:
+                languages.update(manifest.summary["languages"])
             return (
                 f"{said}: {listed(languages)}; language.select.languages is {wanted['languages']}, "
                 f"language.select.threshold is {wanted['threshold']}"
             )
-        return f"{said}: {listed(manifest.counts['dropped'])}"
+        return f"{said}: {listed(counts['dropped'])}"
     return "the corpus is empty"
 
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
-    last = args.verdicts[-1]
-    shards = [(data(path), data(last, shard_of(path)), shard_of(path)) for path in args.documents]
+    judging = filtered.by_step(args.verdicts)
+    names = [shard_of(path) for path in args.documents]
+    last = [data(filtered.of_shard(judging[-1], shard), shard) for shard in names]
+    shards = list(zip(map(data, args.documents), last, names, strict=True))
     split = Split(settings["validation_fraction"], settings["seed"], settings["split_by"])
     progress = Progress(2 * len(shards), "shards")
     for documents, verdicts, _ in shards:
@@ -78,7 +86,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
                 writer.add({"id": row["id"], "split": SPLITS[split.holds(row)]})
         progress.add()
     manifest.counts = {"in": split.documents, "kept": split.documents, "dropped": {}}
-    filters = [stage_of(Manifest.parse(path).step) for path in args.verdicts[1:]]
+    filters = [stage_of(Manifest.parse(paths[0]).step) for paths in judging[1:]]
     wanted = settings["validation_fraction"]
     manifest.summary = {**split.summary, "wanted": wanted, "notes": split.notes, "filters": filters}
     held = split.summary["heldout"]

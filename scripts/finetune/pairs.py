@@ -22,6 +22,7 @@ from typing import Any
 from scripts.finetune.patterns import Pattern, compiled, found, window
 from scripts.finetune.template import Template
 from scripts.formats.documents import count, document_id, rows, uniform
+from scripts.tokenize.special import SPECIAL
 from scripts.workflow import cli
 from scripts.workflow.console import Progress, log
 from scripts.workflow.manifest import Manifest, write_atomically
@@ -72,7 +73,10 @@ class Lowest:
 def candidates(
     files: list[Path], patterns: list[Pattern], settings: dict[str, Any], dropped: Counter[str]
 ) -> Iterator[dict[str, Any]]:
-    """The pairs of the documents in `files`; those too short or too long are counted in `dropped`, not given."""
+    """The pairs of the documents in `files`; those that are dropped for what they hold are counted in `dropped`, not given.
+
+    Fine-tuning tokenizes templates, in which special tokens are recognised: a page that spells one could end a turn of its own.
+    """
     low, high = settings["min_answer_words"], settings["max_answer_words"]
     progress = Progress(sum(count(file) for file in files), "documents")
     for file in files:
@@ -80,7 +84,9 @@ def candidates(
             text = window(row["text"], settings["max_characters"], settings["max_line"])
             for question, answer in found(patterns, text):
                 words = len(answer.split())
-                if low <= words <= high:
+                if any(name in part for name in SPECIAL for part in (question, answer)):
+                    dropped["special_token"] += 1
+                elif low <= words <= high:
                     yield {"id": document_id(row["id"], question, answer), "question": question, "answer": answer}
                 else:
                     dropped["short" if words < low else "long"] += 1
@@ -181,7 +187,11 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
         files.append(path)
     dropped["train"] += train.dropped
     dropped["heldout"] += held.dropped
-    total_in = found_train + found_heldout + sum(c["short"] + c["long"] for c in dropped.values())
+    total_in = (
+        found_train
+        + found_heldout
+        + sum(c[why] for c in dropped.values() for why in ("short", "long", "special_token"))
+    )
     manifest.counts = {
         "in": total_in,
         "kept": len(rows_train) + len(kept),

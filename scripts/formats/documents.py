@@ -14,7 +14,9 @@ import xxhash
 
 from scripts.workflow.manifest import Manifest, ManifestError
 
-BATCH = 1024  # documents held in memory at a time, and rows of a row group
+BATCH = 1024  # documents held in memory at a time, and rows of a row group of texts
+GROUP = 65_536  # rows of a row group of signals, verdicts and other tables beside the texts
+IDS = ("id", "duplicate_of")  # columns without a dictionary, as are numbers with a fraction: their values hardly repeat
 
 DOCUMENT = pa.schema(
     [
@@ -59,19 +61,28 @@ def uniform(seed: int, key: str, salt: str = "") -> float:
 
 
 class Writer:
-    """Writes rows to a Parquet file in row groups of `batch`, zstd, under a temporary name until closed.
+    """Writes rows to a Parquet file, zstd, under a temporary name until closed; row groups of BATCH documents, or of GROUP other rows.
 
-    Use as a context manager; a file is there afterwards only where the block ended without an exception.
+    Use as a context manager; a file is there afterwards only where the block ended without an exception. batch: other rows of a row
+    group; each table is then in row groups of its own, so that a reader of a part that its statistics tell skips the others.
     """
 
-    def __init__(self, path: Path, schema: pa.Schema, batch: int = BATCH) -> None:
-        self.path, self.schema, self.batch = path, schema, batch
-        self.rows: list[dict[str, Any]] = []
-        self.count = 0
+    def __init__(self, path: Path, schema: pa.Schema, batch: int | None = None) -> None:
+        self.path, self.schema = path, schema
+        self.batch = batch or (BATCH if "text" in schema.names else GROUP)
+        self.apart = batch is not None
+        self.rows: list[dict[str, Any]] = []  # at most BATCH: as Python objects they take ten times the memory
+        self.held: list[pa.Table] = []
+        self.waiting = self.count = 0
         path.parent.mkdir(parents=True, exist_ok=True)
         self.partial = path.with_name(f".{path.name}.partial")
         self.writer = pq.ParquetWriter(
-            self.partial, schema, compression="zstd", compression_level=3, write_page_checksum=True
+            self.partial,
+            schema,
+            compression="zstd",
+            compression_level=3,
+            write_page_checksum=True,
+            use_dictionary="text" in schema.names or repeating(schema),
         )
 
     def __enter__(self) -> Writer:
@@ -81,6 +92,7 @@ class Writer:
         try:
             if kind is None:
                 self._flush()
+                self._write()
                 self.writer.close()
                 self.partial.replace(self.path)
         finally:
@@ -90,21 +102,44 @@ class Writer:
     def add(self, row: dict[str, Any]) -> None:
         """Add a row; columns that it lacks are null."""
         self.rows.append(row)
-        if len(self.rows) >= self.batch:
+        if len(self.rows) >= min(BATCH, self.batch):
             self._flush()
 
     def add_table(self, table: pa.Table) -> None:
-        """Add a table as it is (flushes single rows before it)."""
+        """Add a table as it is."""
         self._flush()
-        self.count += len(table)
-        if len(table):
-            self.writer.write_table(table.select(self.schema.names).cast(self.schema), row_group_size=self.batch)
+        self._hold(table.select(self.schema.names).cast(self.schema))
+        if self.apart:
+            self._write()
 
     def _flush(self) -> None:
         if self.rows:
-            self.count += len(self.rows)
-            self.writer.write_table(pa.Table.from_pylist(self.rows, schema=self.schema))
+            self._hold(pa.Table.from_pylist(self.rows, schema=self.schema))
             self.rows = []
+
+    def _hold(self, table: pa.Table) -> None:
+        """Keep a table until there are enough rows for a row group."""
+        self.held.append(table)
+        self.count += len(table)
+        self.waiting += len(table)
+        if self.waiting >= self.batch:
+            self._write(self.waiting % self.batch)
+
+    def _write(self, rest: int = 0) -> None:
+        """Write what is held, but for the last `rest` rows."""
+        whole = pa.concat_tables(self.held) if self.held else self.schema.empty_table()
+        if ready := len(whole) - rest:
+            self.writer.write_table(whole.slice(0, ready), row_group_size=self.batch)
+        self.held, self.waiting = [whole.slice(ready)] if rest else [], rest
+
+
+def repeating(schema: pa.Schema) -> list[str]:
+    """The columns, as Parquet calls them, whose values repeat: a dictionary of them is smaller than they are."""
+    return [
+        f"{field.name}.list.element" if pa.types.is_list(field.type) else field.name
+        for field in schema
+        if field.name not in IDS and not pa.types.is_floating(field.type)
+    ]
 
 
 def batches(path: Path, columns: list[str] | None = None, size: int = BATCH) -> Iterator[pa.RecordBatch]:
@@ -160,7 +195,8 @@ def shard_of(manifest: Path) -> str:
 def data(manifest: Path | str, shard: str | None = None) -> Path:
     """The Parquet file that a manifest names: its own shard's, or that of `shard` in a one-task step's manifest."""
     manifest = Path(manifest)
-    return Manifest.read(manifest).file(f"{shard or shard_of(manifest)}.parquet")
+    name = f"{shard or shard_of(manifest)}.parquet"
+    return Manifest.read(manifest, only=name).file(name)
 
 
 def kept_ids(verdicts: Path) -> set[str]:
@@ -219,6 +255,14 @@ def select(
         by_shard[shard] = counts
         add_counts(total, counts)
     return files, total, by_shard
+
+
+def select_shard(
+    signals: Path, judge: Callable[[dict[str, Any]], dict[str, Any]], manifest: Manifest, out: Path
+) -> list[Path]:
+    """Judge the signals of one shard (their manifest) into verdicts beside the manifest `out`; counts go into `manifest`."""
+    files, manifest.counts, _ = select([(shard_of(out), data(signals))], out.parent, judge)
+    return files
 
 
 def select_signals(

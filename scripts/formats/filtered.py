@@ -24,7 +24,9 @@ def options(parser: argparse.ArgumentParser, all_shards: bool = False) -> None:
         "--verdicts",
         required=True,
         type=Path,
-        help="manifest of the verdicts before: a filter's select, or ingest.check",
+        nargs="+" if all_shards else None,
+        help="manifest of the verdicts before: a filter's select, or ingest.check"
+        + all_shards * "; one of each shard where it has one",
     )
     parser.add_argument(
         "--edits",
@@ -36,7 +38,7 @@ def options(parser: argparse.ArgumentParser, all_shards: bool = False) -> None:
 
 
 def all_verdicts(parser: argparse.ArgumentParser) -> None:
-    """Add --verdicts of what comes after all filters."""
+    """Add --verdicts of what comes after all filters: of a step that judges shard by shard, this shard's or all."""
     parser.add_argument(
         "--verdicts",
         required=True,
@@ -44,6 +46,19 @@ def all_verdicts(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         help="manifests of ingest.check and every filter's select, in order",
     )
+
+
+def by_step(verdicts: Sequence[Path]) -> list[list[Path]]:
+    """The manifests of each step, which lie in one folder, in the order of the steps."""
+    found: dict[Path, list[Path]] = {}
+    for path in verdicts:
+        found.setdefault(path.parent, []).append(path)
+    return list(found.values())
+
+
+def of_shard(manifests: Sequence[Path], shard: str) -> Path:
+    """Of the manifests of one step, that of a shard, or the only one, which is for all shards."""
+    return next((path for path in manifests if path.name == f"{shard}.manifest.json"), manifests[0])
 
 
 def number(documents: Path, verdicts: Path) -> int:

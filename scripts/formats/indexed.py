@@ -20,6 +20,8 @@ HEADER = struct.Struct("<9sQBQQ")
 DTYPES: dict[int, np.dtype] = {4: np.dtype(np.int32), 8: np.dtype(np.uint16)}
 CODES = {dtype: code for code, dtype in DTYPES.items()}
 
+OPEN = 128  # datasets to have open at a time: each holds a file descriptor, and many systems give a process 1,024
+
 
 def token_dtype(vocabulary: int) -> np.dtype:
     """uint16 where every id fits, else int32 (Megatron's own choice: up to 65,500 entries)."""

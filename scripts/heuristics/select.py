@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from scripts.formats.documents import select_signals
+from scripts.formats.documents import select_shard
 from scripts.heuristics.rules import Rule, rules
 from scripts.workflow import cli
 from scripts.workflow.manifest import Manifest
@@ -54,25 +54,28 @@ class Tally:
         return verdict
 
     def summary(self) -> dict[str, Any]:
-        """Counts and threshold of every active rule, by name, and the curated documents that a rule would have dropped."""
+        """Counts of every active rule and the thresholds, by name, and the curated documents that a rule would have dropped.
+
+        Counts are added up over the shards, so they stand apart from the thresholds.
+        """
         return {
             "rules": {
                 rule.name: {
-                    "threshold": rule.threshold,
                     "dropped": self.dropped[rule.name],
                     "unique": self.unique[rule.name],
                     "not_applicable": self.not_applicable[rule.name],
                 }
                 for rule in self.active
             },
+            "thresholds": {rule.name: rule.threshold for rule in self.active},
             "curated_exempt": self.curated_exempt,
         }
 
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
     tally = Tally(rules(settings))
-    files = select_signals(args.signals, args.manifest.parent, tally, manifest)
-    manifest.summary |= tally.summary()
+    files = select_shard(args.signals, tally, manifest, args.manifest)
+    manifest.summary = tally.summary()
     return files
 
 
@@ -80,9 +83,9 @@ def main(argv: list[str] | None = None) -> int:
     parser = cli.parser(
         "heuristics.select",
         __doc__,
-        "--config config.yaml --signals results/main/heuristics/score/*.manifest.json --manifest /tmp/select/manifest.json",
+        "--config config.yaml --signals results/main/heuristics/score/00000.manifest.json --manifest /tmp/select/00000.manifest.json",
     )
-    parser.add_argument("--signals", required=True, type=Path, nargs="+", help="manifests of heuristics.score")
+    parser.add_argument("--signals", required=True, type=Path, help="manifest of the same heuristics.score shard")
     return cli.run(parser, body, argv)
 
 

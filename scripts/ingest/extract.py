@@ -9,12 +9,14 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from scripts.formats.documents import DOCUMENT, Writer, shard_of
+from scripts.ingest.extractors import missing
 from scripts.ingest.files import File, First, target
 from scripts.ingest.files import size as size_of
 from scripts.ingest.parquet import ParquetReader
@@ -22,7 +24,7 @@ from scripts.ingest.sources import content, digests, named
 from scripts.ingest.text import JsonLinesReader, TextReader
 from scripts.ingest.urls import COMMON_CRAWL, access_option, is_url
 from scripts.ingest.warc import Page, Rejected, WarcReader
-from scripts.workflow import cli
+from scripts.workflow import cli, frozen
 from scripts.workflow.console import Progress, log
 from scripts.workflow.manifest import Manifest, ManifestError
 from scripts.workflow.steps import DEMO_CRAWL
@@ -45,16 +47,46 @@ def reader(source: dict[str, Any], settings: dict[str, Any]) -> Reader:
     return kinds[source["kind"]]()
 
 
+def given(args: argparse.Namespace) -> tuple[list[str], str]:
+    """(the shard's files, what they held when the run was planned; "" where nobody planned it).
+
+    Raises InputError where `--files`, which are those of one shard, are given for several.
+    """
+    if not args.sources:
+        if args.also:
+            raise cli.InputError("--files are those of one shard: --also needs --sources")
+        return args.files, ""
+    files, held = _frozen(args.sources[0], args.sources[1])
+    shard = shard_of(args.manifest)
+    return files.get(shard, []), held[shard]
+
+
+@cache
+def _frozen(path: str, variant: str) -> tuple[dict[str, list[str]], dict[str, str]]:
+    """Shard → its files, and shard → what they hold, of a run's frozen sources."""
+    try:
+        files, held = frozen.sources(Path(path))
+        return files[variant], held[variant]
+    except (OSError, ValueError, KeyError) as error:
+        raise cli.InputError(f"--sources {path} {variant}: not the source files of a run: {error}") from error
+
+
+def own(args: argparse.Namespace) -> dict[str, str]:
+    """What the shard is made from beside manifests, as its own manifest says under `sources`."""
+    files, held = given(args)
+    return {"files": held or content(files)}
+
+
 def planned(args: argparse.Namespace, settings: dict[str, Any], shard: str) -> list[tuple[dict[str, Any], File, str]]:
     """(source, file, its name) of everything that this shard reads, in order.
 
     Remote files are those of the shard in `--list`.
-    `--files` are `source=root/./name` or `source=path`; of the demo crawl (`--crawl`) a shard takes every n-th file, and curated.jsonl is
+    Its files here are `source=root/./name` or `source=path`; of the demo crawl (`--crawl`) a shard takes every n-th file, and curated.jsonl is
     the last of them. Raises InputError where a name is not a source of the config.
     """
     sources = {source["name"]: source for source in settings["sources"]}
     out: list[tuple[dict[str, Any], File, str]] = []
-    for entry in args.files:
+    for entry in given(args)[0]:
         name, _, path = entry.partition("=")
         if name not in sources or not path:
             raise cli.InputError(
@@ -73,7 +105,9 @@ def planned(args: argparse.Namespace, settings: dict[str, Any], shard: str) -> l
             kind = {**source, "kind": "jsonl"} if source.get("curated") else source
             out += [(kind, crawl.file(name), name) for name in mine]
     if args.list:
-        listed = json.loads(Manifest.read(args.list[0]).file(f"{shard}.json").read_text(encoding="utf-8"))
+        listed = json.loads(
+            Manifest.read(args.list[0], only=f"{shard}.json").file(f"{shard}.json").read_text(encoding="utf-8")
+        )
         copies = fetched(args.fetched[0]) if args.fetched else None
         out += [
             (sources[one["source"]], remote(args, sources[one["source"]], one, copies), one["name"]) for one in listed
@@ -139,6 +173,8 @@ def within(limit: int | None, found: list[Rejected], what: str, key: str) -> Non
 
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
+    if lacking := missing(settings["extractor"]):
+        raise cli.InputError(lacking)
     shard = shard_of(args.manifest)
     out = args.manifest.with_name(f"{shard}.parquet")
     aside = args.manifest.with_name(f"{shard}.dropped.parquet")
@@ -146,7 +182,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     by_source: dict[str, dict[str, int]] = {}
     summary: dict[str, Any] = {"bytes_read": 0, "text_bytes": 0, "truncated": 0, "charsets": {}}
     seen: set[str] = set()
-    missing: list[Rejected] = []
+    absent: list[Rejected] = []
     damaged: list[Rejected] = []
     kept = 0
     progress = Progress(None, "records")
@@ -165,8 +201,8 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
                     dropped[page.reason] = dropped.get(page.reason, 0) + 1
                     rejects.add({"file": file, **vars(page)})
                     if page.reason == "missing_file":
-                        missing.append(page)
-                        within(settings["max_missing_files"], missing, "files are missing", "max_missing_files")
+                        absent.append(page)
+                        within(settings["max_missing_files"], absent, "files are missing", "max_missing_files")
                     if page.reason in DAMAGE:
                         damaged.append(page)
                         within(settings["max_damaged"], damaged, "places are damaged", "max_damaged")
@@ -197,12 +233,13 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     # ingest.check uses the order of the sources.
     order = [source["name"] for source in settings["sources"]]
     manifest.summary = {**summary, "by_source": by_source, "sources": order}
-    found = content(args.files)
-    if args.content and found != args.content:
+    files, held = given(args)
+    found = content(files)
+    if held and found != held:
         raise cli.InputError(f"a file of shard {shard} changed since this run was planned; start the run again")
-    manifest.sources, manifest.inputs = {shard: found}, {"sources": {"files": found}}
+    manifest.sources, manifest.inputs = {shard: found}, {cli.SOURCES: {"files": found}}
     # In the record alone: a plan names the file that was replaced, and the digest above decides.
-    manifest.run = {"files": digests(args.files)}
+    manifest.run = {"files": digests(files)}
     return [out, aside]
 
 
@@ -219,8 +256,12 @@ def main(argv: list[str] | None = None) -> int:
         help="source=path: a source's name and a file of it; root/./name says below which folder it is named",
     )
     parser.add_argument(
-        "--content", default="", help="what the files held when the run was planned (see sources.content)"
+        "--sources",
+        nargs=2,
+        metavar=("FILE", "VARIANT"),
+        help="instead of --files: the file of all shards' source files that a run freezes when it starts, and the variant",
     )
+    parser.set_defaults(own=own)
     parser.add_argument(
         "--fetched", type=Path, nargs="*", default=[], help="manifest of ingest.fetch, where remote files were copied"
     )

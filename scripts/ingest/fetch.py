@@ -54,7 +54,9 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     shard = shard_of(args.manifest)
     folder = args.manifest.with_name(shard)
     folder.mkdir(exist_ok=True)
-    listed = json.loads(Manifest.read(args.list[0]).file(f"{shard}.json").read_text(encoding="utf-8"))
+    listed = json.loads(
+        Manifest.read(args.list[0], only=f"{shard}.json").file(f"{shard}.json").read_text(encoding="utf-8")
+    )
     wanted = [one for one in listed if is_url(one["url"])]
     files = {target(folder, one["source"], one["name"]): one for one in wanted}
     kept = {name for path in files for name in (path.name, f".{path.name}.partial", f".{path.name}.json")}

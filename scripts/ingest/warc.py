@@ -9,16 +9,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fastwarc.warc import WarcRecord, WarcRecordType
-from resiliparse.extract.html2text import extract_plain_text
 from resiliparse.parse.encoding import detect_mime
-from resiliparse.parse.html import HTMLTree
 
 from scripts.formats.documents import document_id
+from scripts.ingest import head
 from scripts.ingest.arc import as_warc
+from scripts.ingest.bounds import too_many_tags
+from scripts.ingest.extractors import EXTRACTORS, TooHard
 from scripts.ingest.files import File, is_cut
 from scripts.ingest.frames import HEADER, Damage, frames
 from scripts.ingest.http import TooLarge, dechunk, decode_content, decode_text
-from scripts.ingest.nesting import MOST, too_deep
+from scripts.ingest.markup import tokens
 
 HTML = {"text/html", "application/xhtml+xml"}
 VAGUE = {"", "application/octet-stream", "unknown/unknown", "binary/octet-stream", "application/unknown"}
@@ -114,25 +115,21 @@ def _hides(rules: str) -> bool:
     return False
 
 
-def noindex(record: WarcRecord, tree: HTMLTree) -> bool:
+def noindex(record: WarcRecord, robots: list[str]) -> bool:
     """Whether an X-Robots-Tag header or a robots meta tag says `noindex` or `none`, to all robots or to one that it names.
 
-    A robots meta tag is called `robots`, or something that ends in `bot`.
+    robots: what the page's robots meta tags say.
     """
     headers = record.http_headers.astuples() if record.http_headers is not None else []
     rules = [value for name, value in headers if name.lower() == "x-robots-tag"]
-    for meta in tree.document.query_selector_all('meta[name*="bot" i]') if tree.document else []:
-        name = (meta.getattr("name") or "").strip().lower()
-        if name == "robots" or name.endswith("bot"):
-            rules.append(meta.getattr("content") or "")
-    return any(map(_hides, rules))
+    return any(map(_hides, (*rules, *robots)))
 
 
 class WarcReader:
     """Turns the records of WARC, WET and ARC files into pages.
 
-    source: an entry of `ingest.extract.sources`. settings: the section `ingest.extract` (`main_content`, `max_body_bytes`,
-    `min_characters`, `respect_noindex`).
+    source: an entry of `ingest.extract.sources`. settings: the section `ingest.extract` (`extractor`, `main_content`,
+    `max_body_bytes`, `min_characters`, `respect_noindex`).
     """
 
     def __init__(self, source: dict[str, Any], settings: dict[str, Any]) -> None:
@@ -195,7 +192,7 @@ class WarcReader:
         return self.html(record, body, declared, facts)
 
     def html(self, record: WarcRecord, body: bytes, declared: str, facts: dict[str, Any]) -> Page | Rejected:
-        """The main text of an HTML body (Resiliparse), or why there is none."""
+        """The main text of an HTML body, or why there is none."""
         url, name = target(record), record.record_id or ""
         mime = declared.split(";")[0].strip().lower()
         # A missing or vague type is looked into; a type that says HTML is believed unless the bytes are plainly binary.
@@ -207,13 +204,17 @@ class WarcReader:
             return Rejected("not_html", name, url, mime)
         charset = re.search(r"charset\s*=\s*([^;\s]+)", declared, re.IGNORECASE)
         html, facts["charset"], facts["charset_from"] = decode_text(body, charset.group(1) if charset else None)
-        if too_deep(html):
-            return Rejected("too_deep", name, url, f"elements nested over {MOST} deep")
-        tree = HTMLTree.parse(html)
-        if self.settings["respect_noindex"] and noindex(record, tree):
+        if why := too_many_tags(html):
+            return Rejected("too_complex", name, url, why)
+        parts = tokens(html)
+        said = head.head(parts)
+        if self.settings["respect_noindex"] and noindex(record, said.robots):
             return Rejected("noindex", name, url)
-        facts["title"] = tidy(tree.title or "")[:300]
-        text = extract_plain_text(tree, main_content=self.settings["main_content"], alt_texts=False)
+        facts |= {key: tidy(value) for key, value in head.facts(said, url).items()}
+        try:
+            text = EXTRACTORS[self.settings["extractor"]](html, parts, self.settings["main_content"])
+        except TooHard as hard:
+            return Rejected(hard.reason, name, url, str(hard))
         return self.document(record, tidy(text), facts)
 
     def document(self, record: WarcRecord, text: str, facts: dict[str, Any]) -> Page | Rejected:

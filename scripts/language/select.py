@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from scripts.formats.documents import data, rows, select_signals
+from scripts.formats.documents import data, rows, select_shard
 from scripts.workflow import cli
 from scripts.workflow.manifest import Manifest
 
@@ -38,12 +38,11 @@ def judge(row: dict[str, Any], languages: frozenset[str], threshold: float) -> d
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
     languages, threshold = frozenset(settings["languages"]), settings["threshold"]
     judged = partial(judge, languages=languages, threshold=threshold)
-    files = select_signals(args.signals, args.manifest.parent, judged, manifest)
+    files = select_shard(args.signals, judged, manifest, args.manifest)
     histogram: dict[str, int] = {}
-    for path in args.signals:
-        for row in rows(data(path), ["language"]):
-            histogram[row["language"]] = histogram.get(row["language"], 0) + 1
-    manifest.summary |= {
+    for row in rows(data(args.signals), ["language"]):
+        histogram[row["language"]] = histogram.get(row["language"], 0) + 1
+    manifest.summary = {
         "languages": histogram,
         "wanted": {"languages": settings["languages"], "threshold": threshold},
     }
@@ -54,9 +53,9 @@ def main(argv: list[str] | None = None) -> int:
     parser = cli.parser(
         "language.select",
         __doc__,
-        "--config config.yaml --signals results/main/language/score/*.manifest.json --manifest /tmp/select/manifest.json",
+        "--config config.yaml --signals results/main/language/score/00000.manifest.json --manifest /tmp/select/00000.manifest.json",
     )
-    parser.add_argument("--signals", required=True, type=Path, nargs="+", help="manifests of language.score")
+    parser.add_argument("--signals", required=True, type=Path, help="manifest of the same language.score shard")
     return cli.run(parser, body, argv)
 
 

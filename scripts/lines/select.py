@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from scripts.formats.documents import select_signals
+from scripts.formats.documents import select_shard
 from scripts.workflow import cli
 from scripts.workflow.manifest import Manifest
 
@@ -32,16 +32,16 @@ def judge(row: dict[str, Any], sentences_min: int) -> dict[str, Any]:
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
     judged = partial(judge, sentences_min=settings["sentences_min"])
-    return select_signals(args.signals, args.manifest.parent, judged, manifest)
+    return select_shard(args.signals, judged, manifest, args.manifest)
 
 
 def main(argv: list[str] | None = None) -> int:
     parser = cli.parser(
         "lines.select",
         __doc__,
-        "--config config.yaml --signals results/main/lines/score/*.manifest.json --manifest /tmp/select/manifest.json",
+        "--config config.yaml --signals results/main/lines/score/00000.manifest.json --manifest /tmp/select/00000.manifest.json",
     )
-    parser.add_argument("--signals", required=True, type=Path, nargs="+", help="manifests of lines.score")
+    parser.add_argument("--signals", required=True, type=Path, help="manifest of the same lines.score shard")
     return cli.run(parser, body, argv)
 
 

@@ -164,7 +164,7 @@ def closing(costs: dict[str, Estimate], gpus: bool, cores: int | None) -> str:
     )
 
 
-def to_copy(tasks: list[Task], last: Last) -> str:
+def to_copy(tasks: list[Task], last: Last, variants: dict[str, Any]) -> str:
     """How much ingest.fetch copies, by the list of remote files, in words."""
     wanted = [task for task in tasks if task.step == steps.FETCH]
     if any(task.step == steps.LIST for task in tasks):
@@ -172,8 +172,11 @@ def to_copy(tasks: list[Task], last: Last) -> str:
     total = unknown = 0
     for task in wanted:
         manifest = next(name for name in task.inputs if name.endswith("ingest/list/manifest.json"))
-        held = (last.folder / manifest).with_name(f"{task.id}.json").read_text(encoding="utf-8")
-        for one in json.loads(held):
+        folder, config = (last.folder / manifest).parent, variants.get(task.variant)
+        shards = steps.owned(task.step, task.id, config) if config else [task.id]
+        for one in (
+            one for shard in shards for one in json.loads((folder / f"{shard}.json").read_text(encoding="utf-8"))
+        ):
             total, unknown = total + (one["bytes"] or 0), unknown + (one["bytes"] is None)
     more = f", and {unknown:,} files whose servers tell no length" if unknown else ""
     size = f"{total / 1e9:,.1f} GB" if total >= 1e9 else f"{total / 1e6:,.1f} MB"
@@ -202,7 +205,8 @@ def planned(tasks: list[Task], folder: Path, options: list[str] | None, profile:
     project = project_of(config, folder) if config else None
     if project:
         ask_again(tasks, project, folder)
-    work, here = Work(Last(folder), tasks, project.variants if project else None), cores(profile, options or [])
+    known = (project.variants, project.sources) if project else (None, None)
+    work, here = Work(Last(folder), tasks, *known), cores(profile, options or [])
     return Plan(tasks, project, work, here, by_rule(tasks, work, here))
 
 
@@ -239,7 +243,11 @@ def show(
         )
         words = closing(plan.costs, plan.gpus, plan.cores)
         if any(task.step == steps.FETCH for task in tasks):
-            print("\n".join(textwrap.wrap(to_copy(tasks, plan.work.last), width, break_on_hyphens=False)))
+            print(
+                "\n".join(
+                    textwrap.wrap(to_copy(tasks, plan.work.last, plan.work.variants), width, break_on_hyphens=False)
+                )
+            )
         print("\n".join(textwrap.wrap(words, width, break_on_hyphens=False)))
     return draw(plan, pictures) if pictures else 0
 

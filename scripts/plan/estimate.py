@@ -110,11 +110,17 @@ def ratio(now: float | None, then: float | None) -> float:
 class Work:
     """What the tasks of a plan have to do, and what they may take, by what the last run left.
 
-    variants: their complete configs, where they are known.
+    variants: their complete configs, where they are known; sources: the source files of their shards (see Project.sources).
     """
 
-    def __init__(self, last: Last, tasks: list[Task], variants: dict[str, dict[str, Any]] | None = None) -> None:
-        self.last, self.variants = last, variants or {}
+    def __init__(
+        self,
+        last: Last,
+        tasks: list[Task],
+        variants: dict[str, dict[str, Any]] | None = None,
+        sources: dict[str, dict[str, list[str]]] | None = None,
+    ) -> None:
+        self.last, self.variants, self.sources = last, variants or {}, sources or {}
         self.planned: dict[tuple[str, str], list[Task]] = {}
         for task in tasks:
             self.planned.setdefault(folders(task.manifest), []).append(task)
@@ -146,9 +152,10 @@ class Work:
     def _reads(self, variant: str, step: str) -> float | None:
         """What a step will read now, in the unit of `then`; None where that is not known before the run."""
         if step == "ingest.extract":
-            planned = {task.id: self.size(task) for task in self.planned.get((variant, step), [])}
-            rest = [made for task, made in self.last.manifests(variant, step).items() if task not in planned]
-            sizes = [*planned.values(), *(made.summary.get("bytes_read") for made in rest)]
+            tasks = self.planned.get((variant, step), [])
+            planned = {shard for task in tasks for shard in self.owned(task)}
+            rest = [made for shard, made in self.last.manifests(variant, step).items() if shard not in planned]
+            sizes = [*map(self.size, tasks), *(made.summary.get("bytes_read") for made in rest)]
             return float(sum(filter(None, sizes))) if None not in sizes else None
         read = str(self.above(variant, step))
         return self.kept(self.holder(variant, read), read)
@@ -162,18 +169,32 @@ class Work:
             kept *= ratio(self.reads(variant, step), self.then(variant, step))
         return kept or None
 
+    def owned(self, task: Task) -> list[str]:
+        """The shards (bands, the model) of a task."""
+        config = self.variants.get(task.variant)
+        return steps.owned(task.step, task.id, config) if config else [task.id]
+
+    def read_then(self, task: Task) -> int | None:
+        """Bytes of source files from which all results of a task of ingest.extract were made; None where one is not there."""
+        held = self.last.manifests(self.last.before(task.variant, task.step), task.step)
+        sizes = [held[shard].summary.get("bytes_read") if shard in held else None for shard in self.owned(task)]
+        return sum(filter(None, sizes)) if None not in sizes else None
+
     def size(self, task: Task) -> int | None:
         """Bytes of the source files that a task of ingest.extract will read; None where that is not known."""
-        made = self.last.manifests(self.last.before(task.variant, task.step), task.step).get(task.id)
-        total = 0
-        for name in task.inputs:
-            if name.endswith("manifest.json"):  # the demo's crawl: as large as before
-                return made.summary.get("bytes_read") if made else None
-            try:
-                total += (self.last.folder / name).stat().st_size
-            except OSError:
-                return None
-        return total
+        if task.inputs:  # the demo's crawl: as large as before
+            return self.read_then(task)
+        if task.variant not in self.sources:
+            return None
+        files = self.sources[task.variant]
+        try:
+            return sum(
+                (self.last.folder / entry.split("=", 1)[1]).stat().st_size
+                for shard in self.owned(task)
+                for entry in files.get(shard, [])
+            )
+        except OSError:
+            return None
 
     def _scale(self, variant: str, step: str, model: str = "") -> float:
         """How much more a step has to do now than when it was measured, for this model where it has a task for each; 1: not known."""
@@ -218,16 +239,16 @@ class Work:
         if not measured or (now and then == 0):
             return None
         cards = ratio(then, now)  # twice the GPUs, half the time
+        config = self.variants.get(variant)
+        number = len(steps.tasks(step, config) if config else self.planned.get((variant, step), [])) or 1
         if step == "ingest.extract" and (size := self.size(task)) is not None:
-            made = self.last.manifests(owner, step).get(task.id)
-            if made and task.id in measured and made.summary.get("bytes_read"):
-                return measured[task.id] * size / float(made.summary["bytes_read"])
+            same = len(measured) == number or len(self.owned(task)) == 1  # the task had these shards then too
+            if same and task.id in measured and (before := self.read_then(task)):
+                return measured[task.id] * size / before
             return sum(measured.values()) * ratio(size, self.then(variant, step))
         if steps.STEPS[step].per == "model":  # a new one takes as long as the others
             known = [measured[task.id]] if task.id in measured else list(measured.values())
             return sum(known) / len(known) * self.scale(variant, step, task.id) * cards
-        config = self.variants.get(variant)
-        number = len(steps.tasks(step, config) if config else self.planned.get((variant, step), [])) or 1
         if task.id in measured and len(measured) == number:  # as many tasks as then: each has what it had
             return measured[task.id] * self.scale(variant, step) * cards
         return sum(measured.values()) * self.scale(variant, step) / number * cards

@@ -28,6 +28,8 @@ class Last:
             paths.setdefault(copy.name[1:].removesuffix("manifest.copy").rstrip("."), copy)
         found = {}
         for task, path in sorted(paths.items()):
+            if bool(task) != bool(steps.STEPS[step].per):  # of an earlier version, where the step had other tasks
+                continue
             try:
                 found[task] = Manifest.parse(path)
             except ManifestError:

@@ -1,15 +1,16 @@
 """The token stream: the shards' indexed datasets as one, windows of fixed length, and an order that depends on the seed alone.
 
-The shards' training tokens, in the order of the shards, are one stream. Window i is the `context + 1` tokens from
-i · context on: inputs are all but the last, targets all but the first, so that every token but the stream's first is
-predicted once in an epoch (the rest of less than a window is left out). Documents are packed: a window crosses their
-borders, which the end-of-text token marks, and attention does too, as in GPT-3 (Brown et al. 2020,
-https://arxiv.org/abs/2005.14165, appendix B).
+The shards' training tokens, in the order of the shards and within a shard in that of its sources' names, are one stream.
+Window i is the `context + 1` tokens from i · context on: inputs are all but the last, targets all but the first, so that
+every token but the stream's first is predicted once in an epoch (the rest of less than a window is left out). Documents
+are packed: a window crosses their borders, which the end-of-text token marks, and attention does too, as in GPT-3
+(Brown et al. 2020, https://arxiv.org/abs/2005.14165, appendix B).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,7 @@ import numpy.typing as npt
 import xxhash
 
 from scripts.formats.documents import batches
-from scripts.formats.indexed import open_indexed
+from scripts.formats.indexed import OPEN, open_indexed
 from scripts.workflow.manifest import Manifest
 
 ROUNDS = 6  # of the Feistel network; Luby and Rackoff 1988 need 4 for a strong pseudorandom permutation
@@ -26,11 +27,16 @@ Tokens = npt.NDArray[np.int64]
 
 
 class Stream:
-    """Several token arrays read as one."""
+    """Several indexed datasets read as one. files: (`.bin`, `.idx`) of each; the files must not change while it is used.
 
-    def __init__(self, parts: Iterable[npt.NDArray[np.generic]]) -> None:
-        self.parts = [part for part in parts if len(part)]
-        self.starts = np.concatenate([[0], np.cumsum([len(part) for part in self.parts], dtype=np.int64)])
+    Raises InputError for one that is damaged, see `open_indexed`.
+    """
+
+    def __init__(self, files: Iterable[tuple[Path, Path]]) -> None:
+        sized = [(pair, len(open_indexed(*pair))) for pair in files]
+        self.files = [pair for pair, size in sized if size]
+        self.starts = np.concatenate([[0], np.cumsum([size for _, size in sized if size], dtype=np.int64)])
+        self._part = lru_cache(OPEN)(lambda number: open_indexed(*self.files[number]))
 
     def __len__(self) -> int:
         return int(self.starts[-1])
@@ -41,20 +47,20 @@ class Stream:
         shard, filled = int(np.searchsorted(self.starts, start, side="right")) - 1, 0
         while filled < count:
             inside = start + filled - int(self.starts[shard])
-            piece = self.parts[shard][inside : inside + count - filled]
+            piece = self._part(shard)[inside : inside + count - filled]
             out[filled : filled + len(piece)] = piece
             filled, shard = filled + len(piece), shard + 1
         return out
 
 
 def open_split(manifests: Iterable[Path], split: str) -> Stream:
-    """The stream of `train` or `validation` over the manifests of tokenize.encode, in the order of their names."""
-    parts = []
+    """The stream of `train` or `validation` over the manifests of tokenize.encode, in the order of their names, then of the sources'."""
+    files = []
     for path in sorted(manifests):
         manifest = Manifest.read(path)
         names = sorted(name for name in manifest.files if name.startswith(f"{split}/") and name.endswith(".bin"))
-        parts += [open_indexed(manifest.file(name), manifest.file(f"{name[:-4]}.idx")) for name in names]
-    return Stream(parts)
+        files += [(manifest.file(name), manifest.file(f"{name[:-4]}.idx")) for name in names]
+    return Stream(files)
 
 
 def permute(positions: npt.ArrayLike, size: int, seed: int, epoch: int) -> Tokens:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from scripts.formats.documents import rows, uniform
-from scripts.formats.indexed import open_indexed
+from scripts.formats.indexed import OPEN, open_indexed
 from scripts.pretrain.data import Tokens
 from scripts.workflow.manifest import Manifest, ManifestError
 
@@ -79,14 +80,12 @@ def windows(tokens: npt.NDArray[Any], first: int, context: int, carry: float) ->
 
 def pieces(documents: Iterable[Document], first: int, context: int, carry: float) -> Iterator[tuple[Tokens, int]]:
     """The windows of all documents, see `windows`; ManifestError for tokens that are not there."""
-    files: dict[Path, npt.NDArray[Any]] = {}
+    file = lru_cache(OPEN)(lambda stem: open_indexed(stem.with_suffix(".bin"), stem.with_suffix(".idx")))
     for document in documents:
-        stem = document.stem
-        if stem not in files:
-            files[stem] = open_indexed(stem.with_suffix(".bin"), stem.with_suffix(".idx"))
-        found = files[stem][document.offset : document.offset + document.tokens]
+        whole = file(document.stem)
+        found = whole[document.offset : document.offset + document.tokens]
         if len(found) < document.tokens:
-            raise ManifestError(f"{stem}.bin has {len(files[stem])} tokens; document {document.id} ends beyond")
+            raise ManifestError(f"{document.stem}.bin has {len(whole)} tokens; document {document.id} ends beyond")
         yield from windows(found, first, context, carry)
 
 

@@ -77,7 +77,8 @@ def too_few(splits: dict[bool, Split], least: int) -> str | None:
 
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
-    shards = [(data(path), data(args.verdicts, shard_of(path))) for path in args.documents]
+    before = {path: filtered.of_shard(args.verdicts, shard_of(path)) for path in args.documents}
+    shards = [(data(path), data(verdicts, shard_of(path))) for path, verdicts in before.items()]
     found, share = rates(shards, settings)
     split = splits(shards, share, settings)
     if note := too_few(split, settings["min_examples"]):
@@ -86,7 +87,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
         return []
 
     columns = [*COLUMNS, "curated"]
-    whole = (row for path in args.documents for row in filtered.texts(path, args.verdicts, args.edits, columns))
+    whole = (row for path, verdicts in before.items() for row in filtered.texts(path, verdicts, args.edits, columns))
     out = args.manifest.with_name("model.bin")
     counts = {"train": {True: 0, False: 0}, "heldout": {True: 0, False: 0}}
     with scratch(args.manifest.with_name(".examples")) as folder:

@@ -14,6 +14,7 @@ LIBRARIES = (
     "deepspeed",
     "transformers",
     "tokenizers",
+    "tiktoken",
     "accelerate",
     "trl",
     "peft",

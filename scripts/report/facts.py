@@ -89,6 +89,7 @@ def funnel(run: Run) -> list[dict[str, Any]]:
     whole = len(run.of("corpus.write")) == len(run.of("ingest.extract"))  # else not all dropped texts are known
     lost = dropped_bytes(run) if whole else {}
     rules = run.summary("heuristics.select", "rules") or {}
+    thresholds = run.fact("heuristics.select", "thresholds") or {}
     before: int | None = None
     text = number(run.summary("ingest.extract", "text_bytes"))
     found = []
@@ -109,7 +110,7 @@ def funnel(run: Run) -> list[dict[str, Any]]:
                 reason |= {
                     "flagged": facts.get("dropped"),
                     "unique": facts.get("unique"),
-                    "threshold": facts.get("threshold"),
+                    "threshold": thresholds.get(reason["reason"]),
                 }
         reasons.sort(key=lambda reason: (-reason["count"], reason["reason"]))
         found.append(

@@ -132,6 +132,10 @@ class Run:
         """The summary of a step, added up over its tasks, or the value under `keys` in it; None where missing."""
         return dig(added(dict(manifest.summary) for manifest in self.of(step)), *keys)
 
+    def fact(self, step: str, *keys: str) -> Any:
+        """A value that all tasks of a step say alike, such as a threshold: what the first says; None where missing."""
+        return dig(next((dict(manifest.summary) for manifest in self.of(step)), None), *keys)
+
     def tasks(self, step: str) -> list[str]:
         """The tasks of a step that left a manifest."""
         return [task_of(manifest.path) for manifest in self.of(step) if manifest.path]

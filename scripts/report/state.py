@@ -90,9 +90,10 @@ def paths_of(
                 yield path, task
         return
     for path in sorted(folder_of(results, step, config, whole).glob("*manifest.json")):
-        model = task_of(path) if steps.STEPS[step].per == "model" else ""
-        if model or steps.STEPS[step].per != "model":  # a model without a name is of an earlier version
-            yield path, model
+        if bool(task_of(path)) == bool(
+            steps.STEPS[step].per
+        ):  # else of an earlier version, where the step had other tasks
+            yield path, task_of(path) if steps.STEPS[step].per == "model" else ""
 
 
 def outdated(run: Run, results: Path) -> dict[str, str]:

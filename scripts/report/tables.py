@@ -105,11 +105,13 @@ def splits(counts: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def sources(run: Run) -> list[dict[str, Any]]:
-    """Documents and bytes by source, extracted and kept."""
+    """Documents and bytes by source, extracted and kept, and tokens of both splits."""
     before = run.summary("ingest.extract", "by_source") or {}
     after = run.summary("corpus.write", "by_source") or {}
+    encoded = run.summary("tokenize.encode", "by_source") or {}
     rows = []
     for name in sorted(before):
+        tokens = [number(dig(split, name, "tokens")) or 0 for split in encoded.values()]
         rows.append(
             {
                 "name": name,
@@ -117,6 +119,7 @@ def sources(run: Run) -> list[dict[str, Any]]:
                 "bytes": dig(before, name, "bytes"),
                 "kept_documents": dig(after, name, "documents") if name in after else (0 if after else None),
                 "kept_bytes": dig(after, name, "bytes") if name in after else (0 if after else None),
+                "tokens": sum(tokens) if encoded else None,
             }
         )
     return rows

@@ -1,13 +1,17 @@
-"""Encode a shard of the corpus into Megatron indexed datasets, one for each split.
+"""Encode a shard of the corpus into Megatron indexed datasets, one for each split and source.
 
-Writes `{train,validation}/<shard>.bin` and `.idx` (every document ends with the end-of-text token) and
+Writes `{train,validation}/<source>/<shard>.bin` and `.idx` (every document ends with the end-of-text token) and
 `<shard>.docs.parquet`: `id, offset, tokens, bytes`, so that any token leads back to its document, and losses turn into bits per byte.
-A split without documents has the last alone, without rows: readers of the format cannot map an empty `.bin`.
+A source without documents in a split of a shard has no files there. The ids are those of `tokenizers`, also where tiktoken encodes:
+a sample of the documents is encoded by both and compared.
 """
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
+from contextlib import ExitStack
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -15,50 +19,130 @@ import numpy as np
 import pyarrow as pa
 from tokenizers import Tokenizer
 
-from scripts.formats.documents import Writer, batches, shard_of
+from scripts.formats.documents import Writer, batches, shard_of, uniform
 from scripts.formats.indexed import IndexedWriter, token_dtype
-from scripts.tokenize.train import EOS
+from scripts.tokenize.engine import Engine, Ids, choose, reference
+from scripts.tokenize.special import EOS
 from scripts.workflow import cli
 from scripts.workflow.console import Progress
 from scripts.workflow.manifest import Manifest
 
 DOCS = pa.schema([("id", pa.string()), ("offset", pa.int64()), ("tokens", pa.int64()), ("bytes", pa.int64())])
 SPLITS = ("train", "validation")
+COMPARED = 0.01  # share of the documents, by hash, that both engines encode: a few per cent of the time
+ROWS, BYTES = 64, 4 << 20  # of text read, and encoded, at a time; a longer document goes alone
+KINDS = (".bin", ".idx", ".docs.parquet")
 
 
-def encode(documents: Path, stem: Path, tokenizer: Tokenizer, progress: Progress) -> dict[str, int]:
-    """Encode one split of a shard; returns its documents, tokens (end-of-text included) and bytes of text."""
-    eos = tokenizer.token_to_id(EOS)
-    total = {"documents": 0, "tokens": 0, "bytes": 0}
-    dtype = token_dtype(tokenizer.get_vocab_size())
-    with IndexedWriter(stem, dtype) as writer, Writer(stem.with_suffix(".docs.parquet"), DOCS) as docs:
-        for batch in batches(documents, ["id", "text"], size=256):
-            texts = batch.column("text").to_pylist()
-            # Special tokens are not recognised in text: a page that contains <|endoftext|> must not end a document.
-            encodings = tokenizer.encode_batch_fast(texts, add_special_tokens=False)
-            for name, text, encoding in zip(batch.column("id").to_pylist(), texts, encodings, strict=True):
-                ids = np.array([*encoding.ids, eos], dtype=dtype)
+class Output:
+    """The dataset of one source in one split of a shard. Use as a context manager."""
+
+    def __init__(self, stem: Path, dtype: np.dtype, eos: int) -> None:
+        self.stem, self.dtype, self.eos = stem, dtype, eos
+        self.total = {"documents": 0, "tokens": 0, "bytes": 0}
+        self.writer, self.docs = IndexedWriter(stem, dtype), Writer(stem.with_suffix(".docs.parquet"), DOCS)
+
+    def add(self, name: str, ids: Ids, size: int) -> None:
+        """Append the document `name` of `size` bytes: ids of shape [tokens], and the end-of-text token."""
+        self.writer.add(np.append(ids.astype(self.dtype), self.dtype.type(self.eos)))
+        self.docs.add({"id": name, "offset": self.total["tokens"], "tokens": len(ids) + 1, "bytes": size})
+        for key, more in (("documents", 1), ("tokens", len(ids) + 1), ("bytes", size)):
+            self.total[key] += more
+
+    def __enter__(self) -> Output:
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self.writer.__exit__(*error)
+        self.docs.__exit__(*error)
+
+
+def texts(documents: Path) -> Iterator[list[tuple[str, str, str]]]:
+    """(id, source, text) of a file of documents, in lists of up to BYTES of characters, or of one longer text."""
+    held: list[tuple[str, str, str]] = []
+    size = 0
+    for batch in batches(documents, ["id", "source", "text"], size=ROWS):
+        for row in zip(*(batch.column(name).to_pylist() for name in ("id", "source", "text")), strict=True):
+            if held and size + len(row[2]) > BYTES:
+                yield held
+                held, size = [], 0
+            held.append(row)
+            size += len(row[2])
+    if held:
+        yield held
+
+
+def compare(engine: Engine, exact: Engine, names: list[str], sample: list[str], ids: list[Ids]) -> None:
+    """InputError names the first document whose ids differ from those of `tokenizers`.
+
+    names, sample, ids: of the same documents, in the same order; ids by `engine`.
+    """
+    for name, text, found, wanted in zip(names, sample, ids, exact.encode(sample), strict=True):
+        if not np.array_equal(found, wanted):
+            shorter = min(len(found), len(wanted))
+            at = next(iter(np.flatnonzero(found[:shorter] != wanted[:shorter])), shorter)
+            raise cli.InputError(
+                f"document {name}: {engine.name} gives other tokens than tokenizers, from token {at} on "
+                f"({found[at : at + 5].tolist()}, not {wanted[at : at + 5].tolist()}; {len(text):,} characters): "
+                "set tokenize.encode.engine to tokenizers, and report this as a bug"
+            )
+
+
+def encode(
+    documents: Path, folder: Path, shard: str, tokenizer: Tokenizer, engine: Engine, progress: Progress
+) -> tuple[dict[str, dict[str, int]], int]:
+    """Encode one split of a shard into `folder`/<source>/<shard>.*
+
+    Returns each source's documents, tokens (end-of-text included) and bytes of text, and how many documents were compared.
+    """
+    eos, dtype, exact = tokenizer.token_to_id(EOS), token_dtype(tokenizer.get_vocab_size()), reference(tokenizer)
+    if eos is None:
+        raise cli.InputError(f"the tokenizer has no {EOS}, with which documents end")
+    for old in (*folder.glob(f"{shard}.*"), *folder.glob(f"*/{shard}.*")):
+        old.unlink()  # of a source that this shard no longer has
+    compared = 0
+    outputs: dict[str, Output] = {}
+    with ExitStack() as stack:
+        for rows in texts(documents):
+            ids = engine.encode([text for _, _, text in rows])
+            first = not outputs
+            chosen = [n for n, row in enumerate(rows) if (first and not n) or uniform(0, row[0], "engine") < COMPARED]
+            if engine.name != exact.name:
+                names, sample = [rows[n][0] for n in chosen], [rows[n][2] for n in chosen]
+                compare(engine, exact, names, sample, [ids[n] for n in chosen])
+                compared += len(chosen)
+            for (name, source, text), found in zip(rows, ids, strict=True):
+                if source not in outputs:
+                    outputs[source] = stack.enter_context(Output(folder / source / shard, dtype, eos))
                 size = len(text.encode())
-                writer.add(ids)
-                docs.add({"id": name, "offset": total["tokens"], "tokens": len(ids), "bytes": size})
-                total["documents"] += 1
-                total["tokens"] += len(ids)
-                total["bytes"] += size
+                outputs[source].add(name, found, size)
                 progress.add(size)
-    return total
+    return {source: outputs[source].total for source in sorted(outputs)}, compared
+
+
+@cache
+def loaded(path: Path, setting: str) -> tuple[Tokenizer, Engine]:
+    """The tokenizer of a file and its engine, once for all shards of a task."""
+    tokenizer = Tokenizer.from_file(str(path))
+    return tokenizer, choose(setting, tokenizer)
 
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
     shard, corpus = shard_of(args.corpus), Manifest.read(args.corpus)
-    tokenizer = Tokenizer.from_file(str(Manifest.read(args.tokenizer).sound("tokenizer.json").file("tokenizer.json")))
-    tokenizer.encode_special_tokens = True
+    file = Manifest.read(args.tokenizer).sound("tokenizer.json").file("tokenizer.json")
+    tokenizer, engine = loaded(file, settings["engine"])
     progress = Progress(sum(corpus.summary[split]["bytes"] for split in SPLITS), "bytes")
-    files = []
+    files, compared = [], 0
+    manifest.summary = {"by_source": {}}
     for split in SPLITS:
-        stem = args.manifest.parent / split / shard
-        manifest.summary[split] = encode(corpus.file(f"{split}/{shard}.parquet"), stem, tokenizer, progress)
-        kinds = (".bin", ".idx", ".docs.parquet") if manifest.summary[split]["tokens"] else (".docs.parquet",)
-        files += [stem.with_suffix(suffix) for suffix in kinds]
+        folder = args.manifest.parent / split
+        sources, more = encode(corpus.file(f"{split}/{shard}.parquet"), folder, shard, tokenizer, engine, progress)
+        compared += more
+        totals = {key: sum(part[key] for part in sources.values()) for key in ("documents", "tokens", "bytes")}
+        manifest.summary |= {split: totals}
+        manifest.summary["by_source"][split] = sources
+        files += [folder / source / f"{shard}{kind}" for source in sources for kind in KINDS]
+    manifest.summary |= {"engines": {engine.name: 1}, "compared": compared}
     documents = sum(manifest.summary[split]["documents"] for split in SPLITS)
     manifest.counts = {"in": corpus.counts["kept"], "kept": documents, "dropped": {}}
     return files

@@ -1,4 +1,4 @@
-"""Train a byte-level BPE tokenizer on a sample of the training split.
+"""Train a byte-level tokenizer, BPE or Unigram, on a sample of the training split.
 
 Writes `tokenizer.json` (Hugging Face tokenizers) and `tokenizer_config.json`, so that `AutoTokenizer.from_pretrained` loads the
 folder. No normaliser: every text comes back byte for byte. Byte-level BPE after Radford et al. 2019 (GPT-2).
@@ -8,19 +8,19 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from scripts.formats.documents import rows, shard_of, uniform
-from scripts.tokenize import vocabulary
+from scripts.tokenize import unigram, vocabulary
+from scripts.tokenize.special import EOS, PAD, SPECIAL
 from scripts.workflow import cli
 from scripts.workflow.console import Progress, log
 from scripts.workflow.manifest import Manifest, write_atomically
 
-EOS, PAD = "<|endoftext|>", "<|pad|>"
 LONGEST = 30  # tokens named in the summary
 MEASURED = 4_000_000  # bytes of validation text that bytes per token is measured on
 
@@ -46,10 +46,26 @@ def sample(paths: list[Path], limit: int, total: int, seed: int) -> Iterator[str
                 yield row["text"]
 
 
+def bpe(texts: Iterator[str], tokenizer: Tokenizer, entries: int) -> Tokenizer:
+    """Trains `tokenizer`, which is as `untrained` makes it."""
+    trainer = trainers.BpeTrainer(
+        vocab_size=entries,
+        special_tokens=list(SPECIAL),
+        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
+        show_progress=False,
+        min_frequency=2,
+    )
+    tokenizer.train_from_iterator(texts, trainer)
+    return tokenizer
+
+
+MODELS: dict[str, Callable[[Iterator[str], Tokenizer, int], Tokenizer]] = {"bpe": bpe, "unigram": unigram.train}
+
+
 def longest(tokenizer: Tokenizer, number: int = LONGEST) -> list[str]:
     """The longest entries of the vocabulary, decoded; very long ones show what the corpus repeats."""
     found = [tokenizer.decode([index]) for index in range(tokenizer.get_vocab_size())]
-    return sorted((text for text in found if text not in (EOS, PAD)), key=lambda text: (-len(text), text))[:number]
+    return sorted((text for text in found if text not in SPECIAL), key=lambda text: (-len(text), text))[:number]
 
 
 def measured(tokenizer: Tokenizer, paths: list[Path]) -> tuple[int, int]:
@@ -73,14 +89,6 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
             "the corpus has no training text: none of its documents is in the training split (corpus.split)"
         )
     entries = vocabulary.entries(settings["vocabulary"], total)
-    tokenizer = untrained(settings["digits"])
-    trainer = trainers.BpeTrainer(
-        vocab_size=entries,
-        special_tokens=[EOS, PAD],
-        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
-        show_progress=False,
-        min_frequency=2,
-    )
     texts = [part.file(f"train/{shard}.parquet") for part, shard in zip(corpus, shards, strict=True)]
     progress = Progress(None, "documents sampled")
 
@@ -90,7 +98,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
             yield text
 
     log.info("training on about %.1f MB of %.1f MB", min(settings["train_bytes"], total) / 1e6, total / 1e6)
-    tokenizer.train_from_iterator(counted(), trainer)
+    tokenizer = MODELS[settings["model"]](counted(), untrained(settings["digits"]), entries)
     out = args.manifest.with_name("tokenizer.json")
     write_atomically(out, tokenizer.to_str(pretty=True))
     settings_file = args.manifest.with_name("tokenizer_config.json")

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from scripts.formats.documents import select_signals
+from scripts.formats.documents import select_shard
 from scripts.workflow import cli
 from scripts.workflow.manifest import Manifest
 
@@ -36,16 +36,16 @@ def judge(row: dict[str, Any], words_max: int | None) -> dict[str, Any]:
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
     judged = partial(judge, words_max=settings["words_max"])
-    return select_signals(args.signals, args.manifest.parent, judged, manifest)
+    return select_shard(args.signals, judged, manifest, args.manifest)
 
 
 def main(argv: list[str] | None = None) -> int:
     parser = cli.parser(
         "url.select",
         __doc__,
-        "--config config.yaml --signals results/main/url/score/*.manifest.json --manifest /tmp/select/manifest.json",
+        "--config config.yaml --signals results/main/url/score/00000.manifest.json --manifest /tmp/select/00000.manifest.json",
     )
-    parser.add_argument("--signals", required=True, type=Path, nargs="+", help="manifests of url.score")
+    parser.add_argument("--signals", required=True, type=Path, help="manifest of the same url.score shard")
     return cli.run(parser, body, argv)
 
 

@@ -15,6 +15,7 @@ EXCEPTION = re.compile(r"^[A-Za-z_][\w.]*(?:Error|Exception|Interrupt|Exit|Warni
 DIED = re.compile(r"(?:died with <Signals\.\w+: (\d+)>|returned non-zero exit status (\d+))")
 SLURM = re.compile(r"SLURM-job '(?P<job>[^']+)' failed, SLURM status is: '(?P<state>\w+)'")
 MEMORY = re.compile(r"oom[-_ ]kill|OUT_OF_MEMORY|exceeded memory limit|Exceeded job memory limit", re.IGNORECASE)
+STOPPED = "stopped by a signal"  # how a training ends that somebody else ended
 MOST = 12  # lines of last words
 
 
@@ -45,12 +46,14 @@ def _bare(line: str) -> str:
 
 
 def words(lines: list[str]) -> list[str]:
-    """The last words in a log: its last `error: …` to its end, or else the last exception, or else its last line."""
+    """The last words in a log: its last `error: …` to its end, or else the last exception, or that it was stopped, or its last line."""
     starts = [n for n, line in enumerate(lines) if _bare(line).startswith("error: ")]
     if not starts:
         starts = [n for n, line in enumerate(lines) if EXCEPTION.match(line)][-1:]
     if starts:
         return [_bare(line) for line in lines[starts[-1] :]][:MOST]
+    if stopped := [_bare(line) for line in lines if _bare(line).startswith(STOPPED)]:
+        return [stopped[-1], ended.AGAIN]
     return [f"(no error in its log, which ends:) {_bare(lines[-1])}"] if lines else []
 
 
@@ -62,7 +65,7 @@ def of_this_start(lines: list[str]) -> list[str]:
 
 def told(lines: list[str]) -> bool:
     """Whether a log says why the task failed."""
-    return any(_bare(line).startswith("error: ") or EXCEPTION.match(line) for line in lines)
+    return any(_bare(line).startswith(("error: ", STOPPED)) or EXCEPTION.match(line) for line in lines)
 
 
 def block(failure: Failure) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import statistics
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ from scripts.workflow.steps import STEPS
 TARGET = "all"  # the rule that only asks for the others
 # The steps whose counts are documents.
 DOCUMENTS = list(STEPS)[list(STEPS).index("ingest.extract") : list(STEPS).index("corpus.write") + 1]
+ALSO = re.compile(r" --also((?: \d+)+)")  # in the command of a task of several shards
 
 
 def step_of(rule: str) -> str:
@@ -37,6 +39,13 @@ class Task:
     began: float
     command: str = ""
     tail: Tail | None = None
+
+    @property
+    def manifests(self) -> list[Path]:
+        """Its manifest, and those of the further shards that its command names."""
+        own, named = self.manifest, ALSO.search(self.command)
+        more = named[1].split() if named else []
+        return [own, *(own.with_name(f"{shard}.manifest.json") for shard in more)] if own else []
 
     def __str__(self) -> str:
         return f"{self.step} {self.name}".rstrip()
@@ -123,11 +132,12 @@ class Run:
     def _count(self, task: Task, step: Step) -> None:
         if task.step not in DOCUMENTS:
             return
-        try:
-            counts = json.loads(task.manifest.read_text(encoding="utf-8"))["counts"] if task.manifest else {}
-            step.read, step.kept = step.read + int(counts["in"]), step.kept + int(counts["kept"])
-        except (OSError, ValueError, KeyError, TypeError):
-            return  # not every task counts documents
+        for path in task.manifests:
+            try:
+                counts = json.loads(path.read_text(encoding="utf-8"))["counts"]
+                step.read, step.kept = step.read + int(counts["in"]), step.kept + int(counts["kept"])
+            except (OSError, ValueError, KeyError, TypeError):
+                continue  # not every task counts documents
 
     def look(self) -> list[str]:
         """Read the logs of running tasks; returns warnings that were not shown yet."""

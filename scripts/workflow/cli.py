@@ -7,8 +7,10 @@ import contextlib
 import errno
 import json
 import logging
+import os
 import re
 import sys
+from collections import Counter
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -16,14 +18,23 @@ from typing import Any
 
 from scripts.training import runs
 from scripts.workflow import config as configuration
-from scripts.workflow import console, contents, costs, driver, options, readable, record
+from scripts.workflow import console, contents, costs, driver, ended, options, pool, readable, record
 from scripts.workflow import fingerprint as fingerprints
 from scripts.workflow.errors import InputError
 from scripts.workflow.fingerprint import code
 from scripts.workflow.manifest import Manifest, ManifestError, combined, consumed, digest, recording, task_of
 from scripts.workflow.steps import STEPS, tasks
 
+SOURCES = "sources"  # in a manifest's `inputs`: what a task consumed that is no manifest
+LONE = "manifest.json"  # the name of a one-task step's manifest
 LOG = "log"  # of all attempts at a training run, beside its checkpoints
+Body = Callable[[argparse.Namespace, dict[str, Any], Manifest], list[Path]]
+MENDABLE = (
+    InputError,
+    configuration.ConfigError,
+    ManifestError,
+    OSError,
+)  # errors that a person can do something about
 RANGE = re.compile(r"(.*)\{(\d+)\.\.(\d+)\}(.*)", re.DOTALL)
 
 
@@ -54,6 +65,9 @@ def parser(step: str, doc: str | None, example: str, always: bool = False) -> ar
     made.add_argument("--manifest", required=True, type=Path, help="the manifest to write; data files go beside it")
     made.add_argument(
         "--also", nargs="*", default=[], help="more shards to do, each as the one that --manifest names; it comes last"
+    )
+    made.add_argument(
+        "--at-once", type=int, default=1, help="shards to do at the same time, each by a process (default: 1)"
     )
     made.add_argument("--log", type=Path, help="a file for the log, besides stderr")
     return made
@@ -147,12 +161,15 @@ def parsed(made: argparse.ArgumentParser, argv: list[str] | None = None) -> argp
 
 
 def for_shard(args: argparse.Namespace, shard: str) -> argparse.Namespace:
-    """The arguments for another shard: what names the task's own shard, a manifest or a list of them, names that one instead."""
+    """The arguments for another shard: what names the task's own shard names that one instead.
+
+    That is a manifest, or a list of such and of one-task steps' (a list of all shards stays what it is).
+    """
     own = args.manifest.name
 
     def swapped(value: Any) -> Any:
-        if isinstance(value, list) and all(isinstance(path, Path) and path.name == own for path in value):
-            return [swapped(path) for path in value]
+        if isinstance(value, list) and all(isinstance(path, Path) and path.name in (own, LONE) for path in value):
+            return [swapped(path) for path in value]  # not a list of all shards, which has this one among them
         return value.with_name(f"{shard}.manifest.json") if isinstance(value, Path) and value.name == own else value
 
     return argparse.Namespace(**{key: swapped(value) for key, value in vars(args).items()})
@@ -191,21 +208,20 @@ def done(args: argparse.Namespace, mark: str) -> bool:
     """
     try:
         manifest, given = Manifest.of_task(args.manifest), inputs(args)
-        read, own = dict(manifest.inputs), dict[str, str]()
-        if getattr(args, "list", None) and "sources" in read:
-            # Remote files were listed again; what the shard's own part of the list says is compared below.
-            if read.pop("sources").get("files") != args.content:
-                return False
-            own = manifest.sources
-        if manifest.fingerprint != mark or not given or given.keys() != read.keys():
+        own = args.own(args) if hasattr(args, "own") else {}  # of a step that reads more than manifests
+        names = given.keys() | ({SOURCES} if own else set())
+        if manifest.fingerprint != mark or not names or names != manifest.inputs.keys():
             return False
-        for key, parts in read.items():
-            if any(given[key].digest_of(part) != wanted for part, wanted in parts.items()):
+        if own and own != manifest.inputs[SOURCES]:
+            return False
+        for key in given:
+            if any(given[key].digest_of(part) != wanted for part, wanted in manifest.inputs[key].items()):
                 return False
         # A person may have removed it because of a damaged file.
         if not args.manifest.exists() and any(manifest.altered()):
             return False
-        manifest.renew(combined([own, *(given[key].sources for key, parts in read.items() if parts)]))
+        files = [{task_of(args.manifest): held} for held in own.values()]
+        manifest.renew(combined([*files, *(given[key].sources for key in given if manifest.inputs[key])]))
     except ManifestError:
         return False
     return True
@@ -230,12 +246,7 @@ def _input(path: Path) -> Manifest:
     return Manifest.parse(path)
 
 
-def task(
-    args: argparse.Namespace,
-    section: dict[str, Any],
-    mark: str,
-    body: Callable[[argparse.Namespace, dict[str, Any], Manifest], list[Path]],
-) -> Manifest:
+def task(args: argparse.Namespace, section: dict[str, Any], mark: str, body: Body) -> Manifest:
     """Do one shard (or the step's only task), and write its record and, last of all, its manifest.
 
     An old manifest goes first: it would speak for files that were replaced before this was killed.
@@ -254,11 +265,67 @@ def task(
     return manifest.write(args.manifest, files)
 
 
-def run(
-    made: argparse.ArgumentParser,
-    body: Callable[[argparse.Namespace, dict[str, Any], Manifest], list[Path]],
-    argv: list[str] | None = None,
-) -> int:
+def words(error: BaseException, args: argparse.Namespace) -> str:
+    """An error that a person can mend, in one line."""
+    full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+    place = getattr(error, "filename", None) or args.manifest.parent
+    return f"{error}{f' ({place}: free some space, then run again)' * full}"
+
+
+def shard(args: argparse.Namespace, section: dict[str, Any], mark: str, body: Body) -> int:
+    """Do one shard, or the step's only task, where it is not done already; WORKED or NOTHING. Raises pool.Failed."""
+    try:
+        if not args.always and done(args, digest(mark)):
+            console.log.info("nothing to do: settings and input are as before")
+            return pool.NOTHING
+        return pool.WORKED if task(args, section, mark, body).worked else pool.NOTHING
+    except MENDABLE as error:
+        raise pool.Failed(words(error, args)) from error
+
+
+def shards(args: argparse.Namespace, section: dict[str, Any], mark: str, body: Body) -> bool:
+    """Do all shards of the task, `--at-once` of them at the same time; whether any had to be made. Raises InputError that names one."""
+    own = task_of(args.manifest)
+    names = [*args.also, own]
+    if not args.also:
+        try:
+            return shard(args, section, mark, body) == pool.WORKED
+        except pool.Failed as error:
+            raise InputError(str(error)) from error.__cause__
+    board = console.board = console.Board(names)
+
+    def do(name: str) -> int:
+        os.environ["RAYON_NUM_THREADS"] = str(max(1, args.at_once // len(names)))  # the tokenizers' threads
+        console.head(f"{args.step} {name}")
+        board.begin(name)
+        status = shard(args if name == own else for_shard(args, name), section, mark, body)
+        board.end(status == pool.WORKED)
+        return status
+
+    before = ended.counters()
+    try:
+        found = pool.each(names, args.at_once, do, board.show)
+    finally:
+        console.board = None
+    if failed := {name: one for name, one in found.items() if not one.made}:
+        raise InputError(failure(failed, len(names), args.step, ended.lack_of_memory(before)))
+    return any(one.status == pool.WORKED for one in found.values())
+
+
+def failure(failed: dict[str, pool.Ended], number: int, step: str, memory: str | None) -> str:
+    """Why a task of `number` shards failed, in one sentence; where several shards failed, those before the last are logged."""
+    said = [
+        f"shard {name}: {one.words}" if one.words
+        else f"shard {name} {ended.explained(-one.status, step, memory)}" if one.status < 0
+        else f"shard {name} ended with status {one.status}"
+        for name, one in sorted(failed.items())
+    ]  # fmt: skip
+    for words in said[:-1]:
+        console.log.error("error: %s", words)
+    return f"{said[-1]} ({len(failed)} of {number} shards failed; what is made stays: start the same command again)"
+
+
+def run(made: argparse.ArgumentParser, body: Body, argv: list[str] | None = None) -> int:
     """Parse the command line, run `body(args, settings, manifest)`, write the manifest of the files it returns.
 
     `body` fills `manifest.counts` and `manifest.summary`. Returns the exit status: 0, or 1 after an error that the
@@ -272,34 +339,27 @@ def run(
         driver.watch()
         section, mark = settings(args.step, args.config, task_of(args.manifest))
         args.manifest.parent.mkdir(parents=True, exist_ok=True)
-        worked = False
-        for shard in [*args.also, ""]:
-            other = for_shard(args, shard) if shard else args
-            if args.always or not done(other, digest(mark)):
-                manifest = task(other, section, mark, body)
-                worked |= manifest.worked
-            else:
-                manifest = Manifest.parse(other.manifest)
-                console.log.info(
-                    "%snothing to do: settings and input are as before", f"shard {shard}: " if shard else ""
-                )
-        costs.of_work(args.manifest, worked)
-    except (InputError, configuration.ConfigError, ManifestError, OSError) as error:
-        full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
-        where = (
-            f" ({getattr(error, 'filename', None) or args.manifest.parent}: free some space, then run again)"
-            if full
-            else ""
-        )
-        logging.getLogger("crawl2llm").error("error: %s%s", error, where)
+        costs.of_work(args.manifest, shards(args, section, mark, body))
+    except MENDABLE as error:
+        logging.getLogger("crawl2llm").error("error: %s", words(error, args))
         return 1
-    counts = manifest.counts
-    if "in" in counts:
-        drops = ", ".join(f"{reason} {n:,}" for reason, n in sorted(counts["dropped"].items()) if n)
-        console.log.info(
-            "in %s, kept %s%s", f"{counts['in']:,}", f"{counts['kept']:,}", f"; dropped: {drops}" * bool(drops)
-        )
+    tell(args)
     return 0
+
+
+def tell(args: argparse.Namespace) -> None:
+    """Log what the task read, kept and dropped, over all its shards."""
+    total: dict[str, Any] = {}
+    for name in [*args.also, task_of(args.manifest)]:
+        counts = Manifest.parse(for_shard(args, name).manifest if args.also else args.manifest).counts
+        if "in" not in counts:
+            return
+        for key in ("in", "kept"):
+            total[key] = total.get(key, 0) + counts[key]
+        dropped = total.setdefault("dropped", Counter())
+        dropped.update(counts["dropped"])
+    drops = ", ".join(f"{reason} {n:,}" for reason, n in sorted(total["dropped"].items()) if n)
+    console.log.info("in %s, kept %s%s", f"{total['in']:,}", f"{total['kept']:,}", f"; dropped: {drops}" * bool(drops))
 
 
 def fail(message: str) -> int:

@@ -33,7 +33,7 @@ def _module(path: Path) -> tuple[str, tuple[str, ...]]:
     mark = hashlib.sha256(raw).hexdigest()
     if mark not in _cached.held:
         meaning, imports = parsed(raw.decode(), path)
-        _cached.held[mark] = [digest(meaning), imports]
+        _cached.keep(mark, [digest(meaning), imports])
     found, imports = _cached.held[mark]
     return found, tuple(imports)
 

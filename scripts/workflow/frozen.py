@@ -12,7 +12,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from scripts.workflow.manifest import canonical, digest, pretty, write_atomically
+from scripts.workflow.manifest import canonical, digest, write_atomically
 
 FOLDER = Path(".snakemake/frozen")
 PARTS = ("Snakefile", "rules", "scripts", "schemas", "envs", "config.yaml")  # what jobs and programs read
@@ -55,17 +55,29 @@ def code(root: Path) -> Path:
     return folder
 
 
+def path(complete: dict[str, Any], sources: list[Any]) -> Path:
+    """Where `config` writes, relative to the run's folder."""
+    return FOLDER / f"{digest(canonical([complete, sources]))}.json"
+
+
+def beside(config: Path) -> Path:
+    """The file of the sources beside a frozen config."""
+    return config.with_suffix(".sources")
+
+
 def config(complete: dict[str, Any], sources: list[Any]) -> Path:
     """Write the complete config for a run's jobs, and beside it the source files of every shard; returns its path."""
-    path = FOLDER.absolute() / f"{digest(canonical([complete, sources]))}.json"
-    write_atomically(path.with_suffix(".sources"), pretty(sources))
-    write_atomically(path, json.dumps(complete, indent=1))  # not sorted: the order of the models is that of the report
-    return path
+    frozen = path(complete, sources).absolute()
+    write_atomically(beside(frozen), json.dumps(sources))
+    write_atomically(
+        frozen, json.dumps(complete, indent=1)
+    )  # not sorted: the order of the models is that of the report
+    return frozen
 
 
-def sources(config: Path) -> list[Any]:
-    """What `config` was given as `sources`, for a job. Raises OSError where this is no frozen config."""
-    return list(json.loads(config.with_suffix(".sources").read_text(encoding="utf-8")))
+def sources(path: Path) -> list[Any]:
+    """What `config` was given as `sources`, from the file beside it. Raises OSError where there is none."""
+    return list(json.loads(path.read_text(encoding="utf-8")))
 
 
 def forget_others(*kept: Path) -> None:

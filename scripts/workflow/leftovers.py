@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from scripts.workflow.costs import WORK
 from scripts.workflow.steps import folder_of
 
 TASK = re.compile(r"\.?(\d{5}|\d{2})\.")  # at the start of a file's name: a shard's or a band's
@@ -34,6 +35,15 @@ def leftovers(results: Path, step: str, ids: Iterable[str], tasks: Iterable[str]
             found = TASK.match(path.name)
             if found and found.group(1) not in kept and path.is_file():
                 yield path
+
+
+def lone(results: Path, step: str) -> Iterator[Path]:
+    """The files of the only task that a step had which has one for each shard today."""
+    made, measured = folders(results, step)
+    names = ("manifest.json", ".manifest.copy", "run.json")
+    for path in [*(made / name for name in names), *(measured.with_suffix(end) for end in (".tsv", WORK))]:
+        if path.is_file():
+            yield path
 
 
 def of_models(results: Path, step: str, models: Iterable[str]) -> Iterator[Path]:

@@ -183,11 +183,13 @@ class Manifest:
                 return None
         return self.files.get(part, {}).get("xxh3")
 
-    def damage(self, deep: bool = False) -> list[str]:
-        """What is wrong with the task's files, a sentence each: by their sizes, and with `deep` by their checksums."""
+    def damage(self, deep: bool = False, only: str | None = None) -> list[str]:
+        """What is wrong with the task's files, a sentence each: by their sizes, and with `deep` by their checksums. only: of this one."""
         found = []
         folder = str(self.folder)
-        for name, facts in self.files.items():
+        held = self.files
+        for name in held if only is None else held.keys() & {only}:
+            facts = held[name]
             file = f"{folder}/{name}"  # a plan over 1,000 shards asks for 8,000 files: a Path takes longer than the question
             try:
                 size = os.stat(file).st_size  # noqa: PTH116
@@ -259,10 +261,13 @@ class Manifest:
         return manifest
 
     @classmethod
-    def read(cls, path: Path | str) -> Manifest:
-        """Read a manifest as input, and check that its files are there with the sizes it says."""
+    def read(cls, path: Path | str, only: str | None = None) -> Manifest:
+        """Read a manifest as input, and check that its files are there with the sizes it says.
+
+        only: the file that the reader is after. A one-task step lists one for each of thousands of shards, each of which has a reader.
+        """
         manifest = _Input.parse(Path(path))
-        for fault in manifest.damage():
+        for fault in manifest.damage(only=only):
             raise ManifestError(
                 f"{fault}; its manifest {manifest.path} is out of date: start the run again, and this task runs again"
             )

@@ -19,6 +19,7 @@ from scripts.pretrain import plan
 from scripts.workflow import config as configuration
 from scripts.workflow import contents, fingerprint, record, steps
 from scripts.workflow.freshness import Freshness
+from scripts.workflow.manifest import canonical
 
 
 class Project:
@@ -32,7 +33,8 @@ class Project:
         self.variants = {name: configuration.of_variant(config, name) for name in ("main", *config["variants"])}
         self._fingerprints: dict[str, dict[str, str]] = {name: {} for name in self.variants}
         # The source files of every shard, and a digest of what they hold, by variant and shard.
-        self.sources, self.contents = held or self._found()
+        self.held = held or self._found()
+        self.sources, self.contents = self.held
         self.freshness = {
             name: Freshness(self._place(name), self.contents[name], self.sources[name]) for name in self.variants
         }
@@ -40,14 +42,17 @@ class Project:
         self._folder = cache(self._find_folder)
 
     def _found(self) -> list[Any]:
-        found = {name: sources.by_shard(config) for name, config in self.variants.items()}
-        return [
-            found,
-            {
-                name: {shard: sources.content(found[name].get(shard, [])) for shard in steps.shards(config)}
-                for name, config in self.variants.items()
-            },
-        ]
+        files: dict[str, dict[str, list[str]]] = {}
+        held: dict[str, dict[str, str]] = {}
+        alike: dict[str, str] = {}  # variants that read the same files: a dump's are looked at once
+        for name, config in self.variants.items():
+            extract = config["ingest"]["extract"]
+            like = alike.setdefault(canonical([extract["sources"], extract["shards"], config["data"]]), name)
+            if like == name:
+                files[name] = sources.by_shard(config)
+                held[name] = {shard: sources.content(files[name].get(shard, [])) for shard in steps.shards(config)}
+            files[name], held[name] = files[like], held[like]
+        return [files, held]
 
     def check(self) -> None:
         """What can be refused before anything runs, and every fingerprint. Raises ConfigError or InputError."""

@@ -31,6 +31,8 @@ LIBRARIES = {  # module: distribution, of the libraries that compute what a step
     "regex": "regex",
     "resiliparse": "resiliparse",
     "scipy": "scipy",
+    "sentencepiece": "sentencepiece",
+    "tiktoken": "tiktoken",
     "tldextract": "tldextract",
     "tokenizers": "tokenizers",
     "torch": "torch",

@@ -54,7 +54,7 @@ def say_what_is_auto(project: Project) -> None:
 def freeze(workflow: Any, project: Project) -> None:
     """From here on, jobs and programs work from a copy of the code and the config: an edit meanwhile changes nothing."""
     code = frozen.code(Path(workflow.basedir))
-    complete = frozen.config(project.variants["main"], [project.sources, project.contents])
+    complete = frozen.config(project.variants["main"], project.held)
     os.environ["PYTHONPATH"] = os.pathsep.join([str(code), os.environ["PYTHONPATH"]])
     engine.start_jobs_from(workflow, code / "Snakefile", complete)
     frozen.forget_others(code, complete)
@@ -71,6 +71,7 @@ def forget_leftovers(project: Project) -> int:
             else:
                 ids = steps.bands(config) if facts.per == "band" else steps.shards(config)
                 found += leftovers.leftovers(results, step, ids, steps.tasks(step, config) if facts.per else None)
+                found += leftovers.lone(results, step) if facts.per else []
     return leftovers.remove(found)
 
 

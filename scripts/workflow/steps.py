@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -31,12 +32,14 @@ class Step:
 
 
 TEXT = (DOCUMENTS, BEFORE, EDITS)  # what reads the texts that are still there
-SCORE_AND_SELECT = {"score": Step(TEXT, per="shard"), "select": Step((".score",))}
+SELECT = Step((".score",), per="shard")  # judges each document by its own measures
+SCORE_AND_SELECT = {"score": Step(TEXT, per="shard"), "select": SELECT}
 
 
 @dataclass(frozen=True)
 class Filter:
-    """Steps that end with `select`, which writes a verdict on every document that got so far.
+    """Steps that end with `select`, which writes a verdict on every document that got so far: shard by shard where a document's
+    own measures decide, over all shards where others' do (duplicates, the best tenth).
 
     `.score` among needs is the filter's own step. after: filters that have to come before it. edits: its step that writes which
     parts of a text are removed or replaced (scripts/formats/spans.py).
@@ -48,10 +51,10 @@ class Filter:
 
 
 FILTERS: dict[str, Filter] = {
-    "url": Filter({"score": Step((DOCUMENTS, BEFORE), per="shard"), "select": Step((".score",))}),
+    "url": Filter({"score": Step((DOCUMENTS, BEFORE), per="shard"), "select": SELECT}),
     "language": Filter(),
     "heuristics": Filter(
-        {"score": Step((*TEXT, "language.score"), per="shard"), "select": Step((".score",))}, after=("language",)
+        {"score": Step((*TEXT, "language.score"), per="shard"), "select": SELECT}, after=("language",)
     ),
     "lines": Filter(edits="score"),
     "dedup": Filter(
@@ -107,7 +110,8 @@ STEPS: dict[str, Step] = {
 
 EVALUATION = "evaluate.model"
 LAST = "report.render"  # made again where anything else is
-TASKS = 256  # most tasks of a sharded step after ingest: with more shards, a task owns several (few, fat tasks)
+TASKS = 256  # most tasks of a sharded step: with more shards, a task owns several (few, fat tasks)
+AT_ONCE = 8  # shards that a task does at the same time, where the profile's set-threads does not say otherwise; fewer make no second task
 DEMO_CRAWL = "crawl"  # the source kind that CRAWL writes
 
 
@@ -209,21 +213,26 @@ def upstream(step: str, config: dict[str, Any], task: str = "") -> list[tuple[st
     return found
 
 
+@cache
+def _numbers(count: int, digits: int) -> tuple[str, ...]:
+    """Zero-padded numbers from 0: a plan over 4,096 shards asks for them thousands of times."""
+    return tuple(f"{number:0{digits}d}" for number in range(count))
+
+
 def shards(config: dict[str, Any]) -> list[str]:
     """The zero-padded shard numbers."""
-    return [f"{number:05d}" for number in range(config["ingest"]["extract"]["shards"])]
+    return list(_numbers(config["ingest"]["extract"]["shards"], 5))
 
 
 def bands(config: dict[str, Any]) -> list[str]:
     """The zero-padded band numbers."""
-    return [f"{number:02d}" for number in range(config["dedup"]["signature"]["bands"])]
+    return list(_numbers(config["dedup"]["signature"]["bands"], 2))
 
 
 def most(step: str, config: dict[str, Any]) -> int:
-    """The most tasks of a step by shard or band. Each file shard is an ingest task; a corpus of few shards has few tasks of bands."""
-    if STEPS[step].per == "band":
-        return len(shards(config))
-    return len(shards(config)) if step in (FETCH, DOCUMENTS) else TASKS
+    """The most tasks of a step by shard or band. A corpus of few shards has few of both: a task of 8 shards starts once, not 8 times."""
+    number = len(shards(config))
+    return min(TASKS, number if STEPS[step].per == "band" else -(-number // AT_ONCE))
 
 
 def ids(step: str, config: dict[str, Any]) -> list[str]:

@@ -174,7 +174,7 @@ def test_two_nodes_train_the_weights_of_one(
     assert any(name.endswith("model.safetensors") for name in reference)
     assert differences(pair.weights(), reference) == []
     assert "2 × cpu" in (pair.folder / "logs/main/pretrain/train.log").read_text(encoding="utf-8")
-    assert list((tmp_path / "staged").rglob("train/*.bin"))
+    assert list((tmp_path / "staged").rglob("train/*/*.bin"))
     (job,) = (path.stem for path in pair.folder.glob("logs/slurm/rule_pretrain_train/*/*.log"))
     facts = slurm("scontrol", "show", "job", job)
     assert "NumNodes=2 " in facts and "NodeList=h[1-2]" in facts

@@ -52,6 +52,21 @@ def verdicts(
     return folder / "manifest.json"
 
 
+def judged(
+    folder: Path, shards: dict[str, list[str]], drop: Callable[[str], bool] = lambda _: False, step: str = "some.select"
+) -> list[Path]:
+    """The same of a step that judges shard by shard, with counts; the manifests' paths."""
+    made = []
+    for shard, ids in shards.items():
+        path = verdicts(folder, {shard: ids}, drop, step)
+        read, gone = Manifest.read(path), sum(map(drop, ids))
+        read.counts = {"in": len(ids), "kept": len(ids) - gone, "dropped": {"short": gone} if gone else {}}
+        read.write(folder / f"{shard}.manifest.json", [read.file(name) for name in read.files])
+        Manifest.forget(path)
+        made.append(read.path or path)
+    return made
+
+
 def checked(folder: Path, *documents: Path) -> Path:
     """The verdicts of ingest.check on these documents (manifests), none of which is repeated; returns the manifest's path."""
     shards = {shard_of(path): [row["id"] for row in rows(data(path), ["id"])] for path in documents}

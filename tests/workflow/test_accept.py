@@ -37,7 +37,7 @@ def test_a_person_knows_better(copy_of: Callable[[], Path], tmp_path: Path) -> N
         assert "language.select" in planned(folder, tree, root) and "pretrain.train" in planned(folder, tree, root)
 
         status, text = accept(root, folder, "--configfile", str(TINY))
-        assert status == 0 and f"language.select           1  code of {EDITED}" in text
+        assert status == 0 and f"language.select           2  code of {EDITED}" in text
         assert "pretrain.train            1  other settings or code above: tokenize.encode, tokenize.train" in text
         assert "--reason" in text and snapshot(folder) == before
         options = ("--configfile", str(TINY), "--reason", "only a name")
@@ -52,9 +52,9 @@ def test_a_person_knows_better(copy_of: Callable[[], Path], tmp_path: Path) -> N
             name: body for name, body in snapshot(folder).items() if "manifest" not in name and "run.json" not in name
         }
         assert data == {name: before[name] for name in data}
-        (entry,) = record.read(folder / "results/main/language/select/manifest.json")["accepted"]
+        (entry,) = record.read(folder / "results/main/language/select/00000.manifest.json")["accepted"]
         assert entry["changes"] == [f"code of {EDITED}"] and entry["reason"] == "only a name"
-        made = json.loads((folder / "results/main/language/select/manifest.json").read_text())
+        made = json.loads((folder / "results/main/language/select/00000.manifest.json").read_text())
         assert made["fingerprint"] == entry["to"] != entry["from"]
         held = record.read(folder / "results/main/pretrain/train/manifest.json")
         assert held["accepted"] and held["versions"]["torch"] and held["device"] == "cpu"
@@ -72,7 +72,7 @@ def text_of_nothing(root: Path, folder: Path, options: tuple[str, ...]) -> str:
 def test_what_is_never_accepted(copy_of: Callable[[], Path], tmp_path: Path, fault: str) -> None:
     folder = copy_of()
     step = folder / "results/main/language/select"
-    table = next(step.glob("*.parquet"))
+    table = step / "00000.parquet"
     if fault == "missing":
         table.unlink()
     elif fault == "damaged":
@@ -83,7 +83,7 @@ def test_what_is_never_accepted(copy_of: Callable[[], Path], tmp_path: Path, fau
         next(iter(made["files"].values()))["xxh3"] = "0" * 32
         path.write_text(json.dumps(made))
     else:
-        record.beside(step / "manifest.json").unlink()
+        record.beside(step / "00000.manifest.json").unlink()
     with checkout(tmp_path) as root:
         (root / EDITED).write_text((root / EDITED).read_text() + "\nEDITED = 1\n")
         options = ("--configfile", str(TINY), "--reason", "r", "--yes", "language.select")
@@ -94,6 +94,8 @@ def test_what_is_never_accepted(copy_of: Callable[[], Path], tmp_path: Path, fau
             "other input": "language.score 00000 holds other data",
             "no record": "run.json is gone",
         }[fault]
-        assert status == 1 and "not accepted: results/main/language/select/manifest.json" in text and words in text
+        assert (
+            status == 1 and "not accepted: results/main/language/select/00000.manifest.json" in text and words in text
+        )
         assert "language.select" in planned(folder, yaml.safe_load(TINY.read_text(encoding="utf-8")), root)
     shutil.rmtree(folder)

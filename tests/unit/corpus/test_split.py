@@ -14,7 +14,7 @@ from scripts.formats.documents import Writer, rows
 from scripts.ingest.text import TextReader
 from scripts.language import score, select
 from scripts.workflow.manifest import Manifest
-from scripts.workflow.steps import FILTERS
+from scripts.workflow.steps import FILTERS, STEPS
 from tests.unit import making
 
 Verdict = Callable[[str], bool]
@@ -29,7 +29,12 @@ def given(folder: Path, shards: dict[str, list[dict[str, Any]]], drops: dict[str
     options.append("--verdicts")
     for stage in ["ingest", *FILTERS]:
         drop = (drops or {}).get(stage, lambda _: False)
-        path = making.verdicts(folder / stage, left, drop, "ingest.check" if stage == "ingest" else f"{stage}.select")
+        step = "ingest.check" if stage == "ingest" else f"{stage}.select"
+        if STEPS[step].per:
+            options += map(str, making.judged(folder / stage, left, drop, step))
+            left = {shard: [name for name in names if not drop(name)] for shard, names in left.items()}
+            continue
+        path = making.verdicts(folder / stage, left, drop, step)
         before = sum(map(len, left.values()))
         left = {shard: [name for name in names if not drop(name)] for shard, names in left.items()}
         kept = sum(map(len, left.values()))
@@ -116,8 +121,8 @@ def languages(folder: Path, found: list[str], wanted: list[str]) -> Path:
     Manifest("language.score", "x").write(folder / "score/00000.manifest.json", [writer.path])
     config = making.config("language.select", languages=wanted)
     argv = ["--config", config, "--signals", str(folder / "score/00000.manifest.json")]
-    assert select.main([*argv, "--manifest", str(folder / "select/manifest.json")]) == 0
-    return folder / "select/manifest.json"
+    assert select.main([*argv, "--manifest", str(folder / "select/00000.manifest.json")]) == 0
+    return folder / "select/00000.manifest.json"
 
 
 def test_an_empty_corpus_names_the_stage_its_reasons_and_the_keys(
@@ -132,6 +137,25 @@ def test_an_empty_corpus_names_the_stage_its_reasons_and_the_keys(
     assert "the corpus is empty: of 9 documents language.select kept 0: fr 5, en 3, de 1;" in told
     assert "language.select.languages is ['sw'], language.select.threshold is 0.65" in told
     assert not (tmp_path / "out/manifest.json").exists()
+
+
+def test_verdicts_of_each_shard_are_added_up(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shards = {f"0000{n}": [making.document(f"{n}-{m}", "a page") for m in range(3)] for n in range(2)}
+    assert run(tmp_path / "a", given(tmp_path / "some", shards, {"lines": lambda name: name.startswith("0")})) == 0
+    kept = [row["id"] for shard in shards for row in rows(tmp_path / "a" / f"{shard}.parquet")]
+    assert kept == ["1-0", "1-1", "1-2"]
+    assert Manifest.read(tmp_path / "a/manifest.json").summary["filters"] == list(FILTERS)
+    assert run(tmp_path / "b", given(tmp_path / "none", shards, {"lines": lambda _: True})) == 1
+    assert "the corpus is empty: of 6 documents lines.select kept 0: short 6" in capsys.readouterr().err
+
+
+def test_the_last_verdicts_may_be_those_of_each_shard(tmp_path: Path) -> None:
+    shards = {f"0000{n}": [making.document(f"{n}-{m}", "a page") for m in range(3)] for n in range(2)}
+    options = given(tmp_path, shards, {"lines": lambda name: name.endswith("2")})
+    options = [word for word in options if "/dedup/" not in word and "/quality/" not in word]
+    assert run(tmp_path / "out", options) == 0
+    kept = [row["id"] for shard in shards for row in rows(tmp_path / "out" / f"{shard}.parquet")]
+    assert kept == ["0-0", "0-1", "1-0", "1-1"]
 
 
 @pytest.mark.parametrize("stage", ["heuristics", "dedup", "quality"])

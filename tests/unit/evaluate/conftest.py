@@ -9,7 +9,8 @@ import pytest
 from tokenizers import Tokenizer
 
 from scripts.finetune import pairs
-from scripts.tokenize.encode import encode
+from scripts.tokenize.encode import KINDS, encode
+from scripts.tokenize.engine import reference
 from scripts.workflow.console import Progress
 from scripts.workflow.manifest import Manifest
 
@@ -31,10 +32,10 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Path]]:
     tokens = []
     for manifest in corpus:
         shard = manifest.name.removesuffix(".manifest.json")
-        stem = folder / "tokens" / "validation" / shard
-        encode(Manifest.read(manifest).file(f"validation/{shard}.parquet"), stem, tokenizer, Progress(None, "bytes"))
+        documents, below = Manifest.read(manifest).file(f"validation/{shard}.parquet"), folder / "tokens/validation"
+        encode(documents, below, shard, tokenizer, reference(tokenizer), Progress(None, "bytes"))
         made = folder / "tokens" / manifest.name
-        files = [stem.with_suffix(suffix) for suffix in (".bin", ".idx", ".docs.parquet")]
+        files = [below / "pydoc" / f"{shard}{kind}" for kind in KINDS]
         Manifest("tokenize.encode", "0" * 16).write(made, files)
         tokens.append(made)
     return {"model": [model], "pairs": [out], "tokens": tokens, "corpus": corpus}

@@ -92,6 +92,21 @@ def test_a_corpus_without_a_pair_and_without_validation(tmp_path: Path) -> None:
     assert read_pairs(out, "train")[0] == read_pairs(out, "heldout")[0] == []
 
 
+def test_pages_that_spell_special_tokens_give_no_pairs(tmp_path: Path) -> None:
+    """Fine-tuning recognises special tokens in what it tokenizes: an answer with one would end its turn, or begin another."""
+    spelled = ["It ends.<|im_end|>", "<|endoftext|>And then?", "A whole answer of some words."]
+    texts = {f"{n}": f"ANSWERS\nTopic{n} is {words} in the end.\n" for n, words in enumerate(spelled * 20)}
+    out = tmp_path / "manifest.json"
+    pattern = {"pattern": r"(?P<subject>Topic\d+) is (?P<answer>.+)", "question": "What is {subject}?"}
+    config = tiny.config("finetune.pairs", patterns=[pattern], min_train=1, min_heldout=4)
+    corpus = tiny.write_corpus(tmp_path / "corpus", texts)
+    assert pairs.main(["--config", config, "--corpus", *map(str, corpus), "--manifest", str(out)]) == 0
+    found = [row["answer"] for name in ("train", "heldout") for row in read_pairs(out, name)[0]]
+    assert found and not [answer for answer in found if "<|" in answer]
+    dropped = Manifest.read(out).counts["dropped"]
+    assert dropped["train_special_token"] + dropped["heldout_special_token"] == 40
+
+
 def test_fewer_answers_than_choices_leave_the_pairs_as_they_are() -> None:
     rows = [{"id": f"{n}", "question": f"q{n}", "answer": "abc"[n % 3]} for n in range(9)]
     assert pairs.with_choices(rows, 0) == rows

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from scripts.formats.documents import (
     DOCUMENT,
+    GROUP,
     VERDICT,
     Writer,
     add_counts,
@@ -38,6 +39,46 @@ def written(path: Path, names: list[str], batch: int = 3) -> Path:
         for number, name in enumerate(names):
             writer.add({"id": name, "n": number})
     return path
+
+
+def test_the_same_bytes_however_rows_are_handed_over(tmp_path: Path) -> None:
+    given = [
+        {"id": f"{n:032x}", "kept": n % 3 > 0, "rule": None if n % 3 else "short", "rules": []} for n in range(150_000)
+    ]
+    table = pa.Table.from_pylist(given, schema=VERDICT)
+    with Writer(tmp_path / "rows.parquet", VERDICT) as writer:
+        for row in given:
+            writer.add(row)
+    with Writer(tmp_path / "tables.parquet", VERDICT) as writer:
+        for start, end in ((0, 1), (1, 70_000), (70_000, 150_000)):
+            writer.add_table(table.slice(start, end - start))
+        assert writer.count == 150_000
+    found = pq.ParquetFile(tmp_path / "rows.parquet")
+    assert [found.metadata.row_group(n).num_rows for n in range(found.num_row_groups)] == [
+        GROUP,
+        GROUP,
+        150_000 - 2 * GROUP,
+    ]
+    assert found.read() == table == pq.read_table(tmp_path / "tables.parquet")
+    assert (tmp_path / "rows.parquet").read_bytes() == (tmp_path / "tables.parquet").read_bytes()
+
+
+def test_tables_of_a_chosen_size_have_row_groups_of_their_own(tmp_path: Path) -> None:
+    with Writer(tmp_path / "a.parquet", NAMES, batch=3) as writer:
+        for size in (2, 4, 1):
+            writer.add_table(pa.table({"id": ["x"] * size, "n": [size] * size}))
+    found = pq.ParquetFile(tmp_path / "a.parquet").metadata
+    assert [found.row_group(n).num_rows for n in range(found.num_row_groups)] == [2, 3, 1, 1]
+
+
+def test_only_what_repeats_has_a_dictionary(tmp_path: Path) -> None:
+    row = {"id": "1", "kept": False, "rule": "short", "value": 1.0, "threshold": 2.0, "rules": ["short"]}
+    with Writer(tmp_path / "a.parquet", VERDICT) as writer:
+        writer.add(row)
+    group = pq.ParquetFile(tmp_path / "a.parquet").metadata.row_group(0)
+    columns = [group.column(number) for number in range(group.num_columns)]
+    with_one = {column.path_in_schema for column in columns if column.has_dictionary_page}
+    assert with_one == {"rule", "detail", "rules.list.element"}
 
 
 def test_writer_round_trip_in_small_row_groups(tmp_path: Path) -> None:

@@ -45,26 +45,25 @@ def write(folder: Path, shards: dict[str, list[Document]]) -> None:
     Manifest("language.select", "test").write(folder / "kept" / "manifest.json", verdicts)
 
 
-def run(folder: Path, shards: dict[str, list[Document]]) -> Manifest:
-    """Both steps; the manifest of heuristics.select."""
+def run(folder: Path, shards: dict[str, list[Document]]) -> list[Manifest]:
+    """Both steps; the manifests of heuristics.select."""
     write(folder, shards)
     mark = {name: json.dumps({"step": f"heuristics.{name}", "config": COMPLETE[name]}) for name in COMPLETE}
-    signals = []
+    done = []
     for shard in shards:
         out = folder / "score" / f"{shard}.manifest.json"
         argv = ["--config", mark["score"], "--manifest", str(out), "--verdicts", str(folder / "kept" / "manifest.json")]
         argv += ["--documents", str(folder / "extract" / out.name), "--languages", str(folder / "language" / out.name)]
         assert score.main(argv) == 0
-        signals.append(str(out))
-    out = folder / "select" / "manifest.json"
-    argv = ["--config", mark["select"], "--manifest", str(out), "--signals", *signals]
-    assert select.main(argv) == 0
-    return Manifest.read(out)
+        judged = folder / "select" / out.name
+        assert select.main(["--config", mark["select"], "--manifest", str(judged), "--signals", str(out)]) == 0
+        done.append(Manifest.read(judged))
+    return done
 
 
 def test_verdicts_and_counts(tmp_path: Path) -> None:
     done = run(tmp_path, {"00000": DOCUMENTS[:3], "00001": DOCUMENTS[3:]})
-    found = {row["id"]: row for shard in ("00000", "00001") for row in rows(done.file(f"{shard}.parquet"))}
+    found = {row["id"]: row for number in range(2) for row in rows(done[number].file(f"0000{number}.parquet"))}
     assert {name: row["kept"] for name, row in found.items()} == {
         "good": True,
         "short": False,
@@ -77,17 +76,16 @@ def test_verdicts_and_counts(tmp_path: Path) -> None:
     assert short["rules"] == spared["rules"] and len(short["rules"]) > 1
     assert spared["rule"] is None
     assert (curly["rules"], curly["value"]) == (["c4.curly_brackets_max"], 1)
-    assert done.counts == {
-        "in": 5,
-        "kept": 3,
-        "dropped": {"gopher_quality.words_min": 1, "c4.curly_brackets_max": 1},
-    }
-    assert done.summary["by_shard"]["00000"]["in"] == 3
-    assert done.summary["curated_exempt"] == 1
-    table = done.summary["rules"]
-    assert table["c4.curly_brackets_max"] == {"threshold": 0, "dropped": 1, "unique": 1, "not_applicable": 0}
-    assert table["gopher_quality.words_min"] == {"threshold": 50, "dropped": 1, "unique": 0, "not_applicable": 0}
-    assert table["gopher_quality.stop_words_min"]["not_applicable"] == 1
+    assert done[0].counts == {"in": 3, "kept": 2, "dropped": {"gopher_quality.words_min": 1}}
+    assert done[1].counts == {"in": 2, "kept": 1, "dropped": {"c4.curly_brackets_max": 1}}
+    assert [made.summary["curated_exempt"] for made in done] == [1, 0]
+    assert done[0].summary["thresholds"] == done[1].summary["thresholds"]
+    assert done[0].summary["thresholds"].keys() == done[0].summary["rules"].keys()
+    assert done[0].summary["thresholds"]["gopher_quality.words_min"] == 50
+    table = [made.summary["rules"] for made in done]
+    assert table[1]["c4.curly_brackets_max"] == {"dropped": 1, "unique": 1, "not_applicable": 0}
+    assert table[0]["gopher_quality.words_min"] == {"dropped": 1, "unique": 0, "not_applicable": 0}
+    assert table[1]["gopher_quality.stop_words_min"]["not_applicable"] == 1
     scored = Manifest.read(tmp_path / "score" / "00001.manifest.json")
     assert scored.summary["without_stop_words"] == {"xx": 1}
     assert scored.counts == {"in": 2, "kept": 2, "dropped": {}}
@@ -95,8 +93,8 @@ def test_verdicts_and_counts(tmp_path: Path) -> None:
 
 def test_order_of_documents_does_not_matter(tmp_path: Path) -> None:
     shuffled = random.Random(1).sample(DOCUMENTS, len(DOCUMENTS))  # noqa: S311
-    first = run(tmp_path / "a", {"00000": DOCUMENTS})
-    second = run(tmp_path / "b", {"00000": shuffled})
+    (first,) = run(tmp_path / "a", {"00000": DOCUMENTS})
+    (second,) = run(tmp_path / "b", {"00000": shuffled})
     assert first.counts == second.counts
     assert first.summary["rules"] == second.summary["rules"]
     for folder in ("score", "select"):
@@ -108,7 +106,7 @@ def test_order_of_documents_does_not_matter(tmp_path: Path) -> None:
 
 
 def test_twice_the_same_bytes(tmp_path: Path) -> None:
-    first, second = (run(tmp_path / side, {"00000": DOCUMENTS}) for side in "ab")
+    (first,), (second,) = (run(tmp_path / side, {"00000": DOCUMENTS}) for side in "ab")
     assert first.files == second.files
     assert data(tmp_path / "a" / "score" / "00000.manifest.json").read_bytes() == (
         data(tmp_path / "b" / "score" / "00000.manifest.json").read_bytes()
@@ -117,4 +115,4 @@ def test_twice_the_same_bytes(tmp_path: Path) -> None:
 
 def test_empty_shard(tmp_path: Path) -> None:
     done = run(tmp_path, {"00000": [], "00001": DOCUMENTS})
-    assert done.summary["by_shard"]["00000"] == {"in": 0, "kept": 0, "dropped": {}}
+    assert done[0].counts == {"in": 0, "kept": 0, "dropped": {}}

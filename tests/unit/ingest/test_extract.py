@@ -9,6 +9,8 @@ import pytest
 
 from scripts.formats.documents import rows
 from scripts.ingest import extract
+from scripts.ingest.sources import content
+from scripts.workflow import frozen
 from scripts.workflow import record as records
 from scripts.workflow.manifest import Manifest
 from tests.unit import making
@@ -104,6 +106,89 @@ def test_files_that_make_no_sense(tmp_path: Path, given: str, words: str, capsys
     assert run(tmp_path, given) == 1
     assert words in capsys.readouterr().err
     assert list(tmp_path.glob("*")) == []
+
+
+def sharded(tmp_path: Path, shards: int = 3) -> Path:
+    """The frozen sources of a run whose every shard reads a file of two lines."""
+    (tmp_path / "in").mkdir(exist_ok=True)
+    files: dict[str, list[str]] = {}
+    for number in range(shards):
+        path = tmp_path / f"in/{number}.jsonl"
+        if not path.exists():
+            path.write_text(f'{{"text": "Fine words {number}."}}\n{{"text": 1}}\n')
+        files[f"{number:05d}"] = [f"good={tmp_path}/in/./{number}.jsonl"]
+    held = {shard: content(entries) for shard, entries in files.items()}
+    return frozen.beside(frozen.config({}, [{"main": files}, {"main": held}]))
+
+
+def run_sharded(tmp_path: Path, *also: str, shard: str = "00000", out: str = "out") -> int:
+    extract._frozen.cache_clear()  # another program
+    argv = ["--config", making.config("ingest.extract", sources=SOURCES, shards=3), "--sources", str(sharded(tmp_path))]
+    return extract.main([*argv, "main", "--also", *also, "--manifest", str(tmp_path / out / f"{shard}.manifest.json")])
+
+
+def test_one_task_of_three_shards_writes_what_three_tasks_would(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run_sharded(tmp_path, "00001", "00002") == 0
+    for shard in ("00000", "00001", "00002"):
+        assert run_sharded(tmp_path, shard=shard, out="alone") == 0
+    names = sorted(path.name for path in (tmp_path / "alone").iterdir())
+    assert len(names) == 15
+    for name_ in names:
+        assert (tmp_path / "out" / name_).read_bytes() == (tmp_path / "alone" / name_).read_bytes(), name_
+    texts = [row["text"] for number in range(3) for row in rows(tmp_path / f"out/0000{number}.parquet")]
+    assert texts == ["Fine words 0.", "Fine words 1.", "Fine words 2."]
+
+
+def test_a_task_of_several_shards_reads_again_what_changed_and_only_that(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    def stamps() -> list[int]:
+        return [(tmp_path / f"out/0000{number}.parquet").stat().st_mtime_ns for number in range(3)]
+
+    assert run_sharded(tmp_path, "00001", "00002") == 0
+    before = stamps()
+    assert run_sharded(tmp_path, "00001", "00002") == 0 and stamps() == before
+    assert "nothing to do: settings and input are as before" in capsys.readouterr().err
+
+    (tmp_path / "in/1.jsonl").write_text('{"text": "Other words."}\n')
+    (tmp_path / "out/00000.manifest.json").unlink()  # as Snakemake does
+    assert run_sharded(tmp_path, "00001", "00002") == 0
+    after = stamps()
+    assert [one == other for one, other in zip(before, after, strict=True)] == [True, False, True]
+    assert [row["text"] for row in rows(tmp_path / "out/00001.parquet")] == ["Other words."]
+    assert Manifest.read(tmp_path / "out/00000.manifest.json").sources.keys() == {"00000"}
+
+    (tmp_path / "out/00002.parquet").unlink()
+    assert run_sharded(tmp_path, "00001", "00002") == 0
+    assert stamps()[:2] == after[:2] and Manifest.read(tmp_path / "out/00002.manifest.json")
+
+
+def test_a_file_that_changed_since_the_plan_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    planned = sharded(tmp_path)
+    (tmp_path / "in/1.jsonl").write_text('{"text": "Other words."}\n')
+    argv = ["--config", making.config("ingest.extract", sources=SOURCES, shards=3), "--sources", str(planned), "main"]
+    assert extract.main([*argv, "--also", "00001", "--manifest", str(tmp_path / "out/00000.manifest.json")]) == 1
+    assert "a file of shard 00001 changed since this run was planned" in capsys.readouterr().err
+    assert not (tmp_path / "out/00001.manifest.json").exists() and not (tmp_path / "out/00000.manifest.json").exists()
+
+
+def test_files_of_one_shard_are_not_taken_for_those_of_several(
+    tmp_path: Path, crawl: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    argv = ["--config", making.config("ingest.extract", sources=SOURCES, shards=2), "--files", f"good={crawl}/b.jsonl"]
+    assert extract.main([*argv, "--also", "00001", "--manifest", str(tmp_path / "00000.manifest.json")]) == 1
+    assert "--files are those of one shard" in capsys.readouterr().err
+    argv = [*argv[:2], "--sources", str(tmp_path / "gone"), "main", "--manifest", str(tmp_path / "00000.manifest.json")]
+    assert extract.main(argv) == 1
+    assert "not the source files of a run" in capsys.readouterr().err
 
 
 def test_crawl_of_the_demo_is_dealt_to_the_shards(tmp_path: Path) -> None:

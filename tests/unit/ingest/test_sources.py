@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
-import subprocess
 from collections import Counter
 from math import ceil
 from pathlib import Path
@@ -148,18 +146,6 @@ def test_an_edited_list_is_another_plan(folder: Path) -> None:
     (folder / "list.txt").write_bytes(b"\xff\xfe")
     with pytest.raises(ConfigError, match=r"sources\[0\].paths: the list .*list.txt: 'utf-8' codec"):
         sources.files(made)
-
-
-def test_more_files_than_a_command_line_takes_are_refused_with_what_to_set(tmp_path: Path) -> None:
-    for number in range(3000):
-        (tmp_path / f"{number:060d}.txt").touch()
-    source = {"name": "books", "kind": "text", "paths": ["{data}/*.txt"]}
-    with pytest.raises(ConfigError, match=r"shards is 2: shard 0000\d would read .* set it to (\d+) or more") as caught:
-        sources.by_shard(config(source, data=str(tmp_path), shards=2))
-    enough = int(str(caught.value).split("set it to ")[1].split()[0])
-    entries = sources.by_shard(config(source, data=str(tmp_path), shards=enough)).values()
-    words = max(shlex.join(each) for each in entries)
-    assert len(subprocess.run(["bash", "-c", f"echo {words}"], capture_output=True, check=True).stdout) > 50_000 / 3
 
 
 def test_sources_keep_their_order_within_a_shard(folder: Path) -> None:

@@ -8,7 +8,13 @@ from pathlib import Path
 
 from scripts.ingest.warc import Page, Rejected, WarcReader
 
-SETTINGS = {"main_content": True, "max_body_bytes": 1_000_000, "min_characters": 1, "respect_noindex": True}
+SETTINGS = {
+    "extractor": "resiliparse",
+    "main_content": True,
+    "max_body_bytes": 1_000_000,
+    "min_characters": 1,
+    "respect_noindex": True,
+}
 TEXT = "The quick brown fox jumps over the lazy dog near the river bank, and nobody minds."
 
 

@@ -56,10 +56,11 @@ def test_step(tmp_path: Path) -> None:
                 writer.add({"id": name, "language": language, "score": value, "characters": 9})
         given.append(tmp_path / "score" / f"{shard}.manifest.json")
         Manifest("language.score", "x").write(given[-1], [tmp_path / "score" / f"{shard}.parquet"])
-    argv = ["--config", making.config("language.select"), "--signals", *map(str, given)]
-    assert select.main([*argv, "--manifest", str(tmp_path / "select/manifest.json")]) == 0
-    manifest = Manifest.read(tmp_path / "select/manifest.json")
-    assert manifest.counts == {"in": 6, "kept": 2, "dropped": {"score": 1, "language": 3}}
-    assert manifest.summary["languages"] == {"en": 3, "de": 2, "und": 1}
-    assert manifest.summary["by_shard"]["00001"] == {"in": 3, "kept": 0, "dropped": {"language": 3}}
-    assert [row["id"] for row in rows(manifest.file("00001.parquet"))] == ["d", "e", "f"]
+    argv = ["--config", making.config("language.select"), "--signals", str(given[0]), "--also", "00001"]
+    assert select.main([*argv, "--manifest", str(tmp_path / "select/00000.manifest.json")]) == 0
+    first, second = (Manifest.read(tmp_path / "select" / path.name) for path in given)
+    assert first.counts == {"in": 3, "kept": 2, "dropped": {"score": 1}}
+    assert second.counts == {"in": 3, "kept": 0, "dropped": {"language": 3}}
+    assert first.summary["languages"] == {"en": 3} and second.summary["languages"] == {"de": 2, "und": 1}
+    assert [row["id"] for row in rows(second.file("00001.parquet"))] == ["d", "e", "f"]
+    assert list(second.inputs) == ["language.score 00001"], "the shard's own alone"

@@ -94,8 +94,8 @@ def made(tmp_path: Path) -> dict[str, Path]:
     argv = ["--config", making.config("lines.score"), "--documents", str(documents), "--verdicts", str(verdicts)]
     assert score.main([*argv, "--manifest", str(out)]) == 0
     argv = ["--config", making.config("lines.select", sentences_min=2), "--signals", str(out)]
-    assert select.main([*argv, "--manifest", str(tmp_path / "select/manifest.json")]) == 0
-    return {"documents": documents, "edits": out, "verdicts": tmp_path / "select/manifest.json"}
+    assert select.main([*argv, "--manifest", str(tmp_path / "select/00000.manifest.json")]) == 0
+    return {"documents": documents, "edits": out, "verdicts": tmp_path / "select/00000.manifest.json"}
 
 
 def test_both_steps(made: dict[str, Path]) -> None:

@@ -11,6 +11,7 @@ from scripts.plan.dryrun import Task
 from scripts.plan.estimate import Estimate, Work, above, by_rule, done, operations, ratio, together
 from scripts.plan.last import Last
 from scripts.workflow import config as configuration
+from scripts.workflow import steps
 from scripts.workflow.manifest import Manifest
 from scripts.workflow.steps import FILTERS, STEPS
 
@@ -56,7 +57,10 @@ class Folder:
         path.write_text(f"s\th:m:s\tmax_rss\n{seconds}\t0:00:01\t1\n")
 
     def ask(self, *tasks: Task, config: dict = CONFIG) -> dict[str, Estimate]:
-        return by_rule(list(tasks), Work(Last(self.path), list(tasks), {"main": config, "new": config}), cores=2)
+        """Each shard reads the file of its name."""
+        files = {shard: [f"web=./{shard}.gz"] for shard in steps.shards(config)}
+        variants, sources = {"main": config, "new": config}, {"main": files, "new": files}
+        return by_rule(list(tasks), Work(Last(self.path), list(tasks), variants, sources), cores=2)
 
 
 def task(step: str, name: str = "", variant: str = "main", **facts: str) -> Task:
@@ -69,15 +73,16 @@ def counts(number: int, kept: int) -> dict:
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Folder:
-    """Two shards of 100 bytes, ingested and scored; language.select kept half."""
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Folder:
+    """Two shards of 100 bytes, each a task, ingested and scored; language.select kept half."""
+    monkeypatch.setattr(steps, "AT_ONCE", 1)
     made = Folder(tmp_path)
     for shard in ("00000", "00001"):
         (tmp_path / f"{shard}.gz").write_bytes(bytes(100))
         made.made("ingest.extract", shard, 10, counts(40, 40), {"bytes_read": 100})
         made.made("language.score", shard, 6, counts(40, 40))
+        made.made("language.select", shard, 8, counts(40, 20))
     made.made("ingest.check", "", 1, counts(80, 80))
-    made.made("language.select", "", 8, counts(80, 40))
     return made
 
 
@@ -102,30 +107,30 @@ def test_what_is_not_known_scales_nothing() -> None:
 
 
 def test_the_same_input_takes_the_same_time(folder: Folder) -> None:
-    assert folder.ask(task("language.select"))["language_select"] == Estimate(8, 0, 0, 1)
+    assert folder.ask(task("language.select", "00000"))["language_select"] == Estimate(8, 0, 0, 1)
 
 
 def test_a_task_that_was_started_again_costs_what_its_work_cost(folder: Folder) -> None:
-    folder.benchmark("language.select", "", 20, end=".work.tsv")
-    assert folder.ask(task("language.select"))["language_select"].seconds == 20
+    folder.benchmark("language.select", "00000", 20, end=".work.tsv")
+    assert folder.ask(task("language.select", "00000"))["language_select"].seconds == 20
 
 
 def test_never_measured_is_unknown(folder: Folder) -> None:
     assert folder.ask(task("heuristics.score", "00000"))["heuristics_score"] == Estimate(0, 0, 1, 1)
-    folder.made("heuristics.select", "", None, counts(40, 30))
-    (folder.path / "results/main/benchmarks/heuristics").mkdir()
-    (folder.path / "results/main/benchmarks/heuristics/select.tsv").write_text("s\n")  # cut off
-    assert folder.ask(task("heuristics.select"))["heuristics_select"].unknown == 1
+    folder.made("heuristics.select", "00000", None, counts(40, 30))
+    (folder.path / "results/main/benchmarks/heuristics/select").mkdir(parents=True)
+    (folder.path / "results/main/benchmarks/heuristics/select/00000.tsv").write_text("s\n")  # cut off
+    assert folder.ask(task("heuristics.select", "00000"))["heuristics_select"].unknown == 1
 
 
 def test_a_larger_source_file_takes_longer_and_so_does_what_is_below(folder: Folder) -> None:
     (folder.path / "00001.gz").write_bytes(bytes(300))
     found = folder.ask(
-        task("ingest.extract", "00001", input="00001.gz"),
+        task("ingest.extract", "00001"),
         task("ingest.check"),
         task("language.score", "00000"),
         task("language.score", "00001"),
-        task("language.select"),
+        task("language.select", "00000"),
     )
     assert found["ingest_extract"].seconds == pytest.approx(30)
     assert found["language_score"].seconds == pytest.approx(12)  # 400 bytes for 200, on 2 cores
@@ -143,7 +148,7 @@ def test_a_new_shard_goes_by_the_rate_of_the_others(folder: Folder) -> None:
     (folder.path / "00002.gz").write_bytes(bytes(50))
     config = configuration.validate({"ingest": {"extract": {"shards": 3}}})
     found = folder.ask(
-        task("ingest.extract", "00002", input="00002.gz"),
+        task("ingest.extract", "00002"),
         task("ingest.check"),
         task("language.score", "00002"),
         config=config,
@@ -152,25 +157,34 @@ def test_a_new_shard_goes_by_the_rate_of_the_others(folder: Folder) -> None:
     assert found["language_score"].seconds == pytest.approx(12 * 1.25 / 3)
 
 
+def test_a_task_of_several_shards_reads_the_files_of_all(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(steps, "TASKS", 1)
+    (folder.path / "00001.gz").write_bytes(bytes(300))
+    (folder.path / "results/main/benchmarks/ingest/extract/00001.tsv").unlink()
+    found = folder.ask(task("ingest.extract", "00000"))
+    assert found["ingest_extract"].seconds == pytest.approx(20)  # 10 s for 200 bytes then, 400 now
+
+
 def test_what_a_step_above_keeps_by_now_counts(folder: Folder) -> None:
     """An interrupted run has made language.score anew; language.select read fewer documents then."""
     folder.made("language.score", "00000", 6, counts(120, 120))
-    assert folder.ask(task("language.select"))["language_select"].seconds == pytest.approx(16)
+    assert folder.ask(task("language.select", "00000"))["language_select"].seconds == pytest.approx(16)
 
 
 def test_a_source_file_that_is_gone_scales_nothing(folder: Folder) -> None:
-    found = folder.ask(task("ingest.extract", "00001", input="gone.gz"), task("language.score", "00001"))
+    (folder.path / "00001.gz").unlink()
+    found = folder.ask(task("ingest.extract", "00001"), task("language.score", "00001"))
     assert (found["ingest_extract"].seconds, found["language_score"].seconds) == (10, 6)
 
 
 def test_the_copy_of_a_manifest_counts_where_snakemake_removed_it(folder: Folder) -> None:
-    (folder.path / "results/main/language/select/manifest.json").unlink()
+    (folder.path / "results/main/language/select/00000.manifest.json").unlink()
     folder.made("language.score", "00000", 6, counts(120, 120))
-    assert folder.ask(task("language.select"))["language_select"].seconds == pytest.approx(16)
+    assert folder.ask(task("language.select", "00000"))["language_select"].seconds == pytest.approx(16)
 
 
 def test_a_new_variant_goes_by_main(folder: Folder) -> None:
-    found = folder.ask(task("language.select", variant="new"))
+    found = folder.ask(task("language.select", "00000", variant="new"))
     assert found["language_select"] == Estimate(8, 0, 0, 1)
 
 

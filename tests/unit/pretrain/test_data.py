@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scripts.pretrain import data
+from scripts.pretrain import data, heldout
 from scripts.workflow.manifest import Manifest
+from tests.unit.pretrain.conftest import write_indexed
 
 
 def test_reads_every_token_of_the_shards(shards: list[Path]) -> None:
@@ -20,6 +21,26 @@ def test_reads_every_token_of_the_shards(shards: list[Path]) -> None:
     assert len(stream) == len(expected) and (stream.read(0, len(stream)) == expected).all()
     border = len(np.fromfile(files[0], np.uint16))
     assert (stream.read(border - 5, 9) == expected[border - 5 : border + 4]).all()
+
+
+def test_more_datasets_than_a_process_may_have_files_open(tmp_path: Path) -> None:
+    """4,096 shards of several sources are more than the 1,024 files that many systems allow."""
+    import resource
+
+    stems = [tmp_path / f"{number:05d}" for number in range(400)]
+    for number, stem in enumerate(stems):
+        write_indexed(stem, [[number, number]])
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(soft, 350), hard))
+    try:
+        stream = data.Stream((stem.with_suffix(".bin"), stem.with_suffix(".idx")) for stem in stems)
+        found = stream.read(0, 800)
+        held = [heldout.Document(0.0, str(n), stem, 0, 2, 9) for n, stem in enumerate(stems)]
+        scored = [ids.tolist() for ids, _ in heldout.pieces(held, 7, 8, 0.5)]
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert found.tolist() == [number for number in range(400) for _ in range(2)]
+    assert scored == [[7, number, number] for number in range(400)]
 
 
 @settings(deadline=None)  # the machine may be busy

@@ -148,13 +148,14 @@ def build(root: Path) -> Path:
              summary={"train": {"documents": 17, "bytes": text["train"]}, "validation": {"documents": 2, "bytes": text["validation"]},
                       "lengths": {"kept": {"256": 5, "512": 8, "1024": 6}, "dropped": {"256": 7, "512": 4}},
                       "by_source": {"crawl": {"documents": 19, "bytes": sum(text.values())}}})  # fmt: skip
-        save(root, "tokenize.encode", shard, counts=counts(19), summary={
-            split: {"tokens": text[split] // 4, "bytes": text[split], "documents": 1} for split in text})  # fmt: skip
-    save(root, "language.select", counts=counts(56, score=4), summary={"languages": {"en": 56, "de": 3, "fr": 1}})
-    save(root, "heuristics.select", counts=counts(50, few_words=6),
-         summary={"rules": {
-             "few_words": {"dropped": 6, "unique": 4, "threshold": 50},
-             "short_lines": {"dropped": 2, "unique": 0, "threshold": 0.67}}})  # fmt: skip
+        encoded = {split: {"tokens": text[split] // 4, "bytes": text[split], "documents": 1} for split in text}
+        by_source = {split: {"crawl": part} for split, part in encoded.items()}
+        save(root, "tokenize.encode", shard, counts=counts(19), summary={**encoded, "by_source": by_source})
+        save(root, "language.select", shard, counts=counts(28, score=2), summary={
+            "languages": {"en": 28, "de": 2} if shard == SHARDS[0] else {"en": 28, "de": 1, "fr": 1}})  # fmt: skip
+        save(root, "heuristics.select", shard, counts=counts(25, few_words=3),
+             summary={"rules": {"few_words": {"dropped": 3, "unique": 2}, "short_lines": {"dropped": 1, "unique": 0}},
+                      "thresholds": {"few_words": 50, "short_lines": 0.67}})  # fmt: skip
     save(root, "dedup.select", counts=counts(46, near=2, exact=2), summary={
         "clusters": 2, "cluster_sizes": {"2": 1, "3-4": 1}, "largest": [{"keeper": "a", "size": 3}],
         "pairs": {"verified": 7, "passed": 4, "cut": 0}, "similarity": [0] * 15 + [2, 1, 0, 2, 2]})  # fmt: skip

@@ -163,12 +163,12 @@ def test_every_kind_of_damage_is_named_and_left_out(run_folder: Path, capsys: An
     for name in (*manifests, *data):
         spoil(name)
     (run_folder / "corpus/write/train/00000.parquet").unlink()
-    (run_folder / "language/select/manifest.json").write_text('{"step": "language.select", "counts": {"in": 5}}')
-    path = run_folder / "heuristics/select/manifest.json"
+    (run_folder / "language/select/00000.manifest.json").write_text('{"step": "language.select", "counts": {"in": 5}}')
+    path = run_folder / "heuristics/select/00000.manifest.json"
     path.write_text(path.read_text().replace('"dropped"', '"lost"', 1).replace("heuristics.select", "quality.select"))
     text, printed = shown(run_folder, capsys)
-    for name in (*manifests, *data, "corpus/write/00000.manifest.json", "language/select/manifest.json",
-                 "heuristics/select/manifest.json"):  # fmt: skip
+    for name in (*manifests, *data, "corpus/write/00000.manifest.json", "language/select/00000.manifest.json",
+                 "heuristics/select/00000.manifest.json"):  # fmt: skip
         assert text.count(f'<span class="mono">results/main/{name}</span>') == 1, name
         assert f"damaged     results/main/{name}: " in printed
     assert "dedup.select</b>: there, but damaged" in text

@@ -104,6 +104,14 @@ def test_every_document_is_accounted_for(finished: list[Path]) -> None:
         ("few_words", 6, 4), ("short_lines", 0, 0)]  # fmt: skip
 
 
+def test_tokens_are_shown_by_source(finished: list[Path], report: Path) -> None:
+    run = Run.read(finished)
+    (row,) = (row for row in tables.sources(run) if row["name"] == "crawl")
+    splits = [run.summary("tokenize.encode", split, "tokens") for split in ("train", "validation")]
+    assert row["tokens"] == sum(splits) > 0
+    assert f'<td class="n">{row["tokens"]:,}</td></tr>' in report.read_text(encoding="utf-8")
+
+
 def test_a_gap_between_stages_is_shown(run_folder: Path, manifests: list[Path]) -> None:
     path = run_folder / "dedup/select/manifest.json"
     path.write_text(path.read_text().replace('"in": 50', '"in": 49').replace('"kept": 46', '"kept": 45'))

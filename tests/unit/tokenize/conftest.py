@@ -25,7 +25,9 @@ def corpus(folder: Path, texts: dict[str, dict[str, list[str]]]) -> list[Path]:
             path = folder / split / f"{shard}.parquet"
             with Writer(path, DOCUMENT) as writer:
                 for number, text in enumerate(found):
-                    writer.add(making.document(f"{shard}-{split}-{number}", text))
+                    # Of two sources, where there are several documents.
+                    source = "reference" if number % 3 == 2 else "web"
+                    writer.add(making.document(f"{shard}-{split}-{number}", text, source=source))
             files.append(path)
             summary[split] = {"documents": len(found), "bytes": sum(len(text.encode()) for text in found)}
         total = sum(part["documents"] for part in summary.values())

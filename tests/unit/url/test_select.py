@@ -33,8 +33,8 @@ def test_both_steps(tmp_path: Path) -> None:
     assert Manifest.read(out).summary == {"without_host": 2, "notes": []}
 
     argv = ["--config", making.config("url.select", words_max=1), "--signals", str(out)]
-    assert select.main([*argv, "--manifest", str(tmp_path / "select/manifest.json")]) == 0
-    manifest = Manifest.read(tmp_path / "select/manifest.json")
+    assert select.main([*argv, "--manifest", str(tmp_path / "select/00000.manifest.json")]) == 0
+    manifest = Manifest.read(tmp_path / "select/00000.manifest.json")
     assert manifest.counts == {"in": 7, "kept": 5, "dropped": {"domain": 1, "words": 1}}
     found = {row.pop("id"): row for row in rows(manifest.file("00000.parquet"))}
     assert list(found) == names[:-1]

@@ -8,6 +8,7 @@ import pytest
 
 from scripts.watch.failure import Failure, block, status_in, words
 from scripts.workflow.console import AGAIN
+from scripts.workflow.ended import AGAIN as AGAIN_TO_RESUME
 
 
 @pytest.mark.parametrize(
@@ -16,6 +17,13 @@ from scripts.workflow.console import AGAIN
         (["10:00:00 a.b 00001: error: no file x", "write another"], ["error: no file x", "write another"]),
         (["Traceback (most recent call last):", '  File "x"', "ValueError: odd"], ["ValueError: odd"]),
         (["10:00:00 a.b: 12/40 documents"], ["(no error in its log, which ends:) 12/40 documents"]),
+        (
+            [
+                "10:00:00 a.b: stopped by a signal after step 36; the checkpoint is in c",
+                "10:00:00 a.b: peak memory: 1 GB",
+            ],
+            ["stopped by a signal after step 36; the checkpoint is in c", AGAIN_TO_RESUME],
+        ),
         ([], []),
     ],
 )

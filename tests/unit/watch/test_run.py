@@ -52,6 +52,20 @@ def test_documents_and_time(tmp_path: Path) -> None:
     assert run.left(25, 0) == (0.0, [])
 
 
+def test_documents_of_a_task_of_several_shards(tmp_path: Path) -> None:
+    run = Run(tmp_path, 0)
+    run.plan({"language_score": 1})
+    task = info(tmp_path, 1, "language_score", "00000")
+    task.shellcmd = "python -m scripts.language.score --also 00001 00002 --at-once 2 --manifest x"
+    run.start(task, 0)
+    for shard in ("00001", "00002"):
+        path = tmp_path / f"results/language/score/{shard}.manifest.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps({"counts": {"in": 10, "kept": 9}}), encoding="utf-8")
+    done(run, task, 10, 100, 90)
+    assert (run.steps["language.score"].read, run.steps["language.score"].kept) == (120, 108)
+
+
 def test_a_training_says_itself_how_long_it_takes(tmp_path: Path) -> None:
     run = Run(tmp_path, 0)
     run.plan({"pretrain_train": 1})

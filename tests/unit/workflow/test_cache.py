@@ -9,7 +9,7 @@ from scripts.workflow.cache import Cache
 
 def test_what_is_kept_is_found(tmp_path: Path) -> None:
     first = Cache(tmp_path / "below" / "cache.json")
-    first.held["a"] = [1, "x"]
+    first.keep("a", [1, "x"])
     first.save()
     assert Cache(first.path).held == {"a": [1, "x"]}
 
@@ -26,7 +26,7 @@ def test_a_damaged_cache_is_empty_and_replaced(tmp_path: Path) -> None:
     path.write_text('{"a": ')
     cache = Cache(path)
     assert cache.held == {}
-    cache.held["b"] = 2
+    cache.keep("b", 2)
     cache.save()
     assert Cache(path).held == {"b": 2}
 
@@ -34,6 +34,6 @@ def test_a_damaged_cache_is_empty_and_replaced(tmp_path: Path) -> None:
 def test_a_cache_that_cannot_be_written_is_done_without(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     cache = Cache(tmp_path / "file" / "cache.json")
-    cache.held["a"] = 1
+    cache.keep("a", 1)
     cache.save()
     assert cache.held == {"a": 1}

@@ -56,5 +56,6 @@ def test_every_file_of_the_project_that_a_job_needs_is_in_a_copy() -> None:
 def test_a_config_with_its_sources(project: Path) -> None:
     path = frozen.config({"a": 1}, [{"main": {"00000": ["web=x"]}}, {}])
     assert json.loads(path.read_text()) == {"a": 1}
-    assert frozen.sources(path) == [{"main": {"00000": ["web=x"]}}, {}]
+    assert path == frozen.path({"a": 1}, [{"main": {"00000": ["web=x"]}}, {}]).absolute()
+    assert frozen.sources(frozen.beside(path)) == [{"main": {"00000": ["web=x"]}}, {}]
     assert frozen.config({"a": 1}, [{"main": {"00000": ["web=y"]}}, {}]) != path

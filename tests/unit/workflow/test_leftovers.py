@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from scripts.workflow.leftovers import leftovers, of_models, remove
+from scripts.workflow.leftovers import leftovers, lone, of_models, remove
 
 
 def test_only_what_is_of_no_task_goes(tmp_path: Path) -> None:
@@ -21,6 +21,20 @@ def test_only_what_is_of_no_task_goes(tmp_path: Path) -> None:
     assert left == sorted(name for name in names if "00003" not in name or name.startswith("language"))
     assert remove(leftovers(tmp_path, "corpus.write", ["00000", "00001"])) == 0
     assert remove(leftovers(tmp_path, "not.there", [])) == 0
+
+
+def test_the_only_task_of_a_step_that_has_one_for_each_shard_today(tmp_path: Path) -> None:
+    gone = (
+        "language/select/manifest.json", "language/select/.manifest.copy", "language/select/run.json",
+        "benchmarks/language/select.tsv", "benchmarks/language/select.work.tsv",
+    )  # fmt: skip
+    kept = ("language/select/00000.parquet", "language/select/00000.manifest.json", "language/score/run.json",
+            "benchmarks/language/select/00000.tsv")  # fmt: skip
+    for name in (*gone, *kept):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("")
+    assert remove(lone(tmp_path, "language.select")) == len(gone)
+    assert sorted(str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*") if p.is_file()) == sorted(kept)
 
 
 def test_a_model_that_the_config_no_longer_has_goes_with_its_folder_and_nothing_else(tmp_path: Path) -> None:

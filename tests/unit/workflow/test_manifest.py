@@ -134,3 +134,15 @@ def test_files_are_on_the_disk_before_the_manifest(tmp_path: Path, monkeypatch: 
     Manifest("some.step", "0").write(tmp_path / "x.manifest.json", files)
     copy, manifest = (order.index(f".{name}.partial") for name in (".x.manifest.copy", "x.manifest.json"))
     assert set(order[:copy]) == {"a.parquet", "weights", "model", tmp_path.name} and copy < manifest
+
+
+def test_who_is_after_one_file_depends_on_that_one(tmp_path: Path) -> None:
+    files = [tmp_path / name for name in "ab"]
+    for path in files:
+        path.write_text(path.name)
+    Manifest("some.step", "x").write(tmp_path / "manifest.json", files)
+    (tmp_path / "b").unlink()
+    assert Manifest.read(tmp_path / "manifest.json", only="a").file("a").read_text() == "a"
+    for only in ("b", None):
+        with pytest.raises(ManifestError, match="b is missing"):
+            Manifest.read(tmp_path / "manifest.json", only=only)

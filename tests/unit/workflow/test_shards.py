@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
 from argparse import Namespace
+from math import ceil
 from pathlib import Path
 
 import pytest
@@ -17,11 +19,11 @@ from scripts.workflow.manifest import Manifest, ManifestError
 from tests.unit import making
 
 
-@given(st.integers(1, 2000))
+@given(st.integers(1, 4096))
 def test_every_shard_is_owned_once(number: int) -> None:
     complete = config.validate({"ingest": {"extract": {"shards": number}}})
     leads = steps.tasks("language.score", complete)
-    assert len(leads) == min(number, steps.TASKS)
+    assert len(leads) == min(ceil(number / steps.AT_ONCE), steps.TASKS)
     owned = [steps.owned("language.score", lead, complete) for lead in leads]
     assert sorted(shard for found in owned for shard in found) == steps.shards(complete)
     assert [found[0] for found in owned] == leads
@@ -80,9 +82,10 @@ def test_a_shard_whose_data_are_half_replaced_is_not_done(
 
     def killed(args: Namespace, _: object, __: object) -> list[Path]:
         (args.manifest.with_name("00001.parquet")).write_bytes(right[:-1] + b"x")  # as many bytes
-        raise KeyboardInterrupt
+        os.kill(os.getpid(), signal.SIGKILL)
+        return []
 
-    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+    with monkeypatch.context() as patched, pytest.raises(AssertionError):
         patched.setattr(score, "body", killed)
         making.documents(tmp_path / "extract", [making.document("1", "Replaced.")], shard="00001")
         cli._input.cache_clear()  # another program
@@ -151,3 +154,15 @@ def test_ranges() -> None:
     assert cli.expanded([Path("a/{08..10}.json"), Path("b.json")]) == [
         Path("a/08.json"), Path("a/09.json"), Path("a/10.json"), Path("b.json"),
     ]  # fmt: skip
+
+
+def test_what_names_the_own_shard_names_the_other_one() -> None:
+    own, lone = Path("x/00000.manifest.json"), Path("y/manifest.json")
+    every = [Path(f"z/0000{number}.manifest.json") for number in range(2)]
+    args = Namespace(
+        manifest=own, documents=Path("d") / own.name, split=lone, verdicts=[lone, Path("v") / own.name], every=every
+    )
+    found = cli.for_shard(args, "00001")
+    assert found.manifest == Path("x/00001.manifest.json") and found.documents == Path("d/00001.manifest.json")
+    assert found.split == lone and found.every == every
+    assert found.verdicts == [lone, Path("v/00001.manifest.json")]

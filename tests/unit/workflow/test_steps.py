@@ -46,8 +46,9 @@ def test_demo_crawl_is_needed_only_where_a_source_asks_for_it() -> None:
 
 def test_tasks() -> None:
     config = validate({"ingest": {"extract": {"shards": 3}}})
-    assert tasks("language.score", config) == ["00000", "00001", "00002"]
-    assert tasks("language.select", config) == [""]
+    assert tasks("language.score", config) == tasks("language.select", config) == ["00000"]  # one for all three shards
+    assert ids("language.score", config) == ids("language.select", config) == ["00000", "00001", "00002"]
+    assert tasks("quality.select", config) == [""]
     assert tasks("evaluate.model", config) == ["base", "sft"]
     assert tasks("finetune.train", config) == ["sft"]
     assert tasks("dedup.band", config) == ["00", "01", "02"]

@@ -1,0 +1,255 @@
+"""WARC files to tokens: this workflow against datatrove, on the same files and cores, in the same run, whole and by step.
+
+    python -m benchmarks.data_half --input crawl --peer peer/bin/python       # writes benchmarks/results/data_half.json
+
+`--input` is a folder of `.warc.gz` files (else the crawl of $CRAWL2LLM_DATA). datatrove is not one of the project's packages; into an
+environment of its own:
+
+    python -m venv peer
+    peer/bin/pip install "datatrove[io,processing]==0.10.0" spacy
+
+Ours: the workflow with the filters language, heuristics and dedup, to tokenize.encode. It also trains the tokenizer, which datatrove
+is then given, and computes the exact similarity of every pair. Theirs: benchmarks/datatrove_chain.py. Both keep `--languages` with
+the thresholds that the field uses. Seconds are those of the whole command with all its processes: `cpu` is user and system
+together, `clock` also counts what others do on the machine. The floor is what a step cannot do without: reading the files and bare
+calls of the library that does its work, one after the other in one process, over the same documents.
+
+With `--gold` and `--texts` (see benchmarks/gold.py), F1 of the extracted words of both sides; their extraction runs again for it, untimed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from benchmarks import gold
+from benchmarks.machine import processor, run, versions
+
+ROOT = Path(__file__).resolve().parents[1]
+CHAIN = ROOT / "benchmarks" / "datatrove_chain.py"
+STEPS = ("ingest.extract", "ingest.check", "language.score", "language.select", "heuristics.score", "heuristics.select")
+STEPS += ("dedup.signature", "dedup.exact", "dedup.band", "dedup.verify", "dedup.select")
+STEPS += ("corpus.split", "corpus.write", "tokenize.train", "tokenize.encode")
+# The results of our steps beside the blocks of theirs that do the same work.
+SAME = {
+    "extract": (("ingest.",), ("Warc", "Trafilatura")),
+    "language": (("language.",), ("Language ID",)),
+    "heuristics": (("heuristics.",), ("Gopher Repetition", "Gopher Quality", "C4 Quality", "FineWeb Quality")),
+    "dedup": (("dedup.",), ("MinHash",)),
+    "tokens": (("corpus.", "tokenize."), ("Writer",)),
+}
+
+
+def model() -> Path:
+    """The language model that both sides use."""
+    from scripts.language.score import model_path
+
+    return model_path("bundled:lid.176.ftz")
+
+
+def configured(folder: Path, args: argparse.Namespace) -> Path:
+    """A config over the input files, in `folder`."""
+    source = {"name": "crawl", "kind": "warc", "paths": [str(args.input / args.glob)]}
+    settings = {
+        "ingest": {"extract": {"shards": args.shards, "sources": [source]}},
+        "filters": ["language", "heuristics", "dedup"],
+        "language": {"select": {"languages": args.languages}},
+        "tokenize": {"train": {"vocabulary": args.vocabulary}},
+    }
+    path = folder / "config.yaml"
+    path.write_text(yaml.safe_dump(settings))
+    return path
+
+
+def ours(folder: Path, args: argparse.Namespace) -> dict[str, Any]:
+    """One run of the workflow from nothing in `folder`: measures of the whole, CPU seconds by step, documents and tokens."""
+    config = configured(folder, args)
+    targets = [f"results/main/tokenize/encode/{number:05d}.manifest.json" for number in range(args.shards)]
+    command = [sys.executable, "-m", "snakemake", "--snakefile", str(ROOT / "Snakefile"), "--configfile", str(config)]
+    command += ["--profile", str(ROOT / "profiles" / "local"), "--cores", str(args.cores), *targets]
+    whole, _ = run(command, folder, PYTHONPATH=str(ROOT))
+    steps = {step: spent(folder / "results/main/benchmarks" / Path(*step.split("."))) for step in STEPS}
+    encoded = [json.loads((folder / target).read_text())["summary"] for target in targets]
+    tokens = sum(split["tokens"] for summary in encoded for split in summary.values() if "tokens" in split)
+    return {"whole": whole, "steps": steps, "tokens": tokens}
+
+
+def spent(folder: Path) -> dict[str, float]:
+    """{"cpu", "peak_mb", "tasks"} of a step, from Snakemake's benchmark files (mean load × seconds; MiB)."""
+    files = [folder.with_suffix(".tsv")] if folder.with_suffix(".tsv").exists() else sorted(folder.glob("*.tsv"))
+    rows = [dict(zip(*map(str.split, path.read_text().splitlines()[:2]), strict=False)) for path in files]
+    number = lambda row, key: float(row[key]) if row.get(key, "NA") not in ("NA", "-") else 0.0  # noqa: E731
+    return {
+        "cpu": round(sum(number(row, "cpu_time") for row in rows), 2),
+        "peak_mb": round(max((number(row, "max_rss") for row in rows), default=0.0) * 1.048576, 1),
+        "tasks": len(rows),
+    }
+
+
+def theirs(folder: Path, args: argparse.Namespace, tokenizer: Path, *more: str) -> dict[str, Any]:
+    """One run of datatrove's chain from nothing in `folder`; what `ours` gives, with seconds by block."""
+    command = [
+        str(args.peer.absolute()),
+        str(CHAIN),
+        "--input",
+        str(args.input),
+        "--glob",
+        args.glob,
+        "--output",
+        str(folder),
+    ]
+    command += ["--model", str(model()), "--tokenizer", str(tokenizer), "--cores", str(args.cores)]
+    whole, said = run([*command, "--languages", *args.languages, *more], folder, PYTHONPATH="", HF_HUB_OFFLINE="1")
+    return {"whole": whole, **json.loads(said.splitlines()[-1])}
+
+
+def floors(results: Path, args: argparse.Namespace) -> dict[str, float]:
+    """CPU seconds of the library calls that the steps cannot do without, in one process, over the documents of our run."""
+    import fasttext
+    import pyarrow.parquet as pq
+    from fastwarc.warc import ArchiveIterator, WarcRecordType
+    from resiliparse.parse.html import HTMLTree
+    from tokenizers import Tokenizer
+
+    def bodies() -> Iterator[bytes]:
+        for path in sorted(args.input.glob(args.glob)):
+            with path.open("rb") as stream:
+                yield from (record.reader.read() for record in ArchiveIterator(stream, WarcRecordType.response))
+
+    def texts(step: str) -> list[str]:
+        return [text for path in gold.shards(results, step) for text in pq.read_table(path)["text"].to_pylist()]
+
+    found = {}
+
+    def timed(name: str, call: Callable[[], Any]) -> Any:
+        start = time.process_time()
+        made = call()
+        found[name] = round(time.process_time() - start, 2)
+        return made
+
+    pages = timed("read the files", lambda: list(bodies()))
+    html = [page for page in pages if b"<html" in page[:2000].lower()]
+    timed("parse HTML", lambda: [HTMLTree.parse_from_bytes(page, "utf-8") for page in html])
+    extracted = texts("ingest/extract")
+    identify = fasttext.load_model(str(model()))
+    timed("fastText", lambda: [identify.predict([text.replace("\n", " ")]) for text in extracted])
+    kept = texts("corpus/write/train") + texts("corpus/write/validation")
+    tokenizer = Tokenizer.from_file(str(results / "tokenize/train/tokenizer.json"))
+    timed("encode", lambda: tokenizer.encode_batch_fast(kept, add_special_tokens=False))
+    return found
+
+
+def word_f1(args: argparse.Namespace, results: Path, folder: Path, tokenizer: Path) -> dict[str, float]:
+    """Mean F1 of the words of labelled pages, of our documents and of datatrove's extraction; 0 for a page that is not there."""
+    labels, wanted = gold.labels(args.gold), gold.texts(args.texts)
+    wanted = {record: text for record, text in wanted.items() if labels[record]["variant"] == "original"}
+    mine = gold.extracted(results)
+    theirs(folder, args, tokenizer, "--extract")
+    peer = {}
+    for path in sorted((folder / "texts").glob("*.jsonl.gz")):
+        with gzip.open(path, "rt", encoding="utf-8") as lines:
+            peer |= {row["id"]: row["text"] for row in map(json.loads, lines)}
+    means = {}
+    for name, found in (("ours", mine), ("datatrove", peer)):
+        means[name] = round(
+            statistics.fmean(gold.f1(found.get(record, ""), text) for record, text in wanted.items()), 4
+        )
+    return {"pages": len(wanted), **means}
+
+
+def medians(rounds: list[dict[str, Any]]) -> dict[str, float]:
+    return {key: round(statistics.median(one["whole"][key] for one in rounds), 2) for key in rounds[0]["whole"]}
+
+
+def beside(mine: dict[str, Any], peer: dict[str, Any]) -> dict[str, dict[str, float]]:
+    """Seconds of the work of each kind: CPU of our steps, and what datatrove's blocks took."""
+    blocks = [(name, seconds) for step in peer["blocks"].values() for name, seconds in step.items()]
+    out = {}
+    for work, (steps, names) in SAME.items():
+        cpu = sum(found["cpu"] for step, found in mine["steps"].items() if step.startswith(steps))
+        took = sum(seconds for block, seconds in blocks if any(name in block for name in names))
+        out[work] = {"ours": round(cpu, 2), "datatrove": round(took, 2)}
+    return out
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    data = Path(os.environ.get("CRAWL2LLM_DATA", ROOT.parent / "shared" / "data")) / "crawl"
+    parser.add_argument("--input", type=Path, default=data, help="a folder of WARC files")
+    parser.add_argument("--glob", default="*.warc.gz")
+    parser.add_argument("--peer", type=Path, required=True, help="the Python of datatrove's environment")
+    parser.add_argument("--languages", nargs="+", default=["en"])
+    parser.add_argument("--cores", type=int, default=os.cpu_count())
+    parser.add_argument("--shards", type=int, default=2)
+    parser.add_argument("--vocabulary", type=int, default=8192)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--gold", type=Path)
+    parser.add_argument("--texts", type=Path)
+    parser.add_argument("--output", type=Path, default=ROOT / "benchmarks" / "results" / "data_half.json")
+    args = parser.parse_args(argv)
+    args.input = args.input.absolute()
+    if not (files := sorted(args.input.glob(args.glob))):
+        parser.error(f"--input {args.input}: no file matches {args.glob}")
+
+    mine, peer = [], []
+    with tempfile.TemporaryDirectory() as name:
+        for number in range(args.rounds):
+            here, there = Path(name) / f"ours{number}", Path(name) / f"theirs{number}"
+            here.mkdir()
+            there.mkdir()
+            mine.append(ours(here, args))
+            tokenizer = here / "results/main/tokenize/train/tokenizer.json"
+            peer.append(theirs(there, args, tokenizer))
+            print(
+                f"round {number + 1} of {args.rounds}: CPU {mine[-1]['whole']['cpu']:.1f} s, datatrove {peer[-1]['whole']['cpu']:.1f} s"
+            )
+        results = Path(name) / "ours0/results/main"
+        floor = floors(results, args)
+        quality = {}
+        if args.gold and args.texts:
+            (extra := Path(name) / "extract").mkdir()
+            quality = word_f1(args, results, extra, tokenizer)
+    wholes = {"ours": medians(mine), "datatrove": medians(peer)}
+    result = {
+        "what": "WARC files to tokens: extraction, language, heuristics, MinHash deduplication, tokens",
+        "input": {
+            "files": len(files),
+            "bytes": sum(path.stat().st_size for path in files),
+            "languages": args.languages,
+        },
+        "whole": wholes,
+        "times_as_fast": {key: round(wholes["datatrove"][key] / wholes["ours"][key], 2) for key in ("cpu", "clock")},
+        "by_work_seconds": beside(mine[0], peer[0]),
+        "our_steps": mine[0]["steps"],
+        "their_blocks": peer[0]["blocks"],
+        "floor_cpu_seconds": floor,
+        "tokens": {"ours": mine[0]["tokens"], "datatrove": peer[0]["tokens"]},
+        "extraction_word_f1": quality,
+        "versions": versions("snakemake", "resiliparse", "fastwarc", "tokenizers", "pyarrow")
+        | {key: peer[0][key] for key in ("version", "trafilatura")},
+        "hardware": {"processor": processor(), "cores": args.cores},
+        "rounds": args.rounds,
+    }
+    args.output.parent.mkdir(parents=True, exist_ok=True)
+    args.output.write_text(json.dumps(result, indent=1) + "\n")
+    print(
+        json.dumps(
+            {key: result[key] for key in ("whole", "times_as_fast", "by_work_seconds", "extraction_word_f1")}, indent=1
+        )
+    )
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,56 @@
+"""The main text of a page, by one of the libraries that find it, within bounds of work."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable
+
+from resiliparse.extract.html2text import extract_plain_text
+from resiliparse.parse.html import HTMLTree
+
+from scripts.ingest.bounds import too_hard
+
+# (page, its parts by markup.tokens, main content only) -> text
+Extract = Callable[[str, list[str], bool], str]
+NEEDS = {"trafilatura": "pip install trafilatura==2.3.1 lxml_html_clean==0.4.6"}
+
+
+class TooHard(ValueError):
+    """A page on which a library would work too long. reason: as it is counted."""
+
+    def __init__(self, reason: str, detail: str) -> None:
+        super().__init__(detail)
+        self.reason = reason
+
+
+def _bounded(page: str, parts: list[str]) -> None:
+    reason, detail = too_hard(page, parts)
+    if reason:
+        raise TooHard(reason, detail)
+
+
+def resiliparse(page: str, parts: list[str], main: bool) -> str:
+    """By Resiliparse. Raises TooHard."""
+    _bounded(page, parts)
+    text: str = extract_plain_text(HTMLTree.parse(page), main_content=main, alt_texts=False)
+    return text
+
+
+def trafilatura(page: str, parts: list[str], main: bool) -> str:
+    """By trafilatura, without comments. Raises TooHard."""
+    import trafilatura as library  # optional, and 0.5 s to import
+
+    _bounded(page, parts)
+    if not main:
+        return str(library.html2txt(page))
+    return library.extract(page, include_comments=False) or ""
+
+
+EXTRACTORS: dict[str, Extract] = {"resiliparse": resiliparse, "trafilatura": trafilatura}
+
+
+def missing(name: str) -> str:
+    """What to do where an extractor is not installed, else ""."""
+    if name in NEEDS and importlib.util.find_spec(name) is None:
+        return f"ingest.extract.extractor is {name}, which is not installed: {NEEDS[name]}"
+    return ""

@@ -1,0 +1,147 @@
+"""What a page says about itself: title, date, author, canonical address, language, and the rules for robots."""
+
+from __future__ import annotations
+
+import html as entities
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import date
+from email.utils import parsedate
+from urllib.parse import urljoin
+
+from scripts.ingest.markup import attributes_of
+
+# Names of meta tags, the most certain first.
+PUBLISHED = (
+    "article:published_time", "og:article:published_time", "datepublished", "og:published_time", "parsely-pub-date", "sailthru.date",
+    "dcterms.created",
+    "dc.date.issued", "dcterms.issued", "dc.date", "dcterms.date", "publishdate", "publish-date", "publication_date", "publish_date",
+    "pubdate", "date",
+)  # fmt: skip
+AUTHOR = (
+    "author",
+    "article:author",
+    "parsely-author",
+    "sailthru.author",
+    "dc.creator",
+    "dcterms.creator",
+    "byl",
+    "citation_author",
+)
+# In JSON-LD, which need not be whole to be searched.
+LINKED_DATE = re.compile(r'"datePublished"\s*:\s*"([^"]{8,40})"')
+LINKED_AUTHOR = re.compile(r'"author"\s*:\s*\[?\s*(?:\{[^{}]{0,500}?"name"\s*:\s*)?"((?:[^"\\]|\\.){1,200})"')
+ISO = re.compile(r"(\d{4})-?(\d\d)-?(\d\d)(?!\d)")
+LANGUAGE = re.compile(r"[a-zA-Z]{2,3}(?:[-_][a-zA-Z0-9]{2,8})*")
+LONGEST = 300  # characters of a title or an author
+# What is looked at, so that the work stays in proportion to the page: elements, and characters of JSON-LD.
+ELEMENTS, CHARACTERS = 10_000, 200_000
+
+
+@dataclass(slots=True)
+class Head:
+    """title: of the page, or what it is called where it is shared. metas: (name, content) of meta tags, names in lower case.
+
+    robots: the contents of those called `robots`, or something that ends in `bot`. linked: JSON-LD.
+    """
+
+    title: str = ""
+    metas: list[tuple[str, str]] = field(default_factory=list)
+    robots: list[str] = field(default_factory=list)
+    canonical: str = ""
+    language: str = ""
+    linked: list[str] = field(default_factory=list)
+    times: list[str] = field(default_factory=list)
+
+    def first(self, names: tuple[str, ...]) -> Iterator[str]:
+        """Contents of the meta tags with these names, by the order of the names."""
+        for wanted in names:
+            for name, content in self.metas:
+                if name == wanted and content.strip():
+                    yield content.strip()
+
+
+def head(parts: list[str]) -> Head:
+    """The head of a page that `markup.tokens` has cut. Meta tags count wherever they stand, but in comments and raw elements."""
+    out, room = Head(), CHARACTERS
+    for number, raw in enumerate(parts[1::6]):
+        if raw:
+            attributes, content = parts[number * 6 + 2], parts[number * 6 + 3]
+            if raw.lower() == "title":
+                out.title = out.title or " ".join(entities.unescape(content[:CHARACTERS]).split())
+            elif "ld+json" in attributes and room > 0:
+                out.linked.append(content[:room])
+                room -= len(content)
+    names = parts[4::6]
+    for number in [number for number, name in enumerate(names) if name in WANTED][:ELEMENTS]:
+        name, found = names[number].lower(), attributes_of(parts[number * 6 + 5])
+        if name == "meta":
+            for key in ("name", "property", "itemprop", "http-equiv"):
+                if key in found:
+                    out.metas.append((found[key].strip().lower(), found.get("content", "")))
+            robot = found.get("name", "").strip().lower()
+            if robot == "robots" or robot.endswith("bot"):
+                out.robots.append(found.get("content", ""))
+        elif name == "link":
+            if "canonical" in found.get("rel", "").lower().split():
+                out.canonical = out.canonical or found.get("href", "").strip()
+        elif name == "html":
+            out.language = out.language or found.get("lang", "") or found.get("xml:lang", "")
+        elif "pubdate" in parts[number * 6 + 5].lower() or found.get("itemprop", "").lower() == "datepublished":
+            out.times.append(found.get("datetime", ""))
+    if not out.title:
+        out.title = next(out.first(("og:title", "twitter:title")), "")
+    return out
+
+
+WANTED = {name for each in ("meta", "link", "html", "time") for name in (each, each.upper(), each.title())}
+
+
+def _day(text: str) -> str | None:
+    """The day of a date in ISO 8601 or RFC 5322, as ISO 8601."""
+    if found := ISO.match(text):
+        year, month, day = map(int, found.groups())
+    elif parsed := parsedate(text):
+        year, month, day = parsed[:3]
+    else:
+        return None
+    try:
+        return date(year, month, day).isoformat() if 1990 <= year < 2100 else None
+    except ValueError:
+        return None
+
+
+def facts(found: Head, url: str) -> dict[str, str]:
+    """title, and where the page says them: published (a day), author, canonical (absolute), page_language (a tag such as `en-gb`).
+
+    url: the address that the page was got from, which a relative canonical one is relative to.
+    """
+    out = {"title": found.title[:LONGEST]}
+    dates = [
+        *found.first(PUBLISHED),
+        *(match.group(1) for text in found.linked for match in LINKED_DATE.finditer(text)),
+        *found.times,
+    ]
+    if day := next(filter(None, map(_day, dates)), None):
+        out["published"] = day
+    authors = [*found.first(AUTHOR)]
+    for text in found.linked:
+        authors += [
+            entities.unescape(match.group(1)) for match in LINKED_AUTHOR.finditer(text) if "\\" not in match.group(1)
+        ]
+    if author := next(
+        (" ".join(each.split()) for each in authors if not each.startswith(("http:", "https:", "@", "/"))), ""
+    ):
+        out["author"] = author[:LONGEST]
+    if found.canonical:
+        try:
+            address = urljoin(url, found.canonical)
+        except ValueError:
+            address = ""
+        if address.startswith(("http://", "https://")):
+            out["canonical"] = address[:2000]
+    languages = (found.language, *found.first(("content-language", "og:locale")))
+    if language := next((each.strip() for each in languages if LANGUAGE.fullmatch(each.strip())), ""):
+        out["page_language"] = language.lower().replace("_", "-")
+    return out

@@ -1,0 +1,41 @@
+"""The extractors that a config may name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from scripts.ingest import extractors
+from scripts.ingest.warc import Page
+from tests.unit.ingest.warcs import TEXT, http, one
+
+BODY = f"""<html><body><nav><a href=/>Start</a> <a href=/b>Other pages</a></nav><article><h1>A heading</h1>
+<p>{TEXT} {TEXT} {TEXT}</p><p>{TEXT} {TEXT}</p></article><footer>Imprint</footer></body></html>"""
+
+
+@pytest.mark.parametrize("name", sorted(extractors.EXTRACTORS))
+def test_main_text(tmp_path: Path, name: str) -> None:
+    if lacking := extractors.missing(name):
+        pytest.skip(lacking)
+    found = one(tmp_path, http(BODY.encode()), extractor=name)
+    assert isinstance(found, Page)
+    assert found.text.count(TEXT) == 5 and "Other pages" not in found.text
+    every = one(tmp_path, http(BODY.encode()), extractor=name, main_content=False)
+    assert isinstance(every, Page) and "Other pages" in every.text
+
+
+@pytest.mark.parametrize("name", sorted(extractors.EXTRACTORS))
+def test_a_page_that_is_too_hard_has_a_reason(tmp_path: Path, name: str) -> None:
+    if lacking := extractors.missing(name):
+        pytest.skip(lacking)
+    deep = one(tmp_path, http(b"<div>" * 9000 + BODY.encode()), extractor=name)
+    assert not isinstance(deep, Page) and deep.reason == "too_deep"
+
+
+def test_one_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(extractors.importlib.util, "find_spec", lambda name: None)
+    assert extractors.missing("trafilatura").startswith(
+        "ingest.extract.extractor is trafilatura, which is not installed: pip install"
+    )
+    assert not extractors.missing("resiliparse")
