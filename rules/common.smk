@@ -12,6 +12,7 @@ from pathlib import Path
 
 sys.path.insert(0, workflow.basedir)
 
+from scripts.ingest import sources
 from scripts.models import registry
 from scripts.workflow import (
     config as configuration,

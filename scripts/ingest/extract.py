@@ -80,9 +80,9 @@ def own(args: argparse.Namespace) -> dict[str, str]:
 def planned(args: argparse.Namespace, settings: dict[str, Any], shard: str) -> list[tuple[dict[str, Any], File, str]]:
     """(source, file, its name) of everything that this shard reads, in order.
 
-    Remote files are those of the shard in `--list`.
-    Its files here are `source=root/./name` or `source=path`; of the demo crawl (`--crawl`) a shard takes every n-th file, and curated.jsonl is
-    the last of them. Raises InputError where a name is not a source of the config.
+    Remote files are those of the shard in `--list`. Its files here are `source=root/./name` or `source=path`; of the demo crawl
+    (`--crawl`) a shard takes every n-th file, and curated.jsonl is the last of them. Raises InputError where a name is not a source of
+    the config.
     """
     sources = {source["name"]: source for source in settings["sources"]}
     out: list[tuple[dict[str, Any], File, str]] = []

@@ -292,18 +292,21 @@ def patiently(what: str, patience: float, go: Callable[[], Any]) -> Any:
 
 
 class Waits:
-    """The pauses between attempts: random, up to twice as long each time, until nothing has come for `patience` seconds."""
+    """The pauses between attempts: random, up to twice as long each time, until all have failed for `patience` seconds."""
 
     def __init__(self, url: str, patience: float) -> None:
         self.url, self.patience = url, patience
+        self.since = 0.0  # when the first attempt failed after the last byte that came
         self.progress()
 
     def progress(self) -> None:
         """Something came."""
-        self.since, self.number = time.monotonic(), 0
+        self.number = 0
 
     def after(self, error: _Broken) -> None:
         """Wait after a failure. Raises TransferError where that was the last."""
+        if not self.number:  # not from the last byte on: whoever reads may have been busy since
+            self.since = time.monotonic()
         self.number += 1
         left = self.patience - (time.monotonic() - self.since)
         if left <= 0:

@@ -133,6 +133,7 @@ def test_a_file_that_is_not_as_it_was_listed_fails_the_task(
     )
     assert run(tmp_path, whole)[0] == 0
     server.put("x.jsonl", b'{"text": "Other words."}\n')
+    Manifest.forget(tmp_path / "00000.manifest.json")
     argv = ["--config", fingerprint("ingest.extract", whole), "--list", str(tmp_path / "list/manifest.json")]
     assert extract.main([*argv, "--manifest", str(tmp_path / "00000.manifest.json")]) == 1
     assert "x.jsonl changed: it had 19 bytes, and now 25" in capsys.readouterr().err

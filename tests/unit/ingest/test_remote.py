@@ -89,6 +89,15 @@ def test_requests_that_make_no_progress_end(server: Server) -> None:
     assert time.monotonic() - start < 3
 
 
+def test_the_time_in_which_nobody_reads_does_not_count(server: Server) -> None:
+    url = server.put("x", DATA, drop=400_000)
+    with opened(url, patience=0.2).open("rb", 0) as stream:
+        assert stream.read(1000) == DATA[:1000]
+        time.sleep(0.5)
+        server.files["/x"].statuses = [503]
+        assert stream.read() == DATA[1000:]
+
+
 def test_the_server_says_how_long_to_wait(server: Server) -> None:
     url = server.put("x", b"data", statuses=[429], retry_after="1")
     start = time.monotonic()
