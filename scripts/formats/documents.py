@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -61,18 +61,24 @@ def uniform(seed: int, key: str, salt: str = "") -> float:
 class Writer:
     """Writes rows to a Parquet file in row groups of `batch`, zstd, under a temporary name until closed.
 
-    Use as a context manager; a file is there afterwards only where the block ended without an exception.
+    Use as a context manager; a file is there afterwards only where the block ended without an exception. hashes: columns (their leaves)
+    that hold hashes, which neither a dictionary nor compression makes smaller: they are written as they are.
     """
 
-    def __init__(self, path: Path, schema: pa.Schema, batch: int = BATCH) -> None:
+    def __init__(self, path: Path, schema: pa.Schema, batch: int = BATCH, hashes: Sequence[str] = ()) -> None:
         self.path, self.schema, self.batch = path, schema, batch
         self.rows: list[dict[str, Any]] = []
         self.count = 0
         path.parent.mkdir(parents=True, exist_ok=True)
         self.partial = path.with_name(f".{path.name}.partial")
-        self.writer = pq.ParquetWriter(
-            self.partial, schema, compression="zstd", compression_level=3, write_page_checksum=True
-        )
+        how: dict[str, Any] = {"compression": "zstd", "compression_level": 3}
+        if hashes:
+            others = [name for name in schema.names if not any(leaf.split(".")[0] == name for leaf in hashes)]
+            how = {
+                "compression": dict.fromkeys(hashes, "NONE") | dict.fromkeys(others, "ZSTD"),
+                "use_dictionary": others,
+            }
+        self.writer = pq.ParquetWriter(self.partial, schema, write_page_checksum=True, **how)
 
     def __enter__(self) -> Writer:
         return self
@@ -99,6 +105,12 @@ class Writer:
         self.count += len(table)
         if len(table):
             self.writer.write_table(table.select(self.schema.names).cast(self.schema), row_group_size=self.batch)
+
+    def add_group(self, table: pa.Table) -> None:
+        """Add a table as one row group, whatever its size."""
+        self._flush()
+        self.count += len(table)
+        self.writer.write_table(table.select(self.schema.names).cast(self.schema), row_group_size=max(1, len(table)))
 
     def _flush(self) -> None:
         if self.rows:
