@@ -107,6 +107,11 @@ def cores(step):
     return found
 
 
+def source_access(wildcards):
+    """How remote files are reached: options and patience of each source."""
+    return sources.access(VARIANTS[wildcards.variant])
+
+
 def fingerprint(step):
     """The params entry of a step: a function of the wildcards that gives the step's fingerprint."""
 
@@ -117,9 +122,11 @@ def fingerprint(step):
 
 
 def manifest(step):
-    """Input function: the step's only manifest, or that of the task with the same shard (band, part, model)."""
+    """Input function: the step's only manifest, or that of the task with the same shard (band, part, model); none of an unused ingest.fetch."""
 
     def found(wildcards):
+        if step == steps.FETCH and not steps.is_used(step, VARIANTS[wildcards.variant]):
+            return []
         task = getattr(wildcards, steps.STEPS[step].per) if steps.STEPS[step].per else ""
         return PROJECT.manifest(wildcards.variant, step, task)
 

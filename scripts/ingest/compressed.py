@@ -12,11 +12,12 @@ import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import IO, Any, cast
 
 import zstandard
 from fastwarc.stream_io import Lz4Reader
+
+from scripts.ingest.files import File
 
 PIECE = 1 << 14  # decompressed bytes at a time: what was made of a damaged piece is lost
 DICTIONARY = 1 << 24  # most bytes of a dictionary
@@ -66,11 +67,11 @@ class Part(io.RawIOBase):
         return data
 
 
-def decompressed(path: Path) -> Iterator[bytes | Damage]:
+def decompressed(path: File) -> Iterator[bytes | Damage]:
     """The decompressed bytes of a file in pieces, with damage at its place. NUL bytes after the last frame are padding."""
     dictionary = None
     with path.open("rb") as stream:
-        size, at = os.fstat(stream.fileno()).st_size, 0
+        size, at = stream.seek(0, os.SEEK_END), 0
         while at < size:
             end, wrong = _frame(stream, at, size)
             stream.seek(at)
@@ -189,7 +190,7 @@ def _skip_lz4(stream: IO[bytes]) -> bool:
 class Stream(io.RawIOBase):
     """The decompressed bytes of a file as a stream. Raises OSError where the file is damaged, after all bytes before that place."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: File) -> None:
         self.pieces = decompressed(path)
         self.left = b""
 

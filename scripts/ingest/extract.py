@@ -1,4 +1,4 @@
-"""Read a shard's WARC, WET, text and JSON Lines files, and write their main text as documents.
+"""Read a shard's WARC, WET, ARC, text, JSON Lines and Parquet files, and write their main text as documents.
 
 Writes `<shard>.parquet` (documents) and `<shard>.dropped.parquet` (every dropped record: file, record id, URL,
 reason, detail). Non-200 responses, other types than HTML, empty bodies and damaged records are counted by reason.
@@ -17,25 +17,32 @@ import pyarrow as pa
 
 from scripts.formats.documents import DOCUMENT, Writer, shard_of
 from scripts.ingest.extractors import missing
+from scripts.ingest.files import File, First, target
+from scripts.ingest.files import size as size_of
+from scripts.ingest.parquet import ParquetReader
 from scripts.ingest.sources import content, digests, named
 from scripts.ingest.text import JsonLinesReader, TextReader
+from scripts.ingest.urls import COMMON_CRAWL, access_option, is_url
 from scripts.ingest.warc import Page, Rejected, WarcReader
 from scripts.workflow import cli, frozen
 from scripts.workflow.console import Progress, log
-from scripts.workflow.manifest import Manifest
+from scripts.workflow.manifest import Manifest, ManifestError
 from scripts.workflow.steps import DEMO_CRAWL
 
 DROPPED = pa.schema([(name, pa.string()) for name in ("file", "record_id", "url", "reason", "detail")])
-Reader = Callable[[Path, str], Iterator[Page | Rejected]]
+DAMAGE = {"broken_record", "broken_row_group", "broken_file", "missing_column", "wrong_type", "not_warc"}
+Reader = Callable[[File, str], Iterator[Page | Rejected]]
 
 
 def reader(source: dict[str, Any], settings: dict[str, Any]) -> Reader:
-    """The reader of a source's kind: `crawl`, `warc` (WARC and WET), `text` or `jsonl`."""
+    """The reader of a source's kind: `crawl`, `warc` (WARC, WET and ARC), `text`, `jsonl` or `parquet`."""
     kinds: dict[str, Callable[[], Reader]] = {
         DEMO_CRAWL: lambda: WarcReader(source, settings),
         "warc": lambda: WarcReader(source, settings),
+        COMMON_CRAWL: lambda: WarcReader(source, settings),
         "text": lambda: TextReader(source, settings),
         "jsonl": lambda: JsonLinesReader(source, settings),
+        "parquet": lambda: ParquetReader(source, settings),
     }
     return kinds[source["kind"]]()
 
@@ -70,14 +77,15 @@ def own(args: argparse.Namespace) -> dict[str, str]:
     return {"files": held or content(files)}
 
 
-def planned(args: argparse.Namespace, settings: dict[str, Any], shard: str) -> list[tuple[dict[str, Any], Path, str]]:
+def planned(args: argparse.Namespace, settings: dict[str, Any], shard: str) -> list[tuple[dict[str, Any], File, str]]:
     """(source, file, its name) of everything that this shard reads, in order.
 
-    Its files are `source=root/./name` or `source=path`; of the demo crawl (`--crawl`) a shard takes every n-th file, and curated.jsonl is
+    Remote files are those of the shard in `--list`.
+    Its files here are `source=root/./name` or `source=path`; of the demo crawl (`--crawl`) a shard takes every n-th file, and curated.jsonl is
     the last of them. Raises InputError where a name is not a source of the config.
     """
     sources = {source["name"]: source for source in settings["sources"]}
-    out: list[tuple[dict[str, Any], Path, str]] = []
+    out: list[tuple[dict[str, Any], File, str]] = []
     for entry in given(args)[0]:
         name, _, path = entry.partition("=")
         if name not in sources or not path:
@@ -96,7 +104,72 @@ def planned(args: argparse.Namespace, settings: dict[str, Any], shard: str) -> l
             # The crawl's curated file is JSON Lines, its pages are WARC.
             kind = {**source, "kind": "jsonl"} if source.get("curated") else source
             out += [(kind, crawl.file(name), name) for name in mine]
-    return out
+    if args.list:
+        listed = json.loads(
+            Manifest.read(args.list[0], only=f"{shard}.json").file(f"{shard}.json").read_text(encoding="utf-8")
+        )
+        copies = fetched(args.fetched[0]) if args.fetched else None
+        out += [
+            (sources[one["source"]], remote(args, sources[one["source"]], one, copies), one["name"]) for one in listed
+        ]
+    return [(source, First(file, round(source["first_mb"] * 1e6)), name) if source.get("first_mb") else (source, file, name)
+            for source, file, name in out]  # fmt: skip
+
+
+def fetched(path: Path) -> Manifest:
+    """The manifest of a shard's copies. It is not read as input: the documents are the same without. Raises ManifestError."""
+    found = Manifest.parse(path)
+    for fault in found.damage():
+        raise ManifestError(f"{fault}: remove {path}, and run again")
+    return found
+
+
+def remote(
+    args: argparse.Namespace, source: dict[str, Any], listed: dict[str, Any], copies: Manifest | None = None
+) -> File:
+    """A file of the list: at a URL, its copy, or in a mirror's folder."""
+    if not is_url(listed["url"]):
+        return Path(listed["url"])
+    from scripts.ingest.remote import Facts, Gone, Remote, access_of
+
+    if copies is not None:
+        copy = target(copies.folder / shard_of(args.manifest), source["name"], listed["name"])
+        why = copies.summary["missing"].get(copy.name)
+        return Gone(listed["url"], why) if why else copies.file(f"{copy.parent.name}/{copy.name}")
+    facts, access = Facts(listed["bytes"], listed["mark"]), access_of(args.access, source["name"])
+    return Remote(listed["url"], facts, access, page=source["kind"] == "text")
+
+
+def pages(source: dict[str, Any], settings: dict[str, Any], file: File, name: str) -> Iterator[Page | Rejected]:
+    """What a file's reader makes of it; a remote file that cannot be had is one Rejected, `missing_file`.
+
+    Raises InputError, with the URL, where a transfer fails that had begun, or a file is not what it was.
+    """
+    begun = False
+    try:
+        for page in reader(source, settings)(file, name):
+            begun = True
+            yield page
+    except Exception as error:
+        if not is_transfer(error):
+            raise
+        from scripts.ingest.remote import MissingError
+
+        if begun or not isinstance(error, MissingError):
+            raise cli.InputError(f"source {source['name']!r}: {error}") from error
+        yield Rejected("missing_file", "", str(file), str(error)[:300])
+
+
+def is_transfer(error: Exception) -> bool:
+    """Whether an error is one of scripts.ingest.remote, which is imported where something is remote only."""
+    return any(kind.__name__ == "TransferError" for kind in type(error).__mro__)
+
+
+def within(limit: int | None, found: list[Rejected], what: str, key: str) -> None:
+    """Raises InputError where there are more of these than `limit`; None is any number."""
+    if limit is not None and len(found) > limit:
+        first = "; ".join(f"{one.url or one.record_id}: {one.reason}: {one.detail}" for one in found[-1:])
+        raise cli.InputError(f"{len(found)} {what}, and ingest.extract.{key} is {limit}: {first}")
 
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
@@ -109,16 +182,17 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     by_source: dict[str, dict[str, int]] = {}
     summary: dict[str, Any] = {"bytes_read": 0, "text_bytes": 0, "truncated": 0, "charsets": {}}
     seen: set[str] = set()
+    absent: list[Rejected] = []
+    damaged: list[Rejected] = []
     kept = 0
     progress = Progress(None, "records")
     with Writer(out, DOCUMENT) as documents, Writer(aside, DROPPED) as rejects:
         for source, path, file in planned(args, settings, shard):
-            if not path.is_file():
+            if isinstance(path, Path) and not path.is_file():
                 raise cli.InputError(f"source {source['name']!r}: no such file {path}")
-            log.info("reading %s (%s, %s)", file, source["kind"], f"{path.stat().st_size / 1e6:,.1f} MB")
-            summary["bytes_read"] += path.stat().st_size
+            log.info("reading %s (%s, %s)", file, source["kind"], f"{size_of(path) / 1e6:,.1f} MB")
             mine = by_source.setdefault(source["name"], {"documents": 0, "bytes": 0})
-            for page in reader(source, settings)(path, file):
+            for page in pages(source, settings, path, file):
                 progress.add()
                 if isinstance(page, Page) and page.id in seen:
                     # The same record twice (a file given twice, a repeated record): ids are unique within a shard.
@@ -126,6 +200,12 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
                 if isinstance(page, Rejected):
                     dropped[page.reason] = dropped.get(page.reason, 0) + 1
                     rejects.add({"file": file, **vars(page)})
+                    if page.reason == "missing_file":
+                        absent.append(page)
+                        within(settings["max_missing_files"], absent, "files are missing", "max_missing_files")
+                    if page.reason in DAMAGE:
+                        damaged.append(page)
+                        within(settings["max_damaged"], damaged, "places are damaged", "max_damaged")
                     continue
                 seen.add(page.id)
                 size = len(page.text.encode())
@@ -148,6 +228,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
                         "metadata": json.dumps({**page.metadata, "file": file}, ensure_ascii=False, sort_keys=True),
                     }
                 )
+            summary["bytes_read"] += size_of(path)  # of a remote file it may be known only now
     manifest.counts = {"in": kept + sum(dropped.values()), "kept": kept, "dropped": dropped}
     # ingest.check uses the order of the sources.
     order = [source["name"] for source in settings["sources"]]
@@ -181,6 +262,13 @@ def main(argv: list[str] | None = None) -> int:
         help="instead of --files: the file of all shards' source files that a run freezes when it starts, and the variant",
     )
     parser.set_defaults(own=own)
+    parser.add_argument(
+        "--fetched", type=Path, nargs="*", default=[], help="manifest of ingest.fetch, where remote files were copied"
+    )
+    parser.add_argument(
+        "--list", type=Path, nargs="*", default=[], help="manifest of ingest.list, where files of a source are remote"
+    )
+    access_option(parser)
     parser.add_argument(
         "--crawl", type=Path, nargs="*", help="manifest of crawl.render, where a source is of kind crawl"
     )

@@ -1,8 +1,8 @@
-"""Cuts a WARC or WET file into its records, so that every byte belongs to a record or to damage that is reported.
+"""Cuts a WARC, WET or ARC file into its records, so that every byte belongs to a record or to damage that is reported.
 
 What a record says is read by FastWARC; where it begins and ends is found here. FastWARC's iterator stops at the first damage or, in
 quirks mode, steps over it in silence, and it finds nothing in a small gzip file that is cut. After damage, reading continues
-at the next gzip member, frame of zstd or LZ4, or line `WARC/…`.
+at the next gzip member, frame of zstd or LZ4, or first line of a record.
 """
 
 from __future__ import annotations
@@ -11,36 +11,70 @@ import re
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import IO
 
 from scripts.ingest import compressed
 from scripts.ingest.compressed import Damage
+from scripts.ingest.files import File
 
 PIECE = 8192  # compressed bytes inflated at a time: what zlib had made of a damaged piece is lost
 INFLATED = 1 << 20  # most decompressed bytes held of a piece
 HEADER = 1 << 16  # longest record header in bytes
 GZIP = b"\x1f\x8b\x08"
 VERSION = rb"WARC/\d\.\d{1,2}[ \t\r]*\n"
-FIRST = re.compile(VERSION)
-NEXT = re.compile(rb"\n" + VERSION)
-WITHIN = re.compile(rb"(?:\r*\n){2}(?=" + VERSION + rb")")
+# A record of ARC begins with one line: URL, IP address, date, MIME type, in version 2 status, checksum, location, offset and file,
+# and the length (https://archive.org/web/researcher/ArcFileFormat.php).
+LINE = rb"[a-z][a-z0-9+.-]{1,20}:[^\n]{0,8192} [^ \n]{1,256} \d{12,18} [^\n]{1,2560} \d{1,18}[ \t\r]*\n"
 BLANK = re.compile(rb"[\r\n\t \x00]+")
 END = re.compile(rb"\n\r*\n")  # some writers end lines with \n, \r\r\n
 LENGTH = re.compile(rb"^content-length[ \t]*:[ \t]*(\d{1,18})[ \t\r]*$", re.IGNORECASE | re.MULTILINE)
 
 
+class Grammar:
+    """How records of a format begin and end. longest: bytes of a first line, as far as it is needed to tell one."""
+
+    longest = 32
+
+    def __init__(self, begin: bytes, between: bytes) -> None:
+        self.first = re.compile(begin)
+        self.next = re.compile(rb"\n" + begin)
+        self.within = re.compile(between + rb"(?=" + begin + rb")")  # in a block whose length is too long
+
+    def header(self, data: bytearray) -> tuple[int, int] | None:
+        """(bytes of the record header at the beginning of `data`, length of its block), or None where there is no whole one."""
+        end = END.search(data, 0, HEADER) if self.first.match(data) else None
+        length = LENGTH.search(data, 0, end.end()) if end else None
+        return (end.end(), int(length.group(1))) if end and length else None
+
+
+class ArcGrammar(Grammar):
+    """The same of ARC, whose header is one line."""
+
+    longest = 12_000
+
+    def header(self, data: bytearray) -> tuple[int, int] | None:
+        """See Grammar."""
+        line = self.first.match(data, 0, HEADER)
+        return (line.end(), int(line.group().split()[-1])) if line else None
+
+
+WARC = Grammar(VERSION, rb"(?:\r*\n){2}")
+ARC = ArcGrammar(LINE, rb"\r*\n")
+
+
 @dataclass
 class Frame:
-    """A record's bytes: its header with the blank line after it, and its block, shorter than `length` where the file is cut.
+    """A record's bytes: its header with the blank line after it (ARC: its line), and its block.
 
-    The block is empty where it would be larger than the limit. `offset`: its first byte in the decompressed file.
+    The block is shorter than `length` where the file is cut, and empty where it would be larger than the limit.
+    `offset`: its first byte in the decompressed file.
     """
 
     offset: int
     header: bytes
     block: bytes
     length: int
+    arc: bool = False
 
 
 def gunzipped(stream: IO[bytes]) -> Iterator[bytes | Damage]:
@@ -79,12 +113,12 @@ def gunzipped(stream: IO[bytes]) -> Iterator[bytes | Damage]:
         yield Damage(f"gzip: {skipped} bytes are no gzip member" if skipped else "gzip: the file ends within a member")
 
 
-def decompressed(path: Path) -> Iterator[bytes | Damage]:
+def decompressed(path: File) -> Iterator[bytes | Damage]:
     """The decompressed bytes of a file in pieces: gzip, zstd and LZ4 by their first bytes, anything else as it is."""
     with path.open("rb") as stream:
         head = stream.read(64)
         stream.seek(0)
-        if head.startswith(GZIP) or (path.suffix == ".gz" and b"WARC/" not in head):
+        if head.startswith(GZIP) or (path.suffix == ".gz" and not re.search(b"WARC/|filedesc:", head)):
             yield from gunzipped(stream)
             return
         if compressed.MAGIC.match(head):
@@ -141,25 +175,27 @@ def _blank(data: bytearray, at: int = 0) -> int:
     return found.end() if found else at
 
 
-def _header(data: bytearray) -> tuple[int, int] | None:
-    """(bytes of the record header at the beginning of `data`, Content-Length), or None where there is no whole one."""
-    end = END.search(data, 0, HEADER) if FIRST.match(data) else None
-    length = LENGTH.search(data, 0, end.end()) if end else None
-    return (end.end(), int(length.group(1))) if end and length else None
+def _grammar(data: bytearray) -> Grammar:
+    """The grammar of a file that begins so; damage may come before the first record."""
+    if WARC.first.match(data) or WARC.next.search(data):
+        return WARC
+    return ARC if ARC.first.match(data) or ARC.next.search(data) or data.startswith(b"filedesc:") else WARC
 
 
-def frames(path: Path, limit: int) -> Iterator[Frame | Damage]:
+def frames(path: File, limit: int) -> Iterator[Frame | Damage]:
     """The records of a file in order, and the damage between them. A block over `limit` bytes is skipped, not kept in memory."""
     window = Window(decompressed(path))
     lost, sample = 0, b""  # skipped bytes that belong to no record, and the first of them
+    grammar = None
     while True:
         window.drop_blank()
         whole = window.fill(HEADER)
-        found = _header(window.data)
+        grammar = grammar or _grammar(window.data)
+        found = grammar.header(window.data)
         if window.data and not found:
-            following = NEXT.search(window.data)
-            # A version line may begin in the last bytes of a window that is not the last.
-            size = following.start() + 1 if following else len(window.data) - (32 if whole else 0)
+            following = grammar.next.search(window.data)
+            # A first line may begin in the last bytes of a window that is not the last.
+            size = following.start() + 1 if following else len(window.data) - (grammar.longest if whole else 0)
             sample = sample or bytes(window.data[:40])
             lost += window.drop(size)
             continue
@@ -179,18 +215,19 @@ def frames(path: Path, limit: int) -> Iterator[Frame | Damage]:
             header = bytes(window.data[:start])
             window.drop(start)
             missing = length - window.drop(length)
-            yield Frame(offset, header, b"", length)
+            yield Frame(offset, header, b"", length, grammar is ARC)
         else:
             window.fill(start + length + 64)
             end = min(start + length, len(window.data))
             missing = start + length - end
             after = _blank(window.data, end)
-            if missing or not (after == len(window.data) or FIRST.match(window.data, after)):
+            if missing or not (after == len(window.data) or grammar.first.match(window.data, after)):
                 # The length is wrong. Too long, it takes in the next record, which is given back.
-                within = WITHIN.search(window.data, start, end + 16)
+                within = grammar.within.search(window.data, start, end + 16)
                 if within and within.start() < end:
                     end, missing = within.start(), 0
-            yield Frame(offset, bytes(window.data[:start]), bytes(window.data[start:end]), end - start + missing)
+            block = bytes(window.data[start:end])
+            yield Frame(offset, bytes(window.data[:start]), block, len(block) + missing, grammar is ARC)
             window.drop(end)
         if missing and not window.wall:
             yield Damage(f"the file ends {missing} bytes before the record does")

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import glob
 import hashlib
+import json
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from scripts.ingest import urls
 from scripts.workflow import contents
 from scripts.workflow.config import ConfigError
 
@@ -138,9 +140,71 @@ def files(config: dict[str, Any]) -> list[tuple[str, str]]:
         if source["name"] in seen:
             raise ConfigError(f"{here}.name is {source['name']!r}, which another source is called already")
         seen.add(source["name"])
-        if source["kind"] != "crawl":
+        check(source, config["data"], here)
+        if source["kind"] != "crawl" and not urls.is_listed(source, config["data"]):
             found += [(source["name"], marked) for marked in of_source(source, config["data"], here)]
     return found
+
+
+def check(source: dict[str, Any], data: str, here: str) -> None:
+    """Raises ConfigError for a source that cannot be read: keys that do not go together, a URL or an option with a secret."""
+    paths, crawl = urls.paths(source, data), source["kind"] == urls.COMMON_CRAWL
+    if crawl and not (source.get("crawl") and ("files" in source) + ("share" in source) == 1):
+        raise ConfigError(
+            f"{here} ({source['name']}) needs `crawl`, such as CC-MAIN-2026-08, and one of `files` and `share`"
+        )
+    if paths and crawl:
+        raise ConfigError(f"{here}.paths: a crawl has none; its files are those of `crawl`, below `base`")
+    if not crawl and (
+        wrong := next((key for key in ("crawl", "format", "files", "share", "base") if key in source), "")
+    ):
+        raise ConfigError(f"{here}.{wrong} is of kind {urls.COMMON_CRAWL}, and this is {source['kind']}")
+    if source.get("first_mb") and source["kind"] == "text":
+        raise ConfigError(f"{here}.first_mb: a text has no records that it could be cut between")
+    remote = [path for path in paths if urls.is_url(path)]
+    if remote and len(remote) < len(paths):
+        raise ConfigError(f"{here}.paths has files here and at URLs: make them two sources")
+    for path in [*remote, source.get("base", "")]:
+        if why := urls.refused(path):
+            raise ConfigError(f"{here}: {why}")
+        if (
+            path.startswith("http")
+            and source["kind"] != urls.COMMON_CRAWL
+            and any(sign in path.split("?")[0] for sign in "*[")
+        ):
+            raise ConfigError(
+                f"{here}.paths: {path}: a web server does not list its files; name each, or a list of them as @URL"
+            )
+    urls.check_options(source.get("options", {}), f"{here}.options")
+
+
+def listing(config: dict[str, Any]) -> dict[str, Any]:
+    """What decides the list of remote files: the sources that have such, and the number of shards."""
+    extract, data = config["ingest"]["extract"], config["data"]
+    keys = ("name", "kind", "crawl", "format", "files", "share", "base")
+    found = []
+    for source in extract["sources"]:
+        if urls.is_listed(source, data):
+            entries = [path.replace("{data}", data.rstrip("/") or "/") for path in source.get("paths", [])]
+            base = {"base": source["base"].replace("{data}", data)} if "base" in source else {}
+            found.append({**{key: source[key] for key in keys if key in source}, **base, "paths": entries})
+    return {"shards": extract["shards"], "sources": found}
+
+
+def fetching(config: dict[str, Any]) -> dict[str, Any]:
+    """What ingest.fetch needs to know of the sources: those that may be web pages, and how many files may be missing."""
+    extract = config["ingest"]["extract"]
+    texts = [source["name"] for source in extract["sources"] if source["kind"] == "text"]
+    return {"texts": texts, "max_missing_files": extract["max_missing_files"]}
+
+
+def access(config: dict[str, Any]) -> str:
+    """How the files of each source are reached, as `--access` takes it: a placement, which decides no byte."""
+    held = {
+        source["name"]: {key: source[key] for key in ("options", "patience") if key in source}
+        for source in config["ingest"]["extract"]["sources"]
+    }
+    return json.dumps({name: keys for name, keys in held.items() if keys})
 
 
 def _hash(name: str, attempt: int) -> int:

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import IO, Any, BinaryIO, cast
 
 from scripts.formats.documents import document_id
-from scripts.ingest import compressed
+from scripts.ingest import compressed, layouts
+from scripts.ingest.files import File, is_cut, size
 from scripts.ingest.http import decode_text
 from scripts.ingest.warc import Page, Rejected, tidy
 
@@ -29,10 +30,10 @@ PACKED = {".gz", ".tgz", ".zst", ".zstd"}
 UTF_16 = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
 
 
-def opened(path: Path) -> BinaryIO:
+def opened(path: File) -> BinaryIO:
     """A stream of the file's bytes, decompressed by its suffix."""
     if path.suffix in {".gz", ".tgz"}:
-        return cast(BinaryIO, gzip.open(path, "rb"))
+        return cast(BinaryIO, gzip.GzipFile(fileobj=path.open("rb"), mode="rb"))
     if path.suffix in {".zst", ".zstd"}:
         return io.BufferedReader(compressed.Stream(path))
     return path.open("rb")
@@ -59,7 +60,7 @@ class Member(tarfile.TarInfo):
             raise tarfile.ReadError(f"no header of a tar's member at byte {at}: {error}") from error
 
 
-def members(path: Path) -> Iterator[tuple[str, IO[bytes]]]:
+def members(path: File) -> Iterator[tuple[str, IO[bytes]]]:
     """(member, stream) of each regular file in a tar, in the tar's order; the file itself has no member name.
 
     A name that a tar holds again gets a number: `a.txt`, `a.txt (2)`.
@@ -158,11 +159,11 @@ class TextReader:
     def __init__(self, source: dict[str, Any], settings: dict[str, Any]) -> None:
         self.source, self.settings = source, settings
 
-    def __call__(self, path: Path, file: str = "") -> Iterator[Page | Rejected]:
+    def __call__(self, path: File, file: str = "") -> Iterator[Page | Rejected]:
         """Every piece of every text in the file. file: its name below the source's root."""
         place = Place(self.source["name"], file or path.name)
         if (
-            path.suffix in PACKED and not path.stat().st_size
+            path.suffix in PACKED and not size(path) and isinstance(path, Path)
         ):  # no gzip and no zstd, but gzip reads nothing from it without a word
             yield Rejected("broken_file", place.key, place.url, "the file is empty")
             return
@@ -193,19 +194,32 @@ class TextReader:
         if len(text) < self.settings["min_characters"]:
             return Rejected("no_text", key, url, f"{len(text)} characters")
         facts |= {"member": place.member} if place.member else {}
+        address = str(facts.pop("url", "") or "")
+        if record := facts.pop("id", ""):
+            # As of a WARC record: the same id and address are the same document, in whatever file.
+            url = address or f"record:{place.source}/{record}"
+            return Page(document_id(record, url), text, url, facts.pop("date", None), {**facts, "record_id": record})
         name = document_id(place.source, place.file, place.member, str(row))
-        return Page(name, text, str(facts.pop("url", "") or url), facts.pop("date", None), facts)
+        return Page(name, text, address or url, facts.pop("date", None), facts)
+
+    def rejected(self, reason: str, place: Place, row: int, detail: str) -> Rejected:
+        """A row as a Rejected."""
+        return Rejected(reason, f"{place.key}#{row}", f"{place.url}#{row}", detail)
 
 
 class JsonLinesReader(TextReader):
-    """JSON Lines: the text is under `text_key` (default `text`); `url`, `title` and `date` are taken where present."""
+    """JSON Lines: text, address, date and so on by the source's layout (scripts/ingest/layouts.py)."""
 
-    def __call__(self, path: Path, file: str = "") -> Iterator[Page | Rejected]:
+    def __init__(self, source: dict[str, Any], settings: dict[str, Any]) -> None:
+        super().__init__(source, settings)
+        self.layout = layouts.layout(source)
+
+    def __call__(self, path: File, file: str = "") -> Iterator[Page | Rejected]:
         """Every line of every file. file: its name below the source's root."""
-        key, limit = self.source.get("text_key", "text"), self.settings["max_body_bytes"]
+        limit = self.settings["max_body_bytes"]
         place = Place(self.source["name"], file or path.name)
         if (
-            path.suffix in PACKED and not path.stat().st_size
+            path.suffix in PACKED and not size(path) and isinstance(path, Path)
         ):  # no gzip and no zstd, but gzip reads nothing from it without a word
             yield Rejected("broken_file", place.key, place.url, "the file is empty")
             return
@@ -219,23 +233,21 @@ class JsonLinesReader(TextReader):
                             line = stream.readline(limit + 1)
                         yield self.rejected("too_large", place, row, f"a line over {limit} bytes")
                         continue
+                    if not line.endswith(b"\n") and is_cut(path):
+                        return
                     if line.strip():
-                        yield self.line(place, row, line, key)
+                        yield self.line(place, row, line)
         except BROKEN as error:
-            yield Rejected("broken_file", place.key, place.url, str(error)[:300])
+            if not is_cut(path):
+                yield Rejected("broken_file", place.key, place.url, str(error)[:300])
 
-    def rejected(self, reason: str, place: Place, row: int, detail: str) -> Rejected:
-        """A line as a Rejected."""
-        return Rejected(reason, f"{place.key}#{row}", f"{place.url}#{row}", detail)
-
-    def line(self, place: Place, row: int, line: bytes, key: str) -> Page | Rejected:
+    def line(self, place: Place, row: int, line: bytes) -> Page | Rejected:
         """One line as a Page or a Rejected."""
         try:
             body = json.loads(line)
         except (ValueError, RecursionError) as error:
             return self.rejected("broken_record", place, row, str(error)[:300])
-        text = body.get(key) if isinstance(body, dict) else None
-        if not isinstance(text, str):
-            return self.rejected("no_text", place, row, f"no string under {key!r}")
-        facts = {k: tidy(str(body[k])) for k in ("url", "title", "date") if isinstance(body.get(k), str | int)}
-        return self.page(place, row, tidy(text), facts)
+        text = layouts.text_of(body, self.layout) if isinstance(body, dict) else None
+        if text is None:
+            return self.rejected("no_text", place, row, f"no string under {' or '.join(map(repr, self.layout.text))}")
+        return self.page(place, row, text, layouts.facts(body, self.layout))

@@ -1,4 +1,4 @@
-"""Reads WARC and WET files: every record becomes a page or is dropped with a reason."""
+"""Reads WARC, WET and ARC files: every record becomes a page or is dropped with a reason."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import io
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from fastwarc.warc import WarcRecord, WarcRecordType
@@ -14,8 +13,10 @@ from resiliparse.parse.encoding import detect_mime
 
 from scripts.formats.documents import document_id
 from scripts.ingest import head
+from scripts.ingest.arc import as_warc
 from scripts.ingest.bounds import too_many_tags
 from scripts.ingest.extractors import EXTRACTORS, TooHard
+from scripts.ingest.files import File, is_cut
 from scripts.ingest.frames import HEADER, Damage, frames
 from scripts.ingest.http import TooLarge, dechunk, decode_content, decode_text
 from scripts.ingest.markup import tokens
@@ -59,7 +60,7 @@ def tidy(text: str) -> str:
     return NEWLINES.sub("\n\n", "\n".join(lines)).strip()
 
 
-def records(path: Path, limit: int) -> Iterator[tuple[int, WarcRecord | Rejected]]:
+def records(path: File, limit: int) -> Iterator[tuple[int, WarcRecord | Rejected]]:
     """(offset in the decompressed file, record) of a file; damage between two records is one Rejected `broken_record`, a file without any
     `not_warc`.
 
@@ -73,10 +74,13 @@ def records(path: Path, limit: int) -> Iterator[tuple[int, WarcRecord | Rejected
         if places:
             yield offset, Rejected("broken_record", "", "", _in_words(damage, places, count))
             damage, places = "", 0
+        if frame.block and len(frame.block) < frame.length and is_cut(path):
+            continue
         count, offset = count + 1, frame.offset
         record = None
         try:
-            record = WarcRecord.from_reader(io.BytesIO(frame.header + frame.block), quirks_mode=True)
+            header = as_warc(frame.header, frame.length, frame.block[:5] == b"HTTP/") if frame.arc else frame.header
+            record = WarcRecord.from_reader(io.BytesIO(header + frame.block), quirks_mode=True)
             record.parse_http(quirks_mode=True)
         except (OSError, ValueError) as error:
             name, url = (record.record_id or "", target(record)) if record else ("", "")
@@ -85,9 +89,10 @@ def records(path: Path, limit: int) -> Iterator[tuple[int, WarcRecord | Rejected
         if frame.block and len(frame.block) < frame.length:
             record.headers["WARC-Truncated"] = "unspecified"
         yield offset, record
+    if is_cut(path):
+        return
     if not count:
-        arc = "; this is an ARC file: convert it to WARC" if "filedesc://" in damage else ""
-        yield 0, Rejected("not_warc", "", "", (damage or "the file is empty") + arc)
+        yield 0, Rejected("not_warc", "", "", damage or "the file is empty")
     elif places:
         yield offset, Rejected("broken_record", "", "", _in_words(damage, places, count))
 
@@ -121,7 +126,7 @@ def noindex(record: WarcRecord, robots: list[str]) -> bool:
 
 
 class WarcReader:
-    """Turns the records of WARC/WET files into pages.
+    """Turns the records of WARC, WET and ARC files into pages.
 
     source: an entry of `ingest.extract.sources`. settings: the section `ingest.extract` (`extractor`, `main_content`,
     `max_body_bytes`, `min_characters`, `respect_noindex`).
@@ -130,7 +135,7 @@ class WarcReader:
     def __init__(self, source: dict[str, Any], settings: dict[str, Any]) -> None:
         self.source, self.settings = source, settings
 
-    def __call__(self, path: Path, file: str = "") -> Iterator[Page | Rejected]:
+    def __call__(self, path: File, file: str = "") -> Iterator[Page | Rejected]:
         """Every record of the file as a Page or a Rejected. file: its name below the source's root."""
         for offset, record in records(path, self.settings["max_body_bytes"] + HEADER):
             if isinstance(record, Rejected):

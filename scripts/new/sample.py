@@ -98,10 +98,13 @@ def kind(path: Path) -> tuple[str, str]:
     except (OSError, EOFError, ValueError) as error:
         raise InputError(f"{path}: cannot be read: {error}") from error
     name = path.name.lower()
-    if first.startswith(b"WARC/") or ".warc" in name or (".lz4" in name and not first.strip()):
+    if (
+        first.startswith((b"WARC/", b"filedesc://"))
+        or ".warc" in name
+        or ".arc" in name
+        or (".lz4" in name and not first.strip())
+    ):
         return "warc", "text"
-    if first.startswith(b"filedesc://") or ".arc" in name:
-        raise InputError(f"{path} is an ARC file, which is not read: convert it to WARC")
     if ".tar" in name or name.endswith(".tgz"):
         return "text", "text"
     line = first.split(b"\n", 1)[0].strip()

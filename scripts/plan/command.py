@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import os
 import platform
 import re
@@ -163,6 +164,25 @@ def closing(costs: dict[str, Estimate], gpus: bool, cores: int | None) -> str:
     )
 
 
+def to_copy(tasks: list[Task], last: Last, variants: dict[str, Any]) -> str:
+    """How much ingest.fetch copies, by the list of remote files, in words."""
+    wanted = [task for task in tasks if task.step == steps.FETCH]
+    if any(task.step == steps.LIST for task in tasks):
+        return "How much ingest.fetch copies is known after ingest.list: run that alone (--until ingest_list), and plan again."
+    total = unknown = 0
+    for task in wanted:
+        manifest = next(name for name in task.inputs if name.endswith("ingest/list/manifest.json"))
+        folder, config = (last.folder / manifest).parent, variants.get(task.variant)
+        shards = steps.owned(task.step, task.id, config) if config else [task.id]
+        for one in (
+            one for shard in shards for one in json.loads((folder / f"{shard}.json").read_text(encoding="utf-8"))
+        ):
+            total, unknown = total + (one["bytes"] or 0), unknown + (one["bytes"] is None)
+    more = f", and {unknown:,} files whose servers tell no length" if unknown else ""
+    size = f"{total / 1e9:,.1f} GB" if total >= 1e9 else f"{total / 1e6:,.1f} MB"
+    return f"ingest.fetch copies {size} below results/{more}."
+
+
 @dataclass
 class Plan:
     """A plan that Snakemake made to its end. project: None where the config cannot be read as Snakemake read it."""
@@ -222,6 +242,12 @@ def show(
             )
         )
         words = closing(plan.costs, plan.gpus, plan.cores)
+        if any(task.step == steps.FETCH for task in tasks):
+            print(
+                "\n".join(
+                    textwrap.wrap(to_copy(tasks, plan.work.last, plan.work.variants), width, break_on_hyphens=False)
+                )
+            )
         print("\n".join(textwrap.wrap(words, width, break_on_hyphens=False)))
     return draw(plan, pictures) if pictures else 0
 

@@ -12,13 +12,14 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from scripts.ingest import sources
 from scripts.models import registry
 from scripts.workflow import contents
 from scripts.workflow.cache import Cache
 from scripts.workflow.config import ROOT, ConfigError, named_files, tracked
 from scripts.workflow.manifest import canonical, digest
 from scripts.workflow.plumbing import VERSION, is_plumbing
-from scripts.workflow.steps import LAST, upstream
+from scripts.workflow.steps import FETCH, LAST, LIST, upstream
 
 # By the hash of a source's bytes. The number is raised when `parsed` changes.
 CACHE = Path(".snakemake/meanings-2.json")
@@ -144,6 +145,10 @@ def settings(step: str, config: dict[str, Any], task: str = "") -> dict[str, Any
     task: the model, of a step that has a task for each. The report gets the models too, in the order of the registry.
     """
     found = tracked(registry.applied(config, step, task), step)
+    if step == LIST:
+        return {**found, **sources.listing(config)}
+    if step == FETCH:
+        return {**found, **sources.fetching(config)}
     return {**found, "models": registry.listed(config)} if step == LAST else found
 
 
@@ -158,8 +163,10 @@ def fingerprint(step: str, config: dict[str, Any], memo: dict[str, str] | None =
     key = f"{step} {task}".rstrip()
     if key not in memo:
         above = {
-            f"{name} {model}".rstrip(): digest(fingerprint(name, config, memo, model))
+            # Of a list of remote files a shard consumes its own part, which its manifest names: a file more runs few shards again.
+            f"{name} {model}".rstrip(): "" if name == LIST else digest(fingerprint(name, config, memo, model))
             for name, model in upstream(step, config, task)
+            if name != FETCH  # a copy on the disk, which changes no document
         }
         memo[key] = canonical(
             {

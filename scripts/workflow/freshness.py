@@ -16,7 +16,7 @@ from typing import Any
 
 from scripts.workflow import record, replaced
 from scripts.workflow.manifest import Manifest, ManifestError, combined, digest
-from scripts.workflow.steps import CRAWL
+from scripts.workflow.steps import CRAWL, LIST
 
 WORDS = "not up to date: "  # before the reason, in what Snakemake prints
 ABOVE = (
@@ -86,7 +86,7 @@ class Freshness:
         """Why a result is none, whatever its fingerprint: damaged, or made from other input than is there now; None where it is one."""
         if damage := found.damage(deep):
             return damage[0]
-        if not found.inputs and not found.sources and found.step != CRAWL:
+        if not found.inputs and not found.sources and found.step not in (CRAWL, LIST):
             return OLD
         if found.sources != self._sources(found.sources):
             return self._replaced(found)
@@ -104,7 +104,7 @@ class Freshness:
     def _moved(self, found: Manifest, key: str) -> str | None:
         """Why the input `key` is not what the manifest consumed; None where it is."""
         if self._input(key) is None:
-            return None
+            return f"{key} is gone" if key == LIST else None  # which files there are is known from nothing else
         same = all(self._mark(key, part) == mark for part, mark in found.inputs[key].items())
         return None if same else f"{key} holds other data"
 

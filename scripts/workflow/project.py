@@ -82,7 +82,7 @@ class Project:
 
     def _find_folder(self, variant: str, step: str, model: str) -> str:
         # How source files are found is in no fingerprint.
-        same = step == steps.CRAWL or self.contents[variant] == self.contents["main"]
+        same = step in (steps.CRAWL, steps.LIST) or self.contents[variant] == self.contents["main"]
         # A model may be in the registry of one of the two alone, or, as the input of an old result, of none.
         known = not model or all(model in steps.tasks(step, self.variants[name]) for name in (variant, "main"))
         owner = (

@@ -11,6 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from scripts.ingest.urls import is_listed
 from scripts.models import registry
 from scripts.models.registry import BASE_STEP
 
@@ -88,9 +89,13 @@ def _filters() -> dict[str, Step]:
 MAKERS = (BASE_STEP, "finetune.train")
 EXPORT = "dedup.export"  # used where the config asks for it
 CRAWL = "crawl.render"  # used where a source is of its kind
+LIST = "ingest.list"  # used where files of a source are remote
+FETCH = "ingest.fetch"  # used where these are to be copied to the disk first
 STEPS: dict[str, Step] = {
     CRAWL: Step(),
-    "ingest.extract": Step((CRAWL,), per="shard"),
+    LIST: Step(),
+    FETCH: Step((LIST,), per="shard"),
+    "ingest.extract": Step((CRAWL, LIST, FETCH), per="shard"),
     "ingest.check": Step((DOCUMENTS,)),
     **_filters(),
     "corpus.split": Step((DOCUMENTS, EVERY)),
@@ -173,6 +178,10 @@ def is_used(step: str, config: dict[str, Any]) -> bool:
         return False
     if step == CRAWL:
         return any(source["kind"] == DEMO_CRAWL for source in config["ingest"]["extract"]["sources"])
+    if step == FETCH and not config["ingest"]["fetch"]["enabled"]:
+        return False
+    if step in (LIST, FETCH):
+        return any(is_listed(source, config["data"]) for source in config["ingest"]["extract"]["sources"])
     return stage_of(step) not in FILTERS or stage_of(step) in config["filters"]
 
 

@@ -196,7 +196,7 @@ def test_configs_plan(tmp_path: Path, path: Path, profile: str) -> None:
     """Every run in configs/ plans, on a machine without SLURM too, over (empty) files where it looks for them."""
     tree = yaml.safe_load(path.read_text(encoding="utf-8"))
     for source in tree["ingest"]["extract"]["sources"]:
-        for pattern in source["paths"]:
+        for pattern in source.get("paths", []):
             target = tmp_path / pattern.lstrip("@").replace("{data}", "data").replace("*", "one")
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_text(str(tmp_path / "x.warc.gz") if pattern.startswith("@") else "")

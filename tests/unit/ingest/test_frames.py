@@ -253,11 +253,6 @@ def test_file_without_a_record(tmp_path: Path, data: bytes, suffix: str) -> None
     assert isinstance(found, Rejected) and found.reason == "not_warc" and found.detail
 
 
-def test_arc_is_told_from_garbage(tmp_path: Path) -> None:
-    (found,) = of(tmp_path / "a.arc", b"filedesc://a.arc 0.0.0.0 20080430204825 text/plain 3\n1 1 x\n")
-    assert isinstance(found, Rejected) and "this is an ARC file: convert it to WARC" in found.detail
-
-
 def test_header_without_end_or_length_is_damage(tmp_path: Path) -> None:
     endless = b"WARC/1.0\r\n" + b"X-Filler: y\r\n" * 20_000
     found = of(tmp_path / "a.warc", PAGES[0] + endless + b"\r\n" + PAGES[1])

@@ -60,7 +60,6 @@ def test_the_kind_is_what_the_file_holds(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("old.arc", b"filedesc://a 0.0.0.0 20200101000000 text/plain 9\n", "old.arc is an ARC file"),
         ("a.png", b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR", "a.png is neither WARC"),
         ("a.jsonl", b'{"id": 1, "words": 3}\n', "no text under text, content"),
         ("a.jsonl.gz", b"\x1f\x8b\x08\x00damaged", "a.jsonl.gz: cannot be read"),

@@ -1,0 +1,191 @@
+"""Which columns of a row hold its text, address, date and so on: by a source's own keys, or by the layout of a known data set.
+
+A column is a name, or a path into nested columns: `meta.url`. Layouts are as their data sets' cards on the Hugging Face hub show them.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from scripts.ingest.warc import tidy
+
+LONGEST = 1000  # characters of a value that is kept as metadata
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where things are in a row. Of several columns the first that a row has counts. required: those without which a file is not read.
+
+    verbatim: the text keeps its spaces and blank lines, which of code are part of it. structured: it is a tree of sections.
+    """
+
+    text: tuple[str, ...] = ("text",)
+    id: tuple[str, ...] = ()
+    url: tuple[str, ...] = ("url",)
+    date: tuple[str, ...] = ("date",)
+    title: tuple[str, ...] = ("title",)
+    metadata: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    verbatim: bool = False
+    structured: bool = False
+    required: tuple[str, ...] = ()
+
+    def columns(self) -> tuple[str, ...]:
+        """All columns that the layout looks at."""
+        named = (self.text, self.id, self.url, self.date, self.title, *self.metadata.values())
+        return tuple(dict.fromkeys(name for names in named for name in names))
+
+
+def _same(*names: str) -> dict[str, tuple[str, ...]]:
+    return {name: (name,) for name in names}
+
+
+PRESETS = {
+    # HuggingFaceFW/fineweb, fineweb-edu, fineweb-2: the id is that of the WARC record.
+    "fineweb": Layout(
+        id=("id",), metadata=_same("dump", "language", "language_script", "language_score", "file_path", "score")
+    ),
+    # allenai/c4
+    "c4": Layout(date=("timestamp",)),
+    # EleutherAI/pile
+    "pile": Layout(metadata={"set": ("meta.pile_set_name",)}),
+    # allenai/dolma
+    "dolma": Layout(
+        id=("id",), url=("metadata.url", "url"), date=("created",), title=("metadata.title",), metadata=_same("source")
+    ),
+    # togethercomputer/RedPajama-Data-1T, and -V2
+    "redpajama": Layout(
+        text=("text", "raw_content"),
+        url=("url", "meta.url"),
+        date=("date_download", "meta.timestamp"),
+        title=("title", "meta.title"),
+        metadata={"language": ("language", "meta.language"), "set": ("red_pajama_subset", "meta.source")},
+    ),
+    # wikimedia/wikipedia, and wikiextractor's JSON
+    "wikipedia": Layout(id=("id",)),
+    # wikimedia/structured-wikipedia: Wikimedia Enterprise's dumps
+    "wikipedia-structured": Layout(
+        text=("sections",),
+        id=("identifier",),
+        date=("date_modified",),
+        title=("name",),
+        metadata={"language": ("in_language.identifier",), "description": ("description",)},
+        structured=True,
+    ),
+    # bigcode/the-stack, bigcode/starcoderdata, codeparrot/github-code
+    "code": Layout(
+        text=("content", "code", "text"),
+        metadata={
+            "repository": ("repository_name", "repo_name", "max_stars_repo_name", "repo"),
+            "path": ("path", "max_stars_repo_path", "file_path"),
+            "licence": ("license", "licenses", "detected_licenses", "max_stars_repo_licenses"),
+            "language": ("language", "lang", "programming_language"),
+        },
+        verbatim=True,
+    ),
+}
+
+
+def layout(source: dict[str, Any]) -> Layout:
+    """The layout of a source: its preset's, or `text`, `url`, `title` and `date`, with the columns that its own keys name in place."""
+    found = PRESETS[source["preset"]] if source.get("preset") else Layout()
+    keys = {name: source[f"{name}_key"] for name in ("text", "id", "url", "date") if source.get(f"{name}_key")}
+    more = source.get("metadata_keys", [])
+    return Layout(
+        text=(keys["text"],) if "text" in keys else found.text,
+        id=(keys["id"],) if "id" in keys else found.id,
+        url=(keys["url"],) if "url" in keys else found.url,
+        date=(keys["date"],) if "date" in keys else found.date,
+        title=found.title,
+        metadata={**found.metadata, **_same(*more)},
+        verbatim=found.verbatim,
+        structured=found.structured and "text" not in keys,
+        required=(*keys.values(), *more),
+    )
+
+
+def value(row: Any, column: str) -> Any:
+    """What a row has in a column; None where it has none. A string on the way is read as JSON (RedPajama has such)."""
+    if isinstance(row, dict) and column in row:
+        return row[column]
+    for part in column.split("."):
+        if isinstance(row, str):
+            try:
+                row = json.loads(row)
+            except (ValueError, RecursionError):
+                return None
+        row = row.get(part) if isinstance(row, dict) else None
+    return row
+
+
+def first(row: dict[str, Any], columns: Iterable[str]) -> Any:
+    """What a row has in the first of the columns that it has; None where it has none of them."""
+    return next((found for column in columns if (found := value(row, column)) is not None), None)
+
+
+def text_of(row: dict[str, Any], how: Layout) -> str | None:
+    """The text of a row; None where there is no string."""
+    found = first(row, how.text)
+    if how.structured and isinstance(found, list | str):
+        try:
+            tree = json.loads(found) if isinstance(found, str) else found
+        except (ValueError, RecursionError):
+            return None
+        return tidy("\n\n".join(_sections(tree)))
+    if not isinstance(found, str):
+        return None
+    return verbatim(found) if how.verbatim else tidy(found)
+
+
+def verbatim(text: str) -> str:
+    """The text with nothing changed but line ends, NUL and lone surrogates."""
+    return text.replace("\x00", "").replace("\r\n", "\n").replace("\r", "\n").encode("utf-8", "ignore").decode("utf-8")
+
+
+def _sections(parts: Any, depth: int = 0) -> list[str]:
+    """Headings, paragraphs and list items of an article's tree, in order."""
+    out: list[str] = []
+    for part in parts if isinstance(parts, list) and depth < 64 else ():
+        if not isinstance(part, dict):
+            continue
+        kind, name, held = part.get("type"), part.get("name"), part.get("value")
+        if kind == "section" and isinstance(name, str) and name not in ("", "Abstract"):
+            out.append(name)
+        if isinstance(held, str):
+            out.append(f"- {held}" if kind == "list_item" else held)
+        out += _sections(part.get("has_parts"), depth + 1)
+    return out
+
+
+def facts(row: dict[str, Any], how: Layout) -> dict[str, Any]:
+    """What else a row says: `id`, `url`, `title` and `date` as strings, and `fields`, the metadata, where present."""
+    columns = {"id": how.id, "url": how.url, "title": how.title, "date": how.date}
+    found = {name: _string(first(row, columns[name])) for name in columns}
+    out: dict[str, Any] = {name: text for name, text in found.items() if text}
+    more = {name: _plain(first(row, columns)) for name, columns in how.metadata.items()}
+    if more := {name: held for name, held in more.items() if held is not None}:
+        out["fields"] = more
+    return out
+
+
+def _string(found: Any) -> str:
+    if isinstance(found, datetime.date):
+        return found.isoformat()
+    return tidy(str(found)) if isinstance(found, str | int) and not isinstance(found, bool) else ""
+
+
+def _plain(found: Any) -> Any:
+    """A value as JSON has it, long ones cut."""
+    if found is None or isinstance(found, bool | int):
+        return found
+    if isinstance(found, float):
+        return found if math.isfinite(found) else None
+    if isinstance(found, datetime.date):
+        return found.isoformat()
+    if isinstance(found, list):
+        return [_plain(each) for each in found[:100]]
+    return tidy(found if isinstance(found, str) else json.dumps(found, sort_keys=True, default=str))[:LONGEST]

@@ -1,0 +1,158 @@
+"""List the remote files of a run: of a crawl's paths list, by pattern or by URL, with length and mark, for each shard.
+
+Writes `<shard>.json`: source, name, URL, bytes and mark (ETag or Last-Modified) of each of the shard's files; bytes and mark are null
+where the server does not tell. A shard reads its own file alone, so a new listing runs only the shards again whose files differ.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import hashlib
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import fsspec
+
+from scripts.ingest import urls
+from scripts.ingest.remote import Access, Facts, MissingError, Remote, TransferError, access_of, of_info, patiently
+from scripts.ingest.sources import spread
+from scripts.workflow import cli
+from scripts.workflow.console import Progress, log
+from scripts.workflow.manifest import Manifest, pretty
+
+AT_ONCE = 8  # requests for lengths
+LONGEST = 2**28  # bytes of a list of paths, decompressed: a crawl's has 90,000 lines of 140 bytes
+
+Found = tuple[str, str, Facts | None]  # URL, name, what is known of it
+
+
+def chosen(names: list[str], files: int | None, share: float | None) -> list[str]:
+    """So many of the names, or such a share, by a hash of each: a larger number or share has all of a smaller one. In the names' order."""
+    order = {name: hashlib.blake2b(name.encode(), digest_size=8).digest() for name in names}
+    if share is not None:
+        return [name for name in names if int.from_bytes(order[name], "big") < share * 2**64]
+    if files is None:
+        return names
+    wanted = set(sorted(names, key=lambda name: (order[name], name))[:files])
+    return [name for name in names if name in wanted]
+
+
+def lines(place: str, access: Access) -> list[str]:
+    """The lines of a list at a URL or a path, in gzip or not, without empty ones and comments. Raises InputError."""
+    try:
+        file = Remote(place, Facts(), access) if urls.is_url(place) else Path(place)
+        with file.open("rb") as stream:
+            packed = stream.read(2) == b"\x1f\x8b"
+            stream.seek(0)
+            text = (gzip.GzipFile(fileobj=stream) if packed else stream).read(LONGEST).decode()
+    except (OSError, EOFError, UnicodeError, TransferError) as error:
+        raise cli.InputError(f"the list {place}: {error}") from error
+    return [line.strip() for line in text.splitlines() if line.strip() and not line.startswith("#")]
+
+
+def of_crawl(source: dict[str, Any], access: Access) -> list[Found]:
+    """The chosen files of a crawl."""
+    base = source.get("base", "https://data.commoncrawl.org/")
+    place = urls.joined(base, f"crawl-data/{source['crawl']}/{source.get('format', 'warc')}.paths.gz")
+    names = list(dict.fromkeys(lines(place, access)))
+    found = chosen(names, source.get("files"), source.get("share"))
+    log.info("%s: %s of %s files of %s", source["name"], f"{len(found):,}", f"{len(names):,}", place)
+    return [(urls.joined(base, name), name, None) for name in found]
+
+
+def of_paths(source: dict[str, Any], access: Access) -> list[Found]:
+    """The files at URLs: those that are named, that match a pattern, or that a list at a URL names. Raises InputError."""
+    known: dict[str, Facts | None] = {}
+    for entry in source["paths"]:
+        if entry.startswith("@"):
+            found: dict[str, Facts | None] = dict.fromkeys(lines(entry[1:], access))
+        elif any(sign in entry.partition("://")[2] for sign in "*?[") and not entry.startswith("http"):
+            found = matching(entry, access)
+        else:
+            found = {entry: None}
+        for url in found:
+            if why := urls.refused(url) if urls.is_url(url) else f"{url!r} in {entry}, which is no URL":
+                raise cli.InputError(f"source {source['name']!r}: {why}")
+        if not found:
+            raise cli.InputError(f"source {source['name']!r}: no file matches {entry!r}")
+        known |= {url: facts for url, facts in found.items() if url not in known}
+    return [(url, name, known[url]) for url, name in urls.named(list(known)).items()]
+
+
+def matching(pattern: str, access: Access) -> dict[str, Facts | None]:
+    """The files that match a pattern, with what the store says of them. Raises TransferError, InputError."""
+    scheme = pattern.partition("://")[0]
+    try:
+        fs, path = fsspec.core.url_to_fs(pattern, **access.options)
+        found = patiently(pattern, access.patience, lambda: fs.glob(path, detail=True))
+    except (OSError, ImportError, ValueError) as error:
+        raise cli.InputError(f"{pattern}: {error}") from error
+    return {
+        f"{scheme}://{name}": of_info(info) for name, info in sorted(found.items()) if info.get("type") != "directory"
+    }
+
+
+def asked(found: list[Found], access: Access) -> list[Found]:
+    """The same, with what the servers say of each file. One that is not there is kept: who reads it says so, or counts it."""
+    progress = Progress(len(found), "files")
+
+    def ask(each: Found) -> Found:
+        url, name, facts = each
+        if facts is None:
+            try:
+                facts = (
+                    Remote(url, Facts(), access).head() if urls.is_url(url) else Facts(Path(url).stat().st_size, None)
+                )
+            except (MissingError, OSError) as error:
+                log.warning("%s", error)
+                facts = Facts()
+        progress.add()
+        return url, name, facts
+
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        return list(pool.map(ask, found))
+
+
+def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
+    shards: dict[str, list[dict[str, Any]]] = {f"{number:05d}": [] for number in range(settings["shards"])}
+    entries: list[dict[str, Any]] = []
+    for source in settings["sources"]:
+        access = access_of(args.access, source["name"])
+        try:
+            found = of_crawl(source, access) if source["kind"] == urls.COMMON_CRAWL else of_paths(source, access)
+            listed = asked(found, access)
+        except TransferError as error:
+            raise cli.InputError(f"source {source['name']!r}: {error}") from error
+        for url, name, facts in listed:
+            assert facts is not None
+            entries.append(
+                {"source": source["name"], "name": name, "url": url, "bytes": facts.bytes, "mark": facts.mark}
+            )
+    keys = [f"{entry['source']}\x1f{entry['name']}" for entry in entries]
+    place = spread(keys, settings["shards"])
+    for key, entry in zip(keys, entries, strict=True):
+        shards[f"{place[key]:05d}"].append(entry)
+    files = []
+    for shard, held in shards.items():
+        files.append(args.manifest.with_name(f"{shard}.json"))
+        order = [source["name"] for source in settings["sources"]]
+        files[-1].write_text(pretty(sorted(held, key=lambda one: (order.index(one["source"]), one["name"]))), "utf-8")
+    manifest.summary = {
+        "files": len(entries),
+        "bytes": sum(entry["bytes"] or 0 for entry in entries),
+        "unknown": sum(entry["bytes"] is None for entry in entries),
+    }
+    log.info("%s files, %s GB", f"{len(entries):,}", f"{manifest.summary['bytes'] / 1e9:,.1f}")
+    return files
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = cli.parser("ingest.list", __doc__, "--config config.yaml --manifest /tmp/list/manifest.json", always=True)
+    urls.access_option(parser)
+    return cli.run(parser, body, argv)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,149 @@
+"""Reads Parquet, row group by row group: every row is a document or is dropped with a reason.
+
+A row group is read in pieces, so that memory does not grow with it. Damage costs what is left of its row group alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from scripts.ingest.files import File, First
+from scripts.ingest.layouts import facts, layout, text_of
+from scripts.ingest.text import Place, TextReader
+from scripts.ingest.warc import Page, Rejected
+
+PIECE = 16 * 2**20  # bytes of text held at a time, by the row group's mean
+ROWS = 256  # most rows at a time
+BUFFER = 2**20  # bytes of a column read at a time; without it Arrow reads the column of a whole row group
+BROKEN = (pa.ArrowException, OSError, ValueError, MemoryError)
+
+
+class ParquetReader(TextReader):
+    """Parquet with a column of text; the columns are those of the source's layout (scripts/ingest/layouts.py)."""
+
+    def __init__(self, source: dict[str, Any], settings: dict[str, Any]) -> None:
+        super().__init__(source, settings)
+        self.layout = layout(source)
+
+    def __call__(self, path: File, file: str = "") -> Iterator[Page | Rejected]:
+        """Every row of the file. file: its name below the source's root."""
+        place = Place(self.source["name"], file or path.name)
+        try:
+            with (
+                closing(path.open("rb", 0)) as stream,
+                pq.ParquetFile(stream, buffer_size=BUFFER, pre_buffer=False, page_checksum_verification=True) as opened,
+            ):
+                names = [_find(name, opened.schema_arrow)[0] for name in self.layout.columns()]
+                columns = list(dict.fromkeys(filter(None, names)))
+                if wrong := self.wrong(opened.schema_arrow):
+                    rows = opened.metadata.num_rows
+                    yield Rejected(wrong[0], place.key, place.url, f"{wrong[1]}; its {rows:,} rows are not read")
+                    return
+                row, limit = 0, path.limit if isinstance(path, First) else None
+                for group in range(opened.num_row_groups):
+                    if limit is not None and _end(opened.metadata.row_group(group)) > limit:
+                        break
+                    yield from self.group(opened, group, row, columns, place)
+                    row += opened.metadata.row_group(group).num_rows
+        except BROKEN as error:
+            yield Rejected("broken_file", place.key, place.url, str(error)[:300])
+
+    def wrong(self, schema: pa.Schema) -> tuple[str, str] | None:
+        """(reason, detail) why nothing of a file with these columns can be read; None where it can."""
+        there = [name for name in self.layout.text if _find(name, schema)[0]]
+        missing = [name for name in self.layout.required if not _find(name, schema)[0]]
+        if missing or not there:
+            names = ", ".join(missing or self.layout.text)
+            return "missing_column", f"no column {names}; the file has {', '.join(schema.names)[:200]}"
+        kind = _find(there[0], schema)[1]
+        if not self.layout.structured and not _is_text(kind):
+            return "wrong_type", f"the column {there[0]} is {str(kind)[:100]}, not a string"
+        return None
+
+    def group(
+        self, opened: pq.ParquetFile, group: int, start: int, columns: list[str], place: Place
+    ) -> Iterator[Page | Rejected]:
+        """The rows of a row group, of which the first is row `start` of the file."""
+        about = opened.metadata.row_group(group)
+        mean = max(about.total_byte_size, 1) / max(about.num_rows, 1)
+        size = int(min(max(PIECE / mean, 1), ROWS))
+        row = start
+        try:
+            pieces = opened.iter_batches(size, row_groups=[group], columns=columns, use_threads=False)
+            for batch in pieces:
+                for body in _rows(batch):
+                    yield self.row(place, row, body)
+                    row += 1
+            if row != start + about.num_rows:
+                raise ValueError(f"{row - start:,} rows, and its header says {about.num_rows:,}")
+        except BROKEN as error:
+            lost = start + about.num_rows - row
+            where = f"row group {group} at byte {_offset(about)}, rows {row:,} to {start + about.num_rows - 1:,}"
+            key, url = f"{place.key}#{row}", f"{place.url}#{row}"
+            yield Rejected("broken_row_group", key, url, f"{where} ({lost:,}) are lost: {str(error)[:200]}")
+
+    def row(self, place: Place, row: int, body: dict[str, Any] | str) -> Page | Rejected:
+        """One row as a Page or a Rejected. body: its columns, or what is wrong with it."""
+        if isinstance(body, str):
+            return self.rejected("broken_record", place, row, body)
+        text = text_of(body, self.layout)
+        if text is None:
+            return self.rejected("no_text", place, row, f"no string under {' or '.join(self.layout.text)}")
+        if len(text) > self.settings["max_body_bytes"] or len(text.encode()) > self.settings["max_body_bytes"]:
+            return self.rejected("too_large", place, row, f"over {self.settings['max_body_bytes']} bytes")
+        return self.page(place, row, text, facts(body, self.layout))
+
+
+def _find(name: str, schema: pa.Schema) -> tuple[str, pa.DataType | None]:
+    """(what `iter_batches` calls the column, its type) of a column or a path into a nested one; ("", None) where there is none.
+
+    What lies within a string of JSON is known when it is read: the string's column, and the type null.
+    """
+    if name in schema.names:
+        return name, schema.field(name).type
+    top, *parts = name.split(".")
+    path, found = top, schema.field(top).type if top in schema.names else None
+    for part in parts:
+        if found is not None and _is_text(found):
+            return path, pa.null()
+        if found is None or not pa.types.is_struct(found) or (at := found.get_field_index(part)) < 0:
+            return "", None
+        path, found = f"{path}.{part}", found.field(at).type
+    return (path, found) if found is not None else ("", None)
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    if pa.types.is_dictionary(kind):
+        return _is_text(kind.value_type)
+    of = pa.types
+    return of.is_string(kind) or of.is_large_string(kind) or of.is_string_view(kind) or of.is_null(kind)
+
+
+def _rows(batch: pa.RecordBatch) -> Iterator[dict[str, Any] | str]:
+    """The rows of a batch; what is wrong with a row that is not UTF-8."""
+    try:
+        yield from batch.to_pylist()
+        return
+    except UnicodeDecodeError:
+        pass
+    for at in range(len(batch)):
+        try:
+            yield batch.slice(at, 1).to_pylist()[0]
+        except UnicodeDecodeError as error:
+            yield str(error)[:300]
+
+
+def _end(group: Any) -> int:
+    """Where a row group ends, in bytes."""
+    return _offset(group) + sum(group.column(number).total_compressed_size for number in range(group.num_columns))
+
+
+def _offset(group: Any) -> int:
+    """Where a row group begins, in bytes."""
+    column = group.column(0)
+    return int(column.dictionary_page_offset or column.data_page_offset)
