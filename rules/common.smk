@@ -71,6 +71,7 @@ wildcard_constraints:
     variant="|".join(VARIANTS),
     shard=r"\d{5}",
     band=r"\d{2}",
+    part=r"\d{3}",
     model="|".join({name: 0 for variant in VARIANTS.values() for name in registry.names(variant)}),
 
 
@@ -122,7 +123,7 @@ def fingerprint(step):
 
 
 def manifest(step):
-    """Input function: the step's only manifest, or that of the task with the same shard (band, model); none of ingest.fetch if not used."""
+    """Input function: the step's only manifest, or that of the task with the same shard (band, part, model); none of an unused ingest.fetch."""
 
     def found(wildcards):
         if step == steps.FETCH and not steps.is_used(step, VARIANTS[wildcards.variant]):
@@ -216,7 +217,7 @@ def all_edits(stage, ranged=False):
 
 
 def also(step):
-    """A params entry: the shards (bands) that a task owns beside the one it is called by."""
+    """A params entry: the shards (bands, parts) that a task owns beside the one it is called by."""
 
     def found(wildcards):
         task = getattr(wildcards, steps.STEPS[step].per)
@@ -241,7 +242,7 @@ def every_step(wildcards):
 
 
 def ranged(*names):
-    """A params entry: the manifests of all shards (bands, models) of the steps (none: of all but the last) as few words.
+    """A params entry: the manifests of all shards (bands, parts, models) of the steps (none: of all but the last) as few words.
 
     Such a word is `results/…/{00000..00999}.manifest.json`.
     A command line that spelled out thousands of paths would be longer than the kernel takes; the programs expand it.
@@ -258,7 +259,7 @@ def ranged(*names):
 @cache
 def _ranged(variant, step):
     paths = [PROJECT.manifest(variant, step, task) for task in steps.ids(step, VARIANTS[variant])]
-    if steps.STEPS[step].per not in ("shard", "band") or len(paths) == 1:
+    if steps.STEPS[step].per not in steps.NUMBERED or len(paths) == 1:
         return paths
     first, last = (Path(path).name.split(".")[0] for path in (paths[0], paths[-1]))
     return [f"{Path(paths[0]).parent}/{{{first}..{last}}}.manifest.json"]

@@ -11,8 +11,10 @@ OUTPUTS:
     results/{variant}/dedup/signature/{shard}.manifest.json   text hash, and MinHash bands of the shingles
     results/{variant}/dedup/exact/manifest.json               byte-equal texts
     results/{variant}/dedup/band/{band}.manifest.json         candidate pairs of a band
-    results/{variant}/dedup/verify/{shard}.manifest.json      exact Jaccard similarity of every candidate pair
+    results/{variant}/dedup/sets/{shard}.manifest.json        shingle sets of the documents in candidate pairs
+    results/{variant}/dedup/verify/{part}.manifest.json       exact Jaccard similarity of every candidate pair
     results/{variant}/dedup/select/manifest.json              verdicts under dedup.select
+    results/{variant}/dedup/export/{shard}.manifest.json      signals and shingle sets of the corpus, where dedup.export.write is true
 """
 
 
@@ -98,35 +100,63 @@ rule dedup_band:
         """
 
 
-rule dedup_verify:
+rule dedup_sets:
     input:
         pairs=manifests("dedup.band"),
+        exact=manifest("dedup.exact"),
+        signals=manifest("dedup.signature"),
         documents=manifest("ingest.extract"),
-        edits=all_edits("dedup"),
+        edits=edits("dedup"),
     output:
-        manifest="results/{variant}/dedup/verify/{shard}.manifest.json",
+        manifest="results/{variant}/dedup/sets/{shard}.manifest.json",
     log:
-        "logs/{variant}/dedup/verify/{shard}.log",
+        "logs/{variant}/dedup/sets/{shard}.log",
     benchmark:
-        "results/{variant}/benchmarks/dedup/verify/{shard}.tsv"
+        "results/{variant}/benchmarks/dedup/sets/{shard}.tsv"
     conda:
         "../envs/data.yaml"
-    threads: at_once("dedup.verify")
+    threads: at_once("dedup.sets")
+    params:
+        fingerprint=fingerprint("dedup.sets"),
+        also=also("dedup.sets"),
+        pairs=ranged("dedup.band"),
+    shell:
+        """
+        python -m scripts.dedup.sets \
+            --config {params.fingerprint:q} \
+            --pairs {params.pairs:q} \
+            --exact {input.exact:q} \
+            --signals {input.signals:q} \
+            --documents {input.documents:q} \
+            --edits {input.edits:q} \
+            --also {params.also:q} \
+            --at-once {threads:q} \
+            --manifest {output.manifest:q} \
+            --log {log:q}
+        """
+
+
+rule dedup_verify:
+    input:
+        sets=manifests("dedup.sets"),
+    output:
+        manifest="results/{variant}/dedup/verify/{part}.manifest.json",
+    log:
+        "logs/{variant}/dedup/verify/{part}.log",
+    benchmark:
+        "results/{variant}/benchmarks/dedup/verify/{part}.tsv"
+    conda:
+        "../envs/data.yaml"
     params:
         fingerprint=fingerprint("dedup.verify"),
-        also=also("dedup.verify"),
-        documents=ranged("ingest.extract"),
-        edits=all_edits("dedup", ranged=True),
         pairs=ranged("dedup.band"),
+        sets=ranged("dedup.sets"),
     shell:
         """
         python -m scripts.dedup.verify \
             --config {params.fingerprint:q} \
             --pairs {params.pairs:q} \
-            --documents {params.documents:q} \
-            --edits {params.edits:q} \
-            --also {params.also:q} \
-            --at-once {threads:q} \
+            --sets {params.sets:q} \
             --manifest {output.manifest:q} \
             --log {log:q}
         """
@@ -155,6 +185,39 @@ rule dedup_select:
             --signals {params.signals:q} \
             --exact {input.exact:q} \
             --pairs {params.pairs:q} \
+            --manifest {output.manifest:q} \
+            --log {log:q}
+        """
+
+
+rule dedup_export:
+    input:
+        documents=manifest("ingest.extract"),
+        edits=edits("dedup"),
+        signals=manifest("dedup.signature"),
+        split=manifest("corpus.split"),
+    output:
+        manifest="results/{variant}/dedup/export/{shard}.manifest.json",
+    log:
+        "logs/{variant}/dedup/export/{shard}.log",
+    benchmark:
+        "results/{variant}/benchmarks/dedup/export/{shard}.tsv"
+    conda:
+        "../envs/data.yaml"
+    threads: at_once("dedup.export")
+    params:
+        fingerprint=fingerprint("dedup.export"),
+        also=also("dedup.export"),
+    shell:
+        """
+        python -m scripts.dedup.export \
+            --config {params.fingerprint:q} \
+            --documents {input.documents:q} \
+            --edits {input.edits:q} \
+            --signals {input.signals:q} \
+            --split {input.split:q} \
+            --also {params.also:q} \
+            --at-once {threads:q} \
             --manifest {output.manifest:q} \
             --log {log:q}
         """

@@ -2,69 +2,93 @@
 
 In a bucket of equal hashes a document is paired with the `max_candidates` documents of highest priority before it, so
 that pairs grow with the bucket's size and not with its square; what this cuts off is counted. Exact duplicates take no
-part: they share their keeper's fate. Pairs are sorted by shard and id of the lower document, one row group or more a
-shard, so that `dedup.verify` reads its own part only. Memory: 8 bytes a document (the band's hash, sorted, to find what
-occurs twice), then about 100 bytes for each document that shares its bucket.
+part: they share their keeper's fate.
+
+Writes the pairs by the task of `dedup.verify` that measures them, and `wanted/<band>.parquet`: their documents by shard, for `dedup.sets`.
+Documents are dealt out by ranges of the band's hash, and each range is sorted by itself: memory is that of HELD documents, and of the
+pairs of one part; disk is 40 bytes a document while it works, and 16 for each pair and each of its documents.
 """
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
+from scripts.dedup import earlier
 from scripts.dedup.signature import band_name
-from scripts.dedup.tables import PAIR, column, members, ranked, read, repeated, same, without
+from scripts.dedup.spill import Spill, by_hash, ranges
+from scripts.dedup.tables import (
+    DUPLICATE,
+    EARLIER,
+    GROUP,
+    HASHED,
+    HELD,
+    PAIR,
+    ROW_BITS,
+    WANTED,
+    Numbers,
+    by_shard,
+    column,
+    first_of,
+    hashed,
+    in_order,
+    members,
+    numbered,
+    opening,
+    part_of,
+    read,
+    repeated,
+    same,
+)
 from scripts.formats.documents import Writer, data, shard_of
 from scripts.workflow import cli
 from scripts.workflow.console import Progress
-from scripts.workflow.manifest import Manifest
+from scripts.workflow.manifest import Manifest, scratch
+from scripts.workflow.steps import number_of_parts
 
-CHUNK = 4096  # lower documents whose pairs are in memory at a time
-GROUP = 1 << 16  # pairs of a row group
+CHUNK = 1 << 16  # lower documents whose pairs are in memory at a time
+SHARDS = 16  # shards whose wanted documents are sorted at a time
+ENDS = np.dtype([("low", "i8"), ("high", "i8")])
 
 
 class Buckets:
     """The documents of the buckets of two or more, sorted by (bucket, priority, id)."""
 
-    def __init__(self, table: pa.Table, most: int) -> None:
-        """table: `shard, id, hash, priority`, in any order. most: partners of a document at most."""
-        self.table = table.sort_by([("hash", "ascending"), ("priority", "ascending"), ("id", "ascending")])
-        hashes = column(self.table, "hash")
-        first = np.concatenate(([True], hashes[1:] != hashes[:-1]))[: len(hashes)]
-        rows = np.arange(len(hashes))
-        self.start = np.maximum.accumulate(np.where(first, rows, 0))
-        self.sizes = np.diff(np.append(np.flatnonzero(first), len(hashes)))
-        position = rows - self.start
+    def __init__(self, rows: npt.NDArray[np.void], most: int) -> None:
+        """rows: of HASHED, in any order, all of each bucket. most: partners of a document at most."""
+        rows = rows[members(rows["hash"], repeated(rows["hash"].copy()))]
+        rows = rows[in_order(rows, rows["hash"])]
+        first = np.ones(len(rows), bool)
+        first[1:] = rows["hash"][1:] != rows["hash"][:-1]
+        self.documents: Numbers = rows["document"]
+        self.start = opening(first)
+        self.sizes = np.diff(np.append(np.flatnonzero(first), len(rows)))
+        position = np.arange(len(rows)) - self.start
+        position[self.documents >= first_of(EARLIER)] = 0  # they are never the lower one
         self.partners = np.minimum(position, most)
         self.cut = position - self.partners
-        order = self.table.append_column("row", pa.array(rows)).select(["shard", "id", "row"])
-        self.order = order.sort_by([("shard", "ascending"), ("id", "ascending")])
 
-    def pairs(self, rows: np.ndarray) -> pa.Table:
-        """The pairs (PAIR) whose lower documents are in these rows."""
-        partners = self.partners[rows]
-        low = np.repeat(rows, partners)
-        within = np.arange(len(low)) - np.repeat(np.cumsum(partners) - partners, partners)
-        sides = self.table.take(pa.array(low)), self.table.take(pa.array(self.start[low] + within))
-        columns = {
-            f"{name}_{side}": table[name]
-            for side, table in zip(("low", "high"), sides, strict=True)
-            for name in ("shard", "id", "priority")
-        }
-        return pa.table(columns).sort_by([("id_low", "ascending"), ("id_high", "ascending")])
+    def pairs(self) -> Iterator[npt.NDArray[np.void]]:
+        """All pairs as rows of ENDS, in pieces."""
+        for at in range(0, len(self.documents), CHUNK):
+            partners = self.partners[at : at + CHUNK]
+            within = np.arange(partners.sum()) - np.repeat(np.cumsum(partners) - partners, partners)
+            out = np.empty(len(within), ENDS)
+            out["low"] = np.repeat(self.documents[at : at + CHUNK], partners)
+            out["high"] = self.documents[np.repeat(self.start[at : at + CHUNK], partners) + within]
+            yield out
 
-    def by_shard(self) -> Iterator[tuple[str, np.ndarray]]:
-        """(shard, its rows by id), in the order of the shards' names."""
-        shards = self.order["shard"].combine_chunks().dictionary_encode()
-        bounds = np.flatnonzero(np.diff(shards.indices.to_numpy(), prepend=-1, append=-1)).tolist()
-        rows = column(self.order, "row")
-        for name, start, end in zip(shards.dictionary.to_pylist(), bounds[:-1], bounds[1:], strict=True):
-            yield name, rows[start:end]
+
+def wanted(pairs: npt.NDArray[np.void], part: Numbers, parts: int) -> Numbers:
+    """The documents of pairs and the part that needs each, as `document × parts + part`, each once, sorted. part: of each pair."""
+    return np.unique(np.concatenate((pairs["low"], pairs["high"])) * parts + np.concatenate((part, part)))
 
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
@@ -73,48 +97,71 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     bands = same(signatures, "bands")
     if band not in map(band_name, range(bands)):
         raise cli.InputError(f"{args.manifest} names {band}, but the signatures have {bands} bands, from 00")
-    shards = [(shard_of(path), data(path), data(args.exact, shard_of(path))) for path in args.signals]
-    progress = Progress(3 * len(shards), "shards")
-
-    seen = [np.zeros(0, np.uint64)]
-    for _, path, exact in shards:
-        table = without(read(path, ["id", band]), read(exact, ["id"])["id"])
-        seen.append(column(table.select([band]).drop_null(), band))
-        progress.add()
-    everything = np.concatenate(seen)
-    del seen
-    documents, twice = len(everything), repeated(everything)
-    del everything
-
-    found = []
-    for shard, path, exact in shards:
-        table = read(path, ["id", band, "words", "curated"]).drop_null().rename_columns({band: "hash"})
-        table = without(table.filter(pa.array(members(column(table, "hash"), twice))), read(exact, ["id"])["id"])
-        table = table.append_column("priority", pa.array(ranked(table)))
-        table = table.append_column("shard", pa.array([shard] * len(table), pa.string()))
-        found.append(table.select(["shard", "id", "hash", "priority"]))
-        progress.add()
-    buckets = Buckets(pa.concat_tables(found), settings["max_candidates"])
-    del found
-
+    shards = [(number, data(path)) for number, path in numbered(args.signals)]
+    exact = Manifest.read(args.exact)
+    old = earlier.shards(exact.part("earlier"), signatures)
+    total = sum(found.part("documents") for found in signatures) + sum(shard.documents for shard in old)
+    parts = number_of_parts(len(shards))
+    last = max([number for number, _ in shards] + [shard.number for shard in old])
+    progress = Progress(total, "documents")
     out = args.manifest.with_name(f"{shard_of(args.manifest)}.parquet")
-    by_shard = {shard: {"pairs": 0, "cut": 0} for shard, *_ in shards}
-    with Writer(out, PAIR, batch=GROUP) as writer:
-        for shard, rows in buckets.by_shard():
-            for start in range(0, len(rows), CHUNK):
-                writer.add_table(buckets.pairs(rows[start : start + CHUNK]))
-            by_shard[shard] = {"pairs": int(buckets.partners[rows].sum()), "cut": int(buckets.cut[rows].sum())}
-            progress.add()
+    aside = out.parent / "wanted" / out.name
+    documents, buckets, largest = 0, 0, 0
+    counts = np.zeros((2, parts), np.int64)  # pairs and cut, of each part
+
+    with scratch(args.manifest.with_name(f".{band}")) as folder:
+        hashes = Spill(folder / "hashes", ranges(total, HELD), HASHED)
+        copies = by_shard(exact.file("duplicates.parquet"), [number for number, _ in shards], DUPLICATE)
+        nothing = (DUPLICATE.empty_table() for _ in old)
+        everything = [*shards, *((shard.number, shard.path) for shard in old)]
+        for (number, path), gone in zip(everything, chain(copies, nothing), strict=True):
+            table = read(path, ["id", band, "words", "curated"])
+            there = table[band].is_valid().to_numpy()
+            there[column(gone, "document") - first_of(number)] = False
+            table = table.filter(pa.array(there))
+            values = column(table, band)
+            hashes.add(by_hash(values, hashes.parts), hashed(table, first_of(number) + np.flatnonzero(there), values))
+            documents += len(table)
+            progress.add(len(there))
+
+        ends = Spill(folder / "pairs", parts, ENDS)
+        needs = Spill(folder / "wanted", 1 + last // SHARDS, np.int64)
+        for range_ in range(hashes.parts):
+            found = Buckets(hashes.part(range_), settings["max_candidates"])
+            own = part_of(found.documents, parts)
+            for row, numbers in zip(counts, (found.partners, found.cut), strict=True):
+                row += np.bincount(own, numbers, parts).astype(np.int64)
+            buckets, largest = buckets + len(found.sizes), max(largest, int(found.sizes.max(initial=0)))
+            for pairs in found.pairs():
+                part = part_of(pairs["low"], parts)
+                ends.add(part, pairs)
+                keys = wanted(pairs, part, parts)
+                needs.add((keys // parts >> ROW_BITS) // SHARDS, keys)
+
+        with Writer(out, PAIR, GROUP) as writer:
+            for number in range(parts):
+                pairs = ends.part(number)
+                pairs = pairs[np.lexsort((pairs["high"], pairs["low"]))]
+                writer.add_table(
+                    pa.table({"part": np.full(len(pairs), number), "low": pairs["low"], "high": pairs["high"]})
+                )
+        with Writer(aside, WANTED, GROUP) as writer:
+            for block in range(needs.parts):
+                keys = np.unique(needs.part(block))
+                writer.add_table(pa.table({"document": keys // parts, "part": keys % parts}))
     manifest.summary = {
         "documents": documents,
         "shingle_words": same(signatures, "shingle_words"),
-        "buckets": len(buckets.sizes),
-        "largest_bucket": int(buckets.sizes.max(initial=0)),
-        "pairs": writer.count,
-        "cut": int(buckets.cut.sum()),
-        "by_shard": by_shard,
+        "bands": bands,
+        "parts": parts,
+        "shards": len(shards),
+        "buckets": buckets,
+        "largest_bucket": largest,
+        "pairs": int(counts[0].sum()),
+        "cut": int(counts[1].sum()),
+        "by_part": {str(part): {"pairs": int(made), "cut": int(cut)} for part, (made, cut) in enumerate(counts.T)},
     }
-    return [out]
+    return [out, aside]
 
 
 def main(argv: list[str] | None = None) -> int:

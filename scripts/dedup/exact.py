@@ -1,8 +1,8 @@
 """Find the documents whose text is byte-equal to that of another, over all shards.
 
-Writes one file a shard, `id, duplicate_of`: the documents that are not the keeper of their text, and that keeper. Two
-passes keep the memory small: the first holds 8 bytes a document (half of the text hash, sorted, to find what occurs
-twice), the second the few documents that share theirs.
+Writes `duplicates.parquet`, `document, duplicate_of`: the documents that are not the keeper of their text, and that keeper. Documents
+are dealt out by ranges of their text hash, and each range is sorted by itself: memory is that of HELD documents and of one range's
+duplicates, whatever the corpus; disk is 48 bytes a document while it works.
 """
 
 from __future__ import annotations
@@ -14,66 +14,81 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from scripts.dedup.tables import DUPLICATE, members, ranked, read, repeated
-from scripts.formats.documents import Writer, data, shard_of
+from scripts.dedup import earlier
+from scripts.dedup.spill import Spill, by_hash, ranges
+from scripts.dedup.tables import (
+    DUPLICATE,
+    EARLIER,
+    HASHED,
+    HELD,
+    ROW_BITS,
+    first_of,
+    hashed,
+    in_order,
+    members,
+    numbered,
+    opening,
+    read,
+    repeated,
+    sixteen,
+)
+from scripts.formats.documents import Writer, data
 from scripts.workflow import cli
 from scripts.workflow.console import Progress
-from scripts.workflow.manifest import Manifest
+from scripts.workflow.manifest import Manifest, scratch
+
+TEXT = np.dtype([("row", HASHED), ("more", "u8")])  # hash: the first 8 bytes of the text's hash; more: the other 8
+COPY = np.dtype([("document", "i8"), ("duplicate_of", "i8")])
+SHARDS = 64  # shards whose duplicates are sorted at a time
 
 
-def halves(hashes: pa.ChunkedArray) -> npt.NDArray[np.uint64]:
-    """The first 8 bytes of every text hash (binary(16)), (rows,)."""
-    parts = [np.zeros(0, np.uint64)]
-    for chunk in hashes.chunks:
-        start = chunk.offset * 2
-        parts.append(np.frombuffer(chunk.buffers()[1], "<u8")[start : start + 2 * len(chunk) : 2])
-    return np.concatenate(parts)
+def keepers(texts: npt.NDArray[np.void]) -> npt.NDArray[np.void]:
+    """Every document that is not the first of its text hash, with that first one, as rows of COPY.
 
-
-def keepers(table: pa.Table) -> pa.Table:
-    """`shard, id, duplicate_of` of every row that is not the first of its text hash, sorted by shard and id.
-
-    table: `shard, id, text_hash, priority`, in any order.
+    texts: rows of TEXT in any order, with all documents of each text hash that is among them. None of an earlier corpus is returned.
     """
-    table = table.sort_by([("text_hash", "ascending"), ("priority", "ascending"), ("id", "ascending")])
-    group = table["text_hash"].combine_chunks().dictionary_encode().indices.to_numpy()
-    first = np.diff(group, prepend=-1) != 0
-    keeper = np.maximum.accumulate(np.where(first, np.arange(len(table)), 0))
-    table = table.append_column("duplicate_of", table["id"].take(pa.array(keeper)))
-    table = table.filter(pa.array(~first)).select(["shard", "id", "duplicate_of"])
-    return table.sort_by([("shard", "ascending"), ("id", "ascending")])
+    texts = texts[members(texts["row"]["hash"], repeated(texts["row"]["hash"].copy()))]
+    texts = texts[in_order(texts["row"], texts["more"], texts["row"]["hash"])]
+    rows, more = texts["row"], texts["more"]
+    first = np.ones(len(rows), bool)
+    first[1:] = (rows["hash"][1:] != rows["hash"][:-1]) | (more[1:] != more[:-1])
+    out = np.empty(len(rows), COPY)
+    out["document"], out["duplicate_of"] = rows["document"], rows["document"][opening(first)]
+    return out[~first & (out["document"] < first_of(EARLIER))]
 
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
-    shards = [(shard_of(path), data(path)) for path in args.signals]
-    progress = Progress(2 * len(shards), "shards")
-    seen = []
-    for _, path in shards:
-        seen.append(halves(read(path, ["text_hash"])["text_hash"]))
-        progress.add()
-    everything = np.concatenate(seen)
-    del seen
-    total, twice = len(everything), repeated(everything)
-    del everything
-    found = []
-    for shard, path in shards:
-        table = read(path, ["id", "text_hash", "words", "curated"])
-        table = table.filter(pa.array(members(halves(table["text_hash"]), twice)))
-        table = table.append_column("priority", pa.array(ranked(table)))
-        table = table.append_column("shard", pa.array([shard] * len(table), pa.string()))
-        found.append(table.select(["shard", "id", "text_hash", "priority"]))
-        progress.add()
-    copies = keepers(pa.concat_tables(found))
-    files = []
-    for shard, _ in shards:
-        out = args.manifest.with_name(f"{shard}.parquet")
+    signatures = [Manifest.read(path) for path in args.signals]
+    shards = [(number, data(path)) for number, path in numbered(args.signals)]
+    old = earlier.shards(settings["earlier"], signatures)
+    total, before = sum(found.part("documents") for found in signatures), sum(shard.documents for shard in old)
+    progress = Progress(total + before, "documents")
+    out = args.manifest.with_name("duplicates.parquet")
+    dropped = 0
+    with scratch(args.manifest.with_name(".exact")) as folder:
+        texts = Spill(folder / "texts", ranges(total + before, HELD), TEXT)
+        for number, path in [*shards, *((shard.number, shard.path) for shard in old)]:
+            table = read(path, ["id", "text_hash", "words", "curated"])
+            halves = sixteen(table["text_hash"], "<u8")
+            rows = np.empty(len(table), TEXT)
+            rows["row"] = hashed(table, first_of(number) + np.arange(len(table)), halves[:, 0])
+            rows["more"] = halves[:, 1]
+            texts.add(by_hash(halves[:, 0], texts.parts), rows)
+            progress.add(len(table))
+        blocks = 1 + shards[-1][0] // SHARDS
+        copies = Spill(folder / "copies", blocks, COPY)
+        for part in range(texts.parts):
+            found = keepers(texts.part(part))
+            copies.add((found["document"] >> ROW_BITS) // SHARDS, found)
+            dropped += len(found)
         with Writer(out, DUPLICATE) as writer:
-            writer.add_table(copies.filter(pc.equal(copies["shard"], shard)))
-        files.append(out)
-    manifest.counts = {"in": total, "kept": total - len(copies), "dropped": {"exact": len(copies)}}
-    return files
+            for block in range(blocks):
+                found = np.sort(copies.part(block), order="document")
+                writer.add_table(pa.table({name: found[name] for name in DUPLICATE.names}))
+    manifest.counts = {"in": total, "kept": total - dropped, "dropped": {"exact": dropped}}
+    manifest.summary = {"earlier": settings["earlier"], "earlier_documents": before}
+    return [out]
 
 
 def main(argv: list[str] | None = None) -> int:

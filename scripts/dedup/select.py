@@ -1,17 +1,19 @@
 """Drop exact duplicates, and every document that is a verified near-duplicate of a kept one.
 
 Documents are judged in the order of their priority: one is dropped if and only if some document of higher priority is
-kept and their similarity is `threshold` or more (the lexicographically first maximal independent set of the graph of
-pairs). Nothing is merged over a chain: in a ~ b ~ c with a unlike c, b goes for a, and c stays. `duplicate_of` is the
-most similar kept document. An exact duplicate whose keeper goes is a near-duplicate of what its keeper went for.
+kept and their similarity is `threshold` or more. Nothing is merged over a chain: in a ~ b ~ c with a unlike c, b goes for a,
+and c stays. `duplicate_of` is the most similar kept document. An exact duplicate whose keeper goes is a near-duplicate of what its
+keeper went for. Each connected component of the pairs is decided by itself (scripts/dedup/components.py).
 
-Rules: `exact` (byte-equal to `duplicate_of`; value 1) and `near` (value: the Jaccard similarity with it). Memory: about 250 bytes for each
-pair that passes the threshold, and 100 for each duplicate.
+Rules: `exact` (byte-equal to `duplicate_of`; value 1) and `near` (value: the Jaccard similarity with it). Memory: a byte for each
+document, about 120 for each that is in a pair that passes or was copied, and 1.6 GB for the pairs that are decided at a time.
 """
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,186 +22,272 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from scripts.dedup.tables import DUPLICATE, VERIFIED, column, read
-from scripts.formats.documents import VERDICT, Writer, add_counts, data, shard_of
+from scripts.dedup import earlier
+from scripts.dedup.components import EDGE, Edges, decided
+from scripts.dedup.tables import (
+    DUPLICATE,
+    EARLIER,
+    GROUP,
+    HASHED,
+    ROW_BITS,
+    VERIFIED,
+    Numbers,
+    by_shard,
+    column,
+    first_of,
+    hashed,
+    in_order,
+    numbered,
+    read,
+    same,
+    sixteen,
+)
+from scripts.formats.documents import VERDICT, Writer, add_counts, batches, data
 from scripts.workflow import cli
 from scripts.workflow.console import Progress
-from scripts.workflow.manifest import Manifest
+from scripts.workflow.manifest import Manifest, scratch
 
-CHUNK = 1 << 16  # pairs as Python numbers at a time
 LARGEST = 20  # clusters that the summary names
-
-
-DROP = pa.schema(
-    [
-        ("shard", pa.int32()),  # place of its shard among the inputs
-        ("id", pa.string()),
-        ("duplicate_of", pa.string()),
-        ("similarity", pa.float64()),
-        ("exact", pa.bool_()),  # which rules drop it
-        ("near", pa.bool_()),
-    ]
-)
+BATCH = 1 << 20  # pairs read at a time
 RULES = pa.array([[], ["exact"], ["near"], ["near", "exact"]], pa.list_(pa.string()))
+HEX = np.frombuffer("".join(f"{byte:02x}" for byte in range(256)).encode(), np.uint8).reshape(256, 2)
 
 
-def greedy(
-    low: npt.NDArray[np.int64], high: npt.NDArray[np.int64], similarity: npt.NDArray[np.float64], nodes: int
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
-    """Which documents go, and for which: (keeper, similarity), (nodes,) each; keeper −1 where a document stays.
+@dataclass
+class Shard:
+    """A shard of the signals: its number, its file, and how many documents it has."""
 
-    Documents are numbered by priority, 0 first, so that high < low in every pair. Pairs may come in any order.
+    number: int
+    path: Path
+    documents: int
+
+
+@dataclass
+class Drop:
+    """Documents of a shard that go, sorted by row, (documents,) each. keeper: number of the kept document, from 0 by priority."""
+
+    row: Numbers
+    keeper: Numbers
+    similarity: npt.NDArray[np.float64]
+    exact: npt.NDArray[np.bool_]  # which rules drop it
+    near: npt.NDArray[np.bool_]
+
+    def __getitem__(self, rows: Any) -> Drop:
+        return Drop(*(values[rows] for values in vars(self).values()))
+
+
+@dataclass
+class Known:
+    """The documents whose names or order are needed: those in pairs that pass, and the keepers of exact duplicates.
+
+    documents: their numbers, sorted. rank: their places by priority. names: the halves of their ids, by rank, (documents, 2).
     """
-    keeper, value = np.full(nodes, -1, np.int64), np.full(nodes, np.nan)
-    # Within a document the best partner first: the most similar, then the one of highest priority.
-    order = np.lexsort((high, -similarity, low))
-    gone = bytearray(nodes)
-    for start in range(0, len(order), CHUNK):
-        part = order[start : start + CHUNK]
-        for one, other, measured in zip(
-            low[part].tolist(), high[part].tolist(), similarity[part].tolist(), strict=True
-        ):
-            # All pairs of `other` as the lower document came before: its fate is settled.
-            if not gone[one] and not gone[other]:
-                gone[one] = 1
-                keeper[one], value[one] = other, measured
-    return keeper, value
+
+    documents: Numbers
+    rank: Numbers
+    names: npt.NDArray[np.uint64]
+
+    def ranks(self, documents: Numbers) -> Numbers:
+        """The place by priority of documents that are all known."""
+        return self.rank[np.searchsorted(self.documents, documents)]
 
 
-def near_duplicates(pairs: pa.Table) -> pa.Table:
-    """The near-duplicates that go (DROP), from the pairs that pass the threshold: VERIFIED and the lower one's `shard`."""
-    ids = pa.chunked_array(pairs["id_low"].chunks + pairs["id_high"].chunks, pa.string())
-    coded = ids.combine_chunks().dictionary_encode()
-    codes = coded.indices.to_numpy()
-    priorities = np.zeros(len(coded.dictionary), np.int64)
-    priorities[codes] = np.concatenate((column(pairs, "priority_low"), column(pairs, "priority_high")))
-    table = pa.table({"priority": priorities, "id": coded.dictionary})
-    order = pc.sort_indices(table, sort_keys=[("priority", "ascending"), ("id", "ascending")])
-    rank = np.empty(len(table), np.int64)
-    rank[order.to_numpy()] = np.arange(len(table))
-    ends = rank[codes].reshape(2, -1)
-    low, high = ends.max(axis=0), ends.min(axis=0)
-    keeper, value = greedy(low, high, column(pairs, "similarity"), len(table))
-    shards = np.zeros(len(table), np.int32)
-    shards[low] = column(pairs, "shard")
-    gone, names = np.flatnonzero(keeper >= 0), table["id"].take(order)
-    return drops(shards[gone], names.take(pa.array(gone)), names.take(pa.array(keeper[gone])), value[gone], near=True)
+def hexed(halves: npt.NDArray[np.uint64]) -> pa.Array:
+    """Ids as 32 hex digits, from their halves, (ids, 2)."""
+    digits = HEX[halves.astype(">u8").view(np.uint8).reshape(-1, 16)].tobytes()
+    ends = np.arange(0, 32 * len(halves) + 1, 32, dtype=np.int32)
+    return pa.StringArray.from_buffers(len(halves), pa.py_buffer(ends), pa.py_buffer(digits))
 
 
-def drops(
-    shard: npt.NDArray, ids: Any, keepers: Any, similarity: Any, exact: bool = False, near: bool | npt.NDArray = False
-) -> pa.Table:
-    """A table (DROP) of its columns; one value of `exact` and `near` for all rows, or one each."""
-    flags = {"exact": np.full(len(shard), exact), "near": np.broadcast_to(near, len(shard))}
-    return pa.table({"shard": shard, "id": ids, "duplicate_of": keepers, "similarity": similarity, **flags}).cast(DROP)
+def passing(files: Iterable[Path], threshold: float) -> Iterator[pa.RecordBatch]:
+    """The pairs (VERIFIED) whose similarity is `threshold` or more."""
+    for path in files:
+        for batch in batches(path, VERIFIED.names, BATCH):
+            yield batch.filter(pc.greater_equal(batch["similarity"], threshold))
 
 
-def exact_duplicates(copies: pa.Table, near: pa.Table, drop: bool) -> pa.Table:
-    """The exact duplicates that go (DROP), each a duplicate of a kept document.
+def known(shards: Sequence[Shard], used: Iterable[Numbers]) -> Known:
+    """What is known of all documents of `used` (numbers, in pieces, in any order and repeated).
 
-    copies: DUPLICATE and `shard`. near: from `near_duplicates`. drop: whether byte-equal text is a reason; if not, a
-    copy goes only where its keeper goes, under that rule.
+    Raises InputError where the shards do not have one.
     """
-    at = pc.index_in(copies["duplicate_of"], value_set=near["id"])
-    keeper = pc.coalesce(near["duplicate_of"].take(at), copies["duplicate_of"])
-    similarity = pc.coalesce(near["similarity"].take(at), pa.scalar(1.0))
-    table = drops(column(copies, "shard"), copies["id"], keeper, similarity, drop, at.is_valid().to_numpy())
-    return table if drop else table.filter(table["near"])
+    base = np.full(shards[-1].number + 2, -1, np.int64)
+    base[[shard.number for shard in shards]] = np.cumsum([0, *(shard.documents for shard in shards)])[:-1]
+    sizes = np.zeros(len(base), np.int64)
+    sizes[[shard.number for shard in shards]] = [shard.documents for shard in shards]
+    seen = np.zeros(sum(shard.documents for shard in shards), bool)
+    for documents in used:
+        shard, row = np.minimum(documents >> ROW_BITS, len(base) - 1), documents & ((1 << ROW_BITS) - 1)
+        if (wrong := np.flatnonzero(row >= sizes[shard])).size:
+            raise cli.InputError(
+                f"{wrong.size} duplicates are not in the signatures of their shard, for example row {row[wrong[0]]} of shard "
+                f"{shard[wrong[0]]:05d}: run dedup.exact and dedup.band again"
+            )
+        seen[base[shard] + row] = True
+    rows = [np.zeros(0, HASHED)]
+    for shard_ in shards:
+        start = base[shard_.number]
+        own = np.flatnonzero(seen[start : start + shard_.documents])
+        if len(own):
+            table = read(shard_.path, ["id", "words", "curated"]).take(pa.array(own))
+            rows.append(hashed(table, first_of(shard_.number) + own, np.zeros(len(own), np.uint64)))
+    del seen
+    found = np.concatenate(rows)
+    del rows
+    order = in_order(found)
+    rank = np.empty(len(found), np.int64)
+    rank[order] = np.arange(len(found))
+    return Known(found["document"].copy(), rank, np.stack((found["id"][order], found["rest"][order]), axis=1))
 
 
-def verdicts(ids: pa.ChunkedArray, gone: pa.Table, threshold: float) -> pa.Table:
-    """The verdicts (VERDICT) on a shard's documents in their order. gone: its rows of DROP.
+def edges(pairs: Iterable[pa.RecordBatch], who: Known) -> Iterator[Edges]:
+    """The pairs with documents numbered by priority."""
+    for batch in pairs:
+        out = np.empty(len(batch), EDGE)
+        ends = who.ranks(batch["low"].to_numpy()), who.ranks(batch["high"].to_numpy())
+        out["low"], out["high"] = np.maximum(*ends), np.minimum(*ends)
+        out["similarity"] = batch["similarity"].to_numpy()
+        yield out
 
-    Raises InputError where a row of `gone` is not among the documents.
+
+def near_duplicates(shard: int, who: Known, keeper: Numbers, value: npt.NDArray) -> Drop:
+    """The shard's near-duplicates that go. keeper, value: from `decided`."""
+    start, end = np.searchsorted(who.documents, [first_of(shard), first_of(shard + 1)])
+    rank = who.rank[start:end]
+    gone = keeper[rank] >= 0
+    rank, row = rank[gone], who.documents[start:end][gone] - first_of(shard)
+    return Drop(row, keeper[rank], value[rank], np.zeros(len(row), bool), np.ones(len(row), bool))
+
+
+def exact_duplicates(shard: int, copies: pa.Table, who: Known, keeper: Numbers, value: npt.NDArray, drop: bool) -> Drop:
+    """The shard's exact duplicates that go, each a duplicate of a kept document.
+
+    copies: DUPLICATE. keeper, value: from `decided`. drop: whether byte-equal text is a reason; if not, a copy goes only where its
+    keeper goes, under that rule.
     """
-    at = pc.index_in(gone["id"], value_set=ids)
-    if at.null_count:
-        raise cli.InputError(
-            f"{at.null_count} duplicates are not in the signatures of their shard; run dedup.exact again"
-        )
+    rank = who.ranks(column(copies, "duplicate_of"))
+    near = keeper[rank] >= 0
+    found = Drop(
+        column(copies, "document") - first_of(shard),
+        np.where(near, keeper[rank], rank),
+        np.where(near, value[rank], 1.0),
+        np.full(len(rank), drop),
+        near,
+    )
+    return found if drop else found[near]
+
+
+def both(one: Drop, other: Drop) -> Drop:
+    """Two lists of documents as one, sorted by row."""
+    joined = Drop(*(np.concatenate(pair) for pair in zip(vars(one).values(), vars(other).values(), strict=True)))
+    return joined[np.argsort(joined.row, kind="stable")]
+
+
+def verdicts(ids: npt.NDArray[np.uint64], gone: Drop, names: npt.NDArray[np.uint64], threshold: float) -> pa.Table:
+    """The verdicts (VERDICT) on documents in their order. ids, names: halves of ids, of the documents and of keepers (see Known)."""
     row = np.full(len(ids), -1)
-    row[at.to_numpy()] = np.arange(len(gone))
+    row[gone.row] = np.arange(len(gone.row))
     kept = row < 0
-    exact, near = column(gone, "exact"), column(gone, "near")
     rules = np.zeros(len(ids), np.int64)
-    rules[~kept] = (exact + 2 * near)[row[~kept]]
+    rules[~kept] = (gone.exact + 2 * gone.near)[row[~kept]]
     columns = pa.table(
         {
             # Under both rules it is `near`: `duplicate_of` is then what the byte-equal document went for.
-            "rule": pc.if_else(gone["near"], "near", "exact"),
-            "value": gone["similarity"],
-            "threshold": np.where(near, threshold, 1.0),
-            "detail": pa.nulls(len(gone), pa.string()),
-            "duplicate_of": gone["duplicate_of"],
-            "similarity": gone["similarity"],
+            "rule": pa.array(np.where(gone.near, "near", "exact"), pa.string()),
+            "value": gone.similarity,
+            "threshold": np.where(gone.near, threshold, 1.0),
+            "detail": pa.nulls(len(gone.row), pa.string()),
+            "duplicate_of": hexed(names[gone.keeper]),
+            "similarity": gone.similarity,
         }
     ).take(pa.array(row, mask=kept))
-    table = columns.append_column("id", ids).append_column("kept", pa.array(kept))
+    table = columns.append_column("id", hexed(ids)).append_column("kept", pa.array(kept))
     return table.append_column("rules", RULES.take(pa.array(rules))).select(VERDICT.names).cast(VERDICT)
 
 
-def clusters(keepers: pa.ChunkedArray) -> dict[str, Any]:
-    """How many clusters have 2, 3–4, 5–8 … documents, and the largest clusters."""
-    counts = pc.value_counts(keepers.combine_chunks())
-    table = pa.table({"keeper": counts.field("values"), "size": pc.add(counts.field("counts"), 1)})
-    table = table.sort_by([("size", "descending"), ("keeper", "ascending")])
-    powers = np.bincount(np.ceil(np.log2(column(table, "size"))).astype(int)).tolist()
-    names = [f"{2 ** (power - 1) + 1}-{2**power}" if power > 1 else "2" for power in range(len(powers))]
+def clusters(dropped: Numbers, names: npt.NDArray[np.uint64]) -> dict[str, Any]:
+    """How many clusters have 2, 3–4, 5–8 … documents, and the largest clusters. dropped: for each document, how many went for it."""
+    keepers = np.flatnonzero(dropped)
+    sizes = dropped[keepers] + 1
+    powers = np.bincount(np.ceil(np.log2(sizes)).astype(int)).tolist()
+    spans = [f"{2 ** (power - 1) + 1}-{2**power}" if power > 1 else "2" for power in range(len(powers))]
+    order = np.lexsort((names[keepers, 1], names[keepers, 0], -sizes))[:LARGEST]
+    largest = zip(hexed(names[keepers[order]]).to_pylist(), sizes[order].tolist(), strict=True)
     return {
-        "clusters": len(table),
-        "cluster_sizes": {name: number for name, number in zip(names, powers, strict=True) if number},
-        "largest": table.slice(0, LARGEST).to_pylist(),
+        "clusters": len(keepers),
+        "cluster_sizes": {name: number for name, number in zip(spans, powers, strict=True) if number},
+        "largest": [{"keeper": keeper, "size": size} for keeper, size in largest],
     }
 
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
-    threshold = settings["threshold"]
     measured = [Manifest.read(path) for path in args.pairs]
-    place = {shard_of(path): at for at, path in enumerate(args.signals)}
-    passing = [("similarity", ">=", threshold)]
-    pairs = pa.concat_tables(
-        tagged(read(data(path), VERIFIED.names, filters=passing), place[shard_of(path)]) for path in args.pairs
-    )
-    near = near_duplicates(pairs if settings["near"] else pairs.slice(0, 0))
-    copies = pa.concat_tables(
-        tagged(read(data(args.exact, shard_of(path)), DUPLICATE.names), at) for at, path in enumerate(args.signals)
-    )
-    gone = pa.concat_tables([near, exact_duplicates(copies, near, settings["exact"])])
-    gone = gone.sort_by([("shard", "ascending"), ("id", "ascending")])
-    bounds = np.searchsorted(column(gone, "shard"), np.arange(len(args.signals) + 1)).tolist()
+    if len(measured) != (parts := same(measured, "parts")):
+        raise cli.InputError(
+            f"--pairs has {len(measured)} parts, such as {args.pairs[0]}, but the pairs are in {parts}"
+        )
+    pairs = [data(path) for path in args.pairs]
+    shards = [Shard(n, data(path), Manifest.read(path).part("documents")) for n, path in numbered(args.signals)]
+    numbers, threshold = [shard.number for shard in shards], settings["threshold"]
+    copied = Manifest.read(args.exact)
+    exact = copied.file("duplicates.parquet")
+    old = [Shard(one.number, one.path, one.documents) for one in earlier.shards(copied.part("earlier"))]
+
+    count = 0
+
+    def used() -> Iterator[Numbers]:
+        nonlocal count
+        for batch in passing(pairs, threshold):
+            count += len(batch)
+            yield batch["low"].to_numpy()
+            yield batch["high"].to_numpy()
+        for batch in batches(exact, DUPLICATE.names, BATCH):
+            yield batch["duplicate_of"].to_numpy()
+
+    who = known([*shards, *old], used())
+    with scratch(args.manifest.with_name(".pairs")) as folder:
+        keeper, value = decided(
+            lambda: edges(passing(pairs, threshold) if settings["near"] else (), who), count, len(who.rank), folder
+        )
 
     files: list[Path] = []
     total: dict[str, Any] = {}
-    by_shard: dict[str, Any] = {}
-    progress = Progress(len(args.signals), "shards")
-    for path, start, end in zip(args.signals, bounds[:-1], bounds[1:], strict=True):
-        shard = shard_of(path)
-        table = verdicts(read(data(path), ["id"])["id"], gone.slice(start, end - start), threshold)
-        files.append(args.manifest.with_name(f"{shard}.parquet"))
+    by_shard_: dict[str, Any] = {}
+    dropped = np.zeros(len(who.rank), np.int64)
+    progress = Progress(len(shards), "shards")
+    for shard, copies in zip(shards, by_shard(exact, numbers, DUPLICATE), strict=True):
+        name = shard.path.stem
+        gone = both(
+            near_duplicates(shard.number, who, keeper, value),
+            exact_duplicates(shard.number, copies, who, keeper, value, settings["exact"]),
+        )
+        np.add.at(dropped, gone.keeper, 1)
+        ids = sixteen(read(shard.path, ["id"])["id"])
+        files.append(args.manifest.with_name(f"{name}.parquet"))
         with Writer(files[-1], VERDICT) as writer:
-            writer.add_table(table)
-        dropped = {rule: pc.sum(pc.equal(table["rule"], rule)).as_py() or 0 for rule in ("exact", "near")}
-        kept = len(table) - sum(dropped.values())
-        by_shard[shard] = {"in": len(table), "kept": kept, "dropped": dropped}
-        add_counts(total, by_shard[shard])
+            for start in range(0, len(ids), GROUP):
+                some = gone[slice(*np.searchsorted(gone.row, [start, start + GROUP]))]
+                some.row = some.row - start
+                writer.add_table(verdicts(ids[start : start + GROUP], some, who.names, threshold))
+        near = int(gone.near.sum())
+        counts = {"exact": len(gone.row) - near, "near": near}
+        by_shard_[name] = {"in": len(ids), "kept": len(ids) - len(gone.row), "dropped": counts}
+        add_counts(total, by_shard_[name])
         progress.add()
     manifest.counts = total
     manifest.summary = {
-        "by_shard": by_shard,
+        "by_shard": by_shard_,
         "pairs": {
             "verified": sum(part.summary["pairs"] for part in measured),
-            "passed": len(pairs),
+            "passed": count,
             "cut": sum(part.summary["cut"] for part in measured),
         },
         "similarity": np.sum([part.summary["similarity"] for part in measured], axis=0).tolist(),
-        **clusters(gone["duplicate_of"]),
+        **clusters(dropped, who.names),
     }
+    if old:  # dropped for a document of an earlier corpus
+        manifest.summary["earlier"] = int(dropped[who.ranks(who.documents[who.documents >= first_of(EARLIER)])].sum())
     return files
-
-
-def tagged(table: pa.Table, shard: int) -> pa.Table:
-    """The table with the number of its shard in a column `shard`."""
-    return table.append_column("shard", pa.array(np.full(len(table), shard, np.int32)))
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -1,9 +1,9 @@
 """The signature of every document that reached dedup: a hash of its text, and MinHash bands of its shingles.
 
-Signals: `id, text_hash` (xxh3-128 of the exact text in UTF-8), `words` (tokens), `shingles` (distinct), `curated`, and
-`band_00` … the hash of each band, null for a text without a word. Defaults: FineWeb's 5-word shingles, 112 permutations
-in 14 bands of 8 rows (datatrove, examples/fineweb.py), which make a pair of similarity 0.8 a candidate with a
-probability of 92.4 %, one of 0.9 with 99.96 %.
+Signals: `id` (binary), `text_hash` (xxh3-128 of the exact text in UTF-8), `words` (tokens), `shingles` (distinct), `curated`, and
+`band_00` … the hash of each band, null for a text without a word. Shard and row are the document's number in the steps that follow.
+Defaults: FineWeb's 5-word shingles, 112 permutations in 14 bands of 8 rows (datatrove, examples/fineweb.py), which make a pair of
+similarity 0.8 a candidate with a probability of 92.4 %, one of 0.9 with 99.96 %.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import xxhash
 
 from scripts.dedup.minhash import MinHasher
 from scripts.dedup.shingles import count_tokens, distinct, hashes32, normalise
+from scripts.dedup.tables import GROUP
 from scripts.formats import filtered
 from scripts.formats.documents import Writer, shard_of
 from scripts.workflow import cli
@@ -33,16 +34,21 @@ def band_name(band: int) -> str:
     return f"band_{band:02d}"
 
 
+def names(bands: int) -> list[str]:
+    """The columns of all bands' hashes."""
+    return [band_name(band) for band in range(bands)]
+
+
 def schema(bands: int) -> pa.Schema:
     """The signals' schema."""
     return pa.schema(
         [
-            ("id", pa.string()),
+            ("id", pa.binary(16)),
             ("text_hash", pa.binary(16)),
             ("words", pa.int64()),
             ("shingles", pa.int64()),
             ("curated", pa.bool_()),
-            *((band_name(band), pa.uint64()) for band in range(bands)),
+            *((name, pa.uint64()) for name in names(bands)),
         ]
     )
 
@@ -52,7 +58,7 @@ def sign(texts: list[str], k: int, hasher: MinHasher) -> list[dict[str, Any]]:
     normals = [normalise(text) for text in texts]
     hashes, counts = hashes32([normal for normal in normals if normal], k)
     signed = zip(hasher.signatures(hashes, counts), np.split(hashes, np.cumsum(counts)[:-1]), strict=True)
-    names = [band_name(band) for band in range(hasher.bands)]
+    columns = names(hasher.bands)
     signals = []
     for text, normal in zip(texts, normals, strict=True):
         signature, own = next(signed) if normal else (None, hashes[:0])
@@ -62,7 +68,7 @@ def sign(texts: list[str], k: int, hasher: MinHasher) -> list[dict[str, Any]]:
                 "text_hash": xxhash.xxh3_128_digest(text.encode()),
                 "words": count_tokens(normal),
                 "shingles": len(distinct(own)),
-                **dict(zip(names, bands, strict=True)),
+                **dict(zip(columns, bands, strict=True)),
             }
         )
     return signals
@@ -87,16 +93,31 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     out = args.manifest.with_name(f"{shard_of(args.documents)}.parquet")
     progress = Progress(filtered.number(args.documents, args.verdicts), "documents")
     totals = {"words": 0, "shingles": 0}
-    with Writer(out, schema(hasher.bands)) as writer:
+    columns = schema(hasher.bands)
+    with Writer(out, columns, hashes=["id", "text_hash", *names(hasher.bands)]) as writer:
+        made: list[pa.Table] = []
         for batch in batched(filtered.texts(args.documents, args.verdicts, args.edits, ["curated"])):
-            texts = [row["text"] for row in batch]
-            for row, signals in zip(batch, sign(texts, settings["shingle_words"], hasher), strict=True):
-                writer.add({"id": row["id"], "curated": bool(row["curated"]), **signals})
+            signals = sign([row["text"] for row in batch], settings["shingle_words"], hasher)
+            for row, found in zip(batch, signals, strict=True):
+                found |= {"id": bytes.fromhex(row["id"]), "curated": bool(row["curated"])}
                 for key in totals:
-                    totals[key] += signals[key]
+                    totals[key] += found[key]
+            made.append(pa.Table.from_pylist(signals, schema=columns))
             progress.add(len(batch))
+            if sum(map(len, made)) >= GROUP:
+                writer.add_table(pa.concat_tables(made))
+                made = []
+        if made:
+            writer.add_table(pa.concat_tables(made))
     manifest.counts = {"in": progress.done, "kept": progress.done, "dropped": {}}
-    manifest.summary = {**totals, "shingle_words": settings["shingle_words"], "bands": hasher.bands}
+    manifest.summary = {
+        **totals,
+        "documents": progress.done,
+        "shingle_words": settings["shingle_words"],
+        "bands": hasher.bands,
+        "rows": settings["rows"],
+        "seed": settings["seed"],
+    }
     return [out]
 
 

@@ -1,69 +1,182 @@
-"""What the steps of dedup share about their tables: who is kept before whom, and the documents of a signals file.
+"""What the steps of dedup share about their tables: the numbers of documents, who is kept before whom, and reading one part of a file.
 
-Of two duplicates the one of higher priority is kept: curated before not curated, then more words, then the smaller id.
-That order depends on the documents alone, never on shards or workers.
+Within dedup a document is a number, `shard << 32 | row` (int64): the number in its shard's name, and its row in the shard's signals,
+which are in the documents' order. Ids are read where an order or a verdict needs them.
+
+Of two duplicates the one of higher priority is kept: one of an earlier corpus before all others, curated before not curated, then
+more words, then the smaller id. That order depends on the documents alone, never on shards or workers.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
-from scripts.formats.documents import opened
+from scripts.formats.documents import opened, shard_of
 from scripts.workflow.errors import InputError
-from scripts.workflow.manifest import Manifest
+from scripts.workflow.manifest import Manifest, ManifestError
 
 WORDS = (1 << 40) - 1  # more words than a document has
+GROUP = 1 << 16  # rows of a row group
+ROW_BITS = 32  # of a document's number; the shard is above them
+BLOCK = 1 << 26  # shingles held at a time, 8 bytes each
+EARLIER = 1 << 17  # the number of the first shard of an earlier corpus; those of this run have five digits
+HELD = 1 << 22  # documents sorted at a time, about 150 bytes each
 
-DUPLICATE = pa.schema([("id", pa.string()), ("duplicate_of", pa.string())])
+DUPLICATE = pa.schema([("document", pa.int64()), ("duplicate_of", pa.int64())])  # sorted by document
 
 PAIR = pa.schema(
     [
-        ("shard_low", pa.string()),  # the document that goes if the pair is a duplicate, and its shard
-        ("id_low", pa.string()),
-        ("shard_high", pa.string()),  # the document of higher priority
-        ("id_high", pa.string()),
-        ("priority_low", pa.int64()),
-        ("priority_high", pa.int64()),
+        (
+            "part",
+            pa.int32(),
+        ),  # which task of dedup.verify measures it: `part_of` the lower document; the file is sorted by it
+        ("low", pa.int64()),  # the document that goes if the pair is a duplicate
+        ("high", pa.int64()),  # the document of higher priority
+    ]
+)
+
+# The documents of pairs, each with the parts that need its shingles; sorted.
+WANTED = pa.schema([("document", pa.int64()), ("part", pa.int32())])
+
+# The shingle sets of the documents of pairs: a row for each part that needs one. A row group is of one part.
+SETS = pa.schema(
+    [
+        ("part", pa.int32()),
+        ("document", pa.int64()),
+        ("shingles", pa.list_(pa.field("element", pa.uint64(), nullable=False))),  # sorted distinct xxh3-64
     ]
 )
 
 VERIFIED = pa.schema(
     [
-        ("id_low", pa.string()),
-        ("id_high", pa.string()),
+        ("low", pa.int64()),
+        ("high", pa.int64()),
         ("similarity", pa.float64()),  # Jaccard similarity of the two shingle sets
-        ("priority_low", pa.int64()),
-        ("priority_high", pa.int64()),
     ]
 )
 
+# A document and a hash of it, with what decides its place among others of the same hash.
+HASHED = np.dtype(
+    [
+        ("hash", "u8"),
+        ("priority", "i8"),
+        ("id", "u8"),  # the id's first 8 bytes, as a big-endian number,
+        ("rest", "u8"),  # and the other 8
+        ("document", "i8"),
+    ]
+)
 
-def priority(curated: npt.NDArray[np.bool_], words: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+Shingles = npt.NDArray[np.uint64]
+Numbers = npt.NDArray[np.int64]
+
+
+def numbered(manifests: Sequence[Path]) -> list[tuple[int, Path]]:
+    """(the number in the shard's name, its manifest), ascending. Raises InputError where two shards have one number."""
+    found = sorted((int(shard_of(path)), path) for path in manifests)
+    if len({number for number, _ in found}) < len(found):
+        raise InputError(f"two of the {len(found)} manifests of shards, such as {manifests[0]}, have the same number")
+    return found
+
+
+def first_of(shard: int) -> int:
+    """The number of a shard's first document."""
+    return shard << ROW_BITS
+
+
+def part_of(documents: Numbers, parts: int) -> Numbers:
+    """Which of the parts measures the pairs of these lower documents."""
+    return (documents >> ROW_BITS) % parts
+
+
+def priority(curated: npt.NDArray[np.bool_], words: Numbers) -> Numbers:
     """A number that is smaller for the document to keep; ties go to the smaller id."""
     return np.where(curated, 0, 1 << 40) + (WORDS - words)
 
 
-def read(path: Path, columns: list[str], **options: Any) -> pa.Table:
-    """Columns of a whole Parquet file (one shard's, or one filtered part's). Raises ManifestError where it is damaged."""
-    with opened(path):
-        return pq.read_table(path, columns=columns, page_checksum_verification=True, **options)
+def sixteen(values: pa.ChunkedArray, kind: str = ">u8") -> npt.NDArray[np.uint64]:
+    """The two halves of every value of a binary(16) column without nulls, (rows, 2); big-endian ones sort as the values do."""
+    parts = [np.zeros((0, 2), np.uint64)]
+    for chunk in values.chunks:
+        start = chunk.offset * 2
+        halves = np.frombuffer(chunk.buffers()[1], kind)[start : start + 2 * len(chunk)]
+        parts.append(halves.reshape(-1, 2).astype(np.uint64))
+    return np.concatenate(parts)
+
+
+def hashed(table: pa.Table, documents: Numbers, hashes: npt.NDArray[np.uint64]) -> npt.NDArray[np.void]:
+    """Rows of HASHED. table: `id, words, curated` of these documents, a row each."""
+    out = np.empty(len(documents), HASHED)
+    out["hash"], out["document"] = hashes, documents
+    out["priority"] = priority(column(table, "curated"), column(table, "words"))
+    out["priority"] -= np.where(documents >= first_of(EARLIER), 1 << 42, 0)  # before all documents of this run
+    ids = sixteen(table["id"])
+    out["id"], out["rest"] = ids[:, 0], ids[:, 1]
+    return out
+
+
+def in_order(rows: npt.NDArray[np.void], *groups: npt.NDArray) -> npt.NDArray[np.intp]:
+    """The order of rows of HASHED by `groups`, the last first, and within a group by priority and id."""
+    return np.lexsort((rows["rest"], rows["id"], rows["priority"], *groups))
+
+
+def opening(first: npt.NDArray[np.bool_]) -> Numbers:
+    """For each row the row that opens its group. first: which rows open one."""
+    return np.maximum.accumulate(np.where(first, np.arange(len(first)), 0))
+
+
+def read(path: Path, columns: list[str]) -> pa.Table:
+    """Columns of a whole Parquet file (one shard's). Raises ManifestError where it is damaged."""
+    with opened(path) as file:
+        return file.read(columns)
+
+
+def between(path: Path, key: str, first: int, last: int, schema: pa.Schema) -> pa.Table:
+    """The rows with first <= `key` < last of a file of this schema that is sorted by `key`; reads their row groups only."""
+    at = schema.get_field_index(key)
+    found = [schema.empty_table()]
+    with opened(path) as file:
+        if file.schema_arrow.names != schema.names:
+            raise ManifestError(f"{path} has the columns {file.schema_arrow.names}, not {schema.names}")
+        for group in range(file.num_row_groups):
+            range_ = file.metadata.row_group(group).column(at).statistics
+            if range_.min < last and range_.max >= first:
+                table = file.read_row_group(group)
+                start, end = np.searchsorted(column(table, key), [first, last]).tolist()
+                found.append(table.slice(start, end - start))
+    return pa.concat_tables(found)
+
+
+def by_shard(path: Path, shards: Sequence[int], schema: pa.Schema) -> Iterator[pa.Table]:
+    """The rows of each shard of a file that is sorted by `document`, one row group of the file in memory at a time.
+
+    shards: ascending numbers of all shards. Raises InputError for a document of no shard among them.
+    """
+    held = schema.empty_table()
+    with opened(path) as file:
+        groups = iter(range(file.num_row_groups))
+        for shard in shards:
+            while not len(held) or column(held, "document")[-1] < first_of(shard + 1):
+                if (group := next(groups, None)) is None:
+                    break
+                held = pa.concat_tables([held, file.read_row_group(group)])
+            start, end = np.searchsorted(column(held, "document"), [first_of(shard), first_of(shard + 1)]).tolist()
+            if start:
+                raise InputError(f"{path} has documents before shard {shard} of shards that are not there")
+            yield held.slice(0, end)
+            held = held.slice(end)
+        if len(held) or next(groups, None) is not None:
+            raise InputError(f"{path} has documents of shards that are not there; the newest that is: {shards[-1:]}")
 
 
 def column(table: pa.Table, name: str) -> npt.NDArray:
     """A column without nulls as a NumPy array."""
     return table[name].to_numpy()
-
-
-def ranked(table: pa.Table) -> npt.NDArray[np.int64]:
-    """The priority of every row of a table with `curated` and `words`."""
-    return priority(column(table, "curated"), column(table, "words"))
 
 
 def members(values: npt.NDArray, ordered: npt.NDArray) -> npt.NDArray[np.bool_]:
@@ -80,14 +193,9 @@ def repeated(values: npt.NDArray) -> npt.NDArray:
     return twice[np.concatenate(([True], twice[1:] != twice[:-1]))] if len(twice) else twice
 
 
-def without(table: pa.Table, ids: pa.ChunkedArray) -> pa.Table:
-    """The rows whose `id` is not among `ids`."""
-    return table.filter(pc.invert(pc.is_in(table["id"], value_set=ids))) if len(ids) else table
-
-
 def same(manifests: list[Manifest], key: str) -> Any:
     """A summary value that all the manifests must agree on. Raises InputError where they do not."""
-    values = {manifest.summary[key] for manifest in manifests}
+    values = {manifest.part(key) for manifest in manifests}
     if len(values) != 1:
         raise InputError(
             f"{manifests[0].path} and others disagree on {key}: {sorted(values)}; run dedup.signature again"

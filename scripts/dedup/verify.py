@@ -1,9 +1,8 @@
-"""The exact Jaccard similarity of every candidate pair whose lower document is in this shard.
+"""The exact Jaccard similarity of every candidate pair of this part.
 
-MinHash only proposes: what is measured here is the two documents' own shingle sets, as 64-bit hashes. Signals: `id_low,
-id_high, similarity`, for every candidate, so that a new threshold measures nothing again. The shard's own shingle sets
-are held in blocks of up to 512 MB; the partners are read once a block, one row group at a time, and only the row groups
-that hold one.
+MinHash only proposes: what is measured here is the two documents' own shingle sets, as 64-bit hashes. Signals: `low, high,
+similarity`, for every candidate, so that a new threshold measures nothing again. The sets of lower documents are held in
+blocks of up to 512 MB; all sets of the part are read once a block, one row group at a time.
 """
 
 from __future__ import annotations
@@ -16,94 +15,111 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from scripts.dedup.shingles import jaccard, shingle_set
-from scripts.dedup.tables import PAIR, VERIFIED, read, same
-from scripts.formats import spans
-from scripts.formats.documents import Writer, data, shard_of
-from scripts.formats.documents import texts as document_texts
+from scripts.dedup.shingles import jaccard
+from scripts.dedup.tables import (
+    BLOCK,
+    PAIR,
+    SETS,
+    VERIFIED,
+    Numbers,
+    Shingles,
+    between,
+    column,
+    first_of,
+    members,
+    part_of,
+    same,
+)
+from scripts.formats.documents import Writer, data, opened, shard_of
 from scripts.workflow import cli
 from scripts.workflow.console import Progress
 from scripts.workflow.manifest import Manifest
 
-BLOCK = 1 << 26  # shingles of the shard's own documents held at a time, 8 bytes each
 BINS = 20  # of the similarity histogram, 0.05 wide
 
-Sets = dict[str, npt.NDArray[np.uint64]]
 
-
-class Opened(dict[str, Path]):
-    """The Parquet file of each shard, looked up when it is first read: a task depends on the shards that it reads."""
-
-    def __init__(self, manifests: list[Path]) -> None:
-        self.manifests = {shard_of(path): path for path in manifests}
-
-    def __missing__(self, shard: str) -> Path:
-        self[shard] = data(self.manifests[shard])
-        return self[shard]
-
-
-def candidates(files: Iterable[Path], shard: str) -> pa.Table:
-    """The pairs (PAIR) of one shard's lower documents, each once, sorted by the two ids."""
-    table = PAIR.empty_table()
+def candidates(files: Iterable[Path], part: int) -> tuple[Numbers, Numbers]:
+    """(low, high) of the pairs of one part, each once, sorted. files: PAIR, of all bands."""
+    low, high = np.zeros((2, 0), np.int64)
     for path in files:  # one after the other: a pair of similar documents is in most bands
-        part = read(path, PAIR.names, filters=[("shard_low", "=", shard)])
-        table = pa.concat_tables([table, part.cast(PAIR)]).group_by(PAIR.names).aggregate([])
-    return table.sort_by([("id_low", "ascending"), ("id_high", "ascending")])
+        table = between(path, "part", part, part + 1, PAIR)
+        low, high = np.concatenate((low, column(table, "low"))), np.concatenate((high, column(table, "high")))
+        order = np.lexsort((high, low))
+        low, high = low[order], high[order]
+        first = np.ones(len(low), bool)
+        first[1:] = (low[1:] != low[:-1]) | (high[1:] != high[:-1])
+        low, high = low[first], high[first]
+    return low, high
 
 
-def texts(documents: Path, wanted: pa.Array, edits: Sequence[Path] = ()) -> Iterator[tuple[str, str]]:
-    """(id, text) of the wanted documents of a shard, in its order; edits: manifests of the filters that edited texts before."""
-    edited = spans.read(edits, documents.stem, wanted)
-    for name, text in document_texts(documents, wanted):
-        yield name, spans.Edited(text, edited[name]).text if name in edited else text
+def sets(path: Path, part: int) -> Iterator[tuple[Numbers, Shingles, list[int]]]:
+    """The sets of one part from a file of SETS, a row group at a time: documents, all their shingles, and where each set begins and ends.
+
+    The set of `documents[n]` is `shingles[ends[n] : ends[n + 1]]`.
+    """
+    with opened(path) as file:
+        for group in range(file.num_row_groups):
+            if file.metadata.row_group(group).column(0).statistics.min == part:  # a row group is of one part
+                table = file.read_row_group(group, SETS.names[1:]).combine_chunks()
+                lists = table["shingles"].chunk(0)
+                yield column(table, "document"), lists.values.to_numpy(), lists.offsets.to_numpy().tolist()
 
 
-def blocks(documents: Path, wanted: pa.Array, k: int, most: int, edits: Sequence[Path] = ()) -> Iterator[Sets]:
-    """The shingle sets of the wanted documents of a shard, in blocks that end with the `most`-th shingle; edits: see `texts`."""
-    block: Sets = {}
+def blocks(files: Iterable[Path], part: int, low: Numbers, most: int) -> Iterator[dict[int, Shingles]]:
+    """The sets of the lower documents, in blocks that end with the `most`-th shingle.
+
+    files: of the shards that these are in. low: sorted.
+    """
+    block: dict[int, Shingles] = {}
     held = 0
-    for name, text in texts(documents, wanted, edits):
-        block[name] = shingle_set(text, k)
-        held += len(block[name])
-        if held >= most:
-            yield block
-            block, held = {}, 0
+    for path in files:
+        for documents, shingles, ends in sets(path, part):
+            for at in np.flatnonzero(members(documents, low)).tolist():
+                own = shingles[ends[at] : ends[at + 1]].copy()  # not the row group that it is a part of
+                block[int(documents[at])] = own
+                held += len(own)
+                if held >= most:
+                    yield block
+                    block, held = {}, 0
     if block:
         yield block
 
 
 def similarities(
-    pairs: pa.Table, shard: str, documents: dict[str, Path], k: int, most: int = BLOCK, edits: Sequence[Path] = ()
-) -> npt.NDArray:
+    low: Numbers, high: Numbers, files: Sequence[tuple[int, Path]], part: int, parts: int, most: int = BLOCK
+) -> npt.NDArray[np.float64]:
     """The Jaccard similarity of every pair, (pairs,) float64.
 
-    pairs: from `candidates`. shard: that of the lower documents. documents: the Parquet file of every shard. most, edits: see
-    `blocks`. Raises InputError where a document is not where its pair says.
+    low, high: from `candidates`. files: (shard, its file of SETS) of all shards. most: see `blocks`. Raises InputError where a document
+    of a pair has no set.
     """
-    measured = np.full(len(pairs), np.nan)
-    progress = Progress(len(pairs), "pairs")
-    pairs = pairs.append_column("row", pa.array(np.arange(len(pairs))))
-    for block in blocks(documents[shard], pc.unique(pairs["id_low"]), k, most, edits):
-        mine = pairs.filter(pc.is_in(pairs["id_low"], value_set=pa.array(block.keys(), pa.string())))
-        for other in pc.unique(mine["shard_high"]).to_pylist():
-            part = mine.filter(pc.equal(mine["shard_high"], other))
-            lows: dict[str, list[tuple[int, str]]] = {}
-            for row, low, high in zip(*(part[name].to_pylist() for name in ("row", "id_low", "id_high")), strict=True):
-                lows.setdefault(high, []).append((row, low))
-            for high, text in texts(documents[other], pc.unique(part["id_high"]), edits):
-                shingles = shingle_set(text, k)
-                for row, low in lows[high]:
-                    measured[row] = jaccard(block[low], shingles)
-                progress.add(len(lows[high]))
+    measured = np.full(len(low), np.nan)
+    progress = Progress(len(low), "pairs")
+    order = np.argsort(high, kind="stable")
+    by_high = high[order]
+    own = [path for shard, path in files if part_of(np.array([first_of(shard)]), parts)[0] == part]
+    for block in blocks(own, part, low, most):
+        for _, path in files:
+            for documents, shingles, ends in sets(path, part):
+                first, last = (np.searchsorted(by_high, documents, side) for side in ("left", "right"))
+                for at in np.flatnonzero(first < last).tolist():
+                    set_ = shingles[ends[at] : ends[at + 1]]
+                    for row in order[first[at] : last[at]].tolist():
+                        if (other := block.get(int(low[row]))) is not None:
+                            measured[row] = jaccard(other, set_)
+                            progress.add()
     if (missing := np.flatnonzero(np.isnan(measured))).size:
-        row = pairs.slice(int(missing[0]), 1).to_pylist()[0]
+        names = " and ".join(words(int(ends[missing[0]])) for ends in (low, high))
         raise cli.InputError(
-            f"{missing.size} candidate pairs name documents that are not in their shard, for example {row['id_low']} of "
-            f"shard {shard} and {row['id_high']} of shard {row['shard_high']}: the documents are newer than the pairs"
+            f"{missing.size} candidate pairs name documents that have no shingle set, for example {names}: run dedup.sets again"
         )
     return measured
+
+
+def words(document: int) -> str:
+    """A document's number for a person."""
+    return f"document {document & 0xFFFFFFFF} of shard {document >> 32:05d}"
 
 
 def histogram(similarity: npt.NDArray) -> list[int]:
@@ -112,18 +128,20 @@ def histogram(similarity: npt.NDArray) -> list[int]:
 
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
-    shard = shard_of(args.manifest)
+    part = shard_of(args.manifest)
     bands = [Manifest.read(path) for path in args.pairs]
-    documents = Opened(args.documents)
-    pairs = candidates([data(path) for path in args.pairs], shard)
-    similarity = similarities(pairs, shard, documents, same(bands, "shingle_words"), edits=args.edits)
-    out = args.manifest.with_name(f"{shard}.parquet")
+    parts = same(bands, "parts")
+    files = [(int(shard_of(path)), data(path)) for path in args.sets]
+    low, high = candidates([data(path) for path in args.pairs], int(part))
+    similarity = similarities(low, high, files, int(part), parts)
+    out = args.manifest.with_name(f"{part}.parquet")
     with Writer(out, VERIFIED) as writer:
-        writer.add_table(pairs.append_column("similarity", pa.array(similarity)))
+        writer.add_table(pa.table({"low": low, "high": high, "similarity": similarity}))
     manifest.summary = {
-        "pairs": len(pairs),
-        "cut": sum(band.part("by_shard", shard)["cut"] for band in bands),
+        "pairs": len(low),
+        "cut": sum(band.part("by_part", str(int(part)))["cut"] for band in bands),
         "similarity": histogram(similarity),
+        "parts": parts,
     }
     return [out]
 
@@ -133,13 +151,10 @@ def main(argv: list[str] | None = None) -> int:
         "dedup.verify",
         __doc__,
         "--config config.yaml --pairs results/main/dedup/band/*.manifest.json"
-        " --documents results/main/ingest/extract/*.manifest.json --manifest /tmp/verify/00000.manifest.json",
+        " --sets results/main/dedup/sets/*.manifest.json --manifest /tmp/verify/000.manifest.json",
     )
     parser.add_argument("--pairs", required=True, type=Path, nargs="+", help="manifests of dedup.band")
-    parser.add_argument("--documents", required=True, type=Path, nargs="+", help="manifests of ingest.extract")
-    parser.add_argument(
-        "--edits", type=Path, nargs="*", default=[], help="manifests of the steps before that edit texts"
-    )
+    parser.add_argument("--sets", required=True, type=Path, nargs="+", help="manifests of dedup.sets")
     return cli.run(parser, body, argv)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -64,10 +64,11 @@ class Writer:
     """Writes rows to a Parquet file, zstd, under a temporary name until closed; row groups of BATCH documents, or of GROUP other rows.
 
     Use as a context manager; a file is there afterwards only where the block ended without an exception. batch: other rows of a row
-    group; each table is then in row groups of its own, so that a reader of a part that its statistics tell skips the others.
+    group; each table is then in row groups of its own, so that a reader of a part that its statistics tell skips the others. hashes:
+    columns, as Parquet calls them, that neither a dictionary nor compression makes smaller: they are written as they are.
     """
 
-    def __init__(self, path: Path, schema: pa.Schema, batch: int | None = None) -> None:
+    def __init__(self, path: Path, schema: pa.Schema, batch: int | None = None, hashes: Sequence[str] = ()) -> None:
         self.path, self.schema = path, schema
         self.batch = batch or (BATCH if "text" in schema.names else GROUP)
         self.apart = batch is not None
@@ -76,13 +77,15 @@ class Writer:
         self.waiting = self.count = 0
         path.parent.mkdir(parents=True, exist_ok=True)
         self.partial = path.with_name(f".{path.name}.partial")
+        leaves = [leaf(field) for field in schema]
+        dictionary = leaves if "text" in schema.names else repeating(schema)
         self.writer = pq.ParquetWriter(
             self.partial,
             schema,
-            compression="zstd",
-            compression_level=3,
+            compression={name: "NONE" if name in hashes else "ZSTD" for name in leaves},
+            compression_level={name: 3 for name in leaves if name not in hashes},
             write_page_checksum=True,
-            use_dictionary="text" in schema.names or repeating(schema),
+            use_dictionary=[name for name in dictionary if name not in hashes],
         )
 
     def __enter__(self) -> Writer:
@@ -112,6 +115,13 @@ class Writer:
         if self.apart:
             self._write()
 
+    def add_group(self, table: pa.Table) -> None:
+        """Add a table as one row group, whatever its size."""
+        self._flush()
+        self._write()
+        self.count += len(table)
+        self.writer.write_table(table.select(self.schema.names).cast(self.schema), row_group_size=max(1, len(table)))
+
     def _flush(self) -> None:
         if self.rows:
             self._hold(pa.Table.from_pylist(self.rows, schema=self.schema))
@@ -133,13 +143,14 @@ class Writer:
         self.held, self.waiting = [whole.slice(ready)] if rest else [], rest
 
 
+def leaf(field: pa.Field) -> str:
+    """What Parquet calls a column."""
+    return f"{field.name}.list.element" if pa.types.is_list(field.type) else field.name
+
+
 def repeating(schema: pa.Schema) -> list[str]:
     """The columns, as Parquet calls them, whose values repeat: a dictionary of them is smaller than they are."""
-    return [
-        f"{field.name}.list.element" if pa.types.is_list(field.type) else field.name
-        for field in schema
-        if field.name not in IDS and not pa.types.is_floating(field.type)
-    ]
+    return [leaf(field) for field in schema if field.name not in IDS and not pa.types.is_floating(field.type)]
 
 
 def batches(path: Path, columns: list[str] | None = None, size: int = BATCH) -> Iterator[pa.RecordBatch]:

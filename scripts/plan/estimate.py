@@ -23,6 +23,7 @@ from scripts.workflow.errors import InputError
 # The step whose kept documents (pairs, of a fine-tuning) say how much a step has to do, where that is not the last of what it reads.
 READS = {
     "dedup.band": "dedup.exact",
+    "dedup.sets": "dedup.exact",
     "dedup.verify": "dedup.exact",
     "dedup.select": "dedup.signature",
     "corpus.split": steps.BEFORE,
@@ -33,7 +34,8 @@ READS = {
 SAME = ("crawl.render", "evaluate.model", "report.render")  # have as much to do as before
 # Their manifests do not count what they read: bands, models, and pairs, of which a document gives several.
 UNCOUNTED = {
-    "dedup.band", "dedup.verify", "quality.train", "tokenize.train", "pretrain.train", "finetune.pairs", "finetune.train",
+    "dedup.band", "dedup.sets", "dedup.verify", "quality.train", "tokenize.train", "pretrain.train", "finetune.pairs",
+    "finetune.train",
 }  # fmt: skip
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from scripts.report.candidates import probability
 from scripts.report.figures import BLUE, GREEN, ORANGE, PURPLE, bars, compact, histogram, lines
 from scripts.report.models import Model
 from scripts.report.records import Run, dig, metrics, number, series
@@ -112,6 +113,17 @@ def clusters(run: Run) -> str | None:
     return bars("clusters", "Duplicate clusters by size", "clusters", rows, parts, text=lambda v: f"{v[0]:,.0f}")
 
 
+def candidates(config: dict[str, Any] | None) -> str | None:
+    """The probability that a pair is a candidate, by its similarity, for the run's bands and rows."""
+    bands, rows = (dig(config, "dedup", "signature", key) for key in ("bands", "rows"))
+    if not isinstance(bands, int) or not isinstance(rows, int):
+        return None
+    x = [at / 100 for at in range(101)]
+    curve = (f"{bands} bands of {rows} rows", x, [probability(at, bands, rows) for at in x], BLUE)
+    title, x_label = "Which pairs MinHash proposes", "Jaccard similarity of word shingles"
+    return lines("candidates", title, x_label, "probability to be a candidate pair", [curve])
+
+
 def all_figures(
     run: Run,
     funnel: Sequence[dict[str, Any]],
@@ -145,6 +157,7 @@ def all_figures(
             [("pairs", BLUE, equal(run.summary("dedup.select", "similarity")))],
             threshold=None if same is None else (same, f"threshold {same:.4g}"),
         ),
+        "candidates": candidates(config) if run.of("dedup.select") else None,
         "quality": histogram(
             "quality",
             "Quality scores",

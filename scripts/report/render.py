@@ -118,7 +118,7 @@ def context(
         "sources": tables.sources(run),
         "samples": shown,
         "record_counts": aside,
-        "corpus_facts": tables.corpus_facts(run),
+        "corpus_facts": tables.corpus_facts(run, config),
         "tokenizer": tables.tokenizer(run),
         "models": known,
         "trainings": trainings,

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from scripts.models.registry import BASE
+from scripts.report.candidates import missed
 from scripts.report.models import Model, title, trained
 from scripts.report.page import NOTHING, duration, integer, percent, short, significant, size
 from scripts.report.records import Run, dig, json_lines, measured, metrics, number
@@ -125,7 +126,22 @@ def sources(run: Run) -> list[dict[str, Any]]:
     return rows
 
 
-def corpus_facts(run: Run) -> list[Fact]:
+def missed_pairs(run: Run, config: dict[str, Any] | None) -> Fact | None:
+    """The near-duplicate pairs that agree in no band, estimated; None where the run or its config does not tell."""
+    counts = run.summary("dedup.select", "similarity")
+    same = number(dig(config, "dedup", "select", "threshold"))
+    bands, rows = (dig(config, "dedup", "signature", key) for key in ("bands", "rows"))
+    if not isinstance(counts, list) or same is None or not isinstance(bands, int) or not isinstance(rows, int):
+        return None
+    found = f"{missed(counts, same, bands, rows):,.1f}"
+    return (
+        "Near-duplicate pairs not found",
+        found,
+        f"estimated: pairs at or above {same:.4g} that agree in none of {bands} bands",
+    )
+
+
+def corpus_facts(run: Run, config: dict[str, Any] | None = None) -> list[Fact]:
     """Duplicates and the quality classifier in a few numbers."""
     dedup, train, select = run.summary("dedup.select"), run.summary("quality.train"), run.summary("quality.select")
     largest, heldout = dig(dedup, "largest"), dig(train, "heldout")
@@ -143,6 +159,14 @@ def corpus_facts(run: Run) -> list[Fact]:
             ("Candidate pairs", integer(dig(dedup, "pairs", "verified")), f"exact similarity computed for each{more}"),
             ("Near-duplicate pairs", integer(passed), "candidate pairs at or above the threshold"),
         ]
+        verified = number(dig(dedup, "pairs", "verified"))
+        if verified and number(passed) is not None:
+            share = significant(100 * (verified - (number(passed) or 0)) / verified)
+            rows.append(("False candidates", f"{share} %", "of the candidate pairs, measured: below the threshold"))
+        if misses := missed_pairs(run, config):
+            rows.append(misses)
+        if earlier := number(dig(dedup, "earlier")):
+            rows.append(("Duplicates of earlier corpora", integer(earlier), "dropped for a document of an export"))
     if train is not None:
         on = f"{integer(dig(heldout, 'positives'))} curated and {integer(dig(heldout, 'negatives'))} other held-out documents"
         auc = number(dig(train, "roc_auc"))

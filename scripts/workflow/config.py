@@ -248,11 +248,14 @@ def tracked(config: dict[str, Any], path: str) -> dict[str, Any]:
     return dict(prune(lookup(config, path), node))
 
 
-def named_files(config: dict[str, Any], step: str) -> Iterator[tuple[str, str, bool]]:
-    """(key, path, whether it is YAML that names more) of every file that the settings of `step` name, except what is bundled."""
+def named_files(config: dict[str, Any], step: str) -> Iterator[tuple[str, str, str]]:
+    """(key, path, kind) of every file that the settings of `step` name, except what is bundled.
+
+    kind: `yaml` names more files; of a folder of `manifests` only these are read, which have the checksums of the others; else any file.
+    """
     for path, node in leaves():
         if path.startswith(f"{step}.") and node.get("file") and has(config, path):
             value = lookup(config, path)
             for name in value if isinstance(value, list) else [value]:
                 if name and not str(name).startswith("bundled:"):
-                    yield path, name, node["file"] == "yaml"
+                    yield path, name, str(node["file"])

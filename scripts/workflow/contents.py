@@ -70,6 +70,14 @@ def below(path: Path) -> list[Path]:
     return sorted(found)
 
 
+def manifests(folder: Path) -> list[Path]:
+    """The manifests in a folder, sorted. Raises FileNotFoundError where there is none."""
+    found = sorted(folder.glob("*.manifest.json"))
+    if not found:
+        raise FileNotFoundError(2, "no manifests in it, or no such folder", str(folder))
+    return found
+
+
 def named_by(path: Path) -> list[Path]:
     """A YAML file and the files that it names, at any depth: an evaluation task, its data, what it includes.
 

@@ -120,15 +120,18 @@ def code(module: str, root: Path = ROOT) -> dict[str, str]:
     return found
 
 
+NAMED = {"yaml": contents.named_by, "manifests": contents.manifests}  # the files behind a path, by the schema's kind
+
+
 def files(step: str, config: dict[str, Any]) -> dict[str, str]:
     """What the files hold that the step's settings name (schema: `file: true`), by key and path.
 
     Raises ConfigError, naming the key, for a file that is not there.
     """
     found: dict[str, str] = {}
-    for key, name, is_yaml in named_files(config, step):
+    for key, name, kind in named_files(config, step):
         try:
-            named = contents.named_by(Path(name)) if is_yaml else contents.below(Path(name))
+            named = NAMED.get(kind, contents.below)(Path(name))
             found |= {f"{key} {path}": contents.content(path) for path in named}
         except OSError as error:
             where = "" if Path(name).is_absolute() else f" (paths are relative to {Path.cwd()})"

@@ -1,4 +1,4 @@
-"""Results of shards, bands and models that the config no longer has: with fewer shards they would stay beside the new ones.
+"""Results of shards, bands, parts and models that the config no longer has: with fewer shards they would stay beside the new ones.
 
 A reader of `corpus/write/train/*.parquet` would have every document twice. Checkpoints are never removed here.
 """
@@ -13,7 +13,7 @@ from pathlib import Path
 from scripts.workflow.costs import WORK
 from scripts.workflow.steps import folder_of
 
-TASK = re.compile(r"\.?(\d{5}|\d{2})\.")  # at the start of a file's name: a shard's or a band's
+TASK = re.compile(r"\.?(\d{5}|\d{3}|\d{2})\.")  # at the start of a file's name: a shard's, a part's or a band's
 # Files by which a model is known, the manifest's copy and the record too: what was removed in part is removed to its end.
 MODEL = re.compile(r"\.?([a-z][a-z0-9_-]*)\.(?:manifest\.json|manifest\.copy|run\.json)")
 
@@ -25,7 +25,7 @@ def folders(results: Path, step: str) -> tuple[Path, Path]:
 
 
 def leftovers(results: Path, step: str, ids: Iterable[str], tasks: Iterable[str] | None = None) -> Iterator[Path]:
-    """The files of one step below `results` (a variant's) that are of none of these shards (bands).
+    """The files of one step below `results` (a variant's) that are of none of these shards (bands, parts).
 
     A one-task step has a file for each shard too. tasks: those that have benchmark files, where some write for several shards.
     """

@@ -61,7 +61,7 @@ def freeze(workflow: Any, project: Project) -> None:
 
 
 def forget_leftovers(project: Project) -> int:
-    """Remove the results of shards, bands and models that the config no longer has; returns the number of files."""
+    """Remove the results of shards, bands, parts and models that the config no longer has; returns the number of files."""
     found: list[Path] = []
     for variant, config in project.variants.items():
         results = Path("results") / variant
@@ -69,7 +69,7 @@ def forget_leftovers(project: Project) -> int:
             if facts.per == "model":
                 found += leftovers.of_models(results, step, steps.tasks(step, config))
             else:
-                ids = steps.bands(config) if facts.per == "band" else steps.shards(config)
+                ids = steps.ids(step, config) if facts.per else steps.shards(config)
                 found += leftovers.leftovers(results, step, ids, steps.tasks(step, config) if facts.per else None)
                 found += leftovers.lone(results, step) if facts.per else []
     return leftovers.remove(found)
@@ -115,7 +115,7 @@ def prepare(workflow: Any, project: Project, tell: Callable[[str], None]) -> Non
     """Before the first job: freeze code and config, remove what the config no longer has."""
     freeze(workflow, project)
     if number := forget_leftovers(project):
-        tell(f"removed {number} files of shards, bands and models that this config no longer has")
+        tell(f"removed {number} files of shards, bands, parts and models that this config no longer has")
     for line in nameless(project):
         tell(line)
     forget_forced(workflow, project)

@@ -62,7 +62,8 @@ FILTERS: dict[str, Filter] = {
             "signature": Step(TEXT, per="shard"),
             "exact": Step((".signature",)),
             "band": Step((".signature", ".exact"), per="band"),
-            "verify": Step((".band", DOCUMENTS, EDITS), per="shard"),
+            "sets": Step((".band", ".exact", ".signature", DOCUMENTS, EDITS), per="shard"),
+            "verify": Step((".sets", ".band"), per="part"),
             "select": Step((".verify", ".exact", ".signature")),
         }
     ),
@@ -86,6 +87,7 @@ def _filters() -> dict[str, Step]:
 
 # The steps that make a model: the first makes `base`, each other one the models that the config's `models` has made by it.
 MAKERS = (BASE_STEP, "finetune.train")
+EXPORT = "dedup.export"  # used where the config asks for it
 CRAWL = "crawl.render"  # used where a source is of its kind
 LIST = "ingest.list"  # used where files of a source are remote
 FETCH = "ingest.fetch"  # used where these are to be copied to the disk first
@@ -97,6 +99,7 @@ STEPS: dict[str, Step] = {
     "ingest.check": Step((DOCUMENTS,)),
     **_filters(),
     "corpus.split": Step((DOCUMENTS, EVERY)),
+    EXPORT: Step((DOCUMENTS, EDITS, "dedup.signature", "corpus.split"), per="shard"),
     "corpus.write": Step((DOCUMENTS, EVERY, EDITS, "corpus.split"), per="shard"),
     "tokenize.train": Step(("corpus.write",)),
     "tokenize.encode": Step(("tokenize.train", "corpus.write"), per="shard"),
@@ -112,6 +115,7 @@ EVALUATION = "evaluate.model"
 LAST = "report.render"  # made again where anything else is
 TASKS = 256  # most tasks of a sharded step: with more shards, a task owns several (few, fat tasks)
 AT_ONCE = 8  # shards that a task does at the same time, where the profile's set-threads does not say otherwise; fewer make no second task
+NUMBERED = ("shard", "band", "part")  # wildcards whose results are numbered, and of which a task may own several
 DEMO_CRAWL = "crawl"  # the source kind that CRAWL writes
 
 
@@ -169,7 +173,9 @@ def resolved(step: str, filters: Sequence[str]) -> tuple[str, ...]:
 
 
 def is_used(step: str, config: dict[str, Any]) -> bool:
-    """Whether a run has a step: not that of a filter that it does not use, nor the demo's crawl where no source asks for it."""
+    """Whether a run has a step: not that of a filter that it does not use, nor the demo's crawl or an export where nothing asks for it."""
+    if step == EXPORT and not config["dedup"]["export"]["write"]:
+        return False
     if step == CRAWL:
         return any(source["kind"] == DEMO_CRAWL for source in config["ingest"]["extract"]["sources"])
     if step == FETCH and not config["ingest"]["fetch"]["enabled"]:
@@ -229,24 +235,36 @@ def bands(config: dict[str, Any]) -> list[str]:
     return list(_numbers(config["dedup"]["signature"]["bands"], 2))
 
 
+def number_of_parts(shards: int) -> int:
+    """Into how many parts candidate pairs are dealt out, so that no task measures them all; a corpus of few shards has one."""
+    return min(TASKS, max(1, shards // 8))
+
+
+def parts(config: dict[str, Any]) -> list[str]:
+    """The zero-padded numbers of the parts of candidate pairs."""
+    return [f"{number:03d}" for number in range(number_of_parts(len(shards(config))))]
+
+
 def most(step: str, config: dict[str, Any]) -> int:
-    """The most tasks of a step by shard or band. A corpus of few shards has few of both: a task of 8 shards starts once, not 8 times."""
+    """The most tasks of a step by shard, band or part. A corpus of few shards has few: a task of 8 shards starts once, not 8 times."""
     number = len(shards(config))
-    return min(TASKS, number if STEPS[step].per == "band" else -(-number // AT_ONCE))
+    wanted = {"shard": -(-number // AT_ONCE), "band": max(1, number // 2)}
+    return min(TASKS, wanted.get(STEPS[step].per or "", number))
 
 
 def ids(step: str, config: dict[str, Any]) -> list[str]:
-    """The ids of a step's results, one manifest each: shard or band numbers, model names, or [""] for a one-task step."""
+    """The ids of a step's results, one manifest each: shard, band or part numbers, model names, or [""] for a one-task step."""
     per = STEPS[step].per
     if per == "model":
         return registry.names(config) if step == EVALUATION else registry.made_by(config, step)
-    return shards(config) if per == "shard" else bands(config) if per == "band" else [""]
+    numbered = {"shard": shards, "band": bands, "part": parts}
+    return numbered[per](config) if per else [""]
 
 
 def tasks(step: str, config: dict[str, Any]) -> list[str]:
     """The task ids of a step: with more shards (bands) than tasks, each is called by the first that it owns."""
     found = ids(step, config)
-    return found[: most(step, config)] if STEPS[step].per in ("shard", "band") else found
+    return found[: most(step, config)] if STEPS[step].per in NUMBERED else found
 
 
 def models(step: str, config: dict[str, Any]) -> list[str]:
@@ -256,6 +274,6 @@ def models(step: str, config: dict[str, Any]) -> list[str]:
 
 def owned(step: str, task: str, config: dict[str, Any]) -> list[str]:
     """The ids of the results that one task makes: of all shards (bands) that it owns, every `most`-th from its first."""
-    if STEPS[step].per not in ("shard", "band"):
+    if STEPS[step].per not in NUMBERED:
         return [task]
     return ids(step, config)[int(task) :: most(step, config)]

@@ -28,11 +28,13 @@ LEAVES = [path for path, _ in config.leaves()]
 ORDER = [
     "crawl.render", "ingest.extract", "ingest.check", "url.score", "url.select", "language.score", "language.select",
     "heuristics.score", "heuristics.select", "lines.score", "lines.select",
-    "dedup.signature", "dedup.exact", "dedup.band", "dedup.verify", "dedup.select", "quality.train", "quality.score",
-    "quality.select", "corpus.split", "corpus.write", "tokenize.train", "tokenize.encode", "pretrain.train", "finetune.pairs",
+    "dedup.signature", "dedup.exact", "dedup.band", "dedup.sets", "dedup.verify", "dedup.select",
+    "quality.train", "quality.score", "quality.select", "corpus.split", "dedup.export", "corpus.write",
+    "tokenize.train", "tokenize.encode", "pretrain.train", "finetune.pairs",
     "finetune.train[sft]", "evaluate.model[base]", "evaluate.model[sft]", "report.render",
 ]  # fmt: skip
 BESIDE = {
+    "dedup.export": set(ORDER[ORDER.index("corpus.write") : ORDER.index("report.render")]),
     "tokenize.train": {"finetune.pairs"},
     "tokenize.encode": {"finetune.pairs"},
     "pretrain.train": {"finetune.pairs"},

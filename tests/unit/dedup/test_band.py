@@ -1,48 +1,45 @@
-"""Candidate pairs: who is paired, what is cut, in which order they are written."""
+"""Candidate pairs: who is paired, what is cut, and who asks for which documents."""
 
 import itertools
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scripts.dedup.band import Buckets
-from scripts.dedup.tables import priority, repeated, same
+from scripts.dedup.band import Buckets, wanted
+from scripts.dedup.tables import HASHED, first_of, part_of, priority, repeated, same
 from scripts.workflow.errors import InputError
 from scripts.workflow.manifest import Manifest
 
-ROWS = st.lists(st.tuples(st.sampled_from("01"), st.integers(0, 3), st.integers(0, 3)), max_size=30)
+ROWS = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3), st.integers(0, 3)), max_size=30)
 
 
 @settings(deadline=None)
-@given(ROWS, st.integers(1, 40))
-def test_pairs_of_a_bucket(rows: list[tuple[str, int, int]], most: int) -> None:
-    documents = [(shard, f"{n:02d}", bucket, rank) for n, (shard, bucket, rank) in enumerate(rows)]
-    table = pa.table(
-        {
-            "shard": pa.array([row[0] for row in documents], pa.string()),
-            "id": pa.array([row[1] for row in documents], pa.string()),
-            "hash": pa.array([row[2] for row in documents], pa.uint64()),
-            "priority": pa.array([row[3] for row in documents], pa.int64()),
-        }
-    )
-    buckets = Buckets(table, most)
-    found = [pair for shard, at in buckets.by_shard() for pair in buckets.pairs(at).to_pylist()]
-    assert [pair["shard_low"] for pair in found] == sorted(pair["shard_low"] for pair in found)
+@given(ROWS, st.integers(1, 40), st.randoms())
+def test_pairs_of_a_bucket(rows: list[tuple[int, int, int]], most: int, rng: object) -> None:
+    """rows: shard, hash and priority; ids are the other way round than the documents' numbers."""
+    documents = [(bucket, rank, 99, 1000 - n, first_of(shard) + n) for n, (shard, bucket, rank) in enumerate(rows)]
+    rng.shuffle(documents)  # type: ignore[attr-defined]
+    buckets = Buckets(np.array(documents, HASHED), most)
+    found = [pair for part in buckets.pairs() for pair in part.tolist()]
     expected, cut = set(), 0
     for bucket in range(4):
-        members = sorted((rank, name) for _, name, b, rank in documents if b == bucket)
-        for place, (_, low) in enumerate(members):
-            expected |= {(low, high) for _, high in members[: min(place, most)]}
+        members = sorted((rank, name, document) for b, rank, _, name, document in documents if b == bucket)
+        for place, (_, _, low) in enumerate(members):
+            expected |= {(low, high) for _, _, high in members[: min(place, most)]}
             cut += max(place - most, 0)
-    assert sorted((pair["id_low"], pair["id_high"]) for pair in found) == sorted(expected)
+    assert sorted(found) == sorted(expected)
     assert buckets.cut.sum() == cut
-    home = {name: (shard, rank) for shard, name, _, rank in documents}
-    for pair in found:
-        assert (pair["shard_low"], pair["priority_low"]) == home[pair["id_low"]]
-        assert (pair["shard_high"], pair["priority_high"]) == home[pair["id_high"]]
+    assert buckets.partners.sum() == len(found)
+
+
+def test_a_document_is_wanted_by_the_part_of_its_lower_partner() -> None:
+    a, b, c = first_of(0) + 5, first_of(1), first_of(5) + 1
+    pairs = np.array([(a, b), (c, b), (c, a)], [("low", "i8"), ("high", "i8")])
+    part = part_of(pairs["low"], 4)
+    keys = wanted(pairs, part, 4)
+    assert [divmod(key, 4) for key in keys.tolist()] == [(a, 0), (a, 1), (b, 0), (b, 1), (c, 1)]
 
 
 def test_priority_is_curated_then_words() -> None:

@@ -22,6 +22,7 @@ from scripts.formats.documents import (
     count,
     data,
     document_id,
+    opened,
     rows,
     select,
     shard_of,
@@ -205,3 +206,20 @@ def test_uniform_is_uniform_and_independent_by_salt() -> None:
     shares = np.histogram(draws[:, 0], bins=20, range=(0, 1))[0] / len(draws)
     assert np.abs(shares - 0.05).max() < 0.01
     assert abs(np.corrcoef(draws.T)[0, 1]) < 0.03
+
+
+def test_hashes_are_written_as_they_are(tmp_path: Path) -> None:
+    """Neither compressed nor dictionary-encoded; the other columns are both. Without `hashes` all are, as ever."""
+    schema = pa.schema([("name", pa.string()), ("hash", pa.uint64()), ("set", pa.list_(pa.uint64()))])
+    table = pa.table({"name": ["a", "a"], "hash": [1, 2], "set": [[1], [2, 3]]}, schema=schema)
+    found = []
+    for hashes in (["hash", "set.list.element"], []):
+        path = tmp_path / f"{len(hashes)}.parquet"
+        with Writer(path, schema, hashes=hashes) as writer:
+            writer.add_table(table)
+        with opened(path) as file:
+            assert file.read().equals(table)
+            group = file.metadata.row_group(0)
+            columns = [group.column(number) for number in range(3)]
+            found.append([(column.compression, column.has_dictionary_page) for column in columns])
+    assert found == [[("ZSTD", True), ("UNCOMPRESSED", False), ("UNCOMPRESSED", False)], [("ZSTD", True)] * 3]

@@ -135,12 +135,12 @@ def test_a_language_of_which_the_filters_leave_nothing_is_not_chosen_but_may_be_
 
 
 def test_the_estimate_counts_the_start_of_every_task(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    number, seconds = starts(2, 1)
-    assert number == 8 + 2 + 9 and seconds == TASK_SECONDS * number  # steps by shard, bands, lone steps
-    assert starts(2, 2) == (number, TASK_SECONDS * (8 + 1 + 9))
+    number, seconds = starts(16, 1)
+    assert number == 10 * 2 + 8 + 2 + 7 and seconds == TASK_SECONDS * number  # steps by shard; bands; parts; lone steps
+    assert starts(16, 2) == (number, TASK_SECONDS * (10 + 4 + 1 + 7))
     assert main(["mine.yaml", "--from", "rows.*"]) == 0
     said = capsys.readouterr().out
-    assert re.search(r"Here: \S+ for the data on all cores \(\S+ of it to start 18 tasks\)", said)
+    assert re.search(r"Here: \S+ for the data on all cores \(\S+ of it to start 19 tasks\)", said)
     assert "Assumed, not measured: all of these documents stay in the corpus" in said
 
 

@@ -120,3 +120,11 @@ def test_what_lies_in_a_linked_folder_counts(tmp_path: Path) -> None:
     (tmp_path / "store/adult/loop").symlink_to(tmp_path / "lists")
     assert [path.name for path in contents.below(tmp_path / "lists")] == ["domains"]
     assert contents.below(tmp_path / "lists/adult/domains") == [tmp_path / "lists/adult/domains"]
+
+
+def test_the_manifests_in_a_folder(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="no manifests in it"):
+        contents.manifests(tmp_path / "nowhere")
+    for name in ("00001.manifest.json", "00000.manifest.json", "00000.parquet", ".00000.manifest.copy"):
+        (tmp_path / name).touch()
+    assert contents.manifests(tmp_path) == [tmp_path / "00000.manifest.json", tmp_path / "00001.manifest.json"]

@@ -7,11 +7,13 @@ from hypothesis import strategies as st
 
 from scripts.workflow.config import schema, validate
 from scripts.workflow.steps import (
+    EXPORT,
     FILTERS,
     STEPS,
     edits,
     ids,
     needs,
+    number_of_parts,
     owned,
     resolved,
     tasks,
@@ -34,7 +36,7 @@ def test_every_step_has_its_section_in_the_schema_and_every_section_its_step() -
 
 
 def test_every_step_but_the_last_is_needed() -> None:
-    assert {name for step in STEPS for name in resolved(step, list(FILTERS))} == set(STEPS) - {"report.render"}
+    assert {name for step in STEPS for name in resolved(step, list(FILTERS))} == set(STEPS) - {"report.render", EXPORT}
 
 
 def test_demo_crawl_is_needed_only_where_a_source_asks_for_it() -> None:
@@ -51,9 +53,22 @@ def test_tasks() -> None:
     assert tasks("quality.select", config) == [""]
     assert tasks("evaluate.model", config) == ["base", "sft"]
     assert tasks("finetune.train", config) == ["sft"]
-    assert tasks("dedup.band", config) == ["00", "01", "02"]
+    assert tasks("dedup.band", config) == ["00"]
+    assert tasks("dedup.verify", config) == ids("dedup.verify", config) == ["000"]
+    assert tasks("dedup.sets", config) == ["00000"] and owned("dedup.sets", "00000", config) == [
+        "00000",
+        "00001",
+        "00002",
+    ]
     bands = [band for task in tasks("dedup.band", config) for band in owned("dedup.band", task, config)]
     assert sorted(bands) == ids("dedup.band", config) and len(bands) == config["dedup"]["signature"]["bands"]
+
+
+def test_pairs_are_in_256_parts_at_most() -> None:
+    found = [number_of_parts(shards) for shards in (1, 15, 16, 64, 2048, 4096, 99_999)]
+    assert found == [1, 1, 2, 8, 256, 256, 256]
+    config = validate({"ingest": {"extract": {"shards": 64}}})
+    assert [len(tasks(f"dedup.{name}", config)) for name in ("band", "sets", "verify")] == [14, 8, 8]
 
 
 def test_filters_of_the_schema_are_those_of_the_table() -> None:
@@ -73,7 +88,7 @@ def test_every_filter_reads_the_verdicts_of_the_one_before_whatever_their_order(
     assert [step for step in needs("corpus.split", config) if step in chain] == chain
     assert set(edits(order)) <= set(needs("corpus.write", config))
     unused = set(STEPS) - set(used(config)) - {"ingest.list", "ingest.fetch"}  # no source of the demo is remote
-    assert unused == {f"{name}.{step}" for name in set(FILTERS) - set(order) for step in FILTERS[name].steps}
+    assert unused - {EXPORT} == {f"{name}.{step}" for name in set(FILTERS) - set(order) for step in FILTERS[name].steps}
 
 
 def test_heuristics_know_the_language_only_after_it_was_found() -> None:

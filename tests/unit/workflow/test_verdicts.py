@@ -15,7 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scripts.dedup import select as dedup
-from scripts.dedup.tables import VERIFIED
+from scripts.dedup.components import EDGE, greedy
+from scripts.dedup.tables import DUPLICATE
 from scripts.heuristics import rules as heuristics
 from scripts.heuristics.measures import MEASURES
 from scripts.heuristics.select import judge as judge_heuristics
@@ -111,24 +112,18 @@ def test_heuristics(data: st.DataObject) -> None:
 def test_dedup(edges: list[tuple[int, int, float]], copied: dict[int, int], exact: bool) -> None:
     """Documents 0…7 in order of priority, some with a byte-equal copy (10…14)."""
     unique = {(max(a, b), min(a, b)): s for a, b, s in edges if a != b}
-    columns: dict[str, list[Any]] = {name: [] for name in VERIFIED.names}
-    for (low, high), similarity in unique.items():
-        row = {"id_low": f"{low}", "id_high": f"{high}", "priority_low": low, "priority_high": high}
-        row |= {"shard_low": "00000", "shard_high": "00000", "similarity": similarity}
-        for name in VERIFIED.names:
-            columns[name].append(row[name])
-    near = dedup.near_duplicates(dedup.tagged(pa.table(columns, schema=VERIFIED), 0))
-    pairs = {copy: keeper for keeper, copy in copied.items()}  # one keeper for each copy
-    copies = pa.table(
-        {
-            "id": pa.array([f"{copy}" for copy in pairs], pa.string()),
-            "duplicate_of": pa.array([f"{keeper}" for keeper in pairs.values()], pa.string()),
-            "shard": pa.array(np.zeros(len(pairs), np.int32)),
-        }
+    pairs = np.array([(low, high, s) for (low, high), s in unique.items()], EDGE)
+    keeper, value = greedy(pairs["low"], pairs["high"], pairs["similarity"], 8)
+    names = np.stack((np.zeros(15, np.uint64), np.arange(15, dtype=np.uint64)), axis=1)
+    who = dedup.Known(np.arange(8), np.arange(8), names[:8])
+    copy_of = {copy: keeper for keeper, copy in copied.items()}  # one keeper for each copy
+    copies = pa.table({"document": [*sorted(copy_of)], "duplicate_of": [copy_of[copy] for copy in sorted(copy_of)]})
+    gone = dedup.both(
+        dedup.near_duplicates(0, who, keeper, value),
+        dedup.exact_duplicates(0, copies.cast(DUPLICATE), who, keeper, value, exact),
     )
-    gone = pa.concat_tables([near, dedup.exact_duplicates(copies, near, exact)])
-    ids = pa.chunked_array([[f"{number}" for number in (*range(8), *pairs)]])
-    found = {row["id"]: row for row in dedup.verdicts(ids, gone, 0.5).to_pylist()}
+    rows = dedup.verdicts(names, gone, who.names, 0.5).to_pylist()
+    found = {row["id"]: row for number, row in enumerate(rows) if number < 8 or number in copy_of}
     for row in found.values():
         explains("dedup", row)
         if not row["kept"]:

@@ -1,0 +1,79 @@
+"""Export the signals and shingle sets of a shard's documents that this run kept, for the deduplication of a later run.
+
+Writes `<shard>.parquet`, the rows of dedup.signature of the documents that are in the corpus, and `sets/<shard>.parquet`, their shingles
+(sorted distinct xxh3-64) in the same order. A later run names the folder in `dedup.exact.earlier`: no text is needed then, and
+similarities are exact. Made where `dedup.export.write` is true.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from scripts.dedup.earlier import AGREE, SETS
+from scripts.dedup.sets import texts
+from scripts.dedup.shingles import shingle_set
+from scripts.dedup.signature import names, schema
+from scripts.dedup.tables import read
+from scripts.formats.documents import Writer, data, rows, shard_of
+from scripts.workflow import cli
+from scripts.workflow.console import Progress
+from scripts.workflow.manifest import Manifest
+
+SHINGLES = 1 << 20  # of a row group
+
+
+def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
+    shard, signature = shard_of(args.manifest), Manifest.read(args.signals)
+    columns = schema(signature.part("bands"))
+    chosen = [row["id"] for row in rows(data(args.split, shard), ["id"])]
+    table = read(data(args.signals), columns.names)
+    binary = pa.array([bytes.fromhex(name) for name in chosen], pa.binary(16))
+    kept = table.filter(pc.is_in(table["id"], value_set=binary))
+    if len(kept) != len(chosen):
+        raise cli.InputError(f"{args.split} has documents of shard {shard} that {args.signals} does not have")
+    out = args.manifest.with_name(f"{shard}.parquet")
+    with Writer(out, columns, hashes=["id", "text_hash", *names(signature.part("bands"))]) as writer:
+        writer.add_table(kept)
+    progress = Progress(len(chosen), "documents")
+    aside = out.parent / "sets" / out.name
+    total = 0
+    with Writer(aside, SETS, hashes=["shingles.list.element"]) as writer:
+        held: list[np.ndarray] = []
+        for text in texts(data(args.documents), chosen, args.edits):
+            held.append(shingle_set(text, signature.part("shingle_words")))
+            if sum(map(len, held)) >= SHINGLES or progress.done == len(chosen) - 1:
+                ends = np.cumsum([0, *map(len, held)], dtype=np.int32)
+                lists = pa.ListArray.from_arrays(ends, np.concatenate(held), type=SETS.field("shingles").type)
+                writer.add_group(pa.table([lists], SETS.names))
+                total, held = total + int(ends[-1]), []
+            progress.add()
+    manifest.counts = {"in": len(table), "kept": len(kept), "dropped": {"not in the corpus": len(table) - len(kept)}}
+    manifest.summary = {"documents": len(kept), "shingles": total, **{key: signature.part(key) for key in AGREE}}
+    return [out, aside]
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = cli.parser(
+        "dedup.export",
+        __doc__,
+        "--config config.yaml --documents results/main/ingest/extract/00000.manifest.json"
+        " --signals results/main/dedup/signature/00000.manifest.json --split results/main/corpus/split/manifest.json"
+        " --manifest /tmp/export/00000.manifest.json",
+    )
+    parser.add_argument("--documents", required=True, type=Path, help="manifest of an ingest.extract shard")
+    parser.add_argument("--signals", required=True, type=Path, help="manifest of a dedup.signature shard")
+    parser.add_argument("--split", required=True, type=Path, help="manifest of corpus.split")
+    parser.add_argument(
+        "--edits", type=Path, nargs="*", default=[], help="manifests of the steps before dedup that edit texts"
+    )
+    return cli.run(parser, body, argv)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,69 @@
+"""Reading one part of a sorted file, and tables whose columns cannot overflow."""
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scripts.dedup import tables
+from scripts.dedup.tables import DUPLICATE, PAIR, between, by_shard, first_of
+from scripts.formats.documents import Writer
+from scripts.workflow.errors import InputError
+from scripts.workflow.manifest import ManifestError
+
+ROWS = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 3)), max_size=30, unique=True).map(sorted)
+
+
+def written(path: Path, rows: list[tuple[int, int]], group: int) -> Path:
+    with Writer(path, DUPLICATE, group) as writer:
+        numbers = [first_of(shard) + row for shard, row in rows]
+        writer.add_table(pa.table({"document": numbers, "duplicate_of": [0] * len(rows)}, schema=DUPLICATE))
+    return path
+
+
+@settings(deadline=None)
+@given(ROWS, st.integers(1, 9), st.integers(0, 7), st.integers(0, 7))
+def test_between_reads_its_rows_alone(
+    tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[int, int]], group: int, first: int, last: int
+) -> None:
+    path = written(tmp_path_factory.mktemp("t") / "x.parquet", rows, group)
+    found = between(path, "document", first_of(first), first_of(last), DUPLICATE)["document"].to_pylist()
+    assert found == [first_of(shard) + row for shard, row in rows if first <= shard < last]
+
+
+@settings(deadline=None)
+@given(ROWS, st.integers(1, 9))
+def test_by_shard_gives_every_row_to_its_shard(
+    tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[int, int]], group: int
+) -> None:
+    path = written(tmp_path_factory.mktemp("t") / "x.parquet", rows, group)
+    parts = list(by_shard(path, range(6), DUPLICATE))
+    for shard, part in enumerate(parts):
+        assert part["document"].to_pylist() == [first_of(shard) + row for s, row in rows if s == shard]
+    for shards in (range(5), range(1, 6)):
+        if any(shard not in shards for shard, _ in rows):
+            with pytest.raises(InputError, match="of shards that are not there"):
+                list(by_shard(path, shards, DUPLICATE))
+
+
+def test_a_file_of_another_kind_is_refused(tmp_path: Path) -> None:
+    path = written(tmp_path / "x.parquet", [(0, 1)], 9)
+    with pytest.raises(ManifestError, match="has the columns"):
+        between(path, "part", 0, 1, PAIR)
+
+
+def test_no_table_of_pairs_or_documents_has_strings() -> None:
+    """`pa.string()` has 32-bit offsets: a column of 32-digit ids overflows at 67 million rows, whatever the memory."""
+    schemas = [value for value in vars(tables).values() if isinstance(value, pa.Schema)]
+    assert len(schemas) == 5
+    kinds = {leaf.type for schema in schemas for leaf in schema if leaf.name != "shingles"}
+    assert kinds == {pa.int64(), pa.int32(), pa.float64()}
+
+
+def test_document_numbers_hold_any_shard_and_row() -> None:
+    number = np.array([first_of(99_999) + (1 << 32) - 1])
+    assert number.dtype == np.int64 and number[0] > 0
+    assert (number >> tables.ROW_BITS).tolist() == [99_999]
