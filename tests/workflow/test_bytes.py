@@ -18,13 +18,13 @@ from tests.workflow.test_matrix import checkout, downstream
 
 # Where each kill strikes, in the order of the run: a file that says that the step is at work.
 KILLS = {
-    "dedup.verify": "logs/main/dedup/verify/00001.log",
+    "dedup.verify": "logs/main/dedup/verify/00000.log",
     "pretrain.train": "checkpoints/*/step-*",
     "evaluate.model": "logs/main/evaluate/model/sft.log",
 }
 MORE_KILLS = {
     "ingest.extract": "logs/main/ingest/extract/00000.log",
-    "dedup.verify": "logs/main/dedup/verify/00001.log",
+    "dedup.verify": "logs/main/dedup/verify/00000.log",
     "quality.train": "logs/main/quality/train.log",
     "tokenize.encode": "logs/main/tokenize/encode/00000.log",
     "pretrain.train": "checkpoints/*/step-*",
