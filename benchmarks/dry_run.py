@@ -79,12 +79,12 @@ def run(command: list[str], folder: Path) -> tuple[dict[str, float], str]:
     return {"cpu": used.ru_utime + used.ru_stime, "clock": clock, "MB": used.ru_maxrss / 1000}, output
 
 
-def prepared(folder: Path, shards: int, files: int) -> Path:
-    """A config over `files` small files of one web source, which are made with it; returns its path."""
+def prepared(folder: Path, shards: int, files: int | None = None) -> Path:
+    """A config over `files` small files (default: as many as shards) of one web source, which are made with it; returns its path."""
     config = folder / "config.yaml"
     if not config.exists():
         (folder / "crawl").mkdir(parents=True)
-        for number in range(files):
+        for number in range(files or shards):
             (folder / "crawl" / f"CC-MAIN-20260101000000-20260101030000-{number:05d}.warc.gz").write_bytes(
                 b"%d" % number
             )
@@ -189,7 +189,7 @@ def main(argv: list[str] | None = None) -> int:
     seconds: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as name:
         folder, alone = Path(name) / "run", Path(name) / "bare"
-        config = prepared(folder, args.shards, args.files or args.shards)
+        config = prepared(folder, args.shards, args.files)
         edited = folder / "edited.yaml"
         edited.write_text(yaml.safe_dump({**yaml.safe_load(config.read_text()), **EDIT}))
         plan = [sys.executable, "-m", "scripts.plan.command", "--snakefile", str(ROOT / "Snakefile")]

@@ -101,7 +101,7 @@ def main(argv: list[str] | None = None) -> int:
         "corpus.split",
         __doc__,
         "--config config.yaml --documents results/main/ingest/extract/*.manifest.json "
-        "--verdicts results/main/ingest/check/manifest.json results/main/language/select/manifest.json "
+        "--verdicts results/main/ingest/check/manifest.json results/main/language/select/*.manifest.json "
         "--manifest /tmp/split/manifest.json",
     )
     parser.add_argument("--documents", required=True, type=Path, nargs="+", help="manifests of ingest.extract")

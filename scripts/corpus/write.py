@@ -149,7 +149,7 @@ def main(argv: list[str] | None = None) -> int:
         "corpus.write",
         __doc__,
         "--config config.yaml --documents results/main/ingest/extract/00000.manifest.json "
-        "--verdicts results/main/ingest/check/manifest.json results/main/language/select/manifest.json "
+        "--verdicts results/main/ingest/check/manifest.json results/main/language/select/00000.manifest.json "
         "--split results/main/corpus/split/manifest.json --manifest /tmp/00000.manifest.json",
     )
     parser.add_argument("--documents", required=True, type=Path, help="manifest of an ingest.extract shard")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -237,50 +237,22 @@ def add_counts(total: dict[str, Any], part: dict[str, Any]) -> dict[str, Any]:
     return total
 
 
-def select(
-    shards: Iterable[tuple[str, Path]],
-    folder: Path,
-    judge: Callable[[dict[str, Any]], dict[str, Any]],
-) -> tuple[list[Path], dict[str, Any], dict[str, Any]]:
-    """Stream signal files through `judge` and write one verdict file a shard.
-
-    shards: (shard name, signals file). judge: signals row → verdict row (VERDICT's columns).
-    Returns the files, the counts over all shards, and the counts by shard.
-    """
-    files: list[Path] = []
-    total: dict[str, Any] = {"in": 0, "kept": 0, "dropped": {}}
-    by_shard: dict[str, Any] = {}
-    for shard, signals in shards:
-        counts: dict[str, Any] = {"in": 0, "kept": 0, "dropped": {}}
-        path = folder / f"{shard}.parquet"
-        with Writer(path, VERDICT) as writer:
-            for row in rows(signals):
-                verdict = judge(row)
-                writer.add(verdict)
-                counts["in"] += 1
-                if verdict["kept"]:
-                    counts["kept"] += 1
-                else:
-                    counts["dropped"][verdict["rule"]] = counts["dropped"].get(verdict["rule"], 0) + 1
-        files.append(path)
-        by_shard[shard] = counts
-        add_counts(total, counts)
-    return files, total, by_shard
-
-
 def select_shard(
     signals: Path, judge: Callable[[dict[str, Any]], dict[str, Any]], manifest: Manifest, out: Path
 ) -> list[Path]:
-    """Judge the signals of one shard (their manifest) into verdicts beside the manifest `out`; counts go into `manifest`."""
-    files, manifest.counts, _ = select([(shard_of(out), data(signals))], out.parent, judge)
-    return files
+    """Stream a shard's signals through `judge` and write its verdict file beside the manifest `out`; returns the file.
 
-
-def select_signals(
-    signals: Iterable[Path], folder: Path, judge: Callable[[dict[str, Any]], dict[str, Any]], manifest: Manifest
-) -> list[Path]:
-    """`select` over the signals of a filter's score (manifests), with the counts and the summary's `by_shard` in `manifest`; the files."""
-    shards = [(shard_of(path), data(path)) for path in signals]
-    files, manifest.counts, by_shard = select(shards, folder, judge)
-    manifest.summary = {"by_shard": by_shard}
-    return files
+    signals: the manifest of the filter's score. judge: signals row → verdict row (VERDICT's columns). Counts go into `manifest`.
+    """
+    kept, dropped = 0, dict[str, int]()
+    path = out.with_name(f"{shard_of(out)}.parquet")
+    with Writer(path, VERDICT) as writer:
+        for row in rows(data(signals)):
+            verdict = judge(row)
+            writer.add(verdict)
+            if verdict["kept"]:
+                kept += 1
+            else:
+                dropped[verdict["rule"]] = dropped.get(verdict["rule"], 0) + 1
+    manifest.counts = {"in": kept + sum(dropped.values()), "kept": kept, "dropped": dropped}
+    return [path]

@@ -8,35 +8,58 @@ is a hash of (seed, id).
 from __future__ import annotations
 
 import argparse
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
-from scripts.formats.documents import batches, data, select_signals, uniform
+from scripts.formats.documents import VERDICT, Writer, add_counts, batches, data, shard_of, uniform
 from scripts.workflow import cli
+from scripts.workflow.console import Progress
 from scripts.workflow.manifest import Manifest
 
 BINS = 20  # of the histogram of scores over [0, 1]
+FINE = 1 << 16  # of the histogram that the cut is found by
+BATCH = 1 << 16  # rows read at a time
 
 
-def crawl_scores(paths: list[Path]) -> np.ndarray:
-    """The scores of all documents that are not curated, 8 bytes each; nulls (no classifier) are left out."""
-    parts = [np.empty(0)]
+def crawl_scores(paths: list[Path]) -> Iterator[np.ndarray]:
+    """The scores of all documents that are not curated, part by part; nulls (no classifier) are left out."""
     for path in paths:
-        for batch in batches(path, ["curated", "score"], size=1 << 16):
+        for batch in batches(path, ["curated", "score"], size=BATCH):
             scores = batch.column("score").to_numpy(zero_copy_only=False).astype(float)
-            parts.append(scores[~batch.column("curated").to_numpy(zero_copy_only=False) & ~np.isnan(scores)])
-    return np.concatenate(parts)
+            yield scores[~batch.column("curated").to_numpy(zero_copy_only=False) & ~np.isnan(scores)]
 
 
-def cut(scores: np.ndarray, fraction: float) -> float:
-    """The score at or above which the top `fraction` of the scores lies; 0 where there are none."""
-    if not len(scores) or fraction >= 1:
+def fine(scores: np.ndarray) -> np.ndarray:
+    """The bin of each score among FINE of equal width; a higher score is in no lower bin."""
+    return np.clip((scores * FINE).astype(np.int64), 0, FINE - 1)
+
+
+def cut(parts: Callable[[], Iterable[np.ndarray]], fraction: float) -> float:
+    """The score at or above which the top `fraction` of the scores lies; 0 where there are none.
+
+    parts: gives all scores, and is called twice. The first pass finds the bin of the score, the second the score in it, so that memory
+    is a bin's.
+    """
+    counts, highest = np.zeros(FINE, np.int64), 0.0
+    for scores in parts():
+        counts += np.bincount(fine(scores), minlength=FINE)
+        highest = max(highest, float(scores.max(initial=0.0)))
+    number = int(counts.sum())
+    if not number or fraction >= 1:
         return 0.0
-    drop = len(scores) - round(len(scores) * fraction)
-    return float(np.partition(scores, drop)[drop]) if drop < len(scores) else float(np.nextafter(scores.max(), 2))
+    drop = number - round(number * fraction)
+    if drop == number:
+        return float(np.nextafter(highest, 2))
+    below = np.cumsum(counts)
+    bin_ = int(np.searchsorted(below, drop, side="right"))
+    inside = np.concatenate([scores[fine(scores) == bin_] for scores in parts()])
+    place = drop - int(below[bin_] - counts[bin_])
+    return float(np.partition(inside, place)[place])
 
 
 def pareto(seed: int, identifier: str, alpha: float) -> float:
@@ -44,38 +67,60 @@ def pareto(seed: int, identifier: str, alpha: float) -> float:
     return float((1.0 - uniform(seed, identifier, "pareto")) ** (-1.0 / alpha) - 1.0)
 
 
-def judge(row: dict[str, Any], settings: dict[str, Any], threshold: float) -> dict[str, Any]:
-    """The verdict on one signals row; `threshold` is what `cut` found."""
-    score = row["score"]
-    if score is None or row["curated"]:
-        failed = False
-    elif settings["method"] == "pareto":
-        threshold = 1.0 - pareto(settings["seed"], row["id"], settings["alpha"])
-        failed = score <= threshold
+def judged(signals: pa.RecordBatch, settings: dict[str, Any], threshold: float) -> pa.Table:
+    """The verdicts on rows of signals; `threshold` is what `cut` found. As columns: one task judges all documents."""
+    scores = pc.fill_null(signals.column("score"), np.nan).to_numpy(zero_copy_only=False)
+    exempt = signals.column("curated").to_numpy(zero_copy_only=False) | np.isnan(scores)
+    if settings["method"] == "pareto":
+        seed, alpha = settings["seed"], settings["alpha"]
+        thresholds = 1.0 - np.array([pareto(seed, name, alpha) for name in signals.column("id").to_pylist()])
+        failed = ~exempt & (scores <= thresholds)
     else:
-        failed = score < threshold
-    rule = settings["method"]
-    return {
-        "id": row["id"],
-        "kept": not failed,
-        "rule": rule if failed else None,
-        "value": score if failed else None,
-        "threshold": threshold if failed else None,
-        "rules": [rule] if failed else [],
+        thresholds = np.full(len(scores), threshold)
+        failed = ~exempt & (scores < thresholds)
+    out, rule = pa.array(~failed), pa.scalar(settings["method"], pa.string())
+    none = pa.scalar(None, pa.string())
+    starts = pa.array(np.concatenate([[0], np.cumsum(failed)]), pa.int32())
+    columns = {
+        "id": signals.column("id"),
+        "kept": out,
+        "rule": pc.if_else(out, none, rule),
+        "value": pa.array(scores, mask=~failed),
+        "threshold": pa.array(thresholds, mask=~failed),
+        "rules": pa.ListArray.from_arrays(starts, pa.repeat(rule, int(failed.sum()))),
     }
+    empty = {field.name: pa.nulls(len(signals), field.type) for field in VERDICT if field.name not in columns}
+    return pa.table({**columns, **empty}).select(VERDICT.names).cast(VERDICT)
 
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
-    scores = crawl_scores([data(path) for path in args.signals])
-    threshold = cut(scores, settings["keep_fraction"])
-    judged = partial(judge, settings=settings, threshold=threshold)
-    files = select_signals(args.signals, args.manifest.parent, judged, manifest)
-    histogram = np.histogram(scores, bins=BINS, range=(0.0, 1.0))[0].tolist()
-    manifest.summary |= {
-        "scored": len(scores),
+    paths = [data(path) for path in args.signals]
+    threshold = cut(lambda: crawl_scores(paths), settings["keep_fraction"])
+    histogram, scored = np.zeros(BINS, np.int64), 0
+    for scores in crawl_scores(paths):
+        histogram += np.histogram(scores, bins=BINS, range=(0.0, 1.0))[0]
+        scored += len(scores)
+    files, by_shard = [], {}
+    manifest.counts = {"in": 0, "kept": 0, "dropped": {}}
+    progress = Progress(len(paths), "shards")
+    for path, shard in zip(paths, map(shard_of, args.signals), strict=True):
+        files.append(args.manifest.with_name(f"{shard}.parquet"))
+        kept = 0
+        with Writer(files[-1], VERDICT) as writer:
+            for batch in batches(path, ["id", "curated", "score"], size=BATCH):
+                verdicts = judged(batch, settings, threshold)
+                writer.add_table(verdicts)
+                kept += pc.sum(verdicts["kept"]).as_py() or 0
+        dropped = {settings["method"]: writer.count - kept} if kept < writer.count else {}
+        by_shard[shard] = {"in": writer.count, "kept": kept, "dropped": dropped}
+        add_counts(manifest.counts, by_shard[shard])
+        progress.add()
+    manifest.summary = {
+        "by_shard": by_shard,
+        "scored": scored,
         "method": settings["method"],
-        "threshold": threshold if settings["method"] == "fraction" and len(scores) else None,
-        "histogram": histogram,
+        "threshold": threshold if settings["method"] == "fraction" and scored else None,
+        "histogram": histogram.tolist(),
     }
     return files
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from scripts.training import runs
 from scripts.workflow import config as configuration
-from scripts.workflow import console, contents, costs, driver, ended, options, pool, readable, record
+from scripts.workflow import console, contents, costs, driver, ended, lean, options, pool, readable, record
 from scripts.workflow import fingerprint as fingerprints
 from scripts.workflow.errors import InputError
 from scripts.workflow.fingerprint import code
@@ -339,7 +339,8 @@ def run(made: argparse.ArgumentParser, body: Body, argv: list[str] | None = None
         driver.watch()
         section, mark = settings(args.step, args.config, task_of(args.manifest))
         args.manifest.parent.mkdir(parents=True, exist_ok=True)
-        costs.of_work(args.manifest, shards(args, section, mark, body))
+        with lean.without_pandas(args.step):
+            costs.of_work(args.manifest, shards(args, section, mark, body))
     except MENDABLE as error:
         logging.getLogger("crawl2llm").error("error: %s", words(error, args))
         return 1

@@ -12,16 +12,17 @@ import math
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
-from jsonschema import Draft202012Validator, TypeChecker
-from jsonschema.exceptions import ValidationError
-from jsonschema.validators import extend
 
 from scripts.models import registry
 from scripts.workflow.scalars import hint, meant
 from scripts.workflow.trees import has, lookup, merged
+
+if TYPE_CHECKING:
+    from jsonschema import Draft202012Validator
+    from jsonschema.exceptions import ValidationError
 
 ROOT = Path(__file__).resolve().parents[2]
 SCHEMA = ROOT / "schemas" / "config.schema.yaml"
@@ -30,19 +31,22 @@ AUTO = "^auto$"  # the pattern of a leaf that also takes `auto`: the step decide
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-def _integer(_: TypeChecker, value: Any) -> bool:
+def _integer(_: Any, value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _number(checker: TypeChecker, value: Any) -> bool:
+def _number(checker: Any, value: Any) -> bool:
     return _integer(checker, value) or (isinstance(value, float) and math.isfinite(value))
 
 
-# JSON Schema takes 4.0 for an integer, and NaN for within any range.
-VALIDATOR = extend(
-    Draft202012Validator,
-    type_checker=Draft202012Validator.TYPE_CHECKER.redefine_many({"integer": _integer, "number": _number}),
-)
+def validator(tree: dict[str, Any]) -> Draft202012Validator:
+    """What checks a config against a schema. JSON Schema takes 4.0 for an integer, and NaN for within any range."""
+    from jsonschema import Draft202012Validator  # a program that is given a fingerprint checks none
+    from jsonschema.validators import extend
+
+    types = Draft202012Validator.TYPE_CHECKER.redefine_many({"integer": _integer, "number": _number})
+    made: Draft202012Validator = extend(Draft202012Validator, type_checker=types)(tree)
+    return made
 
 
 class ConfigError(ValueError):
@@ -95,7 +99,7 @@ def validate(config: dict[str, Any], source: str = "config.yaml") -> dict[str, A
     if lines := _odd_keys(config):
         raise ConfigError(f"{source}: " + f"\n{source}: ".join(lines))
     models = config.get("models") if isinstance(config, dict) else None
-    checking = VALIDATOR(registry.in_schema(schema(), models))
+    checking = validator(registry.in_schema(schema(), models))
     errors = sorted(checking.iter_errors(config), key=lambda e: list(map(str, e.absolute_path)))
     lines = list(dict.fromkeys(line for error in errors for line in _explain(error)))
     complete = {} if lines else with_defaults(config)

@@ -51,8 +51,8 @@ def content(path: Path | str) -> str:
 
 
 def save() -> None:
-    """Keep what was found for the next plan in this folder."""
-    _known.save()
+    """Keep what was found for the next plan in this folder; it is read again where it is asked for."""
+    _known.forget()
 
 
 def below(path: Path) -> list[Path]:

@@ -47,6 +47,7 @@ PLUMBING = {
     "scripts/workflow/freshness.py": "compares manifests with what is expected now",
     "scripts/workflow/frozen.py": "copies code and config for a run",
     "scripts/workflow/inputs.py": "compares files with their manifests",
+    "scripts/workflow/lean.py": "leaves out a library that no value comes from",
     "scripts/workflow/leftovers.py": "removes results of shards and models that the config no longer has",
     "scripts/workflow/lock.py": "lets one run at a time into a folder",
     "scripts/workflow/manifest.py": "writes and reads manifests; a result's files have their own checksums",

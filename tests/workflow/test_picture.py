@@ -56,7 +56,7 @@ def test_a_page_and_a_file_of_the_plan_that_is_printed(complete: Path, edited: P
     found = boxes(page)
     assert found["main/quality.score"]["state"] == "fresh"
     assert found["main/quality.select"]["reasons"] == [["keep_fraction 0.9 → 0.8", 1]]
-    assert found["main/corpus.write"]["state"] == "runs" and found["main/corpus.write"]["amount"] == "2 tasks"
+    assert found["main/corpus.write"]["state"] == "runs" and found["main/corpus.write"]["amount"] == "1 task"
     assert found["hotter/pretrain.train"]["state"] == "missing"
     assert found["hotter/pretrain.train"]["differs"] == ["learning_rate auto → 0.001"]
     assert [key for key in found if key.startswith("hotter/")] == [

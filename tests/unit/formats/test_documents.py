@@ -24,12 +24,12 @@ from scripts.formats.documents import (
     document_id,
     opened,
     rows,
-    select,
+    select_shard,
     shard_of,
     survivors,
     uniform,
 )
-from scripts.workflow.manifest import ManifestError
+from scripts.workflow.manifest import Manifest, ManifestError
 from tests.unit import making
 
 NAMES = pa.schema([("id", pa.string()), ("n", pa.int64())])
@@ -153,8 +153,9 @@ def test_survivors_are_what_the_verdicts_keep_in_the_documents_order(tmp_path: P
     assert list(survivors(documents, verdicts, ["text"])) == [{"id": n, "text": n * 3} for n in "ed"]
 
 
-def test_select_counts_by_rule_and_by_shard(tmp_path: Path) -> None:
-    shards = [(f"{n:05d}", written(tmp_path / f"s{n}.parquet", list("abc"))) for n in range(2)]
+def test_select_counts_by_rule(tmp_path: Path) -> None:
+    signals = tmp_path / "score/00001.manifest.json"
+    Manifest("some.score", "x").write(signals, [written(tmp_path / "score/00001.parquet", list("abc"))])
 
     def judge(row: dict[str, Any]) -> dict[str, Any]:
         return {
@@ -164,12 +165,12 @@ def test_select_counts_by_rule_and_by_shard(tmp_path: Path) -> None:
             "rules": [],
         }
 
-    files, total, by_shard = select(shards, tmp_path / "out", judge)
-    assert total == {"in": 6, "kept": 2, "dropped": {"rule1": 2, "rule2": 2}}
-    assert by_shard["00001"] == {"in": 3, "kept": 1, "dropped": {"rule1": 1, "rule2": 1}}
-    assert [path.name for path in files] == ["00000.parquet", "00001.parquet"]
-    assert pq.read_schema(files[0]).equals(VERDICT)
-    assert add_counts({}, total) == total
+    made = Manifest("some.select", "x")
+    (file,) = select_shard(signals, judge, made, tmp_path / "select/00001.manifest.json")
+    assert made.counts == {"in": 3, "kept": 1, "dropped": {"rule1": 1, "rule2": 1}}
+    assert file == tmp_path / "select/00001.parquet" and pq.read_schema(file).equals(VERDICT)
+    assert [row["id"] for row in rows(file)] == list("abc")
+    assert add_counts({}, made.counts) == made.counts
 
 
 def test_shard_of_a_manifest(tmp_path: Path) -> None:

@@ -143,7 +143,7 @@ def test_one_task_of_three_shards_writes_what_three_tasks_would(
 
 
 def test_a_task_of_several_shards_reads_again_what_changed_and_only_that(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
 
@@ -153,7 +153,7 @@ def test_a_task_of_several_shards_reads_again_what_changed_and_only_that(
     assert run_sharded(tmp_path, "00001", "00002") == 0
     before = stamps()
     assert run_sharded(tmp_path, "00001", "00002") == 0 and stamps() == before
-    assert "nothing to do: settings and input are as before" in capsys.readouterr().err
+    assert "nothing to do: settings and input are as before" in capfd.readouterr().err
 
     (tmp_path / "in/1.jsonl").write_text('{"text": "Other words."}\n')
     (tmp_path / "out/00000.manifest.json").unlink()  # as Snakemake does

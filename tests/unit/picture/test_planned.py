@@ -87,7 +87,7 @@ def test_what_a_variant_shares_is_drawn_once(graph: Graph) -> None:
         "long/finetune.train", "long/evaluate.model", "long/report.render",
     ]  # fmt: skip
     assert "main/crawl.render" not in graph.boxes, "no source is the demo's crawl"
-    assert len(graph.boxes) == 23 + len(own)
+    assert len(graph.boxes) == 24 + len(own)
 
 
 def test_edges_lead_from_the_folder_that_is_read(graph: Graph) -> None:

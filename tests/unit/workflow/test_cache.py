@@ -37,3 +37,17 @@ def test_a_cache_that_cannot_be_written_is_done_without(tmp_path: Path) -> None:
     cache.keep("a", 1)
     cache.save()
     assert cache.held == {"a": 1}
+
+
+def test_what_is_forgotten_is_read_again_where_it_could_be_written(tmp_path: Path) -> None:
+    cache = Cache(tmp_path / "cache.json")
+    cache.keep("a", 1)
+    cache.forget()
+    assert cache.held == {"a": 1}
+    cache.path.unlink()
+    assert cache.held == {"a": 1}, "held since it was asked for"
+    (tmp_path / "file").write_text("")
+    lost = Cache(tmp_path / "file" / "cache.json")
+    lost.keep("a", 1)
+    lost.forget()
+    assert lost.held == {"a": 1}, "there is no other place for it"

@@ -12,7 +12,7 @@ from jsonschema import Draft202012Validator
 
 from scripts.workflow import config as configuration
 from scripts.workflow import scalars
-from scripts.workflow.config import ROOT, VALIDATOR, ConfigError, has, leaves, lookup, merged, schema, tracked, validate
+from scripts.workflow.config import ROOT, ConfigError, has, leaves, lookup, merged, schema, tracked, validate, validator
 
 LEAVES = dict(leaves())
 
@@ -147,7 +147,7 @@ def test_leaf_says_what_it_is(path: str) -> None:
     assert leaf.get("description", "").endswith("."), f"{path} has no description that is a sentence"
     assert "default" in leaf, f"{path} has no default"
     assert "type" in leaf or "enum" in leaf, f"{path} has no type"
-    errors = list(VALIDATOR(leaf).iter_errors(leaf["default"]))
+    errors = list(validator(leaf).iter_errors(leaf["default"]))
     assert not errors, f"the default of {path} is refused: {errors}"
     assert all(isinstance(name, str) for name in leaf.get("enum", [""]) if leaf.get("type") == "string")
 

@@ -22,8 +22,9 @@ from scripts.heuristics.measures import MEASURES
 from scripts.heuristics.select import judge as judge_heuristics
 from scripts.language.select import judge as judge_language
 from scripts.lines.select import judge as judge_lines
+from scripts.quality.score import SIGNAL
 from scripts.quality.select import cut
-from scripts.quality.select import judge as judge_quality
+from scripts.quality.select import judged as judged_quality
 from scripts.url.select import judge as judge_url
 from scripts.workflow import config as configuration
 from scripts.workflow.steps import FILTERS
@@ -134,6 +135,7 @@ def test_dedup(edges: list[tuple[int, int, float]], copied: dict[int, int], exac
 @given(st.lists(st.none() | SHARE, min_size=1, max_size=12), st.floats(0, 1), st.sampled_from(["fraction", "pareto"]))
 def test_quality(scores: list[float | None], fraction: float, method: str) -> None:
     options = {**COMPLETE["quality"]["select"], "method": method, "keep_fraction": fraction}
-    threshold = cut(np.array([score for score in scores if score is not None]), fraction)
-    for number, score in enumerate(scores):
-        explains("quality", judge_quality({"id": f"{number}", "score": score, "curated": False}, options, threshold))
+    threshold = cut(lambda: [np.array([score for score in scores if score is not None])], fraction)
+    rows = [{"id": f"{number}", "score": score, "curated": False} for number, score in enumerate(scores)]
+    for verdict in judged_quality(pa.RecordBatch.from_pylist(rows, schema=SIGNAL), options, threshold).to_pylist():
+        explains("quality", verdict)

@@ -1,0 +1,34 @@
+"""A program of the data half starts without pandas, and who needs it has it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from scripts.workflow import lean
+
+PROGRAM = """
+import sys
+import pyarrow as pa
+from scripts.workflow import lean
+
+with lean.without_pandas("{step}"):
+    table = pa.Table.from_pylist([{{"a": 1, "b": [None, "x"]}}])
+    assert table.to_pylist() == [{{"a": 1, "b": [None, "x"]}}] and pa.array([1.5, None]).null_count == 1
+    assert pa.array([1, None]).to_numpy(zero_copy_only=False).tolist()[0] == 1
+    print("pandas" in sys.modules)
+print(len(table.to_pandas()))
+"""
+
+
+@pytest.mark.parametrize(("step", "there"), [("language.score", False), ("evaluate.model", True)])
+def test_pandas_is_imported_only_by_who_may_need_it(step: str, there: bool) -> None:
+    pytest.importorskip("pandas")
+    done = subprocess.run([sys.executable, "-c", PROGRAM.format(step=step)], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == [str(there), "1"] and not done.stderr
+
+
+def test_the_data_half_ends_before_the_first_training() -> None:
+    assert "tokenize.encode" in lean.DATA and "pretrain.train" not in lean.DATA and "evaluate.model" not in lean.DATA
