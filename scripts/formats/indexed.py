@@ -7,6 +7,7 @@ Here every document is one sequence. A dataset without tokens has no files: an e
 
 from __future__ import annotations
 
+import resource
 import struct
 from pathlib import Path
 from types import TracebackType
@@ -19,8 +20,6 @@ MAGIC = b"MMIDIDX\x00\x00"
 HEADER = struct.Struct("<9sQBQQ")
 DTYPES: dict[int, np.dtype] = {4: np.dtype(np.int32), 8: np.dtype(np.uint16)}
 CODES = {dtype: code for code, dtype in DTYPES.items()}
-
-OPEN = 128  # datasets to have open at a time: each holds a file descriptor, and many systems give a process 1,024
 
 
 def token_dtype(vocabulary: int) -> np.dtype:
@@ -62,6 +61,16 @@ class IndexedWriter:
             out.write(HEADER.pack(MAGIC, 1, CODES[self.dtype], len(sizes), len(sizes) + 1))
             out.write(sizes.tobytes() + pointers.astype(np.int64).tobytes())
             out.write(np.arange(len(sizes) + 1, dtype=np.int64).tobytes())
+
+
+def most_open() -> int:
+    """How many datasets to have open at a time: a mapped file holds a descriptor, of which many systems give a process 1,024.
+
+    A quarter of them, for training reads two such sets, and more files than these. At most 16,384: Linux gives a process 65,530
+    maps (vm.max_map_count).
+    """
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return 16_384 if limit == resource.RLIM_INFINITY else max(16, min(limit // 4, 16_384))
 
 
 def open_indexed(bin_path: Path, idx_path: Path) -> np.ndarray:

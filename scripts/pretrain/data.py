@@ -18,7 +18,7 @@ import numpy.typing as npt
 import xxhash
 
 from scripts.formats.documents import batches
-from scripts.formats.indexed import OPEN, open_indexed
+from scripts.formats.indexed import most_open, open_indexed
 from scripts.workflow.manifest import Manifest
 
 ROUNDS = 6  # of the Feistel network; Luby and Rackoff 1988 need 4 for a strong pseudorandom permutation
@@ -33,10 +33,15 @@ class Stream:
     """
 
     def __init__(self, files: Iterable[tuple[Path, Path]]) -> None:
-        sized = [(pair, len(open_indexed(*pair))) for pair in files]
-        self.files = [pair for pair, size in sized if size]
-        self.starts = np.concatenate([[0], np.cumsum([size for _, size in sized if size], dtype=np.int64)])
-        self._part = lru_cache(OPEN)(lambda number: open_indexed(*self.files[number]))
+        self.parts: list[tuple[Path, np.dtype]] = []
+        sizes = []
+        for pair in files:
+            found = open_indexed(*pair)
+            if len(found):
+                self.parts.append((pair[0], found.dtype))
+                sizes.append(len(found))
+        self.starts = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
+        self._part = lru_cache(most_open())(lambda number: np.memmap(*self.parts[number], mode="r"))
 
     def __len__(self) -> int:
         return int(self.starts[-1])

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from scripts.formats.documents import rows, uniform
-from scripts.formats.indexed import OPEN, open_indexed
+from scripts.formats.indexed import most_open, open_indexed
 from scripts.pretrain.data import Tokens
 from scripts.workflow.manifest import Manifest, ManifestError
 
@@ -80,7 +80,7 @@ def windows(tokens: npt.NDArray[Any], first: int, context: int, carry: float) ->
 
 def pieces(documents: Iterable[Document], first: int, context: int, carry: float) -> Iterator[tuple[Tokens, int]]:
     """The windows of all documents, see `windows`; ManifestError for tokens that are not there."""
-    file = lru_cache(OPEN)(lambda stem: open_indexed(stem.with_suffix(".bin"), stem.with_suffix(".idx")))
+    file = lru_cache(most_open())(lambda stem: open_indexed(stem.with_suffix(".bin"), stem.with_suffix(".idx")))
     for document in documents:
         whole = file(document.stem)
         found = whole[document.offset : document.offset + document.tokens]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import logging
 import random
@@ -10,7 +11,7 @@ from typing import Any
 
 import pytest
 import tiktoken
-from hypothesis import example, given, settings
+from hypothesis import event, example, given, settings
 from hypothesis import strategies as st
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
@@ -24,117 +25,15 @@ CHARACTERS = [chr(code) for code in range(0x110000) if not 0xD800 <= code < 0xE0
 # What is cut in its own way, or joins its neighbours: spaces of all kinds, line ends, contractions, numbers of other
 # scripts, combining marks, joiners, bidirectional marks, flags, unassigned and private characters, bytes of control.
 NASTY = [
-    *(
-        " ",
-        "  ",
-        "\t",
-        "\n",
-        "\r\n",
-        "\r",
-        "\x0b",
-        "\x0c",
-        "\x1c",
-        "\x85",
-        "\xa0",
-        "\u1680",
-        "\u2003",
-        "\u2028",
-        "\u2029",
-    ),
-    *(
-        "\u202f",
-        "\u3000",
-        "\u180e",
-        "\u200b",
-        "\ufeff",
-        "'",
-        "'s",
-        "'S",
-        "'ll",
-        "'re",
-        "’s",
-        "don't",
-        "l'eau",
-        "a",
-        "Z",
-        "ß",
-        "İ",
-    ),
-    *(
-        "0",
-        "1",
-        "12",
-        "123",
-        "1234",
-        "3.14",
-        "٣",
-        "४५",
-        "Ⅷ",
-        "½",
-        "²",
-        "𝟘",
-        "一",
-        "〇",
-        "e\u0301",
-        "\u0301",
-        "\u200d",
-        "\u200c",
-        "\u202e",
-    ),
-    *(
-        "👩\u200d👩\u200d👧",
-        "🇩🇪",
-        "✊🏽",
-        "狐",
-        "한국",
-        "가",
-        "ไทย",
-        "עברית",
-        "हिन्दी",
-        "\U0010ffff",
-        "\ue000",
-        "\u0378",
-        "\x00",
-        "\x7f",
-        ".",
-    ),
-    *(
-        "--",
-        "<|",
-        "|>",
-        "<|endoftext|>",
-        "<|pad|>",
-        "<|endoftext",
-        "_",
-        "Ġ",
-        "Ċ",
-        "▁",
-        "ﬁ",
-        "ǅ",
-        "ˈ",
-        "ª",
-        "#",
-        "\\",
-        '"',
-    ),
-]
+    " ", "  ", "\t", "\n", "\r\n", "\r", "\x0b", "\x0c", "\x1c", "\x85", "\xa0", "\u1680", "\u2003", "\u2028", "\u2029",
+    "\u202f", "\u3000", "\u180e", "\u200b", "\ufeff", "'", "'s", "'S", "'ll", "'re", "’s", "don't", "l'eau", "a", "Z", "ß", "İ",
+    "0", "1", "12", "123", "1234", "3.14", "٣", "४५", "Ⅷ", "½", "²", "𝟘", "一", "〇", "e\u0301", "\u0301", "\u200d", "\u200c",
+    "\u202e", "👩\u200d👩\u200d👧", "🇩🇪", "✊🏽", "狐", "한국", "가", "ไทย", "עברית", "हिन्दी", "\U0010ffff", "\ue000", "\u0378", "\x00",
+    "\x7f", ".", "--", "<|", "|>", "<|endoftext|>", "<|pad|>", "<|endoftext", "_", "Ġ", "Ċ", "▁", "ﬁ", "ǅ", "ˈ", "ª", "#", "\\", '"',
+]  # fmt: skip
 WORDS = [
-    "return",
-    "self",
-    " the",
-    " The",
-    "    ",
-    "tokens",
-    "ing",
-    "\n    def ",
-    "'ve",
-    "'m",
-    "'d",
-    "'t",
-    "2024",
-    " 1999",
-    "  7",
-]
+    "return", "self", " the", " The", "    ", "tokens", "ing", "\n    def ", "'ve", "'m", "'d", "'t", "2024", " 1999", "  7",
+]  # fmt: skip
 TEXT = st.one_of(
     st.text(st.characters(exclude_categories=["Cs"]), max_size=60),
     st.lists(st.sampled_from(NASTY), max_size=30).map("".join),
@@ -267,6 +166,34 @@ def test_a_vocabulary_whose_entry_has_two_origins_is_refused() -> None:
     assert made.encode("abc").tokens == ["a", "bc"] and quick.encode_ordinary("abc") == [258]
     with pytest.raises(ranks.InexpressibleError, match="b'abc' can come from more than one pair"):
         ranks.ranks(json.loads(made.to_str()))
+
+
+STRINGS = ["".join(letters) for length in range(1, 7) for letters in itertools.product("abc", repeat=length)]
+
+
+@settings(max_examples=120, deadline=None)  # the machine may be busy
+@given(st.lists(st.tuples(st.integers(0, 99), st.integers(0, 99)), min_size=1, max_size=9))
+def test_whatever_merges_are_accepted_give_the_same_ids_for_every_string(picked: list[tuple[int, int]]) -> None:
+    """Merges that no training would make, too: the proof is tried on all short strings of three letters."""
+    entries, merges = ["a", "b", "c"], []
+    for left, right in picked:
+        pair = entries[left % len(entries)], entries[right % len(entries)]
+        if pair not in merges:
+            merges.append(pair)
+            entries += ["".join(pair)] * ("".join(pair) not in entries)
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    vocabulary = {entry: number for number, entry in enumerate([*alphabet, *entries[3:]])}
+    made = Tokenizer(models.BPE(vocab=vocabulary, merges=merges))
+    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    made.add_special_tokens([EOS])
+    try:
+        quick = fast(made)
+    except ranks.InexpressibleError:
+        event("refused")
+        return
+    event("accepted")
+    wanted = [ids.tolist() for ids in reference(made).encode(STRINGS)]
+    assert [ids.tolist() for ids in quick.encode(STRINGS)] == wanted
 
 
 def changed(tokenizer: Tokenizer, change: Callable[[dict[str, Any]], Any]) -> Tokenizer:
