@@ -16,7 +16,17 @@ from typing import Any
 import fsspec
 
 from scripts.ingest import urls
-from scripts.ingest.remote import Access, Facts, MissingError, Remote, TransferError, access_of, of_info, patiently
+from scripts.ingest.remote import (
+    Access,
+    Facts,
+    MissingError,
+    Remote,
+    TransferError,
+    access_of,
+    in_words,
+    of_info,
+    patiently,
+)
 from scripts.ingest.sources import spread
 from scripts.workflow import cli
 from scripts.workflow.console import Progress, log
@@ -88,7 +98,7 @@ def matching(pattern: str, access: Access) -> dict[str, Facts | None]:
         fs, path = fsspec.core.url_to_fs(pattern, **access.options)
         found = patiently(pattern, access.patience, lambda: fs.glob(path, detail=True))
     except (OSError, ImportError, ValueError) as error:
-        raise cli.InputError(f"{pattern}: {error}") from error
+        raise cli.InputError(f"{pattern}: {in_words(error)}") from error
     return {
         f"{scheme}://{name}": of_info(info) for name, info in sorted(found.items()) if info.get("type") != "directory"
     }

@@ -121,7 +121,7 @@ class Web:
         except aiohttp.InvalidURL as error:
             raise MissingError(f"{self.url} is no URL") from error
         except (aiohttp.ClientError, TimeoutError, OSError, asyncio.IncompleteReadError) as error:
-            raise _Broken(f"{type(error).__name__}: {str(error) or 'no answer'}") from error
+            raise _Broken(in_words(error)) from error
 
     def head(self) -> Facts:
         """What the server says of the file before it sends any of it; nothing where it answers no HEAD request."""
@@ -256,9 +256,9 @@ class Store:
         try:
             return go()
         except (FileNotFoundError, PermissionError) as error:
-            raise MissingError(f"{self.url}: {str(error) or 'not found'}") from error
+            raise MissingError(f"{self.url}: {in_words(error)}") from error
         except ImportError as error:
-            raise TransferError(f"{self.url}: {error}: pip install s3fs") from error
+            raise TransferError(f"{self.url}: {in_words(error)}: pip install s3fs") from error
         except Exception as error:
             # Libraries of stores raise what they like; what says that another file is there now is no failure that passes.
             if "expired" in type(error).__name__.lower() or "precondition" in str(error).lower():
@@ -266,13 +266,19 @@ class Store:
             status = getattr(getattr(error, "response", None), "status_code", None)
             if isinstance(status, int) and 400 <= status < 500 and status not in BUSY:  # of the hub
                 raise MissingError(f"{self.url}: the server answers {status}") from error
-            raise _Broken(f"{type(error).__name__}: {error}") from error
+            raise _Broken(in_words(error)) from error
 
     def close(self) -> None:
         """See _Server."""
         if self.file is not None:
             file, self.file = self.file, None
             file.close()
+
+
+def in_words(error: BaseException) -> str:
+    """An error of a library in one line, without the queries of the URLs in it: a store redirects to URLs that are signed."""
+    said = re.sub(r"(://[^\s'\"?]+)\?[^\s'\"]+", r"\1?...", str(error))
+    return f"{type(error).__name__}: {' '.join(said.split())[:500]}"
 
 
 def of_info(info: dict[str, Any]) -> Facts:

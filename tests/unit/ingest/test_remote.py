@@ -18,7 +18,7 @@ import pytest
 
 from scripts.ingest.files import First
 from scripts.ingest.parquet import ParquetReader
-from scripts.ingest.remote import Access, Facts, MissingError, Remote, TransferError
+from scripts.ingest.remote import Access, Facts, MissingError, Remote, TransferError, in_words
 from scripts.ingest.text import JsonLinesReader
 from scripts.ingest.warc import Page, WarcReader
 from scripts.workflow.config import ROOT
@@ -220,6 +220,11 @@ def test_the_beginning_of_a_file_is_cut_at_a_record(
         assert len(found) == 300
     else:
         assert abs(len(found) - 300 * limit / len(data)) < {"x.jsonl.zst": 100}.get(name, 35)  # zstd: blocks of 128 KB
+
+
+def test_a_signature_in_an_error_is_not_repeated() -> None:
+    error = OSError("403 for url 'https://cdn.a.org/x/y?X-Amz-Signature=hunter2&b=c' and\nhttps://a.org/?token=hunter2")
+    assert in_words(error) == "OSError: 403 for url 'https://cdn.a.org/x/y?...' and https://a.org/?..."
 
 
 def put(endpoint: str, files: dict[str, bytes]) -> Any:
