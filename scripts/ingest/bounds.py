@@ -35,9 +35,10 @@ def too_hard(page: str, parts: list[str]) -> tuple[str, str]:
     if too_deep(page):
         return "too_deep", f"elements nested over {MOST} deep"
     squares = 0
-    for attributes in (*parts[2::6], *parts[5::6]):
-        if attributes is not None and len(attributes) > 2 * FEW:
-            number = sum(1 for _ in ATTRIBUTE.finditer(attributes))
+    tags = [each for each in (*parts[2::6], *parts[5::6]) if each and len(each) > 2 * FEW]
+    if sum((len(each) // 2) ** 2 for each in tags) > SQUARES:  # an attribute takes two characters
+        for tag in tags:
+            number = sum(1 for _ in ATTRIBUTE.finditer(tag))
             squares += number * number if number > FEW else 0
             if squares > SQUARES:
                 return "too_complex", f"a tag with {number:,} attributes"
@@ -48,6 +49,10 @@ def too_hard(page: str, parts: list[str]) -> tuple[str, str]:
 
 def _reopened(parts: list[str]) -> int:
     """About how many elements a parser makes because formatting elements were left open, at most REOPENED and a few."""
+    names = Counter(parts[4::6])
+    starts = sum(count for name, count in names.items() if name and name.lower() in FORMATTING)
+    if starts * sum(names.values()) < REOPENED:
+        return 0
     left: Counter[str] = Counter()  # by name, how many are open and not alike
     alike: Counter[tuple[str, str]] = Counter()
     total = opened = 0

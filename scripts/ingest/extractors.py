@@ -1,4 +1,4 @@
-"""The main text of a page, by one of the libraries that find it, within bounds of work."""
+"""The main text of a page, by our own blocks or a library, within bounds of work."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Callable
 from resiliparse.extract.html2text import extract_plain_text
 from resiliparse.parse.html import HTMLTree
 
+from scripts.ingest import blocks
 from scripts.ingest.bounds import too_hard
 
 # (page, its parts by markup.tokens, main content only) -> text
@@ -29,6 +30,14 @@ def _bounded(page: str, parts: list[str]) -> None:
         raise TooHard(reason, detail)
 
 
+def fast(page: str, parts: list[str], main: bool) -> str:
+    """By our own blocks. Raises TooHard."""
+    try:
+        return blocks.text(parts, main)
+    except blocks.TooManyBlocks as many:
+        raise TooHard("too_complex", str(many)) from many
+
+
 def resiliparse(page: str, parts: list[str], main: bool) -> str:
     """By Resiliparse. Raises TooHard."""
     _bounded(page, parts)
@@ -46,7 +55,7 @@ def trafilatura(page: str, parts: list[str], main: bool) -> str:
     return library.extract(page, include_comments=False) or ""
 
 
-EXTRACTORS: dict[str, Extract] = {"resiliparse": resiliparse, "trafilatura": trafilatura}
+EXTRACTORS: dict[str, Extract] = {"fast": fast, "resiliparse": resiliparse, "trafilatura": trafilatura}
 
 
 def missing(name: str) -> str:

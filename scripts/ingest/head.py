@@ -37,6 +37,7 @@ LANGUAGE = re.compile(r"[a-zA-Z]{2,3}(?:[-_][a-zA-Z0-9]{2,8})*")
 LONGEST = 300  # characters of a title or an author
 # What is looked at, so that the work stays in proportion to the page: elements, and characters of JSON-LD.
 ELEMENTS, CHARACTERS = 10_000, 200_000
+LONG = 20_000  # characters of a tag
 
 
 @dataclass(slots=True)
@@ -75,7 +76,7 @@ def head(parts: list[str]) -> Head:
                 room -= len(content)
     names = parts[4::6]
     for number in [number for number, name in enumerate(names) if name in WANTED][:ELEMENTS]:
-        name, found = names[number].lower(), attributes_of(parts[number * 6 + 5])
+        name, found = names[number].lower(), attributes_of(parts[number * 6 + 5][:LONG])
         if name == "meta":
             for key in ("name", "property", "itemprop", "http-equiv"):
                 if key in found:
@@ -88,7 +89,7 @@ def head(parts: list[str]) -> Head:
                 out.canonical = out.canonical or found.get("href", "").strip()
         elif name == "html":
             out.language = out.language or found.get("lang", "") or found.get("xml:lang", "")
-        elif "pubdate" in parts[number * 6 + 5].lower() or found.get("itemprop", "").lower() == "datepublished":
+        elif "pubdate" in parts[number * 6 + 5][:LONG].lower() or found.get("itemprop", "").lower() == "datepublished":
             out.times.append(found.get("datetime", ""))
     if not out.title:
         out.title = next(out.first(("og:title", "twitter:title")), "")

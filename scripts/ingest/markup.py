@@ -51,7 +51,21 @@ BLOCKS = (
 )  # fmt: skip
 CODE = {name: number for number, name in enumerate(BLOCKS, 1)}
 CUSTOM = 0  # an element such as <page-body>
-SKIPPED = frozenset(["select", "noscript", "svg", "template", "object", "audio", "video", "canvas", "button", "dialog"])
+# What the loop over the tags does with each.
+NOTHING, INLINE, LINK, BREAK, BEGIN, END = range(6)
+KIND: dict[str | None, int] = (
+    {None: NOTHING, "a": LINK, "/a": LINK, "br": BREAK, "hr": BREAK}
+    | {
+        name: INLINE
+        for each in ("span", "b", "i", "em", "strong", "font", "img", "html", "link", "meta")
+        for name in (each, "/" + each)
+    }
+    | {name: BEGIN for name in BLOCKS}
+    | {"/" + name: END for name in BLOCKS}
+)
+SAYS = 400  # characters of attributes that are looked at
+SKIPPED = frozenset(["select", "svg", "template", "object", "audio", "video", "canvas", "button", "dialog"])
+SPECIAL = SKIPPED | {"pre"}
 # What the start of an element ends, looking up to the given boundary: https://html.spec.whatwg.org/multipage/syntax.html#optional-tags
 ENDS = {
     "li": (frozenset(["li"]), frozenset(["ul", "ol", "menu"])),
@@ -112,6 +126,7 @@ HIDDEN = 1 << len(GROUPS)
 AROUND = (
     "aside", "nav", "footer", "header", "form", "figure", "figcaption", "article", "main", "section", "li", "ul", "ol", "table", "td", "th",
     "p", "h1", "h2", "h3", "h4", "h5", "h6", "blockquote", "pre", "dl", "address", "center", "label", "fieldset", "details",
+    "noscript",
 )  # fmt: skip
 WITHIN = {name: HIDDEN << number for number, name in enumerate(AROUND, 1)}
 
@@ -168,7 +183,7 @@ def _plain(pieces: list[str], raw: bool) -> str:
     if "&" in text:
         text = entities.unescape(text)
     if raw:
-        return text.replace("\x00", "\n").strip("\n").rstrip()
+        return text.replace("\r\n", "\n").replace("\r", "\n").replace("\x00", "\n").strip("\n").rstrip()
     if "\x00" in text:
         return "\n".join(filter(None, (" ".join(line.split()) for line in text.split("\x00"))))
     return " ".join(text.split())
@@ -213,67 +228,55 @@ def read(parts: list[str]) -> Markup:
             elif name == "pre":
                 pre -= 1
 
-    pieces.append(parts[0])
+    if not parts[0].isspace():
+        pieces.append(parts[0])
     for name, attributes, text in zip(parts[4::6], parts[5::6], parts[6::6], strict=True):
-        if name is not None:
-            if name not in KIND:
-                name = name.lower()
-            kind = KIND.get(name)
-            if kind is None:
-                kind = 3 if "-" in name else 0
-                if kind == 3 and name[0] == "/":
-                    kind = 4
-            if kind == 0:  # an inline element
-                mark_count += 1
-            elif kind == 1:  # a link
-                in_link = name == "a" and "href" in attributes
-                link_count += in_link
-            elif kind == 2:  # br, hr
-                if pieces:
-                    breaks += 1
-                    if breaks > 1 and not pre:
-                        flush()
-                    else:
-                        pieces.append("\x00")
-            elif kind == 3:  # a block begins
-                if pieces:
-                    flush()
-                size = len(names)
-                if names[-1] == "p" and name != "option":
-                    end(size - 1)
-                elif name in ENDS and size > 1:
-                    ended, boundary = ENDS[name]
-                    at = size - 1
-                    for inner in reversed(names[-LOOK:]):
-                        if inner in ended:
-                            end(at)
-                            break
-                        if inner in boundary or inner == "table":
-                            break
-                        at -= 1
-                above = open_[-1]
-                mine = WITHIN.get(name, 0)
-                if len(attributes) > 5:
-                    mine |= said(attributes[:400])
-                here = len(parent)
-                parent.append(above)
-                code.append(CODE.get(name, CUSTOM))
-                own.append(mine)
-                bits.append(bits[above] | mine)
-                first.append(len(texts))
-                last.append(-1)
-                names.append(name)
-                open_.append(here)
-                number[name] = number.get(name, 0) + 1
-                if name in SKIPPED:
-                    skipping += 1
-                elif name == "pre":
-                    pre += 1
-            elif kind == 4:  # a block ends
-                if pieces:
-                    flush()
-                inner = name[1:]
-                if number.get(inner):
+        kind = KIND.get(name)
+        if kind is None:
+            name = name.lower()
+            kind = KIND.get(name, INLINE if "-" not in name else END if name[0] == "/" else BEGIN)
+        if kind == BEGIN:
+            if pieces:
+                flush()
+            if names[-1] == "p" and name != "option":
+                end(len(names) - 1)
+            elif name in ENDS:
+                at = len(names) - 1
+                ended, boundary = ENDS[name]
+                for inner in reversed(names[-LOOK:]):
+                    if inner in ended:
+                        end(at)
+                        break
+                    if inner in boundary or inner == "table":
+                        break
+                    at -= 1
+            above = open_[-1]
+            mine = WITHIN.get(name, 0)
+            if len(attributes) > 5:
+                mine |= said(attributes if len(attributes) < SAYS else attributes[:SAYS])
+            here = len(parent)
+            parent.append(above)
+            code.append(CODE.get(name, CUSTOM))
+            own.append(mine)
+            bits.append(bits[above] | mine)
+            first.append(len(texts))
+            last.append(-1)
+            names.append(name)
+            open_.append(here)
+            number[name] = number.get(name, 0) + 1
+            if name in SPECIAL:
+                skipping += name != "pre"
+                pre += name == "pre"
+        elif kind == END:
+            if pieces:
+                flush()
+            inner = name[1:]
+            if number.get(inner):
+                if names[-1] == inner and inner not in SPECIAL:  # as `end` does, for speed
+                    names.pop()
+                    number[inner] -= 1
+                    last[open_.pop()] = len(texts)
+                else:
                     at = len(names) - 1
                     table = inner in TABLE
                     for other in reversed(names[-LOOK:]):
@@ -284,40 +287,27 @@ def read(parts: list[str]) -> Markup:
                             break
                         at -= 1
                 here = open_[-1]
+        elif kind == INLINE:
+            mark_count += 1
+        elif kind == LINK:
+            in_link = name in ("a", "A") and "href" in attributes
+            link_count += in_link
+        elif kind == BREAK and pieces:
+            breaks += 1
+            if breaks > 1 and not pre:
+                flush()
+            else:
+                pieces.append("\x00")
         if text and not skipping:
-            if in_link:
-                link_chars += len(text) - text.count(" ") // 2 if not text.isspace() else 0
-            elif breaks and not text.isspace():
+            if not text.isspace():
+                if in_link:
+                    link_chars += len(text)
                 breaks = 0
-            pieces.append(text)
+                pieces.append(text)
+            elif pieces:
+                pieces.append(text)
     if pieces:
         flush()
-    end(0 + 1)
+    end(1)
     last[0] = len(texts)
     return out
-
-
-KIND: dict[str, int] = (
-    {name: 3 for name in BLOCKS} | {"/" + name: 4 for name in BLOCKS} | {"a": 1, "/a": 1, "br": 2, "hr": 2, "html": 0}
-)
-for _name in (
-    "span",
-    "b",
-    "i",
-    "em",
-    "strong",
-    "font",
-    "img",
-    "u",
-    "s",
-    "small",
-    "sup",
-    "sub",
-    "code",
-    "wbr",
-    "input",
-    "link",
-    "meta",
-    "path",
-):
-    KIND[_name] = KIND["/" + _name] = 0

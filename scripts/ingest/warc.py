@@ -215,7 +215,8 @@ class WarcReader:
             text = EXTRACTORS[self.settings["extractor"]](html, parts, self.settings["main_content"])
         except TooHard as hard:
             return Rejected(hard.reason, name, url, str(hard))
-        return self.document(record, tidy(text), facts)
+        # Ours is tidy, and keeps the white space of code.
+        return self.document(record, text if self.settings["extractor"] == "fast" else tidy(text), facts)
 
     def document(self, record: WarcRecord, text: str, facts: dict[str, Any]) -> Page | Rejected:
         """A Page of the text, unless there is too little of it."""

@@ -25,12 +25,24 @@ def test_main_text(tmp_path: Path, name: str) -> None:
     assert isinstance(every, Page) and "Other pages" in every.text
 
 
-@pytest.mark.parametrize("name", sorted(extractors.EXTRACTORS))
+@pytest.mark.parametrize("name", ["resiliparse", "trafilatura"])
 def test_a_page_that_is_too_hard_has_a_reason(tmp_path: Path, name: str) -> None:
     if lacking := extractors.missing(name):
         pytest.skip(lacking)
     deep = one(tmp_path, http(b"<div>" * 9000 + BODY.encode()), extractor=name)
     assert not isinstance(deep, Page) and deep.reason == "too_deep"
+
+
+def test_code_keeps_its_white_space(tmp_path: Path) -> None:
+    code = "for each in all:\r\n    print(each)\n\n\treturn\x00"
+    found = one(
+        tmp_path, http(f"<p>{TEXT} {TEXT}</p><pre>{code}</pre><p>{TEXT} {TEXT}</p>".encode()), main_content=False
+    )
+    assert (
+        isinstance(found, Page)
+        and "\n\nfor each in all:\n    print(each)\n\n\treturn\n\n" in found.text
+        and "\x00" not in found.text
+    )
 
 
 def test_one_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -39,3 +51,10 @@ def test_one_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> 
         "ingest.extract.extractor is trafilatura, which is not installed: pip install"
     )
     assert not extractors.missing("resiliparse")
+
+
+def test_a_deep_page_is_read_where_no_tree_is_made(tmp_path: Path) -> None:
+    found = one(tmp_path, http(b"<div>" * 9000 + BODY.encode()), extractor="fast")
+    assert isinstance(found, Page) and TEXT in found.text
+    many = one(tmp_path, http(b"<p>x" * 60_000), extractor="fast", max_body_bytes=20_000_000)
+    assert not isinstance(many, Page) and (many.reason, many.detail) == ("too_complex", "60,000 blocks, at most 50,000")

@@ -64,4 +64,4 @@ def test_such_a_page_is_counted_and_others_are_read(tmp_path: object) -> None:
     deep = record("response", 0, http(b"<html>" + b"<div>" * 30_000))
     good = record("response", 1, http(b"<html><p>Some words of a page that is good.</p></html>"))
     path.write_bytes(deep + good)
-    assert reasons(read(path)) == {"too_deep": 1, "page": 1}
+    assert reasons(read(path, extractor="resiliparse")) == {"too_deep": 1, "page": 1}

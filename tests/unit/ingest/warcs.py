@@ -9,7 +9,7 @@ from pathlib import Path
 from scripts.ingest.warc import Page, Rejected, WarcReader
 
 SETTINGS = {
-    "extractor": "resiliparse",
+    "extractor": "fast",
     "main_content": True,
     "max_body_bytes": 1_000_000,
     "min_characters": 1,

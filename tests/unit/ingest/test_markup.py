@@ -1,0 +1,116 @@
+"""Blocks, elements and links of pages, whole and broken."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scripts.ingest import render
+from scripts.ingest.markup import BIT, BLOCKS, HIDDEN, Markup, attributes_of, read, said, tokens
+
+
+def of(page: str) -> Markup:
+    return read(tokens(page))
+
+
+@pytest.mark.parametrize(
+    ("page", "texts"),
+    [
+        ("a<p>b</p>c", ["a", "b", "c"]),
+        ("<p>one <b>two</b> <a href=x>three</a>\n  four", ["one two three four"]),
+        ("<p>a<br>b<br><br>c", ["a\nb", "c"]),
+        ("<p>a &amp; b &lt;c&gt; &#x41;", ["a & b <c> A"]),
+        ("<pre>a\n  b</pre>", ["a\n  b"]),
+        ("<script>'<p>x'</script><style>p</style><!-- <p>x -->a<svg><text>x</text></svg>", ["a"]),
+        ("<!-->a<!--->b<!---->c<!-- x --!> -->d", ["abcd"]),
+        ("a < b <p>c <> d", ["a < b", "c <> d"]),
+        ("<p title='a > b'>c<p title=it's>d<p x=\"", ["c", "d"]),
+        ("<P CLASS=x>a</P><Div>b</dIV>", ["a", "b"]),
+        ("a<select><option>x</select>b", ["a", "b"]),
+        ("<x-y>a</x-y>b", ["a", "b"]),
+        ("a</nothing>b</p>c", ["ab", "c"]),
+        ("<textarea><p>x</textarea>a<title>x</title>", ["a"]),
+        ("<script>x", []),
+        ("", []),
+    ],
+)
+def test_texts(page: str, texts: list[str]) -> None:
+    assert of(page).text == texts
+
+
+def path(markup: Markup, number: int) -> list[str]:
+    """The elements around a block, from within."""
+    node, out = markup.node[number], []
+    while node:
+        out.append(BLOCKS[markup.code[node] - 1])
+        node = markup.parent[node]
+    return out
+
+
+@pytest.mark.parametrize(
+    ("page", "paths"),
+    [
+        ("<ul><li>a<li>b<ul><li>c</ul></ul>d", [["li", "ul"], ["li", "ul"], ["li", "ul", "li", "ul"], []]),
+        ("<div><p>a<p>b<div>c</div></div>d", [["p", "div"], ["p", "div"], ["div", "div"], []]),
+        ("<table><tr><td>a<td>b<tr><td>c</table>d", [["td", "tr", "table"]] * 3 + [[]]),
+        ("<div><table><tr><td>a</div>b</table>c</div>d", [["td", "tr", "table", "div"]] * 2 + [["div"], []]),
+        ("<dl><dt>a<dd>b<dt>c</dl>", [["dt", "dl"], ["dd", "dl"], ["dt", "dl"]]),
+        ("<div><section>a</div>b", [["section", "div"], []]),
+    ],
+)
+def test_elements_around(page: str, paths: list[list[str]]) -> None:
+    markup = of(page)
+    assert [path(markup, number) for number in range(len(markup.text))] == paths
+
+
+def test_links() -> None:
+    markup = of("<p>a <a href=x>link</a> and <a name=y>none</a></p><a href=z><div>around a block</div></a>")
+    assert list(zip(markup.links, markup.linked, strict=True)) == [(1, 4), (1, 14)]
+
+
+def test_blocks_of_an_element() -> None:
+    markup = of("<div>a<p>b</p>c</div><div>d</div>")
+    assert list(zip(markup.first, markup.last, strict=True)) == [(0, 4), (0, 3), (1, 2), (3, 4)]
+
+
+def test_what_attributes_say() -> None:
+    assert said(' class="post-comments"') & BIT["comment"] and said(" id=sidebar") & BIT["side"]
+    assert not said(' data-x="comments"') and not said(" class=loading") & BIT["ad"]
+    assert said(' style="display: none"') == HIDDEN == said(" hidden")
+    assert attributes_of(""" A='1' b = "x &amp; y" c=d a=2""") == {"a": "1", "b": "x & y", "c": "d"}
+
+
+def test_lines() -> None:
+    page = "<h1>A</h1><div>b</div><div>c</div><p>d</p><ul><li>e<li><p>f</p></ul><ol><li>g<li>h</ol><table><tr><td>1<td>2<tr><td>3</table>"
+    markup = of(page)
+    assert render.text(markup, range(len(markup.text))) == "A\n\nb\nc\n\nd\n\n• e\n• f\n\n1. g\n2. h\n\n1 | 2\n3"
+    assert render.text(markup, [1, 3, 7]) == "b\n\nd\n\n2. h"
+
+
+PIECE = st.sampled_from(
+    [
+        *(f"<{name}>" for name in BLOCKS),
+        *(f"</{name}>" for name in BLOCKS),
+        "<a href=x>",
+        "</a>",
+        "<br>",
+        "x",
+        " ",
+        "<!--",
+        "-->",
+    ]
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(PIECE, max_size=60))
+def test_any_page_makes_a_tree(pieces: list[str]) -> None:
+    """Each element begins and ends within the one around it, and each block lies in its element."""
+    markup = of("".join(pieces))
+    for node in range(1, len(markup.parent)):
+        around = markup.parent[node]
+        assert around < node and markup.first[around] <= markup.first[node] <= markup.last[node] <= markup.last[around]
+    for number, node in enumerate(markup.node):
+        assert markup.first[node] <= number < markup.last[node]
+    assert len(markup.text) == len(markup.node) == len(markup.links) == len(markup.linked) == len(markup.marks)
