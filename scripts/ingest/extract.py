@@ -24,7 +24,7 @@ from scripts.ingest.sources import content, digests, named
 from scripts.ingest.text import JsonLinesReader, TextReader
 from scripts.ingest.urls import COMMON_CRAWL, access_option, is_url
 from scripts.ingest.warc import Page, Rejected, WarcReader
-from scripts.workflow import cli, frozen
+from scripts.workflow import cli, contents, frozen
 from scripts.workflow.console import Progress, log
 from scripts.workflow.manifest import Manifest, ManifestError
 from scripts.workflow.steps import DEMO_CRAWL
@@ -127,9 +127,14 @@ def fetched(path: Path) -> Manifest:
 def remote(
     args: argparse.Namespace, source: dict[str, Any], listed: dict[str, Any], copies: Manifest | None = None
 ) -> File:
-    """A file of the list: at a URL, its copy, or in a mirror's folder."""
+    """A file of the list: at a URL, its copy, or in a mirror's folder. Raises InputError where that has another file by now."""
     if not is_url(listed["url"]):
-        return Path(listed["url"])
+        path = Path(listed["url"])
+        if listed["mark"] and path.exists() and contents.read(path) != listed["mark"]:
+            raise cli.InputError(
+                f"{path} is not the file that ingest.list found: run again with --forcerun ingest_list"
+            )
+        return path
     from scripts.ingest.remote import Facts, Gone, Remote, access_of
 
     if copies is not None:

@@ -1,7 +1,8 @@
 """List the remote files of a run: of a crawl's paths list, by pattern or by URL, with length and mark, for each shard.
 
-Writes `<shard>.json`: source, name, URL, bytes and mark (ETag or Last-Modified) of each of the shard's files; bytes and mark are null
-where the server does not tell. A shard reads its own file alone, so a new listing runs only the shards again whose files differ.
+Writes `<shard>.json`: source, name, URL, bytes and mark (ETag, Last-Modified, or a digest in a mirror's folder) of each of the shard's
+files; bytes and mark are null where the server does not tell. A shard reads its own file alone, so a new listing runs only the shards
+again whose files differ.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from scripts.ingest.remote import (
     patiently,
 )
 from scripts.ingest.sources import spread
-from scripts.workflow import cli
+from scripts.workflow import cli, contents
 from scripts.workflow.console import Progress, log
 from scripts.workflow.manifest import Manifest, pretty
 
@@ -104,6 +105,11 @@ def matching(pattern: str, access: Access) -> dict[str, Facts | None]:
     }
 
 
+def on_disk(path: Path) -> Facts:
+    """What there is to say of a file in a mirror's folder: its mark is a digest. Raises OSError."""
+    return Facts(path.stat().st_size, contents.read(path))
+
+
 def asked(found: list[Found], access: Access) -> list[Found]:
     """The same, with what the servers say of each file. One that is not there is kept: who reads it says so, or counts it."""
     progress = Progress(len(found), "files")
@@ -112,9 +118,7 @@ def asked(found: list[Found], access: Access) -> list[Found]:
         url, name, facts = each
         if facts is None:
             try:
-                facts = (
-                    Remote(url, Facts(), access).head() if urls.is_url(url) else Facts(Path(url).stat().st_size, None)
-                )
+                facts = Remote(url, Facts(), access).head() if urls.is_url(url) else on_disk(Path(url))
             except (MissingError, OSError) as error:
                 log.warning("%s", error)
                 facts = Facts()

@@ -124,6 +124,23 @@ def test_missing_files_fail_the_task_or_are_counted(
     }
 
 
+def test_a_file_of_a_mirror_that_is_not_as_it_was_listed_fails_the_task(
+    server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    crawl(server)
+    for name, file in server.files.items():
+        (path := tmp_path / "mirror" / name[1:]).parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(file.data)
+    whole = config({**WEB, "base": str(tmp_path / "mirror")}, shards=1)
+    assert run(tmp_path, whole)[0] == 0
+    one = sorted((tmp_path / "mirror").rglob("*00003.warc.gz"))[0]
+    one.write_bytes(one.read_bytes()[:-1] + b"x")  # as long as before
+    Manifest.forget(tmp_path / "00000.manifest.json")
+    argv = ["--config", fingerprint("ingest.extract", whole), "--list", str(tmp_path / "list/manifest.json")]
+    assert extract.main([*argv, "--manifest", str(tmp_path / "00000.manifest.json")]) == 1
+    assert f"{one} is not the file that ingest.list found" in capsys.readouterr().err
+
+
 def test_a_file_that_is_not_as_it_was_listed_fails_the_task(
     server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
