@@ -157,7 +157,7 @@ def main(argv: list[str] | None = None) -> int:
     except (InputError, configuration.ConfigError, OSError, lock.Busy) as error:
         return fail(str(error))
     log.info("accepted %s results; `crawl2llm plan` says what is left to do", f"{number:,}")
-    return 0
+    return int(bool(found.refused))
 
 
 if __name__ == "__main__":

@@ -55,6 +55,9 @@ def plan(tmp_path_factory: pytest.TempPathFactory, without_slurm: str) -> dict[s
         "--dry-run",
         "--config",
         f"filters=[{','.join(FILTERS)}]",
+        "dedup={export: {write: true}}",
+        "ingest={extract: {shards: 2, sources: [{name: demo, kind: crawl}, "
+        "{name: web, kind: commoncrawl, crawl: CC-MAIN-2026-08, files: 2}]}, fetch: {enabled: true}}",
         path=without_slurm,
     )
     assert done.returncode == 0, done.stdout + done.stderr

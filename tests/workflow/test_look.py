@@ -121,7 +121,9 @@ def test_plan_names_every_key_that_differs(complete: Path, tmp_path: Path) -> No
     said = page(complete, written(tmp_path, tree))
     assert re.search(r"^quality_select .*  keep_fraction 0\.9 → 0\.8$", said, re.MULTILINE), said
     assert re.search(r"  steps 40 → 80; needs tokenize\.encode, which runs again$", said, re.MULTILINE), said
-    assert re.search(r"^report_render .*  needs evaluate\.model, which runs again$", said, re.MULTILINE), said
+    assert re.search(
+        r"^report_render .*  needs dedup\.export and evaluate\.model, which run again$", said, re.MULTILINE
+    ), said
 
 
 def test_plan_of_a_folder_without_a_run_has_no_numbers(tmp_path: Path) -> None:

@@ -122,7 +122,7 @@ def test_a_run_with_a_model_made_from_a_fine_tuned_one(
     (folder / "checkpoints/mine").mkdir(parents=True)
     (folder / "checkpoints/mine/sft2.run.json").write_text("{}")
     said = run(folder)
-    assert "files of shards, bands and models that this config no longer has" in said
+    assert "files of shards, bands, parts and models that this config no longer has" in said
     assert not [path for path in results.rglob("*") if "sft2" in path.name]
     assert (folder / "checkpoints/mine/sft2.run.json").exists()
     assert all(path.read_bytes() == held for path, held in before.items())

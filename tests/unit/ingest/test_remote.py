@@ -299,6 +299,7 @@ def test_the_hugging_face_hub(tmp_path: Path) -> None:
             "HF_ENDPOINT": server.url,
             "HF_HOME": str(tmp_path),
             "HF_HUB_DISABLE_TELEMETRY": "1",
+            "HF_HUB_OFFLINE": "0",  # lm-evaluation-harness sets it in a process that ran other tests before
         }
         done = subprocess.run(
             [sys.executable, "-c", HUB], capture_output=True, text=True, env=environment, cwd=ROOT, check=False
