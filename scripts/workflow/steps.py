@@ -107,7 +107,7 @@ STEPS: dict[str, Step] = {
     "finetune.pairs": Step(("corpus.write",)),
     "finetune.train": Step(("pretrain.train", "finetune.pairs"), per="model"),
     "evaluate.model": Step((*MAKERS, "finetune.pairs", "tokenize.encode"), per="model"),
-    "report.render": Step(("evaluate.model",)),
+    "report.render": Step(("evaluate.model", EXPORT)),
 }
 
 

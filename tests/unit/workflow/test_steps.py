@@ -36,7 +36,7 @@ def test_every_step_has_its_section_in_the_schema_and_every_section_its_step() -
 
 
 def test_every_step_but_the_last_is_needed() -> None:
-    assert {name for step in STEPS for name in resolved(step, list(FILTERS))} == set(STEPS) - {"report.render", EXPORT}
+    assert {name for step in STEPS for name in resolved(step, list(FILTERS))} == set(STEPS) - {"report.render"}
 
 
 def test_demo_crawl_is_needed_only_where_a_source_asks_for_it() -> None:
