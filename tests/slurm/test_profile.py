@@ -47,19 +47,18 @@ def without_slurm(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(scope="module")
 def plan(tmp_path_factory: pytest.TempPathFactory, without_slurm: str) -> dict[str, dict[str, str]]:
-    """Rule → its first task's resources in a dry run of the real workflow on a machine without SLURM."""
-    done = snakemake(
-        tmp_path_factory.mktemp("plan"),
-        "--profile",
-        str(PROFILE),
-        "--dry-run",
-        "--config",
-        f"filters=[{','.join(FILTERS)}]",
-        "dedup={export: {write: true}}",
-        "ingest={extract: {shards: 2, sources: [{name: demo, kind: crawl}, "
-        "{name: web, kind: commoncrawl, crawl: CC-MAIN-2026-08, files: 2}]}, fetch: {enabled: true}}",
-        path=without_slurm,
+    """Rule → its first task's resources in a dry run of the real workflow, with every step, on a machine without SLURM."""
+    folder = tmp_path_factory.mktemp("plan")
+    config = yaml.safe_load((ROOT / "config.yaml").read_text(encoding="utf-8"))
+    config["filters"] = list(FILTERS)
+    config["dedup"]["export"] = {"write": True}
+    config["ingest"]["fetch"] = {"enabled": True}
+    config["ingest"]["extract"]["sources"].append(
+        {"name": "web", "kind": "commoncrawl", "crawl": "CC-MAIN-2026-08", "files": 2}
     )
+    (folder / "every.yaml").write_text(yaml.safe_dump(config))
+    every = ["--configfile", str(folder / "every.yaml")]
+    done = snakemake(folder, "--profile", str(PROFILE), "--dry-run", *every, path=without_slurm)
     assert done.returncode == 0, done.stdout + done.stderr
     found: dict[str, dict[str, str]] = {}
     for match in re.finditer(
