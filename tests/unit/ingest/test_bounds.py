@@ -131,7 +131,7 @@ def test_any_page_ends_soon(pieces: list[str], extractor: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("extractor", ["fast", "resiliparse"])
+@pytest.mark.parametrize("extractor", ["fast", pytest.param("resiliparse", marks=pytest.mark.long)])
 @pytest.mark.parametrize(
     "pieces",
     [
