@@ -42,6 +42,14 @@ def test_readme_shows_the_rulegraph() -> None:
     assert "](docs/rulegraph.svg)" in readme
 
 
+def test_a_shard_that_the_task_of_another_makes_is_not_planned_twice(tmp_path: Path) -> None:
+    done = snakemake(
+        "--configfile", str(TINY), "-n", "results/main/language/score/00001.manifest.json", folder=tmp_path
+    )
+    assert done.returncode == 1
+    assert "00001 is made by the task 00000: ask for 00000.manifest.json" in done.stdout + done.stderr
+
+
 def test_a_dry_run_imports_nothing_heavy(tmp_path: Path) -> None:
     assert imported(tmp_path, prepared(tmp_path, 3)) == []
 

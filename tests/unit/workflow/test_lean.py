@@ -23,7 +23,9 @@ print(len(table.to_pandas()))
 """
 
 
-@pytest.mark.parametrize(("step", "there"), [("crawl.render", True), ("language.score", False), ("evaluate.model", True)])
+@pytest.mark.parametrize(
+    ("step", "there"), [("crawl.render", True), ("language.score", False), ("evaluate.model", True)]
+)
 def test_pandas_is_imported_only_by_who_may_need_it(step: str, there: bool) -> None:
     pytest.importorskip("pandas")
     done = subprocess.run([sys.executable, "-c", PROGRAM.format(step=step)], capture_output=True, text=True, check=True)
