@@ -15,16 +15,15 @@ import json
 import os
 import re
 import statistics
-import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from benchmarks import machine
 from benchmarks.machine import processor, versions
 from scripts.ingest import sources
 from scripts.plan import dryrun
@@ -58,25 +57,11 @@ rule {name}:
 
 
 def run(command: list[str], folder: Path) -> tuple[dict[str, float], str]:
-    """({"cpu": …, "clock": …} in seconds, "MB": … of the largest process, output) of a command in `folder`.
+    """machine.run with this project's programs.
 
-    Raises RuntimeError where it fails.
+    Snakemake lists the folders of sys.path for plugins; that with the crawl is not among them where its command is called.
     """
-    start = time.perf_counter()
-    with tempfile.TemporaryFile("w+") as said:
-        process = subprocess.Popen(
-            # Snakemake lists the folders of sys.path for plugins; that with the crawl is not among them where its command is called.
-            command, cwd=folder, stdout=said, stderr=subprocess.STDOUT,
-            env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONSAFEPATH": "1"},
-        )  # fmt: skip
-        _, status, used = os.wait4(process.pid, 0)
-        process.returncode = status
-        clock = time.perf_counter() - start
-        said.seek(0)
-        output = said.read()
-    if status:
-        raise RuntimeError(output[-5000:])
-    return {"cpu": used.ru_utime + used.ru_stime, "clock": clock, "MB": used.ru_maxrss / 1000}, output
+    return machine.run(command, folder, PYTHONPATH=str(ROOT), PYTHONSAFEPATH="1")
 
 
 def prepared(folder: Path, shards: int, files: int | None = None) -> Path:
@@ -167,14 +152,14 @@ def imported(folder: Path, config: Path) -> list[str]:
 
 
 def measured(case: Callable[[], tuple[dict[str, float], str]], rounds: int) -> tuple[dict[str, Any], str]:
-    """({"cpu": {median, all}, "clock": …, "MB": …}, last output) of `rounds` calls."""
+    """({"cpu": {median, all}, "clock": …, "peak_mb": …}, last output) of `rounds` calls."""
     runs = [case() for _ in range(rounds)]
     seconds = {
         name: {
             "median": round(statistics.median(took[name] for took, _ in runs), 2),
             "all": [round(took[name], 2) for took, _ in runs],
         }
-        for name in ("cpu", "clock", "MB")
+        for name in ("cpu", "clock", "peak_mb")
     }
     return seconds, runs[-1][1]
 

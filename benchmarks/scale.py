@@ -15,10 +15,8 @@ import argparse
 import json
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
@@ -31,7 +29,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from benchmarks import planted
-from benchmarks.machine import processor, versions
+from benchmarks.machine import processor, run, versions
 from scripts.workflow import config as configuration
 from scripts.workflow import steps
 from scripts.workflow.manifest import Manifest
@@ -74,16 +72,11 @@ class Run:
             also = steps.owned(step, task, self.config)[1:]
             manifest = self.folder / name / (f"{task}.manifest.json" if task else "manifest.json")
             words = ["--config", mark, *options, *(["--also", *also] if also else []), "--manifest", str(manifest)]
-            start = time.perf_counter()
-            process = subprocess.Popen([sys.executable, "-m", f"scripts.{step}", *words], stderr=subprocess.PIPE)
-            said = process.stderr.read() if process.stderr else b""
-            _, status, usage = os.wait4(process.pid, 0)
-            if status:
-                raise SystemExit(f"{step} {task} failed:\n{said.decode()[-2000:]}")
+            took, _ = run([sys.executable, "-m", f"scripts.{step}", *words], Path.cwd())
             facts["tasks"] += 1
-            facts["wall_seconds"] += time.perf_counter() - start
-            facts["cpu_seconds"] += usage.ru_utime + usage.ru_stime
-            facts["peak_mb"] = max(facts["peak_mb"], usage.ru_maxrss / 1024)
+            facts["wall_seconds"] += took["clock"]
+            facts["cpu_seconds"] += took["cpu"]
+            facts["peak_mb"] = max(facts["peak_mb"], took["peak_mb"])
         files = [path for path in (self.folder / name).rglob("*") if path.is_file()]
         facts |= {"files": len(files), "disk_mb": sum(path.stat().st_size for path in files) / 1e6}
         self.took[name] = {key: round(value, 1) for key, value in facts.items()}

@@ -43,20 +43,9 @@ SHARD = "00000"
 
 def trained(documents: list[str], vocabulary: int, digits: int) -> Any:
     """A tokenizer as tokenize.train makes it, of these documents."""
-    from tokenizers import pre_tokenizers, trainers
+    from scripts.tokenize.train import bpe, untrained
 
-    from scripts.tokenize.special import SPECIAL
-    from scripts.tokenize.train import untrained
-
-    tokenizer = untrained(digits)
-    trainer = trainers.BpeTrainer(
-        vocab_size=vocabulary,
-        special_tokens=list(SPECIAL),
-        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
-        show_progress=False,
-        min_frequency=2,
-    )
-    tokenizer.train_from_iterator(documents, trainer)
+    tokenizer = bpe(iter(documents), untrained(digits), vocabulary)
     tokenizer.encode_special_tokens = True
     return tokenizer
 

@@ -19,7 +19,7 @@ from scripts.dedup.earlier import AGREE, SETS
 from scripts.dedup.sets import texts
 from scripts.dedup.shingles import shingle_set
 from scripts.dedup.signature import names, schema
-from scripts.dedup.tables import read
+from scripts.dedup.tables import lists, read
 from scripts.formats.documents import Writer, data, rows, shard_of
 from scripts.workflow import cli
 from scripts.workflow.console import Progress
@@ -48,10 +48,8 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
         for text in texts(data(args.documents), chosen, args.edits):
             held.append(shingle_set(text, signature.part("shingle_words")))
             if sum(map(len, held)) >= SHINGLES or progress.done == len(chosen) - 1:
-                ends = np.cumsum([0, *map(len, held)], dtype=np.int32)
-                lists = pa.ListArray.from_arrays(ends, np.concatenate(held), type=SETS.field("shingles").type)
-                writer.add_group(pa.table([lists], SETS.names))
-                total, held = total + int(ends[-1]), []
+                writer.add_group(pa.table([lists(held)], SETS.names))
+                total, held = total + sum(map(len, held)), []
             progress.add()
     manifest.counts = {"in": len(table), "kept": len(kept), "dropped": {"not in the corpus": len(table) - len(kept)}}
     manifest.summary = {"documents": len(kept), "shingles": total, **{key: signature.part(key) for key in AGREE}}

@@ -26,6 +26,7 @@ from scripts.dedup.tables import (
     between,
     column,
     first_of,
+    lists,
     read,
     same,
     sixteen,
@@ -80,10 +81,8 @@ def write(writer: Writer, first: int, rows: Numbers, parts: Numbers, sets: dict[
     rows, parts = rows[order], parts[order]
     sizes = np.array([len(sets[row]) for row in rows.tolist()], np.int64)
     for start, end in in_groups(parts, sizes):
-        values = np.concatenate([sets[row] for row in rows[start:end].tolist()])
-        offsets = np.concatenate(([0], np.cumsum(sizes[start:end]))).astype(np.int32)
-        lists = pa.ListArray.from_arrays(pa.array(offsets), pa.array(values), type=SETS.field("shingles").type)
-        writer.add_group(pa.table([pa.array(parts[start:end]), pa.array(first + rows[start:end]), lists], SETS.names))
+        found = lists([sets[row] for row in rows[start:end].tolist()])
+        writer.add_group(pa.table([pa.array(parts[start:end]), pa.array(first + rows[start:end]), found], SETS.names))
 
 
 def write_all(

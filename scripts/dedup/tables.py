@@ -130,6 +130,12 @@ def opening(first: npt.NDArray[np.bool_]) -> Numbers:
     return np.maximum.accumulate(np.where(first, np.arange(len(first)), 0))
 
 
+def lists(sets: Sequence[Shingles]) -> pa.ListArray:
+    """Shingle sets, at least one, as a column `shingles` of SETS."""
+    ends = np.cumsum([0, *map(len, sets)], dtype=np.int32)
+    return pa.ListArray.from_arrays(pa.array(ends), pa.array(np.concatenate(sets)), type=SETS.field("shingles").type)
+
+
 def read(path: Path, columns: list[str]) -> pa.Table:
     """Columns of a whole Parquet file (one shard's). Raises ManifestError where it is damaged."""
     with opened(path) as file:

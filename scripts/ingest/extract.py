@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from scripts.formats.documents import DOCUMENT, Writer, shard_of
 from scripts.ingest.extractors import missing
-from scripts.ingest.files import File, First, target
+from scripts.ingest.files import File, First, MissingError, TransferError, target
 from scripts.ingest.files import size as size_of
 from scripts.ingest.parquet import ParquetReader
 from scripts.ingest.sources import content, digests, named
@@ -32,19 +32,19 @@ from scripts.workflow.steps import DEMO_CRAWL
 DROPPED = pa.schema([(name, pa.string()) for name in ("file", "record_id", "url", "reason", "detail")])
 DAMAGE = {"broken_record", "broken_row_group", "broken_file", "missing_column", "wrong_type", "not_warc"}
 Reader = Callable[[File, str], Iterator[Page | Rejected]]
+KINDS: dict[str, Callable[[dict[str, Any], dict[str, Any]], Reader]] = {
+    DEMO_CRAWL: WarcReader,
+    "warc": WarcReader,  # WARC, WET and ARC
+    COMMON_CRAWL: WarcReader,
+    "text": TextReader,
+    "jsonl": JsonLinesReader,
+    "parquet": ParquetReader,
+}
 
 
 def reader(source: dict[str, Any], settings: dict[str, Any]) -> Reader:
-    """The reader of a source's kind: `crawl`, `warc` (WARC, WET and ARC), `text`, `jsonl` or `parquet`."""
-    kinds: dict[str, Callable[[], Reader]] = {
-        DEMO_CRAWL: lambda: WarcReader(source, settings),
-        "warc": lambda: WarcReader(source, settings),
-        COMMON_CRAWL: lambda: WarcReader(source, settings),
-        "text": lambda: TextReader(source, settings),
-        "jsonl": lambda: JsonLinesReader(source, settings),
-        "parquet": lambda: ParquetReader(source, settings),
-    }
-    return kinds[source["kind"]]()
+    """The reader of a source's kind."""
+    return KINDS[source["kind"]](source, settings)
 
 
 def given(args: argparse.Namespace) -> tuple[list[str], str]:
@@ -135,7 +135,8 @@ def remote(
                 f"{path} is not the file that ingest.list found: run again with --forcerun ingest_list"
             )
         return path
-    from scripts.ingest.remote import Facts, Gone, Remote, access_of
+    from scripts.ingest.remote import Gone, Remote, access_of
+    from scripts.ingest.transport import Facts
 
     if copies is not None:
         copy = target(copies.folder / shard_of(args.manifest), source["name"], listed["name"])
@@ -155,19 +156,10 @@ def pages(source: dict[str, Any], settings: dict[str, Any], file: File, name: st
         for page in reader(source, settings)(file, name):
             begun = True
             yield page
-    except Exception as error:
-        if not is_transfer(error):
-            raise
-        from scripts.ingest.remote import MissingError
-
+    except TransferError as error:
         if begun or not isinstance(error, MissingError):
             raise cli.InputError(f"source {source['name']!r}: {error}") from error
         yield Rejected("missing_file", "", str(file), str(error)[:300])
-
-
-def is_transfer(error: Exception) -> bool:
-    """Whether an error is one of scripts.ingest.remote, which is imported where something is remote only."""
-    return any(kind.__name__ == "TransferError" for kind in type(error).__mro__)
 
 
 def within(limit: int | None, found: list[Rejected], what: str, key: str) -> None:

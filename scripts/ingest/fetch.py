@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any, cast
 
 from scripts.formats.documents import shard_of
-from scripts.ingest.files import target
-from scripts.ingest.remote import PIECE, Facts, MissingError, Remote, TransferError, access_of
+from scripts.ingest.files import MissingError, TransferError, target
+from scripts.ingest.remote import Remote, access_of
+from scripts.ingest.transport import PIECE, Facts
 from scripts.ingest.urls import access_option, is_url
 from scripts.workflow import cli
 from scripts.workflow.console import Progress, log

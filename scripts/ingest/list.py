@@ -17,18 +17,10 @@ from typing import Any
 import fsspec
 
 from scripts.ingest import urls
-from scripts.ingest.remote import (
-    Access,
-    Facts,
-    MissingError,
-    Remote,
-    TransferError,
-    access_of,
-    in_words,
-    of_info,
-    patiently,
-)
+from scripts.ingest.files import MissingError, TransferError
+from scripts.ingest.remote import Access, Remote, access_of, patiently
 from scripts.ingest.sources import spread
+from scripts.ingest.transport import Facts, in_words, of_info
 from scripts.workflow import cli, contents
 from scripts.workflow.console import Progress, log
 from scripts.workflow.manifest import Manifest, pretty

@@ -10,18 +10,27 @@ from typing import Any
 
 from scripts.pretrain import expected
 from scripts.workflow import engine, frozen, leftovers, steps
+from scripts.workflow.errors import InputError
 from scripts.workflow.manifest import Manifest
 from scripts.workflow.project import Project
 
 
 def tasks_of(job: Any, project: Project) -> tuple[str, str, list[str]] | None:
-    """(variant, step, task ids) of one of Snakemake's jobs; None for one that is no step's."""
+    """(variant, step, task ids) of one of Snakemake's jobs; None for one that is no step's.
+
+    Raises WorkflowError for a shard that has no task of its own.
+    """
+    from snakemake.exceptions import WorkflowError
+
     step = steps.step_of(job.rule.name)
     if step not in steps.STEPS:
         return None
     per, variant = steps.STEPS[step].per, job.wildcards_dict["variant"]
     task = job.wildcards_dict[per] if per else ""
-    return variant, step, steps.owned(step, task, project.variants[variant])
+    try:
+        return variant, step, steps.owned(step, task, project.variants[variant])
+    except InputError as error:
+        raise WorkflowError(str(error)) from None
 
 
 def stale(project: Project) -> Callable[[Any], str | None]:

@@ -14,6 +14,7 @@ from typing import Any
 from scripts.ingest.urls import is_listed
 from scripts.models import registry
 from scripts.models.registry import BASE_STEP
+from scripts.workflow.errors import InputError
 
 DOCUMENTS = "ingest.extract"
 # In `needs`, what depends on the filters that a run uses (`filters` in the config) and on their order:
@@ -273,7 +274,16 @@ def models(step: str, config: dict[str, Any]) -> list[str]:
 
 
 def owned(step: str, task: str, config: dict[str, Any]) -> list[str]:
-    """The ids of the results that one task makes: of all shards (bands) that it owns, every `most`-th from its first."""
+    """The ids of the results that one task makes: of all shards (bands) that it owns, every `most`-th from its first.
+
+    Raises InputError for an id that no task is called by: it does not exist, or two tasks would write the same files.
+    """
     if STEPS[step].per not in NUMBERED:
         return [task]
-    return ids(step, config)[int(task) :: most(step, config)]
+    found, number = ids(step, config), most(step, config)
+    if task not in found:
+        raise InputError(f"{step} has no {task}: its results are {found[0]} to {found[-1]}")
+    if int(task) >= number:
+        owner = found[int(task) % number]
+        raise InputError(f"{step} {task} is made by the task {owner}: ask for {owner}.manifest.json")
+    return found[int(task) :: number]

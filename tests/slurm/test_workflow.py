@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import re
 import shutil
 import signal
@@ -58,6 +60,14 @@ class Workflow(Drive):
         """The pre-trained model and its losses, by file."""
         return {name: body for name, body in snapshot(self.folder).items() if "pretrain/train/" in name}
 
+    def sleep(self) -> None:
+        """Stop the ranks of the training, so that a fast machine does not end it before what comes next; SLURM's signals wake them."""
+        for process in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):  # it has ended
+                module = (process / "cmdline").read_bytes().split(b"\0")[1:3]
+                if module == [b"-m", b"scripts.pretrain.train"] and (process / "cwd").samefile(self.folder):
+                    os.kill(int(process.name), signal.SIGSTOP)
+
     def slurm_log(self, rule: str) -> str:
         """What SLURM caught of the rule's only job."""
         (path,) = self.folder.glob(f"logs/slurm/rule_{rule}/*/*.log")
@@ -83,17 +93,19 @@ def workflow(
 def meet_the_limit(workflow: Callable[..., Workflow]) -> Workflow:
     """A training that met its job's time limit and has ended.
 
-    SLURM counts limits in minutes, and on a busy machine a job's start alone may take one: the limit comes when some steps are done.
+    SLURM counts limits in minutes and looks at them every half a minute: on a busy machine a job's start alone may take a minute, on
+    a fast one the whole training less. So the limit comes when some steps are done, and until then the ranks sleep.
     """
     made = workflow(
-        "long", {"gpus": 2, "warning": 60}, **TRAINING, checkpoint_every=100_000, log_every=40, wandb="offline"
+        "long", {"gpus": 2, "warning": 180}, **TRAINING, checkpoint_every=100_000, log_every=40, wandb="offline"
     )
     made.start("--until", "pretrain_train", "--retries=0")
     log = made.folder / "logs/main/pretrain/train.log"
     until("some steps", lambda: log.exists() and "step 80/" in log.read_text(encoding="utf-8"), 480)
+    made.sleep()
     (job,) = made.queue()
     hours, minutes, _ = re.search(r"RunTime=(\d+):(\d+):(\d+)", slurm("scontrol", "show", "job", job)).groups()  # type: ignore[union-attr]
-    slurm("scontrol", "update", f"JobId={job}", f"TimeLimit={60 * int(hours) + int(minutes) + 2}")
+    slurm("scontrol", "update", f"JobId={job}", f"TimeLimit={60 * int(hours) + int(minutes) + 3}")
     until("the job is queued again", lambda: "asked to queue the job again" in made.slurm_log("pretrain_train"), 240)
     slurm("scontrol", "update", f"JobId={job}", "TimeLimit=60")
     made.finish(900)
@@ -113,6 +125,7 @@ def break_in_every_way(workflow: Callable[..., Workflow], cluster: Cluster) -> W
     (job,) = made.queue()
     assert "Restarts=1 " in slurm("scontrol", "show", "job", job)
 
+    made.sleep()
     made.send(signal.SIGKILL)
     made.end()
     made.gpu_partition("fragile")

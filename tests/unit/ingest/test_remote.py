@@ -16,10 +16,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from scripts.ingest.files import First
+from scripts.ingest.files import First, MissingError, TransferError
 from scripts.ingest.parquet import ParquetReader
-from scripts.ingest.remote import Access, Facts, MissingError, Remote, TransferError, in_words
+from scripts.ingest.remote import Access, Remote
 from scripts.ingest.text import JsonLinesReader
+from scripts.ingest.transport import Facts, in_words
 from scripts.ingest.warc import Page, WarcReader
 from scripts.workflow.config import ROOT
 from tests.unit.ingest.servers import HubHandler, Server, http_server
@@ -272,7 +273,8 @@ import json, sys
 from pathlib import Path
 from scripts.ingest.list import of_paths
 from scripts.ingest.parquet import ParquetReader
-from scripts.ingest.remote import Access, MissingError, Remote, TransferError
+from scripts.ingest.files import MissingError, TransferError
+from scripts.ingest.remote import Access, Remote
 from tests.unit.ingest.servers import HubHandler, http_server
 access = Access({}, 2.0)
 found = of_paths({"name": "set", "paths": ["hf://datasets/o/set/data/*.parquet"]}, access)

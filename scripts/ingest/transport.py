@@ -1,0 +1,253 @@
+"""Asks servers for the bytes of a file: http and https, and the stores that fsspec reads, such as s3 and hf.
+
+http and https go over the session of fsspec's file system, since its files do not compare what a server sends with what it was asked
+for. What a server says of a file, its length and its mark (ETag, or Last-Modified), is compared at each request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol, cast
+
+import aiohttp
+import fsspec
+from fsspec.asyn import sync
+
+from scripts.ingest.files import MissingError, TransferError
+
+PIECE = 2**20  # bytes asked of a stream at a time
+BLOCK = 2**23  # bytes of one request to a store of objects
+SILENT = 60.0  # seconds without a byte after which a connection counts as broken
+BUSY = {408, 425, 429, *range(500, 600)} - {501, 505}
+
+
+class Broken(Exception):
+    """A failure that may pass. after: seconds that the server asks to wait."""
+
+    def __init__(self, what: str, after: float = 0.0) -> None:
+        super().__init__(what)
+        self.after = after
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a server says of a file; None where it does not. mark: ETag, or Last-Modified."""
+
+    bytes: int | None = None
+    mark: str | None = None
+
+    def updated(self, now: Facts, url: str) -> Facts:
+        """What is known with what is said now; TransferError where that is another file."""
+        for name, unit in (("bytes", " bytes"), ("mark", "")):
+            then, there = getattr(self, name), getattr(now, name)
+            if then is not None and there is not None and then != there:
+                raise TransferError(f"{url} changed: it had {then}{unit}, and now {there}")
+        return Facts(self.bytes if now.bytes is None else now.bytes, self.mark if now.mark is None else now.mark)
+
+
+class Server(Protocol):
+    facts: Facts
+
+    def open(self, at: int, until: int | None) -> None:
+        """Begin at byte `at`; until: the byte after the last one that will be read, where that is known."""
+
+    def read(self, size: int) -> bytes:
+        """Up to `size` bytes; none at the end of what was asked for."""
+
+    def close(self) -> None:
+        """Let go of the connection."""
+
+
+class Web:
+    """A file at http or https. Raises Broken, MissingError and TransferError."""
+
+    def __init__(self, url: str, options: dict[str, Any], facts: Facts, page: bool) -> None:
+        """page: whether the file may be a web page."""
+        self.url, self.facts, self.page = url, facts, page
+        self.fs, _ = fsspec.core.url_to_fs(url, **options)
+        self.response: aiohttp.ClientResponse | None = None
+
+    def ask(self, method: str, headers: dict[str, str]) -> aiohttp.ClientResponse:
+        """A response, whatever its status, of which only the headers were read."""
+        options = {**self.fs.kwargs}
+        given = {**options.pop("headers", {}), "Accept-Encoding": "identity", **headers}
+        options.setdefault("timeout", aiohttp.ClientTimeout(total=None, connect=SILENT, sock_read=SILENT))
+        options.setdefault("allow_redirects", True)
+
+        async def go() -> aiohttp.ClientResponse:
+            session = await self.fs.set_session()
+            # What is stored in gzip may be said to be coded so: it is wanted as it is stored.
+            return cast(
+                aiohttp.ClientResponse,
+                await session.request(
+                    method, self.fs.encode_url(self.url), headers=given, auto_decompress=False, **options
+                ),
+            )
+
+        return cast(aiohttp.ClientResponse, self._wait(go))
+
+    def _wait(self, go: Callable[[], Any]) -> Any:
+        try:
+            return sync(self.fs.loop, go)
+        except aiohttp.InvalidURL as error:
+            raise MissingError(f"{self.url} is no URL") from error
+        except (aiohttp.ClientError, TimeoutError, OSError, asyncio.IncompleteReadError) as error:
+            raise Broken(in_words(error)) from error
+
+    def head(self) -> Facts:
+        """What the server says of the file before it sends any of it; nothing where it answers no HEAD request."""
+        response = self.ask("HEAD", {})
+        response.close()
+        if response.status in (404, 410):
+            raise MissingError(f"{self.url}: the server answers {response.status}")
+        if response.status in BUSY:
+            raise _busy(response)
+        length = response.headers.get("Content-Length", "")
+        if response.status != 200:
+            return Facts()
+        return Facts(int(length) if length.isdecimal() else None, _mark(response))
+
+    def open(self, at: int, until: int | None) -> None:
+        """See Server."""
+        self.close()
+        headers = {"Range": f"bytes={at}-{until - 1 if until else ''}"} if at or until else {}
+        if headers and self.facts.mark and not self.facts.mark.startswith("W/"):
+            headers["If-Range"] = self.facts.mark
+        response = self.response = self.ask("GET", headers)
+        if response.status not in (200, 206):
+            self.close()
+            raise self._refusal(response, at)
+        if not self.page and response.content_type == "text/html":
+            self.close()
+            raise MissingError(f"{self.url}: the server sent a web page in place of the file")
+        if response.status == 206:
+            found = re.fullmatch(r"bytes (\d+)-(\d+)/(\d+|\*)", response.headers.get("Content-Range", ""))
+            if not found or int(found.group(1)) != at:
+                self.close()
+                raise TransferError(
+                    f"{self.url}: asked for byte {at}, the server sent {response.headers.get('Content-Range')!r}"
+                )
+            self.compare(Facts(int(found.group(3)) if found.group(3) != "*" else None, _mark(response)))
+            return
+        length = response.headers.get("Content-Length", "")
+        self.compare(Facts(int(length) if length.isdecimal() else None, _mark(response)))
+        if at:  # the server takes no ranges: what was read is read again, where it is surely the same
+            if not self.facts.mark:
+                raise TransferError(f"{self.url}: broke at byte {at}, and the server cannot continue there")
+            while at and (piece := self.read(min(at, PIECE))):
+                at -= len(piece)
+
+    def _refusal(self, response: aiohttp.ClientResponse, at: int) -> Exception:
+        if response.status == 416:
+            says = response.headers.get("Content-Range", "").removeprefix("bytes */") or "less"
+            return TransferError(f"{self.url}: the server said {self.facts.bytes} bytes, and has {says}: none at {at}")
+        if response.status in BUSY:
+            return _busy(response)
+        return MissingError(f"{self.url}: the server answers {response.status}")
+
+    def compare(self, now: Facts) -> None:
+        """Take what the server says now; TransferError where it is another file than before."""
+        try:
+            self.facts = self.facts.updated(now, self.url)
+        except TransferError:
+            self.close()
+            raise
+
+    def read(self, size: int) -> bytes:
+        """See Server."""
+        assert self.response is not None
+        content = self.response.content
+        try:
+            return cast(bytes, self._wait(lambda: content.read(size)))
+        except Broken:
+            # aiohttp says that a connection broke before it hands out the last bytes that came, and it has no public way to
+            # them. Without these, a server that breaks after a few kilobytes each time would never be read.
+            left = content._read_nowait(size)
+            if not left:
+                raise
+            return left
+
+    def close(self) -> None:
+        """See Server."""
+        if self.response is not None:
+            response, self.response = self.response, None
+            self.fs.loop.call_soon_threadsafe(response.close)
+
+
+def _mark(response: aiohttp.ClientResponse) -> str | None:
+    return response.headers.get("ETag") or response.headers.get("Last-Modified")
+
+
+def _busy(response: aiohttp.ClientResponse) -> Broken:
+    after = response.headers.get("Retry-After", "")
+    return Broken(f"the server answers {response.status}", float(after) if after.isdecimal() else 0.0)
+
+
+class Store:
+    """A file in a store that fsspec reads, such as s3 and hf."""
+
+    def __init__(self, url: str, options: dict[str, Any], facts: Facts) -> None:
+        self.url, self.facts, self.options = url, facts, options
+        self.file: Any = None
+        self.at = 0
+
+    def head(self) -> Facts:
+        """What the store says of the file."""
+        fs, path = self._call(lambda: fsspec.core.url_to_fs(self.url, **self.options))
+        return of_info(self._call(lambda: fs.info(path, refresh=True) if hasattr(fs, "s3") else fs.info(path)))
+
+    def open(self, at: int, until: int | None) -> None:
+        """See Server. The file is opened once: s3fs then asks for the same ETag in every request."""
+        if self.file is None:
+            self.facts = self.facts.updated(self.head(), self.url)
+            fs, path = fsspec.core.url_to_fs(self.url, **self.options)
+            self.file = self._call(lambda: fs.open(path, "rb", block_size=BLOCK, cache_type="none"))
+        self.at = at
+
+    def read(self, size: int) -> bytes:
+        """See Server."""
+
+        def go() -> bytes:
+            self.file.seek(self.at)
+            return cast(bytes, self.file.read(size))
+
+        data = self._call(go)
+        self.at += len(data)
+        return cast(bytes, data)
+
+    def _call(self, go: Callable[[], Any]) -> Any:
+        try:
+            return go()
+        except (FileNotFoundError, PermissionError) as error:
+            raise MissingError(f"{self.url}: {in_words(error)}") from error
+        except ImportError as error:
+            raise TransferError(f"{self.url}: {in_words(error)}: pip install s3fs") from error
+        except Exception as error:
+            # Libraries of stores raise what they like; what says that another file is there now is no failure that passes.
+            if "expired" in type(error).__name__.lower() or "precondition" in str(error).lower():
+                raise TransferError(f"{self.url} changed while it was read") from error
+            status = getattr(getattr(error, "response", None), "status_code", None)
+            if isinstance(status, int) and 400 <= status < 500 and status not in BUSY:  # of the hub
+                raise MissingError(f"{self.url}: the server answers {status}") from error
+            raise Broken(in_words(error)) from error
+
+    def close(self) -> None:
+        """See Server."""
+        if self.file is not None:
+            file, self.file = self.file, None
+            file.close()
+
+
+def in_words(error: BaseException) -> str:
+    """An error of a library in one line, without the queries of the URLs in it: a store redirects to URLs that are signed."""
+    said = re.sub(r"(://[^\s'\"?]+)\?[^\s'\"]+", r"\1?...", str(error))
+    return f"{type(error).__name__}: {' '.join(said.split())[:500]}"
+
+
+def of_info(info: dict[str, Any]) -> Facts:
+    """What fsspec's `info` says of a file."""
+    mark = info.get("ETag") or (info.get("lfs") or {}).get("sha256") or info.get("blob_id")
+    return Facts(info.get("size"), str(mark) if mark else None)
