@@ -244,13 +244,16 @@ def every_step(wildcards):
 def ranged(*names):
     """A params entry: the manifests of all shards (bands, parts, models) of the steps (none: of all but the last) as few words.
 
+    Of a step that the run does not have there are none.
+
     Such a word is `results/…/{00000..00999}.manifest.json`.
     A command line that spelled out thousands of paths would be longer than the kernel takes; the programs expand it.
     A step that another input already waits for may stand here alone: with 1,000 shards every such edge costs a plan seconds.
     """
 
     def found(wildcards):
-        wanted = names or [step for step in steps.used(VARIANTS[wildcards.variant]) if step != steps.LAST]
+        used = steps.used(VARIANTS[wildcards.variant])
+        wanted = [step for step in used if step in names] if names else [step for step in used if step != steps.LAST]
         return [word for step in wanted for word in _ranged(wildcards.variant, step)]
 
     return found

@@ -5,6 +5,7 @@ REQUIRED INPUTS:
 
     results/{variant}/ingest/extract/{shard}.manifest.json
     results/{variant}/ingest/check/manifest.json, and the select of every filter
+    the signatures and measured pairs of dedup, where it is among the filters
     the edits of the filters
 
 OUTPUTS:
@@ -30,12 +31,18 @@ rule corpus_split:
         fingerprint=fingerprint("corpus.split"),
         documents=ranged("ingest.extract"),
         verdicts=all_verdicts,
+        signals=ranged("dedup.signature"),
+        exact=ranged("dedup.exact"),
+        pairs=ranged("dedup.verify"),
     shell:
         """
         python -m scripts.corpus.split \
             --config {params.fingerprint:q} \
             --documents {params.documents:q} \
             --verdicts {params.verdicts:q} \
+            --signals {params.signals:q} \
+            --exact {params.exact:q} \
+            --pairs {params.pairs:q} \
             --manifest {output.manifest:q} \
             --log {log:q}
         """

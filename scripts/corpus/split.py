@@ -1,7 +1,9 @@
 """Choose the validation documents: by origin, so that no book and no host is in training and in validation.
 
-Writes `<shard>.parquet`: `id, split` (`train` or `validation`) of every document that all filters kept. How origins are
-chosen: scripts/formats/origins.py. A corpus without a document ends here, with the stage that dropped the last ones and its reasons.
+Writes `<shard>.parquet`: `id, split` (`train`, `validation`) of every document that all filters kept. How origins are chosen:
+scripts/formats/origins.py. A training document that is a near-duplicate of a validation document is counted; where it is to be dropped,
+its `split` is null, and the row has that document and the similarity. A corpus without a document ends here, with the stage that dropped
+the last ones and its reasons.
 """
 
 from __future__ import annotations
@@ -11,18 +13,19 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
+import numpy as np
 
+from scripts.corpus.chosen import CHOSEN, LEAK, SPLITS
+from scripts.corpus.leakage import TRAIN, VALIDATION, Leaks, Sides, binary, leaks, names
+from scripts.dedup.tables import ROW_BITS
 from scripts.formats import filtered
-from scripts.formats.documents import Writer, add_counts, data, shard_of, survivors
+from scripts.formats.documents import Writer, add_counts, data, rows, shard_of, survivors
 from scripts.formats.origins import COLUMNS, Split
 from scripts.workflow import cli
 from scripts.workflow.console import Progress, log
 from scripts.workflow.manifest import Manifest
 from scripts.workflow.steps import stage_of
 
-SPLITS = ("train", "validation")
-CHOSEN = pa.schema([("id", pa.string()), ("split", pa.string())])
 REASONS = 12  # named in a message; the rest is counted together
 
 
@@ -64,12 +67,34 @@ def empty(documents: list[Path], verdicts: list[Path]) -> str:
     return "the corpus is empty"
 
 
+def near(sides: Sides, args: argparse.Namespace, threshold: float) -> Leaks:
+    """The training documents that are near-duplicates of validation documents, by the files of dedup."""
+    exact = Manifest.read(args.exact).file("duplicates.parquet")
+    return leaks(sides, [data(path) for path in args.pairs], exact, threshold)
+
+
+def drop(files: dict[int, Path], sides: Sides, found: Leaks) -> None:
+    """Write the files of the shards with near-duplicates again, without a split of these."""
+    facts = {
+        name: {"split": None, "duplicate_of": of, "similarity": similarity}
+        for name, of, similarity in zip(
+            names(sides, found.document), names(sides, found.of), found.similarity.tolist(), strict=True
+        )
+    }
+    for shard in sorted(set((found.document >> ROW_BITS).tolist())):
+        made = list(rows(files[shard]))
+        with Writer(files[shard], CHOSEN) as writer:
+            for row in made:
+                writer.add(row | facts.get(row["id"], {}))
+
+
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
     judging = filtered.by_step(args.verdicts)
-    names = [shard_of(path) for path in args.documents]
-    last = [data(filtered.of_shard(judging[-1], shard), shard) for shard in names]
-    shards = list(zip(map(data, args.documents), last, names, strict=True))
+    names_ = [shard_of(path) for path in args.documents]
+    last = [data(filtered.of_shard(judging[-1], shard), shard) for shard in names_]
+    shards = list(zip(map(data, args.documents), last, names_, strict=True))
     split = Split(settings["validation_fraction"], settings["seed"], settings["split_by"])
+    sides = Sides(args.signals) if args.signals else None
     progress = Progress(2 * len(shards), "shards")
     for documents, verdicts, _ in shards:
         for row in survivors(documents, verdicts, COLUMNS):
@@ -78,22 +103,49 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     if not split.documents:
         raise cli.InputError(empty(args.documents, args.verdicts))
     split.decide()
-    files = []
+    files: dict[int, Path] = {}
     for documents, verdicts, shard in shards:
-        files.append(args.manifest.with_name(f"{shard}.parquet"))
-        with Writer(files[-1], CHOSEN) as writer:
+        files[int(shard)] = args.manifest.with_name(f"{shard}.parquet")
+        ids, held = [], []
+        with Writer(files[int(shard)], CHOSEN) as writer:
             for row in survivors(documents, verdicts, COLUMNS):
-                writer.add({"id": row["id"], "split": SPLITS[split.holds(row)]})
+                ids.append(row["id"])
+                held.append(split.holds(row))
+                writer.add({"id": row["id"], "split": SPLITS[held[-1]]})
+        if sides:
+            sides.set(int(shard), binary(ids), np.where(held, VALIDATION, TRAIN).astype(np.uint8))
         progress.add()
-    manifest.counts = {"in": split.documents, "kept": split.documents, "dropped": {}}
+    wanted, held_out = settings["validation_fraction"], split.summary["heldout"]
+    dropped: dict[str, int] = {}
+    leaked = None
+    if sides:
+        found = near(sides, args, settings["similarity"])
+        leaked = {"documents": len(found.document), "similarity": settings["similarity"]}
+        if len(found.document) == split.documents - held_out["documents"]:
+            split.notes.append("every training document is a near-duplicate of a validation document: none was dropped")
+        elif settings["drop_near_duplicates"] and len(found.document):
+            drop(files, sides, found)
+            dropped[LEAK] = len(found.document)
+    manifest.counts = {"in": split.documents, "kept": split.documents - sum(dropped.values()), "dropped": dropped}
     filters = [stage_of(Manifest.parse(paths[0]).step) for paths in judging[1:]]
-    wanted = settings["validation_fraction"]
-    manifest.summary = {**split.summary, "wanted": wanted, "notes": split.notes, "filters": filters}
-    held = split.summary["heldout"]
-    log.info("validation: %s documents, %.2f %%, by %s", f"{held['documents']:,}", 100 * held["fraction"], split.by)
+    manifest.summary = {
+        **split.summary,
+        "wanted": wanted,
+        "near_duplicates": leaked,
+        "notes": split.notes,
+        "filters": filters,
+    }
+    log.info(
+        "validation: %s documents, %.2f %%, by %s", f"{held_out['documents']:,}", 100 * held_out["fraction"], split.by
+    )
+    if leaked:
+        log.info(
+            "training documents with a similarity of %s or more to a validation document: %s, %s dropped",
+            leaked["similarity"], f"{leaked['documents']:,}", f"{sum(dropped.values()):,}",
+        )  # fmt: skip
     for note in split.notes:
         log.warning("%s", note)
-    return files
+    return list(files.values())
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -102,10 +154,15 @@ def main(argv: list[str] | None = None) -> int:
         __doc__,
         "--config config.yaml --documents results/main/ingest/extract/*.manifest.json "
         "--verdicts results/main/ingest/check/manifest.json results/main/language/select/*.manifest.json "
-        "--manifest /tmp/split/manifest.json",
+        "--signals results/main/dedup/signature/*.manifest.json --exact results/main/dedup/exact/manifest.json "
+        "--pairs results/main/dedup/verify/*.manifest.json --manifest /tmp/split/manifest.json",
     )
     parser.add_argument("--documents", required=True, type=Path, nargs="+", help="manifests of ingest.extract")
     filtered.all_verdicts(parser)
+    how = "of all shards; without dedup near-duplicates are not looked for"
+    parser.add_argument("--signals", type=Path, nargs="*", default=[], help=f"manifests of dedup.signature, {how}")
+    parser.add_argument("--exact", type=Path, nargs="?", help="manifest of dedup.exact")
+    parser.add_argument("--pairs", type=Path, nargs="*", default=[], help="manifests of dedup.verify")
     return cli.run(parser, body, argv)
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from scripts.corpus.split import SPLITS
+from scripts.corpus.chosen import LEAK, SPLITS
 from scripts.formats import filtered, spans
 from scripts.formats.documents import DOCUMENT, VERDICT, Writer, batches, count, data, opened, rows, shard_of, uniform
 from scripts.formats.spans import Edited, Span
@@ -60,6 +60,18 @@ def verdict_rows(documents: Path, verdicts: list[Path], shard: str) -> dict[str,
     return dropped
 
 
+def leaked(choice: dict[str, Any] | None, split: Path) -> dict[str, Any] | None:
+    """As a verdict: what corpus.split dropped as a near-duplicate of a validation document; None for another document.
+
+    choice: its row of CHOSEN. split: the manifest of corpus.split.
+    """
+    if choice is None or choice["split"]:
+        return None
+    threshold = Manifest.read(split, only="").part("near_duplicates", "similarity")
+    facts = {"stage": "corpus", "rule": LEAK, "rules": [LEAK], "value": choice["similarity"], "threshold": threshold}
+    return {**choice, **facts}
+
+
 def shuffled(
     documents: Path, wanted: dict[str, str], split: str, seed: int, folder: Path, edited: dict[str, list[Span]]
 ) -> Iterator[pa.Table]:
@@ -92,7 +104,7 @@ def shuffled(
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
     shard, documents = shard_of(args.manifest), data(args.documents)
     seed, folder = settings["seed"], args.manifest.parent
-    chosen = {row["id"]: row["split"] for row in rows(data(args.split, shard))}
+    chosen = {row["id"]: row for row in rows(data(args.split, shard))}
     dropped, edited = verdict_rows(documents, args.verdicts, shard), spans.read(args.edits, shard)
     changes: dict[str, dict[str, dict[str, int]]] = {}
     reasons: dict[str, int] = {}
@@ -104,7 +116,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     with Writer(table, DROPPED) as writer:
         for row in rows(documents, ["id", "source", "url", "text"]):
             progress.add()
-            verdict = dropped.get(row["id"])
+            verdict = dropped.get(row["id"]) or leaked(chosen.get(row["id"]), args.split)
             found = edited.get(row["id"]) if verdict is None else None
             text = Edited(row["text"], found).text if found else row["text"]
             # A power of two of characters, for the histogram of document lengths.
@@ -115,13 +127,13 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
                 reason = f"{verdict['stage']}.{verdict['rule']}"
                 reasons[reason] = reasons.get(reason, 0) + 1
                 facts = {"source": row["source"], "url": row["url"], "bytes": len(row["text"].encode())}
-                writer.add({**{key: value for key, value in verdict.items() if key != "kept"}, **facts})
+                writer.add({**{key: value for key, value in verdict.items() if key in DROPPED.names}, **facts})
                 continue
             if row["id"] not in chosen:
                 raise cli.InputError(
                     f"{args.split}: no split for document {row['id']} of shard {shard}; run corpus.split again"
                 )
-            wanted[row["id"]] = chosen[row["id"]]
+            wanted[row["id"]] = chosen[row["id"]]["split"]
             source = by_source.setdefault(row["source"], {"documents": 0, "bytes": 0})
             source["documents"] += 1
             source["bytes"] += len(text.encode())

@@ -31,7 +31,7 @@ SHINGLES = 1 << 20  # of a row group
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
     shard, signature = shard_of(args.manifest), Manifest.read(args.signals)
     columns = schema(signature.part("bands"))
-    chosen = [row["id"] for row in rows(data(args.split, shard), ["id"])]
+    chosen = [row["id"] for row in rows(data(args.split, shard), ["id", "split"]) if row["split"]]
     table = read(data(args.signals), columns.names)
     binary = pa.array([bytes.fromhex(name) for name in chosen], pa.binary(16))
     kept = table.filter(pc.is_in(table["id"], value_set=binary))

@@ -21,10 +21,14 @@ from scripts.workflow.steps import DOCUMENTS, FIRST
 
 
 def stages(run: Run) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """(stage, step, counts) of what takes documents away, in order. Records of ingest that ingest.check drops are ingest's too."""
-    for stage, step in [("ingest", DOCUMENTS), *((name, f"{name}.select") for name in run.filters)]:
+    """(stage, step, counts) of what takes documents away, in order. Records of ingest that ingest.check drops are ingest's too.
+
+    The corpus is one of them where near-duplicates of validation documents were dropped.
+    """
+    filters = [(name, f"{name}.select") for name in run.filters]
+    for stage, step in [("ingest", DOCUMENTS), *filters, ("corpus", "corpus.split")]:
         counts = run.counts(step)
-        if counts is None:
+        if counts is None or (stage == "corpus" and not counts["dropped"]):
             continue
         if stage == "ingest" and (check := run.counts(FIRST)):
             lost = {reason: number for reason, number in check["dropped"].items() if number}

@@ -167,6 +167,10 @@ def corpus_facts(run: Run, config: dict[str, Any] | None = None) -> list[Fact]:
             rows.append(misses)
         if earlier := number(dig(dedup, "earlier")):
             rows.append(("Duplicates of earlier corpora", integer(earlier), "dropped for a document of an export"))
+    if near := dig(run.summary("corpus.split"), "near_duplicates"):
+        what = f"training documents with a similarity of {near['similarity']:.4g} or more to a validation document"
+        gone = " that were dropped" if dig(run.counts("corpus.split"), "dropped") else ""
+        rows.append(("Near-duplicates across the split", integer(near["documents"]), what + gone))
     if train is not None:
         on = f"{integer(dig(heldout, 'positives'))} curated and {integer(dig(heldout, 'negatives'))} other held-out documents"
         auc = number(dig(train, "roc_auc"))

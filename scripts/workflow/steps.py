@@ -99,7 +99,7 @@ STEPS: dict[str, Step] = {
     "ingest.extract": Step((CRAWL, LIST, FETCH), per="shard"),
     "ingest.check": Step((DOCUMENTS,)),
     **_filters(),
-    "corpus.split": Step((DOCUMENTS, EVERY)),
+    "corpus.split": Step((DOCUMENTS, EVERY, "dedup.signature", "dedup.exact", "dedup.verify")),
     EXPORT: Step((DOCUMENTS, EDITS, "dedup.signature", "corpus.split"), per="shard"),
     "corpus.write": Step((DOCUMENTS, EVERY, EDITS, "corpus.split"), per="shard"),
     "tokenize.train": Step(("corpus.write",)),

@@ -1,0 +1,14 @@
+"""The table that corpus.split writes and corpus.write reads: the side of every document that all filters kept."""
+
+import pyarrow as pa
+
+SPLITS = ("train", "validation")
+CHOSEN = pa.schema(
+    [
+        ("id", pa.string()),
+        ("split", pa.string()),
+        ("duplicate_of", pa.string()),  # of a training document that was dropped: the validation document
+        ("similarity", pa.float64()),  # and the Jaccard similarity of their shingle sets
+    ]
+)
+LEAK = "near_validation"  # the rule that drops a near-duplicate
