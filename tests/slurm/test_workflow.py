@@ -23,8 +23,8 @@ from tests.slurm.conftest import ROOT, Drive, own_profile, slurm, until
 from tests.workflow.conftest import TINY, differences, run, snapshot
 
 GPU_STAGES = ("pretrain", "finetune", "evaluate", "report")
-LONG = 640  # steps of the tiny model: half a minute and more
-TRAINING = {"steps": LONG, "validate_every": 320}
+LONG = 400  # steps of the tiny model: a quarter of a minute and more
+TRAINING = {"steps": LONG, "validate_every": 200}
 
 
 class Workflow(Drive):

@@ -47,7 +47,7 @@ def exported(folder: Path) -> Path:
     return folder / "export"
 
 
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=4, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(TEXTS, TEXTS, st.integers(1, 3), st.integers(1, 3))
 @pytest.mark.slow  # seconds
 def test_the_new_corpus_has_nothing_of_the_old_one(

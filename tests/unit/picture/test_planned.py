@@ -28,7 +28,7 @@ rule language_select:
 
 rule heuristics_score:
     input: results/main/language/select/manifest.json
-    output: results/main/heuristics/score/00001.manifest.json
+    output: results/main/heuristics/score/00000.manifest.json
     reason: Input files updated by another job: results/main/language/select/manifest.json
 
 rule pretrain_train:
