@@ -36,12 +36,11 @@ import yaml
 
 from benchmarks import gold
 from benchmarks.machine import processor, run, versions
+from scripts.workflow import config as configuration
+from scripts.workflow import steps
 
 ROOT = Path(__file__).resolve().parents[1]
 CHAIN = ROOT / "benchmarks" / "datatrove_chain.py"
-STEPS = ("ingest.extract", "ingest.check", "language.score", "language.select", "heuristics.score", "heuristics.select")
-STEPS += ("dedup.signature", "dedup.exact", "dedup.band", "dedup.verify", "dedup.select")
-STEPS += ("corpus.split", "corpus.write", "tokenize.train", "tokenize.encode")
 # The results of our steps beside the blocks of theirs that do the same work.
 SAME = {
     "extract": (("ingest.",), ("Warc", "Trafilatura")),
@@ -81,16 +80,25 @@ def ours(folder: Path, args: argparse.Namespace) -> dict[str, Any]:
     command += ["--profile", str(ROOT / "profiles" / "local"), "--cores", str(args.cores)]
     command += ["--until", "tokenize_encode"]
     whole, _ = run(command, folder, PYTHONPATH=str(ROOT))
-    steps = {step: spent(folder / "results/main/benchmarks" / Path(*step.split("."))) for step in STEPS}
+    used = steps.used(configuration.validate(yaml.safe_load(config.read_text())))
+    took = {
+        step: spent(folder / "results/main/benchmarks" / steps.folder_of(step))
+        for step in used[: used.index("tokenize.encode") + 1]
+    }
     encoded = [json.loads((folder / target).read_text())["summary"] for target in targets]
     tokens = sum(summary[split]["tokens"] for summary in encoded for split in ("train", "validation"))
-    return {"whole": whole, "steps": steps, "tokens": tokens}
+    return {"whole": whole, "steps": took, "tokens": tokens}
 
 
 def spent(folder: Path) -> dict[str, float]:
-    """{"seconds", "peak_mb", "tasks"} of a step, all its tasks together, from Snakemake's benchmark files."""
+    """{"seconds", "peak_mb", "tasks"} of a step, all its tasks together, from Snakemake's benchmark files.
+
+    Raises RuntimeError where it has none.
+    """
     files = [folder.with_suffix(".tsv")] if folder.with_suffix(".tsv").exists() else sorted(folder.glob("*.tsv"))
     rows = [dict(zip(*map(str.split, path.read_text().splitlines()[:2]), strict=False)) for path in files]
+    if not rows:
+        raise RuntimeError(f"{folder} has no benchmark file")
     number = lambda row, key: float(row[key]) if row.get(key, "NA") not in ("NA", "-") else 0.0  # noqa: E731
     return {
         "seconds": round(sum(number(row, "s") for row in rows), 2),
@@ -180,8 +188,8 @@ def beside(mine: dict[str, Any], peer: dict[str, Any]) -> dict[str, dict[str, fl
     """Seconds of the work of each kind: seconds of our steps, and what datatrove's blocks took."""
     blocks = [(name, seconds) for step in peer["blocks"].values() for name, seconds in step.items()]
     out = {}
-    for work, (steps, names) in SAME.items():
-        spend = sum(found["seconds"] for step, found in mine["steps"].items() if step.startswith(steps))
+    for work, (parts, names) in SAME.items():
+        spend = sum(found["seconds"] for step, found in mine["steps"].items() if step.startswith(parts))
         took = sum(seconds for block, seconds in blocks if any(name in block for name in names))
         out[work] = {"ours": round(spend, 2), "datatrove": round(took, 2)}
     return out

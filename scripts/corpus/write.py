@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import math
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ import pyarrow as pa
 
 from scripts.corpus.chosen import LEAK, SPLITS
 from scripts.formats import filtered, spans
-from scripts.formats.documents import DOCUMENT, VERDICT, Writer, batches, count, data, opened, rows, shard_of, uniform
+from scripts.formats.documents import DOCUMENT, VERDICT, Writer, count, data, opened, rows, shard_of, uniform
 from scripts.formats.spans import Edited, Span
 from scripts.workflow import cli
 from scripts.workflow.console import Progress
@@ -82,17 +83,13 @@ def shuffled(
     size = documents.stat().st_size * 4  # a guess at the text's size in memory; only bounds memory, never the result
     number = max(1, math.ceil(size / BUCKET))
     files = [folder / f"{split}-{bucket}.parquet" for bucket in range(number)]
-    writers = [Writer(path, DOCUMENT) for path in files]
-    try:
-        for batch in batches(documents):
-            for row in batch.to_pylist():
-                if wanted.get(row["id"]) == split:
-                    if row["id"] in edited:
-                        row["text"] = Edited(row["text"], edited[row["id"]]).text
-                    writers[int(uniform(seed, row["id"], "shuffle") * number)].add(row)
-    finally:
-        for writer in writers:
-            writer.__exit__(None)
+    with ExitStack() as stack:
+        writers = [stack.enter_context(Writer(path, DOCUMENT)) for path in files]
+        for row in rows(documents):
+            if wanted.get(row["id"]) == split:
+                if row["id"] in edited:
+                    row["text"] = Edited(row["text"], edited[row["id"]]).text
+                writers[int(uniform(seed, row["id"], "shuffle") * number)].add(row)
     for path in files:
         with opened(path) as file:
             table = file.read()
@@ -127,7 +124,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
                 reason = f"{verdict['stage']}.{verdict['rule']}"
                 reasons[reason] = reasons.get(reason, 0) + 1
                 facts = {"source": row["source"], "url": row["url"], "bytes": len(row["text"].encode())}
-                writer.add({**{key: value for key, value in verdict.items() if key in DROPPED.names}, **facts})
+                writer.add({**verdict, **facts})
                 continue
             if row["id"] not in chosen:
                 raise cli.InputError(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -17,7 +18,7 @@ import pyarrow as pa
 
 from scripts.formats.documents import DOCUMENT, Writer, shard_of
 from scripts.ingest.extractors import missing
-from scripts.ingest.files import File, First, MissingError, TransferError, target
+from scripts.ingest.files import File, First, MissingError, TransferError, listed, target
 from scripts.ingest.files import size as size_of
 from scripts.ingest.parquet import ParquetReader
 from scripts.ingest.sources import content, digests, named
@@ -31,6 +32,10 @@ from scripts.workflow.steps import DEMO_CRAWL
 
 DROPPED = pa.schema([(name, pa.string()) for name in ("file", "record_id", "url", "reason", "detail")])
 DAMAGE = {"broken_record", "broken_row_group", "broken_file", "missing_column", "wrong_type", "not_warc"}
+# The key that limits how many there may be, and what they are called.
+LIMITS = {"missing_file": ("max_missing_files", "missing files")} | dict.fromkeys(
+    DAMAGE, ("max_damaged", "damaged places")
+)
 Reader = Callable[[File, str], Iterator[Page | Rejected]]
 KINDS: dict[str, Callable[[dict[str, Any], dict[str, Any]], Reader]] = {
     DEMO_CRAWL: WarcReader,
@@ -81,8 +86,8 @@ def planned(args: argparse.Namespace, settings: dict[str, Any], shard: str) -> l
     """(source, file, its name) of everything that this shard reads, in order.
 
     Remote files are those of the shard in `--list`. Its files here are `source=root/./name` or `source=path`; of the demo crawl
-    (`--crawl`) a shard takes every n-th file, and curated.jsonl is the last of them. Raises InputError where a name is not a source of
-    the config.
+    (`--crawl`) those whose number in their source is this shard's, modulo the shards. Raises InputError where a name is not a source
+    of the config.
     """
     sources = {source["name"]: source for source in settings["sources"]}
     out: list[tuple[dict[str, Any], File, str]] = []
@@ -102,16 +107,13 @@ def planned(args: argparse.Namespace, settings: dict[str, Any], shard: str) -> l
             names = [name for name in sorted(crawl.files) if name.endswith(suffix) and not name.startswith("gold")]
             mine = [name for number, name in enumerate(names) if number % settings["shards"] == int(shard)]
             # The crawl's curated file is JSON Lines, its pages are WARC.
-            kind = {**source, "kind": "jsonl"} if source.get("curated") else source
-            out += [(kind, crawl.file(name), name) for name in mine]
+            read_as = {**source, "kind": "jsonl"} if source.get("curated") else source
+            out += [(read_as, crawl.file(name), name) for name in mine]
     if args.list:
-        listed = json.loads(
-            Manifest.read(args.list[0], only=f"{shard}.json").file(f"{shard}.json").read_text(encoding="utf-8")
-        )
         copies = fetched(args.fetched[0]) if args.fetched else None
-        out += [
-            (sources[one["source"]], remote(args, sources[one["source"]], one, copies), one["name"]) for one in listed
-        ]
+        for one in listed(args.list[0], shard):
+            source = sources[one["source"]]
+            out.append((source, remote(args, source, one, copies), one["name"]))
     return [(source, First(file, round(source["first_mb"] * 1e6)), name) if source.get("first_mb") else (source, file, name)
             for source, file, name in out]  # fmt: skip
 
@@ -125,12 +127,12 @@ def fetched(path: Path) -> Manifest:
 
 
 def remote(
-    args: argparse.Namespace, source: dict[str, Any], listed: dict[str, Any], copies: Manifest | None = None
+    args: argparse.Namespace, source: dict[str, Any], one: dict[str, Any], copies: Manifest | None = None
 ) -> File:
     """A file of the list: at a URL, its copy, or in a mirror's folder. Raises InputError where that has another file by now."""
-    if not is_url(listed["url"]):
-        path = Path(listed["url"])
-        if listed["mark"] and path.exists() and contents.read(path) != listed["mark"]:
+    if not is_url(one["url"]):
+        path = Path(one["url"])
+        if one["mark"] and path.exists() and contents.read(path) != one["mark"]:
             raise cli.InputError(
                 f"{path} is not the file that ingest.list found: run again with --forcerun ingest_list"
             )
@@ -139,11 +141,11 @@ def remote(
     from scripts.ingest.transport import Facts
 
     if copies is not None:
-        copy = target(copies.folder / shard_of(args.manifest), source["name"], listed["name"])
+        copy = target(copies.folder / shard_of(args.manifest), source["name"], one["name"])
         why = copies.summary["missing"].get(copy.name)
-        return Gone(listed["url"], why) if why else copies.file(f"{copy.parent.name}/{copy.name}")
-    facts, access = Facts(listed["bytes"], listed["mark"]), access_of(args.access, source["name"])
-    return Remote(listed["url"], facts, access, page=source["kind"] == "text")
+        return Gone(one["url"], why) if why else copies.file(f"{copy.parent.name}/{copy.name}")
+    facts, access = Facts(one["bytes"], one["mark"]), access_of(args.access, source["name"])
+    return Remote(one["url"], facts, access, page=source["kind"] == "text")
 
 
 def pages(source: dict[str, Any], settings: dict[str, Any], file: File, name: str) -> Iterator[Page | Rejected]:
@@ -162,11 +164,12 @@ def pages(source: dict[str, Any], settings: dict[str, Any], file: File, name: st
         yield Rejected("missing_file", "", str(file), str(error)[:300])
 
 
-def within(limit: int | None, found: list[Rejected], what: str, key: str) -> None:
-    """Raises InputError where there are more of these than `limit`; None is any number."""
-    if limit is not None and len(found) > limit:
-        first = "; ".join(f"{one.url or one.record_id}: {one.reason}: {one.detail}" for one in found[-1:])
-        raise cli.InputError(f"{len(found)} {what}, and ingest.extract.{key} is {limit}: {first}")
+def refuse(page: Rejected, number: int, settings: dict[str, Any]) -> None:
+    """Raises InputError where there are more of such than the config allows; null is any number. number: how many there are."""
+    key, what = LIMITS[page.reason]
+    if settings[key] is not None and number > settings[key]:
+        where = f"{page.url or page.record_id}: {page.reason}: {page.detail}"
+        raise cli.InputError(f"{what}: {number}, and ingest.extract.{key} is {settings[key]}: {where}")
 
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
@@ -179,8 +182,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     by_source: dict[str, dict[str, int]] = {}
     summary: dict[str, Any] = {"bytes_read": 0, "text_bytes": 0, "truncated": 0, "charsets": {}}
     seen: set[str] = set()
-    absent: list[Rejected] = []
-    damaged: list[Rejected] = []
+    limited = Counter[str]()  # by the key that limits them
     kept = 0
     progress = Progress(None, "records")
     with Writer(out, DOCUMENT) as documents, Writer(aside, DROPPED) as rejects:
@@ -197,12 +199,10 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
                 if isinstance(page, Rejected):
                     dropped[page.reason] = dropped.get(page.reason, 0) + 1
                     rejects.add({"file": file, **vars(page)})
-                    if page.reason == "missing_file":
-                        absent.append(page)
-                        within(settings["max_missing_files"], absent, "files are missing", "max_missing_files")
-                    if page.reason in DAMAGE:
-                        damaged.append(page)
-                        within(settings["max_damaged"], damaged, "places are damaged", "max_damaged")
+                    if page.reason in LIMITS:
+                        key, _ = LIMITS[page.reason]
+                        limited[key] += 1
+                        refuse(page, limited[key], settings)
                     continue
                 seen.add(page.id)
                 size = len(page.text.encode())

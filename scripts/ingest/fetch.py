@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from scripts.formats.documents import shard_of
-from scripts.ingest.files import MissingError, TransferError, target
+from scripts.ingest.files import MissingError, TransferError, listed, target
 from scripts.ingest.remote import Remote, access_of
 from scripts.ingest.transport import PIECE, Facts
 from scripts.ingest.urls import access_option, is_url
@@ -55,10 +55,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     shard = shard_of(args.manifest)
     folder = args.manifest.with_name(shard)
     folder.mkdir(exist_ok=True)
-    listed = json.loads(
-        Manifest.read(args.list[0], only=f"{shard}.json").file(f"{shard}.json").read_text(encoding="utf-8")
-    )
-    wanted = [one for one in listed if is_url(one["url"])]
+    wanted = [one for one in listed(args.list[0], shard) if is_url(one["url"])]
     files = {target(folder, one["source"], one["name"]): one for one in wanted}
     kept = {name for path in files for name in (path.name, f".{path.name}.partial", f".{path.name}.json")}
     for path in folder.iterdir():
@@ -85,7 +82,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     missing = {out: words for out, words in why.items() if words}
     if len(missing) > settings["max_missing_files"]:
         raise cli.InputError(
-            f"{len(missing)} files are missing, and ingest.extract.max_missing_files is {settings['max_missing_files']}: "
+            f"missing files: {len(missing)}, and ingest.extract.max_missing_files is {settings['max_missing_files']}: "
             f"{next(iter(missing.values()))}"
         )
     there = [out for out in files if out not in missing]

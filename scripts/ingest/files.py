@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias, cast
 
 import xxhash
+
+from scripts.workflow.manifest import Manifest
 
 if TYPE_CHECKING:  # it imports a network's libraries, which a run over local files does not need
     from scripts.ingest.remote import Remote
@@ -87,6 +90,14 @@ class _Head(io.RawIOBase):
         """Let go of the file."""
         self.stream.close()
         super().close()
+
+
+def listed(manifest: Path, shard: str) -> list[dict[str, Any]]:
+    """The remote files of a shard (`source`, `name`, `url`, `bytes`, `mark`), as ingest.list found them. manifest: its own."""
+    name = f"{shard}.json"
+    return cast(
+        list[dict[str, Any]], json.loads(Manifest.read(manifest, only=name).file(name).read_text(encoding="utf-8"))
+    )
 
 
 def target(folder: Path, source: str, name: str) -> Path:

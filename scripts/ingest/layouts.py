@@ -9,7 +9,7 @@ import datetime
 import json
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from scripts.ingest.warc import tidy
@@ -95,14 +95,11 @@ def layout(source: dict[str, Any]) -> Layout:
     found = PRESETS[source["preset"]] if source.get("preset") else Layout()
     keys = {name: source[f"{name}_key"] for name in ("text", "id", "url", "date") if source.get(f"{name}_key")}
     more = source.get("metadata_keys", [])
-    return Layout(
-        text=(keys["text"],) if "text" in keys else found.text,
-        id=(keys["id"],) if "id" in keys else found.id,
-        url=(keys["url"],) if "url" in keys else found.url,
-        date=(keys["date"],) if "date" in keys else found.date,
-        title=found.title,
+    columns: dict[str, Any] = {name: (column,) for name, column in keys.items()}
+    return replace(
+        found,
+        **columns,
         metadata={**found.metadata, **_same(*more)},
-        verbatim=found.verbatim,
         structured=found.structured and "text" not in keys,
         required=(*keys.values(), *more),
     )

@@ -153,6 +153,11 @@ class Place:
         return f"file:{self.source}/{self.key}"
 
 
+def empty(path: File) -> bool:
+    """Whether a compressed file has no byte. That is damage, but gzip reads it as an empty text without an error."""
+    return isinstance(path, Path) and path.suffix in PACKED and not size(path)
+
+
 class TextReader:
     """Plain text files: `source` may set `unwrap` (join hard-wrapped lines) and `chunk_words`."""
 
@@ -162,9 +167,7 @@ class TextReader:
     def __call__(self, path: File, file: str = "") -> Iterator[Page | Rejected]:
         """Every piece of every text in the file. file: its name below the source's root."""
         place = Place(self.source["name"], file or path.name)
-        if (
-            path.suffix in PACKED and not size(path) and isinstance(path, Path)
-        ):  # no gzip and no zstd, but gzip reads nothing from it without a word
+        if empty(path):
             yield Rejected("broken_file", place.key, place.url, "the file is empty")
             return
         limit, words = self.settings["max_body_bytes"], self.source.get("chunk_words", 0)
@@ -218,9 +221,7 @@ class JsonLinesReader(TextReader):
         """Every line of every file. file: its name below the source's root."""
         limit = self.settings["max_body_bytes"]
         place = Place(self.source["name"], file or path.name)
-        if (
-            path.suffix in PACKED and not size(path) and isinstance(path, Path)
-        ):  # no gzip and no zstd, but gzip reads nothing from it without a word
+        if empty(path):
             yield Rejected("broken_file", place.key, place.url, "the file is empty")
             return
         try:

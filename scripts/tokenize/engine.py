@@ -86,7 +86,5 @@ def choose(setting: str, tokenizer: Tokenizer) -> Engine:
                 f"tokenize.encode.engine is {setting}, which cannot encode as this tokenizer does: {error}; "
                 "set it to auto or to tokenizers"
             ) from error
-        log.info(
-            "tokenizers encodes, and not tiktoken, which is faster and cannot encode as this tokenizer does: %s", error
-        )
+        log.info("using tokenizers; tiktoken is faster, but cannot encode as this tokenizer does: %s", error)
         return reference(tokenizer)

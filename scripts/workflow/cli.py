@@ -322,7 +322,7 @@ def failure(failed: dict[str, pool.Ended], number: int, step: str, memory: str |
     ]  # fmt: skip
     for words in said[:-1]:
         console.log.error("error: %s", words)
-    return f"{said[-1]} ({len(failed)} of {number} shards failed; what is made stays: start the same command again)"
+    return f"{said[-1]} ({len(failed)} of {number} shards failed; finished shards are kept: run the same command again)"
 
 
 def run(made: argparse.ArgumentParser, body: Body, argv: list[str] | None = None) -> int:

@@ -55,14 +55,9 @@ def parsed(source: str, path: Path) -> tuple[str, list[str]]:
                 raise ValueError(f"{path}:{node.lineno}: write `from scripts.…`; relative imports are not followed")
             if (node.module or "").split(".")[0] == "scripts":
                 imports += [f"{node.module}.{alias.name}" for alias in node.names] + [str(node.module)]
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            first = node.body[0] if node.body else None
-            if (
-                isinstance(first, ast.Expr)
-                and isinstance(first.value, ast.Constant)
-                and isinstance(first.value.value, str)
-            ):
-                node.body = node.body[1:] or [ast.Pass()]
+        documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+        if isinstance(node, documented) and ast.get_docstring(node, clean=False) is not None:
+            node.body = node.body[1:] or [ast.Pass()]
     return _meaning(tree), list(dict.fromkeys(imports))
 
 

@@ -74,8 +74,8 @@ def each(names: list[str], processes: int, do: Callable[[str], int], look: Calla
     context = multiprocessing.get_context("fork")
     waiting, ended = deque(names), dict[str, Ended]()
     running: dict[Any, tuple[str, BaseProcess, Connection]] = {}  # by sentinel
-    while running or (waiting and all(one.made for one in ended.values())):
-        while waiting and len(running) < processes and all(one.made for one in ended.values()):
+    while running or waiting:
+        while waiting and len(running) < processes:
             name = waiting.popleft()
             words, sender = context.Pipe(duplex=False)
             process = context.Process(target=_process, args=(do, name, os.getpid(), sender), daemon=True)
@@ -88,5 +88,7 @@ def each(names: list[str], processes: int, do: Callable[[str], int], look: Calla
             said = words.recv_bytes().decode() if over.exitcode == FAILED and words.poll() else ""
             ended[name] = Ended(FAILED if over.exitcode is None else over.exitcode, said)
             words.close()
+            if not ended[name].made:
+                waiting.clear()
         look()
     return ended

@@ -93,7 +93,7 @@ def test_missing_files(server: Server, tmp_path: Path, capsys: pytest.CaptureFix
     del server.files[next(name for name in server.files if "00003" in name)]
     listed(tmp_path, config({**WEB, "base": server.url}, shards=1))
     assert fetched(tmp_path, config({**WEB, "base": server.url}, shards=1)) == 1
-    assert "1 files are missing, and ingest.extract.max_missing_files is 0: http://127" in capsys.readouterr().err
+    assert "missing files: 1, and ingest.extract.max_missing_files is 0: http://127" in capsys.readouterr().err
     whole = config({**WEB, "base": server.url}, shards=1, max_missing_files=1)
     assert fetched(tmp_path, whole) == 0 and extracted(tmp_path, whole) == 0
     assert Manifest.read(tmp_path / "00000.manifest.json").counts["dropped"] == {"missing_file": 1}

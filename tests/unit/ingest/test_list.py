@@ -163,7 +163,7 @@ def test_damage_is_fatal_where_the_config_says_so(
     assert run(tmp_path / "a", config(source))[2] == {"broken_record": 2}
     assert run(tmp_path / "b", config(source, max_damaged=2))[0] == 0
     assert run(tmp_path / "c", config(source, max_damaged=1))[0] == 1
-    assert "2 places are damaged, and ingest.extract.max_damaged is 1: file:web/x.jsonl#2" in capsys.readouterr().err
+    assert "damaged places: 2, and ingest.extract.max_damaged is 1: file:web/x.jsonl#2" in capsys.readouterr().err
 
 
 def test_the_first_megabytes_of_each_file(server: Server, tmp_path: Path) -> None:
