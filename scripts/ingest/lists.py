@@ -26,13 +26,20 @@ def named(text: str) -> list[Line]:
 
 def lines(path: str, data: str) -> list[Line]:
     """The lines of a list on this disk, `{data}` put in. Raises ConfigError where it cannot be read."""
-    try:
-        facts = os.stat(path)  # noqa: PTH116 - a plan asks for each task
-        found = _read(path, (facts.st_mtime_ns, facts.st_size, facts.st_ino))
-    except (OSError, UnicodeError) as error:
-        raise ConfigError(f"the list {path}: {error}") from error
+    return _filled(_held(path), data)
+
+
+def _filled(found: list[Line], data: str) -> list[Line]:
     data = data.rstrip("/") or "/"
     return [Line(line.number, line.name.replace("{data}", data)) for line in found]
+
+
+def _held(path: str) -> list[Line]:
+    try:
+        facts = os.stat(path)  # noqa: PTH116 - a plan asks for each task
+        return _read(path, (facts.st_mtime_ns, facts.st_size, facts.st_ino))
+    except (OSError, UnicodeError) as error:
+        raise ConfigError(f"the list {path}: {error}") from error
 
 
 @lru_cache(maxsize=64)
@@ -47,7 +54,7 @@ def is_remote(entry: str, data: str) -> bool:
     Raises ConfigError where a list cannot be read.
     """
     name = entry.removeprefix("@")
-    return is_url(name) or (entry.startswith("@") and any(is_url(line.name) for line in lines(name, data)[:1]))
+    return is_url(name) or (entry.startswith("@") and any(is_url(line.name) for line in _filled(_held(name)[:1], data)))
 
 
 def is_listed(source: dict[str, Any], data: str) -> bool:

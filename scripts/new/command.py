@@ -251,8 +251,9 @@ def main(argv: list[str] | None = None) -> int:
         found = [(source, look(source)) for source in sources(args.patterns, wanted)]
         if not any(seen.documents.total() for _, seen in found):
             reasons = ", ".join(f"{reason} {n:,}" for _, seen in found for reason, n in seen.rejected.most_common(4))
+            example = next((f"; the first: {seen.example}" for _, seen in found if seen.example), "")
             raise InputError(
-                f"the sample of {' '.join(args.patterns)} held no document with text: {reasons or 'nothing'}"
+                f"the sample of {' '.join(args.patterns)} held no document with text: {reasons or 'nothing'}{example}"
             )
         kept = [name for _, seen in found for name, number in seen.kept_documents.items() if number]
         languages = chosen(shares(found), args.languages, kept)

@@ -170,6 +170,7 @@ def sources(patterns: Sequence[str], wanted: Wanted = Wanted()) -> list[Source]:
 
     Each pattern is of the kind of its first file, or of its largest. Raises InputError for one without files, or that cannot be read.
     """
+    patterns = list(dict.fromkeys(patterns))
     crawls = [pattern for pattern in patterns if CRAWL.fullmatch(pattern)]
     given = [f"--{name}" for name in ("files", "format", "base") if getattr(wanted, name)]
     if given and not crawls:
@@ -193,6 +194,10 @@ def sources(patterns: Sequence[str], wanted: Wanted = Wanted()) -> list[Source]:
             source.patterns += made.patterns
             source.files = [*source.files, *made.files]
             source.books = source.books or made.books
+    if wanted.options and not any(source.keys.get("options") for source in found.values()):
+        raise InputError(f"--options: of remote files, and {HERE} names none")
+    if wanted.text_key and not any(source.keys.get("text_key") for source in found.values()):
+        raise InputError(f"--text-key: of JSON Lines and Parquet, and {HERE} names none")
     used: set[str] = set()
     for source in found.values():
         base = source.keys.get("preset") or NAMES[source.kind]
@@ -226,7 +231,7 @@ def remote(pattern: str, wanted: Wanted) -> Source:
     access = Access(wanted.options, PATIENCE)
     log.info("asking for %s", pattern)
     try:
-        found = listing.of_paths({"name": "new", "paths": [pattern]}, access)
+        found = listing.of_paths({"paths": [pattern]}, access)
     except InputError as error:
         raise InputError(f"{HERE} {pattern!r}: {error}") from error
     first = max(found[:50], key=lambda one: (one[2].bytes if one[2] else 0) or 0)
@@ -239,7 +244,7 @@ def remote(pattern: str, wanted: Wanted) -> Source:
 def check(entry: dict[str, Any]) -> None:
     """Raises InputError for a source that a config may not have; a URL with a secret is not repeated."""
     try:
-        ingest.check({"name": "new", **entry}, ".", HERE)
+        ingest.check({"name": HERE, **entry}, ".", HERE)
     except ConfigError as error:
         raise InputError(str(error).replace(f"{HERE}.paths", HERE)) from error
 
@@ -256,7 +261,7 @@ def crawl(pattern: str, wanted: Wanted) -> Source:
         )
     more = {"format": wanted.format, "base": wanted.base, "options": wanted.options}
     keys = {"crawl": pattern, "files": wanted.files, **{name: held for name, held in more.items() if held}}
-    entry = {"name": "new", "kind": urls.COMMON_CRAWL, **keys}
+    entry = {"name": pattern, "kind": urls.COMMON_CRAWL, **keys}
     check(entry)
     access = Access(wanted.options, PATIENCE)
     log.info("asking for the files of %s", pattern)

@@ -44,6 +44,7 @@ class Sampled:
     kept_documents: Counter[str] = field(default_factory=Counter)
     rejected: Counter[str] = field(default_factory=Counter)
     seconds: float = 0.0
+    example: str = ""  # the first record that was rejected, and why
 
 
 def spread(files: list[File], number: int) -> list[File]:
@@ -106,6 +107,8 @@ def look(source: Source, seconds: float = SECONDS) -> Sampled:
         progress.add()
         if not isinstance(page, Page):
             out.rejected[page.reason] += 1
+            place = f"{file}, {page.record_id}" if page.record_id else str(file)
+            out.example = out.example or f"{place}: {page.reason} {page.detail}".rstrip()
             return 0
         language, score = identify(page.text)
         language = language if score >= threshold else "unsure"

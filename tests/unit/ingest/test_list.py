@@ -7,6 +7,7 @@ import json
 import os
 from collections import Counter
 from pathlib import Path
+from time import process_time
 from typing import Any
 
 import fsspec
@@ -228,6 +229,10 @@ def test_a_long_list_is_no_part_of_a_command_line(tmp_path: Path) -> None:
     place.write_text("".join(f"https://a.example/crawl/segments/{number}.warc.gz\n" for number in range(90_000)))
     whole = config({"name": "web", "kind": "warc", "paths": [f"@{place}"]})
     assert sources.by_shard(whole) == {} and len(fingerprint("ingest.list", whole)) < 10_000
+    began = process_time()
+    for _ in range(2000):  # as a plan over many tasks asks
+        assert lists.is_listed(whole["ingest"]["extract"]["sources"][0], ".")
+    assert process_time() - began < 1
 
 
 @pytest.mark.parametrize(

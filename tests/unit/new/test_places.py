@@ -185,6 +185,8 @@ def test_a_crawl_by_its_name(server: Server, capsys: pytest.CaptureFixture[str])
         (["https://me:hunter2@a.org/x"], "with a user and password in it"),
         (["s3://b/x", "--options", '{"secret": "hunter2"}'], "options.secret looks like a credential"),
         (["@list.txt"], "the list list.txt has files here .line 2: 'a.warc.gz'. and at URLs .line 1."),
+        (["a.txt", "--options", '{"anon": true}'], "--options: of remote files, and --from names none"),
+        (["a.txt", "--text-key", "body"], "--text-key: of JSON Lines and Parquet, and --from names none"),
         (["@none.txt"], "the list none.txt: .* No such file"),
     ],
 )
@@ -192,6 +194,7 @@ def test_what_is_refused_before_anything_is_asked(
     given: list[str], words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     Path("list.txt").write_text("https://a.org/1.gz\na.warc.gz\n")
+    Path("a.txt").write_text(ENGLISH)
     assert main(["mine.yaml", "--from", *given]) == 1
     said = capsys.readouterr().err.splitlines()[-1]
     assert re.search(words, said) and "hunter2" not in said and ("--from" in said or "--files" in said), said
@@ -208,6 +211,17 @@ def test_parquet_without_a_column_of_text_names_those_that_are_there(
     assert yaml.safe_load(Path("mine.yaml").read_text())["ingest"]["extract"]["sources"] == [
         {"name": "records", "kind": "parquet", "paths": [url], "text_key": "words"}
     ]
+
+
+def test_without_any_text_the_first_record_is_named(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
+    url = server.put("x.jsonl", b'{"text": oh}\n{"text": ""}\n')
+    assert main(["mine.yaml", "--from", url]) == 1
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert (
+        f"the sample of {url} held no document with text: broken_record 1, no_text 1; the first: {url}, x.jsonl#0: "
+        in said
+    )
+    assert "broken_record Expecting value: line 1 column 10" in said
 
 
 def test_a_damaged_parquet_file_is_named(server: Server) -> None:
@@ -288,7 +302,7 @@ def test_a_data_set_of_the_hub(tmp_path: Path) -> None:
 def test_sources_of_several_places_have_names_of_their_own(server: Server) -> None:
     Path("a.jsonl").write_bytes(LINES)
     urls = [server.put("b.jsonl", LINES), server.put("c.jsonl", LINES), server.put("d.parquet", parquet(ROWS))]
-    found = sources(["a.jsonl", *urls])
+    found = sources(["a.jsonl", *urls, "a.jsonl"])
     assert [(one.name, one.patterns) for one in found] == [
         ("records", ["a.jsonl"]), ("records-2", urls[:2]), ("records-3", urls[2:])
     ]  # fmt: skip
