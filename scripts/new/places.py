@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from scripts.ingest import lists, urls
 from scripts.ingest import sources as ingest
-from scripts.ingest.files import File, TransferError
+from scripts.ingest.files import File, First, TransferError
 from scripts.new import columns
 from scripts.workflow.config import ConfigError
 from scripts.workflow.console import log
@@ -90,7 +90,7 @@ def length(file: File) -> int | None:
     """The bytes of a file; None where that is not known."""
     if isinstance(file, Path):
         return file.stat().st_size
-    return getattr(file, "facts").bytes  # noqa: B009 - a Remote, whose module is not imported here
+    return length(file.file) if isinstance(file, First) else file.facts.bytes
 
 
 def start(file: File) -> bytes:
