@@ -12,16 +12,17 @@ import gzip
 import hashlib
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import fsspec
 
-from scripts.ingest import urls
+from scripts.ingest import lists, urls
 from scripts.ingest.files import MissingError, TransferError
 from scripts.ingest.remote import Access, Remote, access_of, patiently
 from scripts.ingest.sources import spread
-from scripts.ingest.transport import Facts, in_words, of_info
+from scripts.ingest.transport import KEYS, Broken, Facts, in_words, lacks_keys, of_info
 from scripts.workflow import cli, contents
+from scripts.workflow.config import ConfigError
 from scripts.workflow.console import Progress, log
 from scripts.workflow.manifest import Manifest, pretty
 
@@ -42,7 +43,7 @@ def chosen(names: list[str], files: int | None, share: float | None) -> list[str
     return [name for name in names if name in wanted]
 
 
-def lines(place: str, access: Access) -> list[str]:
+def lines(place: str, access: Access) -> list[lists.Line]:
     """The lines of a list at a URL or a path, in gzip or not, without empty ones and comments. Raises InputError."""
     try:
         file = Remote(place, Facts(), access) if urls.is_url(place) else Path(place)
@@ -52,45 +53,71 @@ def lines(place: str, access: Access) -> list[str]:
             text = (gzip.GzipFile(fileobj=stream) if packed else stream).read(LONGEST).decode()
     except (OSError, EOFError, UnicodeError, TransferError) as error:
         raise cli.InputError(f"the list {place}: {error}") from error
-    return [line.strip() for line in text.splitlines() if line.strip() and not line.startswith("#")]
+    return lists.named(text)
 
 
 def of_crawl(source: dict[str, Any], access: Access) -> list[Found]:
     """The chosen files of a crawl."""
     base = source.get("base", "https://data.commoncrawl.org/")
     place = urls.joined(base, f"crawl-data/{source['crawl']}/{source.get('format', 'warc')}.paths.gz")
-    names = list(dict.fromkeys(lines(place, access)))
+    names = list(dict.fromkeys(line.name for line in lines(place, access)))
     found = chosen(names, source.get("files"), source.get("share"))
     log.info("%s: %s of %s files of %s", source["name"], f"{len(found):,}", f"{len(names):,}", place)
     return [(urls.joined(base, name), name, None) for name in found]
 
 
-def of_paths(source: dict[str, Any], access: Access) -> list[Found]:
-    """The files at URLs: those that are named, that match a pattern, or that a list at a URL names. Raises InputError."""
+def of_paths(source: dict[str, Any], access: Access, data: str = ".") -> list[Found]:
+    """The files at URLs: those that are named, that match a pattern, or that a list names, here or at a URL. Raises InputError.
+
+    data: what `{data}` stands for in lists here.
+    """
     known: dict[str, Facts | None] = {}
     for entry in source["paths"]:
         if entry.startswith("@"):
-            found: dict[str, Facts | None] = dict.fromkeys(lines(entry[1:], access))
+            found: dict[str, Facts | None] = dict.fromkeys(of_list(entry[1:], access, data))
         elif any(sign in entry.partition("://")[2] for sign in "*?[") and not entry.startswith("http"):
             found = matching(entry, access)
         else:
             found = {entry: None}
         for url in found:
             if why := urls.refused(url) if urls.is_url(url) else f"{url!r} in {entry}, which is no URL":
-                raise cli.InputError(f"source {source['name']!r}: {why}")
+                raise cli.InputError(why)
         if not found:
-            raise cli.InputError(f"source {source['name']!r}: no file matches {entry!r}")
+            raise cli.InputError(f"no file matches {entry!r}")
         known |= {url: facts for url, facts in found.items() if url not in known}
     return [(url, name, known[url]) for url, name in urls.named(list(known)).items()]
+
+
+def of_list(place: str, access: Access, data: str) -> list[str]:
+    """The URLs that a list names, at a URL or here. Raises InputError with the list and the line of one that is not taken."""
+    if not urls.is_url(place):
+        lists.check(place, data)
+        return [line.name for line in lists.lines(place, data)]
+    found = lines(place, access)
+    for number, url in found:
+        if why := urls.refused(url) if urls.is_url(url) else f"{url!r} is no URL ({', '.join(urls.SCHEMES)})":
+            raise cli.InputError(f"the list {place}, line {number}: {why}")
+    return [line.name for line in found]
 
 
 def matching(pattern: str, access: Access) -> dict[str, Facts | None]:
     """The files that match a pattern, with what the store says of them. Raises TransferError, InputError."""
     scheme = pattern.partition("://")[0]
+
+    def glob() -> dict[str, Any]:
+        try:
+            return cast("dict[str, Any]", fs.glob(path, detail=True))
+        except (OSError, ImportError, ValueError, TypeError):
+            raise
+        except Exception as error:  # libraries of stores raise what they like
+            if lacks_keys(error):
+                raise TransferError(f"{pattern}: {in_words(error)}: {KEYS}") from error
+            raise Broken(in_words(error)) from error
+
     try:
         fs, path = fsspec.core.url_to_fs(pattern, **access.options)
-        found = patiently(pattern, access.patience, lambda: fs.glob(path, detail=True))
-    except (OSError, ImportError, ValueError) as error:
+        found = patiently(pattern, access.patience, glob)
+    except (OSError, ImportError, ValueError, TypeError) as error:
         raise cli.InputError(f"{pattern}: {in_words(error)}") from error
     return {
         f"{scheme}://{name}": of_info(info) for name, info in sorted(found.items()) if info.get("type") != "directory"
@@ -118,18 +145,25 @@ def asked(found: list[Found], access: Access) -> list[Found]:
         return url, name, facts
 
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        return list(pool.map(ask, found))
+        try:
+            return list(pool.map(ask, found))
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)  # a server that is gone is not asked 1,000 times more
+            raise
 
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
     shards: dict[str, list[dict[str, Any]]] = {f"{number:05d}": [] for number in range(settings["shards"])}
     entries: list[dict[str, Any]] = []
+    for entry, held in settings.get("lists", {}).items():
+        if on_disk(Path(entry[1:])).mark != held:
+            raise cli.InputError(f"the list {entry[1:]} is not what it was when the run was planned: run again")
     for source in settings["sources"]:
         access = access_of(args.access, source["name"])
         try:
-            found = of_crawl(source, access) if source["kind"] == urls.COMMON_CRAWL else of_paths(source, access)
-            listed = asked(found, access)
-        except TransferError as error:
+            crawl, data = source["kind"] == urls.COMMON_CRAWL, settings.get("data", ".")
+            listed = asked(of_crawl(source, access) if crawl else of_paths(source, access, data), access)
+        except (TransferError, ConfigError, cli.InputError) as error:
             raise cli.InputError(f"source {source['name']!r}: {error}") from error
         for url, name, facts in listed:
             assert facts is not None

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from scripts.ingest import urls
+from scripts.ingest import lists, urls
 from scripts.workflow import contents
 from scripts.workflow.config import ConfigError
 
@@ -22,21 +22,12 @@ MARK = "/./"
 
 
 def listed(path: str, data: str) -> list[str]:
-    """The files that a list names, one path a line; empty lines and those that begin with `#` are comments.
-
-    Raises ConfigError where the list is not readable or a file is not there.
-    """
-    try:
-        lines = Path(path).read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeError) as error:
-        raise ConfigError(f"the list {path}: {error}") from error
+    """The files that a list names, one path a line (see lists.py). Raises ConfigError where a file is not there, or it is not readable."""
     out = []
-    for number, line in enumerate(lines, 1):
-        name = line.strip().replace("{data}", data)
-        if name and not name.startswith("#"):
-            if not Path(name).is_file():
-                raise ConfigError(f"the list {path}, line {number}: no such file {name!r}")
-            out.append(name)
+    for line in lists.lines(path, data):
+        if not Path(line.name).is_file():
+            raise ConfigError(f"the list {path}, line {line.number}: no such file {line.name!r}")
+        out.append(line.name)
     return out
 
 
@@ -141,7 +132,7 @@ def files(config: dict[str, Any]) -> list[tuple[str, str]]:
             raise ConfigError(f"{here}.name is {source['name']!r}, which another source is called already")
         seen.add(source["name"])
         check(source, config["data"], here)
-        if source["kind"] != "crawl" and not urls.is_listed(source, config["data"]):
+        if source["kind"] != "crawl" and not lists.is_listed(source, config["data"]):
             found += [(source["name"], marked) for marked in of_source(source, config["data"], here)]
     return found
 
@@ -161,10 +152,16 @@ def check(source: dict[str, Any], data: str, here: str) -> None:
         raise ConfigError(f"{here}.{wrong} is of kind {urls.COMMON_CRAWL}, and this is {source['kind']}")
     if source.get("first_mb") and source["kind"] == "text":
         raise ConfigError(f"{here}.first_mb: a text has no records that it could be cut between")
-    remote = [path for path in paths if urls.is_url(path)]
-    if remote and len(remote) < len(paths):
-        raise ConfigError(f"{here}.paths has files here and at URLs: make them two sources")
-    for path in [*remote, source.get("base", "")]:
+    try:
+        remote = [path for path in paths if lists.is_remote(path, data)]
+        if remote and len(remote) < len(paths):
+            raise ConfigError("files here and at URLs: make them two sources")
+        for path in paths:
+            if path.startswith("@") and not urls.is_url(path[1:]):
+                lists.check(path[1:], data)
+    except ConfigError as error:
+        raise ConfigError(f"{here}.paths: {error}") from error
+    for path in [*(path.removeprefix("@") for path in remote), source.get("base", "")]:
         if why := urls.refused(path):
             raise ConfigError(f"{here}: {why}")
         if (
@@ -179,16 +176,30 @@ def check(source: dict[str, Any], data: str, here: str) -> None:
 
 
 def listing(config: dict[str, Any]) -> dict[str, Any]:
-    """What decides the list of remote files: the sources that have such, and the number of shards."""
+    """What decides the list of remote files: the sources that have such, what lists on this disk hold, and the number of shards.
+
+    Raises ConfigError where a list cannot be read.
+    """
     extract, data = config["ingest"]["extract"], config["data"]
     keys = ("name", "kind", "crawl", "format", "files", "share", "base")
     found = []
+    held: dict[str, str] = {}
     for source in extract["sources"]:
-        if urls.is_listed(source, data):
-            entries = [path.replace("{data}", data.rstrip("/") or "/") for path in source.get("paths", [])]
+        if lists.is_listed(source, data):
+            entries = urls.paths(source, data)
+            held |= {path: _held_by(path[1:]) for path in entries if path.startswith("@") and not urls.is_url(path[1:])}
             base = {"base": source["base"].replace("{data}", data)} if "base" in source else {}
             found.append({**{key: source[key] for key in keys if key in source}, **base, "paths": entries})
-    return {"shards": extract["shards"], "sources": found}
+    # A list of 90,000 URLs is longer than a command line takes: ingest.list reads the file, and compares.
+    more = {"lists": held, "data": data} if held else {}
+    return {"shards": extract["shards"], "sources": found, **more}
+
+
+def _held_by(path: str) -> str:
+    try:
+        return contents.content(path)
+    except OSError as error:
+        raise ConfigError(f"the list {path}: {error}") from error
 
 
 def fetching(config: dict[str, Any]) -> dict[str, Any]:

@@ -21,6 +21,8 @@ from scripts.ingest.files import MissingError, TransferError
 PIECE = 2**20  # bytes asked of a stream at a time
 BLOCK = 2**23  # bytes of one request to a store of objects
 SILENT = 60.0  # seconds without a byte after which a connection counts as broken
+KEYS = 'credentials come from the environment; a public bucket needs none with the option {"anon": true}'
+WRONG = "are the `options` of its source those that fsspec's file system of this place takes?"
 BUSY = {408, 425, 429, *range(500, 600)} - {501, 505}
 
 
@@ -94,6 +96,8 @@ class Web:
             return sync(self.fs.loop, go)
         except aiohttp.InvalidURL as error:
             raise MissingError(f"{self.url} is no URL") from error
+        except TypeError as error:
+            raise TransferError(f"{self.url}: {in_words(error)}: {WRONG}") from error
         except (aiohttp.ClientError, TimeoutError, OSError, asyncio.IncompleteReadError) as error:
             raise Broken(in_words(error)) from error
 
@@ -226,6 +230,9 @@ class Store:
         except ImportError as error:
             raise TransferError(f"{self.url}: {in_words(error)}: pip install s3fs") from error
         except Exception as error:
+            if lacks_keys(error) or isinstance(error, TypeError):
+                hint = WRONG if isinstance(error, TypeError) else KEYS
+                raise TransferError(f"{self.url}: {in_words(error)}: {hint}") from error
             # Libraries of stores raise what they like; what says that another file is there now is no failure that passes.
             if "expired" in type(error).__name__.lower() or "precondition" in str(error).lower():
                 raise TransferError(f"{self.url} changed while it was read") from error
@@ -239,6 +246,11 @@ class Store:
         if self.file is not None:
             file, self.file = self.file, None
             file.close()
+
+
+def lacks_keys(error: BaseException) -> bool:
+    """Whether an error of a store's library says that there are no credentials, which no wait changes."""
+    return "credential" in type(error).__name__.lower()
 
 
 def in_words(error: BaseException) -> str:

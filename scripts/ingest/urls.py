@@ -20,14 +20,9 @@ def is_url(name: str) -> bool:
     return name.startswith(tuple(f"{scheme}://" for scheme in SCHEMES))
 
 
-def is_listed(source: dict[str, Any], data: str) -> bool:
-    """Whether the files of a source are found by ingest.list: those of a crawl, and those at URLs. data: the config's `data`."""
-    return source["kind"] == COMMON_CRAWL or any(map(is_url, paths(source, data)))
-
-
 def paths(source: dict[str, Any], data: str) -> list[str]:
-    """The entries of a source's `paths` with `{data}` in place, the `@` of a list left out."""
-    return [entry.replace("{data}", data.rstrip("/") or "/").removeprefix("@") for entry in source.get("paths", [])]
+    """The entries of a source's `paths` with `{data}` in place."""
+    return [entry.replace("{data}", data.rstrip("/") or "/") for entry in source.get("paths", [])]
 
 
 def refused(url: str) -> str:

@@ -1,4 +1,4 @@
-"""Look at a sample of your files and write a commented config for them, with explicit sizes.
+"""Look at a sample of your files, of a data set, or of Common Crawl, and write a commented config for it, with explicit sizes.
 
 It says what was found: languages, documents, tokens, the model that fits them, and what a run would take here and on one
 node of eight H100. All of that is estimated from the sample.
@@ -16,7 +16,8 @@ from typing import Any
 
 from scripts.language.labels import check_names
 from scripts.new.estimate import DATA_HALF, NODE_CORES, UTILIZATION, Estimate, estimate
-from scripts.new.sample import Sampled, Source, look, sources
+from scripts.new.places import LENGTHS, Source, Wanted, sources
+from scripts.new.sample import Sampled, look
 from scripts.workflow import config as configuration
 from scripts.workflow.cli import described, fail
 from scripts.workflow.config import ROOT
@@ -69,6 +70,26 @@ def words(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
+def notes(source: Source) -> list[str]:
+    """What else there is to say of a source, as comments."""
+    out = []
+    if preset := source.keys.get("preset"):
+        out.append(f"#   Its columns are those of {preset}, so `preset` says where text, address and so on are.")
+    if "text_key" in source.keys:
+        out.append(f"#   The text is under {source.keys['text_key']}.")
+    if source.unknown == len(source.files):
+        out.append(
+            "#   The server does not tell their lengths: each counts as what was read of it, and estimates are too low."
+        )
+    elif source.unknown:
+        out.append(
+            f"#   {source.unknown:,} lengths are not known (at most {LENGTHS:,} are asked for): each counts as the mean of the others."
+        )
+    if source.remote:
+        out.append("#   They come over the network, in each run that reads them; the times below are without that.")
+    return out
+
+
 def text(found: list[tuple[Source, Sampled]], languages: list[str], made: Estimate, name: str, shards: int) -> str:
     """The config as YAML with comments."""
     train, model = made.settings, made.settings["model"]
@@ -85,6 +106,7 @@ def text(found: list[tuple[Source, Sampled]], languages: list[str], made: Estima
         reasons = ", ".join(f"{reason} {number:,}" for reason, number in seen.rejected.most_common(4))
         lines += [
             f"# {', '.join(source.patterns)}: {len(source.files):,} files, {source.bytes / 1e6:,.1f} MB of kind {source.kind}.",
+            *notes(source),
             f"#   Sample: {seen.files} files, {seen.bytes / 1e6:,.1f} MB: {seen.documents.total():,} documents with text and "
             f"{rejected:,} records without" + (f" ({reasons})" if reasons else "") + ".",
         ]
@@ -145,10 +167,33 @@ def text(found: list[tuple[Source, Sampled]], languages: list[str], made: Estima
     return "\n".join(lines)
 
 
+def positive(given: str) -> int:
+    """A number from 1, as an option has it."""
+    if not given.isdecimal() or not int(given):
+        raise argparse.ArgumentTypeError(f"{given!r} is no number from 1")
+    return int(given)
+
+
+def options(given: str) -> dict[str, Any]:
+    """The options of a file system, in JSON."""
+    try:
+        found = json.loads(given)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"no JSON: {error}") from error
+    if not isinstance(found, dict):
+        raise argparse.ArgumentTypeError(f'not a mapping in JSON, as {{"anon": true}}: {given}')
+    return found
+
+
 def parser() -> argparse.ArgumentParser:
     """The command line."""
     made = described(
-        "crawl2llm new", __doc__, "mine.yaml --from 'crawl/*.warc.gz' --languages en de", allow_abbrev=False
+        "crawl2llm new",
+        __doc__,
+        "mine.yaml --from 'crawl/*.warc.gz' --languages en de\n"
+        "  crawl2llm new mine.yaml --from 'hf://datasets/HuggingFaceFW/fineweb/sample/10BT/*.parquet'\n"
+        "  crawl2llm new mine.yaml --from CC-MAIN-2026-08 --files 100 --format wet",
+        allow_abbrev=False,
     )
     made.add_argument("config", type=Path, help="the file to write")
     made.add_argument(
@@ -158,7 +203,29 @@ def parser() -> argparse.ArgumentParser:
         nargs="+",
         action="extend",
         metavar="PATTERN",
-        help="files of WARC, WET, text or JSON Lines: paths, globs or @list.txt",
+        help="files of WARC, WET, ARC, text, JSON Lines or Parquet: paths, globs, URLs (https, s3, hf; globs of the last two), "
+        "@list.txt of either; or a crawl of Common Crawl, such as CC-MAIN-2026-08",
+    )
+    made.add_argument("--files", type=positive, metavar="N", help="of a crawl: so many of its files, chosen by a hash")
+    made.add_argument("--format", choices=["warc", "wet", "arc"], default="", help="of a crawl; default: warc")
+    made.add_argument(
+        "--base",
+        default="",
+        metavar="PLACE",
+        help="of a crawl: the URL or folder of a mirror; default: https://data.commoncrawl.org/",
+    )
+    made.add_argument(
+        "--text-key",
+        default="",
+        metavar="COLUMN",
+        help="of JSON Lines and Parquet: the column of the text, where it is not found",
+    )
+    made.add_argument(
+        "--options",
+        type=options,
+        default={},
+        metavar="JSON",
+        help="""of remote files: options of fsspec, as '{"anon": true}'; credentials come from the environment""",
     )
     made.add_argument(
         "--languages",
@@ -180,11 +247,13 @@ def main(argv: list[str] | None = None) -> int:
         if not args.config.parent.is_dir():
             raise InputError(f"{args.config}: there is no folder {args.config.parent}")
         check_names(args.languages, "--languages")
-        found = [(source, look(source)) for source in sources(args.patterns)]
+        wanted = Wanted(args.files, args.format, args.base, args.options, args.text_key)
+        found = [(source, look(source)) for source in sources(args.patterns, wanted)]
         if not any(seen.documents.total() for _, seen in found):
             reasons = ", ".join(f"{reason} {n:,}" for _, seen in found for reason, n in seen.rejected.most_common(4))
+            example = next((f"; the first: {seen.example}" for _, seen in found if seen.example), "")
             raise InputError(
-                f"the sample of {' '.join(args.patterns)} held no document with text: {reasons or 'nothing'}"
+                f"the sample of {' '.join(args.patterns)} held no document with text: {reasons or 'nothing'}{example}"
             )
         kept = [name for _, seen in found for name, number in seen.kept_documents.items() if number]
         languages = chosen(shares(found), args.languages, kept)

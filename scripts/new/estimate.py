@@ -6,7 +6,8 @@ import os
 import time
 from typing import Any, NamedTuple
 
-from scripts.new.sample import Sampled, Source
+from scripts.new.places import Source
+from scripts.new.sample import Sampled
 from scripts.pretrain import auto
 from scripts.tokenize.vocabulary import TABLE, entries
 from scripts.workflow import config as configuration

@@ -5,63 +5,36 @@ A sample is the beginning of some of the files, evenly spread over their list: a
 
 from __future__ import annotations
 
-import gzip
-import json
-import tempfile
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Generator
+from contextlib import closing
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from scripts.heuristics.measures import Limits, measure
 from scripts.heuristics.rules import rules
 from scripts.heuristics.select import judge
 from scripts.heuristics.stop_words import tables
 from scripts.ingest.extract import reader
-from scripts.ingest.sources import expand
-from scripts.ingest.warc import Page
+from scripts.ingest.files import File, First, TransferError
+from scripts.ingest.warc import Page, Rejected
 from scripts.language.score import Identifier, model_path
+from scripts.new.places import NAMES, PREFIX, Source, length, some
 from scripts.workflow import config as configuration
-from scripts.workflow.console import Progress
+from scripts.workflow.console import Progress, log
 from scripts.workflow.errors import InputError
 
-FILES = 16  # most files of the sample
-BOOK = 100_000  # bytes from which on a text file is cut into pieces
-PREFIX = 2_000_000  # most bytes read of each, as they lie on the disk
+FILES, REMOTE = 16, 4  # most files of the sample, here and over a network
 SECONDS = 30.0  # after which no further file is begun
-NAMES = {"warc": "web", "text": "texts", "jsonl": "records"}
-TEXT_KEYS = ("text", "content", "raw_content", "body")
-
-
-@dataclass
-class Source:
-    """Files of one kind, and JSON Lines of one text key, by the patterns that name them."""
-
-    kind: str
-    patterns: list[str] = field(default_factory=list)
-    files: list[Path] = field(default_factory=list)
-    text_key: str = "text"
-    name: str = ""
-    books: bool = False  # long texts, of which no one document should be made
-
-    @property
-    def bytes(self) -> int:
-        """The bytes of all files."""
-        return sum(path.stat().st_size for path in self.files)
-
-    def entry(self) -> dict[str, Any]:
-        """The source as `ingest.extract.sources` takes it."""
-        extra = {"text_key": self.text_key} if self.text_key != "text" else {}
-        # Longer than 100,000 words, and the heuristics drop a text (heuristics.select.gopher_quality.words_max).
-        long = {"unwrap": True, "chunk_words": 1000} if self.books else {}
-        return {"name": self.name or NAMES[self.kind], "kind": self.kind, "paths": self.patterns, **extra, **long}
 
 
 @dataclass
 class Sampled:
-    """What the sample held. `text` and `kept` are bytes of text by language, before and after the heuristics."""
+    """What the sample held. `text` and `kept` are bytes of text by language, before and after the heuristics.
+
+    bytes: of the files, as they lie there, that the documents were in.
+    """
 
     files: int = 0
     bytes: int = 0
@@ -71,90 +44,54 @@ class Sampled:
     kept_documents: Counter[str] = field(default_factory=Counter)
     rejected: Counter[str] = field(default_factory=Counter)
     seconds: float = 0.0
+    example: str = ""  # the first record that was rejected, and why
 
 
-def head(path: Path, size: int = 4096) -> bytes:
-    """The first decompressed bytes of a file."""
-    with path.open("rb") as stream:
-        start = stream.read(4)
-    if start.startswith(b"\x1f\x8b"):
-        with gzip.open(path) as stream:
-            return stream.read(size)
-    if start == b"\x28\xb5\x2f\xfd":
-        import pyarrow as pa
-
-        return bytes(pa.CompressedInputStream(pa.OSFile(str(path)), "zstd").read(size))
-    with path.open("rb") as stream:
-        return stream.read(size)
-
-
-def kind(path: Path) -> tuple[str, str]:
-    """(kind, text key) of a file by what it holds, and where that says nothing by its name.
-
-    Raises InputError for a file that is none of WARC, WET, JSON Lines and text, with what it looks like.
-    """
-    try:
-        first = head(path)
-    except (OSError, EOFError, ValueError) as error:
-        raise InputError(f"{path}: cannot be read: {error}") from error
-    name = path.name.lower()
-    if (
-        first.startswith((b"WARC/", b"filedesc://"))
-        or ".warc" in name
-        or ".arc" in name
-        or (".lz4" in name and not first.strip())
-    ):
-        return "warc", "text"
-    if ".tar" in name or name.endswith(".tgz"):
-        return "text", "text"
-    line = first.split(b"\n", 1)[0].strip()
-    if line.startswith(b"{"):
-        try:
-            row = json.loads(line) if b"\n" in first else {}
-        except ValueError:
-            row = {}
-        found = next((key for key in TEXT_KEYS if isinstance(row.get(key), str)), None)
-        if row and found is None:
-            raise InputError(f"{path}: its first line has no text under {', '.join(TEXT_KEYS)}, only {', '.join(row)}")
-        return "jsonl", found or "text"
-    if b"\x00" in first[:1000]:
-        raise InputError(f"{path} is neither WARC, WET, JSON Lines nor text: it begins with {first[:12]!r}")
-    return "text", "text"
-
-
-def sources(patterns: Sequence[str]) -> list[Source]:
-    """The files of the patterns (paths, globs, `@list.txt`) by kind and text key, in the order of the patterns.
-
-    Each pattern is of the kind of its first file. Raises InputError for a pattern without files.
-    """
-    found: dict[tuple[str, str], Source] = {}
-    for pattern in patterns:
-        try:
-            paths = [Path(name) for name, _ in expand(pattern, ".")]
-        except configuration.ConfigError as error:
-            raise InputError(f"--from {pattern!r}: {error}") from error
-        if not paths:
-            raise InputError(f"--from {pattern!r}: no file matches (paths are relative to {Path.cwd()})")
-        what, key = kind(max(paths[:50], key=lambda path: path.stat().st_size))
-        another = any(known == what for known, _ in found)
-        name = f"{NAMES[what]}-{key}" if another else NAMES[what]
-        source = found.setdefault((what, key), Source(what, text_key=key, name=name))
-        source.patterns.append(pattern)
-        source.files += paths
-        source.books = what == "text" and max(path.stat().st_size for path in source.files) > BOOK
-    return list(found.values())
-
-
-def spread(files: Sequence[Path], number: int) -> list[Path]:
+def spread(files: list[File], number: int) -> list[File]:
     """Up to `number` of the files, evenly spread over the list, empty ones left out."""
-    full = [path for path in files if path.stat().st_size]
-    if len(full) <= number:
-        return full
-    return [full[round(index * (len(full) - 1) / (number - 1))] for index in range(number)] if number > 1 else full[:1]
+    return some([file for file in files if length(file) != 0], number)
+
+
+def rows(file: File) -> int:
+    """The rows of a Parquet file; 0 where that cannot be read."""
+    import pyarrow.parquet as pq
+
+    from scripts.ingest.parquet import BROKEN
+
+    try:
+        with file.open("rb", 0) as stream, pq.ParquetFile(stream) as opened:
+            return int(opened.metadata.num_rows)
+    except BROKEN:
+        return 0
+
+
+def first_rows(pages: Generator[Page | Rejected], count: Callable[[Page | Rejected], int], total: int) -> float:
+    """Count rows until they have PREFIX bytes of text; the share of the file's `total` rows that these are."""
+    done = text = 0
+    with closing(pages):
+        for page in pages:
+            done += 1
+            text += max(count(page), 100)  # rows without text are not read without end
+            if text >= PREFIX:
+                return min(done / max(total, done), 1.0)
+    return 1.0
+
+
+def beginning(source: Source, file: File) -> tuple[File, float]:
+    """(what a reader gets of a file, bytes of the file that this is); of Parquet the whole, for its reader is stopped."""
+    size = length(file)
+    # Of text in one gzip or zstd stream only the whole file can be read; of everything else the beginning will do.
+    packed = source.kind == "text" and file.suffix in {".gz", ".zst"} and ".tar" not in file.name
+    if source.kind == "parquet" or packed or (size is not None and size <= PREFIX):
+        return file, PREFIX if size is None else size
+    return First(file, PREFIX), PREFIX
 
 
 def look(source: Source, seconds: float = SECONDS) -> Sampled:
-    """Read a sample of the source's files: documents, languages, and what the heuristics would keep."""
+    """Read a sample of the source's files: documents, languages, and what the heuristics would keep.
+
+    Raises InputError, with the URL, for a remote file that cannot be read.
+    """
     defaults = configuration.validate({})
     settings = {**defaults["ingest"]["extract"], "sources": [source.entry()]}
     read = reader(source.entry(), settings)
@@ -162,35 +99,43 @@ def look(source: Source, seconds: float = SECONDS) -> Sampled:
     words, limits = tables({}), Limits()
     active = rules(defaults["heuristics"]["select"])
     threshold = defaults["language"]["select"]["threshold"]
-    out, start, before = Sampled(), time.monotonic(), time.process_time()
+    out, begin, before = Sampled(), time.monotonic(), time.process_time()
     progress = Progress(None, f"documents of {NAMES[source.kind]}")
-    with tempfile.TemporaryDirectory() as folder:
-        for path in spread(source.files, FILES):
-            if out.files and time.monotonic() - start > seconds:
-                break
-            part, size = path, path.stat().st_size
-            # Of text in one gzip or zstd stream only the whole file can be read; of everything else the beginning will do.
-            if size > PREFIX and not (
-                source.kind == "text" and path.suffix in {".gz", ".zst"} and ".tar" not in path.name
-            ):
-                part = Path(folder) / path.name
-                with path.open("rb") as stream:
-                    part.write_bytes(stream.read(PREFIX))
-                size = PREFIX
-            out.files, out.bytes = out.files + 1, out.bytes + size
-            for page in read(part, path.name):
-                progress.add()
-                if not isinstance(page, Page):
-                    out.rejected[page.reason] += 1
-                    continue
-                language, score = identify(page.text)
-                language = language if score >= threshold else "unsure"
-                length = len(page.text.encode())
-                out.documents[language] += 1
-                out.text[language] += length
-                row = {"id": page.id, "curated": False, **measure(page.text, words.get(language), limits)}
-                if judge(row, active)["kept"]:
-                    out.kept[language] += length
-                    out.kept_documents[language] += 1
+
+    def count(page: Page | Rejected) -> int:
+        """Count what a reader made; its bytes of text."""
+        progress.add()
+        if not isinstance(page, Page):
+            out.rejected[page.reason] += 1
+            place = f"{file}, {page.record_id}" if page.record_id else str(file)
+            out.example = out.example or f"{place}: {page.reason} {page.detail}".rstrip()
+            return 0
+        language, score = identify(page.text)
+        language = language if score >= threshold else "unsure"
+        size = len(page.text.encode())
+        out.documents[language] += 1
+        out.text[language] += size
+        row: dict[str, Any] = {"id": page.id, "curated": False, **measure(page.text, words.get(language), limits)}
+        if judge(row, active)["kept"]:
+            out.kept[language] += size
+            out.kept_documents[language] += 1
+        return size
+
+    for file in spread(list(source.files), REMOTE if source.remote else FILES):
+        if out.files and time.monotonic() - begin > seconds:
+            break
+        if source.remote:
+            log.info("reading the beginning of %s", file)
+        part, size = beginning(source, file)
+        try:
+            if source.kind == "parquet":
+                pages = cast("Generator[Page | Rejected]", read(part, file.name))
+                size *= first_rows(pages, count, rows(file))
+            else:
+                for page in read(part, file.name):
+                    count(page)
+        except TransferError as error:
+            raise InputError(str(error)) from error
+        out.files, out.bytes = out.files + 1, out.bytes + round(size)
     out.seconds = time.process_time() - before  # of one core: the machine may be busy with other things
     return out

@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from scripts.ingest.urls import is_listed
+from scripts.ingest.lists import is_listed
 from scripts.models import registry
 from scripts.models.registry import BASE_STEP
 from scripts.workflow.errors import InputError

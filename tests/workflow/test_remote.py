@@ -84,3 +84,26 @@ def test_copies_first(tmp_path: Path) -> None:
         path.unlink()
     config(tmp_path, server.url, 4)
     assert "Nothing to be done" in said(tmp_path, "--cores", "2", CHECK), "copies are not needed any more"
+
+
+@pytest.mark.slow
+def test_a_list_here_of_urls(tmp_path: Path) -> None:
+    source = {"name": "web", "kind": "warc", "paths": ["@list.txt"], "patience": 20}
+    (tmp_path / "mine.yaml").write_text(yaml.safe_dump({"ingest": {"extract": {"shards": 3, "sources": [source]}}}))
+    with http_server() as server:
+        crawl(server, 6)
+        urls = [f"{server.url}{name}\n" for name in sorted(server.files) if name.endswith(".warc.gz")]
+        (tmp_path / "list.txt").write_text("# files\n" + "".join(urls[:5]))
+        said(tmp_path, "--cores", "2", CHECK)
+        assert Manifest.read(tmp_path / CHECK).counts["kept"] == 25
+        (tmp_path / "list.txt").touch()
+        assert "Nothing to be done" in said(tmp_path, "--cores", "2", CHECK)
+        (tmp_path / "list.txt").write_text("# one more file\n" + "".join(urls))
+        said(tmp_path, "--cores", "2", CHECK)
+        assert 1 <= len(read_again(tmp_path)) <= 2 and Manifest.read(tmp_path / CHECK).counts["kept"] == 30
+    (tmp_path / "list.txt").write_text(f"{urls[0]}here.warc.gz\n")
+    command = [sys.executable, "-m", "snakemake", "--snakefile", str(ROOT / "Snakefile"), "--configfile", "mine.yaml"]
+    done = subprocess.run(
+        [*command, "-n"], cwd=tmp_path, capture_output=True, text=True, env=environment(), check=False
+    )
+    assert done.returncode and "the list list.txt has files here (line 2: 'here.warc.gz')" in done.stdout + done.stderr

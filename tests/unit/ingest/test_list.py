@@ -7,6 +7,7 @@ import json
 import os
 from collections import Counter
 from pathlib import Path
+from time import process_time
 from typing import Any
 
 import fsspec
@@ -15,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from scripts.formats.documents import rows
-from scripts.ingest import extract, sources, urls
+from scripts.ingest import extract, lists, sources
 from scripts.ingest import list as listing
 from scripts.workflow.config import ROOT, ConfigError, validate
 from scripts.workflow.fingerprint import fingerprint
@@ -207,6 +208,69 @@ def test_a_list_at_a_url(server: Server, tmp_path: Path) -> None:
     assert status == 0 and sorted(row["url"] for row in documents) == ["file:web/a/x.jsonl#0", "file:web/b/x.jsonl#0"]
 
 
+def test_a_list_here_of_urls(server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = [server.put(f"{folder}/x.jsonl", b'{"text": "Words of %s."}\n' % folder.encode()) for folder in "abc"]
+    place = tmp_path / "list.txt"
+    place.write_text("# files\n\n" + "\n".join(f"  {url} " for url in found[:2]) + "\n")
+    whole = config({"name": "web", "kind": "jsonl", "paths": [f"@{place}"], "patience": 1})
+    status, documents, _ = run(tmp_path / "a", whole)
+    assert status == 0 and sorted(row["url"] for row in documents) == ["file:web/a/x.jsonl#0", "file:web/b/x.jsonl#0"]
+    before = fingerprint("ingest.list", whole)
+    place.write_text("\n".join(found[::-1]))
+    assert fingerprint("ingest.list", whole) != before
+    status, documents, _ = run(tmp_path / "b", whole)
+    assert status == 0 and len(documents) == 3
+    assert listing.main(["--config", before, "--manifest", str(tmp_path / "c/manifest.json")]) == 1
+    assert f"the list {place} is not what it was when the run was planned" in capsys.readouterr().err
+
+
+def test_a_long_list_is_no_part_of_a_command_line(tmp_path: Path) -> None:
+    place = tmp_path / "list.txt"
+    place.write_text("".join(f"https://a.example/crawl/segments/{number}.warc.gz\n" for number in range(90_000)))
+    whole = config({"name": "web", "kind": "warc", "paths": [f"@{place}"]})
+    assert sources.by_shard(whole) == {} and len(fingerprint("ingest.list", whole)) < 10_000
+    began = process_time()
+    for _ in range(2000):  # as a plan over many tasks asks
+        assert lists.is_listed(whole["ingest"]["extract"]["sources"][0], ".")
+    assert process_time() - began < 1
+
+
+@pytest.mark.parametrize(
+    ("second", "words"),
+    [
+        ("b.warc.gz", "has files here (line 4: 'b.warc.gz') and at URLs (line 2): make them two lists"),
+        ("ftp://a.org/x", "line 4: 'ftp://a.org/x' begins with none of https://, http://, s3://, hf://"),
+        ("https://me:hunter2@a.org/x", "line 4: a URL of a.org with a user and password in it"),
+        ("s3://b/x?X-Amz-Signature=hunter2", "line 4: a URL of b with 'X-Amz-Signature' in its query"),
+        ("s3://b/*.gz", "line 4: 's3://b/*.gz' is a pattern: it goes into `paths`"),
+    ],
+)
+def test_a_line_of_a_list_that_is_refused_is_named(tmp_path: Path, second: str, words: str) -> None:
+    place = tmp_path / "list.txt"
+    place.write_text(f"# files\nhttps://a.org/1.gz\n\n{second}\n")
+    with pytest.raises(ConfigError) as error:
+        sources.by_shard(config({"name": "web", "kind": "warc", "paths": [f"@{place}"]}))
+    said = str(error.value)
+    assert said.startswith(f"ingest.extract.sources[0].paths: the list {place}") and words in said
+    assert "hunter2" not in said
+
+
+def test_a_line_of_a_list_at_a_url_is_named(server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for line, words in (("here.gz", "'here.gz' is no URL (https, http, s3, hf)"), ("s3://b/x?sig=1", "'sig' in its")):
+        place = server.put("list.txt", f"# files\ns3://b/1.gz\n{line}\n".encode())
+        assert run(tmp_path, config({"name": "web", "kind": "warc", "paths": [f"@{place}"]}))[0] == 1
+        said = capsys.readouterr().err
+        assert f"source 'web': the list {place}, line 3: " in said and words in said
+
+
+def test_a_list_of_urls_beside_files_here_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "list.txt").write_text("https://a.org/1.gz\n")
+    (tmp_path / "b.gz").write_text("")
+    source = {"name": "web", "kind": "warc", "paths": [f"@{tmp_path}/list.txt", f"{tmp_path}/b.gz"]}
+    with pytest.raises(ConfigError, match="files here and at URLs: make them two sources"):
+        sources.by_shard(config(source))
+
+
 @pytest.mark.parametrize(
     ("source", "words"),
     [
@@ -236,7 +300,7 @@ def test_sources_that_are_refused(source: dict[str, Any], words: str) -> None:
 
 def test_a_plan_needs_no_network_and_tracks_what_decides_the_list() -> None:
     whole = config({**WEB, "base": "https://nowhere.invalid/"})
-    assert sources.by_shard(whole) == {} and urls.is_listed(whole["ingest"]["extract"]["sources"][0], ".")
+    assert sources.by_shard(whole) == {} and lists.is_listed(whole["ingest"]["extract"]["sources"][0], ".")
     others: list[dict[str, Any]] = [{}, {"files": 9}, {"crawl": "CC-MAIN-2026-12"}, {"curated": True}, {"patience": 5}]
     marks = [fingerprint("ingest.list", config({**WEB, **more})) for more in others]
     assert marks[0] == marks[3] == marks[4] and len(set(marks)) == 3

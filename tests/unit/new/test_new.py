@@ -11,9 +11,11 @@ from pathlib import Path
 import pytest
 import yaml
 
+from scripts.ingest.files import File
 from scripts.new.command import chosen, main, words
 from scripts.new.estimate import TASK_SECONDS, starts
-from scripts.new.sample import Source, look, sources, spread
+from scripts.new.places import Source, sources
+from scripts.new.sample import look, spread
 from scripts.workflow import config as configuration
 from scripts.workflow.errors import InputError
 
@@ -100,9 +102,9 @@ def test_books_are_cut_into_pieces(folder: Path) -> None:
 
 
 def test_a_sample_is_bounded(folder: Path) -> None:
-    names = [Path(f"{number:03d}.txt") for number in range(40)]
-    for name in names:
-        name.write_text(ENGLISH)
+    names: list[File] = [Path(f"{number:03d}.txt") for number in range(40)]
+    for number in range(40):
+        Path(f"{number:03d}.txt").write_text(ENGLISH)
     assert spread(names, 16)[0] == names[0] and spread(names, 16)[-1] == names[-1]
     source = Source("text", ["*.txt"], names)
     assert look(source).files == 16
