@@ -120,7 +120,13 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     leaked = None
     if sides:
         found = near(sides, args, settings["similarity"])
-        leaked = {"documents": len(found.document), "similarity": settings["similarity"]}
+        cut = sum(Manifest.read(path).part("cut") for path in args.pairs)
+        leaked = {"documents": len(found.document), "similarity": settings["similarity"], "cut": cut}
+        if cut:
+            split.notes.append(
+                f"{cut:,} pairs of overfull buckets were not measured (dedup.band.max_candidates): training documents that are near "
+                "a validation document may be left"
+            )
         if len(found.document) == split.documents - held_out["documents"]:
             split.notes.append("every training document is a near-duplicate of a validation document: none was dropped")
         elif settings["drop_near_duplicates"] and len(found.document):

@@ -27,11 +27,15 @@ WITH_DICTIONARY = 0x184D2A5D  # a skippable frame that holds the dictionary of a
 MAGIC = re.compile(rb"\x28\xb5\x2f\xfd|\x04\x22\x4d\x18|[\x50-\x5f]\x2a\x4d\x18")
 
 
+UNFINISHED = "the file ends within the frame that begins at byte {at}"
+
+
 @dataclass
 class Damage:
-    """Bytes that belong to no record, in words."""
+    """Bytes that belong to no record, in words. unfinished: whether nothing else is wrong than that the file ends there."""
 
     what: str
+    unfinished: bool = False
 
 
 class Part(io.RawIOBase):
@@ -83,7 +87,7 @@ def decompressed(path: File) -> Iterator[bytes | Damage]:
             if wrong:
                 end = _next(stream, at + 1, size)
                 if not _padding(stream, at, end):
-                    yield Damage(wrong.format(at=at, size=end - at))
+                    yield Damage(wrong.format(at=at, size=end - at), wrong == UNFINISHED)
             at = end
 
 
@@ -96,7 +100,7 @@ def _frame(stream: IO[bytes], at: int, size: int) -> tuple[int, str]:
         end = stream.tell()
     except EOFError:
         end = size + 1
-    return (end, "") if end <= size else (size, "the file ends within the frame that begins at byte {at}")
+    return (end, "") if end <= size else (size, UNFINISHED)
 
 
 def _pieces(part: Part, magic: int, dictionary: zstandard.ZstdCompressionDict | None) -> Iterator[bytes | Damage]:

@@ -40,6 +40,10 @@ class Grammar:
         self.next = re.compile(rb"\n" + begin)
         self.within = re.compile(between + rb"(?=" + begin + rb")")  # in a block whose length is too long
 
+    def begun(self, sample: bytes, size: int) -> bool:
+        """Whether bytes at the end of a file may be the beginning of a record. sample: the first of them. size: how many they are."""
+        return b"WARC/".startswith(sample[:5])
+
     def header(self, data: bytearray) -> tuple[int, int] | None:
         """(bytes of the record header at the beginning of `data`, length of its block), or None where there is no whole one."""
         end = END.search(data, 0, HEADER) if self.first.match(data) else None
@@ -51,6 +55,10 @@ class ArcGrammar(Grammar):
     """The same of ARC, whose header is one line."""
 
     longest = 12_000
+
+    def begun(self, sample: bytes, size: int) -> bool:
+        """As of WARC; a line of ARC begins with any address."""
+        return size <= self.longest
 
     def header(self, data: bytearray) -> tuple[int, int] | None:
         """See Grammar."""
@@ -109,8 +117,12 @@ def gunzipped(stream: IO[bytes]) -> Iterator[bytes | Damage]:
         if out:
             yield out
     skipped += 0 if engine else len(data.strip(b"\x00"))
-    if engine or skipped:
-        yield Damage(f"gzip: {skipped} bytes are no gzip member" if skipped else "gzip: the file ends within a member")
+    if skipped:
+        yield Damage(
+            f"gzip: {skipped} bytes are no gzip member", unfinished=len(data) == skipped and GZIP.startswith(data)
+        )
+    elif engine:
+        yield Damage("gzip: the file ends within a member", unfinished=True)
 
 
 def decompressed(path: File) -> Iterator[bytes | Damage]:
@@ -200,7 +212,8 @@ def frames(path: File, limit: int) -> Iterator[Frame | Damage]:
             lost += window.drop(size)
             continue
         if lost:
-            yield Damage(f"{lost} bytes belong to no record: {sample!r}...")
+            ended = not found and (window.wall is None or window.wall.unfinished)
+            yield Damage(f"{lost} bytes belong to no record: {sample!r}...", ended and grammar.begun(sample, lost))
             lost, sample = 0, b""
         if not found:
             if window.wall is None:
@@ -230,4 +243,4 @@ def frames(path: File, limit: int) -> Iterator[Frame | Damage]:
             yield Frame(offset, bytes(window.data[:start]), block, len(block) + missing, grammar is ARC)
             window.drop(end)
         if missing and not window.wall:
-            yield Damage(f"the file ends {missing} bytes before the record does")
+            yield Damage(f"the file ends {missing} bytes before the record does", unfinished=True)

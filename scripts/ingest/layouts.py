@@ -15,6 +15,7 @@ from typing import Any
 from scripts.ingest.warc import tidy
 
 LONGEST = 1000  # characters of a value that is kept as metadata
+DEEPEST = 32  # lists within lists
 
 
 @dataclass(frozen=True)
@@ -175,8 +176,8 @@ def _string(found: Any) -> str:
     return tidy(str(found)) if isinstance(found, str | int) and not isinstance(found, bool) else ""
 
 
-def _plain(found: Any) -> Any:
-    """A value as JSON has it, long ones cut."""
+def _plain(found: Any, depth: int = 0) -> Any:
+    """A value as JSON has it, long ones and deep ones cut."""
     if found is None or isinstance(found, bool | int):
         return found
     if isinstance(found, float):
@@ -184,5 +185,8 @@ def _plain(found: Any) -> Any:
     if isinstance(found, datetime.date):
         return found.isoformat()
     if isinstance(found, list):
-        return [_plain(each) for each in found[:100]]
-    return tidy(found if isinstance(found, str) else json.dumps(found, sort_keys=True, default=str))[:LONGEST]
+        return [_plain(each, depth + 1) for each in found[:100]] if depth < DEEPEST else None
+    try:
+        return tidy(found if isinstance(found, str) else json.dumps(found, sort_keys=True, default=str))[:LONGEST]
+    except RecursionError:
+        return None

@@ -20,7 +20,7 @@ from scripts.ingest.warc import Page, Rejected
 PIECE = 16 * 2**20  # bytes of text held at a time, by the row group's mean
 ROWS = 256  # most rows at a time
 BUFFER = 2**20  # bytes of a column read at a time; without it Arrow reads the column of a whole row group
-BROKEN = (pa.ArrowException, OSError, ValueError, MemoryError)
+BROKEN = (pa.ArrowException, OSError, ValueError, MemoryError, OverflowError, KeyError)  # Arrow raises all of them
 
 
 class ParquetReader(TextReader):
@@ -125,17 +125,17 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 def _rows(batch: pa.RecordBatch) -> Iterator[dict[str, Any] | str]:
-    """The rows of a batch; what is wrong with a row that is not UTF-8."""
+    """The rows of a batch; what is wrong with a row that has no value in Python: no UTF-8, a year above 9999, an unknown time zone."""
     try:
         yield from batch.to_pylist()
         return
-    except UnicodeDecodeError:
+    except (ValueError, OverflowError, KeyError):
         pass
     for at in range(len(batch)):
         try:
             yield batch.slice(at, 1).to_pylist()[0]
-        except UnicodeDecodeError as error:
-            yield str(error)[:300]
+        except (ValueError, OverflowError, KeyError) as error:
+            yield f"{type(error).__name__}: {error}"[:300]
 
 
 def _end(group: Any) -> int:

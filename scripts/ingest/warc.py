@@ -69,7 +69,8 @@ def records(path: File, limit: int) -> Iterator[tuple[int, WarcRecord | Rejected
     count, damage, places, offset = 0, "", 0, 0
     for frame in frames(path, limit):
         if isinstance(frame, Damage):
-            damage, places = damage or frame.what, places + 1
+            if not (frame.unfinished and is_cut(path)):  # the cut was asked for
+                damage, places = damage or frame.what, places + 1
             continue
         if places:
             yield offset, Rejected("broken_record", "", "", _in_words(damage, places, count))
@@ -89,7 +90,7 @@ def records(path: File, limit: int) -> Iterator[tuple[int, WarcRecord | Rejected
         if frame.block and len(frame.block) < frame.length:
             record.headers["WARC-Truncated"] = "unspecified"
         yield offset, record
-    if is_cut(path):
+    if is_cut(path) and not places:
         return
     if not count:
         yield 0, Rejected("not_warc", "", "", damage or "the file is empty")

@@ -22,10 +22,12 @@ SPLIT = {"validation_fraction": 0.4, "split_by": "document"}
 Rows = dict[str, dict[str, Any]]
 
 
-def run(folder: Path, documents: list[dict[str, Any]], shards: int, exact: bool = True, **options: Any) -> Path:
+def run(
+    folder: Path, documents: list[dict[str, Any]], shards: int, exact: bool = True, most: int = 64, **options: Any
+) -> Path:
     """The steps of dedup and corpus.split over documents; returns the manifest of the latter."""
     select = {**CONFIG["select"], "threshold": 0.8, "exact": exact}
-    judged = deduplicate(folder, documents, shards, {**CONFIG, "select": select})
+    judged = deduplicate(folder, documents, shards, {**CONFIG, "band": {"max_candidates": most}, "select": select})
     argv = ["--documents", *map(str, sorted((folder / "documents").glob("*.manifest.json")))]
     argv += ["--verdicts", str(folder / "verdicts/manifest.json"), str(judged)]
     argv += ["--signals", *map(str, sorted((folder / "signature").glob("*.manifest.json")))]
@@ -79,7 +81,7 @@ def test_no_near_duplicate_of_a_validation_document_is_trained_on(
     best = {name: max((same(name, other) for other in held), default=0.0) for name in sides if name not in held}
     leaks = {name for name, value in best.items() if value >= similarity}
     made = Manifest.read(manifest)
-    assert made.summary["near_duplicates"] == {"documents": len(leaks), "similarity": similarity}
+    assert made.summary["near_duplicates"] == {"documents": len(leaks), "similarity": similarity, "cut": 0}
     if len(leaks) == len(best):  # nothing would be left to train on
         assert found == sides and (not leaks or "none was dropped" in made.summary["notes"][-1])
         return
@@ -120,3 +122,12 @@ def test_what_was_dropped_is_in_the_table_of_the_corpus(tmp_path: Path) -> None:
     )
     assert gone["duplicate_of"] == documents[0]["id"] and gone["bytes"] == len(texts[1])
     assert made.counts["in"] == made.counts["kept"] + sum(made.counts["dropped"].values())
+
+
+def test_pairs_that_were_cut_are_told(tmp_path: Path) -> None:
+    """Many pages of one template: of a bucket not all pairs are measured."""
+    template = " ".join(chr(97 + n) * 4 for n in range(12))
+    documents = [making.document(f"{n:032x}", f"{template} {chr(97 + n) * 6} {chr(97 + n) * 7}") for n in range(20)]
+    made = Manifest.read(run(tmp_path, documents, 1, most=2))
+    assert made.summary["near_duplicates"]["cut"] > 0
+    assert "pairs of overfull buckets were not measured (dedup.band.max_candidates)" in made.summary["notes"][-2]

@@ -223,6 +223,25 @@ def test_the_beginning_of_a_file_is_cut_at_a_record(
         assert abs(len(found) - 300 * limit / len(data)) < {"x.jsonl.zst": 100}.get(name, 35)  # zstd: blocks of 128 KB
 
 
+@pytest.mark.parametrize("packed", [True, False])
+def test_damage_before_the_cut_is_counted(tmp_path: Path, packed: bool) -> None:
+    """What the cut explains is no damage; what lies before it is."""
+    noise = random.Random(3).randbytes(60_000)  # noqa: S311
+    each = [page(number) for number in range(5)]
+    good = members(*each) if packed else b"".join(each)
+    (tmp_path / "x.warc").write_bytes(good + noise + good)
+    (tmp_path / "no.warc").write_bytes((noise if packed else b"<html>Service unavailable.</html>\n") * 2000)
+    read = WarcReader({"name": "web"}, SETTINGS)
+    found = list(read(First(tmp_path / "x.warc", len(good) + 50_000), "x.warc"))
+    assert reasons(found) == {"page": 5, "broken_record": 1}
+    assert reasons(read(First(tmp_path / "no.warc", 30_000), "no.warc")) == {"not_warc": 1}
+    for limit in range(len(good) - 3, len(good) + 1):  # within the last record, and at its end
+        found = list(read(First(tmp_path / "x.warc", limit), "x.warc"))
+        assert set(reasons(found)) == {"page"}
+    for limit in range(20, 400, 7):  # within the first record
+        assert not list(read(First(tmp_path / "x.warc", limit), "x.warc"))
+
+
 def test_a_signature_in_an_error_is_not_repeated() -> None:
     error = OSError("403 for url 'https://cdn.a.org/x/y?X-Amz-Signature=hunter2&b=c' and\nhttps://a.org/?token=hunter2")
     assert in_words(error) == "OSError: 403 for url 'https://cdn.a.org/x/y?...' and https://a.org/?..."

@@ -294,3 +294,11 @@ def test_names_in_other_encodings(tmp_path: Path) -> None:
         assert made.getnames()[0] == name
     (found,) = text(tmp_path / "a.tar")
     assert isinstance(found, Page) and found.url == "file:books/a.tar!/\\xff\\xf6.txt#0"
+
+
+def test_metadata_of_any_depth(tmp_path: Path) -> None:
+    deep = '{"text": "some words", "m": ' + "[" * 900 + "]" * 900 + "}\n"
+    nested = '{"text": "other words", "m": ' + '{"a":' * 900 + "1" + "}" * 900 + "}\n"
+    (tmp_path / "x.jsonl").write_text(deep + nested)
+    found = list(JsonLinesReader({"name": "set", "metadata_keys": ["m"]}, SETTINGS)(tmp_path / "x.jsonl"))
+    assert [one.text for one in found if isinstance(one, Page)] == ["some words", "other words"]
