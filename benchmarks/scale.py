@@ -31,7 +31,7 @@ import pyarrow.parquet as pq
 from benchmarks import planted
 from benchmarks.machine import processor, run, versions
 from scripts.workflow import config as configuration
-from scripts.workflow import steps
+from scripts.workflow import fingerprint, steps
 from scripts.workflow.manifest import Manifest
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -65,7 +65,7 @@ class Run:
     def step(self, name: str, inputs: Callable[[str], dict[str, list[Path]]]) -> None:
         """Run all tasks of a step, one after the other. inputs: options by the id of a task's first result."""
         step = f"dedup.{name}"
-        mark = json.dumps({"step": step, "config": configuration.lookup(self.config, step)})
+        mark = json.dumps({"step": step, "config": fingerprint.settings(step, self.config)})
         facts = {"tasks": 0, "cpu_seconds": 0.0, "wall_seconds": 0.0, "peak_mb": 0.0}
         for task in steps.tasks(step, self.config):
             options = [word for key, paths in inputs(task).items() for word in (f"--{key}", *map(str, paths))]

@@ -48,9 +48,8 @@ def signatures(count: int, folder: Path) -> None:
         ids = np.stack((mixed(numbers), numbers.astype(np.uint64)), axis=1).astype(">u8").tobytes()
         binary = pa.FixedSizeBinaryArray.from_buffers(pa.binary(16), len(numbers), [None, pa.py_buffer(ids)])
         words = (mixed(numbers + 1) % np.uint64(2000)).astype(np.int64)
-        table = pa.table(
-            [binary, binary, words, words, np.zeros(len(numbers), bool), mixed(family(numbers))], schema(1).names
-        )
+        source, curated = pa.repeat("web", len(numbers)), np.zeros(len(numbers), bool)
+        table = pa.table([binary, binary, words, words, source, curated, mixed(family(numbers))], schema(1).names)
         path = folder / "signature" / f"{shard:05d}.parquet"
         with Writer(path, schema(1), GROUP, hashes=["id", "text_hash", "band_00"]) as writer:
             writer.add_table(table)
@@ -61,7 +60,8 @@ def signatures(count: int, folder: Path) -> None:
     path = folder / "exact" / "duplicates.parquet"
     with Writer(path, DUPLICATE) as writer:
         writer.add_table(DUPLICATE.empty_table())
-    Manifest("dedup.exact", "synthetic", summary={"earlier": []}).write(path.with_name("manifest.json"), [path])
+    facts = {"earlier": [], "skipped_by": [], "source_exempt": 0}
+    Manifest("dedup.exact", "synthetic", summary=facts).write(path.with_name("manifest.json"), [path])
 
 
 def sets(shards: int, folder: Path) -> None:

@@ -2,7 +2,7 @@
 
 In a bucket of equal hashes a document is paired with the `max_candidates` documents of highest priority before it, so
 that pairs grow with the bucket's size and not with its square; what this cuts off is counted. Exact duplicates take no
-part: they share their keeper's fate.
+part, for they share their keeper's fate; nor do documents of sources that skip deduplication.
 
 Writes the pairs by the task of `dedup.verify` that measures them, and `wanted/<band>.parquet`: their documents by shard, for `dedup.sets`.
 Documents are dealt out by ranges of the band's hash, and each range is sorted by itself: memory is that of HELD documents, and of the
@@ -36,6 +36,7 @@ from scripts.dedup.tables import (
     Numbers,
     by_shard,
     column,
+    exempt,
     first_of,
     hashed,
     in_order,
@@ -118,6 +119,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
             table = read(path, ["id", band, "words", "curated"])
             there = table[band].is_valid().to_numpy()
             there[column(gone, "document") - first_of(number)] = False
+            there[exempt(path, number, exact.part("skipped_by"))] = False
             table = table.filter(pa.array(there))
             values = column(table, band)
             hashes.add(by_hash(values, hashes.parts), hashed(table, first_of(number) + np.flatnonzero(there), values))

@@ -1,5 +1,7 @@
 """Find the documents whose text is byte-equal to that of another, over all shards.
 
+Documents of sources that skip deduplication take no part, here and in the steps that follow.
+
 Writes `duplicates.parquet`, `document, duplicate_of`: the documents that are not the keeper of their text, and that keeper. Documents
 are dealt out by ranges of their text hash, and each range is sorted by itself: memory is that of HELD documents and of one range's
 duplicates, whatever the corpus; disk is 48 bytes a document while it works.
@@ -23,6 +25,7 @@ from scripts.dedup.tables import (
     HASHED,
     HELD,
     ROW_BITS,
+    exempt,
     first_of,
     hashed,
     in_order,
@@ -65,17 +68,21 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     total, before = sum(found.part("documents") for found in signatures), sum(shard.documents for shard in old)
     progress = Progress(total + before, "documents")
     out = args.manifest.with_name("duplicates.parquet")
-    dropped = 0
+    dropped = exempted = 0
     with scratch(args.manifest.with_name(".exact")) as folder:
         texts = Spill(folder / "texts", ranges(total + before, HELD), TEXT)
         for number, path in [*shards, *((shard.number, shard.path) for shard in old)]:
             table = read(path, ["id", "text_hash", "words", "curated"])
+            there = np.ones(len(table), bool)
+            there[exempt(path, number, settings["skipped_by"])] = False
+            table = table.filter(pa.array(there))
             halves = sixteen(table["text_hash"], "<u8")
             rows = np.empty(len(table), TEXT)
-            rows["row"] = hashed(table, first_of(number) + np.arange(len(table)), halves[:, 0])
+            rows["row"] = hashed(table, first_of(number) + np.flatnonzero(there), halves[:, 0])
             rows["more"] = halves[:, 1]
             texts.add(by_hash(halves[:, 0], texts.parts), rows)
-            progress.add(len(table))
+            exempted += len(there) - len(table)
+            progress.add(len(there))
         blocks = 1 + shards[-1][0] // SHARDS
         copies = Spill(folder / "copies", blocks, COPY)
         for part in range(texts.parts):
@@ -87,7 +94,12 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
                 found = np.sort(copies.part(block), order="document")
                 writer.add_table(pa.table({name: found[name] for name in DUPLICATE.names}))
     manifest.counts = {"in": total, "kept": total - dropped, "dropped": {"exact": dropped}}
-    manifest.summary = {"earlier": settings["earlier"], "earlier_documents": before}
+    manifest.summary = {
+        "earlier": settings["earlier"],
+        "earlier_documents": before,
+        "skipped_by": settings["skipped_by"],
+        "source_exempt": exempted,
+    }
     return [out]
 
 

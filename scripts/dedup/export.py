@@ -2,7 +2,7 @@
 
 Writes `<shard>.parquet`, the rows of dedup.signature of the documents that are in the corpus, and `sets/<shard>.parquet`, their shingles
 (sorted distinct xxh3-64) in the same order. A later run names the folder in `dedup.exact.earlier`: no text is needed then, and
-similarities are exact. Made where `dedup.export.write` is true.
+similarities are exact. Documents of sources that skip deduplication are left out. Made where `dedup.export.write` is true.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from scripts.dedup.earlier import AGREE, SETS
 from scripts.dedup.sets import texts
 from scripts.dedup.shingles import shingle_set
 from scripts.dedup.signature import names, schema
-from scripts.dedup.tables import lists, read
+from scripts.dedup.tables import exempt, lists, read
 from scripts.formats.documents import Writer, data, rows, shard_of
 from scripts.workflow import cli
 from scripts.workflow.console import Progress
@@ -31,8 +31,11 @@ SHINGLES = 1 << 20  # of a row group
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
     shard, signature = shard_of(args.manifest), Manifest.read(args.signals)
     columns = schema(signature.part("bands"))
-    chosen = [row["id"] for row in rows(data(args.split, shard), ["id", "split"]) if row["split"]]
     table = read(data(args.signals), columns.names)
+    skipped = table["id"].take(pa.array(exempt(data(args.signals), int(shard), settings["skipped_by"])))
+    left_out = {name.hex() for name in skipped.to_pylist()}
+    corpus = [row["id"] for row in rows(data(args.split, shard), ["id", "split"]) if row["split"]]
+    chosen = [name for name in corpus if name not in left_out]
     binary = pa.array([bytes.fromhex(name) for name in chosen], pa.binary(16))
     kept = table.filter(pc.is_in(table["id"], value_set=binary))
     if len(kept) != len(chosen):
@@ -51,7 +54,9 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
                 writer.add_group(pa.table([lists(held)], SETS.names))
                 total, held = total + sum(map(len, held)), []
             progress.add()
-    manifest.counts = {"in": len(table), "kept": len(kept), "dropped": {"not in the corpus": len(table) - len(kept)}}
+    exempted = len(judged) - len(chosen)
+    dropped = {"not in the corpus": len(table) - len(kept) - exempted, "of a source that skips dedup": exempted}
+    manifest.counts = {"in": len(table), "kept": len(kept), "dropped": dropped}
     manifest.summary = {"documents": len(kept), "shingles": total, **{key: signature.part(key) for key in AGREE}}
     return [out, aside]
 

@@ -284,6 +284,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
         },
         "similarity": np.sum([part.summary["similarity"] for part in measured], axis=0).tolist(),
         **clusters(dropped, who.names),
+        "source_exempt": copied.part("source_exempt"),
     }
     if old:  # dropped for a document of an earlier corpus
         manifest.summary["earlier"] = int(dropped[who.ranks(who.documents[who.documents >= first_of(EARLIER)])].sum())

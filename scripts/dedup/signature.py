@@ -1,6 +1,6 @@
 """The signature of every document that reached dedup: a hash of its text, and MinHash bands of its shingles.
 
-Signals: `id` (binary), `text_hash` (xxh3-128 of the exact text in UTF-8), `words` (tokens), `shingles` (distinct), `curated`, and
+Signals: `id` (binary), `text_hash` (xxh3-128 of the exact text in UTF-8), `words` (tokens), `shingles` (distinct), `source`, `curated`, and
 `band_00` … the hash of each band, null for a text without a word. Shard and row are the document's number in the steps that follow.
 Defaults: FineWeb's 5-word shingles, 112 permutations in 14 bands of 8 rows (datatrove, examples/fineweb.py), which make a pair of
 similarity 0.8 a candidate with a probability of 92.4 %, one of 0.9 with 99.96 %.
@@ -47,6 +47,7 @@ def schema(bands: int) -> pa.Schema:
             ("text_hash", pa.binary(16)),
             ("words", pa.int64()),
             ("shingles", pa.int64()),
+            ("source", pa.string()),
             ("curated", pa.bool_()),
             *((name, pa.uint64()) for name in names(bands)),
         ]
@@ -96,10 +97,10 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     columns = schema(hasher.bands)
     with Writer(out, columns, hashes=["id", "text_hash", *names(hasher.bands)]) as writer:
         made: list[pa.Table] = []
-        for batch in batched(filtered.texts(args.documents, args.verdicts, args.edits, ["curated"])):
+        for batch in batched(filtered.texts(args.documents, args.verdicts, args.edits, ["source", "curated"])):
             signals = sign([row["text"] for row in batch], settings["shingle_words"], hasher)
             for row, found in zip(batch, signals, strict=True):
-                found |= {"id": bytes.fromhex(row["id"]), "curated": bool(row["curated"])}
+                found |= {"id": bytes.fromhex(row["id"]), "source": row["source"], "curated": bool(row["curated"])}
                 for key in totals:
                     totals[key] += found[key]
             made.append(pa.Table.from_pylist(signals, schema=columns))

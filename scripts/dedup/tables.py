@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from scripts.formats.documents import opened, shard_of
 from scripts.workflow.errors import InputError
@@ -140,6 +141,14 @@ def read(path: Path, columns: list[str]) -> pa.Table:
     """Columns of a whole Parquet file (one shard's). Raises ManifestError where it is damaged."""
     with opened(path) as file:
         return file.read(columns)
+
+
+def exempt(path: Path, shard: int, skipped_by: Sequence[str]) -> Numbers:
+    """The rows of a shard's signals that take no part: of sources that skip deduplication. None of an earlier corpus."""
+    if not skipped_by or shard >= EARLIER:
+        return np.zeros(0, np.int64)
+    sources = read(path, ["source"])["source"]
+    return np.flatnonzero(pc.is_in(sources, value_set=pa.array(skipped_by, pa.string())).to_numpy())
 
 
 def between(path: Path, key: str, first: int, last: int, schema: pa.Schema) -> pa.Table:

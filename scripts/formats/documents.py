@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -238,21 +238,34 @@ def add_counts(total: dict[str, Any], part: dict[str, Any]) -> dict[str, Any]:
 
 
 def select_shard(
-    signals: Path, judge: Callable[[dict[str, Any]], dict[str, Any]], manifest: Manifest, out: Path
+    signals: Path,
+    judge: Callable[[dict[str, Any]], dict[str, Any]],
+    manifest: Manifest,
+    out: Path,
+    skipped_by: Iterable[str],
+    count: Callable[[dict[str, Any], dict[str, Any]], None] = lambda row, verdict: None,
 ) -> list[Path]:
     """Stream a shard's signals through `judge` and write its verdict file beside the manifest `out`; returns the file.
 
-    signals: the manifest of the filter's score. judge: signals row → verdict row (VERDICT's columns). Counts go into `manifest`.
+    signals: the manifest of the filter's score. judge: signals row → verdict row (VERDICT's columns). skipped_by: sources whose
+    documents are kept whatever the verdict, which still lists the rules; those that a rule would have dropped are `source_exempt`
+    in the summary. count: is told every row and its verdict. Counts go into `manifest`.
     """
-    kept, dropped = 0, dict[str, int]()
+    kept, dropped, exempt = 0, dict[str, int](), 0
+    sources = frozenset(skipped_by)
     path = out.with_name(f"{shard_of(out)}.parquet")
     with Writer(path, VERDICT) as writer:
         for row in rows(data(signals)):
             verdict = judge(row)
+            if not verdict["kept"] and row["source"] in sources:
+                verdict = {"id": verdict["id"], "kept": True, "rules": verdict["rules"]}
+                exempt += 1
+            count(row, verdict)
             writer.add(verdict)
             if verdict["kept"]:
                 kept += 1
             else:
                 dropped[verdict["rule"]] = dropped.get(verdict["rule"], 0) + 1
     manifest.counts = {"in": kept + sum(dropped.values()), "kept": kept, "dropped": dropped}
+    manifest.summary["source_exempt"] = exempt
     return [path]

@@ -1,7 +1,7 @@
 """Measure every document that got here under four families of heuristics.
 
 Families: Gopher quality, Gopher repetition, C4, FineWeb (scripts/heuristics/measures.py). All are measured on every
-document, so that heuristics.select can tell what only one rule drops. Signals: `id`, `curated` and one column a measure, named
+document, so that heuristics.select can tell what only one rule drops. Signals: `id`, `source`, `curated` and one column a measure, named
 `<family>_<measure>`; null where a measure does not apply. The text itself is never edited.
 """
 
@@ -26,6 +26,7 @@ from scripts.workflow.manifest import Manifest
 SIGNAL = pa.schema(
     [
         ("id", pa.string()),
+        ("source", pa.string()),
         ("curated", pa.bool_()),
         *((name, pa.int64() if kind == "count" else pa.float64()) for name, kind in MEASURES.items()),
     ]
@@ -41,14 +42,15 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     characters = 0
     without_list: Counter[str] = Counter()
     with Writer(out, SIGNAL) as writer:
-        for row in filtered.texts(args.documents, args.verdicts, args.edits, ["curated"]):
+        for row in filtered.texts(args.documents, args.verdicts, args.edits, ["source", "curated"]):
             language = language_of.get(row["id"])
             if language is None:
                 raise cli.InputError(f"{args.languages}: no language for document {row['id']} of {args.documents}")
             words = stop_words.get(language)
             if words is None:
                 without_list[language] += 1
-            writer.add({"id": row["id"], "curated": row["curated"], **measure(row["text"], words, limits)})
+            known = {key: row[key] for key in ("id", "source", "curated")}
+            writer.add({**known, **measure(row["text"], words, limits)})
             characters += len(row["text"])
             progress.add()
     manifest.counts = {"in": progress.done, "kept": progress.done, "dropped": {}}

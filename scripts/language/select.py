@@ -1,4 +1,4 @@
-"""Keep the documents whose best language is wanted and scored high enough.
+"""Keep the documents whose best language is wanted and scored high enough, and those of sources that skip this filter.
 
 Rules: `language` (another language: no number is compared, `detail` names the language found) and `score` (below `threshold`). The
 default threshold 0.65 is FineWeb's (datatrove, src/datatrove/pipeline/filters/language_filter.py).
@@ -38,11 +38,11 @@ def judge(row: dict[str, Any], languages: frozenset[str], threshold: float) -> d
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
     languages, threshold = frozenset(settings["languages"]), settings["threshold"]
     judged = partial(judge, languages=languages, threshold=threshold)
-    files = select_shard(args.signals, judged, manifest, args.manifest)
+    files = select_shard(args.signals, judged, manifest, args.manifest, settings["skipped_by"])
     histogram: dict[str, int] = {}
     for row in rows(data(args.signals), ["language"]):
         histogram[row["language"]] = histogram.get(row["language"], 0) + 1
-    manifest.summary = {
+    manifest.summary |= {
         "languages": histogram,
         "wanted": {"languages": settings["languages"], "threshold": threshold},
     }

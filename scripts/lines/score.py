@@ -1,7 +1,7 @@
 """Find the lines of every document that C4's rules take out, and count what is left.
 
 Writes `spans/<shard>.parquet` (scripts/formats/spans.py), which later filters read through and corpus.write applies. Signals: `id,
-curated, lines` (taken out), `sentences` and `characters` (left).
+source, curated, lines` (taken out), `sentences` and `characters` (left).
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from scripts.workflow.manifest import Manifest
 SIGNAL = pa.schema(
     [
         ("id", pa.string()),
+        ("source", pa.string()),
         ("curated", pa.bool_()),
         *((name, pa.int64()) for name in ("lines", "sentences", "characters")),
     ]
@@ -34,9 +35,10 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     progress = Progress(filtered.number(args.documents, args.verdicts), "documents")
     taken: dict[str, int] = {}
     with Writer(out, SIGNAL) as writer, Writer(edited, spans.SCHEMA) as places:
-        for row in filtered.texts(args.documents, args.verdicts, args.edits, ["curated"], originals=True):
-            # The text of a curated source stays as it is.
-            found = [] if row["curated"] else list(rules.edits(row["text"], settings))
+        for row in filtered.texts(args.documents, args.verdicts, args.edits, ["source", "curated"], originals=True):
+            # The text of a curated source, or of one that skips this filter, stays as it is.
+            whole = row["curated"] or row["source"] in settings["skipped_by"]
+            found = [] if whole else list(rules.edits(row["text"], settings))
             for span in found:
                 start, end = row["original"](span.start, span.end)
                 places.add({"id": row["id"], "start": start, "end": end, "replacement": "", "rule": span.rule})
@@ -44,7 +46,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
             left = spans.Edited(row["text"], found).text
             lines = sum(span.rule != "citations" for span in found)
             counts = {"lines": lines, "sentences": rules.sentences(left), "characters": len(left.strip())}
-            writer.add({"id": row["id"], "curated": row["curated"], **counts})
+            writer.add({**{key: row[key] for key in ("id", "source", "curated")}, **counts})
             progress.add()
     manifest.counts = {"in": progress.done, "kept": progress.done, "dropped": {}}
     manifest.summary = {"taken": taken}

@@ -1,4 +1,4 @@
-"""Drop the documents of which too little is left without the lines that were taken out; those of curated sources stay.
+"""Drop the documents of which too little is left; those of curated sources and of sources that skip this filter stay.
 
 Rules: `characters_min` (nothing is left) and `sentences_min`.
 """
@@ -32,7 +32,7 @@ def judge(row: dict[str, Any], sentences_min: int) -> dict[str, Any]:
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
     judged = partial(judge, sentences_min=settings["sentences_min"])
-    return select_shard(args.signals, judged, manifest, args.manifest)
+    return select_shard(args.signals, judged, manifest, args.manifest, settings["skipped_by"])
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -1,6 +1,6 @@
 """Score every document of a shard with the quality classifier.
 
-Signals: `id, curated, score`; the score is null where no classifier was trained.
+Signals: `id, source, curated, score`; the score is null where no classifier was trained.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from scripts.workflow import cli
 from scripts.workflow.console import Progress
 from scripts.workflow.manifest import Manifest
 
-SIGNAL = pa.schema([("id", pa.string()), ("curated", pa.bool_()), ("score", pa.float64())])
+SIGNAL = pa.schema([("id", pa.string()), ("source", pa.string()), ("curated", pa.bool_()), ("score", pa.float64())])
 
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
@@ -28,9 +28,9 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     out = args.manifest.with_name(f"{shard_of(args.documents)}.parquet")
     progress = Progress(filtered.number(args.documents, args.verdicts), "documents")
     with Writer(out, SIGNAL) as writer:
-        for row in filtered.texts(args.documents, args.verdicts, args.edits, ["curated"]):
+        for row in filtered.texts(args.documents, args.verdicts, args.edits, ["source", "curated"]):
             score = classify(one_line(row["text"][:limit])) if classify else None
-            writer.add({"id": row["id"], "curated": row["curated"], "score": score})
+            writer.add({**{key: row[key] for key in ("id", "source", "curated")}, "score": score})
             progress.add()
     manifest.counts = {"in": progress.done, "kept": progress.done, "dropped": {}}
     return [out]

@@ -1,4 +1,4 @@
-"""Keep the documents with the highest scores of the quality classifier, and all curated documents.
+"""Keep the documents with the highest scores of the quality classifier, all curated ones, and those of sources that skip this filter.
 
 `method: fraction` keeps the top `keep_fraction` of the crawl's documents. `method: pareto` keeps a document with score s when a
 Pareto(alpha) draw exceeds 1 - s, so that some noise stays (Brown et al. 2020, arXiv:2005.14165, appendix A); the draw
@@ -26,12 +26,19 @@ FINE = 1 << 16  # of the histogram that the cut is found by
 BATCH = 1 << 16  # rows read at a time
 
 
-def crawl_scores(paths: list[Path]) -> Iterator[np.ndarray]:
-    """The scores of all documents that are not curated, part by part; nulls (no classifier) are left out."""
+def of_sources(signals: pa.RecordBatch, names: list[str]) -> np.ndarray:
+    """Which rows are of these sources."""
+    found: np.ndarray = pc.is_in(signals.column("source"), value_set=pa.array(names, pa.string())).to_numpy(False)
+    return found
+
+
+def crawl_scores(paths: list[Path], skipped_by: list[str]) -> Iterator[np.ndarray]:
+    """The scores of all documents that are neither curated nor of these sources, part by part; nulls (no classifier) are left out."""
     for path in paths:
-        for batch in batches(path, ["curated", "score"], size=BATCH):
+        for batch in batches(path, ["source", "curated", "score"], size=BATCH):
             scores = batch.column("score").to_numpy(zero_copy_only=False).astype(float)
-            yield scores[~batch.column("curated").to_numpy(zero_copy_only=False) & ~np.isnan(scores)]
+            exempt = batch.column("curated").to_numpy(zero_copy_only=False) | of_sources(batch, skipped_by)
+            yield scores[~exempt & ~np.isnan(scores)]
 
 
 def fine(scores: np.ndarray) -> np.ndarray:
@@ -68,9 +75,13 @@ def pareto(seed: int, identifier: str, alpha: float) -> float:
 
 
 def judged(signals: pa.RecordBatch, settings: dict[str, Any], threshold: float) -> pa.Table:
-    """The verdicts on rows of signals; `threshold` is what `cut` found. As columns: one task judges all documents."""
+    """The verdicts on rows of signals; `threshold` is what `cut` found. As columns: one task judges all documents.
+
+    A document of a source that skips this filter is kept, and has the rule that would have dropped it.
+    """
     scores = pc.fill_null(signals.column("score"), np.nan).to_numpy(zero_copy_only=False)
     exempt = signals.column("curated").to_numpy(zero_copy_only=False) | np.isnan(scores)
+    skipped = of_sources(signals, settings["skipped_by"])
     if settings["method"] == "pareto":
         seed, alpha = settings["seed"], settings["alpha"]
         thresholds = 1.0 - np.array([pareto(seed, name, alpha) for name in signals.column("id").to_pylist()])
@@ -78,15 +89,16 @@ def judged(signals: pa.RecordBatch, settings: dict[str, Any], threshold: float) 
     else:
         thresholds = np.full(len(scores), threshold)
         failed = ~exempt & (scores < thresholds)
-    out, rule = pa.array(~failed), pa.scalar(settings["method"], pa.string())
+    dropped = failed & ~skipped
+    out, rule = pa.array(~dropped), pa.scalar(settings["method"], pa.string())
     none = pa.scalar(None, pa.string())
     starts = pa.array(np.concatenate([[0], np.cumsum(failed)]), pa.int32())
     columns = {
         "id": signals.column("id"),
         "kept": out,
         "rule": pc.if_else(out, none, rule),
-        "value": pa.array(scores, mask=~failed),
-        "threshold": pa.array(thresholds, mask=~failed),
+        "value": pa.array(scores, mask=~dropped),
+        "threshold": pa.array(thresholds, mask=~dropped),
         "rules": pa.ListArray.from_arrays(starts, pa.repeat(rule, int(failed.sum()))),
     }
     empty = {field.name: pa.nulls(len(signals), field.type) for field in VERDICT if field.name not in columns}
@@ -94,10 +106,10 @@ def judged(signals: pa.RecordBatch, settings: dict[str, Any], threshold: float) 
 
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
-    paths = [data(path) for path in args.signals]
-    threshold = cut(lambda: crawl_scores(paths), settings["keep_fraction"])
-    histogram, scored = np.zeros(BINS, np.int64), 0
-    for scores in crawl_scores(paths):
+    paths, skipped_by = [data(path) for path in args.signals], settings["skipped_by"]
+    threshold = cut(lambda: crawl_scores(paths, skipped_by), settings["keep_fraction"])
+    histogram, scored, exempt = np.zeros(BINS, np.int64), 0, 0
+    for scores in crawl_scores(paths, skipped_by):
         histogram += np.histogram(scores, bins=BINS, range=(0.0, 1.0))[0]
         scored += len(scores)
     files, by_shard = [], {}
@@ -107,10 +119,12 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
         files.append(args.manifest.with_name(f"{shard}.parquet"))
         kept = 0
         with Writer(files[-1], VERDICT) as writer:
-            for batch in batches(path, ["id", "curated", "score"], size=BATCH):
+            for batch in batches(path, ["id", "source", "curated", "score"], size=BATCH):
                 verdicts = judged(batch, settings, threshold)
                 writer.add_table(verdicts)
                 kept += pc.sum(verdicts["kept"]).as_py() or 0
+                failed = pc.greater(pc.list_value_length(verdicts["rules"]), 0)
+                exempt += pc.sum(pc.and_(verdicts["kept"], failed)).as_py() or 0
         dropped = {settings["method"]: writer.count - kept} if kept < writer.count else {}
         by_shard[shard] = {"in": writer.count, "kept": kept, "dropped": dropped}
         add_counts(manifest.counts, by_shard[shard])
@@ -118,6 +132,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     manifest.summary = {
         "by_shard": by_shard,
         "scored": scored,
+        "source_exempt": exempt,
         "method": settings["method"],
         "threshold": threshold if settings["method"] == "fraction" and scored else None,
         "histogram": histogram.tolist(),

@@ -1,6 +1,7 @@
 """Train the quality classifier: fastText supervised, curated documents against random pages of the crawl.
 
-Positives are the documents of curated sources, negatives a random sample of the rest, both after deduplication. A share of
+Positives are the documents of curated sources, negatives a random sample of the rest, both after deduplication; documents of
+sources that skip this filter are neither. A share of
 each is held out by origin (scripts/formats/origins.py) and never trained on; ROC-AUC is measured on it. Hyper-parameters follow
 DCLM (Li et al. 2024, arXiv:2406.11794, section 4.4) and CCNet. With fewer than `min_examples` on a side no model is trained,
 and later steps keep everything.
@@ -35,29 +36,38 @@ def roc_auc(positive: np.ndarray, negative: np.ndarray) -> float:
 
 
 SIDES = {True: "curated documents", False: "documents of the crawl"}
+SIDE = ["source", "curated"]  # what decides a document's side
 Shards = list[tuple[Path, Path]]  # Parquet files of documents and of their verdicts
+
+
+def examples(documents: Iterable[dict[str, Any]], settings: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The documents that are on a side: those of sources that skip this filter are on none, curated or not."""
+    return (row for row in documents if row["source"] not in settings["skipped_by"])
 
 
 def rates(shards: Shards, settings: dict[str, Any]) -> tuple[dict[bool, int], dict[bool, float]]:
     """How many candidates each side (curated: True, crawl: False) has, and the share to sample of each."""
     found = {True: 0, False: 0}
     for documents, verdicts in shards:
-        for row in survivors(documents, verdicts, ["id", "curated"]):
+        for row in examples(survivors(documents, verdicts, ["id", *SIDE]), settings):
             found[row["curated"]] += 1
     wanted = {True: settings["max_positives"], False: settings["max_negatives"]}
     return found, {side: min(1.0, wanted[side] / max(found[side], 1)) for side in found}
 
 
-def sampled(candidates: Iterable[dict[str, Any]], share: dict[bool, float], seed: int) -> Iterator[dict[str, Any]]:
-    """The candidates of the sample."""
+def sampled(
+    documents: Iterable[dict[str, Any]], share: dict[bool, float], settings: dict[str, Any]
+) -> Iterator[dict[str, Any]]:
+    """The documents of the sample."""
+    candidates, seed = examples(documents, settings), settings["seed"]
     return (row for row in candidates if uniform(seed, row["id"], "sample") < share[row["curated"]])
 
 
 def splits(shards: Shards, share: dict[bool, float], settings: dict[str, Any]) -> dict[bool, Split]:
     """Which documents of the sample are held out, of each side."""
     made = {side: Split(settings["heldout_fraction"], settings["seed"], settings["split_by"]) for side in SIDES}
-    candidates = (row for pair in shards for row in survivors(*pair, [*COLUMNS, "curated"]))
-    for row in sampled(candidates, share, settings["seed"]):
+    documents = (row for pair in shards for row in survivors(*pair, [*COLUMNS, *SIDE]))
+    for row in sampled(documents, share, settings):
         made[row["curated"]].add(row)
     for side, split in made.items():
         split.decide(SIDES[side])
@@ -86,22 +96,22 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
         manifest.summary = {"trained": False, "positives": found[True], "negatives": found[False], "notes": [note]}
         return []
 
-    columns = [*COLUMNS, "curated"]
+    columns = [*COLUMNS, *SIDE]
     whole = (row for path, verdicts in before.items() for row in filtered.texts(path, verdicts, args.edits, columns))
     out = args.manifest.with_name("model.bin")
     counts = {"train": {True: 0, False: 0}, "heldout": {True: 0, False: 0}}
     with scratch(args.manifest.with_name(".examples")) as folder:
-        examples, heldout = folder / "train.txt", folder / "heldout.txt"
+        lines, heldout = folder / "train.txt", folder / "heldout.txt"
         progress = Progress(sum(part.documents for part in split.values()), "documents read")
-        with examples.open("w", encoding="utf-8") as train, heldout.open("w", encoding="utf-8") as held:
-            for row in sampled(whole, share, settings["seed"]):
+        with lines.open("w", encoding="utf-8") as train, heldout.open("w", encoding="utf-8") as held:
+            for row in sampled(whole, share, settings):
                 progress.add()
                 aside = split[row["curated"]].holds(row)
                 counts["heldout" if aside else "train"][row["curated"]] += 1
                 label = POSITIVE if row["curated"] else NEGATIVE
                 (held if aside else train).write(f"{label} {one_line(row['text'])}\n")
         log.info("training on %s curated and %s crawl documents", *(counts["train"][side] for side in SIDES))
-        classifier = Classifier.train(examples, settings)
+        classifier = Classifier.train(lines, settings)
         classifier.save(out)
         scores: dict[bool, list[float]] = {True: [], False: []}
         with heldout.open(encoding="utf-8") as held:

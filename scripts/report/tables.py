@@ -141,8 +141,18 @@ def missed_pairs(run: Run, config: dict[str, Any] | None) -> Fact | None:
     )
 
 
+def source_exempt(run: Run) -> list[Fact]:
+    """Of each filter the documents that stayed because their source skips it (`skip_filters`); none where there are none."""
+    found = []
+    for name in run.filters:
+        why = "they took no part" if name == "dedup" else "it would have dropped them"
+        if exempt := number(run.summary(f"{name}.select", "source_exempt")):
+            found.append((f"Documents exempt from {name}", integer(exempt), f"of sources that skip it; {why}"))
+    return found
+
+
 def corpus_facts(run: Run, config: dict[str, Any] | None = None) -> list[Fact]:
-    """Duplicates and the quality classifier in a few numbers."""
+    """Exempt documents, duplicates and the quality classifier in a few numbers."""
     dedup, train, select = run.summary("dedup.select"), run.summary("quality.train"), run.summary("quality.select")
     largest, heldout = dig(dedup, "largest"), dig(train, "heldout")
     passed, cut = dig(dedup, "pairs", "passed"), number(dig(dedup, "pairs", "cut"))
@@ -150,6 +160,7 @@ def corpus_facts(run: Run, config: dict[str, Any] | None = None) -> list[Fact]:
     rows: list[Fact] = []
     if exempt:
         rows.append(("Curated documents exempt", integer(exempt), "a heuristic would have dropped them"))
+    rows += source_exempt(run)
     if dedup is not None:
         size_ = dig(largest[0], "size") if isinstance(largest, list) and largest else None
         more = f"; {integer(cut)} were cut from overfull buckets" if cut else ""

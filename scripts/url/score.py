@@ -1,6 +1,6 @@
 """Compare the URL of every document with block lists: domains, ends of hosts, addresses, words and regular expressions.
 
-Signals: `id, curated, domain, address, expression, words`: the entry that was found of each kind (null: none), and how many listed
+Signals: `id, source, curated, domain, address, expression, words`: the entry that was found of each kind (null: none), and how many listed
 words the URL holds. A document without a host in its URL, such as a book, is on no list.
 """
 
@@ -23,6 +23,7 @@ from scripts.workflow.manifest import Manifest
 SIGNAL = pa.schema(
     [
         ("id", pa.string()),
+        ("source", pa.string()),
         ("curated", pa.bool_()),
         *((name, pa.string()) for name in ("domain", "address", "expression")),
         ("words", pa.int64()),
@@ -37,7 +38,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     progress = Progress(filtered.number(args.documents, args.verdicts), "documents")
     without = 0
     with Writer(out, SIGNAL) as writer:
-        for row in survivors(data(args.documents), data(args.verdicts, shard), ["id", "curated", "url"]):
+        for row in survivors(data(args.documents), data(args.verdicts, shard), ["id", "source", "curated", "url"]):
             url = row["url"] or ""
             name = host(url)
             without += name is None
@@ -47,7 +48,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
                 "expression": lists.expression(url),
                 "words": len(lists.words_in(url)),
             } if name else {"words": 0}  # fmt: skip
-            writer.add({"id": row["id"], "curated": row["curated"], **found})
+            writer.add({**{key: row[key] for key in ("id", "source", "curated")}, **found})
             progress.add()
     manifest.counts = {"in": progress.done, "kept": progress.done, "dropped": {}}
     empty = not any(settings.values())

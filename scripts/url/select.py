@@ -1,7 +1,7 @@
-"""Drop the documents whose URL is on a block list, but those of curated sources.
+"""Drop the documents whose URL is on a block list, but those of curated sources and of sources that skip this filter.
 
 Rules: `domain`, `address` and `expression` (no number is compared, `detail` names the entry) and `words` (more listed words than
-`words_max`). A curated document stays in any case; its verdict still lists the rules that it fails.
+`words_max`). Such a document stays in any case; its verdict still lists the rules that it fails.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def judge(row: dict[str, Any], words_max: int | None) -> dict[str, Any]:
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
     judged = partial(judge, words_max=settings["words_max"])
-    return select_shard(args.signals, judged, manifest, args.manifest)
+    return select_shard(args.signals, judged, manifest, args.manifest, settings["skipped_by"])
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -19,7 +19,7 @@ from scripts.workflow.cache import Cache
 from scripts.workflow.config import ROOT, ConfigError, named_files, tracked
 from scripts.workflow.manifest import canonical, digest
 from scripts.workflow.plumbing import VERSION, is_plumbing
-from scripts.workflow.steps import FETCH, LAST, LIST, upstream
+from scripts.workflow.steps import EXEMPTING, FETCH, LAST, LIST, skipped_by, upstream
 
 # By the hash of a source's bytes. The number is raised when `parsed` changes.
 CACHE = Path(".snakemake/meanings-2.json")
@@ -137,9 +137,12 @@ def files(step: str, config: dict[str, Any]) -> dict[str, str]:
 def settings(step: str, config: dict[str, Any], task: str = "") -> dict[str, Any]:
     """The tracked settings of a step's task under a complete config: those that its program gets.
 
-    task: the model, of a step that has a task for each. The report gets the models too, in the order of the registry.
+    task: the model, of a step that has a task for each. The report gets the models too, in the order of the registry; the steps of
+    a filter that keep documents whatever they measure, the sources of these (`skip_filters`), which ingest.extract is not told.
     """
     found = tracked(registry.applied(config, step, task), step)
+    if step in EXEMPTING:
+        return {**found, "skipped_by": skipped_by(step, config)}
     if step == LIST:
         return {**found, **sources.listing(config)}
     if step == FETCH:

@@ -43,12 +43,13 @@ class Filter:
     own measures decide, over all shards where others' do (duplicates, the best tenth).
 
     `.score` among needs is the filter's own step. after: filters that have to come before it. edits: its step that writes which
-    parts of a text are removed or replaced (scripts/formats/spans.py).
+    parts of a text are removed or replaced (scripts/formats/spans.py). exempting: its steps that are told which sources skip it.
     """
 
     steps: dict[str, Step] = field(default_factory=lambda: SCORE_AND_SELECT)
     after: tuple[str, ...] = ()
     edits: str = ""
+    exempting: tuple[str, ...] = ("select",)
 
 
 FILTERS: dict[str, Filter] = {
@@ -57,7 +58,7 @@ FILTERS: dict[str, Filter] = {
     "heuristics": Filter(
         {"score": Step((*TEXT, "language.score"), per="shard"), "select": SELECT}, after=("language",)
     ),
-    "lines": Filter(edits="score"),
+    "lines": Filter(edits="score", exempting=("score", "select")),
     "dedup": Filter(
         {
             "signature": Step(TEXT, per="shard"),
@@ -66,16 +67,19 @@ FILTERS: dict[str, Filter] = {
             "sets": Step((".band", ".exact", ".signature", DOCUMENTS, EDITS), per="shard"),
             "verify": Step((".sets", ".band"), per="part"),
             "select": Step((".verify", ".exact", ".signature")),
-        }
+        },
+        exempting=("exact", "export"),
     ),
     "quality": Filter(
         {
             "train": Step(TEXT),
             "score": Step((".train", *TEXT), per="shard"),
             "select": Step((".score",)),
-        }
+        },
+        exempting=("train", "select"),
     ),
 }
+EXEMPTING = frozenset(f"{name}.{step}" for name, found in FILTERS.items() for step in found.exempting)
 
 
 def _filters() -> dict[str, Step]:
@@ -159,6 +163,12 @@ def edits(filters: Sequence[str], until: str | None = None) -> list[str]:
     """The steps that say what is removed from texts or replaced: of all filters, or of those before `until`."""
     found = [stage_of(step) for step in verdicts(filters, until)[1:]]
     return [f"{name}.{FILTERS[name].edits}" for name in found if FILTERS[name].edits]
+
+
+def skipped_by(step: str, config: dict[str, Any]) -> list[str]:
+    """The sources whose `skip_filters` names the filter of a step, sorted: it keeps their documents whatever it measures."""
+    sources = config["ingest"]["extract"]["sources"]
+    return sorted(source["name"] for source in sources if stage_of(step) in source.get("skip_filters", []))
 
 
 def resolved(step: str, filters: Sequence[str]) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +13,15 @@ from scripts.workflow.fingerprint import fingerprint
 from scripts.workflow.manifest import Manifest
 
 
-def config(step: str, **settings: Any) -> str:
-    """The fingerprint of a step whose settings are the defaults with `settings` laid over them."""
+def config(step: str, skipped_by: Sequence[str] = (), **settings: Any) -> str:
+    """The fingerprint of a step whose settings are the defaults with `settings` laid over them.
+
+    skipped_by: sources that skip its filter.
+    """
     stage, name = step.split(".")
-    return fingerprint(step, configuration.validate({stage: {name: settings}}))
+    sources = [{"name": source, "kind": "crawl", "skip_filters": [stage]} for source in skipped_by]
+    ingest = {"ingest": {"extract": {"sources": sources}}} if sources else {}
+    return fingerprint(step, configuration.validate({**ingest, stage: {name: settings}}))
 
 
 def document(name: str, text: str, **more: Any) -> dict[str, Any]:

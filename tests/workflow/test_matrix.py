@@ -19,10 +19,16 @@ import pytest
 import yaml
 
 from scripts.workflow import config
+from scripts.workflow.steps import FILTERS
 from tests.workflow.conftest import ROOT, TINY
 from tests.workflow.plan import planned
 
 MATRIX = yaml.safe_load(Path(__file__).with_name("rerun_matrix.yaml").read_text(encoding="utf-8"))
+CASES = {
+    f"{path} {number}" if number else path: (path, entry)
+    for path, found in MATRIX.items()
+    for number, entry in enumerate(found if isinstance(found, list) else [found])
+}
 LEAVES = [path for path, _ in config.leaves()]
 # The steps in order. What follows a step runs again with it, but for what does not read from it.
 ORDER = [
@@ -66,9 +72,15 @@ def test_every_leaf_has_an_expectation() -> None:
     assert set(MATRIX) == set(LEAVES)
 
 
-@pytest.mark.parametrize("path", LEAVES)
-def test_leaf(complete: Path, path: str) -> None:
-    entry = MATRIX[path]
+def test_every_filter_can_be_skipped_by_a_source() -> None:
+    sources = [source for _, entry in CASES.values() if isinstance(entry["to"], list) for source in entry["to"]]
+    skipped = [name for source in sources if isinstance(source, dict) for name in source.get("skip_filters", [])]
+    assert skipped == list(FILTERS)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_leaf(complete: Path, case: str) -> None:
+    path, entry = CASES[case]
     tree = changed(path, entry["to"])
     before = config.lookup(config.validate(yaml.safe_load(TINY.read_text(encoding="utf-8"))), path)
     assert config.lookup(config.validate(copy.deepcopy(tree)), path) != before, "the table's value is the value it has"

@@ -1,6 +1,7 @@
 """A corpus against the export of an earlier one: what the earlier texts themselves would have done, without them."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +25,8 @@ def documents(texts: list[str], first: int) -> list[dict[str, Any]]:
     ]
 
 
-def exported(folder: Path) -> Path:
-    """The export of what dedup.select kept in a run of test_select.run."""
+def exported(folder: Path, skipped_by: Sequence[str] = ()) -> Path:
+    """The export of what dedup.select kept in a run of test_select.run, without the documents of sources that skip dedup."""
     kept = {name for name, row in verdicts(folder / "select" / "manifest.json").items() if row["kept"]}
     files = []
     for path in sorted((folder / "signature").glob("*.manifest.json")):
@@ -39,7 +40,7 @@ def exported(folder: Path) -> Path:
                     writer.add({"id": name, "split": "train"})
         files.append(writer.path)
     Manifest("corpus.split", "test").write(folder / "split" / "manifest.json", files)
-    mark = json.dumps({"step": "dedup.export", "config": {"write": True}})
+    mark = json.dumps({"step": "dedup.export", "config": {"write": True, "skipped_by": list(skipped_by)}})
     for path in sorted((folder / "signature").glob("*.manifest.json")):
         options = ["--documents", str(folder / "documents" / path.name), "--signals", str(path)]
         options += ["--split", str(folder / "split" / "manifest.json")]
@@ -97,6 +98,23 @@ def test_a_copy_of_an_export_s_document_goes(tmp_path: Path) -> None:
     assert [found[name]["rule"] for name in ids] == ["exact", "near", None]
     assert [found[name]["duplicate_of"] for name in ids] == [old, old, None]
     assert found[ids[1]]["similarity"] == 5 / 6
+
+
+def test_a_source_that_skips_dedup_is_not_exported(tmp_path: Path) -> None:
+    """So it is no reason to drop a document of a later run either; and a source of a later run is none of the export."""
+    old = [
+        {**row, "source": source}
+        for row, source in zip(documents(["a b c d", "e f g h"], 0), ("code", "web"), strict=True)
+    ]
+    run(tmp_path / "old", old, 1, CONFIG)
+    place = exported(tmp_path / "old", ["code"])
+    made = Manifest.read(place / "00000.manifest.json")
+    assert made.counts == {"in": 2, "kept": 1, "dropped": {"not in the corpus": 0, "of a source that skips dedup": 1}}
+    assert made.summary["documents"] == 1
+    new = documents(["a b c d", "e f g h"], 500)
+    config = {**CONFIG, "exact": {"earlier": [str(place)], "skipped_by": ["web"]}}
+    found = verdicts(run(tmp_path / "new", new, 1, config))
+    assert [found[row["id"]]["kept"] for row in new] == [True, False]
 
 
 def test_what_is_no_export_of_these_settings_is_refused(tmp_path: Path) -> None:

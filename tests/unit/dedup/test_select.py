@@ -52,7 +52,7 @@ def run(folder: Path, documents: list[Document], shards: int, config: dict[str, 
 
     def step(name: str, module: Any, manifest: str, **inputs: list[Path]) -> None:
         options = [part for key, paths in inputs.items() for part in (f"--{key}", *map(str, paths))]
-        mark = json.dumps({"step": f"dedup.{name}", "config": config[name]})
+        mark = json.dumps({"step": f"dedup.{name}", "config": {"skipped_by": [], **config[name]}})
         assert module.main(["--config", mark, "--manifest", str(folder / name / manifest), *options]) == 0
 
     def manifests(name: str, tasks: list[str]) -> list[Path]:
@@ -180,6 +180,27 @@ def test_curated_is_kept_before_longer(tmp_path: Path) -> None:
     found = verdicts(chain(tmp_path, [short]))
     assert found[named("y")]["kept"]
     assert (found[named("a")]["rule"], found[named("a")]["duplicate_of"]) == ("near", named("y"))
+
+
+def test_a_source_that_skips_it_takes_no_part(tmp_path: Path) -> None:
+    """Its documents are the longest, the curated ones and exact copies; the others have the verdicts that they have without it."""
+    config = {**CONFIG, "exact": {"earlier": [], "skipped_by": ["code", "other"]}}
+    words = list("abcdefgh")
+    web = [{"id": named(f"{n}"), "text": " ".join(words[n % 3 : 6]), "curated": False} for n in range(6)]
+    code = [
+        {"id": named(f"x{n}"), "text": " ".join(words[: 6 + n // 2]), "source": "code", "curated": n > 1}
+        for n in range(4)
+    ]
+    mixed = run(tmp_path / "mixed", [*code[:2], *web, *code[2:]], 3, config)
+    found = verdicts(mixed)
+    assert all(found[row["id"]]["kept"] and found[row["id"]]["rules"] == [] for row in code)
+    assert {row["id"]: found[row["id"]] for row in web} == verdicts(run(tmp_path / "web", web, 2, CONFIG))
+    counts, alone = (Manifest.read(tmp_path / name / "select/manifest.json").counts for name in ("mixed", "web"))
+    assert counts == {"in": 10, "kept": alone["kept"] + 4, "dropped": alone["dropped"]} and alone["kept"] < 6
+    assert Manifest.read(mixed).summary["source_exempt"] == 4
+    everything = run(tmp_path / "all", code, 2, config)
+    assert Manifest.read(everything).counts == {"in": 4, "kept": 4, "dropped": {"exact": 0, "near": 0}}
+    assert any(not row["kept"] for row in verdicts(run(tmp_path / "none", code, 2, CONFIG)).values())
 
 
 def test_summary(tmp_path: Path) -> None:

@@ -155,22 +155,35 @@ def test_survivors_are_what_the_verdicts_keep_in_the_documents_order(tmp_path: P
 
 def test_select_counts_by_rule(tmp_path: Path) -> None:
     signals = tmp_path / "score/00001.manifest.json"
-    Manifest("some.score", "x").write(signals, [written(tmp_path / "score/00001.parquet", list("abc"))])
+    with Writer(tmp_path / "score/00001.parquet", NAMES.append(pa.field("source", pa.string()))) as writer:
+        for number, name in enumerate("abc"):
+            writer.add({"id": name, "n": number, "source": "books" if name == "c" else "web"})
+    Manifest("some.score", "x").write(signals, [writer.path])
 
     def judge(row: dict[str, Any]) -> dict[str, Any]:
         return {
             "id": row["id"],
             "kept": row["n"] == 0,
             "rule": None if row["n"] == 0 else f"rule{row['n']}",
-            "rules": [],
+            "rules": [f"rule{row['n']}"] * bool(row["n"]),
         }
 
     made = Manifest("some.select", "x")
-    (file,) = select_shard(signals, judge, made, tmp_path / "select/00001.manifest.json")
+    (file,) = select_shard(signals, judge, made, tmp_path / "select/00001.manifest.json", [])
     assert made.counts == {"in": 3, "kept": 1, "dropped": {"rule1": 1, "rule2": 1}}
+    assert made.summary == {"source_exempt": 0}
     assert file == tmp_path / "select/00001.parquet" and pq.read_schema(file).equals(VERDICT)
     assert [row["id"] for row in rows(file)] == list("abc")
     assert add_counts({}, made.counts) == made.counts
+
+    told: list[tuple[str, bool]] = []
+    made = Manifest("some.select", "x")
+    out = tmp_path / "again/00001.manifest.json"
+    select_shard(signals, judge, made, out, ["books"], lambda row, verdict: told.append((row["id"], verdict["kept"])))
+    assert made.counts == {"in": 3, "kept": 2, "dropped": {"rule1": 1}} and made.summary == {"source_exempt": 1}
+    assert told == [("a", True), ("b", False), ("c", True)]
+    spared = list(rows(tmp_path / "again/00001.parquet"))[2]
+    assert (spared["kept"], spared["rule"], spared["rules"]) == (True, None, ["rule2"])
 
 
 def test_shard_of_a_manifest(tmp_path: Path) -> None:

@@ -1,17 +1,16 @@
 """The two steps on documents in files: counts, curated documents, order and batches."""
 
-import json
 import random
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from scripts.formats.documents import DOCUMENT, VERDICT, Writer, data, rows
 from scripts.heuristics import score, select
-from scripts.workflow import config
 from scripts.workflow.manifest import Manifest
+from tests.unit import making
 from tests.unit.heuristics.cases import page
 
-COMPLETE = config.validate({})["heuristics"]
 LANGUAGE = score.pa.schema([("id", score.pa.string()), ("language", score.pa.string())])
 Document = dict[str, Any]
 
@@ -45,10 +44,10 @@ def write(folder: Path, shards: dict[str, list[Document]]) -> None:
     Manifest("language.select", "test").write(folder / "kept" / "manifest.json", verdicts)
 
 
-def run(folder: Path, shards: dict[str, list[Document]]) -> list[Manifest]:
-    """Both steps; the manifests of heuristics.select."""
+def run(folder: Path, shards: dict[str, list[Document]], skipped_by: Sequence[str] = ()) -> list[Manifest]:
+    """Both steps; the manifests of heuristics.select. skipped_by: sources that skip the filter; documents are of `test`, or say."""
     write(folder, shards)
-    mark = {name: json.dumps({"step": f"heuristics.{name}", "config": COMPLETE[name]}) for name in COMPLETE}
+    mark = {name: making.config(f"heuristics.{name}", skipped_by) for name in ("score", "select")}
     done = []
     for shard in shards:
         out = folder / "score" / f"{shard}.manifest.json"
@@ -89,6 +88,19 @@ def test_verdicts_and_counts(tmp_path: Path) -> None:
     scored = Manifest.read(tmp_path / "score" / "00001.manifest.json")
     assert scored.summary["without_stop_words"] == {"xx": 1}
     assert scored.counts == {"in": 2, "kept": 2, "dropped": {}}
+
+
+def test_a_source_that_skips_it_stays_and_no_rule_counts_it(tmp_path: Path) -> None:
+    given = [{**row, "source": "books"} for row in DOCUMENTS[:3]] + DOCUMENTS[3:]
+    (made,) = run(tmp_path, {"00000": given}, ["books"])
+    found = {row["id"]: row for row in rows(made.file("00000.parquet"))}
+    assert found["short"]["kept"] and found["short"]["rule"] is None and found["short"]["value"] is None
+    assert "gopher_quality.words_min" in found["short"]["rules"] and not found["curly"]["kept"]
+    assert made.counts == {"in": 5, "kept": 4, "dropped": {"c4.curly_brackets_max": 1}}
+    assert (made.summary["source_exempt"], made.summary["curated_exempt"]) == (1, 1)
+    assert {name for name, rule in made.summary["rules"].items() if rule["dropped"]} == {"c4.curly_brackets_max"}
+    (never,) = run(tmp_path / "other", {"00000": given}, ["other"])
+    assert never.counts["kept"] == 3 and never.summary["source_exempt"] == 0
 
 
 def test_order_of_documents_does_not_matter(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -48,17 +49,33 @@ def test_all_rules_that_drop_a_document_are_named() -> None:
     }
 
 
-def test_step(tmp_path: Path) -> None:
+def step(folder: Path, skipped_by: Sequence[str] = ()) -> list[Manifest]:
+    """The manifests of both shards; documents of d and later letters are of the source `books`, others of `web`."""
     given = []
     for shard, part in (("00000", ROWS[:3]), ("00001", ROWS[3:])):
-        with Writer(tmp_path / "score" / f"{shard}.parquet", score.SIGNAL) as writer:
+        with Writer(folder / "score" / f"{shard}.parquet", score.SIGNAL) as writer:
             for name, language, value in part:
-                writer.add({"id": name, "language": language, "score": value, "characters": 9})
-        given.append(tmp_path / "score" / f"{shard}.manifest.json")
-        Manifest("language.score", "x").write(given[-1], [tmp_path / "score" / f"{shard}.parquet"])
-    argv = ["--config", making.config("language.select"), "--signals", str(given[0]), "--also", "00001"]
-    assert select.main([*argv, "--manifest", str(tmp_path / "select/00000.manifest.json")]) == 0
-    first, second = (Manifest.read(tmp_path / "select" / path.name) for path in given)
+                source = "books" if name >= "d" else "web"
+                writer.add({"id": name, "source": source, "language": language, "score": value, "characters": 9})
+        given.append(folder / "score" / f"{shard}.manifest.json")
+        Manifest("language.score", "x").write(given[-1], [folder / "score" / f"{shard}.parquet"])
+    argv = ["--config", making.config("language.select", skipped_by), "--signals", str(given[0]), "--also", "00001"]
+    assert select.main([*argv, "--manifest", str(folder / "select/00000.manifest.json")]) == 0
+    return [Manifest.read(folder / "select" / path.name) for path in given]
+
+
+def test_a_source_that_skips_it_is_kept_in_any_language(tmp_path: Path) -> None:
+    first, second = step(tmp_path, ["books"])
+    assert first.counts == {"in": 3, "kept": 2, "dropped": {"score": 1}} and first.summary["source_exempt"] == 0
+    assert second.counts == {"in": 3, "kept": 3, "dropped": {}} and second.summary["source_exempt"] == 3
+    assert second.summary["languages"] == {"de": 2, "und": 1}, "the label stays"
+    found = list(rows(second.file("00001.parquet")))
+    assert [row["rules"] for row in found] == [["language"], ["language", "score"], ["language", "score"]]
+    assert all(row["kept"] and row["rule"] is None and row["detail"] is None for row in found)
+
+
+def test_step(tmp_path: Path) -> None:
+    first, second = step(tmp_path)
     assert first.counts == {"in": 3, "kept": 2, "dropped": {"score": 1}}
     assert second.counts == {"in": 3, "kept": 0, "dropped": {"language": 3}}
     assert first.summary["languages"] == {"en": 3} and second.summary["languages"] == {"de": 2, "und": 1}

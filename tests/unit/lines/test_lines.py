@@ -124,6 +124,23 @@ def test_a_later_filter_reads_what_is_left_and_turns_its_places_back(made: dict[
     assert texts[1]["text"] == "Menu\nHome\n"
 
 
+def test_a_source_that_skips_it_keeps_its_texts(tmp_path: Path) -> None:
+    given = [making.document(name, "Menu\nHome\n", source=name) for name in ("books", "web")]
+    documents = making.documents(tmp_path / "documents", given)
+    verdicts = making.checked(tmp_path / "check", documents)
+    edits, out = (tmp_path / name / "00000.manifest.json" for name in ("score", "select"))
+    argv = ["--documents", str(documents), "--verdicts", str(verdicts), "--manifest", str(edits)]
+    assert score.main(["--config", making.config("lines.score", ["books"]), *argv]) == 0
+    argv = ["--config", making.config("lines.select", ["books"]), "--signals", str(edits), "--manifest", str(out)]
+    assert select.main(argv) == 0
+    assert {row["id"] for row in rows(Manifest.read(edits).file("spans/00000.parquet"))} == {"web"}
+    assert Manifest.read(out).counts == {"in": 2, "kept": 1, "dropped": {"characters_min": 1}}
+    assert Manifest.read(out).summary == {"source_exempt": 1}
+    assert [row["text"] for row in filtered.texts(documents, out, [edits], [])] == ["Menu\nHome\n"]
+    (spared, _) = rows(Manifest.read(out).file("00000.parquet"))
+    assert spared["kept"] and spared["rules"] == ["sentences_min"] and spared["value"] is None
+
+
 def test_once_more_after_itself_it_finds_nothing(made: dict[str, Path], tmp_path: Path) -> None:
     """As a second filter that edits would: through the spans of the first."""
     out = tmp_path / "again/00000.manifest.json"

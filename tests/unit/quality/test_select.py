@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scripts.quality.score import SIGNAL
 from scripts.quality.select import cut, judged, pareto
 
-SETTINGS: dict[str, Any] = {"method": "fraction", "seed": 0, "alpha": 9.0}
+SETTINGS: dict[str, Any] = {"method": "fraction", "seed": 0, "alpha": 9.0, "skipped_by": []}
 
 
 def verdicts(rows: list[dict[str, Any]], settings: dict[str, Any], threshold: float) -> list[dict[str, Any]]:
@@ -87,3 +87,17 @@ def test_verdict_says_what_was_measured_and_against_what() -> None:
 def test_curated_and_unscored_documents_stay(row: dict[str, Any], method: str) -> None:
     (found,) = verdicts([{"id": "a", **row}], {**SETTINGS, "method": method}, 0.99)
     assert found["kept"] and found["rule"] is None and found["value"] is None and found["rules"] == []
+
+
+@pytest.mark.parametrize("method", ["fraction", "pareto"])
+def test_a_source_that_skips_it_stays_with_the_rule_that_it_fails(method: str) -> None:
+    """Its neighbours have the verdicts that they have without it."""
+    settings = {**SETTINGS, "method": method}
+    rows = [{"id": f"{n}", "source": f"{n % 3}", "curated": n % 2 == 0, "score": n / 40} for n in range(40)]
+    rows.append({"id": "unscored", "source": "1", "curated": False, "score": None})
+    before, after = verdicts(rows, settings, 0.5), verdicts(rows, {**settings, "skipped_by": ["1", "9"]}, 0.5)
+    for row, one, other in zip(rows, before, after, strict=True):
+        if row["source"] == "1":
+            one = {**one, "kept": True, "rule": None, "value": None, "threshold": None}
+        assert one == other
+    assert any(row["kept"] and row["rules"] for row in after)

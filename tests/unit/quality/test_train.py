@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scripts.formats.documents import data, rows
 from scripts.quality import score, select, train
 from scripts.quality.train import roc_auc
 from scripts.workflow.manifest import Manifest
@@ -147,3 +148,33 @@ def test_without_curated_documents_nothing_is_trained_and_all_stay(tmp_path: Pat
         assert select.main([*argv, "--manifest", str(out)]) == 0
         assert Manifest.read(out).counts == {"in": 96, "kept": 96, "dropped": {}}
         assert Manifest.read(out).summary["threshold"] is None
+
+
+def test_a_source_that_skips_it_teaches_nothing_and_stays(tmp_path: Path) -> None:
+    """Whether curated or not: the model is that of the others alone, and so is the cut."""
+    others = [row for path in crawl(tmp_path)[0] for row in rows(data(path))]
+    code = [{**row, "id": f"x{n}", "source": "code", "curated": n % 2 == 0} for n, row in enumerate(others)]
+    made = {}
+    for name, pages in (("both", [*code, *others]), ("alone", others)):
+        documents = making.documents(tmp_path / name, pages)
+        verdicts = making.checked(tmp_path / name / "check", documents)
+        options = ["--documents", str(documents), "--verdicts", str(verdicts)]
+        model, signals, out = (
+            tmp_path / name / step
+            for step in ("train/manifest.json", "score/00000.manifest.json", "select/manifest.json")
+        )
+        for step, module, more in (
+            ("train", train, [*options, "--manifest", str(model)]),
+            ("score", score, [*options, "--model", str(model), "--manifest", str(signals)]),
+            ("select", select, ["--signals", str(signals), "--manifest", str(out)]),
+        ):
+            settings = {"train": {"dimensions": 8, "buckets": 500}, "select": {"keep_fraction": 0.5}}.get(step, {})
+            assert module.main(["--config", making.config(f"quality.{step}", ["code"], **settings), *more]) == 0
+        made[name] = (Manifest.read(model), Manifest.read(out))
+    (model_both, found), (model_alone, found_alone) = made["both"], made["alone"]
+    assert model_both.files == model_alone.files and model_both.summary == model_alone.summary
+    same = ("threshold", "histogram", "scored")
+    assert [found.summary[key] for key in same] == [found_alone.summary[key] for key in same]
+    assert found.counts["dropped"] == found_alone.counts["dropped"]
+    assert found.counts["kept"] == found_alone.counts["kept"] + len(code)
+    assert found.summary["source_exempt"] > 0 == found_alone.summary["source_exempt"]

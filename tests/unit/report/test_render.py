@@ -298,3 +298,15 @@ def test_opens_in_a_browser_without_errors_or_requests(report: Path, tmp_path: P
     assert "CONSOLE" not in done.stderr, done.stderr
     hosts = set(re.findall(r"https?://([^/\"\\]+)", log.read_text(encoding="utf-8", errors="replace")))
     assert not any("example" in host for host in hosts), hosts
+
+
+def test_documents_of_sources_that_skip_a_filter_are_shown_by_filter() -> None:
+    exempt = {"language": (2, 3), "heuristics": (0,), "dedup": (4000,)}
+    made = {
+        f"{name}.select": [Manifest(f"{name}.select", "x", summary={"source_exempt": number}) for number in numbers]
+        for name, numbers in exempt.items()
+    }
+    assert tables.corpus_facts(Run(made))[:2] == [
+        ("Documents exempt from language", "5", "of sources that skip it; it would have dropped them"),
+        ("Documents exempt from dedup", "4,000", "of sources that skip it; they took no part"),
+    ]

@@ -43,6 +43,31 @@ def test_both_steps(tmp_path: Path) -> None:
     assert found["curated"]["kept"] and found["curated"]["rules"] == ["domain"] and found["curated"]["rule"] is None
 
 
+def test_a_source_that_skips_it_stays(tmp_path: Path) -> None:
+    (tmp_path / "domains").write_text("bad.com\n")
+    facts = {"url": "https://bad.com/", "source": "wiki"}
+    given = [
+        making.document("wiki", "a", **facts),
+        making.document("both", "a", **facts, curated=True),
+        making.document("web", "a", url="https://bad.com/"),
+        making.document("clean", "a", source="wiki"),
+    ]
+    documents = making.documents(tmp_path / "documents", given)
+    out = tmp_path / "score/00000.manifest.json"
+    config = making.config("url.score", domains=[str(tmp_path / "domains")])
+    argv = ["--config", config, "--documents", str(documents)]
+    argv += ["--verdicts", str(making.checked(tmp_path / "check", documents)), "--manifest", str(out)]
+    assert score.main(argv) == 0
+    argv = ["--config", making.config("url.select", ["wiki", "other"]), "--signals", str(out)]
+    assert select.main([*argv, "--manifest", str(tmp_path / "select/00000.manifest.json")]) == 0
+    manifest = Manifest.read(tmp_path / "select/00000.manifest.json")
+    assert manifest.counts == {"in": 4, "kept": 3, "dropped": {"domain": 1}}
+    assert manifest.summary == {"source_exempt": 1}, "a curated document stays for that reason already"
+    found = {row["id"]: row for row in rows(manifest.file("00000.parquet"))}
+    assert found["wiki"]["rules"] == found["web"]["rules"] == ["domain"] and found["clean"]["rules"] == []
+    assert [found["wiki"][key] for key in ("kept", "rule", "value", "threshold", "detail")] == [True, *[None] * 4]
+
+
 def test_without_lists_it_says_so(tmp_path: Path) -> None:
     documents = making.documents(tmp_path / "documents", [making.document("1", "a")])
     verdicts = making.checked(tmp_path / "check", documents)

@@ -50,6 +50,17 @@ def refused(config: Any) -> str:
             {"ingest": {"extract": {"sources": [{"name": "a", "kind": "wrac"}]}}},
             ["ingest.extract.sources.0.kind is 'wrac'", "did you mean 'warc'?"],
         ),
+        (
+            {
+                "ingest": {
+                    "extract": {"sources": [{"name": "a", "kind": "warc", "skip_filters": ["lines", "heuristic"]}]}
+                }
+            },
+            [
+                "ingest.extract.sources.0.skip_filters.1 is 'heuristic'; allowed are 'url', 'language', 'heuristics', ",
+                "'lines', 'dedup', 'quality' (did you mean 'heuristics'?)",
+            ],
+        ),
         ({"language": None}, ["language is None, which is not of type object"]),
         ({"variants": {"main": {}}}, ["variants"]),
         ([], ["the top level is []"]),

@@ -13,7 +13,7 @@ from scripts.workflow import fingerprint as module
 from scripts.workflow.cache import Cache
 from scripts.workflow.config import ROOT, leaves, lookup, validate
 from scripts.workflow.fingerprint import canonical, closure, code, digest, fingerprint
-from scripts.workflow.steps import STEPS, needs
+from scripts.workflow.steps import FILTERS, STEPS, needs, used
 
 
 @pytest.fixture
@@ -146,6 +146,31 @@ def test_fingerprint_is_of_its_own_settings_and_of_everything_upstream() -> None
     assert "language.score" not in changed
 
 
+def skipping(*filters: str, **more: Any) -> dict[str, Any]:
+    """The default config, the demo's pages with `skip_filters`."""
+    sources = [{"name": "demo", "kind": "crawl", "skip_filters": [*filters]}, {"name": "reference", "kind": "crawl"}]
+    return validate({"ingest": {"extract": {"sources": sources}}, **more})
+
+
+@pytest.mark.parametrize("name", FILTERS)
+def test_a_filter_that_a_source_skips_is_told_and_no_step_above_it(name: str) -> None:
+    order = {"filters": list(FILTERS)}
+    base, edited = skipping(**order), skipping(name, **order)
+    told = {f"{name}.{step}" for step in FILTERS[name].exempting}
+    config = {step: json.loads(fingerprint(step, edited))["config"] for step in written()}
+    assert {step for step in config if config[step].get("skipped_by")} == told
+    assert all(config[step]["skipped_by"] == ["demo"] for step in told)
+
+    def reached(step: str) -> bool:
+        return step in told or any(reached(above) for above in needs(step, base))
+
+    changed = {step for step in written() if fingerprint(step, base) != fingerprint(step, edited)}
+    assert changed == {step for step in written() if reached(step)}
+    unused = {"filters": [other for other in FILTERS if name not in (other, *FILTERS[other].after)]}
+    for step in used(skipping(**unused)):
+        assert fingerprint(step, skipping(**unused)) == fingerprint(step, skipping(name, **unused)), step
+
+
 def test_order_of_keys_does_not_count() -> None:
     there = validate({"language": {"select": {"languages": ["en"], "threshold": 0.5}}, "data": "x"})
     back = validate({"data": "x", "language": {"select": {"threshold": 0.5, "languages": ["en"]}}})
@@ -184,7 +209,7 @@ def test_placement_keys_are_in_no_fingerprint() -> None:
 
 
 def test_fingerprint_holds_the_settings_that_the_program_gets() -> None:
-    body = json.loads(fingerprint("language.select", validate({})))
-    assert body["config"] == lookup(validate({}), "language.select")
+    body = json.loads(fingerprint("language.score", validate({})))
+    assert body["config"] == lookup(validate({}), "language.score")
     assert set(body) == {"step", "config", "code", "files", "upstream"}
     assert digest("") == "e3b0c44298fc1c14"

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from scripts.workflow.config import schema, validate
 from scripts.workflow.steps import (
+    EXEMPTING,
     EXPORT,
     FILTERS,
     STEPS,
@@ -16,11 +17,13 @@ from scripts.workflow.steps import (
     number_of_parts,
     owned,
     resolved,
+    skipped_by,
     tasks,
     used,
     verdicts,
     wrong_order,
 )
+from scripts.workflow.trees import lookup
 
 
 def test_every_step_comes_after_what_it_needs() -> None:
@@ -73,6 +76,23 @@ def test_pairs_are_in_256_parts_at_most() -> None:
 
 def test_filters_of_the_schema_are_those_of_the_table() -> None:
     assert schema()["properties"]["filters"]["items"]["enum"] == list(FILTERS)
+    source = lookup(schema(), "properties.ingest.properties.extract.properties.sources.items.properties")
+    assert source["skip_filters"]["items"]["enum"] == list(FILTERS)
+    assert set(STEPS) >= EXEMPTING
+
+
+def test_sources_that_skip_a_filter_are_told_in_any_order() -> None:
+    sources = [
+        {"name": "wiki", "kind": "crawl", "skip_filters": ["dedup", "lines"]},
+        {"name": "books", "kind": "crawl", "skip_filters": ["lines"]},
+        {"name": "web", "kind": "crawl"},
+    ]
+    config = validate({"ingest": {"extract": {"sources": sources}}})
+    assert [skipped_by(f"{name}.select", config) for name in ("lines", "dedup", "url")] == [
+        ["books", "wiki"],
+        ["wiki"],
+        [],
+    ]
 
 
 @given(st.lists(st.sampled_from(list(FILTERS)), unique=True))

@@ -134,7 +134,7 @@ def test_dedup(edges: list[tuple[int, int, float]], copied: dict[int, int], exac
 
 @given(st.lists(st.none() | SHARE, min_size=1, max_size=12), st.floats(0, 1), st.sampled_from(["fraction", "pareto"]))
 def test_quality(scores: list[float | None], fraction: float, method: str) -> None:
-    options = {**COMPLETE["quality"]["select"], "method": method, "keep_fraction": fraction}
+    options = {**COMPLETE["quality"]["select"], "method": method, "keep_fraction": fraction, "skipped_by": []}
     threshold = cut(lambda: [np.array([score for score in scores if score is not None])], fraction)
     rows = [{"id": f"{number}", "score": score, "curated": False} for number, score in enumerate(scores)]
     for verdict in judged_quality(pa.RecordBatch.from_pylist(rows, schema=SIGNAL), options, threshold).to_pylist():
