@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from scripts.ingest import render
 from scripts.ingest.forest import Forest
-from scripts.ingest.markup import Markup, read
+from scripts.ingest.markup import CODE, Markup, read
 from scripts.ingest.measures import Page, table
 
 FITTED = Path(__file__).with_name("blocks.json")
@@ -27,6 +27,10 @@ MOST = 50_000  # blocks: 0.4 s, and 150 MB of measures; of 2,700 real pages the 
 SURE = 600  # a score from which a block counts as certain: odds of 400 to 1
 # [score + SURE]: the chance in thousandths that a block of this score is main text. No value is near a half, so all machines round alike.
 CHANCE = np.rint(1000 / (1 + np.exp(np.arange(-SURE, SURE + 1) / -100))).astype(np.int64)
+UNLIKELY = -100  # a score: odds of 1 to 2.7
+HEADINGS = [
+    CODE[name] for name in ("h2", "h3", "h4", "h5", "h6", "dt", "caption")
+]  # h1 is the title, which gold texts leave out
 PRECISION, RECALL = 2, 1  # weights of precision and recall: see `cut`
 
 
@@ -55,6 +59,14 @@ def cut(scores: NDArray[np.int64], length: NDArray[np.int64]) -> int:
     return int(scores[order[np.argmax(measure)]])
 
 
+def with_headings(good: NDArray[np.bool_], scores: NDArray[np.int64], code: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """The same, and each heading or defined term that a block of main text follows, unless it is unlikely by itself."""
+    out = good.copy()
+    for number in np.flatnonzero(~good & (scores > UNLIKELY) & np.isin(code, HEADINGS))[::-1]:
+        out[number] = number + 1 < len(out) and out[number + 1]
+    return out
+
+
 def kept(markup: Markup) -> list[int]:
     """The numbers of the blocks that are main text, in order."""
     first, second, wanted = _forests()
@@ -62,7 +74,8 @@ def kept(markup: Markup) -> list[int]:
     measures = page.first(wanted)
     measures |= page.second(first.scores(table(measures, first.names)))
     scores = second.scores(table(measures, second.names))
-    return [int(number) for number in (scores >= cut(scores, page.length)).nonzero()[0]]
+    good = with_headings(scores >= cut(scores, page.length), scores, page.code[page.above[0]])
+    return [int(number) for number in good.nonzero()[0]]
 
 
 def text(parts: list[str], main: bool) -> str:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from scripts.ingest import blocks
 from scripts.ingest.forest import TOGETHER, Forest
-from scripts.ingest.markup import BLOCKS, read, tokens
+from scripts.ingest.markup import BLOCKS, CODE, read, tokens
 from scripts.ingest.measures import MOST, Page, table
 
 SENTENCES = (
@@ -157,6 +157,14 @@ def test_chances_are_far_from_a_half() -> None:
 def test_on_a_page_in_doubt_more_is_kept(scores: list[int], kept: int) -> None:
     found = np.array(scores, np.int64)
     assert (found >= blocks.cut(found, np.full(len(found), 100, np.int64))).sum() == kept
+
+
+def test_a_heading_stays_with_what_it_heads() -> None:
+    """Two in a row too; not one before what goes, not one that is unlikely, not what is no heading."""
+    names = ["h2", "h3", "p", "h3", "p", "dt", "p", "p", "p", "h2"]
+    scores = np.array([-50, -20, 200, -20, -80, -150, 200, -20, 200, -20])
+    good = blocks.with_headings(scores > 0, scores, np.array([CODE[name] for name in names]))
+    assert good.nonzero()[0].tolist() == [0, 1, 2, 6, 8]
 
 
 def naive(stored: dict[str, object], row: list[int]) -> int:
