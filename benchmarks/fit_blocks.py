@@ -1,10 +1,13 @@
 """Fit the forests of `extractor: fast` on pages with gold text, and write scripts/ingest/blocks.json.
 
     python -m benchmarks.fit_blocks --articles … --types … --crawl … --out scripts/ingest/blocks.json
+    python -m benchmarks.fit_blocks --articles … --types … --crawl … --out /tmp/blocks.json --leave 0
 
-Pages that are held (see benchmarks/gold_pages.py) and others of their hosts take no part. A block's label is whether half of its 4-grams
-are in the gold text; one of fewer than 4 words is told by the blocks before and behind it. The second forest is fitted on scores that
-come from first forests which did not see the page (two folds by host).
+Pages that are held (see benchmarks/gold_pages.py) and others of their hosts take no part. With `--leave` a third of the other hosts takes
+none either, and the quality on its pages is printed: what a person chooses here (measures, weights, sizes) is chosen by that.
+
+A block's label is whether half of its 4-grams are in the gold text; one of fewer than 4 words is told by the blocks before and behind it.
+The second forest is fitted on scores that come from first forests which did not see the page (two folds by host).
 """
 
 from __future__ import annotations
@@ -12,7 +15,8 @@ from __future__ import annotations
 import argparse
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +24,13 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.ensemble import HistGradientBoostingClassifier
 
+from benchmarks.extraction import extractor, quality
 from benchmarks.gold_pages import GoldPage, options, pages
+from scripts.ingest import blocks
+from scripts.ingest.forest import Forest
 from scripts.ingest.markup import read, tokens
-from scripts.ingest.measures import Page, table
+from scripts.ingest.measures import Ints, Page, table
+from scripts.ingest.warc import tidy
 
 WORD = re.compile(r"\w+")
 SCALE = 100  # scores are whole hundredths of the log of the odds
@@ -31,6 +39,11 @@ WEIGHTS = {"articles": 8.0, "crawl": 1.0, "types": 1.0}
 KINDS = {"forum": 0.7, "service": 0.6, "product": 0.4, "collection": 0.3, "listing": 0.3}
 BLOCKS = 120  # of a page, at most, chosen by chance
 LEAST = 0.6  # of the gold text's words that the page must have
+
+
+def third(host: str) -> int:
+    """The third of the hosts that a host is in."""
+    return sha256(b"third " + host.encode()).digest()[0] % 3
 
 
 def labels(texts: Sequence[str], gold: str) -> tuple[NDArray[np.int8], NDArray[np.float64]]:
@@ -67,8 +80,8 @@ def fitted(
 ) -> HistGradientBoostingClassifier:
     """A forest of scikit-learn."""
     model = HistGradientBoostingClassifier(
-        max_iter=trees, max_depth=depth, max_leaf_nodes=2**depth, learning_rate=0.2, min_samples_leaf=60, l2_regularization=3, max_bins=64,
-        early_stopping=False, random_state=0,
+        max_iter=trees, max_depth=depth, max_leaf_nodes=2**depth, learning_rate=0.2, min_samples_leaf=60, l2_regularization=3,
+        max_bins=64, early_stopping=False, random_state=0,
     )  # fmt: skip
     return model.fit(rows, label, sample_weight=weight * len(weight) / weight.sum())
 
@@ -108,14 +121,16 @@ def chosen(model: HistGradientBoostingClassifier, names: list[str], most: int) -
 
 
 class Set:
-    """Blocks of all pages, one below the other."""
+    """Pages with the measures of their blocks; of each page the blocks that are fitted on, with label and weight."""
 
     def __init__(self, gold: list[GoldPage], seed: int) -> None:
         random = np.random.default_rng(seed)
-        self.pages: list[Page] = []
-        self.picked: list[NDArray[np.int64]] = []
-        rows, label, weight, fold = [], [], [], []
         self.names: list[str] = []
+        self.pages: list[Page] = []
+        self.measures: list[NDArray[np.int16]] = []  # of all blocks of a page
+        self.picked: list[NDArray[np.int64]] = []
+        self.fold: list[int] = []  # of a page, by its host
+        label, weight = [], []
         for each in gold:
             markup = read(tokens(each.page))
             total = len(WORD.findall(each.gold))
@@ -131,25 +146,50 @@ class Set:
             picked = np.arange(count) if count <= BLOCKS else np.sort(random.choice(count, BLOCKS, replace=False))
             share = np.maximum(words[picked], 0.5) ** 0.75
             self.pages.append(page)
+            self.measures.append(table(measures, self.names))
             self.picked.append(picked)
-            rows.append(table(measures, self.names)[:, picked].T)
+            self.fold.append(sum(each.host.encode()) % 2)
             label.append(right[picked])
             weight.append(share / share.sum() * WEIGHTS[each.source] * KINDS.get(each.kind, 1.0))
-            fold.append(np.full(len(picked), sum(each.host.encode()) % 2))
-        self.rows, self.label = np.concatenate(rows), np.concatenate(label)
-        self.weight, self.fold = np.concatenate(weight), np.concatenate(fold)
+        self.label, self.weight = np.concatenate(label), np.concatenate(weight)
+        self.fold_of_block = np.repeat(self.fold, [len(picked) for picked in self.picked])
 
-    def second(
-        self, models: dict[int, HistGradientBoostingClassifier], names: list[str], folds: Sequence[int]
-    ) -> tuple[NDArray[np.int16], list[str]]:
-        """The measures of the second forest for every picked block, from scores by the model that did not see the page."""
+    def first(self) -> tuple[NDArray[np.int16], list[str]]:
+        """[picked blocks of all pages, measures] before any score, and the measures' names."""
+        rows = [rows[:, picked].T for rows, picked in zip(self.measures, self.picked, strict=True)]
+        return np.concatenate(rows), self.names
+
+    def second(self, forests: Sequence[Forest]) -> tuple[NDArray[np.int16], list[str]]:
+        """The same with the measures that the scores add: those of a page by the forest of its fold."""
         rows = []
-        for page, picked, fold in zip(self.pages, self.picked, folds, strict=True):
-            measures = page.first()
-            scores = models[fold].decision_function(table(measures, names).T)
-            measures |= page.second(np.rint(scores * SCALE).astype(np.int64))
-            rows.append(table(measures, list(measures))[:, picked].T)
-        return np.concatenate(rows), list(measures)
+        more: dict[str, Ints] = {}
+        for page, first, picked, fold in zip(self.pages, self.measures, self.picked, self.fold, strict=True):
+            forest = forests[fold]
+            more = page.second(forest.scores(first[[self.names.index(name) for name in forest.names]]))
+            rows.append(np.concatenate([first[:, picked], table(more, list(more))[:, picked]]).T)
+        return np.concatenate(rows), self.names + list(more)
+
+
+def forests(data: Set, trees: Sequence[int], measures: Sequence[int], depth: int) -> dict[str, Any]:
+    """Both forests, as blocks.json has them; trees and measures: how many of each forest."""
+
+    def fit(rows: NDArray[np.int16], names: list[str], which: int) -> Callable[..., dict[str, Any]]:
+        some = slice(None, None, 3)  # enough to see which measures gain
+        rough = fitted(rows[some], data.label[some], data.weight[some], trees[which] // 2, depth)
+        best = chosen(rough, names, measures[which])
+        print(f"forest {which + 1}: {len(best)} measures", flush=True)
+        columns = rows[:, [names.index(name) for name in best]]
+
+        def on(part: NDArray[np.bool_] | slice) -> dict[str, Any]:
+            model = fitted(columns[part], data.label[part], data.weight[part], trees[which], depth)
+            return stored(model, best, depth)
+
+        return on
+
+    on = fit(*data.first(), 0)
+    first = on(slice(None))
+    others = [Forest.of(on(data.fold_of_block != fold)) for fold in (0, 1)]
+    return {"first": first, "second": fit(*data.second(others), 1)(slice(None))}
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -164,36 +204,23 @@ def main(argv: list[str] | None = None) -> int:
         "--measures", type=int, nargs=2, default=[60, 70], help="most measures that each forest may use"
     )
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument(
+        "--leave", type=int, choices=(0, 1, 2), help="the third of the hosts to judge on, not to fit on"
+    )
     args = parser.parse_args(argv)
     every = pages(args)
     held = {page.host for page in every if page.held}
-    data = Set([page for page in every if not page.held and page.host not in held], args.seed)
+    free = [page for page in every if page.host not in held]
+    left = [page for page in free if third(page.host) == args.leave]
+    data = Set([page for page in free if third(page.host) != args.leave], args.seed)
     print(f"{len(data.pages)} pages, {len(data.label)} blocks, {data.label.mean():.3f} main text", flush=True)
-
-    def columns(names: list[str]) -> NDArray[np.int16]:
-        return data.rows[:, [data.names.index(name) for name in names]]
-
-    some = slice(None, None, 3)  # enough to see which measures gain
-    rough = fitted(data.rows[some], data.label[some], data.weight[some], args.trees[0] // 2, args.depth)
-    names = chosen(rough, data.names, args.measures[0])
-    print(f"first forest: {len(names)} measures", flush=True)
-    rows = columns(names)
-    first = fitted(rows, data.label, data.weight, args.trees[0], args.depth)
-    models = {}
-    for fold in (0, 1):
-        other = data.fold != fold
-        models[fold] = fitted(rows[other], data.label[other], data.weight[other], args.trees[0], args.depth)
-    at = np.cumsum([0, *map(len, data.picked)])[:-1]
-    wide, wide_names = data.second(models, names, [int(data.fold[place]) for place in at])
-    rough = fitted(wide[some], data.label[some], data.weight[some], args.trees[1] // 2, args.depth)
-    narrow = chosen(rough, wide_names, args.measures[1])
-    print(f"second forest: {len(narrow)} measures", flush=True)
-    second = fitted(
-        wide[:, [wide_names.index(name) for name in narrow]], data.label, data.weight, args.trees[1], args.depth
-    )
-    both = {"first": stored(first, names, args.depth), "second": stored(second, narrow, args.depth)}
-    args.out.write_text(json.dumps(both, separators=(",", ":")) + "\n", encoding="utf-8")
+    made = forests(data, args.trees, args.measures, args.depth)
+    args.out.write_text(json.dumps(made, separators=(",", ":")) + "\n", encoding="utf-8")
     print(f"{args.out}: {args.out.stat().st_size:,} bytes")
+    blocks.FITTED = args.out
+    run = extractor("fast")
+    for source in dict.fromkeys(page.source for page in left):
+        print(source, json.dumps(quality([(page, tidy(run(page.page))) for page in left if page.source == source])))
     return 0
 
 

@@ -54,7 +54,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
                 writer.add_group(pa.table([lists(held)], SETS.names))
                 total, held = total + sum(map(len, held)), []
             progress.add()
-    exempted = len(judged) - len(chosen)
+    exempted = len(corpus) - len(chosen)
     dropped = {"not in the corpus": len(table) - len(kept) - exempted, "of a source that skips dedup": exempted}
     manifest.counts = {"in": len(table), "kept": len(kept), "dropped": dropped}
     manifest.summary = {"documents": len(kept), "shingles": total, **{key: signature.part(key) for key in AGREE}}

@@ -42,12 +42,14 @@ def attributes_of(tag: str) -> dict[str, str]:
     return found
 
 
-# Elements that make a block of their own. A block's features have the number of its element here, so the order counts.
+# Elements that make a block of their own. A block's features have the number of its element here, so the order counts: those of prose,
+# of reference (code, definitions, lists, tables), of pictures, of what stands around a text, and of forms lie side by side.
 BLOCKS = (
-    "body", "div", "p", "li", "ul", "ol", "td", "th", "tr", "table", "h1", "h2", "h3", "h4", "h5", "h6", "section", "article", "main",
-    "aside", "nav", "header", "footer", "form", "figure", "figcaption", "blockquote", "pre", "dl", "dt", "dd", "address", "center",
-    "fieldset", "details", "summary", "label", "button", "tbody", "thead", "tfoot", "caption", "menu", "dialog", "option", "legend",
-    "select", "noscript", "svg", "template", "object", "audio", "video", "canvas", "math", "hgroup", "search",
+    "body", "center", "main", "article", "section", "div", "p", "blockquote", "h1", "h2", "h3", "h4", "h5", "h6", "hgroup",
+    "pre", "dl", "dt", "dd", "ul", "ol", "menu", "li", "table", "caption", "thead", "tbody", "tfoot", "tr", "th", "td",
+    "figure", "figcaption", "details", "summary", "address", "header", "aside", "nav", "footer", "search",
+    "form", "fieldset", "legend", "label", "button", "dialog", "option", "select", "noscript", "svg", "template", "object", "audio",
+    "video", "canvas", "math",
 )  # fmt: skip
 CODE = {name: number for number, name in enumerate(BLOCKS, 1)}
 CUSTOM = 0  # an element such as <page-body>

@@ -26,7 +26,11 @@ class All:
         return True
 
 
-FAR = 9999  # blocks, where there is none
+LEVELS = [0, 1, 2, 3, 4, 6]  # elements above a block that are looked at
+# A measure must not tell one page from another by its size. Hardly any page with gold text has over 50,000 characters of it, so the largest
+# of these pages are mostly lists, and a reference of a million characters would be taken for one.
+MANY = 100  # numbers of blocks, and distances in blocks, are counted so far
+AGAIN = 8  # times that a text occurs on the page are counted so far
 MOST = 32_000  # a measure is at most so large
 # Kinds of characters, which are counted together, three to a number, 21 bits for each.
 DIGIT, UPPER, SPACE, STOP, COMMA, SEPARATOR, END, FIRST = range(8)
@@ -50,10 +54,10 @@ KINDS = _kinds()
 
 
 def _sums(values: Ints, first: Ints, last: Ints) -> Ints:
-    """Sums of the values of blocks [first, last)."""
-    running = np.zeros(len(values) + 1, np.int64)
-    np.cumsum(values, out=running[1:])
-    return running[last] - running[first]
+    """Sums of the values of blocks [first, last); of several rows of values at once."""
+    running = np.zeros((*values.shape[:-1], values.shape[-1] + 1), np.int64)
+    np.cumsum(values, axis=-1, out=running[..., 1:])
+    return running[..., last] - running[..., first]
 
 
 def _share(part: Ints, whole: Ints | int) -> Ints:
@@ -61,22 +65,18 @@ def _share(part: Ints, whole: Ints | int) -> Ints:
     return part * 1000 // np.maximum(whole, 1)
 
 
-def _near(values: Ints, by: int, outside: int) -> Ints:
-    """The values of the blocks so many places further on."""
-    out = np.full(len(values), outside, np.int64)
-    if abs(by) < len(values):
-        if by > 0:
-            out[:-by] = values[by:]
-        else:
-            out[-by:] = values[:by]
-    return out
+def _beside(name: str, values: Ints, reach: int, outside: int) -> dict[str, Ints]:
+    """The values of the blocks up to `reach` places before ("name -1") and behind ("name +1")."""
+    edge = np.full(reach, outside, np.int64)
+    wide = np.concatenate([edge, values, edge])
+    return {f"{name} {by:+}": wide[reach + by : reach + by + len(values)] for by in range(-reach, reach + 1) if by}
 
 
 def _since(where: NDArray[np.bool_], order: Ints) -> tuple[Ints, Ints]:
     """How many blocks ago one was of these, and how many further on one is."""
-    ago = order - np.maximum.accumulate(np.where(where, order, -FAR))
-    on = np.minimum.accumulate(np.where(where, order, FAR)[::-1])[::-1] - order
-    return ago, on
+    ago = order - np.maximum.accumulate(np.where(where, order, -MANY))
+    on = np.minimum.accumulate(np.where(where, order, len(order) + MANY)[::-1])[::-1] - order
+    return np.minimum(ago, MANY), np.minimum(on, MANY)
 
 
 class Page:
@@ -92,10 +92,10 @@ class Page:
         self.parent, self.code = np.array(markup.parent, np.int64), np.array(markup.code, np.int64)
         self.own, self.bits = np.array(markup.own, np.int64), np.array(markup.bits, np.int64)
         self.begin, self.end = np.array(markup.first, np.int64), np.array(markup.last, np.int64)
-        self.above = [np.array(markup.node, np.int64)]  # the element of each block, the one around it, …
-        for _ in range(6):
-            self.above.append(self.parent[self.above[-1]])
-        node = self.above[0]
+        self.above = np.empty((7, count), np.int64)  # the element of each block, the one around it, …
+        self.above[0] = node = np.array(markup.node, np.int64)
+        for level in range(6):
+            self.above[level + 1] = self.parent[self.above[level]]
         # Blocks whose elements say the same are likely of one kind.
         make = self.code[node] * 1_000_003 + self.bits[node] * 31 + self.code[self.above[1]] * 7
         _, self.make = np.unique(make, return_inverse=True)
@@ -126,75 +126,70 @@ class Page:
         return [np.concatenate(rows) for rows in zip(*parts, strict=True)]
 
     def first(self, wanted: Container[str] = All()) -> dict[str, Ints]:
-        """The measures of every block, before any score; of those that cost time only the wanted ones."""
+        """The measures of every block, before any score; of those that cost time only the wanted ones.
+
+        Several are computed at once, as rows of one array, because a call of NumPy costs more than the work on a page's blocks.
+        """
         count, order, length, linked = self.count, self.order, self.length, self.linked
-        found = self.kinds()
-        node, above, code = self.above[0], self.above, self.code[self.above[0]]
+        found, above = self.kinds(), self.above
+        node, code = above[0], self.code[above[0]]
         density = _share(linked, length)
         long = np.where((length >= LONG) & (density < 400), length, 0)
         whole, prose = int(length.sum()), int(long.sum())
-        looked = np.minimum(length, LOOKED)
+        digits, upper = _share(np.array([found[DIGIT], found[UPPER]]), np.minimum(length, LOOKED))
         out: dict[str, Ints] = {
             "length": length, "linked": linked, "links": self.links, "density": density, "marks": self.marks,
-            "digits": _share(found[DIGIT], looked), "upper": _share(found[UPPER], looked), "stops": found[STOP], "commas": found[COMMA],
+            "digits": digits, "upper": upper, "stops": found[STOP], "commas": found[COMMA],
             "separators": found[SEPARATOR], "spaces": found[SPACE],
             "end": found[END], "upper first": found[FIRST],
             "code": code, "code above": self.code[above[1]], "code two above": self.code[above[2]],
         }  # fmt: skip
-        near = self.own[above[0]] | self.own[above[1]] | self.own[above[2]] | self.own[above[3]]
-        everywhere = self.bits[node]
-        for bit, name in enumerate(BITS):
-            if f"near {name}" in wanted:
-                out[f"near {name}"] = near >> bit & 1
-            if f"in {name}" in wanted:
-                out[f"in {name}"] = everywhere >> bit & 1
+        own = self.own[above[:4]]
+        for where, words in (("near", own[0] | own[1] | own[2] | own[3]), ("in", self.bits[node])):
+            asked = [bit for bit, name in enumerate(BITS) if f"{where} {name}" in wanted]
+            rows = words >> np.array(asked, np.int64)[:, None] & 1
+            out.update((f"{where} {BITS[bit]}", row) for bit, row in zip(asked, rows, strict=True))
         # The elements around: how many blocks, how much of the page, how much of it links and paragraphs.
-        size, text, link_text, paragraphs = (
-            _sums(values, self.begin, self.end) for values in (np.ones(count, np.int64), length, linked, long)
-        )
-        for level in (0, 1, 2, 3, 4, 6):
-            at = above[level]
-            out[f"blocks {level}"], out[f"share {level}"] = size[at], _share(text[at], whole)
-            out[f"density {level}"], out[f"prose {level}"] = (
-                _share(link_text[at], text[at]),
-                _share(paragraphs[at], prose),
-            )
-            out[f"prose in text {level}"] = _share(paragraphs[at], text[at])
+        sums = _sums(np.array([np.ones(count, np.int64), length, linked, long]), self.begin, self.end)
+        size, text, link_text, paragraphs = sums
+        sizes, texts, link_texts, prose_texts = sums[:, above[LEVELS]]
+        for name, rows in (
+            ("blocks", np.minimum(sizes, MANY)), ("share", _share(texts, whole)), ("density", _share(link_texts, texts)),
+            ("prose", _share(prose_texts, prose)), ("prose in text", _share(prose_texts, texts)),
+        ):  # fmt: skip
+            out.update((f"{name} {level}", row) for level, row in zip(LEVELS, rows, strict=True))
         # The innermost element with most of the paragraphs, and how far from it a block is.
         for least in (500, 800):
             main = int(np.flatnonzero(paragraphs * 1000 >= prose * least)[-1]) if prose else 0
             begin, end = int(self.begin[main]), int(self.end[main])
-            out[f"from main {least}"] = np.minimum(order - begin, 0) + np.maximum(order - end + 1, 0)
-            out[f"main blocks {least}"] = np.full(count, size[main])
+            away = np.minimum(order - begin, 0) + np.maximum(order - end + 1, 0)
+            out[f"from main {least}"] = np.clip(away, -MANY, MANY)
+            out[f"main blocks {least}"] = np.full(count, min(int(size[main]), MANY))
             out[f"main density {least}"] = np.full(count, int(link_text[main]) * 1000 // max(int(text[main]), 1))
         out["place"], out["text before"] = _share(order, count), _share(np.cumsum(length) - length, whole)
         out["prose before"] = _share(np.cumsum(long) - long, prose)
         headings = np.flatnonzero(code == CODE["h1"])
-        out["after h1"] = order - headings[np.argmax(length[headings])] if len(headings) else np.full(count, -FAR)
+        after = order - headings[np.argmax(length[headings])] if len(headings) else np.full(count, -MANY)
+        out["after h1"] = np.clip(after, -MANY, MANY)
         out["since prose"], out["until prose"] = _since(long > 0, order)
         out["since heading"], _ = _since((code >= CODE["h1"]) & (code <= CODE["h6"]), order)
-        out["make"], out["make text"] = self.of_make(np.ones(count, np.int64)), _share(self.of_make(length), whole)
-        out["make density"] = _share(self.of_make(linked), self.of_make(length))
-        seen = Counter(self.texts)
-        out["repeated"] = np.fromiter((seen[each] for each in self.texts), np.int64, count)
-        for name, value in (
-            ("page blocks", count), ("page text", whole), ("page prose", prose), ("page longest", int(length.max())),
-            ("page density", int(linked.sum()) * 1000 // max(whole, 1)),
-        ):  # fmt: skip
-            out[name] = np.full(count, value)
-        for by in (-3, -2, -1, 1, 2, 3):
-            out[f"length {by:+}"], out[f"density {by:+}"] = _near(length, by, -1), _near(density, by, -1)
-            out[f"code {by:+}"] = _near(code, by, -1)
-        for by in (-1, 1):
-            out[f"stops {by:+}"] = _near(found[STOP], by, -1)
-            out[f"siblings {by:+}"] = ((_near(node, by, -1) == node) | (_near(above[1], by, -1) == above[1])).astype(
-                np.int64
-            )
+        of_make = [self.of_make(values) for values in (np.ones(count, np.int64), length, linked)]
+        out["make"], out["make text"] = np.minimum(of_make[0], MANY), _share(of_make[1], whole)
+        out["make density"] = _share(of_make[2], of_make[1])
+        if "repeated" in wanted:
+            seen = Counter(self.texts)
+            out["repeated"] = np.fromiter((min(seen[each], AGAIN) for each in self.texts), np.int64, count)
+        out["page density"] = np.full(count, int(linked.sum()) * 1000 // max(whole, 1))
+        out |= _beside("length", length, 3, -1) | _beside("density", density, 3, -1) | _beside("code", code, 3, -1)
+        out |= _beside("stops", found[STOP], 1, -1)
+        around = _beside("", node, 1, -1), _beside("", above[1], 1, -1)
+        for by in (" -1", " +1"):
+            out["siblings" + by] = ((around[0][by] == node) | (around[1][by] == above[1])).astype(np.int64)
         for reach in (4, 10):
             low, high = np.maximum(order - reach, 0), np.minimum(order + reach + 1, count)
-            out[f"text within {reach}"] = _sums(length, low, high)
-            out[f"density within {reach}"] = _share(_sums(linked, low, high), out[f"text within {reach}"])
-            out[f"prose within {reach}"] = _sums(long, low, high)
+            within = _sums(np.array([length, linked, long]), low, high)
+            out[f"text within {reach}"], out[f"prose within {reach}"] = within[0], within[2]
+            out[f"density within {reach}"] = _share(within[1], within[0])
         return out
 
     def second(self, scores: Ints) -> dict[str, Ints]:
@@ -203,24 +198,21 @@ class Page:
         score = np.clip(scores, -800, 800)
         good = np.where(score > 0, length, 0)
         whole = max(int(good.sum()), 1)
-        out: dict[str, Ints] = {"score": score}
-        for by in (-4, -3, -2, -1, 1, 2, 3, 4):
-            out[f"score {by:+}"] = _near(score, by, -900)
+        out: dict[str, Ints] = {"score": score} | _beside("score", score, 4, -900)
         before = np.cumsum(good)
         out["good before"], out["good after"] = _share(before - good, whole), _share(whole - before, whole)
-        out["page good"], out["page good share"] = (
-            np.full(count, whole),
-            np.full(count, whole * 1000 // max(int(length.sum()), 1)),
-        )
+        out["page good share"] = np.full(count, whole * 1000 // max(int(length.sum()), 1))
         out["since good"], out["until good"] = _since((score > 0) & (length >= LONG), order)
         weighed = length * np.clip(score, -300, 300)
+        both = np.array([weighed, length, good])
         for reach in (3, 8):
             low, high = np.maximum(order - reach, 0), np.minimum(order + reach + 1, count)
-            out[f"score within {reach}"] = _sums(weighed, low, high) // np.maximum(_sums(length, low, high), 1)
-        mean = _sums(weighed, self.begin, self.end) // np.maximum(_sums(length, self.begin, self.end), 1)
-        held = _share(_sums(good, self.begin, self.end), whole)
+            within = _sums(both[:2], low, high)
+            out[f"score within {reach}"] = within[0] // np.maximum(within[1], 1)
+        sums = _sums(both, self.begin, self.end)
+        means, held = (sums[0] // np.maximum(sums[1], 1))[self.above], _share(sums[2], whole)[self.above]
         for level in range(5):
-            out[f"score {level} above"], out[f"good {level} above"] = mean[self.above[level]], held[self.above[level]]
+            out[f"score {level} above"], out[f"good {level} above"] = means[level], held[level]
         out["make score"] = self.of_make(weighed) // np.maximum(self.of_make(length), 1)
         return out
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from scripts.ingest import blocks
 from scripts.ingest.forest import TOGETHER, Forest
-from scripts.ingest.markup import BLOCKS, read, tokens
+from scripts.ingest.markup import BLOCKS, CODE, read, tokens
 from scripts.ingest.measures import MOST, Page, table
 
 SENTENCES = (
@@ -48,6 +48,46 @@ def test_what_stays_and_what_goes() -> None:
         assert gone not in text, gone
     every = main_text(PAGE, main=False)
     assert all(each in every for each in (*SENTENCES, "Weather", "Most read", "Imprint"))
+
+
+def reference(many: int) -> str:
+    """A page of a reference: functions with a signature, a sentence, tables of what they take and return, and examples."""
+    functions = "".join(
+        f"""<dl><dt><a name="f{number:04}"><b>cell_{number:04}</b></a>(place, *, slow=False)</dt><dd><p>Move a cell, as
+<a href="https://example.org/other.html#f{number + 1:04}">cell_{number + 1:04}</a> does.</p><h4>Parameters</h4>
+<pre>place : int\n    Column {number:04}, counted from 0.\nslow : bool\n    One column at a time.</pre><h4>Returns</h4>
+<pre>int\n    Where it was.</pre><h4>See Also</h4><p>cells</p><h4>Examples</h4><pre>&gt;&gt;&gt; from grid import cell_{number:04}
+&gt;&gt;&gt; cell_{number:04}(4)\n3</pre></dd></dl>"""
+        for number in range(many)
+    )
+    return f"""<html><body><header><nav class="navigation"><ul>{NAV}</ul></nav></header><main><article class="content"><h1>grid</h1>
+<p>Cells of a grid, and what moves them.</p><section class="functions"><h2>Functions</h2>{functions}</section></article></main>
+<footer class="footer"><p>Rendered today.</p></footer></body></html>"""
+
+
+def test_a_long_reference_keeps_as_much_as_a_short_one() -> None:
+    """Hardly any page with gold text has more than 50,000 characters of it: a longer one must not be judged by its size."""
+    kept = {}
+    for many in (200, 2000):
+        page = reference(many)
+        text = main_text(page)
+        kept[many] = len(text) / len(main_text(page, main=False))
+        assert sum(f"cell_{number:04}(place" in text for number in range(many)) > 0.9 * many
+        assert "Weather" not in text
+    assert min(kept.values()) > 0.75 and kept[2000] > kept[200] - 0.03
+
+
+def test_no_measure_says_how_large_the_page_is() -> None:
+    """A block in the middle looks the same on a page ten times as long, but for shares of the page and for where it stands."""
+    shares = ("share", "prose", "make text", "place", "text before", "main density", "page density")
+    looks = []
+    for many in (300, 3000):
+        page = Page(read(tokens(reference(many))))
+        measures = page.first()
+        middle = next(number for number, text in enumerate(page.texts) if text.startswith(f"cell_{many // 2:04}(place"))
+        looks.append({name: int(row[middle]) for name, row in measures.items() if not name.startswith(shares)})
+    far = {name for name, value in looks[0].items() if abs(value - looks[1][name]) > 2}
+    assert not far, far
 
 
 @pytest.mark.parametrize("page", ["", "<html></html>", "<p>words", "x", "<a href=x>y</a>", "<p>" * 50])
@@ -89,6 +129,42 @@ def test_any_page(pieces: list[str]) -> None:
     assert len(first) > 200 and rows.shape == (len(first), len(markup.text)) and abs(rows).max() <= MOST
     second = page.second(rows[0].astype(np.int64))
     assert all(row.dtype == np.int64 for row in (*first.values(), *second.values()))
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.tuples(st.integers(-900, 900), st.integers(1, 2000)), min_size=1, max_size=30))
+def test_the_cut_is_the_best_of_all(found: list[tuple[int, int]]) -> None:
+    """No other least score has a higher F measure, up to a millionth."""
+    scores, length = np.array(found, np.int64).T
+    chance = 1 / (1 + np.exp(-np.clip(scores, -blocks.SURE, blocks.SURE) / 100))
+
+    def measure(least: int) -> float:
+        taken = scores >= least
+        right, whole = (chance * length)[taken].sum(), (chance * length).sum()
+        return float(3 * right / (2 * length[taken].sum() + whole))
+
+    assert measure(blocks.cut(scores, length)) > max(measure(least) for least in scores.tolist()) - 2e-3
+
+
+def test_chances_are_far_from_a_half() -> None:
+    """So that every machine rounds them to the same thousandths, whatever the last bit of its exp."""
+    exact = 1000 / (1 + np.exp(np.arange(-blocks.SURE, blocks.SURE + 1) / -100))
+    assert (abs(exact - np.floor(exact) - 0.5) > 1e-6).all()
+    assert (np.diff(blocks.CHANCE) >= 0).all() and blocks.CHANCE[blocks.SURE] == 500
+
+
+@pytest.mark.parametrize(("scores", "kept"), [([300, 250, -40, -400], 2), ([10, -20, -30, -400], 3), ([-500, -600], 1)])
+def test_on_a_page_in_doubt_more_is_kept(scores: list[int], kept: int) -> None:
+    found = np.array(scores, np.int64)
+    assert (found >= blocks.cut(found, np.full(len(found), 100, np.int64))).sum() == kept
+
+
+def test_a_heading_stays_with_what_it_heads() -> None:
+    """Two in a row too; not one before what goes, not one that is unlikely, not what is no heading."""
+    names = ["h2", "h3", "p", "h3", "p", "dt", "p", "p", "p", "h2"]
+    scores = np.array([-50, -20, 200, -20, -80, -150, 200, -20, 200, -20])
+    good = blocks.with_headings(scores > 0, scores, np.array([CODE[name] for name in names]))
+    assert good.nonzero()[0].tolist() == [0, 1, 2, 6, 8]
 
 
 def naive(stored: dict[str, object], row: list[int]) -> int:
