@@ -85,7 +85,10 @@ def of_paths(source: dict[str, Any], access: Access, data: str = ".") -> list[Fo
         if not found:
             raise cli.InputError(f"no file matches {entry!r}")
         known |= {url: facts for url, facts in found.items() if url not in known}
-    return [(url, name, known[url]) for url, name in urls.named(list(known)).items()]
+    try:
+        return [(url, name, known[url]) for url, name in urls.named(list(known)).items()]
+    except ValueError as error:
+        raise cli.InputError(str(error)) from error
 
 
 def of_list(place: str, access: Access, data: str) -> list[str]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import hashlib
 import posixpath
+from collections import Counter
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
@@ -70,15 +72,39 @@ def name_of(url: str) -> str:
 
 
 def named(urls: list[str]) -> dict[str, str]:
-    """A name for each URL, as short as is unique among them: the last part of its path, with as many before it as it takes."""
+    """A name for each URL, as short as is unique among them: the last part of its path, with as many before it as it takes.
+
+    URLs with the same path get the host in front too, and where that is the same, a digest of the URL between host and path, so
+    that a name ends as its file does. Raises ValueError where two names are the same even so.
+    """
     unique = list(dict.fromkeys(urls))
     parts = {url: name_of(url).split("/") for url in unique}
     depth = 1
     while True:
         names = {url: "/".join(parts[url][-depth:]) for url in unique}
-        if len(set(names.values())) == len(unique) or depth > max(map(len, parts.values()), default=0):
+        if len(set(names.values())) == len(unique):
             return names
+        if depth > max(map(len, parts.values())):
+            break
         depth += 1
+    # Those that are unique stay as they are: ids of documents hang on names.
+    for longer in (_with_host, _with_digest):
+        often = Counter(names.values())
+        names = {url: longer(url) if often[name] > 1 else name for url, name in names.items()}
+    often = Counter(names.values())
+    if same := [url for url, name in names.items() if often[name] > 1]:
+        raise ValueError(f"{same[0]} and {same[1]} would both be called {names[same[0]]}")
+    return names
+
+
+def _with_host(url: str) -> str:
+    parts = urlsplit(url)
+    return f"{parts.netloc}{parts.path}"
+
+
+def _with_digest(url: str) -> str:
+    parts = urlsplit(url)
+    return f"{parts.netloc}/{hashlib.sha256(url.encode()).hexdigest()[:12]}{parts.path}"
 
 
 def joined(base: str, path: str) -> str:

@@ -18,10 +18,11 @@ import pytest
 from scripts.formats.documents import rows
 from scripts.ingest import extract, lists, sources
 from scripts.ingest import list as listing
+from scripts.ingest.urls import named
 from scripts.workflow.config import ROOT, ConfigError, validate
 from scripts.workflow.fingerprint import fingerprint
 from scripts.workflow.manifest import Manifest
-from tests.unit.ingest.servers import Server
+from tests.unit.ingest.servers import Server, http_server
 from tests.unit.ingest.warcs import TEXT, members, page
 
 DATA = Path(os.environ.get("CRAWL2LLM_DATA", ROOT.parent / "shared" / "data"))
@@ -206,6 +207,28 @@ def test_a_list_at_a_url(server: Server, tmp_path: Path) -> None:
     place = server.put("list.txt", ("# files\n" + "\n".join(found) + "\n").encode())
     status, documents, _ = run(tmp_path, config({"name": "web", "kind": "jsonl", "paths": [f"@{place}"]}))
     assert status == 0 and sorted(row["url"] for row in documents) == ["file:web/a/x.jsonl#0", "file:web/b/x.jsonl#0"]
+
+
+def test_the_same_path_at_two_servers_is_two_files(server: Server, tmp_path: Path) -> None:
+    with http_server() as other:
+        found = [
+            one.put("a/x.jsonl", b'{"text": "Words of %d."}\n' % number) for number, one in enumerate((server, other))
+        ]
+        whole = config({"name": "web", "kind": "jsonl", "paths": found, "patience": 1}, shards=1)
+        status, documents, dropped = run(tmp_path, whole)
+    assert status == 0 and not dropped and {row["text"] for row in documents} == {"Words of 0.", "Words of 1."}
+    listed = json.loads((tmp_path / "list/00000.json").read_text())
+    assert {one["name"] for one in listed} == {url.removeprefix("http://") for url in found}
+
+
+def test_names_that_are_the_same_fail_the_list(
+    server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    queries = [server.put("x", b"") + f"?id={number}" for number in range(2)]
+    found = [*queries, f"s3://{named(queries)[queries[0]]}"]
+    whole = config({"name": "web", "kind": "text", "paths": found, "patience": 1})
+    assert run(tmp_path, whole)[0] == 1
+    assert "source 'web': http://127.0.0.1" in (said := capsys.readouterr().err) and "would both be called" in said
 
 
 def test_a_list_here_of_urls(server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
