@@ -19,7 +19,6 @@ import xxhash
 
 from scripts.dedup.minhash import MinHasher
 from scripts.dedup.shingles import count_tokens, distinct, hashes32, normalise
-from scripts.dedup.tables import GROUP
 from scripts.formats import filtered
 from scripts.formats.documents import Writer, shard_of
 from scripts.workflow import cli
@@ -95,20 +94,14 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     totals = {"words": 0, "shingles": 0}
     columns = schema(hasher.bands)
     with Writer(out, columns, hashes=["id", "text_hash", *names(hasher.bands)]) as writer:
-        made: list[pa.Table] = []
         for batch in batched(filtered.texts(args.documents, args.verdicts, args.edits, ["curated"])):
             signals = sign([row["text"] for row in batch], settings["shingle_words"], hasher)
             for row, found in zip(batch, signals, strict=True):
                 found |= {"id": bytes.fromhex(row["id"]), "curated": bool(row["curated"])}
                 for key in totals:
                     totals[key] += found[key]
-            made.append(pa.Table.from_pylist(signals, schema=columns))
+            writer.add_table(pa.Table.from_pylist(signals, schema=columns))
             progress.add(len(batch))
-            if sum(map(len, made)) >= GROUP:
-                writer.add_table(pa.concat_tables(made))
-                made = []
-        if made:
-            writer.add_table(pa.concat_tables(made))
     manifest.counts = {"in": progress.done, "kept": progress.done, "dropped": {}}
     manifest.summary = {
         **totals,

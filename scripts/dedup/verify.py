@@ -30,6 +30,8 @@ from scripts.dedup.tables import (
     members,
     part_of,
     same,
+    split,
+    starts,
 )
 from scripts.formats.documents import Writer, data, opened, shard_of
 from scripts.workflow import cli
@@ -47,8 +49,7 @@ def candidates(files: Iterable[Path], part: int) -> tuple[Numbers, Numbers]:
         low, high = np.concatenate((low, column(table, "low"))), np.concatenate((high, column(table, "high")))
         order = np.lexsort((high, low))
         low, high = low[order], high[order]
-        first = np.ones(len(low), bool)
-        first[1:] = (low[1:] != low[:-1]) | (high[1:] != high[:-1])
+        first = starts(low, high)
         low, high = low[first], high[first]
     return low, high
 
@@ -110,16 +111,17 @@ def similarities(
                             measured[row] = jaccard(other, set_)
                             progress.add()
     if (missing := np.flatnonzero(np.isnan(measured))).size:
-        names = " and ".join(words(int(ends[missing[0]])) for ends in (low, high))
+        names = " and ".join(words(ends[missing]) for ends in (low, high))
         raise cli.InputError(
             f"{missing.size} candidate pairs name documents that have no shingle set, for example {names}: run dedup.sets again"
         )
     return measured
 
 
-def words(document: int) -> str:
-    """A document's number for a person."""
-    return f"document {document & 0xFFFFFFFF} of shard {document >> 32:05d}"
+def words(documents: Numbers) -> str:
+    """The first of these documents for a person."""
+    shard, row = split(documents)
+    return f"document {row[0]} of shard {shard[0]:05d}"
 
 
 def histogram(similarity: npt.NDArray) -> list[int]:

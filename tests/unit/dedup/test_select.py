@@ -224,8 +224,8 @@ def test_the_same_with_many_parts_of_everything(
     ]
     whole = verdicts(run(tmp_path_factory.mktemp("a"), documents, 2, CONFIG))
     small = {
-        "scripts.dedup.exact.HELD": 3,
-        "scripts.dedup.band.HELD": 3,
+        "scripts.dedup.exact.HELD_DOCUMENTS": 3,
+        "scripts.dedup.band.HELD_DOCUMENTS": 3,
         "scripts.dedup.band.CHUNK": 2,
         "scripts.dedup.sets.BLOCK": 4,
         "scripts.dedup.sets.GROUP": 5,
