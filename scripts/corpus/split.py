@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from scripts.corpus.chosen import CHOSEN, LEAK, SPLITS
+from scripts.corpus.chosen import CHOSEN, LEAK
 from scripts.corpus.leakage import TRAIN, VALIDATION, Leaks, Sides, binary, leaks, names
 from scripts.dedup import tables
 from scripts.formats import filtered
-from scripts.formats.documents import Writer, add_counts, data, rows, shard_of, survivors
+from scripts.formats.documents import SPLITS, Writer, add_counts, data, rows, shard_of, survivors
 from scripts.formats.origins import COLUMNS, Split
 from scripts.workflow import cli
 from scripts.workflow.console import Progress, log

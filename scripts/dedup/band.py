@@ -23,7 +23,6 @@ import pyarrow as pa
 
 from scripts.dedup import earlier
 from scripts.dedup.signature import band_name
-from scripts.dedup.spill import Spill, by_hash, ranges
 from scripts.dedup.tables import (
     DUPLICATE,
     EARLIER,
@@ -49,6 +48,7 @@ from scripts.dedup.tables import (
     starts,
 )
 from scripts.formats.documents import GROUP, Writer, shard_of
+from scripts.formats.spill import Spill, by_hash, ranges
 from scripts.workflow import cli
 from scripts.workflow.console import Progress
 from scripts.workflow.manifest import Manifest, scratch

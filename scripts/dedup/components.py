@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from scripts.dedup.spill import Spill, ranges
 from scripts.dedup.tables import Numbers
+from scripts.formats.spill import Spill, ranges
 
 CHUNK = 1 << 16  # pairs as Python numbers at a time
 HELD_PAIRS = 1 << 24  # decided at a time, about 100 bytes each

@@ -16,7 +16,6 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from scripts.dedup import earlier
-from scripts.dedup.spill import Spill, by_hash, ranges
 from scripts.dedup.tables import (
     DUPLICATE,
     EARLIER,
@@ -35,6 +34,7 @@ from scripts.dedup.tables import (
     starts,
 )
 from scripts.formats.documents import Writer
+from scripts.formats.spill import Spill, by_hash, ranges
 from scripts.workflow import cli
 from scripts.workflow.console import Progress
 from scripts.workflow.manifest import Manifest, scratch

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from scripts.dedup import band, components, exact, select, sets, signature, verify
 from scripts.dedup.shingles import normalise, shingles
-from scripts.dedup.spill import Spill
 from scripts.formats.documents import DOCUMENT, VERDICT, Writer
+from scripts.formats.spill import Spill
 from scripts.workflow.manifest import Manifest
 from scripts.workflow.steps import number_of_parts
 
