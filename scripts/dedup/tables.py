@@ -9,10 +9,10 @@ more words, then the smaller id. That order depends on the documents alone, neve
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -74,6 +74,7 @@ HASHED = np.dtype(
 
 Shingles = npt.NDArray[np.uint64]
 Numbers = npt.NDArray[np.int64]
+Item = TypeVar("Item")
 
 
 def numbered(manifests: Sequence[Path]) -> list[tuple[int, Path]]:
@@ -178,6 +179,20 @@ def starts(*columns: npt.NDArray) -> npt.NDArray[np.bool_]:
 def opening(first: npt.NDArray[np.bool_]) -> Numbers:
     """For each row the row that opens its group. first: which rows open one."""
     return np.maximum.accumulate(np.where(first, np.arange(len(first)), 0))
+
+
+def batched(items: Iterable[Item], size: Callable[[Item], int], most: int) -> Iterator[list[Item]]:
+    """The items in lists, each of which ends where the sum of their sizes reaches `most`."""
+    batch: list[Item] = []
+    held = 0
+    for item in items:
+        batch.append(item)
+        held += size(item)
+        if held >= most:
+            yield batch
+            batch, held = [], 0
+    if batch:
+        yield batch
 
 
 def lists(sets: Sequence[Shingles]) -> pa.ListArray:

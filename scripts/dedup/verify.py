@@ -24,6 +24,7 @@ from scripts.dedup.tables import (
     VERIFIED,
     Numbers,
     Shingles,
+    batched,
     between,
     column,
     first_of,
@@ -72,19 +73,15 @@ def blocks(files: Iterable[Path], part: int, low: Numbers, most: int) -> Iterato
 
     files: of the shards that these are in. low: sorted.
     """
-    block: dict[int, Shingles] = {}
-    held = 0
-    for path in files:
-        for documents, shingles, ends in sets(path, part):
-            for at in np.flatnonzero(members(documents, low)).tolist():
-                own = shingles[ends[at] : ends[at + 1]].copy()  # not the row group that it is a part of
-                block[int(documents[at])] = own
-                held += len(own)
-                if held >= most:
-                    yield block
-                    block, held = {}, 0
-    if block:
-        yield block
+
+    def found() -> Iterator[tuple[int, Shingles]]:
+        for path in files:
+            for documents, shingles, ends in sets(path, part):
+                for at in np.flatnonzero(members(documents, low)).tolist():
+                    # A copy: not the row group that it is a part of
+                    yield int(documents[at]), shingles[ends[at] : ends[at + 1]].copy()
+
+    return map(dict, batched(found(), lambda one: len(one[1]), most))
 
 
 def similarities(
