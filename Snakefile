@@ -15,14 +15,13 @@ if CONTAINER:
 
 include: "rules/crawl.smk"
 include: "rules/ingest.smk"
-
-
-# Every filter of the table in scripts/workflow/steps.py; the config's `filters` says which run, and in what order
-for name in steps.FILTERS:
-
-    include: f"rules/{name}.smk"
-
-
+# The filters; the config's `filters` says which run, and in what order
+include: "rules/url.smk"
+include: "rules/language.smk"
+include: "rules/heuristics.smk"
+include: "rules/lines.smk"
+include: "rules/dedup.smk"
+include: "rules/quality.smk"
 include: "rules/corpus.smk"
 include: "rules/tokenize.smk"
 include: "rules/pretrain.smk"

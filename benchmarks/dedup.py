@@ -35,7 +35,8 @@ from datasketch import MinHash
 from benchmarks.machine import processor, versions
 from scripts.dedup.minhash import MinHasher
 from scripts.dedup.shingles import hashes32, normalise, shingles
-from scripts.dedup.signature import BATCH, batched, sign
+from scripts.dedup.signature import BATCH, sign
+from scripts.dedup.tables import batched
 
 ROOT = Path(__file__).resolve().parents[1]
 K, PERMUTATIONS, BANDS, ROWS, SEED = 5, 112, 14, 8, 1
@@ -53,7 +54,7 @@ def windows(count: int, words: int = 500) -> list[str]:
 
 def ours(texts: list[str]) -> None:
     hasher = MinHasher(PERMUTATIONS, BANDS, ROWS, SEED)
-    for batch in batched({"text": text} for text in texts):
+    for batch in batched(({"text": text} for text in texts), lambda row: len(row["text"]), BATCH):
         sign([row["text"] for row in batch], K, hasher)
 
 

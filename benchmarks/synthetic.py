@@ -16,8 +16,8 @@ import pyarrow as pa
 from benchmarks.scale import Run, apart, complete
 from scripts.dedup.sets import in_groups
 from scripts.dedup.signature import schema
-from scripts.dedup.tables import DUPLICATE, GROUP, SETS, WANTED, between, column, first_of, read
-from scripts.formats.documents import Writer
+from scripts.dedup.tables import DUPLICATE, SETS, WANTED, between, column, first_of, read
+from scripts.formats.documents import GROUP, Writer
 from scripts.workflow.manifest import Manifest
 
 PER_SHARD = 250_000

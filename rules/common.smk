@@ -1,6 +1,10 @@
 """
 What the rules share: the validated config, and functions of the wildcards that give fingerprints, paths of manifests and task ids.
 
+An input is what a job waits for. The params beside it are the same manifests as few words (`ranged`): a command line that spelled out
+thousands of paths would be longer than the kernel takes, and with 1,000 shards every edge costs a plan seconds. So a step that another
+input already waits for stands among the params alone.
+
 What is up to date, where each manifest lies, and what happens when a run starts: scripts/workflow/project.py and start.py.
 """
 
@@ -80,22 +84,12 @@ def section(wildcards, step):
     return registry.section(VARIANTS[wildcards.variant], step, getattr(wildcards, "model", ""))
 
 
-def placement(step):
-    """A params entry: the placement keys of a step as options of its program; what is up to date does not depend on them."""
+def placement(step, whose=options.PROGRAM):
+    """A params entry: the placement keys of a step as options of its program; what is up to date does not depend on them.
 
-    def found(wildcards):
-        return options.words(step, section(wildcards, step))
-
-    return found
-
-
-def launcher(step):
-    """A params entry: the placement keys of a step that are options of the launcher, which starts its program."""
-
-    def found(wildcards):
-        return options.words(step, section(wildcards, step), options.LAUNCHER)
-
-    return found
+    whose: options.LAUNCHER for those of the launcher, which starts the program.
+    """
+    return lambda wildcards: options.words(step, section(wildcards, step), whose)
 
 
 def cores(step):
@@ -115,11 +109,7 @@ def source_access(wildcards):
 
 def fingerprint(step):
     """The params entry of a step: a function of the wildcards that gives the step's fingerprint."""
-
-    def found(wildcards):
-        return PROJECT.fingerprint(wildcards.variant, step, getattr(wildcards, "model", ""))
-
-    return found
+    return lambda wildcards: PROJECT.fingerprint(wildcards.variant, step, getattr(wildcards, "model", ""))
 
 
 def manifest(step):
@@ -148,72 +138,43 @@ def parent(wildcards):
 
 
 @cache
-def all_manifests(variant, step):
+def _all(variant, step):
     return [PROJECT.manifest(variant, step, task) for task in steps.tasks(step, VARIANTS[variant])]
 
 
 def manifests(step):
     """Input function: the manifests of all tasks of the step; none where the run has no such step."""
+    return lambda wildcards: (_all(wildcards.variant, step) if steps.is_used(step, VARIANTS[wildcards.variant]) else [])
 
-    def found(wildcards):
-        config = VARIANTS[wildcards.variant]
-        return all_manifests(wildcards.variant, step) if steps.is_used(step, config) else []
 
+def _of(wildcards, used, ranged=False):
+    """The manifests of steps: of the same shard where both have shards, else of all (ranged: as few words)."""
+    found = []
+    for step in used:
+        if steps.STEPS[step].per and hasattr(wildcards, "shard"):
+            found.append(PROJECT.manifest(wildcards.variant, step, wildcards.shard))
+        else:
+            found += (_ranged if ranged else _all)(wildcards.variant, step)
     return found
 
 
-def _judged(wildcards, step, spelled=None):
-    """The manifests of a step that judges: of the task with the same shard, where both have shards, else of all (by `spelled`)."""
-    if steps.STEPS[step].per and hasattr(wildcards, "shard"):
-        return [PROJECT.manifest(wildcards.variant, step, wildcards.shard)]
-    return (spelled or all_manifests)(wildcards.variant, step)
+def _filters(wildcards):
+    return VARIANTS[wildcards.variant]["filters"]
 
 
 def before(stage, ranged=False):
-    """Input function: the newest verdicts before a filter, of the filter before it in the config's `filters` or of ingest.check.
-
-    ranged: a params entry, the same as few words.
-    """
-
-    def found(wildcards):
-        judging = steps.verdicts(VARIANTS[wildcards.variant]["filters"], stage)
-        return _judged(wildcards, judging[-1], _ranged if ranged else None)
-
-    return found
+    """Input function: the newest verdicts before a filter, of the filter before it in the config's `filters` or of ingest.check."""
+    return lambda wildcards: _of(wildcards, steps.verdicts(_filters(wildcards), stage)[-1:], ranged)
 
 
-def verdicts(wildcards):
+def verdicts(ranged=False):
     """Input function: all verdicts, in the order of the filters."""
-    judging = steps.verdicts(VARIANTS[wildcards.variant]["filters"])
-    return [path for step in judging for path in _judged(wildcards, step)]
+    return lambda wildcards: _of(wildcards, steps.verdicts(_filters(wildcards)), ranged)
 
 
-def all_verdicts(wildcards):
-    """A params entry: as `verdicts`, as few words."""
-    judging = steps.verdicts(VARIANTS[wildcards.variant]["filters"])
-    return [path for step in judging for path in _judged(wildcards, step, _ranged)]
-
-
-def edits(stage=None):
-    """Input function: the manifests, of the same shard, of the steps before a filter that edit texts; without a filter: of all of them."""
-
-    def found(wildcards):
-        config = VARIANTS[wildcards.variant]
-        editing = steps.edits(config["filters"], stage)
-        return [PROJECT.manifest(wildcards.variant, step, wildcards.shard) for step in editing]
-
-    return found
-
-
-def all_edits(stage, ranged=False):
-    """Input function: as `edits`, of all shards. ranged: a params entry, the same as few words."""
-
-    def found(wildcards):
-        editing = steps.edits(VARIANTS[wildcards.variant]["filters"], stage)
-        named = _ranged if ranged else all_manifests
-        return [word for step in editing for word in named(wildcards.variant, step)]
-
-    return found
+def edits(stage=None, ranged=False):
+    """Input function: the manifests of the steps before a filter that edit texts; without a filter: of all of them."""
+    return lambda wildcards: _of(wildcards, steps.edits(_filters(wildcards), stage), ranged)
 
 
 def also(step):
@@ -238,7 +199,7 @@ def at_once(step):
 def every_step(wildcards):
     """Input function: the manifests of every step of the run but the last."""
     kept = [step for step in steps.used(VARIANTS[wildcards.variant]) if step != steps.LAST]
-    return [path for step in kept for path in all_manifests(wildcards.variant, step)]
+    return [path for step in kept for path in _all(wildcards.variant, step)]
 
 
 def ranged(*names):
@@ -246,9 +207,7 @@ def ranged(*names):
 
     Of a step that the run does not have there are none.
 
-    Such a word is `results/…/{00000..00999}.manifest.json`.
-    A command line that spelled out thousands of paths would be longer than the kernel takes; the programs expand it.
-    A step that another input already waits for may stand here alone: with 1,000 shards every such edge costs a plan seconds.
+    Such a word is `results/…/{00000..00999}.manifest.json`; the programs expand it.
     """
 
     def found(wildcards):

@@ -18,7 +18,7 @@ OUTPUTS:
 rule corpus_split:
     input:
         documents=manifests("ingest.extract"),
-        verdicts=verdicts,
+        verdicts=verdicts(),
     output:
         manifest="results/{variant}/corpus/split/manifest.json",
     log:
@@ -30,7 +30,8 @@ rule corpus_split:
     params:
         fingerprint=fingerprint("corpus.split"),
         documents=ranged("ingest.extract"),
-        verdicts=all_verdicts,
+        verdicts=verdicts(ranged=True),
+        # The verdicts of dedup wait for these
         signals=ranged("dedup.signature"),
         exact=ranged("dedup.exact"),
         pairs=ranged("dedup.verify"),
@@ -51,7 +52,7 @@ rule corpus_split:
 rule corpus_write:
     input:
         documents=manifest("ingest.extract"),
-        verdicts=verdicts,
+        verdicts=verdicts(),
         edits=edits(),
         split=manifest("corpus.split"),
     output:

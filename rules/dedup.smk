@@ -87,7 +87,7 @@ rule dedup_band:
     params:
         fingerprint=fingerprint("dedup.band"),
         also=also("dedup.band"),
-        signals=ranged("dedup.signature"),
+        signals=ranged("dedup.signature"),  # dedup.exact waits for them
     shell:
         """
         python -m scripts.dedup.band \
@@ -149,7 +149,7 @@ rule dedup_verify:
         "../envs/data.yaml"
     params:
         fingerprint=fingerprint("dedup.verify"),
-        pairs=ranged("dedup.band"),
+        pairs=ranged("dedup.band"),  # dedup.sets waits for them
         sets=ranged("dedup.sets"),
     shell:
         """
@@ -177,7 +177,7 @@ rule dedup_select:
     params:
         fingerprint=fingerprint("dedup.select"),
         pairs=ranged("dedup.verify"),
-        signals=ranged("dedup.signature"),
+        signals=ranged("dedup.signature"),  # dedup.exact waits for them
     shell:
         """
         python -m scripts.dedup.select \

@@ -31,7 +31,7 @@ rule pretrain_train:
     threads: cores("pretrain.train")
     params:
         fingerprint=fingerprint("pretrain.train"),
-        launcher=launcher("pretrain.train"),
+        launcher=placement("pretrain.train", options.LAUNCHER),
         placement=placement("pretrain.train"),
         tokens=ranged("tokenize.encode"),
     shell:

@@ -18,7 +18,7 @@ rule quality_train:
     input:
         documents=manifests("ingest.extract"),
         verdicts=before("quality"),
-        edits=all_edits("quality"),
+        edits=edits("quality"),
     output:
         manifest="results/{variant}/quality/train/manifest.json",
     log:
@@ -31,7 +31,7 @@ rule quality_train:
         fingerprint=fingerprint("quality.train"),
         documents=ranged("ingest.extract"),
         verdicts=before("quality", ranged=True),
-        edits=all_edits("quality", ranged=True),
+        edits=edits("quality", ranged=True),
     shell:
         """
         python -m scripts.quality.train \

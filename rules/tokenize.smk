@@ -23,7 +23,7 @@ rule tokenize_train:
         "results/{variant}/benchmarks/tokenize/train.tsv"
     conda:
         "../envs/data.yaml"
-    threads: 2
+    threads: 2  # of tokenizers, which counts pairs in as many as it gets; a profile may give more
     params:
         fingerprint=fingerprint("tokenize.train"),
         corpus=ranged("corpus.write"),

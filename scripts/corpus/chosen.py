@@ -2,7 +2,6 @@
 
 import pyarrow as pa
 
-SPLITS = ("train", "validation")
 CHOSEN = pa.schema(
     [
         ("id", pa.string()),

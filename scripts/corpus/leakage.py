@@ -8,7 +8,7 @@ as that text.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -16,12 +16,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from scripts.dedup.tables import DUPLICATE, ROW_BITS, VERIFIED, Numbers, first_of, numbered, read
-from scripts.formats.documents import batches, data
-from scripts.workflow.manifest import Manifest
+from scripts.dedup.tables import DUPLICATE, VERIFIED, Numbers, Places, read, shards, split, starts
+from scripts.formats.documents import batches
 
 TRAIN, VALIDATION = 1, 2  # sides of a document; 0: not in the corpus
 BATCH = 1 << 20  # pairs read at a time
+
+Similarities = npt.NDArray[np.float64]
 
 
 def binary(ids: Iterable[str]) -> pa.Array:
@@ -38,56 +39,35 @@ class Leaks:
 
     document: Numbers
     of: Numbers
-    similarity: npt.NDArray[np.float64]
+    similarity: Similarities
 
 
-@dataclass
 class Sides:
-    """On which side every document of the signals is. Memory: a byte a document.
+    """On which side every document of the signals is, (documents,), by its place. Memory: a byte a document."""
 
-    signals: manifests of dedup.signature, of all shards.
-    """
-
-    signals: Sequence[Path]
-    side: npt.NDArray[np.uint8] = field(init=False)
-    base: Numbers = field(init=False)  # by shard: the place of its first document; the last is that of the end
-
-    def __post_init__(self) -> None:
-        found = numbered(self.signals)
-        sizes = np.zeros(found[-1][0] + 1, np.int64)
-        for shard, path in found:
-            sizes[shard] = Manifest.read(path).part("documents")
-        self.base = np.concatenate(([0], np.cumsum(sizes)))
-        self.side = np.zeros(self.base[-1], np.uint8)
-        self.paths = dict(found)
+    def __init__(self, signals: Sequence[Path]) -> None:
+        """signals: manifests of dedup.signature, of all shards."""
+        found = shards(signals)
+        self.places = Places(found)  # which have none for a document of an earlier corpus
+        self.side = np.zeros(self.places.number, np.uint8)
+        self.paths = {shard.number: shard.path for shard in found}
 
     def ids(self, shard: int) -> pa.ChunkedArray:
         """The ids (binary) of a shard's documents, in their order."""
-        return read(data(self.paths[shard]), ["id"])["id"]
+        return read(self.paths[shard], ["id"])["id"]
 
     def set(self, shard: int, ids: pa.Array, sides: npt.NDArray[np.uint8]) -> None:
         """Set the sides of a shard's documents. One that took no part in deduplication has no place here."""
         at = pc.index_in(self.ids(shard), value_set=ids).combine_chunks()
         there = at.is_valid().to_numpy(zero_copy_only=False)
-        self.side[self.base[shard] : self.base[shard + 1]][there] = sides[at.drop_null().to_numpy()]
-
-    def place(self, documents: Numbers) -> Numbers:
-        """The places of documents; -1 for one of an earlier corpus."""
-        shard = np.minimum(documents >> ROW_BITS, len(self.base) - 1)
-        here = self.base[shard] + (documents & ((1 << ROW_BITS) - 1))
-        return np.where(shard < len(self.base) - 1, here, -1)
-
-    def numbers(self, places: Numbers) -> Numbers:
-        """The documents at these places."""
-        shard = np.searchsorted(self.base, places, side="right") - 1
-        return (shard << ROW_BITS) + places - self.base[shard]
+        self.side[slice(*self.places.start[shard : shard + 2])][there] = sides[at.drop_null().to_numpy()]
 
 
 def copies(path: Path, sides: Sides) -> tuple[Numbers, Numbers]:
     """(copy, keeper) of the copies that are in the corpus, as places, sorted by copy. path: DUPLICATE."""
     found: list[tuple[Numbers, Numbers]] = [(np.zeros(0, np.int64), np.zeros(0, np.int64))]
     for batch in batches(path, DUPLICATE.names, BATCH):
-        copy, keeper = (sides.place(batch[name].to_numpy()) for name in DUPLICATE.names)
+        copy, keeper = (sides.places.of(batch[name].to_numpy()) for name in DUPLICATE.names)
         here = (keeper >= 0) & (sides.side[copy] > 0)
         found.append((copy[here], keeper[here]))
     copy, keeper = (np.concatenate(part) for part in zip(*found, strict=True))
@@ -96,7 +76,7 @@ def copies(path: Path, sides: Sides) -> tuple[Numbers, Numbers]:
 
 def across(
     pairs: Iterable[Path], sides: Sides, mask: npt.NDArray[np.uint8], keeper: Numbers, threshold: float
-) -> Iterator[tuple[Numbers, Numbers, npt.NDArray[np.float64]]]:
+) -> Iterator[tuple[Numbers, Numbers, Similarities]]:
     """(text with a training document, text with a validation document, similarity) of the pairs at or above the threshold, and of itself.
 
     mask: the sides of all documents of a text, at the place of the one that dedup.exact keeps. keeper: those places that have copies.
@@ -106,11 +86,29 @@ def across(
     for path in pairs:
         for batch in batches(path, VERIFIED.names, BATCH):
             batch = batch.filter(pc.greater_equal(batch["similarity"], threshold))
-            low, high = sides.place(batch["low"].to_numpy()), sides.place(batch["high"].to_numpy())
-            same = batch["similarity"].to_numpy()
+            low, high = sides.places.of(batch["low"].to_numpy()), sides.places.of(batch["high"].to_numpy())
+            similarity = batch["similarity"].to_numpy()
             for one, other in ((low, high), (high, low)):
                 leak = (one >= 0) & (other >= 0) & (mask[one] & TRAIN > 0) & (mask[other] & VALIDATION > 0)
-                yield one[leak], other[leak], same[leak]
+                yield one[leak], other[leak], similarity[leak]
+
+
+def nearest(text: Numbers, of: Numbers, similarity: Similarities) -> tuple[Numbers, Numbers, Similarities]:
+    """Of each text its most similar one, of equally similar ones the first: (text, of, similarity), sorted by text."""
+    order = np.lexsort((of, -similarity, text))
+    text, of, similarity = text[order], of[order], similarity[order]
+    first = starts(text)
+    return text[first], of[first], similarity[first]
+
+
+def held_out(texts: Numbers, copy: Numbers, keeper: Numbers, side: npt.NDArray[np.uint8]) -> Numbers:
+    """For each of these texts a validation document that has it: the one that dedup.exact keeps, or else its first such copy."""
+    held = np.flatnonzero(side[copy] == VALIDATION)
+    held = held[np.argsort(keeper[held], kind="stable")]
+    found = texts.copy()
+    lacks = np.flatnonzero(side[texts] != VALIDATION)  # then a copy is there
+    found[lacks] = copy[held[np.searchsorted(keeper[held], texts[lacks])]]
+    return found
 
 
 def leaks(sides: Sides, pairs: Iterable[Path], exact: Path, threshold: float) -> Leaks:
@@ -122,35 +120,26 @@ def leaks(sides: Sides, pairs: Iterable[Path], exact: Path, threshold: float) ->
     mask = sides.side.copy()
     np.bitwise_or.at(mask, keeper, sides.side[copy])
     found = list(across(pairs, sides, mask, keeper, threshold))
-    text, of, same = (np.concatenate(part) for part in zip(*found, strict=True))
-
-    # Of each text, the most similar one; then a validation document with that text.
-    order = np.lexsort((of, -same, text))
-    text, of, same = text[order], of[order], same[order]
-    first = np.concatenate(([True], text[1:] != text[:-1])) if len(text) else np.zeros(0, bool)
-    text, of, same = text[first], of[first], same[first]
-    held = np.flatnonzero(sides.side[copy] == VALIDATION)
-    held = held[np.argsort(keeper[held], kind="stable")]
-    twin = np.searchsorted(keeper[held], of)
-    lacks = np.flatnonzero(sides.side[of] != VALIDATION)  # then a copy of it is there
-    of[lacks] = copy[held[twin[lacks]]]
+    text, of, similarity = nearest(*(np.concatenate(part) for part in zip(*found, strict=True)))
+    of = held_out(of, copy, keeper, sides.side)
 
     # Every training document that has such a text.
     more = np.flatnonzero((sides.side[copy] == TRAIN) & np.isin(keeper, text))
-    more_at = np.searchsorted(text, keeper[more])
     own = np.flatnonzero(sides.side[text] == TRAIN)
     document = np.concatenate((text[own], copy[more]))
-    at = np.concatenate((own, more_at))
+    at = np.concatenate((own, np.searchsorted(text, keeper[more])))
     order = np.argsort(document, kind="stable")
-    return Leaks(sides.numbers(document[order]), sides.numbers(of[at[order]]), same[at[order]])
+    document, at = document[order], at[order]
+    return Leaks(sides.places.documents(document), sides.places.documents(of[at]), similarity[at])
 
 
 def names(sides: Sides, documents: Numbers) -> list[str]:
     """The ids of documents, in hex."""
     out = [""] * len(documents)
-    for shard in np.unique(documents >> ROW_BITS).tolist():
-        mine = np.flatnonzero(documents >> ROW_BITS == shard)
-        own = sides.ids(shard).take(pa.array(documents[mine] - first_of(shard)))
+    of, rows = split(documents)
+    for shard in np.unique(of).tolist():
+        mine = np.flatnonzero(of == shard)
+        own = sides.ids(shard).take(pa.array(rows[mine]))
         for at, name in zip(mine.tolist(), own.to_pylist(), strict=True):
             out[at] = name.hex()
     return out

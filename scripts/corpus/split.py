@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from scripts.corpus.chosen import CHOSEN, LEAK, SPLITS
+from scripts.corpus.chosen import CHOSEN, LEAK
 from scripts.corpus.leakage import TRAIN, VALIDATION, Leaks, Sides, binary, leaks, names
-from scripts.dedup.tables import ROW_BITS
+from scripts.dedup import tables
 from scripts.formats import filtered
-from scripts.formats.documents import Writer, add_counts, data, rows, shard_of, survivors
+from scripts.formats.documents import SPLITS, Writer, add_counts, data, rows, shard_of, survivors
 from scripts.formats.origins import COLUMNS, Split
 from scripts.workflow import cli
 from scripts.workflow.console import Progress, log
@@ -81,7 +81,7 @@ def drop(files: dict[int, Path], sides: Sides, found: Leaks) -> None:
             names(sides, found.document), names(sides, found.of), found.similarity.tolist(), strict=True
         )
     }
-    for shard in sorted(set((found.document >> ROW_BITS).tolist())):
+    for shard in sorted(set(tables.split(found.document)[0].tolist())):
         made = list(rows(files[shard]))
         with Writer(files[shard], CHOSEN) as writer:
             for row in made:

@@ -16,9 +16,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from scripts.corpus.chosen import LEAK, SPLITS
+from scripts.corpus.chosen import LEAK
 from scripts.formats import filtered, spans
-from scripts.formats.documents import DOCUMENT, VERDICT, Writer, count, data, opened, rows, shard_of, uniform
+from scripts.formats.documents import DOCUMENT, SPLITS, VERDICT, Writer, count, data, opened, rows, shard_of, uniform
 from scripts.formats.spans import Edited, Span
 from scripts.workflow import cli
 from scripts.workflow.console import Progress

@@ -5,7 +5,7 @@ that pairs grow with the bucket's size and not with its square; what this cuts o
 part, for they share their keeper's fate; nor do documents of sources that skip deduplication.
 
 Writes the pairs by the task of `dedup.verify` that measures them, and `wanted/<band>.parquet`: their documents by shard, for `dedup.sets`.
-Documents are dealt out by ranges of the band's hash, and each range is sorted by itself: memory is that of HELD documents, and of the
+Documents are dealt out by ranges of the band's hash, and each range is sorted by itself: memory is that of HELD_DOCUMENTS, and of the
 pairs of one part; disk is 40 bytes a document while it works, and 16 for each pair and each of its documents.
 """
 
@@ -23,17 +23,15 @@ import pyarrow as pa
 
 from scripts.dedup import earlier
 from scripts.dedup.signature import band_name
-from scripts.dedup.spill import Spill, by_hash, ranges
 from scripts.dedup.tables import (
     DUPLICATE,
     EARLIER,
-    GROUP,
     HASHED,
-    HELD,
+    HELD_DOCUMENTS,
     PAIR,
-    ROW_BITS,
     WANTED,
     Numbers,
+    Shard,
     by_shard,
     column,
     exempt,
@@ -41,14 +39,17 @@ from scripts.dedup.tables import (
     hashed,
     in_order,
     members,
-    numbered,
     opening,
     part_of,
     read,
     repeated,
     same,
+    shards,
+    split,
+    starts,
 )
-from scripts.formats.documents import Writer, data, shard_of
+from scripts.formats.documents import GROUP, Writer, shard_of
+from scripts.formats.spill import Spill, by_hash, ranges
 from scripts.workflow import cli
 from scripts.workflow.console import Progress
 from scripts.workflow.manifest import Manifest, scratch
@@ -66,8 +67,7 @@ class Buckets:
         """rows: of HASHED, in any order, all of each bucket. most: partners of a document at most."""
         rows = rows[members(rows["hash"], repeated(rows["hash"].copy()))]
         rows = rows[in_order(rows, rows["hash"])]
-        first = np.ones(len(rows), bool)
-        first[1:] = rows["hash"][1:] != rows["hash"][:-1]
+        first = starts(rows["hash"])
         self.documents: Numbers = rows["document"]
         self.start = opening(first)
         self.sizes = np.diff(np.append(np.flatnonzero(first), len(rows)))
@@ -98,12 +98,12 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     bands = same(signatures, "bands")
     if band not in map(band_name, range(bands)):
         raise cli.InputError(f"{args.manifest} names {band}, but the signatures have {bands} bands, from 00")
-    shards = [(number, data(path)) for number, path in numbered(args.signals)]
+    own = shards(args.signals)
     exact = Manifest.read(args.exact)
     old = earlier.shards(exact.part("earlier"), signatures)
-    total = sum(found.part("documents") for found in signatures) + sum(shard.documents for shard in old)
-    parts = number_of_parts(len(shards))
-    last = max([number for number, _ in shards] + [shard.number for shard in old])
+    everything: list[Shard] = [*own, *old]  # the earlier ones have the higher numbers
+    total = sum(shard.documents for shard in everything)
+    parts = number_of_parts(len(own))
     progress = Progress(total, "documents")
     out = args.manifest.with_name(f"{shard_of(args.manifest)}.parquet")
     aside = out.parent / "wanted" / out.name
@@ -111,34 +111,34 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     counts = np.zeros((2, parts), np.int64)  # pairs and cut, of each part
 
     with scratch(args.manifest.with_name(f".{band}")) as folder:
-        hashes = Spill(folder / "hashes", ranges(total, HELD), HASHED)
-        copies = by_shard(exact.file("duplicates.parquet"), [number for number, _ in shards], DUPLICATE)
+        hashes = Spill(folder / "hashes", ranges(total, HELD_DOCUMENTS), HASHED)
+        copies = by_shard(exact.file("duplicates.parquet"), [shard.number for shard in own], DUPLICATE)
         nothing = (DUPLICATE.empty_table() for _ in old)
-        everything = [*shards, *((shard.number, shard.path) for shard in old)]
-        for (number, path), gone in zip(everything, chain(copies, nothing), strict=True):
-            table = read(path, ["id", band, "words", "curated"])
+        for shard, gone in zip(everything, chain(copies, nothing), strict=True):
+            first = first_of(shard.number)
+            table = read(shard.path, ["id", band, "words", "curated"])
             there = table[band].is_valid().to_numpy()
-            there[column(gone, "document") - first_of(number)] = False
-            there[exempt(path, number, exact.part("skipped_by"))] = False
+            there[column(gone, "document") - first] = False
+            there[exempt(shard.path, shard.number, exact.part("skipped_by"))] = False
             table = table.filter(pa.array(there))
             values = column(table, band)
-            hashes.add(by_hash(values, hashes.parts), hashed(table, first_of(number) + np.flatnonzero(there), values))
+            hashes.add(by_hash(values, hashes.parts), hashed(table, first + np.flatnonzero(there), values))
             documents += len(table)
             progress.add(len(there))
 
         ends = Spill(folder / "pairs", parts, ENDS)
-        needs = Spill(folder / "wanted", 1 + last // SHARDS, np.int64)
+        needs = Spill(folder / "wanted", 1 + everything[-1].number // SHARDS, np.int64)
         for range_ in range(hashes.parts):
             found = Buckets(hashes.part(range_), settings["max_candidates"])
-            own = part_of(found.documents, parts)
+            part = part_of(found.documents, parts)
             for row, numbers in zip(counts, (found.partners, found.cut), strict=True):
-                row += np.bincount(own, numbers, parts).astype(np.int64)
+                row += np.bincount(part, numbers, parts).astype(np.int64)
             buckets, largest = buckets + len(found.sizes), max(largest, int(found.sizes.max(initial=0)))
             for pairs in found.pairs():
                 part = part_of(pairs["low"], parts)
                 ends.add(part, pairs)
                 keys = wanted(pairs, part, parts)
-                needs.add((keys // parts >> ROW_BITS) // SHARDS, keys)
+                needs.add(split(keys // parts)[0] // SHARDS, keys)
 
         with Writer(out, PAIR, GROUP) as writer:
             for number in range(parts):
@@ -156,7 +156,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
         "shingle_words": same(signatures, "shingle_words"),
         "bands": bands,
         "parts": parts,
-        "shards": len(shards),
+        "shards": len(own),
         "buckets": buckets,
         "largest_bucket": largest,
         "pairs": int(counts[0].sum()),

@@ -12,13 +12,13 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from scripts.dedup.spill import Spill, ranges
+from scripts.dedup.tables import Numbers
+from scripts.formats.spill import Spill, ranges
 
 CHUNK = 1 << 16  # pairs as Python numbers at a time
-HELD = 1 << 24  # pairs decided at a time, about 100 bytes each
+HELD_PAIRS = 1 << 24  # decided at a time, about 100 bytes each
 EDGE = np.dtype([("low", "i8"), ("high", "i8"), ("similarity", "f8")])  # documents numbered by priority: high < low
 
-Numbers = npt.NDArray[np.int64]
 Edges = npt.NDArray[np.void]
 Reader = Callable[[], Iterable[Edges]]  # all pairs that pass, in pieces
 
@@ -58,7 +58,7 @@ def labels(edges: Iterable[Edges], nodes: int) -> npt.NDArray[np.int32]:
 
 
 def decided(
-    edges: Reader, number: int, nodes: int, folder: Path, held: int = HELD
+    edges: Reader, number: int, nodes: int, folder: Path, held: int = HELD_PAIRS
 ) -> tuple[Numbers, npt.NDArray[np.float64]]:
     """What `greedy` gives for all pairs, with about `held` of them in memory: whole components at a time, however many those are.
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from scripts.dedup import tables
 from scripts.dedup.tables import EARLIER, Shingles
 from scripts.formats.documents import opened, shard_of
 from scripts.workflow.errors import InputError
@@ -23,13 +24,10 @@ AGREE = ("shingle_words", "bands", "rows", "seed")  # settings of signatures tha
 
 
 @dataclass(frozen=True)
-class Shard:
-    """A shard of an export: its number here, its signals and its sets, and how many documents it has."""
+class Shard(tables.Shard):
+    """A shard of an export, by its number here, with the file of its sets."""
 
-    number: int
-    path: Path
     sets: Path
-    documents: int
 
 
 def shards(folders: Sequence[str], signatures: Sequence[Manifest] = ()) -> list[Shard]:
@@ -57,7 +55,7 @@ def shards(folders: Sequence[str], signatures: Sequence[Manifest] = ()) -> list[
                     )
             name = f"{shard_of(path)}.parquet"
             number = EARLIER + len(found)
-            found.append(Shard(number, made.file(name), made.file(f"sets/{name}"), made.summary["documents"]))
+            found.append(Shard(number, made.file(name), made.summary["documents"], made.file(f"sets/{name}")))
     return found
 
 

@@ -3,7 +3,7 @@
 Documents of sources that skip deduplication take no part, here and in the steps that follow.
 
 Writes `duplicates.parquet`, `document, duplicate_of`: the documents that are not the keeper of their text, and that keeper. Documents
-are dealt out by ranges of their text hash, and each range is sorted by itself: memory is that of HELD documents and of one range's
+are dealt out by ranges of their text hash, and each range is sorted by itself: memory is that of HELD_DOCUMENTS and of one range's
 duplicates, whatever the corpus; disk is 48 bytes a document while it works.
 """
 
@@ -18,25 +18,26 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from scripts.dedup import earlier
-from scripts.dedup.spill import Spill, by_hash, ranges
 from scripts.dedup.tables import (
     DUPLICATE,
     EARLIER,
     HASHED,
-    HELD,
-    ROW_BITS,
+    HELD_DOCUMENTS,
     exempt,
     first_of,
     hashed,
     in_order,
     members,
-    numbered,
     opening,
     read,
     repeated,
+    shards,
     sixteen,
+    split,
+    starts,
 )
-from scripts.formats.documents import Writer, data
+from scripts.formats.documents import Writer
+from scripts.formats.spill import Spill, by_hash, ranges
 from scripts.workflow import cli
 from scripts.workflow.console import Progress
 from scripts.workflow.manifest import Manifest, scratch
@@ -54,8 +55,7 @@ def keepers(texts: npt.NDArray[np.void]) -> npt.NDArray[np.void]:
     texts = texts[members(texts["row"]["hash"], repeated(texts["row"]["hash"].copy()))]
     texts = texts[in_order(texts["row"], texts["more"], texts["row"]["hash"])]
     rows, more = texts["row"], texts["more"]
-    first = np.ones(len(rows), bool)
-    first[1:] = (rows["hash"][1:] != rows["hash"][:-1]) | (more[1:] != more[:-1])
+    first = starts(rows["hash"], more)
     out = np.empty(len(rows), COPY)
     out["document"], out["duplicate_of"] = rows["document"], rows["document"][opening(first)]
     return out[~first & (out["document"] < first_of(EARLIER))]
@@ -63,31 +63,30 @@ def keepers(texts: npt.NDArray[np.void]) -> npt.NDArray[np.void]:
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
     signatures = [Manifest.read(path) for path in args.signals]
-    shards = [(number, data(path)) for number, path in numbered(args.signals)]
-    old = earlier.shards(settings["earlier"], signatures)
-    total, before = sum(found.part("documents") for found in signatures), sum(shard.documents for shard in old)
+    own, old = shards(args.signals), earlier.shards(settings["earlier"], signatures)
+    total, before = (sum(shard.documents for shard in some) for some in (own, old))
     progress = Progress(total + before, "documents")
     out = args.manifest.with_name("duplicates.parquet")
     dropped = exempted = 0
     with scratch(args.manifest.with_name(".exact")) as folder:
-        texts = Spill(folder / "texts", ranges(total + before, HELD), TEXT)
-        for number, path in [*shards, *((shard.number, shard.path) for shard in old)]:
-            table = read(path, ["id", "text_hash", "words", "curated"])
+        texts = Spill(folder / "texts", ranges(total + before, HELD_DOCUMENTS), TEXT)
+        for shard in [*own, *old]:
+            table = read(shard.path, ["id", "text_hash", "words", "curated"])
             there = np.ones(len(table), bool)
-            there[exempt(path, number, settings["skipped_by"])] = False
+            there[exempt(shard.path, shard.number, settings["skipped_by"])] = False
             table = table.filter(pa.array(there))
             halves = sixteen(table["text_hash"], "<u8")
             rows = np.empty(len(table), TEXT)
-            rows["row"] = hashed(table, first_of(number) + np.flatnonzero(there), halves[:, 0])
+            rows["row"] = hashed(table, first_of(shard.number) + np.flatnonzero(there), halves[:, 0])
             rows["more"] = halves[:, 1]
             texts.add(by_hash(halves[:, 0], texts.parts), rows)
             exempted += len(there) - len(table)
             progress.add(len(there))
-        blocks = 1 + shards[-1][0] // SHARDS
+        blocks = 1 + own[-1].number // SHARDS
         copies = Spill(folder / "copies", blocks, COPY)
         for part in range(texts.parts):
             found = keepers(texts.part(part))
-            copies.add((found["document"] >> ROW_BITS) // SHARDS, found)
+            copies.add(split(found["document"])[0] // SHARDS, found)
             dropped += len(found)
         with Writer(out, DUPLICATE) as writer:
             for block in range(blocks):

@@ -11,7 +11,6 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -19,7 +18,7 @@ from scripts.dedup.earlier import AGREE, SETS
 from scripts.dedup.sets import texts
 from scripts.dedup.shingles import shingle_set
 from scripts.dedup.signature import names, schema
-from scripts.dedup.tables import exempt, lists, read
+from scripts.dedup.tables import batched, exempt, lists, read
 from scripts.formats.documents import Writer, data, rows, shard_of
 from scripts.workflow import cli
 from scripts.workflow.console import Progress
@@ -47,13 +46,12 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     aside = out.parent / "sets" / out.name
     total = 0
     with Writer(aside, SETS, hashes=["shingles.list.element"]) as writer:
-        held: list[np.ndarray] = []
-        for text in texts(data(args.documents), chosen, args.edits):
-            held.append(shingle_set(text, signature.part("shingle_words")))
-            if sum(map(len, held)) >= SHINGLES or progress.done == len(chosen) - 1:
-                writer.add_group(pa.table([lists(held)], SETS.names))
-                total, held = total + sum(map(len, held)), []
-            progress.add()
+        k = signature.part("shingle_words")
+        found = (shingle_set(text, k) for text in texts(data(args.documents), chosen, args.edits))
+        for sets in batched(found, len, SHINGLES):
+            writer.add_group(pa.table([lists(sets)], SETS.names))
+            total += sum(map(len, sets))
+            progress.add(len(sets))
     exempted = len(corpus) - len(chosen)
     dropped = {"not in the corpus": len(table) - len(kept) - exempted, "of a source that skips dedup": exempted}
     manifest.counts = {"in": len(table), "kept": len(kept), "dropped": dropped}

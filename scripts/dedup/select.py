@@ -27,22 +27,23 @@ from scripts.dedup.components import EDGE, Edges, decided
 from scripts.dedup.tables import (
     DUPLICATE,
     EARLIER,
-    GROUP,
     HASHED,
-    ROW_BITS,
     VERIFIED,
     Numbers,
+    Places,
+    Shard,
     by_shard,
     column,
     first_of,
     hashed,
     in_order,
-    numbered,
     read,
     same,
+    shards,
     sixteen,
+    split,
 )
-from scripts.formats.documents import VERDICT, Writer, add_counts, batches, data
+from scripts.formats.documents import GROUP, VERDICT, Writer, add_counts, batches, data
 from scripts.workflow import cli
 from scripts.workflow.console import Progress
 from scripts.workflow.manifest import Manifest, scratch
@@ -51,15 +52,6 @@ LARGEST = 20  # clusters that the summary names
 BATCH = 1 << 20  # pairs read at a time
 RULES = pa.array([[], ["exact"], ["near"], ["near", "exact"]], pa.list_(pa.string()))
 HEX = np.frombuffer("".join(f"{byte:02x}" for byte in range(256)).encode(), np.uint8).reshape(256, 2)
-
-
-@dataclass
-class Shard:
-    """A shard of the signals: its number, its file, and how many documents it has."""
-
-    number: int
-    path: Path
-    documents: int
 
 
 @dataclass
@@ -106,31 +98,29 @@ def passing(files: Iterable[Path], threshold: float) -> Iterator[pa.RecordBatch]
             yield batch.filter(pc.greater_equal(batch["similarity"], threshold))
 
 
-def known(shards: Sequence[Shard], used: Iterable[Numbers]) -> Known:
+def known(everything: Sequence[Shard], used: Iterable[Numbers]) -> Known:
     """What is known of all documents of `used` (numbers, in pieces, in any order and repeated).
 
-    Raises InputError where the shards do not have one.
+    everything: the shards of this run and of earlier corpora. Raises InputError where they do not have one.
     """
-    base = np.full(shards[-1].number + 2, -1, np.int64)
-    base[[shard.number for shard in shards]] = np.cumsum([0, *(shard.documents for shard in shards)])[:-1]
-    sizes = np.zeros(len(base), np.int64)
-    sizes[[shard.number for shard in shards]] = [shard.documents for shard in shards]
-    seen = np.zeros(sum(shard.documents for shard in shards), bool)
+    places = Places(everything)
+    seen = np.zeros(places.number, bool)
     for documents in used:
-        shard, row = np.minimum(documents >> ROW_BITS, len(base) - 1), documents & ((1 << ROW_BITS) - 1)
-        if (wrong := np.flatnonzero(row >= sizes[shard])).size:
+        at = places.of(documents)
+        if (wrong := documents[at < 0]).size:
+            shard, row = split(wrong)
             raise cli.InputError(
-                f"{wrong.size} duplicates are not in the signatures of their shard, for example row {row[wrong[0]]} of shard "
-                f"{shard[wrong[0]]:05d}: run dedup.exact and dedup.band again"
+                f"{wrong.size} duplicates are not in the signatures of their shard, for example row {row[0]} of shard "
+                f"{shard[0]:05d}: run dedup.exact and dedup.band again"
             )
-        seen[base[shard] + row] = True
+        seen[at] = True
     rows = [np.zeros(0, HASHED)]
-    for shard_ in shards:
-        start = base[shard_.number]
-        own = np.flatnonzero(seen[start : start + shard_.documents])
+    for one in everything:
+        start = places.start[one.number]
+        own = np.flatnonzero(seen[start : start + one.documents])
         if len(own):
-            table = read(shard_.path, ["id", "words", "curated"]).take(pa.array(own))
-            rows.append(hashed(table, first_of(shard_.number) + own, np.zeros(len(own), np.uint64)))
+            table = read(one.path, ["id", "words", "curated"]).take(pa.array(own))
+            rows.append(hashed(table, first_of(one.number) + own, np.zeros(len(own), np.uint64)))
     del seen
     found = np.concatenate(rows)
     del rows
@@ -227,11 +217,10 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
             f"--pairs has {len(measured)} parts, such as {args.pairs[0]}, but the pairs are in {parts}"
         )
     pairs = [data(path) for path in args.pairs]
-    shards = [Shard(n, data(path), Manifest.read(path).part("documents")) for n, path in numbered(args.signals)]
-    numbers, threshold = [shard.number for shard in shards], settings["threshold"]
+    own, threshold = shards(args.signals), settings["threshold"]
     copied = Manifest.read(args.exact)
     exact = copied.file("duplicates.parquet")
-    old = [Shard(one.number, one.path, one.documents) for one in earlier.shards(copied.part("earlier"))]
+    old = earlier.shards(copied.part("earlier"))
 
     count = 0
 
@@ -244,7 +233,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
         for batch in batches(exact, DUPLICATE.names, BATCH):
             yield batch["duplicate_of"].to_numpy()
 
-    who = known([*shards, *old], used())
+    who = known([*own, *old], used())
     with scratch(args.manifest.with_name(".pairs")) as folder:
         keeper, value = decided(
             lambda: edges(passing(pairs, threshold) if settings["near"] else (), who), count, len(who.rank), folder
@@ -254,8 +243,8 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     total: dict[str, Any] = {}
     by_shard_: dict[str, Any] = {}
     dropped = np.zeros(len(who.rank), np.int64)
-    progress = Progress(len(shards), "shards")
-    for shard, copies in zip(shards, by_shard(exact, numbers, DUPLICATE), strict=True):
+    progress = Progress(len(own), "shards")
+    for shard, copies in zip(own, by_shard(exact, [shard.number for shard in own], DUPLICATE), strict=True):
         name = shard.path.stem
         gone = both(
             near_duplicates(shard.number, who, keeper, value),

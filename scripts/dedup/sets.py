@@ -55,17 +55,18 @@ def texts(documents: Path, ids: list[str], edits: Sequence[Path] = ()) -> Iterat
 
     Raises InputError where one is not there, or they are in another order.
     """
+
+    def moved(name: str) -> cli.InputError:
+        return cli.InputError(f"{documents}: the documents are newer than their signatures: {name} is not where it was")
+
     wanted = pa.array(ids, pa.string())
     edited, expected = spans.read(edits, documents.stem, wanted), iter(ids)
-    name = ""
     for name, text in document_texts(documents, wanted):
         if name != next(expected, None):
-            break
+            raise moved(name)
         yield spans.Edited(text, edited[name]).text if name in edited else text
-    else:
-        if (name := next(expected, "")) == "":
-            return
-    raise cli.InputError(f"{documents}: the documents are newer than their signatures: {name} is not where it was")
+    for name in expected:
+        raise moved(name)
 
 
 def in_groups(part: Numbers, sizes: Numbers) -> list[tuple[int, int]]:

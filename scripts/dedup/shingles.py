@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import xxhash
 
+from scripts.dedup.tables import starts
 from scripts.dedup.xxhash32 import Places, xxh32
 
 # Blocks of the Unicode scripts that do not put spaces between words (first, last code point), after NFKD.
@@ -181,7 +182,7 @@ def shingle_set(text: str, k: int) -> npt.NDArray[np.uint64]:
 def distinct(values: npt.NDArray) -> npt.NDArray:
     """The distinct values, sorted."""
     ordered = np.sort(values)
-    return ordered[np.concatenate(([True], ordered[1:] != ordered[:-1]))] if len(ordered) else ordered
+    return ordered[starts(ordered)]
 
 
 def jaccard(one: npt.NDArray[np.uint64], other: npt.NDArray[np.uint64]) -> float:

@@ -9,7 +9,6 @@ similarity 0.8 a candidate with a probability of 92.4 %, one of 0.9 with 99.96 %
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ import xxhash
 
 from scripts.dedup.minhash import MinHasher
 from scripts.dedup.shingles import count_tokens, distinct, hashes32, normalise
-from scripts.dedup.tables import GROUP
+from scripts.dedup.tables import batched
 from scripts.formats import filtered
 from scripts.formats.documents import Writer, shard_of
 from scripts.workflow import cli
@@ -75,20 +74,6 @@ def sign(texts: list[str], k: int, hasher: MinHasher) -> list[dict[str, Any]]:
     return signals
 
 
-def batched(documents: Iterable[dict[str, Any]], most: int = BATCH) -> Iterator[list[dict[str, Any]]]:
-    """The documents in lists that end with the `most`-th character of their texts."""
-    batch: list[dict[str, Any]] = []
-    held = 0
-    for row in documents:
-        batch.append(row)
-        held += len(row["text"])
-        if held >= most:
-            yield batch
-            batch, held = [], 0
-    if batch:
-        yield batch
-
-
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
     hasher = MinHasher(*(settings[key] for key in ("permutations", "bands", "rows", "seed")))
     out = args.manifest.with_name(f"{shard_of(args.documents)}.parquet")
@@ -96,20 +81,15 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     totals = {"words": 0, "shingles": 0}
     columns = schema(hasher.bands)
     with Writer(out, columns, hashes=["id", "text_hash", *names(hasher.bands)]) as writer:
-        made: list[pa.Table] = []
-        for batch in batched(filtered.texts(args.documents, args.verdicts, args.edits, ["source", "curated"])):
+        documents = filtered.texts(args.documents, args.verdicts, args.edits, ["source", "curated"])
+        for batch in batched(documents, lambda row: len(row["text"]), BATCH):
             signals = sign([row["text"] for row in batch], settings["shingle_words"], hasher)
             for row, found in zip(batch, signals, strict=True):
                 found |= {"id": bytes.fromhex(row["id"]), "source": row["source"], "curated": bool(row["curated"])}
                 for key in totals:
                     totals[key] += found[key]
-            made.append(pa.Table.from_pylist(signals, schema=columns))
+            writer.add_table(pa.Table.from_pylist(signals, schema=columns))
             progress.add(len(batch))
-            if sum(map(len, made)) >= GROUP:
-                writer.add_table(pa.concat_tables(made))
-                made = []
-        if made:
-            writer.add_table(pa.concat_tables(made))
     manifest.counts = {"in": progress.done, "kept": progress.done, "dropped": {}}
     manifest.summary = {
         **totals,

@@ -9,25 +9,25 @@ more words, then the smaller id. That order depends on the documents alone, neve
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from scripts.formats.documents import opened, shard_of
+from scripts.formats.documents import data, opened, shard_of
 from scripts.workflow.errors import InputError
 from scripts.workflow.manifest import Manifest, ManifestError
 
 WORDS = (1 << 40) - 1  # more words than a document has
-GROUP = 1 << 16  # rows of a row group
 ROW_BITS = 32  # of a document's number; the shard is above them
 BLOCK = 1 << 26  # shingles held at a time, 8 bytes each
 EARLIER = 1 << 17  # the number of the first shard of an earlier corpus; those of this run have five digits
-HELD = 1 << 22  # documents sorted at a time, about 150 bytes each
+HELD_DOCUMENTS = 1 << 22  # sorted at a time, about 150 bytes each
 
 DUPLICATE = pa.schema([("document", pa.int64()), ("duplicate_of", pa.int64())])  # sorted by document
 
@@ -75,6 +75,7 @@ HASHED = np.dtype(
 
 Shingles = npt.NDArray[np.uint64]
 Numbers = npt.NDArray[np.int64]
+Item = TypeVar("Item")
 
 
 def numbered(manifests: Sequence[Path]) -> list[tuple[int, Path]]:
@@ -83,6 +84,47 @@ def numbered(manifests: Sequence[Path]) -> list[tuple[int, Path]]:
     if len({number for number, _ in found}) < len(found):
         raise InputError(f"two of the {len(found)} manifests of shards, such as {manifests[0]}, have the same number")
     return found
+
+
+@dataclass(frozen=True)
+class Shard:
+    """A shard of the signals: its number, its file, and how many documents it has."""
+
+    number: int
+    path: Path
+    documents: int
+
+
+def shards(signals: Sequence[Path]) -> list[Shard]:
+    """The shards of these manifests of dedup.signature, ascending. Raises InputError where two have one number."""
+    return [Shard(number, data(path), Manifest.read(path).part("documents")) for number, path in numbered(signals)]
+
+
+class Places:
+    """The place of every document among those of all these shards, from 0. shards: ascending."""
+
+    def __init__(self, shards: Sequence[Shard]) -> None:
+        sizes = np.zeros(shards[-1].number + 1, np.int64)
+        sizes[[shard.number for shard in shards]] = [shard.documents for shard in shards]
+        self.start: Numbers = np.concatenate(([0], np.cumsum(sizes)))  # by shard: of its first document; then the end
+        self.number = int(self.start[-1])  # of documents
+
+    def of(self, documents: Numbers) -> Numbers:
+        """The places of documents; -1 for one that the shards do not have."""
+        shard, row = split(documents)
+        shard = np.minimum(shard, len(self.start) - 1)  # the end has no documents
+        size = np.diff(self.start, append=self.start[-1])
+        return np.where(row < size[shard], self.start[shard] + row, -1)
+
+    def documents(self, places: Numbers) -> Numbers:
+        """The documents at these places."""
+        shard = np.searchsorted(self.start, places, side="right") - 1
+        return (shard << ROW_BITS) + places - self.start[shard]
+
+
+def split(documents: Numbers) -> tuple[Numbers, Numbers]:
+    """(shard, row) of documents."""
+    return documents >> ROW_BITS, documents & ((1 << ROW_BITS) - 1)
 
 
 def first_of(shard: int) -> int:
@@ -126,9 +168,32 @@ def in_order(rows: npt.NDArray[np.void], *groups: npt.NDArray) -> npt.NDArray[np
     return np.lexsort((rows["rest"], rows["id"], rows["priority"], *groups))
 
 
+def starts(*columns: npt.NDArray) -> npt.NDArray[np.bool_]:
+    """Which rows differ from the row before in one of these columns, (rows,) each; the first does."""
+    first = np.zeros(len(columns[0]), bool)
+    first[:1] = True
+    for values in columns:
+        first[1:] |= values[1:] != values[:-1]
+    return first
+
+
 def opening(first: npt.NDArray[np.bool_]) -> Numbers:
     """For each row the row that opens its group. first: which rows open one."""
     return np.maximum.accumulate(np.where(first, np.arange(len(first)), 0))
+
+
+def batched(items: Iterable[Item], size: Callable[[Item], int], most: int) -> Iterator[list[Item]]:
+    """The items in lists, each of which ends where the sum of their sizes reaches `most`."""
+    batch: list[Item] = []
+    held = 0
+    for item in items:
+        batch.append(item)
+        held += size(item)
+        if held >= most:
+            yield batch
+            batch, held = [], 0
+    if batch:
+        yield batch
 
 
 def lists(sets: Sequence[Shingles]) -> pa.ListArray:
@@ -205,7 +270,7 @@ def repeated(values: npt.NDArray) -> npt.NDArray:
     """The values that occur twice or more, sorted and distinct. Sorts `values` in place."""
     values.sort()
     twice = values[1:][values[1:] == values[:-1]]
-    return twice[np.concatenate(([True], twice[1:] != twice[:-1]))] if len(twice) else twice
+    return twice[starts(twice)]
 
 
 def same(manifests: list[Manifest], key: str) -> Any:

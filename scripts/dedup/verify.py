@@ -24,12 +24,15 @@ from scripts.dedup.tables import (
     VERIFIED,
     Numbers,
     Shingles,
+    batched,
     between,
     column,
     first_of,
     members,
     part_of,
     same,
+    split,
+    starts,
 )
 from scripts.formats.documents import Writer, data, opened, shard_of
 from scripts.workflow import cli
@@ -47,8 +50,7 @@ def candidates(files: Iterable[Path], part: int) -> tuple[Numbers, Numbers]:
         low, high = np.concatenate((low, column(table, "low"))), np.concatenate((high, column(table, "high")))
         order = np.lexsort((high, low))
         low, high = low[order], high[order]
-        first = np.ones(len(low), bool)
-        first[1:] = (low[1:] != low[:-1]) | (high[1:] != high[:-1])
+        first = starts(low, high)
         low, high = low[first], high[first]
     return low, high
 
@@ -71,19 +73,15 @@ def blocks(files: Iterable[Path], part: int, low: Numbers, most: int) -> Iterato
 
     files: of the shards that these are in. low: sorted.
     """
-    block: dict[int, Shingles] = {}
-    held = 0
-    for path in files:
-        for documents, shingles, ends in sets(path, part):
-            for at in np.flatnonzero(members(documents, low)).tolist():
-                own = shingles[ends[at] : ends[at + 1]].copy()  # not the row group that it is a part of
-                block[int(documents[at])] = own
-                held += len(own)
-                if held >= most:
-                    yield block
-                    block, held = {}, 0
-    if block:
-        yield block
+
+    def found() -> Iterator[tuple[int, Shingles]]:
+        for path in files:
+            for documents, shingles, ends in sets(path, part):
+                for at in np.flatnonzero(members(documents, low)).tolist():
+                    # A copy: not the row group that it is a part of
+                    yield int(documents[at]), shingles[ends[at] : ends[at + 1]].copy()
+
+    return map(dict, batched(found(), lambda one: len(one[1]), most))
 
 
 def similarities(
@@ -110,16 +108,17 @@ def similarities(
                             measured[row] = jaccard(other, set_)
                             progress.add()
     if (missing := np.flatnonzero(np.isnan(measured))).size:
-        names = " and ".join(words(int(ends[missing[0]])) for ends in (low, high))
+        names = " and ".join(words(ends[missing]) for ends in (low, high))
         raise cli.InputError(
             f"{missing.size} candidate pairs name documents that have no shingle set, for example {names}: run dedup.sets again"
         )
     return measured
 
 
-def words(document: int) -> str:
-    """A document's number for a person."""
-    return f"document {document & 0xFFFFFFFF} of shard {document >> 32:05d}"
+def words(documents: Numbers) -> str:
+    """The first of these documents for a person."""
+    shard, row = split(documents)
+    return f"document {row[0]} of shard {shard[0]:05d}"
 
 
 def histogram(similarity: npt.NDArray) -> list[int]:

@@ -18,6 +18,8 @@ BATCH = 1024  # documents held in memory at a time, and rows of a row group of t
 GROUP = 65_536  # rows of a row group of signals, verdicts and other tables beside the texts
 IDS = ("id", "duplicate_of")  # columns without a dictionary, as are numbers with a fraction: their values hardly repeat
 
+SPLITS = ("train", "validation")  # of the corpus
+
 DOCUMENT = pa.schema(
     [
         ("id", pa.string()),  # xxh3-128 in hex of where it came from
@@ -53,6 +55,13 @@ def document_id(*origin: str) -> str:
     # So that no two origins are one string: the separator within a part is written otherwise.
     parts = (part.replace("\x1e", "\x1e0").replace("\x1f", "\x1e1") for part in origin)
     return xxhash.xxh3_128_hexdigest("\x1f".join(parts).encode())
+
+
+def verdict_table(columns: dict[str, Any]) -> pa.Table:
+    """Verdicts from some of their columns, `id` among them; the others are null."""
+    rest = [field for field in VERDICT if field.name not in columns]
+    empty = {field.name: pa.nulls(len(columns["id"]), field.type) for field in rest}
+    return pa.table({**columns, **empty}).select(VERDICT.names).cast(VERDICT)
 
 
 def uniform(seed: int, key: str, salt: str = "") -> float:

@@ -3,7 +3,7 @@
 A WARC record that occurs in several files (same record id and URL) stays where it comes first, by the order of the sources and
 the name of the file; its other copies are dropped as `repeated_record`, and listed in `repeated.parquet`. Any other two documents
 with one id end the run. Writes `<shard>.parquet`: the first verdicts, which the first filter reads. Only the column of ids is read;
-memory is bounded by HELD documents, disk is 24 bytes a document.
+memory is bounded by HELD_DOCUMENTS, disk is 24 bytes a document.
 """
 
 from __future__ import annotations
@@ -12,22 +12,22 @@ import argparse
 import json
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from scripts.formats.documents import VERDICT, Writer, batches, count, data, shard_of
+from scripts.formats.documents import VERDICT, Writer, batches, count, data, shard_of, verdict_table
+from scripts.formats.spill import Spill, ranges
 from scripts.workflow import cli
 from scripts.workflow.console import Progress, log
 from scripts.workflow.manifest import Manifest, scratch
 
-HELD = 2**23  # documents sorted at a time: about 0.5 GB
+HELD_DOCUMENTS = 2**23  # sorted at a time: about 0.5 GB
 MOST = 1_000_000  # repeated records; more are whole files that are given twice
 BATCH = 65_536  # ids read at a time
-ID = np.dtype([("high", ">u8"), ("low", ">u8"), ("shard", "<u4"), ("row", "<u4")])
+ID = np.dtype([("high", "u8"), ("low", "u8"), ("shard", "u4"), ("row", "u4")])
 REPEATED = pa.schema(
     [(name, pa.string()) for name in ("id", "shard", "source", "file", "record_id", "url", "kept_source", "kept_file")]
 )
@@ -55,18 +55,15 @@ def doubled(held: np.ndarray) -> np.ndarray:
 def found(paths: list[Path], folder: Path) -> np.ndarray:
     """All entries whose id occurs more than once over all shards. folder: for the parts into which ids are split by their hash."""
     total = sum(count(path) for path in paths)
-    parts = -(-total // HELD) or 1
+    entries = Spill(folder, ranges(total, HELD_DOCUMENTS), ID)
     progress = Progress(total, "documents")
-    with ExitStack() as stack:
-        files = [stack.enter_context((folder / str(part)).open("wb")) for part in range(parts)]
-        for shard, path in enumerate(paths):
-            for some in ids(path, shard):
-                for part in range(parts):
-                    some[some["low"] % parts == part].tofile(files[part])
-                progress.add(len(some))
+    for shard, path in enumerate(paths):
+        for some in ids(path, shard):
+            entries.add((some["low"] % entries.parts).astype(np.int64), some)
+            progress.add(len(some))
     out, size = [], 0
-    for part in range(parts):
-        out.append(doubled(np.fromfile(folder / str(part), ID)))
+    for part in range(entries.parts):
+        out.append(doubled(entries.part(part)))
         size += len(out[-1])
         if size > 2 * MOST:
             break  # whoever asked refuses that many
@@ -119,8 +116,7 @@ def judged(documents: Path, out: Path, dropped: dict[int, str]) -> None:
                     [[] if file is None else ["repeated_record"] for file in files], pa.list_(pa.string())
                 ),
             }
-            empty = {field.name: pa.nulls(len(batch), field.type) for field in VERDICT if field.name not in columns}
-            writer.add_table(pa.table(columns | empty))
+            writer.add_table(verdict_table(columns))
             at += len(batch)
 
 

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from scripts.formats.documents import VERDICT, Writer, add_counts, batches, data, shard_of, uniform
+from scripts.formats.documents import VERDICT, Writer, add_counts, batches, data, shard_of, uniform, verdict_table
 from scripts.workflow import cli
 from scripts.workflow.console import Progress
 from scripts.workflow.manifest import Manifest
@@ -101,8 +101,7 @@ def judged(signals: pa.RecordBatch, settings: dict[str, Any], threshold: float) 
         "threshold": pa.array(thresholds, mask=~dropped),
         "rules": pa.ListArray.from_arrays(starts, pa.repeat(rule, int(failed.sum()))),
     }
-    empty = {field.name: pa.nulls(len(signals), field.type) for field in VERDICT if field.name not in columns}
-    return pa.table({**columns, **empty}).select(VERDICT.names).cast(VERDICT)
+    return verdict_table(columns)
 
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:

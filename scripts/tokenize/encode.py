@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 from tokenizers import Tokenizer
 
-from scripts.formats.documents import Writer, batches, shard_of, uniform
+from scripts.formats.documents import SPLITS, Writer, batches, shard_of, uniform
 from scripts.formats.indexed import IndexedWriter, token_dtype
 from scripts.tokenize.engine import Engine, Ids, choose, reference
 from scripts.tokenize.special import EOS
@@ -28,7 +28,6 @@ from scripts.workflow.console import Progress
 from scripts.workflow.manifest import Manifest
 
 DOCS = pa.schema([("id", pa.string()), ("offset", pa.int64()), ("tokens", pa.int64()), ("bytes", pa.int64())])
-SPLITS = ("train", "validation")
 COMPARED = 0.01  # share of the documents, by hash, that both engines encode: a few per cent of the time
 ROWS, BYTES = 64, 4 << 20  # of text read, and encoded, at a time; a longer document goes alone
 KINDS = (".bin", ".idx", ".docs.parquet")

@@ -10,8 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from scripts.corpus import split, write
-from scripts.corpus.chosen import SPLITS
-from scripts.formats.documents import rows, uniform
+from scripts.formats.documents import SPLITS, rows, uniform
 from scripts.workflow.manifest import Manifest
 from tests.unit import making
 from tests.unit.dedup.test_select import CONFIG, named

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from scripts.dedup import band, components, exact, select, sets, signature, verify
 from scripts.dedup.shingles import normalise, shingles
-from scripts.dedup.spill import Spill
 from scripts.formats.documents import DOCUMENT, VERDICT, Writer
+from scripts.formats.spill import Spill
 from scripts.workflow.manifest import Manifest
 from scripts.workflow.steps import number_of_parts
 
@@ -245,8 +245,8 @@ def test_the_same_with_many_parts_of_everything(
     ]
     whole = verdicts(run(tmp_path_factory.mktemp("a"), documents, 2, CONFIG))
     small = {
-        "scripts.dedup.exact.HELD": 3,
-        "scripts.dedup.band.HELD": 3,
+        "scripts.dedup.exact.HELD_DOCUMENTS": 3,
+        "scripts.dedup.band.HELD_DOCUMENTS": 3,
         "scripts.dedup.band.CHUNK": 2,
         "scripts.dedup.sets.BLOCK": 4,
         "scripts.dedup.sets.GROUP": 5,

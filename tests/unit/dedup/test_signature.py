@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from scripts.dedup.minhash import MinHasher
 from scripts.dedup.shingles import hashes32, normalise, shingles
-from scripts.dedup.signature import batched, sign
+from scripts.dedup.signature import sign
 from scripts.workflow.errors import InputError
 
 WORDS = st.lists(
@@ -48,13 +48,6 @@ def test_signals() -> None:
     assert sign(["one TWO"], 5, hasher)[0]["band_03"] == short["band_03"]
     assert sign(["…", ""], 5, hasher)[1]["band_03"] is None
     assert sign([], 5, hasher) == []
-
-
-@settings(deadline=None)
-@given(st.lists(st.text(max_size=9)), st.integers(1, 30))
-def test_batches_change_nothing(texts: list[str], most: int) -> None:
-    rows = [{"text": text} for text in texts]
-    assert [row for batch in batched(rows, most) for row in batch] == rows
 
 
 def test_bands_times_rows_must_be_permutations() -> None:

@@ -67,3 +67,30 @@ def test_document_numbers_hold_any_shard_and_row() -> None:
     number = np.array([first_of(99_999) + (1 << 32) - 1])
     assert number.dtype == np.int64 and number[0] > 0
     assert (number >> tables.ROW_BITS).tolist() == [99_999]
+
+
+@given(st.lists(st.text(max_size=9)), st.integers(1, 30))
+def test_batches_end_where_they_are_large_enough(texts: list[str], most: int) -> None:
+    batches = list(tables.batched(texts, len, most))
+    assert [text for batch in batches for text in batch] == texts and all(batches)
+    assert all(sum(map(len, batch)) >= most for batch in batches[:-1])
+    assert all(sum(map(len, batch[:-1])) < most for batch in batches)
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2))))
+def test_starts_of_runs(rows: list[tuple[int, int]]) -> None:
+    columns = np.array(rows, np.int64).reshape(-1, 2).T
+    before: list[tuple[int, int] | None] = [None, *rows]
+    assert tables.starts(*columns).tolist() == [row != last for row, last in zip(rows, before, strict=False)]
+
+
+@given(st.lists(st.integers(0, 3), min_size=1, max_size=4), st.integers(0, 9))
+def test_places_of_documents(sizes: list[int], gap: int) -> None:
+    shards = [tables.Shard(gap * number + number, Path(), size) for number, size in enumerate(sizes)]
+    documents = np.array([first_of(one.number) + row for one in shards for row in range(one.documents)], np.int64)
+    places = tables.Places(shards)
+    assert places.of(documents).tolist() == list(range(sum(sizes))) and places.number == sum(sizes)
+    assert places.documents(np.arange(sum(sizes))).tolist() == documents.tolist()
+    beyond = [first_of(one.number) + one.documents for one in shards]
+    beyond += [first_of(shards[-1].number + 1), first_of(tables.EARLIER), first_of(tables.EARLIER) + 5]
+    assert (places.of(np.array(beyond)) == -1).all()

@@ -138,11 +138,11 @@ def test_found_is_what_occurs_twice_in_however_many_parts(
     for shard, numbers in enumerate(shards):
         documents_with(folder, shard, [{"id": as_id[number], "source": "web"} for number in numbers])
         paths.append(folder / f"{shard:05d}.parquet")
-    before, check.HELD, check.BATCH = (check.HELD, check.BATCH), held, 7
+    before, check.HELD_DOCUMENTS, check.BATCH = (check.HELD_DOCUMENTS, check.BATCH), held, 7
     try:
         places = check.found(paths, folder)
     finally:
-        check.HELD, check.BATCH = before
+        check.HELD_DOCUMENTS, check.BATCH = before
     everything = [number for numbers in shards for number in numbers]
     wanted = {(s, r) for s, numbers in enumerate(shards) for r, n in enumerate(numbers) if everything.count(n) > 1}
     assert {(int(place["shard"]), int(place["row"])) for place in places} == wanted and len(places) == len(wanted)

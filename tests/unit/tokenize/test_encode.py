@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer
 
-from scripts.formats.documents import rows, uniform
+from scripts.formats.documents import SPLITS, rows, uniform
 from scripts.pretrain import data, heldout
 from scripts.tokenize import encode, ranks
-from scripts.tokenize.encode import SPLITS
 from scripts.workflow.manifest import Manifest
 from tests.unit import making
 from tests.unit.formats.megatron import read

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-HELD = 1 << 26  # bytes of rows that wait in memory until they are written
+HELD_BYTES = 1 << 26  # of rows that wait in memory until they are written
 
 
 class Spill:
@@ -16,7 +16,7 @@ class Spill:
     folder: empty or not there yet; it holds the files, and whoever made it removes them.
     """
 
-    def __init__(self, folder: Path, parts: int, kind: npt.DTypeLike, held: int = HELD) -> None:
+    def __init__(self, folder: Path, parts: int, kind: npt.DTypeLike, held: int = HELD_BYTES) -> None:
         self.folder, self.parts, self.kind, self.most = folder, parts, np.dtype(kind), held
         self.waiting: list[list[npt.NDArray]] = [[] for _ in range(parts)]
         self.bytes = 0
@@ -31,7 +31,7 @@ class Spill:
         else:
             order = np.argsort(part, kind="stable")
             part, rows = part[order], rows[order]
-            bounds = np.flatnonzero(np.concatenate(([True], part[1:] != part[:-1]))).tolist()
+            bounds = np.flatnonzero(np.diff(part, prepend=-1)).tolist()
             for start, end in zip(bounds, [*bounds[1:], len(rows)], strict=True):
                 self.waiting[int(part[start])].append(rows[start:end])
         self.bytes += rows.nbytes
