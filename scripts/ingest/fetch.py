@@ -31,8 +31,9 @@ def copied(url: str, facts: Facts, access: Any, page: bool, out: Path) -> None:
     same = facts.mark is not None and about.exists() and about.read_text("utf-8") == mark
     if same and out.exists() and out.stat().st_size == facts.bytes:
         return
-    if not same:
-        partial.unlink(missing_ok=True)
+    if not same:  # before the new mark is there: it would pass for that of what an older list left
+        for old in (partial, out):
+            old.unlink(missing_ok=True)
         about.write_text(mark, "utf-8")
     file = Remote(url, facts, access, page)
     with file.open() as stream, partial.open("ab") as handle:

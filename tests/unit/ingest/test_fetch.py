@@ -88,6 +88,23 @@ def test_what_another_list_left_is_not_continued(server: Server, tmp_path: Path)
     assert not (copy.parent / "old.gz").exists()
 
 
+def test_an_older_copy_is_not_taken_for_the_new_file(server: Server, tmp_path: Path) -> None:
+    old, new = (b'{"text": "%s words."}\n' % word for word in (b"Old", b"New"))  # of one length
+    whole = config({"name": "web", "kind": "jsonl", "paths": [server.put("x.jsonl", old)], "patience": 1}, shards=1)
+    listed(tmp_path, whole)
+    assert fetched(tmp_path, whole) == 0
+    copy = target(tmp_path / "fetch/00000", "web", "x.jsonl")
+    assert copy.read_bytes() == old
+    server.put("x.jsonl", new)
+    Manifest.forget(tmp_path / "list/manifest.json")
+    Manifest.forget(tmp_path / "fetch/00000.manifest.json")
+    listed(tmp_path, whole)
+    server.files["/x.jsonl"].statuses = [503] * 100
+    assert fetched(tmp_path, whole) == 1 and not copy.exists()
+    server.files["/x.jsonl"].statuses = []
+    assert fetched(tmp_path, whole) == 0 and copy.read_bytes() == new
+
+
 def test_missing_files(server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     crawl(server)
     del server.files[next(name for name in server.files if "00003" in name)]
