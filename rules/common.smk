@@ -43,6 +43,8 @@ try:
     if not workflow.overwrite_configfiles:
         readable.read(Path("config.yaml"))  # Snakemake would not say where it is broken
         workflow.configfile("config.yaml")
+    for path in workflow.overwrite_configfiles if workflow.is_main_process else []:
+        readable.read(Path(path))  # Snakemake drops the first of two equal keys without a word
     validated = configuration.validate(config, source=", ".join(map(str, workflow.configfiles)) or "--config")
     for line in configuration.unused(config, validated) if workflow.is_main_process else []:
         print(f"warning: {line}", file=sys.stderr)

@@ -10,13 +10,12 @@ import argparse
 import io
 import json
 import os
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, cast
 
 from scripts.formats.documents import shard_of
 from scripts.ingest.files import MissingError, TransferError, listed, target
-from scripts.ingest.remote import Remote, access_of
+from scripts.ingest.remote import Remote, access_of, workers
 from scripts.ingest.transport import PIECE, Facts
 from scripts.ingest.urls import access_option, is_url
 from scripts.workflow import cli
@@ -76,7 +75,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
         return ""
 
     try:
-        with ThreadPoolExecutor(args.parallel) as pool:
+        with workers(args.parallel) as pool:
             why = dict(zip(files, pool.map(copy, files, files.values()), strict=True))
     except TransferError as error:
         raise cli.InputError(f"{error}; what came is kept, start the run again") from error

@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import gzip
 import hashlib
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, cast
 
@@ -18,7 +17,7 @@ import fsspec
 
 from scripts.ingest import lists, urls
 from scripts.ingest.files import MissingError, TransferError
-from scripts.ingest.remote import Access, Remote, access_of, patiently
+from scripts.ingest.remote import Access, Remote, access_of, patiently, workers
 from scripts.ingest.sources import spread
 from scripts.ingest.transport import KEYS, Broken, Facts, in_words, lacks_keys, of_info
 from scripts.workflow import cli, contents
@@ -147,12 +146,8 @@ def asked(found: list[Found], access: Access) -> list[Found]:
         progress.add()
         return url, name, facts
 
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        try:
-            return list(pool.map(ask, found))
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)  # a server that is gone is not asked 1,000 times more
-            raise
+    with workers(AT_ONCE) as pool:
+        return list(pool.map(ask, found))
 
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:

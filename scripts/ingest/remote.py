@@ -11,8 +11,11 @@ import json
 import os
 import random
 import re
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any, BinaryIO, cast
@@ -25,6 +28,24 @@ from scripts.workflow.console import log
 
 FIRST, MOST = 0.5, 60.0  # seconds to wait at most after the first failure, and after any
 PAGE = re.compile(rb"\s*(?:<!--.{0,200}?-->\s*)?<(?:!doctype\s+html|html)\b", re.IGNORECASE | re.DOTALL)
+
+
+STOPPED = threading.Event()  # set while a pool of `workers` ends: threads that wait for a server give up
+
+
+@contextmanager
+def workers(number: int) -> Iterator[ThreadPoolExecutor]:
+    """A pool of threads that ends at once where something is raised, Ctrl-C too: what waits for a server gives up."""
+    try:
+        with ThreadPoolExecutor(number) as pool:
+            try:
+                yield pool
+            except BaseException:
+                STOPPED.set()
+                pool.shutdown(wait=False, cancel_futures=True)  # a server that is gone is not asked 1,000 times more
+                raise
+    finally:
+        STOPPED.clear()
 
 
 @dataclass(frozen=True)
@@ -74,8 +95,11 @@ class Waits:
                 f"{self.url}: {error}; given up after {self.number} attempts in {self.patience - left:,.0f} s"
             ) from error
         pause = max(random.uniform(0, min(FIRST * 2 ** min(self.number - 1, 20), MOST)), error.after)  # noqa: S311 - decides no byte
-        log.info("%s: %s; again in %.1f s", self.url, error, min(pause, left))
-        time.sleep(min(pause, left))
+        say = log.warning if self.number == 1 else log.info  # a warning is shown at once
+        more = f" (asked for {self.patience:,.0f} s: `patience` of its source)" if self.number == 1 else ""
+        say("%s: %s; again in %.1f s%s", self.url, error, min(pause, left), more)
+        if STOPPED.wait(min(pause, left)):
+            raise TransferError(f"{self.url}: {error}; stopped") from error
 
 
 class Transfer(io.RawIOBase):

@@ -255,7 +255,9 @@ def lacks_keys(error: BaseException) -> bool:
 
 def in_words(error: BaseException) -> str:
     """An error of a library in one line, without the queries of the URLs in it: a store redirects to URLs that are signed."""
-    said = re.sub(r"(://[^\s'\"?]+)\?[^\s'\"]+", r"\1?...", str(error))
+    said = re.sub(r"(://[^\s'\"?]+)\?[^\s'\"]+", r"\1?...", str(error)).replace(
+        " ssl:default", ""
+    )  # aiohttp says so of http too
     return f"{type(error).__name__}: {' '.join(said.split())[:500]}"
 
 

@@ -38,13 +38,28 @@ def read(path: Path) -> dict[str, Any]:
     return tree or {}
 
 
+class _Loader(yaml.SafeLoader):
+    """YAML's safe loader, which refuses a key that a mapping has twice: YAML itself would drop the first without a word."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        """A mapping. Raises MarkedYAMLError."""
+        seen: dict[str, yaml.Mark] = {}
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode) and key.tag != "tag:yaml.org,2002:merge":
+                if key.value in seen:
+                    words = f"the key {key.value} is there twice, first in line {seen[key.value].line + 1}: put both parts under one"
+                    raise yaml.constructor.ConstructorError(None, None, words, key.start_mark)
+                seen[key.value] = key.start_mark
+        return super().construct_mapping(node, deep)
+
+
 def _kind(tree: Any) -> str:
     return "a list" if isinstance(tree, list) else f"only {str(tree)[:40]!r}"
 
 
 def _yaml(path: Path, text: str) -> Any:
     try:
-        return yaml.safe_load(text)
+        return yaml.load(text, Loader=_Loader)  # noqa: S506 - a SafeLoader
     except yaml.MarkedYAMLError as error:
         mark, words = _wrong(error, text.splitlines())
         place = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""

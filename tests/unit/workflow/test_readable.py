@@ -22,6 +22,8 @@ BROKEN = {
     "a:\n    b: 1\n  c: 2\n": ", line 3, column 3: the indentation, or what stands here, does not go with the lines above",
     "a: 1\nb: x\x07\n": ", line 2, column 5: the character U+0007, which YAML does not take",
     "a: *b\n": ", line 1, column 4: found undefined alias 'b'",
+    "a: 1\nb: 2\na: 3\n": ", line 3, column 1: the key a is there twice, first in line 1: put both parts under one",
+    "a:\n  b: 1\n  b: 2\n": ", line 3, column 3: the key b is there twice, first in line 2: put both parts under one",
     "- a\n- b\n": ": holds a list, not keys with values as in config.yaml",
     "text\n": ": holds only 'text', not keys with values as in config.yaml",
 }
@@ -72,3 +74,8 @@ def test_what_yaml_itself_does_not_catch(tmp_path: Path, text: str) -> None:
     path.write_text(text)
     with pytest.raises(ConfigError, match=r"mine\.yaml"):
         read(path)
+
+
+def test_a_merged_mapping_may_be_overridden(tmp_path: Path) -> None:
+    (tmp_path / "x.yaml").write_text("a: &a {x: 1, y: 2}\nb: {<<: *a, y: 3}\n")
+    assert read(tmp_path / "x.yaml")["b"] == {"x": 1, "y": 3}
