@@ -62,6 +62,8 @@ def of_crawl(source: dict[str, Any], access: Access) -> list[Found]:
     names = list(dict.fromkeys(line.name for line in lines(place, access)))
     found = chosen(names, source.get("files"), source.get("share"))
     log.info("%s: %s of %s files of %s", source["name"], f"{len(found):,}", f"{len(names):,}", place)
+    if source.get("files", 0) > len(names):
+        log.warning("%s: %s files are asked for, and %s lists %s", source["name"], source["files"], place, len(names))
     return [(urls.joined(base, name), name, None) for name in found]
 
 
