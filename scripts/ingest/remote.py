@@ -88,6 +88,7 @@ class Transfer(io.RawIOBase):
         self.server, self.url, self.waits, self.ahead = server, url, Waits(url, patience), ahead
         self.at = 0
         self.there: int | None = None  # where the server's next byte is from
+        self.broke = False  # since the last byte that came
 
     def readable(self) -> bool:
         """It can be read."""
@@ -140,6 +141,11 @@ class Transfer(io.RawIOBase):
         if self.there != self.at:
             self.there = None
             self.server.open(self.at, None if self.ahead else self.at + size)
+            # Only then: where a reader goes to another place, its file is read in parts in any case.
+            if self.broke and self.ahead and self.at and not self.server.sure:
+                raise TransferError(
+                    f"{self.url}: broke at byte {self.at}; the server names no ETag and no Last-Modified, so it cannot be continued"
+                )
             self.there, end = self.at, self.server.facts.bytes
         data = self.server.read(min(size, BLOCK))
         if not data and end is not None and self.at < end:
@@ -147,6 +153,7 @@ class Transfer(io.RawIOBase):
         self.at += len(data)
         self.there = self.at
         if data:
+            self.broke = False
             self.waits.progress()
         return data
 
@@ -155,6 +162,7 @@ class Transfer(io.RawIOBase):
             try:
                 return go()
             except Broken as error:
+                self.broke = self.broke or self.there is not None
                 self.there = None
                 self.server.close()
                 self.waits.after(error)
