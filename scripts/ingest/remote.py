@@ -89,6 +89,7 @@ class Transfer(io.RawIOBase):
         self.at = 0
         self.there: int | None = None  # where the server's next byte is from
         self.broke = False  # since the last byte that came
+        self.begun = False  # whether any byte came
 
     def readable(self) -> bool:
         """It can be read."""
@@ -153,7 +154,7 @@ class Transfer(io.RawIOBase):
         self.at += len(data)
         self.there = self.at
         if data:
-            self.broke = False
+            self.broke, self.begun = False, True
             self.waits.progress()
         return data
 
@@ -161,6 +162,10 @@ class Transfer(io.RawIOBase):
         while True:
             try:
                 return go()
+            except MissingError as error:
+                if self.begun:  # a part of it has been read: it is not one that may be missing
+                    raise TransferError(f"{error}, and it had begun to send it") from error
+                raise
             except Broken as error:
                 self.broke = self.broke or self.there is not None
                 self.there = None
@@ -214,7 +219,7 @@ class Remote:
 
 
 class Gone(Remote):
-    """A file that ingest.fetch could not have. why: in its words."""
+    """A file that ingest.fetch could not have, or that a mirror's folder lacks. why: in words."""
 
     def __init__(self, url: str, why: str) -> None:
         super().__init__(url, Facts(0), Access({}))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import random
 from collections import Counter
 from pathlib import Path
 from time import process_time
@@ -124,6 +125,34 @@ def test_missing_files_fail_the_task_or_are_counted(
         "the server answers 404",
         "the server sent a web page in place of the file",
     }
+
+
+@pytest.mark.parametrize("more", [{}, {"first_mb": 1}])
+def test_missing_files_of_a_mirror_fail_the_task_or_are_counted(
+    server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str], more: dict[str, Any]
+) -> None:
+    crawl(server)
+    for name, file in server.files.items():
+        (path := tmp_path / "mirror" / name[1:]).parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(file.data)
+    (gone := sorted((tmp_path / "mirror").rglob("*00003.warc.gz"))[0]).unlink()
+    source = {**WEB, "base": str(tmp_path / "mirror"), **more}
+    assert run(tmp_path / "a", config(source, shards=1))[0] == 1
+    said = capsys.readouterr().err
+    assert f"max_missing_files is 0: {gone}: missing_file: no such file" in said
+    status, documents, dropped = run(tmp_path / "b", config(source, shards=1, max_missing_files=1))
+    assert (status, len(documents), dropped) == (0, 70, {"missing_file": 1})
+
+
+def test_a_file_that_goes_while_it_is_read_is_no_missing_file(
+    server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = random.Random(1).randbytes(300_000).hex().encode()  # noqa: S311 - one line: nothing comes of it before the break
+    url = server.put("x.jsonl", b'{"text": "%s"}\n' % data, drop=200_000)
+    whole = config({"name": "web", "kind": "jsonl", "paths": [url], "patience": 1}, shards=1, max_missing_files=9)
+    server.files["/x.jsonl"].later = [404]
+    assert run(tmp_path, whole)[0] == 1
+    assert f"{url}: the server answers 404, and it had begun to send it" in capsys.readouterr().err
 
 
 def test_a_file_of_a_mirror_that_is_not_as_it_was_listed_fails_the_task(
