@@ -330,6 +330,7 @@ def test_a_list_of_urls_beside_files_here_is_refused(tmp_path: Path) -> None:
         ({"kind": "warc", "paths": ["s3://b/x?X-Amz-Signature=hunter2"]}, "'X-Amz-Signature' in its query"),
         ({"kind": "warc", "paths": ["s3://b/x"], "options": {"secret": "hunter2"}}, "options.secret looks like a credential"),
         ({"kind": "warc", "paths": ["s3://b/x"], "options": {"client_kwargs": {"aws_access_key_id": "hunter2"}}}, "client_kwargs.aws"),
+        ({"kind": "warc", "paths": ["s3://b/x"], "options": {"endpoint_url": "https://me:hunter2@a.org"}}, "user and password"),
         ({"kind": "warc", "paths": ["s3://b/x", "here"]}, "make them two sources"),
         ({"kind": "warc", "paths": ["https://a.org/*.gz"]}, "a web server does not list its files"),
         ({"kind": "warc", "paths": ["x"], "files": 3}, "files is of kind commoncrawl"),
@@ -356,6 +357,10 @@ def test_a_plan_needs_no_network_and_tracks_what_decides_the_list() -> None:
     others: list[dict[str, Any]] = [{}, {"files": 9}, {"crawl": "CC-MAIN-2026-12"}, {"curated": True}, {"patience": 5}]
     marks = [fingerprint("ingest.list", config({**WEB, **more})) for more in others]
     assert marks[0] == marks[3] == marks[4] and len(set(marks)) == 3
+    places: list[dict[str, Any]] = [{}, {"endpoint_url": "http://a"}, {"endpoint_url": "http://b"}, {"anon": True}]
+    places += [{"client_kwargs": {"endpoint_url": "http://c"}}, {"endpoint": "https://hub"}]
+    other = [fingerprint("ingest.list", config({**WEB, "options": options})) for options in places]
+    assert marks[0] == other[0] == other[3] and len(set(other)) == 5, "another store has other files"
     reads = [
         fingerprint("ingest.extract", config({**WEB, **more}))
         for more in ({}, {"files": 9}, {"patience": 5}, {"first_mb": 1})
