@@ -132,7 +132,11 @@ def remote(
     """A file of the list: at a URL, its copy, or in a mirror's folder. Raises InputError where that has another file by now."""
     if not is_url(one["url"]):
         path = Path(one["url"])
-        if one["mark"] and path.exists() and contents.read(path) != one["mark"]:
+        if not path.is_file():
+            from scripts.ingest.remote import Gone
+
+            return Gone(str(path), "no such file")
+        if one["mark"] and contents.read(path) != one["mark"]:
             raise cli.InputError(
                 f"{path} is not the file that ingest.list found: run again with --forcerun ingest_list"
             )

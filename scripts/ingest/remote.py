@@ -112,6 +112,8 @@ class Transfer(io.RawIOBase):
         self.server, self.url, self.waits, self.ahead = server, url, Waits(url, patience), ahead
         self.at = 0
         self.there: int | None = None  # where the server's next byte is from
+        self.broke = False  # since the last byte that came
+        self.begun = False  # whether any byte came
 
     def readable(self) -> bool:
         """It can be read."""
@@ -164,6 +166,11 @@ class Transfer(io.RawIOBase):
         if self.there != self.at:
             self.there = None
             self.server.open(self.at, None if self.ahead else self.at + size)
+            # Only then: where a reader goes to another place, its file is read in parts in any case.
+            if self.broke and self.ahead and self.at and not self.server.sure:
+                raise TransferError(
+                    f"{self.url}: broke at byte {self.at}; the server names no ETag and no Last-Modified, so it cannot be continued"
+                )
             self.there, end = self.at, self.server.facts.bytes
         data = self.server.read(min(size, BLOCK))
         if not data and end is not None and self.at < end:
@@ -171,6 +178,7 @@ class Transfer(io.RawIOBase):
         self.at += len(data)
         self.there = self.at
         if data:
+            self.broke, self.begun = False, True
             self.waits.progress()
         return data
 
@@ -178,7 +186,12 @@ class Transfer(io.RawIOBase):
         while True:
             try:
                 return go()
+            except MissingError as error:
+                if self.begun:  # a part of it has been read: it is not one that may be missing
+                    raise TransferError(f"{error}, and it had begun to send it") from error
+                raise
             except Broken as error:
+                self.broke = self.broke or self.there is not None
                 self.there = None
                 self.server.close()
                 self.waits.after(error)
@@ -230,7 +243,7 @@ class Remote:
 
 
 class Gone(Remote):
-    """A file that ingest.fetch could not have. why: in its words."""
+    """A file that ingest.fetch could not have, or that a mirror's folder lacks. why: in words."""
 
     def __init__(self, url: str, why: str) -> None:
         super().__init__(url, Facts(0), Access({}))

@@ -161,7 +161,8 @@ def check(source: dict[str, Any], data: str, here: str) -> None:
                 lists.check(path[1:], data)
     except ConfigError as error:
         raise ConfigError(f"{here}.paths: {error}") from error
-    for path in [*(path.removeprefix("@") for path in remote), source.get("base", "")]:
+    options = source.get("options", {})
+    for path in [*(path.removeprefix("@") for path in remote), source.get("base", ""), *urls.stores(options)]:
         if why := urls.refused(path):
             raise ConfigError(f"{here}: {why}")
         if (
@@ -172,11 +173,12 @@ def check(source: dict[str, Any], data: str, here: str) -> None:
             raise ConfigError(
                 f"{here}.paths: {path}: a web server does not list its files; name each, or a list of them as @URL"
             )
-    urls.check_options(source.get("options", {}), f"{here}.options")
+    urls.check_options(options, f"{here}.options")
 
 
 def listing(config: dict[str, Any]) -> dict[str, Any]:
-    """What decides the list of remote files: the sources that have such, what lists on this disk hold, and the number of shards.
+    """What decides the list of remote files: the sources that have such and in what stores, what lists on this disk hold, and
+    the number of shards.
 
     Raises ConfigError where a list cannot be read.
     """
@@ -189,7 +191,8 @@ def listing(config: dict[str, Any]) -> dict[str, Any]:
             entries = urls.paths(source, data)
             held |= {path: _held_by(path[1:]) for path in entries if path.startswith("@") and not urls.is_url(path[1:])}
             base = {"base": source["base"].replace("{data}", data)} if "base" in source else {}
-            found.append({**{key: source[key] for key in keys if key in source}, **base, "paths": entries})
+            there = {"stores": named} if (named := urls.stores(source.get("options", {}))) else {}
+            found.append({**{key: source[key] for key in keys if key in source}, **base, **there, "paths": entries})
     # A list of 90,000 URLs is longer than a command line takes: ingest.list reads the file, and compares.
     more = {"lists": held, "data": data} if held else {}
     return {"shards": extract["shards"], "sources": found, **more}

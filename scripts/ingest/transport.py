@@ -51,7 +51,10 @@ class Facts:
 
 
 class Server(Protocol):
+    """sure: whether what it sends now is of the file that it sent before, by its mark."""
+
     facts: Facts
+    sure: bool
 
     def open(self, at: int, until: int | None) -> None:
         """Begin at byte `at`; until: the byte after the last one that will be read, where that is known."""
@@ -69,6 +72,7 @@ class Web:
     def __init__(self, url: str, options: dict[str, Any], facts: Facts, page: bool) -> None:
         """page: whether the file may be a web page."""
         self.url, self.facts, self.page = url, facts, page
+        self.sure = False
         self.fs, _ = fsspec.core.url_to_fs(url, **options)
         self.response: aiohttp.ClientResponse | None = None
 
@@ -120,7 +124,11 @@ class Web:
         headers = {"Range": f"bytes={at}-{until - 1 if until else ''}"} if at or until else {}
         if headers and self.facts.mark and not self.facts.mark.startswith("W/"):
             headers["If-Range"] = self.facts.mark
+        before = self.facts.mark
         response = self.response = self.ask("GET", headers)
+        # A 206 to If-Range may leave the mark out.
+        same = _mark(response) or (response.status == 206 and "If-Range" in headers)
+        self.sure = before is not None and bool(same)  # compare: it is the same mark
         if response.status not in (200, 206):
             self.close()
             raise self._refusal(response, at)
@@ -139,7 +147,8 @@ class Web:
         length = response.headers.get("Content-Length", "")
         self.compare(Facts(int(length) if length.isdecimal() else None, _mark(response)))
         if at:  # the server takes no ranges: what was read is read again, where it is surely the same
-            if not self.facts.mark:
+            if not self.sure:
+                self.close()
                 raise TransferError(f"{self.url}: broke at byte {at}, and the server cannot continue there")
             while at and (piece := self.read(min(at, PIECE))):
                 at -= len(piece)
@@ -195,6 +204,7 @@ class Store:
 
     def __init__(self, url: str, options: dict[str, Any], facts: Facts) -> None:
         self.url, self.facts, self.options = url, facts, options
+        self.sure = False
         self.file: Any = None
         self.at = 0
 
@@ -206,7 +216,9 @@ class Store:
     def open(self, at: int, until: int | None) -> None:
         """See Server. The file is opened once: s3fs then asks for the same ETag in every request."""
         if self.file is None:
-            self.facts = self.facts.updated(self.head(), self.url)
+            now = self.head()
+            self.sure = None not in (self.facts.mark, now.mark)
+            self.facts = self.facts.updated(now, self.url)
             fs, path = fsspec.core.url_to_fs(self.url, **self.options)
             self.file = self._call(lambda: fs.open(path, "rb", block_size=BLOCK, cache_type="none"))
         self.at = at

@@ -56,6 +56,17 @@ def check_options(options: dict[str, Any], here: str) -> None:
             check_options(value, f"{here}.{name}")
 
 
+def stores(options: dict[str, Any]) -> list[str]:
+    """The servers that options of fsspec name (of s3 `endpoint_url`, of hf `endpoint`), at any depth: another has other files."""
+    found: list[str] = []
+    for name, value in sorted(options.items()):
+        if isinstance(value, dict):
+            found += stores(value)
+        elif name in ("endpoint_url", "endpoint") and value:
+            found.append(str(value))
+    return found
+
+
 def access_option(parser: argparse.ArgumentParser) -> None:
     """Add `--access`, which programs that read remote files have (see remote.access_of)."""
     parser.add_argument(

@@ -36,6 +36,7 @@ class File:
     pause: float = 0.0  # seconds before each 64 KB
     silent: bool = False  # no length is said
     change: bytes | None = None  # takes the place of `data` after the first answer
+    later: list[int] = field(default_factory=list)  # `statuses` after the first answer
 
 
 class Server(ThreadingHTTPServer):
@@ -114,6 +115,7 @@ class Handler(BaseHTTPRequestHandler):
             self.send(file, data[start:end])
             if file.change is not None:
                 file.data, file.change = file.change, None
+            file.statuses, file.later = file.statuses or file.later, []
         self.close_connection = file.silent or self.close_connection
 
     def send(self, file: File, data: bytes) -> None:

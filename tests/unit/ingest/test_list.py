@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import random
 from collections import Counter
 from pathlib import Path
 from time import process_time
@@ -124,6 +125,34 @@ def test_missing_files_fail_the_task_or_are_counted(
         "the server answers 404",
         "the server sent a web page in place of the file",
     }
+
+
+@pytest.mark.parametrize("more", [{}, {"first_mb": 1}])
+def test_missing_files_of_a_mirror_fail_the_task_or_are_counted(
+    server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str], more: dict[str, Any]
+) -> None:
+    crawl(server)
+    for name, file in server.files.items():
+        (path := tmp_path / "mirror" / name[1:]).parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(file.data)
+    (gone := sorted((tmp_path / "mirror").rglob("*00003.warc.gz"))[0]).unlink()
+    source = {**WEB, "base": str(tmp_path / "mirror"), **more}
+    assert run(tmp_path / "a", config(source, shards=1))[0] == 1
+    said = capsys.readouterr().err
+    assert f"max_missing_files is 0: {gone}: missing_file: no such file" in said
+    status, documents, dropped = run(tmp_path / "b", config(source, shards=1, max_missing_files=1))
+    assert (status, len(documents), dropped) == (0, 70, {"missing_file": 1})
+
+
+def test_a_file_that_goes_while_it_is_read_is_no_missing_file(
+    server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = random.Random(1).randbytes(300_000).hex().encode()  # noqa: S311 - one line: nothing comes of it before the break
+    url = server.put("x.jsonl", b'{"text": "%s"}\n' % data, drop=200_000)
+    whole = config({"name": "web", "kind": "jsonl", "paths": [url], "patience": 1}, shards=1, max_missing_files=9)
+    server.files["/x.jsonl"].later = [404]
+    assert run(tmp_path, whole)[0] == 1
+    assert f"{url}: the server answers 404, and it had begun to send it" in capsys.readouterr().err
 
 
 def test_a_file_of_a_mirror_that_is_not_as_it_was_listed_fails_the_task(
@@ -301,6 +330,7 @@ def test_a_list_of_urls_beside_files_here_is_refused(tmp_path: Path) -> None:
         ({"kind": "warc", "paths": ["s3://b/x?X-Amz-Signature=hunter2"]}, "'X-Amz-Signature' in its query"),
         ({"kind": "warc", "paths": ["s3://b/x"], "options": {"secret": "hunter2"}}, "options.secret looks like a credential"),
         ({"kind": "warc", "paths": ["s3://b/x"], "options": {"client_kwargs": {"aws_access_key_id": "hunter2"}}}, "client_kwargs.aws"),
+        ({"kind": "warc", "paths": ["s3://b/x"], "options": {"endpoint_url": "https://me:hunter2@a.org"}}, "user and password"),
         ({"kind": "warc", "paths": ["s3://b/x", "here"]}, "make them two sources"),
         ({"kind": "warc", "paths": ["https://a.org/*.gz"]}, "a web server does not list its files"),
         ({"kind": "warc", "paths": ["x"], "files": 3}, "files is of kind commoncrawl"),
@@ -327,6 +357,10 @@ def test_a_plan_needs_no_network_and_tracks_what_decides_the_list() -> None:
     others: list[dict[str, Any]] = [{}, {"files": 9}, {"crawl": "CC-MAIN-2026-12"}, {"curated": True}, {"patience": 5}]
     marks = [fingerprint("ingest.list", config({**WEB, **more})) for more in others]
     assert marks[0] == marks[3] == marks[4] and len(set(marks)) == 3
+    places: list[dict[str, Any]] = [{}, {"endpoint_url": "http://a"}, {"endpoint_url": "http://b"}, {"anon": True}]
+    places += [{"client_kwargs": {"endpoint_url": "http://c"}}, {"endpoint": "https://hub"}]
+    other = [fingerprint("ingest.list", config({**WEB, "options": options})) for options in places]
+    assert marks[0] == other[0] == other[3] and len(set(other)) == 5, "another store has other files"
     reads = [
         fingerprint("ingest.extract", config({**WEB, **more}))
         for more in ({}, {"files": 9}, {"patience": 5}, {"first_mb": 1})
