@@ -40,11 +40,11 @@ handler.attach(workflow)
 
 try:
     # The embedded default is a complete run, the demo. A run named by --configfile takes its place: it is not laid over it.
+    # Snakemake would not say where a file is broken, and drops the first of two equal keys without a word.
+    for path in (workflow.overwrite_configfiles or ["config.yaml"]) if workflow.is_main_process else []:
+        readable.read(Path(path))
     if not workflow.overwrite_configfiles:
-        readable.read(Path("config.yaml"))  # Snakemake would not say where it is broken
         workflow.configfile("config.yaml")
-    for path in workflow.overwrite_configfiles if workflow.is_main_process else []:
-        readable.read(Path(path))  # Snakemake drops the first of two equal keys without a word
     validated = configuration.validate(config, source=", ".join(map(str, workflow.configfiles)) or "--config")
     for line in configuration.unused(config, validated) if workflow.is_main_process else []:
         print(f"warning: {line}", file=sys.stderr)

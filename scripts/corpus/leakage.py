@@ -16,18 +16,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from scripts.dedup.tables import DUPLICATE, VERIFIED, Numbers, Places, read, shards, split, starts
+from scripts.dedup.tables import DUPLICATE, PAIRS, Numbers, Places, passing, read, shards, split, starts
 from scripts.formats.documents import batches
 
 TRAIN, VALIDATION = 1, 2  # sides of a document; 0: not in the corpus
-BATCH = 1 << 20  # pairs read at a time
 
 Similarities = npt.NDArray[np.float64]
-
-
-def binary(ids: Iterable[str]) -> pa.Array:
-    """Ids in hex as those of signals."""
-    return pa.array([bytes.fromhex(name) for name in ids], pa.binary(16))
 
 
 @dataclass
@@ -66,7 +60,7 @@ class Sides:
 def copies(path: Path, sides: Sides) -> tuple[Numbers, Numbers]:
     """(copy, keeper) of the copies that are in the corpus, as places, sorted by copy. path: DUPLICATE."""
     found: list[tuple[Numbers, Numbers]] = [(np.zeros(0, np.int64), np.zeros(0, np.int64))]
-    for batch in batches(path, DUPLICATE.names, BATCH):
+    for batch in batches(path, DUPLICATE.names, PAIRS):
         copy, keeper = (sides.places.of(batch[name].to_numpy()) for name in DUPLICATE.names)
         here = (keeper >= 0) & (sides.side[copy] > 0)
         found.append((copy[here], keeper[here]))
@@ -83,14 +77,12 @@ def across(
     """
     both = np.unique(keeper[mask[keeper] == TRAIN | VALIDATION])
     yield both, both, np.ones(len(both))
-    for path in pairs:
-        for batch in batches(path, VERIFIED.names, BATCH):
-            batch = batch.filter(pc.greater_equal(batch["similarity"], threshold))
-            low, high = sides.places.of(batch["low"].to_numpy()), sides.places.of(batch["high"].to_numpy())
-            similarity = batch["similarity"].to_numpy()
-            for one, other in ((low, high), (high, low)):
-                leak = (one >= 0) & (other >= 0) & (mask[one] & TRAIN > 0) & (mask[other] & VALIDATION > 0)
-                yield one[leak], other[leak], similarity[leak]
+    for batch in passing(pairs, threshold):
+        low, high = sides.places.of(batch["low"].to_numpy()), sides.places.of(batch["high"].to_numpy())
+        similarity = batch["similarity"].to_numpy()
+        for one, other in ((low, high), (high, low)):
+            leak = (one >= 0) & (other >= 0) & (mask[one] & TRAIN > 0) & (mask[other] & VALIDATION > 0)
+            yield one[leak], other[leak], similarity[leak]
 
 
 def nearest(text: Numbers, of: Numbers, similarity: Similarities) -> tuple[Numbers, Numbers, Similarities]:

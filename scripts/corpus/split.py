@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from scripts.corpus.chosen import CHOSEN, LEAK
-from scripts.corpus.leakage import TRAIN, VALIDATION, Leaks, Sides, binary, leaks, names
+from scripts.corpus.leakage import TRAIN, VALIDATION, Leaks, Sides, leaks, names
 from scripts.dedup import tables
 from scripts.formats import filtered
 from scripts.formats.documents import SPLITS, Writer, add_counts, data, rows, shard_of, survivors
@@ -113,7 +113,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
                 held.append(split.holds(row))
                 writer.add({"id": row["id"], "split": SPLITS[held[-1]]})
         if sides:
-            sides.set(int(shard), binary(ids), np.where(held, VALIDATION, TRAIN).astype(np.uint8))
+            sides.set(int(shard), tables.binary(ids), np.where(held, VALIDATION, TRAIN).astype(np.uint8))
         progress.add()
     wanted, held_out = settings["validation_fraction"], split.summary["heldout"]
     dropped: dict[str, int] = {}

@@ -18,7 +18,7 @@ from scripts.dedup.earlier import AGREE, SETS
 from scripts.dedup.sets import texts
 from scripts.dedup.shingles import shingle_set
 from scripts.dedup.signature import names, schema
-from scripts.dedup.tables import batched, exempt, lists, read
+from scripts.dedup.tables import batched, binary, exempt, lists, read
 from scripts.formats.documents import Writer, data, rows, shard_of
 from scripts.workflow import cli
 from scripts.workflow.console import Progress
@@ -35,8 +35,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     left_out = {name.hex() for name in skipped.to_pylist()}
     corpus = [row["id"] for row in rows(data(args.split, shard), ["id", "split"]) if row["split"]]
     chosen = [name for name in corpus if name not in left_out]
-    binary = pa.array([bytes.fromhex(name) for name in chosen], pa.binary(16))
-    kept = table.filter(pc.is_in(table["id"], value_set=binary))
+    kept = table.filter(pc.is_in(table["id"], value_set=binary(chosen)))
     if len(kept) != len(chosen):
         raise cli.InputError(f"{args.split} has documents of shard {shard} that {args.signals} does not have")
     out = args.manifest.with_name(f"{shard}.parquet")

@@ -20,7 +20,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from scripts.dedup import earlier
 from scripts.dedup.components import EDGE, Edges, decided
@@ -28,7 +27,7 @@ from scripts.dedup.tables import (
     DUPLICATE,
     EARLIER,
     HASHED,
-    VERIFIED,
+    PAIRS,
     Numbers,
     Places,
     Shard,
@@ -37,6 +36,7 @@ from scripts.dedup.tables import (
     first_of,
     hashed,
     in_order,
+    passing,
     read,
     same,
     shards,
@@ -49,7 +49,6 @@ from scripts.workflow.console import Progress
 from scripts.workflow.manifest import Manifest, scratch
 
 LARGEST = 20  # clusters that the summary names
-BATCH = 1 << 20  # pairs read at a time
 RULES = pa.array([[], ["exact"], ["near"], ["near", "exact"]], pa.list_(pa.string()))
 HEX = np.frombuffer("".join(f"{byte:02x}" for byte in range(256)).encode(), np.uint8).reshape(256, 2)
 
@@ -89,13 +88,6 @@ def hexed(halves: npt.NDArray[np.uint64]) -> pa.Array:
     digits = HEX[halves.astype(">u8").view(np.uint8).reshape(-1, 16)].tobytes()
     ends = np.arange(0, 32 * len(halves) + 1, 32, dtype=np.int32)
     return pa.StringArray.from_buffers(len(halves), pa.py_buffer(ends), pa.py_buffer(digits))
-
-
-def passing(files: Iterable[Path], threshold: float) -> Iterator[pa.RecordBatch]:
-    """The pairs (VERIFIED) whose similarity is `threshold` or more."""
-    for path in files:
-        for batch in batches(path, VERIFIED.names, BATCH):
-            yield batch.filter(pc.greater_equal(batch["similarity"], threshold))
 
 
 def known(everything: Sequence[Shard], used: Iterable[Numbers]) -> Known:
@@ -230,7 +222,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
             count += len(batch)
             yield batch["low"].to_numpy()
             yield batch["high"].to_numpy()
-        for batch in batches(exact, DUPLICATE.names, BATCH):
+        for batch in batches(exact, DUPLICATE.names, PAIRS):
             yield batch["duplicate_of"].to_numpy()
 
     who = known([*own, *old], used())

@@ -19,11 +19,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from scripts.formats.documents import data, opened, shard_of
+from scripts.formats.documents import batches, data, opened, shard_of
 from scripts.workflow.errors import InputError
 from scripts.workflow.manifest import Manifest, ManifestError
 
 WORDS = (1 << 40) - 1  # more words than a document has
+PAIRS = 1 << 20  # pairs read at a time
 ROW_BITS = 32  # of a document's number; the shard is above them
 BLOCK = 1 << 26  # shingles held at a time, 8 bytes each
 EARLIER = 1 << 17  # the number of the first shard of an earlier corpus; those of this run have five digits
@@ -214,6 +215,18 @@ def exempt(path: Path, shard: int, skipped_by: Sequence[str]) -> Numbers:
         return np.zeros(0, np.int64)
     sources = read(path, ["source"])["source"]
     return np.flatnonzero(pc.is_in(sources, value_set=pa.array(skipped_by, pa.string())).to_numpy())
+
+
+def passing(files: Iterable[Path], threshold: float) -> Iterator[pa.RecordBatch]:
+    """The pairs (VERIFIED) whose similarity is `threshold` or more. files: of dedup.verify."""
+    for path in files:
+        for batch in batches(path, VERIFIED.names, PAIRS):
+            yield batch.filter(pc.greater_equal(batch["similarity"], threshold))
+
+
+def binary(ids: Iterable[str]) -> pa.Array:
+    """Ids in hex as those of signals."""
+    return pa.array([bytes.fromhex(name) for name in ids], pa.binary(16))
 
 
 def between(path: Path, key: str, first: int, last: int, schema: pa.Schema) -> pa.Table:

@@ -180,9 +180,7 @@ def sources(patterns: Sequence[str], wanted: Wanted = Wanted()) -> list[Source]:
         try:
             is_remote = pattern not in crawls and lists.is_remote(pattern, ".")
             made = crawl(pattern, wanted) if pattern in crawls else (remote if is_remote else local)(pattern, wanted)
-        except TransferError as error:
-            raise InputError(f"{HERE} {pattern!r}: {error}") from error
-        except ConfigError as error:
+        except (TransferError, ConfigError) as error:
             raise InputError(f"{HERE} {pattern!r}: {error}") from error
         if preset := made.keys.get("preset"):
             log.info("%s: its columns are those of %s (preset: %s)", pattern, preset, preset)

@@ -250,7 +250,8 @@ def test_the_same_with_many_parts_of_everything(
         "scripts.dedup.band.CHUNK": 2,
         "scripts.dedup.sets.BLOCK": 4,
         "scripts.dedup.sets.GROUP": 5,
-        "scripts.dedup.select.BATCH": 3,
+        "scripts.dedup.select.PAIRS": 3,
+        "scripts.dedup.tables.PAIRS": 3,
     }
     with pytest.MonkeyPatch.context() as patch:
         for name, value in small.items():
