@@ -1,6 +1,7 @@
 """WARC files to tokens: this workflow against datatrove, on the same files and cores, in the same run, whole and by step.
 
     python -m benchmarks.data_half --input crawl --peer peer/bin/python       # writes benchmarks/results/data_half.json
+    python -m benchmarks.data_half --copies 16 --output large.json …          # the same on 16 times as many pages
 
 `--input` is a folder of `.warc.gz` files (else the crawl of $CRAWL2LLM_DATA). datatrove is not one of the project's packages; into an
 environment of its own:
@@ -11,9 +12,10 @@ environment of its own:
 Ours: the workflow with the filters language, heuristics and dedup, to tokenize.encode. It also trains the tokenizer, which datatrove
 is then given, and computes the exact similarity of every pair. Theirs: benchmarks/datatrove_chain.py. Both keep `--languages` with
 the thresholds that the field uses. Seconds are those of the clock, so nothing else
-may run on the machine: datatrove's workers are not its children, and their CPU time cannot be asked for. By work, seconds of all tasks
-together. The floor is what a step cannot do without: reading the files and bare
-calls of the library that does its work, one after the other in one process, over the same documents.
+may run on the machine: datatrove's workers are not its children, and their CPU time cannot be asked for. By work, seconds of the clock too:
+ours of the tasks, each of which uses all cores; theirs of the blocks of all workers, divided by the cores. The floor is what a step
+cannot do without: reading the files and bare calls of the library that does its work, one after the other in one process, over the
+same documents.
 
 With `--gold` and `--texts` (see benchmarks/gold.py), F1 of the extracted words of both sides; their extraction runs again for it, untimed.
 """
@@ -34,7 +36,7 @@ from typing import Any
 
 import yaml
 
-from benchmarks import gold
+from benchmarks import enlarged, gold
 from benchmarks.machine import processor, run, versions
 from scripts.workflow import config as configuration
 from scripts.workflow import steps
@@ -184,9 +186,9 @@ def median(rounds: list[dict[str, Any]]) -> float:
     return round(statistics.median(one["whole"]["clock"] for one in rounds), 2)
 
 
-def beside(mine: dict[str, Any], peer: dict[str, Any]) -> dict[str, dict[str, float]]:
-    """Seconds of the work of each kind: seconds of our steps, and what datatrove's blocks took."""
-    blocks = [(name, seconds) for step in peer["blocks"].values() for name, seconds in step.items()]
+def beside(mine: dict[str, Any], peer: dict[str, Any], cores: int) -> dict[str, dict[str, float]]:
+    """Seconds of the clock of the work of each kind: of our steps, and of datatrove's blocks as if its workers shared them evenly."""
+    blocks = [(name, seconds / cores) for step in peer["blocks"].values() for name, seconds in step.items()]
     out = {}
     for work, (parts, names) in SAME.items():
         spend = sum(found["seconds"] for step, found in mine["steps"].items() if step.startswith(parts))
@@ -201,6 +203,9 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--input", type=Path, default=data, help="a folder of WARC files")
     parser.add_argument("--glob", default="*.warc.gz")
     parser.add_argument("--peer", type=Path, required=True, help="the Python of datatrove's environment")
+    parser.add_argument(
+        "--copies", type=int, default=1, help="pages for each page of the input, see benchmarks/enlarged.py"
+    )
     parser.add_argument("--languages", nargs="+", default=["en"])
     parser.add_argument("--cores", type=int, default=os.cpu_count())
     parser.add_argument("--shards", type=int, default=2)
@@ -211,11 +216,18 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--output", type=Path, default=ROOT / "benchmarks" / "results" / "data_half.json")
     args = parser.parse_args(argv)
     args.input = args.input.absolute()
+    if args.copies > 1 and args.gold:
+        parser.error("--gold is for the pages themselves: not with --copies")
     if not (files := sorted(args.input.glob(args.glob))):
         parser.error(f"--input {args.input}: no file matches {args.glob}")
 
     mine, peer = [], []
     with tempfile.TemporaryDirectory() as name:
+        if args.copies > 1:
+            args.input = Path(name) / "input"
+            args.input.mkdir()
+            enlarged.enlarge(files, args.copies, args.input)
+            files = sorted(args.input.glob(args.glob))
         for number in range(args.rounds):
             here, there = Path(name) / f"ours{number}", Path(name) / f"theirs{number}"
             here.mkdir()
@@ -227,6 +239,7 @@ def main(argv: list[str] | None = None) -> int:
                 f"round {number + 1} of {args.rounds}: {mine[-1]['whole']['clock']:.1f} s, datatrove {peer[-1]['whole']['clock']:.1f} s"
             )
         results = Path(name) / "ours0/results/main"
+        size = sum(path.stat().st_size for path in files)
         floor = floors(results, args)
         quality = {}
         if args.gold and args.texts:
@@ -237,12 +250,13 @@ def main(argv: list[str] | None = None) -> int:
         "what": "WARC files to tokens: extraction, language, heuristics, MinHash deduplication, tokens",
         "input": {
             "files": len(files),
-            "bytes": sum(path.stat().st_size for path in files),
+            "bytes": size,
+            "copies": args.copies,
             "languages": args.languages,
         },
         "whole_seconds": wholes,
         "times_as_fast": round(wholes["datatrove"] / wholes["ours"], 2),
-        "by_work_seconds": beside(mine[0], peer[0]),
+        "by_work_seconds": beside(mine[0], peer[0], args.cores),
         "our_steps": mine[0]["steps"],
         "their_blocks": peer[0]["blocks"],
         "floor_cpu_seconds": floor,
