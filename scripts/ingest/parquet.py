@@ -23,7 +23,7 @@ PIECE = 16 * 2**20  # bytes of text held at a time, by the row group's mean
 TIMES = 40  # max_body_bytes that a page may take: with the default 800 MB, which leaves 200 to everything else
 ROWS = 256  # most rows at a time
 ROOM = 8 * PIECE  # most bytes of the pages that hold these rows, where the mean says little; a page may be larger
-FOOTER = 2**25  # most bytes of a file's footer: Arrow's tables of it take up to 15 times as much
+FOOTER = 2**25  # most bytes of a file's footer, of which Arrow makes tables that are larger
 BUFFER = 2**20  # bytes of a column read at a time; without it Arrow reads the column of a whole row group
 BROKEN = (pa.ArrowException, OSError, ValueError, MemoryError, OverflowError, KeyError)  # Arrow raises all of them
 
