@@ -109,6 +109,11 @@ def source_access(wildcards):
     return sources.access(VARIANTS[wildcards.variant])
 
 
+def missing_files(wildcards):
+    """How many remote files of a shard may be missing. It decides no byte of a list, so it is no part of its fingerprint."""
+    return VARIANTS[wildcards.variant]["ingest"]["extract"]["max_missing_files"]
+
+
 def fingerprint(step):
     """The params entry of a step: a function of the wildcards that gives the step's fingerprint."""
     return lambda wildcards: PROJECT.fingerprint(wildcards.variant, step, getattr(wildcards, "model", ""))

@@ -34,11 +34,13 @@ rule ingest_list:
     params:
         fingerprint=fingerprint("ingest.list"),
         access=source_access,
+        missing=missing_files,
     shell:
         """
         python -m scripts.ingest.list \
             --config {params.fingerprint:q} \
             --access {params.access:q} \
+            --max-missing-files {params.missing:q} \
             --manifest {output.manifest:q} \
             --log {log:q}
         """

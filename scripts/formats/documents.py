@@ -15,6 +15,9 @@ import xxhash
 from scripts.workflow.manifest import Manifest, ManifestError
 
 BATCH = 1024  # documents held in memory at a time, and rows of a row group of texts
+HELD = (
+    1 << 25
+)  # characters of all their columns held at a time: where documents are long, a row group of texts has fewer rows
 GROUP = 65_536  # rows of a row group of signals, verdicts and other tables beside the texts
 IDS = ("id", "duplicate_of")  # columns without a dictionary, as are numbers with a fraction: their values hardly repeat
 
@@ -70,7 +73,8 @@ def uniform(seed: int, key: str, salt: str = "") -> float:
 
 
 class Writer:
-    """Writes rows to a Parquet file, zstd, under a temporary name until closed; row groups of BATCH documents, or of GROUP other rows.
+    """Writes rows to a Parquet file, zstd, under a temporary name until closed; row groups of BATCH documents, or of GROUP other rows,
+    and fewer where rows that were added one by one have over HELD characters.
 
     Use as a context manager; a file is there afterwards only where the block ended without an exception. batch: other rows of a row
     group; each table is then in row groups of its own, so that a reader of a part that its statistics tell skips the others. hashes:
@@ -84,6 +88,7 @@ class Writer:
         self.rows: list[dict[str, Any]] = []  # at most BATCH: as Python objects they take ten times the memory
         self.held: list[pa.Table] = []
         self.waiting = self.count = 0
+        self.characters = 0  # of the rows that were added since the last row group
         path.parent.mkdir(parents=True, exist_ok=True)
         self.partial = path.with_name(f".{path.name}.partial")
         leaves = [leaf(field) for field in schema]
@@ -114,7 +119,11 @@ class Writer:
     def add(self, row: dict[str, Any]) -> None:
         """Add a row; columns that it lacks are null."""
         self.rows.append(row)
-        if len(self.rows) >= min(BATCH, self.batch):
+        self.characters += sum(len(value) for value in row.values() if isinstance(value, str))
+        if self.characters > HELD:
+            self._flush()
+            self._write()
+        elif len(self.rows) >= min(BATCH, self.batch):
             self._flush()
 
     def add_table(self, table: pa.Table) -> None:
@@ -150,6 +159,7 @@ class Writer:
         if ready := len(whole) - rest:
             self.writer.write_table(whole.slice(0, ready), row_group_size=self.batch)
         self.held, self.waiting = [whole.slice(ready)] if rest else [], rest
+        self.characters = 0
 
 
 def leaf(field: pa.Field) -> str:

@@ -30,6 +30,9 @@ UNDECLARED = 40  # the same where UTF-8 is not declared
 RARE = 1000
 
 
+PIECE = 1 << 16  # bytes of a body decompressed at a time
+
+
 class TooLarge(ValueError):
     """A body that is larger than the limit after decoding."""
 
@@ -56,21 +59,36 @@ def dechunk(body: bytes) -> bytes:
 
 
 def _inflate(body: bytes, wbits: int, limit: int) -> tuple[bytes, bool]:
-    """(the decompressed body, whether it is whole); a body of several gzip members is one."""
-    out = b""
+    """(the decompressed body, whether it is whole); a body of several gzip members is one.
+
+    It goes in by pieces: what zlib leaves over of a member is copied, and a body may have a million of them.
+    """
+    out, at, engine = bytearray(), 0, zlib.decompressobj(wbits)
+    left = b""
     while True:
-        engine = zlib.decompressobj(wbits)
+        if not left:
+            left = body[at : at + PIECE]
+            at += len(left)
+            if not left:
+                return bytes(out), engine.eof
         try:
-            out += engine.decompress(body, limit + 1 - len(out))
+            out += engine.decompress(left, limit + 1 - len(out))
         except zlib.error:
             if not out:
                 raise
-            return out, False
+            return bytes(out), False
         if len(out) > limit:
             raise TooLarge(f"over {limit} bytes after decompression")
-        body = engine.unused_data
-        if not (engine.eof and body.startswith(b"\x1f\x8b")):
-            return out, engine.eof
+        if engine.eof:
+            left = engine.unused_data
+            if len(left) < 2:
+                left += body[at : at + PIECE]
+                at += PIECE
+            if not left.startswith(b"\x1f\x8b"):
+                return bytes(out), True
+            engine = zlib.decompressobj(wbits)
+        else:
+            left = engine.unconsumed_tail
 
 
 def decode_content(body: bytes, coding: str, limit: int) -> tuple[bytes, bool]:

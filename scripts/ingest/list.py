@@ -19,7 +19,7 @@ from scripts.ingest import lists, urls
 from scripts.ingest.files import MissingError, TransferError
 from scripts.ingest.remote import Access, Remote, access_of, patiently, workers
 from scripts.ingest.sources import spread
-from scripts.ingest.transport import KEYS, Broken, Facts, in_words, lacks_keys, of_info
+from scripts.ingest.transport import KEYS, Broken, Facts, in_words, is_nobody, lacks_keys, of_info
 from scripts.workflow import cli, contents
 from scripts.workflow.config import ConfigError
 from scripts.workflow.console import Progress, log
@@ -29,6 +29,7 @@ AT_ONCE = 8  # requests for lengths
 LONGEST = 2**28  # bytes of a list of paths, decompressed: a crawl's has 90,000 lines of 140 bytes
 
 Found = tuple[str, str, Facts | None]  # URL, name, what is known of it
+Missing = dict[str, str]  # URL → why the file cannot be had, in words
 
 
 def chosen(names: list[str], files: int | None, share: float | None) -> list[str]:
@@ -116,7 +117,7 @@ def matching(pattern: str, access: Access) -> dict[str, Facts | None]:
         except Exception as error:  # libraries of stores raise what they like
             if lacks_keys(error):
                 raise TransferError(f"{pattern}: {in_words(error)}: {KEYS}") from error
-            raise Broken(in_words(error)) from error
+            raise Broken(in_words(error), nobody=is_nobody(error, pattern)) from error
 
     try:
         fs, path = fsspec.core.url_to_fs(pattern, **access.options)
@@ -133,8 +134,8 @@ def on_disk(path: Path) -> Facts:
     return Facts(path.stat().st_size, contents.read(path))
 
 
-def asked(found: list[Found], access: Access) -> list[Found]:
-    """The same, with what the servers say of each file. One that is not there is kept: who reads it says so, or counts it."""
+def asked(found: list[Found], access: Access, missing: Missing | None = None) -> list[Found]:
+    """The same, with what the servers say of each file. One that is not there stays, for its reader counts it, and goes to `missing`."""
     progress = Progress(len(found), "files")
 
     def ask(each: Found) -> Found:
@@ -144,6 +145,8 @@ def asked(found: list[Found], access: Access) -> list[Found]:
                 facts = Remote(url, Facts(), access).head() if urls.is_url(url) else on_disk(Path(url))
             except (MissingError, OSError) as error:
                 log.warning("%s", error)
+                if missing is not None:
+                    missing[url] = str(error)
                 facts = Facts()
         progress.add()
         return url, name, facts
@@ -152,9 +155,21 @@ def asked(found: list[Found], access: Access) -> list[Found]:
         return list(pool.map(ask, found))
 
 
+def refuse(shards: dict[str, list[dict[str, Any]]], missing: Missing, most: int | None) -> None:
+    """Raises InputError where a shard has more missing files than `most`: its ingest.extract would fail, perhaps hours later."""
+    for shard, held in shards.items():
+        gone = [entry["url"] for entry in held if entry["url"] in missing]
+        if most is not None and len(gone) > most:
+            raise cli.InputError(
+                f"missing files: {len(gone)} of shard {shard} ({len(missing)} in all), and ingest.extract.max_missing_files is {most}: "
+                f"{missing[gone[0]]}"
+            )
+
+
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
     shards: dict[str, list[dict[str, Any]]] = {f"{number:05d}": [] for number in range(settings["shards"])}
     entries: list[dict[str, Any]] = []
+    missing: Missing = {}
     for entry, held in settings.get("lists", {}).items():
         if on_disk(Path(entry[1:])).mark != held:
             raise cli.InputError(f"the list {entry[1:]} is not what it was when the run was planned: run again")
@@ -162,7 +177,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
         access = access_of(args.access, source["name"])
         try:
             crawl, data = source["kind"] == urls.COMMON_CRAWL, settings.get("data", ".")
-            listed = asked(of_crawl(source, access) if crawl else of_paths(source, access, data), access)
+            listed = asked(of_crawl(source, access) if crawl else of_paths(source, access, data), access, missing)
         except (TransferError, ConfigError, cli.InputError) as error:
             raise cli.InputError(f"source {source['name']!r}: {error}") from error
         for url, name, facts in listed:
@@ -174,6 +189,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     place = spread(keys, settings["shards"])
     for key, entry in zip(keys, entries, strict=True):
         shards[f"{place[key]:05d}"].append(entry)
+    refuse(shards, missing, args.max_missing_files)
     files = []
     for shard, held in shards.items():
         files.append(args.manifest.with_name(f"{shard}.json"))
@@ -191,6 +207,11 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
 def main(argv: list[str] | None = None) -> int:
     parser = cli.parser("ingest.list", __doc__, "--config config.yaml --manifest /tmp/list/manifest.json", always=True)
     urls.access_option(parser)
+    parser.add_argument(
+        "--max-missing-files",
+        type=int,
+        help="most files of a shard that may be missing, ingest.extract.max_missing_files; without it that step alone counts them",
+    )
     return cli.run(parser, body, argv)
 
 

@@ -5,8 +5,9 @@ A row group is read in pieces, so that memory does not grow with it. Damage cost
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from typing import Any
 
 import pyarrow as pa
@@ -14,11 +15,15 @@ import pyarrow.parquet as pq
 
 from scripts.ingest.files import File, First
 from scripts.ingest.layouts import facts, layout, text_of
+from scripts.ingest.pages import Pages
 from scripts.ingest.text import Place, TextReader
 from scripts.ingest.warc import Page, Rejected
 
 PIECE = 16 * 2**20  # bytes of text held at a time, by the row group's mean
+TIMES = 40  # max_body_bytes that a page may take: with the default 800 MB, which leaves 200 to everything else
 ROWS = 256  # most rows at a time
+ROOM = 8 * PIECE  # most bytes of the pages that hold these rows, where the mean says little; a page may be larger
+FOOTER = 2**25  # most bytes of a file's footer, of which Arrow makes tables that are larger
 BUFFER = 2**20  # bytes of a column read at a time; without it Arrow reads the column of a whole row group
 BROKEN = (pa.ArrowException, OSError, ValueError, MemoryError, OverflowError, KeyError)  # Arrow raises all of them
 
@@ -35,7 +40,8 @@ class ParquetReader(TextReader):
         place = Place(self.source["name"], file or path.name)
         try:
             with (
-                closing(path.open("rb", 0)) as stream,
+                closing(Pages(path.open("rb", 0), self.settings["max_body_bytes"] * TIMES, ROOM)) as stream,
+                _checked(stream),
                 pq.ParquetFile(stream, buffer_size=BUFFER, pre_buffer=False, page_checksum_verification=True) as opened,
             ):
                 names = [_find(name, opened.schema_arrow)[0] for name in self.layout.columns()]
@@ -48,7 +54,7 @@ class ParquetReader(TextReader):
                 for group in range(opened.num_row_groups):
                     if limit is not None and _end(opened.metadata.row_group(group)) > limit:
                         break
-                    yield from self.group(opened, group, row, columns, place)
+                    yield from self.group(opened, stream, group, row, columns, place)
                     row += opened.metadata.row_group(group).num_rows
         except BROKEN as error:
             yield Rejected("broken_file", place.key, place.url, str(error)[:300])
@@ -66,29 +72,40 @@ class ParquetReader(TextReader):
         return None
 
     def group(
-        self, opened: pq.ParquetFile, group: int, start: int, columns: list[str], place: Place
+        self, opened: pq.ParquetFile, stream: Pages, group: int, start: int, columns: list[str], place: Place
     ) -> Iterator[Page | Rejected]:
         """The rows of a row group, of which the first is row `start` of the file."""
         about = opened.metadata.row_group(group)
         mean = max(about.total_byte_size, 1) / max(about.num_rows, 1)
         size = int(min(max(PIECE / mean, 1), ROWS))
         row = start
-        try:
-            pieces = opened.iter_batches(size, row_groups=[group], columns=columns, use_threads=False)
-            for batch in pieces:
-                for body in _rows(batch):
-                    yield self.row(place, row, body)
-                    row += 1
-            if row != start + about.num_rows:
-                raise ValueError(f"{row - start:,} rows, and its header says {about.num_rows:,}")
-        except BROKEN as error:
-            lost = start + about.num_rows - row
-            where = f"row group {group} at byte {_offset(about)}, rows {row:,} to {start + about.num_rows - 1:,}"
-            key, url = f"{place.key}#{row}", f"{place.url}#{row}"
-            yield Rejected("broken_row_group", key, url, f"{where} ({lost:,}) are lost: {str(error)[:200]}")
+        while True:
+            stream.begin(about, size)
+            at = start
+            try:
+                for batch in opened.iter_batches(size, row_groups=[group], columns=columns, use_threads=False):
+                    done, at = max(row - at, 0), at + len(batch)  # from the beginning again, with fewer rows at a time
+                    for body in _rows(batch.slice(done), 2 * self.settings["max_body_bytes"]):
+                        yield self.row(place, row, body)
+                        row += 1
+                    stream.seen()
+                if row != start + about.num_rows:
+                    raise ValueError(f"{row - start:,} rows, and its header says {about.num_rows:,}")
+            except BROKEN as error:
+                if stream.error and stream.error.smaller:
+                    size = max(size // 16, 1)
+                    continue
+                lost = start + about.num_rows - row
+                where = f"row group {group} at byte {_offset(about)}, rows {row:,} to {start + about.num_rows - 1:,}"
+                key, url = f"{place.key}#{row}", f"{place.url}#{row}"
+                why = str(stream.error or error)[:200]
+                yield Rejected("broken_row_group", key, url, f"{where} ({lost:,}) are lost: {why}")
+            return
 
-    def row(self, place: Place, row: int, body: dict[str, Any] | str) -> Page | Rejected:
-        """One row as a Page or a Rejected. body: its columns, or what is wrong with it."""
+    def row(self, place: Place, row: int, body: dict[str, Any] | str | int) -> Page | Rejected:
+        """One row as a Page or a Rejected. body: its columns, or what is wrong with it, or its bytes where they are too many."""
+        if isinstance(body, int):
+            return self.rejected("too_large", place, row, f"{body:,} bytes in its columns")
         if isinstance(body, str):
             return self.rejected("broken_record", place, row, body)
         text = text_of(body, self.layout)
@@ -124,18 +141,35 @@ def _is_text(kind: pa.DataType) -> bool:
     return of.is_string(kind) or of.is_large_string(kind) or of.is_string_view(kind) or of.is_null(kind)
 
 
-def _rows(batch: pa.RecordBatch) -> Iterator[dict[str, Any] | str]:
-    """The rows of a batch; what is wrong with a row that has no value in Python: no UTF-8, a year above 9999, an unknown time zone."""
-    try:
-        yield from batch.to_pylist()
-        return
-    except (ValueError, OverflowError, KeyError):
-        pass
-    for at in range(len(batch)):
+def _rows(batch: pa.RecordBatch, limit: int) -> Iterator[dict[str, Any] | str | int]:
+    """The rows of a batch; what is wrong with a row that has no value in Python: no UTF-8, a year above 9999, an unknown time zone.
+
+    Of a row of over `limit` bytes its bytes: as Python's strings it may take four times as many.
+    """
+    if batch.nbytes <= limit:
         try:
-            yield batch.slice(at, 1).to_pylist()[0]
+            yield from batch.to_pylist()
+            return
+        except (ValueError, OverflowError, KeyError):
+            pass
+    for at in range(len(batch)):
+        row = batch.slice(at, 1)
+        try:
+            yield row.to_pylist()[0] if row.nbytes <= limit else row.nbytes
         except (ValueError, OverflowError, KeyError) as error:
             yield f"{type(error).__name__}: {error}"[:300]
+
+
+@contextmanager
+def _checked(stream: Pages) -> Iterator[None]:
+    """Raises OSError where a file's footer, whose length is before its last four bytes, is too long."""
+    size = stream.seek(0, os.SEEK_END)
+    stream.seek(max(size - 8, 0))
+    length = int.from_bytes(stream.read(4), "little")
+    if FOOTER < length < size:
+        raise OSError(f"its footer has {length:,} bytes, at most {FOOTER:,}")
+    stream.seek(0)
+    yield
 
 
 def _end(group: Any) -> int:

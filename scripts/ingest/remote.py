@@ -27,6 +27,8 @@ from scripts.ingest.urls import name_of
 from scripts.workflow.console import log
 
 FIRST, MOST = 0.5, 60.0  # seconds to wait at most after the first failure, and after any
+NOBODY = 30.0  # most seconds of patience with an address at which no server has answered yet
+WHY = ": no server has answered at this address; is it right, and does this machine reach the network?"
 PAGE = re.compile(rb"\s*(?:<!--.{0,200}?-->\s*)?<(?:!doctype\s+html|html)\b", re.IGNORECASE | re.DOTALL)
 
 
@@ -73,7 +75,10 @@ def patiently(what: str, patience: float, go: Callable[[], Any]) -> Any:
 
 
 class Waits:
-    """The pauses between attempts: random, up to twice as long each time, until all have failed for `patience` seconds."""
+    """The pauses between attempts: random, up to twice as long each time, until all have failed for `patience` seconds.
+
+    NOBODY seconds are enough where a name has no address or a connection is refused, and no answer has come from there before.
+    """
 
     def __init__(self, url: str, patience: float) -> None:
         self.url, self.patience = url, patience
@@ -89,14 +94,17 @@ class Waits:
         if not self.number:  # not from the last byte on: whoever reads may have been busy since
             self.since = time.monotonic()
         self.number += 1
-        left = self.patience - (time.monotonic() - self.since)
+        patience = min(self.patience, NOBODY) if error.nobody else self.patience
+        left = patience - (time.monotonic() - self.since)
         if left <= 0:
+            why = WHY if error.nobody else ""
             raise TransferError(
-                f"{self.url}: {error}; given up after {self.number} attempts in {self.patience - left:,.0f} s"
+                f"{self.url}: {error}; given up after {self.number} attempts in {patience - left:,.0f} s{why}"
             ) from error
         pause = max(random.uniform(0, min(FIRST * 2 ** min(self.number - 1, 20), MOST)), error.after)  # noqa: S311 - decides no byte
         say = log.warning if self.number == 1 else log.info  # a warning is shown at once
-        more = f" (asked for {self.patience:,.0f} s: `patience` of its source)" if self.number == 1 else ""
+        key = "no server there has answered yet" if patience < self.patience else "`patience` of its source"
+        more = f" (asked for {patience:,.0f} s: {key})" if self.number == 1 else ""
         say("%s: %s; again in %.1f s%s", self.url, error, min(pause, left), more)
         if STOPPED.wait(min(pause, left)):
             raise TransferError(f"{self.url}: {error}; stopped") from error

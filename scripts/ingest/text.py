@@ -27,6 +27,9 @@ KINDS = {
     b"PK\x03\x04": "zip", b"%PDF-": "PDF", b"\x89PNG": "PNG", b"\xff\xd8\xff": "JPEG", b"GIF8": "GIF",
 }  # fmt: skip
 PACKED = {".gz", ".tgz", ".zst", ".zstd"}
+# Types of a tar's headers whose content says more of the next member, and most bytes of it.
+EXTENDED = {*tarfile.GNU_TYPES, tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE} - {tarfile.GNUTYPE_SPARSE}
+HEADER = 1 << 20
 UTF_16 = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
 
 
@@ -54,10 +57,18 @@ class Member(tarfile.TarInfo):
         except tarfile.EOFHeaderError:  # type: ignore[attr-defined]
             tar.ended = True
             raise
+        except RecursionError:
+            raise tarfile.ReadError(f"too many headers for a tar's member at byte {at}") from None
         except tarfile.HeaderError as error:
             if ended and isinstance(error, tarfile.EmptyHeaderError):  # type: ignore[attr-defined]
                 raise
             raise tarfile.ReadError(f"no header of a tar's member at byte {at}: {error}") from error
+
+    def _proc_member(self, tar: Any) -> Any:
+        """What tarfile makes of the header, by its type. Raises ReadError for a name or an extended header that it would hold whole."""
+        if self.type in EXTENDED and self.size > HEADER:
+            raise tarfile.ReadError(f"a header of a tar's member has {self.size:,} bytes, at most {HEADER:,}")
+        return super()._proc_member(tar)  # type: ignore[misc]  # tarfile names it as the place for this
 
 
 def members(path: File) -> Iterator[tuple[str, IO[bytes]]]:

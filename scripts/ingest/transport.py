@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import re
+import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
+from urllib.parse import urlsplit
 
 import aiohttp
 import fsspec
@@ -27,11 +29,11 @@ BUSY = {408, 425, 429, *range(500, 600)} - {501, 505}
 
 
 class Broken(Exception):
-    """A failure that may pass. after: seconds that the server asks to wait."""
+    """A failure that may pass. after: seconds that the server asks to wait. nobody: whether there is no server at its address."""
 
-    def __init__(self, what: str, after: float = 0.0) -> None:
+    def __init__(self, what: str, after: float = 0.0, nobody: bool = False) -> None:
         super().__init__(what)
-        self.after = after
+        self.after, self.nobody = after, nobody
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,29 @@ class Facts:
             if then is not None and there is not None and then != there:
                 raise TransferError(f"{url} changed: it had {then}{unit}, and now {there}")
         return Facts(self.bytes if now.bytes is None else now.bytes, self.mark if now.mark is None else now.mark)
+
+
+ANSWERED: set[str] = set()  # the servers that this process had an answer from
+
+
+def server_of(url: str) -> str:
+    """Who is asked for a URL: a server by its name and port; of a store that is reached by `options`, the store."""
+    parts = urlsplit(url)
+    return parts.netloc if parts.scheme in ("http", "https") else parts.scheme
+
+
+def is_nobody(error: BaseException, url: str) -> bool:
+    """Whether an error says that a name has no address or that a connection was refused, by a server that has not answered before."""
+    seen: BaseException | None = error
+    while seen is not None:
+        # Libraries of stores wrap what the system says in errors of their own, some without a cause.
+        if (
+            isinstance(seen, (ConnectionRefusedError, socket.gaierror))
+            or type(seen).__name__ == "EndpointConnectionError"
+        ):
+            return server_of(url) not in ANSWERED
+        seen = seen.__cause__ or seen.__context__
+    return False
 
 
 class Server(Protocol):
@@ -93,7 +118,9 @@ class Web:
                 ),
             )
 
-        return cast(aiohttp.ClientResponse, self._wait(go))
+        found = cast(aiohttp.ClientResponse, self._wait(go))
+        ANSWERED.add(server_of(self.url))
+        return found
 
     def _wait(self, go: Callable[[], Any]) -> Any:
         try:
@@ -103,14 +130,16 @@ class Web:
         except TypeError as error:
             raise TransferError(f"{self.url}: {in_words(error)}: {WRONG}") from error
         except (aiohttp.ClientError, TimeoutError, OSError, asyncio.IncompleteReadError) as error:
-            raise Broken(in_words(error)) from error
+            raise Broken(in_words(error), nobody=is_nobody(error, self.url)) from error
 
     def head(self) -> Facts:
         """What the server says of the file before it sends any of it; nothing where it answers no HEAD request."""
         response = self.ask("HEAD", {})
         response.close()
-        if response.status in (404, 410):
-            raise MissingError(f"{self.url}: the server answers {response.status}")
+        if response.status in (404, 410):  # some servers answer so to HEAD alone
+            self.open(0, 1)
+            self.close()
+            return self.facts
         if response.status in BUSY:
             raise _busy(response)
         length = response.headers.get("Content-Length", "")
@@ -211,7 +240,9 @@ class Store:
     def head(self) -> Facts:
         """What the store says of the file."""
         fs, path = self._call(lambda: fsspec.core.url_to_fs(self.url, **self.options))
-        return of_info(self._call(lambda: fs.info(path, refresh=True) if hasattr(fs, "s3") else fs.info(path)))
+        found = of_info(self._call(lambda: fs.info(path, refresh=True) if hasattr(fs, "s3") else fs.info(path)))
+        ANSWERED.add(server_of(self.url))
+        return found
 
     def open(self, at: int, until: int | None) -> None:
         """See Server. The file is opened once: s3fs then asks for the same ETag in every request."""
@@ -251,7 +282,7 @@ class Store:
             status = getattr(getattr(error, "response", None), "status_code", None)
             if isinstance(status, int) and 400 <= status < 500 and status not in BUSY:  # of the hub
                 raise MissingError(f"{self.url}: the server answers {status}") from error
-            raise Broken(in_words(error)) from error
+            raise Broken(in_words(error), nobody=is_nobody(error, self.url)) from error
 
     def close(self) -> None:
         """See Server."""

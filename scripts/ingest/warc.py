@@ -29,6 +29,7 @@ RULE = re.compile(r"all|none|index|follow|archive|snippet|imageindex|indexifembe
 VALUED = re.compile(r"max-(?:snippet|image-preview|video-preview)\s*:\s*[^\s,;]*|unavailable_after\s*:[^,;]*")
 SPACE = re.compile(r"[ \t\u00a0]+")
 NEWLINES = re.compile(r"\n{3,}")
+TIDIED = 1 << 20  # characters that are cut into lines at a time
 
 
 @dataclass
@@ -56,8 +57,21 @@ def tidy(text: str) -> str:
     """Extracted text with runs of spaces and blank lines folded and line ends trimmed; NUL and lone surrogates out."""
     text = text.replace("\x00", "").replace("\r\n", "\n").replace("\r", "\n")
     text = text.encode("utf-8", "ignore").decode("utf-8")
-    lines = (SPACE.sub(" ", line).strip() for line in text.split("\n"))
-    return NEWLINES.sub("\n\n", "\n".join(lines)).strip()
+    # In parts: 20 MB of short lines are 7 million strings.
+    return NEWLINES.sub("\n\n", "\n".join(map(_trimmed, _parts(text)))).strip()
+
+
+def _parts(text: str) -> Iterator[str]:
+    """The text cut at line ends, which are left out, into parts of TIDIED characters or a line more."""
+    at = 0
+    while (end := text.find("\n", at + TIDIED)) >= 0:
+        yield text[at:end]
+        at = end + 1
+    yield text[at:]
+
+
+def _trimmed(text: str) -> str:
+    return "\n".join([SPACE.sub(" ", line).strip() for line in text.split("\n")])
 
 
 def records(path: File, limit: int) -> Iterator[tuple[int, WarcRecord | Rejected]]:

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scripts.formats import documents
 from scripts.formats.documents import (
     DOCUMENT,
     GROUP,
@@ -237,3 +238,14 @@ def test_hashes_are_written_as_they_are(tmp_path: Path) -> None:
             columns = [group.column(number) for number in range(3)]
             found.append([(column.compression, column.has_dictionary_page) for column in columns])
     assert found == [[("ZSTD", True), ("UNCOMPRESSED", False), ("UNCOMPRESSED", False)], [("ZSTD", True)] * 3]
+
+
+def test_long_rows_are_written_before_they_fill_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(documents, "HELD", 1000)
+    with Writer(tmp_path / "a.parquet", DOCUMENT) as writer:
+        for number in range(100):
+            writer.add({"id": f"{number:02d}", "text": "x" * 90})
+            assert len(writer.rows) <= 11 and sum(len(table) for table in writer.held) <= 11
+    with opened(tmp_path / "a.parquet") as file:
+        assert file.num_row_groups == 10
+    assert [row["id"] for row in rows(tmp_path / "a.parquet")] == [f"{number:02d}" for number in range(100)]

@@ -327,3 +327,19 @@ def test_bytes_of_a_plain_file_are_in_a_frame_or_in_damage(
             lost += int(match.group(1))
     blank = len(re.findall(rb"[\r\n\t \x00]", data))
     assert held + lost <= len(data) <= held + lost + blank
+
+
+def test_a_dictionary_that_is_a_bomb_or_damaged(tmp_path: Path) -> None:
+    maker = zstandard.ZstdCompressor()
+    held = [maker.compress(bytes(compressed.DICTIONARY + 1)), zstandard.compress(b"no dictionary " * 99)[:-3]]
+    for data in held:
+        first = (0x184D2A5D).to_bytes(4, "little") + len(data).to_bytes(4, "little") + data
+        found = of(tmp_path / "a.warc.zst", first + maker.compress(b"".join(PAGES)))
+        assert ids(found) == NAMES and reasons(found)["broken_record"] <= 1
+
+
+def test_a_window_that_is_too_large_is_said_to_be(tmp_path: Path) -> None:
+    how = zstandard.ZstdCompressionParameters.from_level(1, window_log=28)
+    engine = zstandard.ZstdCompressor(compression_params=how).compressobj()
+    (found,) = of(tmp_path / "a.warc.zst", engine.compress(b"".join(PAGES)) + engine.flush())
+    assert isinstance(found, Rejected) and "it needs over 128 MB" in found.detail

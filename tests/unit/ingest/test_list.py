@@ -385,3 +385,20 @@ def test_a_real_crawl_in_the_layout_of_common_crawl(server: Server, tmp_path: Pa
     assert extract.main([*argv, "--manifest", str(tmp_path / "b/00000.manifest.json")]) == 0
     assert status == 0 and Manifest.read(tmp_path / "b/00000.manifest.json").counts["dropped"] == dropped
     assert [row["id"] for row in documents] == [row["id"] for row in rows(tmp_path / "b/00000.parquet")]
+
+
+def test_missing_files_fail_the_listing_where_a_shard_may_not_have_them(
+    server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    crawl(server)
+    gone = sorted(name for name in server.files if "0000" in name)[:2]
+    for name in gone:
+        del server.files[name]
+    whole = config({**WEB, "base": server.url}, shards=1)
+    given = ["--config", fingerprint("ingest.list", whole), "--access", sources.access(whole)]
+    given += ["--manifest", str(tmp_path / "manifest.json"), "--max-missing-files"]
+    assert listing.main([*given, "1"]) == 1
+    said = capsys.readouterr().err
+    assert "missing files: 2 of shard 00000 (2 in all), and ingest.extract.max_missing_files is 1" in said
+    assert f"{server.url}{gone[0]}: the server answers 404" in said
+    assert listing.main([*given, "2"]) == 0

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scripts.ingest import parquet
 from scripts.ingest.parquet import ParquetReader
 from scripts.ingest.warc import Page, Rejected
 from tests.unit.ingest.warcs import SETTINGS, TEXT, reasons
@@ -189,3 +190,53 @@ def test_two_columns_of_one_name(tmp_path: Path) -> None:
     pq.write_table(pa.table([pa.array(["a text"]), pa.array(["another"])], ["text", "text"]), tmp_path / "x.parquet")
     (found,) = ParquetReader({"name": "set", "kind": "parquet"}, SETTINGS)(tmp_path / "x.parquet")
     assert isinstance(found, Rejected) and found.reason == "broken_file"
+
+
+def large(path: Path, texts: list[str], **options: Any) -> Path:
+    pq.write_table(pa.table({"text": texts}), path, compression="zstd", write_page_checksum=True, **options)
+    return path
+
+
+@pytest.mark.parametrize("dictionary", [True, False])
+def test_a_page_that_takes_too_much_memory_costs_its_row_group(tmp_path: Path, dictionary: bool) -> None:
+    texts = ["first", "x" * 500_000, "last"]
+    path = large(tmp_path / "x.parquet", texts, row_group_size=1, use_dictionary=dictionary)
+    found = read(path, max_body_bytes=10_000)
+    assert reasons(found) == {"page": 2, "broken_row_group": 1}
+    assert "a page of 500,0" in str(vars(found[1])) and "larger max_body_bytes" in str(vars(found[1]))
+    assert reasons(read(path, max_body_bytes=500_000)) == {"page": 3}
+
+
+@pytest.mark.parametrize("dictionary", [True, False])
+def test_long_rows_among_short_ones_are_read_few_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dictionary: bool
+) -> None:
+    """The mean of their row group says nothing of them; one value of a dictionary may be that of every row."""
+    monkeypatch.setattr(parquet, "ROOM", 100_000)
+    most = 0
+
+    def watched(batch: pa.RecordBatch, limit: int) -> Any:
+        nonlocal most
+        most = max(most, batch.nbytes)
+        return rows_of(batch, limit)
+
+    rows_of = parquet._rows
+    monkeypatch.setattr(parquet, "_rows", watched)
+    texts = ["short"] * 3000 + ["y" * 9_000] * 200 + [f"{n}" for n in range(500)]
+    path = large(tmp_path / "x.parquet", texts, use_dictionary=dictionary, data_page_size=1000, write_batch_size=1)
+    found = read(path)
+    assert [each.text for each in found if isinstance(each, Page)] == texts
+    assert most <= 150_000, "256 rows of 9,000 bytes are 2.3 MB"
+
+
+def test_values_over_the_limit_are_no_strings_of_python(tmp_path: Path) -> None:
+    path = large(tmp_path / "x.parquet", ["first", "x" * 3000, "y" * 1500, "last"], use_dictionary=False)
+    found = read(path, max_body_bytes=1000)
+    assert reasons(found) == {"page": 2, "too_large": 2}
+    assert "bytes in its columns" in found[1].detail and found[2].detail == "over 1000 bytes"  # type: ignore[union-attr]
+
+
+def test_a_footer_that_takes_too_much_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parquet, "FOOTER", 100)
+    (found,) = read(written(tmp_path / "x.parquet"))
+    assert isinstance(found, Rejected) and "its footer has" in found.detail

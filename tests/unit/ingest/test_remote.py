@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from scripts.ingest import sources
+from scripts.ingest import compressed, remote, sources, transport
 from scripts.ingest.files import First, MissingError, TransferError
 from scripts.ingest.parquet import ParquetReader
 from scripts.ingest.remote import Access, Remote
@@ -370,7 +370,42 @@ def test_an_interrupt_ends_what_waits_for_a_server(tmp_path: Path) -> None:
     )
     assert process.stderr
     first = next(line for line in process.stderr if "again in" in line)
-    assert "warning" in first and "asked for 600 s: `patience` of its source" in first
+    assert "warning" in first and "asked for 30 s: no server there has answered yet" in first
     process.send_signal(signal.SIGINT)
     assert process.wait(20) != 0
     process.stderr.close()
+
+
+@pytest.mark.parametrize("name", ["x.jsonl.zst", "x.jsonl.lz4"])
+def test_a_large_frame_is_transferred_once(server: Server, name: str) -> None:
+    raw = random.Random(2).randbytes(3_000_000)  # noqa: S311
+    url = server.put(name, zstd(raw) if name.endswith("zst") else pa.compress(raw, codec="lz4", asbytes=True))
+    assert b"".join(piece for piece in compressed.decompressed(opened(url)) if isinstance(piece, bytes)) == raw
+    assert [asked for _, _, asked in server.asked] == [""], "one request, for all of it"
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:9/x", "http://no-such-host.invalid/x", "s3://bucket/x"])
+def test_an_address_where_nobody_answers_is_given_up_soon(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for key in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(key, "test")
+    monkeypatch.setattr(transport, "ANSWERED", set[str]())
+    monkeypatch.setattr(remote, "NOBODY", 0.2)
+    monkeypatch.setattr(remote, "FIRST", 0.05)
+    how = {"endpoint_url": "http://127.0.0.1:9", "config_kwargs": {"retries": {"max_attempts": 1}}}
+    with pytest.raises(TransferError, match=r"given up after .*no server has answered at this address"):
+        whole(url, patience=20.0, options=how if url.startswith("s3") else {})
+
+
+def test_a_server_that_has_answered_gets_all_patience(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remote, "NOBODY", 0.1)
+    monkeypatch.setattr(transport, "ANSWERED", {"127.0.0.1:9"})
+    start = time.monotonic()
+    with pytest.raises(TransferError, match=r"given up after \d+ attempts in 1 s$"):
+        whole("http://127.0.0.1:9/x", patience=0.6)
+    assert time.monotonic() - start >= 0.6
+
+
+def test_a_server_that_refuses_to_answer_head(server: Server) -> None:
+    assert opened(server.put("x", b"data", head=404)).head().bytes == 4
+    with pytest.raises(MissingError, match="the server answers 404"):
+        opened(f"{server.url}/gone").head()

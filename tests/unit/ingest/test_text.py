@@ -17,8 +17,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scripts.formats.documents import document_id
+from scripts.ingest import warc
 from scripts.ingest.text import JsonLinesReader, TextReader, chunks, unwrapped
-from scripts.ingest.warc import Page, Rejected
+from scripts.ingest.warc import Page, Rejected, tidy
 from tests.unit.ingest.warcs import SETTINGS, reasons
 
 CHECKED = zstandard.ZstdCompressor(write_checksum=True)
@@ -302,3 +303,27 @@ def test_metadata_of_any_depth(tmp_path: Path) -> None:
     (tmp_path / "x.jsonl").write_text(deep + nested)
     found = list(JsonLinesReader({"name": "set", "metadata_keys": ["m"]}, SETTINGS)(tmp_path / "x.jsonl"))
     assert [one.text for one in found if isinstance(one, Page)] == ["some words", "other words"]
+
+
+@pytest.mark.parametrize("kind", [tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK])
+def test_a_header_of_a_tar_is_not_held_whatever_its_size(tmp_path: Path, kind: bytes) -> None:
+    about = tarfile.TarInfo("x")
+    about.type, about.size = kind, 2**33
+    (tmp_path / "a.tar").write_bytes(about.tobuf(tarfile.GNU_FORMAT) + b"a" * 4096)
+    (found,) = text(tmp_path / "a.tar")
+    assert isinstance(found, Rejected) and found.reason == "broken_file" and "8,589,934,592 bytes" in found.detail
+
+
+def test_more_headers_of_one_member_than_python_nests(tmp_path: Path) -> None:
+    about = tarfile.TarInfo("x")
+    about.type, about.size = tarfile.GNUTYPE_LONGNAME, 2
+    (tmp_path / "a.tar").write_bytes((about.tobuf(tarfile.GNU_FORMAT) + b"a".ljust(512, b"\0")) * 2000)
+    assert reasons(text(tmp_path / "a.tar")) == {"broken_file": 1}
+
+
+@given(st.text(st.sampled_from("a \n\r\t\x0b\u2028\x00\u00a0"), max_size=60))
+def test_tidy_by_parts_is_tidy_of_the_whole(raw: str) -> None:
+    whole = tidy(raw)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(warc, "TIDIED", 3)
+        assert tidy(raw) == whole

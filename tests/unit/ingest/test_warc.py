@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scripts.formats.documents import document_id
+from scripts.ingest import http as http_body
 from scripts.ingest.warc import Page, Rejected, tidy
 from tests.unit.ingest.warcs import TEXT, html, http, ids, name, one, page, read, reasons, record
 
@@ -210,3 +212,17 @@ def test_tidy_is_stable_and_writable(text: str) -> None:
     # Words stay: nothing but blanks, NUL and lone surrogates goes.
     clean = "".join(c for c in text if c != "\x00" and not "\ud800" <= c <= "\udfff")
     assert tidied.split() == clean.split()
+
+
+def test_a_body_of_many_gzip_members_takes_time_by_its_size(tmp_path: Path) -> None:
+    start = time.process_time()
+    body = gzip.compress(b"ab", mtime=0) * 40_000  # each member was copied with all that follow it: 18 s
+    whole, complete = http_body._inflate(body, 31, 10**6)
+    assert whole == b"ab" * 40_000 and complete and time.process_time() - start < 2
+    for size in (0, 1, 30, 100_000):  # at any place between two pieces, with bytes behind that are no member
+        data = gzip.compress(bytes(size), mtime=0) * 3
+        for piece in (2, 3, 7, len(data)):
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(http_body, "PIECE", piece if size < 100_000 else max(piece, 50))
+                assert http_body._inflate(data + b"\x1f", 31, 10**6) == (bytes(3 * size), True)
+                assert http_body._inflate(data[:-1], 31, 10**6) == (bytes(3 * size), False)
