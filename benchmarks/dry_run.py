@@ -2,6 +2,7 @@
 
     python -m benchmarks.dry_run            # a quarter of an hour; writes benchmarks/results/dry_run.json
     python -m benchmarks.dry_run --shards 4096 --files 90000 --rounds 1 --output /tmp/dump.json    # a whole dump
+    python -m benchmarks.dry_run --results --folder /tmp/dump --shards 4096 --files 90000 --output benchmarks/results/dry_run_dump.json
 
 Planned with no result at all, with the manifests of a complete run, each of which is read and compared, and with these after an
 edit of an early key. The floor is Snakemake alone: a Snakefile with as many jobs and input files and nothing else. CPU seconds are
@@ -20,6 +21,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import yaml
 
@@ -28,9 +30,9 @@ from benchmarks.machine import processor, versions
 from scripts.ingest import sources
 from scripts.plan import dryrun
 from scripts.workflow import config as configuration
-from scripts.workflow import steps
+from scripts.workflow import ranges, record, steps
 from scripts.workflow.fingerprint import fingerprint
-from scripts.workflow.manifest import ALL, Manifest, combined, digest
+from scripts.workflow.manifest import Manifest, combined, digest
 
 ROOT = Path(__file__).resolve().parents[1]
 HEAVY = ("torch", "pyarrow", "numpy", "transformers", "deepspeed", "fasttext", "datasketch", "tokenizers", "lm_eval")
@@ -84,22 +86,30 @@ def planned(folder: Path, config: Path, *python: str) -> tuple[dict[str, float],
     return run([sys.executable, *python, "-m", "snakemake", "--snakefile", str(ROOT / "Snakefile"), *options], folder)
 
 
+@mock.patch("os.fsync", lambda _: None)
 def completed(folder: Path, config: Path) -> None:
-    """Write the manifests of a complete run, as its programs would; each lists one file."""
+    """Write the manifests and records of a complete run, as its programs would: each reader names the files that it read.
+
+    Nothing is forced to the disk: it would take minutes, and a benchmark is not kept.
+    """
     complete = configuration.validate(yaml.safe_load(config.read_text(encoding="utf-8")))
     found = sources.by_shard(complete)
     contents = {shard: sources.content(found.get(shard, [])) for shard in steps.shards(complete)}
     whole = combined([{shard: mark} for shard, mark in contents.items()])
     memo: dict[str, str] = {}
-    written: dict[tuple[str, str], str] = {}
+    written: dict[tuple[str, str], Manifest] = {}
+    for_each_shard = {
+        name for name in [*steps.verdicts(complete["filters"]), "corpus.split"] if not steps.STEPS[name].per
+    }
     for step in steps.used(complete):
         facts = steps.STEPS[step]
         sharded = facts.per == "shard"
         for task in steps.ids(step, complete):
             place = folder / "results/main" / step.replace(".", "/")
             place.mkdir(parents=True, exist_ok=True)
-            data = place / f"{task or 'all'}.bin"
-            data.write_bytes(b"")
+            files = [place / f"{name}.bin" for name in ([*contents] if step in for_each_shard else [task or "all"])]
+            for file in files:
+                file.write_bytes(b"")
             mark = fingerprint(step, complete, memo, task if facts.per == "model" else "")
             made = Manifest(step, digest(mark))
             alone = step == steps.DOCUMENTS  # what comes later goes back to all shards, through ingest.check
@@ -107,10 +117,15 @@ def completed(folder: Path, config: Path) -> None:
             for need in steps.needs(step, complete, task if facts.per == "model" else ""):
                 same = sharded and steps.STEPS[need].per == "shard"
                 for key in [task] if same else steps.ids(need, complete):
-                    made.inputs[f"{need} {key}".rstrip()] = {ALL: written[need, key]}
-            made.inputs = made.inputs or {"sources": {"files": contents.get(task, "")}}
-            made.write(place / f"{task}.manifest.json".removeprefix("."), [data])
-            written[step, task] = str(made.digest_of(ALL))
+                    read = written[need, key]
+                    own = sharded and need in for_each_shard
+                    parts = [f"{task}.bin"] if own else [*read.files]
+                    made.inputs[read.key] = {part: str(read.digest_of(part)) for part in parts}
+            made.inputs = ranges.packed(made.inputs) or {"sources": {"files": contents.get(task, "")}}
+            path = place / f"{task}.manifest.json".removeprefix(".")
+            record.write(path, mark, {})
+            made.write(path, files)
+            written[step, task] = made
     for name in ("report.html", "figures/funnel.svg", "figures/loss.svg", "figures/bits-per-byte.svg"):
         path = folder / "results/main/report/render" / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -164,13 +179,40 @@ def measured(case: Callable[[], tuple[dict[str, float], str]], rounds: int) -> t
     return seconds, runs[-1][1]
 
 
+def with_results(args: argparse.Namespace) -> dict[str, Any]:
+    """Seconds and memory of plans where every result is there, and of one without any, in turns. The results stay in args.folder."""
+    cases = {"no result": args.folder / "none", "all results": args.folder / "all"}
+    plan = [sys.executable, "-m", "scripts.plan.command", "--snakefile", str(ROOT / "Snakefile"), "--configfile"]
+    configs = {name: prepared(folder, args.shards, args.files) for name, folder in cases.items()}
+    if not (folder := cases["all results"] / "results").exists():
+        completed(folder.parent, configs["all results"])
+    found: dict[str, Any] = {}
+    for _ in range(args.rounds):
+        for name, folder in cases.items():
+            dry, said = planned(folder, configs[name])
+            whole, told = run([*plan, str(configs[name])], folder)
+            if name == "all results" and not ("Nothing to be done" in said and "nothing to do" in told):
+                raise RuntimeError(said[-3000:] + told[-3000:])
+            for words, took in ((name, dry), (f"{name}, crawl2llm plan", whole)):
+                found.setdefault(words, []).append({key: round(value, 2) for key, value in took.items()})
+    return found
+
+
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--shards", type=int, default=1000)
     parser.add_argument("--files", type=int, help="source files over all shards (default: as many as shards)")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--output", type=Path, default=ROOT / "benchmarks" / "results" / "dry_run.json")
+    parser.add_argument(
+        "--results", action="store_true", help="only with no result and with all, which are kept in --folder"
+    )
+    parser.add_argument("--folder", type=Path, help="of --results: where what is planned lies, or is made")
     args = parser.parse_args(argv)
+    if args.results:
+        if not args.folder:
+            parser.error("--results needs --folder")
+        return written(args, {"runs": with_results(args)})
     seconds: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as name:
         folder, alone = Path(name) / "run", Path(name) / "bare"
@@ -207,12 +249,15 @@ def main(argv: list[str] | None = None) -> int:
         )
         (Path(name) / "Snakefile").write_text("rule all:\n    shell: 'true'\n")
         seconds["Snakemake alone, one job"], _ = measured(lambda: run(snakemake, Path(name)), args.rounds)
+    return written(args, {"jobs": jobs, "input files of jobs": files, "seconds": seconds, "heavy_imports": heavy})
+
+
+def written(args: argparse.Namespace, found: dict[str, Any]) -> int:
+    """Write and print what was found, with the machine; 0."""
     result = {
         "what": f"snakemake --dry-run and crawl2llm plan over {args.files or args.shards} files in {args.shards} shards",
-        "jobs": jobs,
-        "input files of jobs": files,
-        "seconds": seconds,
-        "heavy_imports": heavy,
+        **found,
+        "load of the machine at the end": os.getloadavg()[0],
         "versions": versions("snakemake"),
         "hardware": {"processor": processor(), "cores": os.cpu_count()},
     }

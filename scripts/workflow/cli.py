@@ -18,7 +18,7 @@ from typing import Any
 
 from scripts.training import runs
 from scripts.workflow import config as configuration
-from scripts.workflow import console, contents, costs, driver, ended, lean, options, pool, readable, record
+from scripts.workflow import console, contents, costs, driver, ended, lean, options, pool, ranges, readable, record
 from scripts.workflow import fingerprint as fingerprints
 from scripts.workflow.errors import InputError
 from scripts.workflow.fingerprint import code
@@ -209,19 +209,19 @@ def done(args: argparse.Namespace, mark: str) -> bool:
     try:
         manifest, given = Manifest.of_task(args.manifest), inputs(args)
         own = args.own(args) if hasattr(args, "own") else {}  # of a step that reads more than manifests
-        names = given.keys() | ({SOURCES} if own else set())
-        if manifest.fingerprint != mark or not names or names != manifest.inputs.keys():
+        names, held = given.keys() | ({SOURCES} if own else set()), ranges.unpacked(manifest.inputs)
+        if manifest.fingerprint != mark or not names or names != held.keys():
             return False
-        if own and own != manifest.inputs[SOURCES]:
+        if own and own != held[SOURCES]:
             return False
         for key in given:
-            if any(given[key].digest_of(part) != wanted for part, wanted in manifest.inputs[key].items()):
+            if any(given[key].digest_of(part) != wanted for part, wanted in held[key].items()):
                 return False
         # A person may have removed it because of a damaged file.
         if not args.manifest.exists() and any(manifest.altered()):
             return False
         files = [{task_of(args.manifest): held} for held in own.values()]
-        manifest.renew(combined([*files, *(given[key].sources for key in given if manifest.inputs[key])]))
+        manifest.renew(combined([*files, *(given[key].sources for key in given if held[key])]))
     except ManifestError:
         return False
     return True

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from scripts.workflow import ranges
 from scripts.workflow.manifest import Manifest, ManifestError
 from scripts.workflow.steps import folder_of
 
@@ -29,7 +30,7 @@ class Inputs:
         """
         assert manifest.path is not None
         variant = manifest.path.relative_to(self.results).parts[0]
-        for key, parts in manifest.inputs.items():
+        for key, parts in ranges.unpacked(manifest.inputs).items():
             if key == "sources" or not parts:
                 continue
             step, _, task = key.partition(" ")

@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import shutil
+import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -13,6 +14,8 @@ from pathlib import Path
 from typing import Any, Self
 
 import xxhash
+
+from scripts.workflow import ranges
 
 WRITTEN = ("step", "fingerprint", "counts", "summary", "files", "inputs", "sources")
 ALL = "*"  # in `inputs`: counts, summary and files of a manifest together
@@ -80,6 +83,11 @@ def digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
+def shared(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object in which equal texts are one text: a plan holds 40,000 manifests, which name each other's files and digests."""
+    return {sys.intern(key): sys.intern(value) if type(value) is str else value for key, value in pairs}
+
+
 def task_of(path: Path) -> str:
     """`…/00017.manifest.json` → `00017`; "" for the manifest of a one-task step."""
     return path.name.removesuffix("manifest.json").rstrip(".")
@@ -96,8 +104,9 @@ class Manifest:
 
     `files` maps a path relative to the manifest's folder to {bytes, xxh3}; `summary` holds what the report
     shows of this step. `inputs` is what the task consumed: for each manifest it read (`language.score 00003`), the parts
-    that it used with a digest each. `sources` is a digest of the source files that it goes back to, by shard, or of
-    all. Nothing here may depend on time, host or worker count; what does goes into `run`, which is written beside it.
+    that it used with a digest each; many of one step are a range (scripts/workflow/ranges.py). `sources` is a digest of the source
+    files that it goes back to, by shard, or of all. Nothing here may depend on time, host or worker count; what does goes into `run`,
+    which is written beside it.
     """
 
     step: str
@@ -250,12 +259,13 @@ class Manifest:
     def parse(cls, path: Path) -> Self:
         """A manifest, without a check of its files. Raises ManifestError for one that is not readable."""
         try:
-            body = json.loads(path.read_bytes())
+            body = json.loads(path.read_bytes(), object_pairs_hook=shared)
             if unknown := set(body) - set(WRITTEN):
                 raise ValueError(f"unknown keys {', '.join(sorted(unknown))}")
             manifest = cls(**body, path=path)
             if not all(isinstance(facts["bytes"], int) and facts["xxh3"] for facts in manifest.files.values()):
                 raise ValueError("a file without size and checksum")
+            ranges.check(manifest.inputs)
         except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
             raise ManifestError(f"{path}: not a readable manifest: {error}") from error
         return manifest
@@ -312,7 +322,7 @@ def recording() -> Iterator[dict[str, _Input]]:
 
 
 def consumed(opened: dict[str, _Input], given: Iterable[str] = ()) -> dict[str, dict[str, str]]:
-    """`inputs` of the task that read these manifests: the parts it used, with their digests.
+    """`inputs` of the task that read these manifests: the parts it used, with their digests, as ranges where they are many.
 
     Those that it was given and did not read have no parts: with others it might have read them.
     """
@@ -322,7 +332,7 @@ def consumed(opened: dict[str, _Input], given: Iterable[str] = ()) -> dict[str, 
         out[key] = {part: mark for part in parts if (mark := manifest.digest_of(part))}
         if missing := set(parts) - set(out[key]):
             raise ManifestError(f"{manifest.path} has no {', '.join(sorted(missing))}, which the task says it used")
-    return out
+    return ranges.packed(out)
 
 
 def combined(parts: Iterable[dict[str, str]]) -> dict[str, str]:

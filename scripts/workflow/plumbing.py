@@ -55,6 +55,7 @@ PLUMBING = {
     "scripts/workflow/plumbing.py": "this list; VERSION is in every fingerprint",
     "scripts/workflow/pool.py": "starts a process for each shard of a task",
     "scripts/workflow/project.py": "says where each manifest lies and what is expected of it",
+    "scripts/workflow/ranges.py": "writes many inputs as one entry; none is left out",
     "scripts/workflow/readable.py": "says where a config file is broken",
     "scripts/workflow/record.py": "writes what decides no byte: host, versions, seconds",
     "scripts/workflow/replaced.py": "names the source files that differ",

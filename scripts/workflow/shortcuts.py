@@ -76,6 +76,22 @@ def files() -> None:
     snakemake.rules.IOFile = same
 
 
+def shared() -> None:
+    """A file that many jobs of a rule read is one object: 256 tasks that read the same 256 files have 256 objects, not 65,536."""
+    apply = _IOFile.apply_wildcards
+    made: dict[tuple[Any, str], Any] = {}
+
+    def apply_wildcards(self: Any, wildcards: Any) -> Any:
+        if type(self._file) is not str or "{" in self._file:  # with flags or wildcards, or a function
+            return apply(self, wildcards)
+        key = self.rule, self._file
+        if key not in made:
+            made[key] = apply(self, wildcards)
+        return made[key]
+
+    _IOFile.apply_wildcards = apply_wildcards
+
+
 def storage() -> None:
     """Whether a file lies in a storage that Snakemake fetches from is read from the file's flags, which say it."""
     _IOFile.is_storage = property(lambda self: bool(self.flags.get("storage_object")))
@@ -106,7 +122,17 @@ def commands() -> None:
     Job.shellcmd = property(shellcmd)
 
 
-ALL: tuple[Callable[[], None], ...] = (producers, parameters, environments, times, files, storage, names, commands)
+ALL: tuple[Callable[[], None], ...] = (
+    producers,
+    parameters,
+    environments,
+    times,
+    files,
+    shared,
+    storage,
+    names,
+    commands,
+)
 
 
 TESTED = "9.27.1"  # the version of the lock; with another one, plans are made without shortcuts

@@ -20,6 +20,7 @@ SAVED = {
     "environments": "snakemake.rules.Rule.expand_params",
     "times": "snakemake.io._IOFile.mtime_uncached",
     "files": "snakemake.rules.IOFile",
+    "shared": "snakemake.io._IOFile.clone_flags",
     "storage": "snakemake.io.is_flagged",
     "names": "snakemake.jobs.fmt_iofile",
     "commands": "snakemake.jobs.Job.format_wildcards",

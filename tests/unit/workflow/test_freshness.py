@@ -69,7 +69,7 @@ def all_fresh(results: Results) -> bool:
 def test_complete_results_are_up_to_date(results: Results) -> None:
     assert all_fresh(results)
     manifest = Manifest.parse(results.place("language.select", ""))
-    assert set(manifest.inputs) == {"language.score 00000", "language.score 00001"} and set(manifest.sources) == {"all"}
+    assert set(manifest.inputs) == {"language.score {00000..00001}"} and set(manifest.sources) == {"all"}
     assert Manifest.parse(results.place("language.score", "00001")).sources == {"00001": "bb"}
 
 
@@ -99,6 +99,32 @@ def test_an_input_that_was_made_anew(results: Results) -> None:
     results.ingest("00001", "other text")
     assert results.ask("language.score", "00000") is None
     assert results.ask("language.score", "00000", "00001") == "ingest.extract 00001 holds other data"
+
+
+def test_one_of_many_inputs_is_named(results: Results) -> None:
+    """Made anew with other data, with the same, or gone."""
+    shards = [f"{number:05d}" for number in range(12)]
+    for shard in shards:
+        results.make("dedup.sets", shard, [], f"sets of {shard}")
+    results.make("dedup.verify", "003", [results.place("dedup.sets", shard) for shard in shards], "pairs")
+    assert list(Manifest.parse(results.place("dedup.verify", "003")).inputs) == ["dedup.sets {00000..00011}"]
+    held = Freshness(results.place, CONTENTS)
+
+    def asked() -> str | None:
+        held.__post_init__()
+        held._read.clear()
+        held._why.clear()
+        return held.spoiled(Manifest.parse(results.place("dedup.verify", "003")))
+
+    results.make("dedup.sets", "00007", [], "sets of 00007")
+    results.place("dedup.sets", "00004").unlink()
+    assert "all" not in held.contents and asked() is None
+    results.make("dedup.sets", "00007", [], "others")
+    assert asked() == "dedup.sets 00007 holds other data"
+    body = json.loads(results.place("dedup.verify", "003").read_text())
+    body["inputs"] = {"dedup.sets {00000..00011}": {"{}.parquet": "too few"}}
+    results.place("dedup.verify", "003").write_text(json.dumps(body))
+    assert results.ask("dedup.verify", "003") == "damaged manifest"
 
 
 def test_a_replaced_source_file(results: Results) -> None:
