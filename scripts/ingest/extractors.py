@@ -24,8 +24,8 @@ class TooHard(ValueError):
         self.reason = reason
 
 
-def _bounded(page: str, parts: list[str]) -> None:
-    reason, detail = too_hard(page, parts)
+def _bounded(parts: list[str]) -> None:
+    reason, detail = too_hard(parts)
     if reason:
         raise TooHard(reason, detail)
 
@@ -40,7 +40,7 @@ def fast(page: str, parts: list[str], main: bool) -> str:
 
 def resiliparse(page: str, parts: list[str], main: bool) -> str:
     """By Resiliparse. Raises TooHard."""
-    _bounded(page, parts)
+    _bounded(parts)
     text: str = extract_plain_text(HTMLTree.parse(page), main_content=main, alt_texts=False)
     return text
 
@@ -49,7 +49,7 @@ def trafilatura(page: str, parts: list[str], main: bool) -> str:
     """By trafilatura, without comments. Raises TooHard."""
     import trafilatura as library  # optional, and 0.5 s to import
 
-    _bounded(page, parts)
+    _bounded(parts)
     if not main:
         return str(library.html2txt(page))
     return library.extract(page, include_comments=False) or ""
