@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from scripts.ingest.markup import CODE, Markup
 from scripts.ingest.render import CELLS, ITEM, ROW, list_numbers
 
+LONG = 300  # characters of a block that makes a table one for layout
 LEVELS = 5  # of lists and quotes in each other; what is deeper is written as if it were so deep
 HEADINGS = {CODE[f"h{level}"]: "#" * level for level in range(1, 7)}
 PRE, QUOTE, TABLE = CODE["pre"], CODE["blockquote"], CODE["table"]
@@ -44,6 +45,8 @@ def _rows(markup: Markup, kept: Sequence[int], table_of: list[int]) -> dict[int,
         ):
             other.add(table)
         else:
+            if len(markup.text[number]) > LONG:
+                other.add(table)
             cell_of[cell] = " ".join(markup.text[number].split()).replace("|", "\\|")
     other |= {table_of[markup.parent[table]] for table in found}
     plain = found - other
