@@ -8,6 +8,7 @@ sure, about even odds; on a page where they are in doubt of most, less, for to d
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -78,11 +79,11 @@ def kept(markup: Markup) -> list[int]:
     return [int(number) for number in good.nonzero()[0]]
 
 
-def text(parts: list[str], main: bool) -> str:
-    """The main text, or with `main` off all text, of a page that `markup.tokens` has cut."""
+def text(parts: list[str], main: bool, write: Callable[[Markup, Sequence[int]], str] = render.text) -> str:
+    """The main text, or with `main` off all text, of a page that `markup.tokens` has cut, as `write` writes its blocks."""
     markup = read(parts)
     if not markup.text:
         return ""
     if len(markup.text) > MOST:
         raise TooManyBlocks(f"{len(markup.text):,} blocks, at most {MOST:,}")
-    return render.text(markup, kept(markup) if main else range(len(markup.text)))
+    return write(markup, kept(markup) if main else range(len(markup.text)))

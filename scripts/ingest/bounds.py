@@ -7,19 +7,15 @@ of one tag (each is compared with those before), and formatting elements that ar
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 
 from scripts.ingest.markup import CODE
-from scripts.ingest.nesting import MOST, too_deep
+from scripts.ingest.nesting import AGAIN, ALIKE, FORMATTING, MOST, nested
 
 TAGS = 200_000  # 1 s of cutting and reading; of 2,700 real pages the mean is 1,600, the largest 22,000
 SQUARES = 100_000_000  # of the numbers of attributes, over all tags: 10,000 in one tag take 0.2 s
-REOPENED = 1_000_000  # formatting elements
-# https://html.spec.whatwg.org/multipage/parsing.html#formatting; at most three that are alike are opened again.
-FORMATTING = frozenset(
-    ["a", "b", "big", "code", "em", "font", "i", "nobr", "s", "small", "strike", "strong", "tt", "u"]
-)
-ALIKE = 3
+# Starts that may end elements in which formatting elements are open; any end tag may.
+ENDING = frozenset(CODE) | {"col", "colgroup", "optgroup", "frameset", "hr", "rt", "rp"}
 FEW = 50  # attributes that are not worth counting
 ATTRIBUTE = re.compile(r"""[^\s"'>/=]+(?:\s*=\s*(?:"[^"]*"|'[^']*'|[^\s>]*))?""")
 
@@ -30,10 +26,13 @@ def too_many_tags(page: str) -> str:
     return f"{count:,} tags, at most {TAGS:,}" if count > TAGS else ""
 
 
-def too_hard(page: str, parts: list[str]) -> tuple[str, str]:
+def too_hard(parts: list[str]) -> tuple[str, str]:
     """(reason, detail) of a page, cut by `markup.tokens`, that an HTML parser is not given; ("", "") for others."""
-    if too_deep(page):
+    nesting = "again" if _opened_again(parts) > AGAIN else nested(parts)
+    if nesting == "deep":
         return "too_deep", f"elements nested over {MOST} deep"
+    if nesting == "again":
+        return "too_complex", f"over {AGAIN:,} formatting elements that are opened again"
     squares = 0
     tags = [each for each in (*parts[2::6], *parts[5::6]) if each and len(each) > 2 * FEW]
     if sum((len(each) // 2) ** 2 for each in tags) > SQUARES:  # an attribute takes two characters
@@ -42,35 +41,33 @@ def too_hard(page: str, parts: list[str]) -> tuple[str, str]:
             squares += number * number if number > FEW else 0
             if squares > SQUARES:
                 return "too_complex", f"a tag with {number:,} attributes"
-    if _reopened(parts) > REOPENED:
-        return "too_complex", f"over {REOPENED:,} formatting elements that are opened again"
     return "", ""
 
 
-def _reopened(parts: list[str]) -> int:
-    """About how many elements a parser makes because formatting elements were left open, at most REOPENED and a few."""
+def _opened_again(parts: list[str]) -> int:
+    """The most elements that a parser makes because formatting elements were left open, at most AGAIN and a few."""
     names = Counter(parts[4::6])
     starts = sum(count for name, count in names.items() if name and name.lower() in FORMATTING)
-    if starts * sum(names.values()) < REOPENED:
+    if starts * sum(names.values()) < AGAIN:
         return 0
-    left: Counter[str] = Counter()  # by name, how many are open and not alike
-    alike: Counter[tuple[str, str]] = Counter()
+    left: defaultdict[str, list[str]] = defaultdict(list)  # by name, the attributes of those that are open
+    alike: Counter[tuple[str, str]] = Counter()  # how many of these are the same
     total = opened = 0
     for name, attributes in zip(parts[4::6], parts[5::6], strict=True):
         if name is None:
             continue
         name = name.lower()
+        ended = name if name in ("a", "nobr") else name[1:] if name[0] == "/" else ""
+        if ended in FORMATTING and left[ended]:
+            alike[ended, left[ended].pop()] -= 1
+            opened -= 1
         if name in FORMATTING:
-            alike[name, attributes] += 1
-            if alike[name, attributes] <= ALIKE:
-                left[name] += 1
+            if alike[name, attributes] < ALIKE:
+                alike[name, attributes] += 1
+                left[name].append(attributes)
                 opened += 1
-        elif name[0] == "/" and name[1:] in FORMATTING:
-            if left[name[1:]]:
-                left[name[1:]] -= 1
-                opened -= 1
-        elif opened and name.removeprefix("/") in CODE:
+        elif opened and (name in ENDING or (name[0] == "/" and ended not in FORMATTING)):
             total += opened
-            if total > REOPENED:
+            if total > AGAIN:
                 break
     return total

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable
+from typing import Any
 
 from resiliparse.extract.html2text import extract_plain_text
 from resiliparse.parse.html import HTMLTree
 
-from scripts.ingest import blocks
+from scripts.ingest import blocks, markdown
 from scripts.ingest.bounds import too_hard
 
 # (page, its parts by markup.tokens, main content only) -> text
@@ -24,8 +25,8 @@ class TooHard(ValueError):
         self.reason = reason
 
 
-def _bounded(page: str, parts: list[str]) -> None:
-    reason, detail = too_hard(page, parts)
+def _bounded(parts: list[str]) -> None:
+    reason, detail = too_hard(parts)
     if reason:
         raise TooHard(reason, detail)
 
@@ -38,9 +39,17 @@ def fast(page: str, parts: list[str], main: bool) -> str:
         raise TooHard("too_complex", str(many)) from many
 
 
+def fast_markdown(page: str, parts: list[str], main: bool) -> str:
+    """The same, as Markdown. Raises TooHard."""
+    try:
+        return blocks.text(parts, main, markdown.text)
+    except blocks.TooManyBlocks as many:
+        raise TooHard("too_complex", str(many)) from many
+
+
 def resiliparse(page: str, parts: list[str], main: bool) -> str:
     """By Resiliparse. Raises TooHard."""
-    _bounded(page, parts)
+    _bounded(parts)
     text: str = extract_plain_text(HTMLTree.parse(page), main_content=main, alt_texts=False)
     return text
 
@@ -49,13 +58,30 @@ def trafilatura(page: str, parts: list[str], main: bool) -> str:
     """By trafilatura, without comments. Raises TooHard."""
     import trafilatura as library  # optional, and 0.5 s to import
 
-    _bounded(page, parts)
+    _bounded(parts)
     if not main:
         return str(library.html2txt(page))
     return library.extract(page, include_comments=False) or ""
 
 
+def trafilatura_markdown(page: str, parts: list[str], main: bool) -> str:
+    """By trafilatura, as the Markdown that it writes. Raises TooHard."""
+    import trafilatura as library
+
+    _bounded(parts)
+    return library.extract(page, include_comments=False, output_format="markdown", include_formatting=True) or ""
+
+
 EXTRACTORS: dict[str, Extract] = {"fast": fast, "resiliparse": resiliparse, "trafilatura": trafilatura}
+MARKDOWN: dict[str, Extract] = {"fast": fast_markdown, "trafilatura": trafilatura_markdown}
+
+
+def refused(settings: dict[str, Any]) -> str:
+    """Why the section `ingest.extract` cannot be followed, else ""."""
+    if settings["markup"] == "markdown" and settings["extractor"] not in MARKDOWN:
+        able = " or ".join(MARKDOWN)
+        return f"ingest.extract.markup is markdown, which {settings['extractor']} does not write: set ingest.extract.extractor to {able}"
+    return missing(settings["extractor"])
 
 
 def missing(name: str) -> str:

@@ -18,20 +18,67 @@ import re2
 ATTRIBUTES = r"""((?:[^>=]++|=\s*+"[^"]*+"|=\s*+'[^']*+'|=)*+)(?:>|\Z)"""
 RAW = "script|style|textarea|title|iframe|noembed|noframes|xmp"  # tags within these are text
 TOKEN = re.compile(
-    rf"<(?:!--(?:-?>|(?:[^-]++|-(?!->))*+(?:-->|\Z))|[!?][^>]*+(?:>|\Z)|/(?=[^a-zA-Z])[^>]*+(?:>|\Z)"
+    rf"<(?:!--(?:-?>|(?:[^-]++|-(?!-!?>))*+(?:--!?>|\Z))|[!?][^>]*+(?:>|\Z)|/(?=[^a-zA-Z])[^>]*+(?:>|\Z)"
     rf"|(?i:({RAW}))(?=[\s/>]){ATTRIBUTES}((?:[^<]++|<(?!/(?i:\1)))*+)(?:</[^>]*+>|\Z)"
     rf"|(/?[a-zA-Z][^\s/>]*+){ATTRIBUTES})"
 )
 ATTRIBUTE = re.compile(r"""([^\s"'>/=]+)\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s"'>]+))""")
+VALUE = re.compile(r"""=\s*(?:"[^"]*"|'[^']*'|[^\s"'>][^\s>]*)""")
+FOREIGN = frozenset(["svg", "math"])  # elements that hold other than HTML
+VOID = frozenset([
+    "area", "base", "basefont", "bgsound", "br", "col", "embed", "frame", "hr", "image", "img", "input", "keygen", "link", "meta", "param",
+    "source", "track", "wbr",
+])  # fmt: skip
+# A raw element that may end with its own tag, where it is in SVG or MathML.
+SELF_CLOSED = re.compile(rf"<(?:{RAW})[\s/][^<>]*+(?<=/)>", re.IGNORECASE)
+# Where HTML begins again within each.
+INNER = {"svg": frozenset(["desc", "foreignobject"]), "math": frozenset(["mi", "mn", "mo", "ms", "mtext"])}
+# What ends SVG and MathML by its start.
+BREAKS_OUT = frozenset([
+    "b", "big", "blockquote", "body", "br", "center", "code", "dd", "div", "dl", "dt", "em", "embed", "font", "h1", "h2", "h3", "h4",
+    "h5", "h6", "head", "hr", "i", "img", "li", "listing", "menu", "meta", "nobr", "ol", "p", "pre", "ruby", "s", "small", "span",
+    "strong", "strike", "sub", "sup", "table", "tt", "u", "ul", "var",
+])  # fmt: skip
+
+
+def self_closed(attributes: str) -> bool:
+    """Whether a tag with these attributes ends in a slash that is not part of a value."""
+    return attributes.endswith("/") and VALUE.sub("=", attributes).endswith("/")
 
 
 def tokens(page: str) -> list[str]:
     """A page cut at its tags: text; then for each tag, comment or raw element five parts and the text behind it.
 
     The five: name, attributes and content of a raw element; name, with "/" where it ends, and attributes of another tag. What is
-    not there is None.
+    not there is None. Within SVG and MathML a raw element such as `<style/>` is another tag, for it ends at once.
     """
-    return TOKEN.split(page)
+    if not SELF_CLOSED.search(page):
+        return TOKEN.split(page)
+    parts: list[str] = []
+    around: list[str] = [""]  # the open ones of FOREIGN and INNER
+    begin = at = 0
+    while found := TOKEN.search(page, at):
+        raw, attributes, _, name, others = groups = found.groups()
+        parts.append(page[begin : found.start()])
+        at = found.end()
+        if raw and around[-1] in FOREIGN and self_closed(attributes):
+            groups = (None, None, None, raw, attributes)
+            at = min(found.end(2) + 1, len(page))
+        elif name:
+            name = name.lower()
+            if name[0] == "/":
+                if name[1:] in around:
+                    while around.pop() != name[1:]:
+                        pass
+            elif around[-1] in FOREIGN and name in BREAKS_OUT:
+                while around[-1] in FOREIGN:
+                    around.pop()
+            elif name in INNER.get(around[-1], FOREIGN) and not self_closed(others):
+                around.append(name)
+        parts += groups
+        begin = at
+    parts.append(page[begin:])
+    return parts
 
 
 def attributes_of(tag: str) -> dict[str, str]:
@@ -237,6 +284,8 @@ def read(parts: list[str]) -> Markup:
         if kind is None:
             name = name.lower()
             kind = KIND.get(name, INLINE if "-" not in name else END if name[0] == "/" else BEGIN)
+        if kind == BEGIN and name in FOREIGN and self_closed(attributes):
+            kind = NOTHING
         if kind == BEGIN:
             if pieces:
                 flush()

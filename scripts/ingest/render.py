@@ -14,7 +14,7 @@ ITEM, CELLS, ROW, ORDERED = CODE["li"], frozenset([CODE["td"], CODE["th"]]), COD
 BULLET, CELL = "• ", " | "
 
 
-def _numbers(markup: Markup) -> dict[int, int]:
+def list_numbers(markup: Markup) -> dict[int, int]:
     """The number of each item of an ordered list, by its element."""
     out: dict[int, int] = {}
     count: dict[int, int] = {}
@@ -34,7 +34,7 @@ def _around(markup: Markup, node: int, wanted: int) -> int:
 def text(markup: Markup, kept: Sequence[int]) -> str:
     """The blocks of these numbers, in order."""
     out: list[str] = []
-    numbers = _numbers(markup) if ORDERED in markup.code else {}
+    numbers = list_numbers(markup) if ORDERED in markup.code else {}
     previous = before = -1  # the block written last, and its list item
     for number in kept:
         node = markup.node[number]

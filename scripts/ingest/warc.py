@@ -15,7 +15,7 @@ from scripts.formats.documents import document_id
 from scripts.ingest import head
 from scripts.ingest.arc import as_warc
 from scripts.ingest.bounds import too_many_tags
-from scripts.ingest.extractors import EXTRACTORS, TooHard
+from scripts.ingest.extractors import EXTRACTORS, MARKDOWN, TooHard
 from scripts.ingest.files import File, is_cut
 from scripts.ingest.frames import HEADER, Damage, frames
 from scripts.ingest.http import TooLarge, dechunk, decode_content, decode_text
@@ -143,7 +143,7 @@ def noindex(record: WarcRecord, robots: list[str]) -> bool:
 class WarcReader:
     """Turns the records of WARC, WET and ARC files into pages.
 
-    source: an entry of `ingest.extract.sources`. settings: the section `ingest.extract` (`extractor`, `main_content`,
+    source: an entry of `ingest.extract.sources`. settings: the section `ingest.extract` (`extractor`, `markup`, `main_content`,
     `max_body_bytes`, `min_characters`, `respect_noindex`).
     """
 
@@ -227,11 +227,14 @@ class WarcReader:
             return Rejected("noindex", name, url)
         facts |= {key: tidy(value) for key, value in head.facts(said, url).items()}
         try:
-            text = EXTRACTORS[self.settings["extractor"]](html, parts, self.settings["main_content"])
+            extractors = MARKDOWN if self.settings["markup"] == "markdown" else EXTRACTORS
+            text = extractors[self.settings["extractor"]](html, parts, self.settings["main_content"])
         except TooHard as hard:
             return Rejected(hard.reason, name, url, str(hard))
         # Ours is tidy, and keeps the white space of code.
-        return self.document(record, text if self.settings["extractor"] == "fast" else tidy(text), facts)
+        return self.document(
+            record, text if self.settings["extractor"] == "fast" or extractors is MARKDOWN else tidy(text), facts
+        )
 
     def document(self, record: WarcRecord, text: str, facts: dict[str, Any]) -> Page | Rejected:
         """A Page of the text, unless there is too little of it."""

@@ -90,6 +90,16 @@ def with_defaults(config: dict[str, Any], node: dict[str, Any] | None = None) ->
     return out
 
 
+def _markup(config: dict[str, Any]) -> list[str]:
+    """A line where the extractor does not write Markdown and the config wants it."""
+    extract = config.get("ingest", {}).get("extract", {})
+    if extract.get("markup") == "markdown" and extract.get("extractor") == "resiliparse":
+        return [
+            "ingest.extract.markup is markdown, which resiliparse does not write: set ingest.extract.extractor to fast or trafilatura"
+        ]
+    return []
+
+
 def validate(config: dict[str, Any], source: str = "config.yaml") -> dict[str, Any]:
     """Check `config` against the schema and return it complete.
 
@@ -105,6 +115,7 @@ def validate(config: dict[str, Any], source: str = "config.yaml") -> dict[str, A
     complete = {} if lines else with_defaults(config)
     lines += registry.problems(complete.get("models", {}))
     if not lines:
+        lines += _markup(complete)
         for name, overlay in complete.get("variants", {}).items():
             try:
                 of_variant(complete, name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from resiliparse.parse.html import HTMLTree
 
 from scripts.ingest import render
 from scripts.ingest.markup import BIT, BLOCKS, HIDDEN, Markup, attributes_of, read, said, tokens
@@ -23,7 +24,7 @@ def of(page: str) -> Markup:
         ("<p>a &amp; b &lt;c&gt; &#x41;", ["a & b <c> A"]),
         ("<pre>a\n  b</pre>", ["a\n  b"]),
         ("<script>'<p>x'</script><style>p</style><!-- <p>x -->a<svg><text>x</text></svg>", ["a"]),
-        ("<!-->a<!--->b<!---->c<!-- x --!> -->d", ["abcd"]),
+        ("<!-->a<!--->b<!---->c<!-- x --!> -->d", ["abc -->d"]),
         ("a < b <p>c <> d", ["a < b", "c <> d"]),
         ("<p title='a > b'>c<p title=it's>d<p x=\"", ["c", "d"]),
         ("<P CLASS=x>a</P><Div>b</dIV>", ["a", "b"]),
@@ -32,6 +33,14 @@ def of(page: str) -> Markup:
         ("a</nothing>b</p>c", ["ab", "c"]),
         ("<textarea><p>x</textarea>a<title>x</title>", ["a"]),
         ("<script>x", []),
+        ("a<!-- b --!>c", ["ac"]),
+        ("a<!-- b --! >c-->d", ["ad"]),
+        ("<svg><style/><title/><path/></svg>a", ["a"]),
+        ("a<math><mi>b</mi><title a='b=c'/></math>c", ["a", "b", "c"]),
+        ("<svg><title a=b/>x</title></svg>a", ["a"]),  # the slash is the value's
+        ("<svg><foreignObject><style/>x</style></foreignObject></svg>a", ["a"]),  # HTML again
+        ("a<title/>x</title>b", ["ab"]),
+        ("a<svg/><style/>x</style>b", ["ab"]),
         ("", []),
     ],
 )
@@ -86,6 +95,44 @@ def test_lines() -> None:
     markup = of(page)
     assert render.text(markup, range(len(markup.text))) == "A\n\nb\nc\n\nd\n\n• e\n• f\n\n1. g\n2. h\n\n1 | 2\n3"
     assert render.text(markup, [1, 3, 7]) == "b\n\nd\n\n2. h"
+
+
+COMMENT = st.sampled_from(["<!--", "-", "-", "!", ">", "x", "<!", "--", "<", "/", "?"])
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(COMMENT, max_size=12))
+def test_comments_end_where_a_parser_of_the_standard_ends_them(pieces: list[str]) -> None:
+    page = "<p>a" + "".join(pieces)
+    body = HTMLTree.parse(page).body
+    assert body is not None and "".join(of(page).text).split() == body.text.split()
+
+
+FOREIGN = st.sampled_from(
+    [
+        "<svg>",
+        "</svg>",
+        "<math>",
+        "</math>",
+        "<style/>",
+        "<title />",
+        "<foreignObject>",
+        "</foreignObject>",
+        "<g>",
+        "</style>",
+        "</title>",
+        "<p>",
+    ]
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(FOREIGN, max_size=8))
+def test_raw_elements_of_svg_may_be_empty(pieces: list[str]) -> None:
+    """The text behind them is there where a parser of the standard has it."""
+    page = "".join(pieces) + "<p>words"
+    found = [node.text for node in HTMLTree.parse(page).document.get_elements_by_tag_name("p")]
+    assert tokens(page)[-1].endswith("words") == ("words" in found)
 
 
 PIECE = st.sampled_from(

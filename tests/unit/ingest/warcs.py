@@ -10,6 +10,7 @@ from scripts.ingest.warc import Page, Rejected, WarcReader
 
 SETTINGS = {
     "extractor": "fast",
+    "markup": "text",
     "main_content": True,
     "max_body_bytes": 1_000_000,
     "min_characters": 1,

@@ -27,6 +27,10 @@ def refused(config: Any) -> str:
     ("given_config", "words"),
     [
         (
+            {"ingest": {"extract": {"extractor": "resiliparse", "markup": "markdown"}}},
+            ["ingest.extract.markup", "resiliparse", "fast or trafilatura"],
+        ),
+        (
             {"language": {"select": {"treshold": 0.5}}},
             ["language.select.treshold is not a known key", "nearest known key is language.select.threshold"],
         ),

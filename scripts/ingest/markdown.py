@@ -1,0 +1,123 @@
+"""Blocks of a page as Markdown: headings, lists, tables, code in fences, block quotes. Links and emphasis are left as text.
+
+By https://spec.commonmark.org/0.31.2/ and, for tables, https://github.github.com/gfm/#tables-extension-.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from scripts.ingest.markup import CODE, Markup
+from scripts.ingest.render import CELLS, ITEM, ROW, list_numbers
+
+LONG = 300  # characters of a block that makes a table one for layout
+LEVELS = 5  # of lists and quotes in each other; what is deeper is written as if it were so deep
+HEADINGS = {CODE[f"h{level}"]: "#" * level for level in range(1, 7)}
+PRE, QUOTE, TABLE = CODE["pre"], CODE["blockquote"], CODE["table"]
+# What a line of a paragraph may begin with and Markdown would take for something else. A backslash goes before the last character.
+READ = re.compile(
+    r"(?m)^ *(?:#(?=#{0,5}(?:\s|$))|>|[-+*](?=\s|$)|[0-9]{1,9}[.)](?=\s|$)|[`~](?=``|~~)|[-=_*](?=[-=_* ]+$)|\|)"
+)
+FENCES = re.compile("^ *(`{3,})", re.MULTILINE)
+
+
+def _escaped(text: str) -> str:
+    return READ.sub(lambda found: found.group()[:-1] + "\\" + found.group()[-1], text)
+
+
+def _rows(markup: Markup, kept: Sequence[int], table_of: list[int]) -> dict[int, list[list[str]]]:
+    """The rows of what can be written as a table, by its element: at least two columns, and one block of plain text in a cell."""
+    cell_of: dict[int, str] = {}
+    found: set[int] = set()
+    other: set[int] = set()  # tables that are no such
+    for number in kept:
+        node = markup.node[number]
+        if not (table := table_of[node]):
+            continue
+        cell = node if markup.code[node] in CELLS else markup.parent[node]
+        found.add(table)
+        if (
+            markup.code[cell] not in CELLS
+            or cell in cell_of
+            or markup.code[node] in HEADINGS
+            or markup.code[node] == PRE
+        ):
+            other.add(table)
+        else:
+            if len(markup.text[number]) > LONG:
+                other.add(table)
+            cell_of[cell] = " ".join(markup.text[number].split()).replace("|", "\\|")
+    other |= {table_of[markup.parent[table]] for table in found}
+    plain = found - other
+    rows: dict[int, dict[int, list[str]]] = {}
+    for cell, code in enumerate(markup.code):
+        if code in CELLS and markup.code[row := markup.parent[cell]] == ROW and table_of[cell] in plain:
+            rows.setdefault(table_of[cell], {}).setdefault(row, []).append(cell_of.get(cell, ""))
+    filled = {table: [row for row in each.values() if any(row)] for table, each in rows.items()}
+    return {table: each for table, each in filled.items() if max(map(len, each), default=0) > 1}
+
+
+def _around(markup: Markup) -> tuple[list[int], list[tuple[int, ...]]]:
+    """For each element: the table that it is or lies in, or 0; the items and quotes, the outermost first, at most LEVELS."""
+    tables = [0]
+    lists: list[tuple[int, ...]] = [()]
+    for node in range(1, len(markup.parent)):
+        code, above = markup.code[node], markup.parent[node]
+        tables.append(node if code == TABLE else tables[above])
+        deeper = code in (ITEM, QUOTE) and len(lists[above]) < LEVELS
+        lists.append((*lists[above], node) if deeper else lists[above])
+    return tables, lists
+
+
+def text(markup: Markup, kept: Sequence[int]) -> str:
+    """The blocks of these numbers, in order."""
+    numbers = list_numbers(markup)
+    table_of, lists = _around(markup)
+    tables = _rows(markup, kept, table_of)
+    width: dict[int, int] = {}  # of an item's mark, which what follows in it is indented by
+    done: set[int] = set()
+    out: list[str] = []
+    before = ""  # what a line of the block before begins with
+    listed = False  # whether it was in a list
+    for number in kept:
+        node = markup.node[number]
+        code, line = markup.code[node], markup.text[number]
+        table = table_of[node]
+        if table in tables:
+            if table in done:
+                continue
+            done.add(table)
+            rows = tables[table]
+            columns = max(map(len, rows))
+            cells = [rows[0] + [""] * (columns - len(rows[0])), ["---"] * columns, *rows[1:]]
+            line = "\n".join(f"| {' | '.join(row)} |" for row in cells)
+            node = markup.parent[table]
+        elif code == PRE:
+            fence = "`" * max(3, *(len(each) + 1 for each in FENCES.findall(line)), 3)
+            line = f"{fence}\n{line}\n{fence}"
+        elif mark := HEADINGS.get(code) or HEADINGS.get(markup.code[markup.parent[node]]):
+            line = f"{mark} {' '.join(line.split())}"
+        else:
+            line = _escaped(line)
+        prefix = first = ""
+        begins = False
+        for each in lists[node]:
+            if markup.code[each] == QUOTE:
+                prefix, first = prefix + "> ", first + "> "
+            elif each in width:
+                prefix, first = prefix + " " * width[each], first + " " * width[each]
+            else:
+                begins = True
+                mark = f"{numbers[each]}. " if each in numbers else "- "
+                width[each] = len(mark)
+                prefix, first = prefix + " " * len(mark), first + mark
+        if out:
+            shared = 0
+            while before[shared : shared + 1] == prefix[shared : shared + 1] != "":
+                shared += 1
+            quotes = before[:shared].rstrip()
+            out.append("\n" if begins and listed else f"\n{quotes}\n")
+        out.append(first + line.replace("\n", f"\n{prefix}"))
+        before, listed = prefix, any(markup.code[each] == ITEM for each in lists[node])
+    return "".join(out)
