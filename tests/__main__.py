@@ -19,7 +19,7 @@ import pytest
 from tests.conftest import SHARED, complete_in
 
 SLURM = Path("tests/slurm")
-TRAINING = [SLURM / name for name in ("test_workflow.py", "test_frozen.py", "test_busy.py")]
+TRAINING = [SLURM / name for name in ("test_workflow.py", "test_busy.py")]
 
 
 def main(options: list[str]) -> int:

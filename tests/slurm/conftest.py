@@ -223,18 +223,38 @@ def drive(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         one.stop()
 
 
+# Tasks of one chain, one after another; each is the arguments of task.py.
+TASKS = "import json, sys; from tests.slurm.task import main; raise SystemExit(any([main(one) for one in json.load(sys.stdin)]))"
+
+
 @pytest.fixture(scope="session")
 def unbroken(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Drive], dict[str, str]]:
-    """The results of an unbroken run of the same chain by Snakemake on this machine, without SLURM."""
+    """The results of the same tasks one after another on this machine, without SLURM and without Snakemake."""
     known: dict[str, dict[str, str]] = {}
     base, lock = tmp_path_factory.mktemp("unbroken"), threading.Lock()
+
+    def tasks(chain: dict[str, int], steps: dict[str, int]) -> Iterator[list[str]]:
+        before: list[str] = []
+        for rule, count in chain.items():
+            made = [f"results/main/{rule}/{task:05d}.manifest.json" for task in range(count)]
+            for task, manifest in enumerate(made):
+                own = ["--rule", rule, "--shard", f"{task:05d}", "--steps", str(steps.get(rule, 2)), "--pause", "0"]
+                yield [*own, "--manifest", manifest, "--log", "log", *before]
+            before = made
 
     def results(other: Drive) -> dict[str, str]:
         key = json.dumps([other.chain, other.steps])
         with lock:
             if key not in known:
                 local = Drive(base / str(len(known)), other.chain, other.steps)
-                local.start("--config", "pause=0", profile=False).finish()
+                subprocess.run(
+                    [sys.executable, "-c", TASKS],
+                    input=json.dumps(list(tasks(other.chain, other.steps))),
+                    text=True,
+                    cwd=local.folder,
+                    env={**os.environ, "PYTHONPATH": str(ROOT)},
+                    check=True,
+                )
                 known[key] = local.results()
         return known[key]
 

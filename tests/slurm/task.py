@@ -38,7 +38,7 @@ def fails(rule: str) -> bool:
     return False
 
 
-def main() -> int:
+def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--rule", required=True)
     parser.add_argument("--shard", required=True)
@@ -47,7 +47,7 @@ def main() -> int:
     parser.add_argument("--manifest", type=Path, required=True)
     parser.add_argument("--log", type=Path, required=True)
     parser.add_argument("inputs", nargs="*", type=Path)
-    args = parser.parse_args()
+    args = parser.parse_args(argv)
     note("starts.tsv", args.rule, args.shard)
     if fails(args.rule):
         print(f"error: {args.rule} was told to fail once", file=sys.stderr)

@@ -325,36 +325,31 @@ def test_status(drive: Make, cluster: Cluster, unbroken: Unbroken, started: dict
     assert spent < counted < spent + 4 * 45, "and the seconds in which a job starts and ends"
 
 
-@pytest.mark.parametrize(
-    ("resource", "message"),
-    [
-        (
-            "language_score:slurm_partition=gpux",
-            "language_score: partition 'gpux' does not exist; the cluster has cpu, fragile, h100, low",
+def test_what_the_cluster_cannot_give_is_refused_before_submission(drive: Make) -> None:
+    """Every rule asks for something else; all of it is named at once."""
+    asked = {
+        "language_score:slurm_partition=gpux": (
+            "language_score: partition 'gpux' does not exist; the cluster has cpu, fragile, h100, low"
         ),
-        (
-            "pretrain_train:slurm_partition=h100 pretrain_train:gres='gpu:a100:4'",
-            "pretrain_train: asks for gres gpu:a100:4; nodes of partition h100 have gpu:h100:8",
+        "pretrain_train:slurm_partition=h100 pretrain_train:gres='gpu:a100:4'": (
+            "pretrain_train: asks for gres gpu:a100:4; nodes of partition h100 have gpu:h100:8"
         ),
-        (
-            "pretrain_train:slurm_partition=h100 pretrain_train:runtime=3000",
-            "pretrain_train: asks for 3000 min; partition h100 allows 1440 min",
+        "finetune_train:slurm_partition=h100 finetune_train:runtime=3000": (
+            "finetune_train: asks for 3000 min; partition h100 allows 1440 min"
         ),
-        (
-            "pretrain_train:slurm_partition=h100 pretrain_train:nodes=3 pretrain_train:mem_mb=1000000",
-            "pretrain_train: asks for 3 nodes",
+        "evaluate_model:slurm_partition=h100 evaluate_model:nodes=3 evaluate_model:mem_mb=1000000": (
+            "evaluate_model: asks for 3 nodes"
         ),
-        (
-            "language_score:slurm_partition=cpu language_score:mem_mb=900000",
-            "language_score: asks for 900000 MB; the largest node of partition cpu has 128000 MB",
+        "url_score:slurm_partition=cpu url_score:mem_mb=900000": (
+            "url_score: asks for 900000 MB; the largest node of partition cpu has 128000 MB"
         ),
-        ("language_score:runtime=3000", "language_score: no partition of slurm-partition-config takes it"),
-    ],
-)
-def test_what_the_cluster_cannot_give_is_refused_before_submission(drive: Make, resource: str, message: str) -> None:
-    run = drive({"language_score": 1, "pretrain_train": 1}).start("--set-resources", *resource.split())
+        "heuristics_score:runtime=3000": "heuristics_score: no partition of slurm-partition-config takes it",
+    }
+    run = drive(dict.fromkeys((option.split(":")[0] for option in asked), 1))
+    run.start("--set-resources", *" ".join(asked).split())
     assert run.end() == 1
-    assert message in run.output
+    for message in asked.values():
+        assert message in run.output
     assert "has been submitted" not in run.output and not run.queue()
 
 

@@ -23,8 +23,8 @@ from tests.slurm.conftest import ROOT, Drive, own_profile, slurm, until
 from tests.workflow.conftest import TINY, differences, run, snapshot
 
 GPU_STAGES = ("pretrain", "finetune", "evaluate", "report")
-LONG = 400  # steps of the tiny model: a quarter of a minute and more
-TRAINING = {"steps": LONG, "validate_every": 200}
+LONG = 280  # steps of the tiny model: ten seconds and more
+TRAINING = {"steps": LONG, "validate_every": 140}
 
 
 class Workflow(Drive):
@@ -134,11 +134,11 @@ def break_in_every_way(workflow: Callable[..., Workflow], cluster: Cluster) -> W
     until("a job of the second start", lambda: made.queue() not in ([], [job]), 120)
     assert f"job {job} (pretrain_train main, running) is left from a run that was killed: cancelled" in made.output
     second = made.step()
-    until("more steps, in the second start", lambda: made.step() >= second + 60, 480)
+    until("more steps, in the second start", lambda: made.step() >= second + 40, 480)
     slurm("scontrol", "update", "NodeName=f2", "State=RESUME")
     cluster.crash("f1")
     third = made.step()
-    until("more steps, on the other node", lambda: made.step() >= third + 60, 480)
+    until("more steps, on the other node", lambda: made.step() >= third + 40, 480)
     (job,) = made.queue()
     assert "Restarts=1 " in (facts := slurm("scontrol", "show", "job", job)) and "NodeList=f2" in facts
     cluster.revive("f1")

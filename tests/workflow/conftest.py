@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.workflow import forked
+
 ROOT = Path(__file__).resolve().parents[2]
 TINY = Path(__file__).with_name("tiny.yaml")
 # What a run writes that holds times, or what was there at some time, and so differs between runs.
@@ -56,18 +58,19 @@ def can_be_alone() -> bool:
 
 def run(folder: Path, *options: str, cores: int = 2, config: Path = TINY, network: bool = True) -> str:
     """Run the workflow to its end; returns what it printed, and fails the test with it where it failed."""
-    done = subprocess.run(
-        [
-            *(() if network else (*ALONE, str(folder / "network"))),
-            *command(folder, *options, cores=cores, config=config),
-        ],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        env=environment(),
-        cwd=ROOT,
-        check=False,
-    )
+    line = command(folder, *options, cores=cores, config=config)
+    if network:
+        done = forked.snakemake(*line[3:], cwd=ROOT, env=environment())
+    else:
+        done = subprocess.run(
+            [*ALONE, str(folder / "network"), *line],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env=environment(),
+            cwd=ROOT,
+            check=False,
+        )
     assert done.returncode == 0, done.stdout[-8000:]
     return done.stdout
 

@@ -8,7 +8,6 @@ import json
 import logging
 import os
 import re
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Any
 import yaml
 
 from tests.workflow.conftest import ROOT, environment
+from tests.workflow.forked import snakemake
 
 BLOCK = re.compile(r"^(?:local)?rule (\w+):$(.*?)(?=^\S|\Z)", re.MULTILINE | re.DOTALL)
 TRIGGERS = ("params", "input")  # as in the profiles
@@ -89,13 +89,11 @@ def elsewhere(folder: Path, tree: dict[str, Any], root: Path) -> set[str]:
     """A dry run of another checkout, in a process of its own."""
     config = root / "planned.yaml"
     config.write_text(json.dumps(tree), encoding="utf-8")
-    done = subprocess.run(
-        [
-            sys.executable, "-m", "snakemake", "--snakefile", str(root / "Snakefile"),
-            "--profile", str(root / "profiles" / "local"), "--directory", str(folder),
-            "--configfile", str(config), "--dry-run",
-        ],
-        capture_output=True, text=True, env=environment(), cwd=root, check=False,
+    done = snakemake(
+        "--snakefile", str(root / "Snakefile"),
+        "--profile", str(root / "profiles" / "local"), "--directory", str(folder),
+        "--configfile", str(config), "--dry-run",
+        cwd=root, env=environment(),
     )  # fmt: skip
     assert done.returncode == 0, (done.stdout + done.stderr)[-4000:]
     return named(done.stdout + done.stderr)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import inspect
-import subprocess
-import sys
 from pathlib import Path
 
 import snakemake.api  # noqa: F401 - first, since the modules import each other
 from snakemake import persistence
 from snakemake.workflow import Workflow
 
+from tests.workflow import forked
 from tests.workflow.conftest import environment
 
 SNAKEFILE = """
@@ -41,10 +40,7 @@ onstart:
 def run(folder: Path, *options: str, why: str | None = None, frozen: str = "") -> str:
     root = str(Path(__file__).resolve().parents[2])
     (folder / "Snakefile").write_text(SNAKEFILE.format(root=root, why=why, frozen=frozen))
-    done = subprocess.run(
-        [sys.executable, "-m", "snakemake", "--cores", "1", *options],
-        cwd=folder, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment(), check=False,
-    )  # fmt: skip
+    done = forked.snakemake("--cores", "1", *options, cwd=folder, env=environment())
     assert done.returncode == 0, done.stdout
     return done.stdout
 
@@ -76,10 +72,7 @@ def test_neither_records_nor_times_nor_code_decide(tmp_path: Path) -> None:
     run(tmp_path, "--touch")
     text = (tmp_path / "Snakefile").read_text().replace("value=1", "value=2").replace("cat {input}", "cp {input}")
     (tmp_path / "Snakefile").write_text(text)
-    done = subprocess.run(
-        [sys.executable, "-m", "snakemake", "--cores", "1", "-n"],
-        cwd=tmp_path, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment(), check=False,
-    )  # fmt: skip
+    done = forked.snakemake("--cores", "1", "-n", cwd=tmp_path, env=environment())
     assert "Nothing to be done" in done.stdout
 
 

@@ -17,18 +17,17 @@ from scripts.plan import dryrun
 from scripts.plan.reasons import reasons
 from scripts.tools import rulegraph
 from scripts.workflow.console import duration
+from tests.workflow import forked
 from tests.workflow.conftest import ROOT, TINY, command, environment, run
 from tests.workflow.plan import planned
 
 
 def snakemake(*options: str, profile: str = "local", folder: Path = ROOT) -> subprocess.CompletedProcess[str]:
     """Snakemake with a profile, in `folder`."""
-    return subprocess.run(
-        [
-            sys.executable, "-m", "snakemake", "--snakefile", str(ROOT / "Snakefile"),
-            "--profile", str(ROOT / "profiles" / profile), "--directory", str(folder), *options,
-        ],
-        capture_output=True, text=True, env=environment(), cwd=ROOT, check=False,
+    return forked.snakemake(
+        "--snakefile", str(ROOT / "Snakefile"),
+        "--profile", str(ROOT / "profiles" / profile), "--directory", str(folder), *options,
+        cwd=ROOT, env=environment(), merge=False,
     )  # fmt: skip
 
 

@@ -14,6 +14,7 @@ import yaml
 from scripts.workflow.manifest import Manifest
 from tests.unit.ingest.servers import Server, http_server
 from tests.unit.ingest.warcs import members, page
+from tests.workflow import forked
 from tests.workflow.conftest import ROOT, environment
 
 CRAWL = "CC-MAIN-2026-08"
@@ -35,9 +36,13 @@ def config(folder: Path, base: str, files: int, fetch: bool = False) -> None:
 
 def said(folder: Path, *options: str, program: tuple[str, ...] = ("snakemake",)) -> str:
     """What a program of the project prints in a folder."""
-    command = [sys.executable, "-m", *program, "--snakefile", str(ROOT / "Snakefile"), "--configfile", "mine.yaml"]
-    command += ["--profile", str(ROOT / "profiles/local"), *options]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, env=environment(), check=False)
+    line = ["--snakefile", str(ROOT / "Snakefile"), "--configfile", "mine.yaml"]
+    line += ["--profile", str(ROOT / "profiles/local"), *options]
+    if program == ("snakemake",):
+        done = forked.snakemake(*line, cwd=folder, env=environment())
+    else:
+        command = [sys.executable, "-m", *program, *line]
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, env=environment(), check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout + done.stderr
 

@@ -26,6 +26,7 @@ import pytest
 from scripts.plan import dryrun
 from scripts.watch import handler
 from tests.workflow.conftest import ROOT
+from tests.workflow.forked import snakemake
 
 SNAKEFILE = Path(__file__).with_name("watched") / "Snakefile"
 ESCAPE = re.compile(r"\x1b(?:\[[0-9;?]*[A-Za-z]|[78=>])")
@@ -51,8 +52,11 @@ def printed(
     folder: Path, *options: str, how: dict[str, str] | None = None, prefix: tuple[str, ...] = (), **more: str
 ) -> list[str]:
     """The lines of a run without a terminal."""
+    line = command(folder, *options, how=how)
+    if not prefix:
+        return snakemake(*line[3:], cwd=ROOT, env=variables(**more)).stdout.splitlines()
     done = subprocess.run(
-        [*prefix, *command(folder, *options, how=how)], cwd=ROOT, env=variables(**more), text=True,
+        [*prefix, *line], cwd=ROOT, env=variables(**more), text=True,
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120, check=False,
     )  # fmt: skip
     return done.stdout.splitlines()

@@ -1,4 +1,4 @@
-"""scripts.finetune.train, whose gradient is infinite in the optimizer steps that POISON names, on the last process."""
+"""A process of finetune.train, whose gradient is infinite in the optimizer steps that POISON names, on the last process."""
 
 from __future__ import annotations
 
@@ -6,12 +6,11 @@ import os
 import sys
 from typing import Any
 
-from scripts.finetune import sft, train
-from scripts.training import processes
+from scripts.finetune import sft
 
 STEPS = {int(step) for step in os.environ["POISON"].split(",")}
 LAST = int(os.environ.get("RANK", "0")) == int(os.environ.get("WORLD_SIZE", "1")) - 1
-load, supervise = sft.load, processes.supervise
+load = sft.load
 
 
 def poisoned(*given: Any) -> tuple[Any, Any]:
@@ -34,19 +33,6 @@ def poisoned(*given: Any) -> tuple[Any, Any]:
     return model, tokenizer
 
 
-def through_here(commands: Any, *rest: Any, **named: Any) -> int:
-    """A group's processes are this program, too."""
-    module = "tests.unit.finetune.poisoned"
-    return supervise(
-        [([module if word == "scripts.finetune.sft" else word for word in command], env) for command, env in commands],
-        *rest,
-        **named,
-    )
-
-
-sft.load, train.supervise = poisoned, through_here
-
 if __name__ == "__main__":
-    if "RANK" in os.environ:
-        raise SystemExit(sft.main(sys.argv[1]))
-    raise SystemExit(train.main())
+    sft.load = poisoned
+    raise SystemExit(sft.main(sys.argv[1]))

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 import tiny
@@ -142,26 +143,36 @@ def test_what_other_code_finished_is_no_work_of_this(tmp_path: Path, monkeypatch
     assert train.taking_part(tmp_path) == [] and sft.newest(tmp_path) is None
 
 
-def test_a_gradient_that_is_not_finite_is_skipped(base_model: Path, pairs_manifest: Path, tmp_path: Path) -> None:
+def test_a_gradient_that_is_not_finite_is_skipped(
+    base_model: Path,
+    pairs_manifest: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
     """Of one process of two.
 
     A pair whose embedding gets an infinite gradient: the steps with it are skipped and it is named; its number is bounded.
     """
-    module, options = "tests.unit.finetune.poisoned", ["--checkpoint-every", "8", "--processes", "2"]
+    more = ["--checkpoint-every", "8", "--processes", "2"]
+    options = [*arguments(base_model, pairs_manifest, tmp_path, epochs=0.6), *more]
+    supervise = train.supervise
 
-    def run(out: Path, *more: str) -> subprocess.CompletedProcess[str]:
-        argv = [*arguments(base_model, pairs_manifest, out, epochs=0.6), *options, *more]
-        environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "POISON": "3,10"}
-        return subprocess.run(
-            [sys.executable, "-m", module, *argv], env=environment, capture_output=True, text=True, check=False
+    def poisoned(commands: Any, *rest: Any, **named: Any) -> int:
+        module = {"scripts.finetune.sft": "tests.unit.finetune.poisoned"}
+        own = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "POISON": "3,10"}
+        return supervise(
+            [([module.get(word, word) for word in command], env | own) for command, env in commands], *rest, **named
         )
 
-    ended = run(tmp_path, "--max-skipped-steps", "1")
-    assert ended.returncode == 1 and "not finite in 2 steps, the last is step 10" in ended.stderr
-    assert "Traceback" not in ended.stderr
-    ended = run(tmp_path, "--max-skipped-steps", "2")  # resumes from step 8, and knows of step 3
-    assert ended.returncode == 0 and "resuming from" in ended.stderr, ended.stderr
-    assert "step 10: the gradient is not finite, its update is skipped (2 of at most 2); its 16 pairs" in ended.stderr
+    monkeypatch.setattr(train, "supervise", poisoned)
+    assert train.main([*options, "--max-skipped-steps", "1"]) == 1
+    said = capfd.readouterr().err
+    assert "not finite in 2 steps, the last is step 10" in said and "Traceback" not in said
+    status = train.main([*options, "--max-skipped-steps", "2"])  # resumes from step 8, and knows of step 3
+    said = capfd.readouterr().err
+    assert status == 0 and "resuming from" in said, said
+    assert "step 10: the gradient is not finite, its update is skipped (2 of at most 2); its 16 pairs" in said
     manifest = Manifest.read(tmp_path / "sft.manifest.json")
     assert manifest.summary["skipped_steps"] == [3, 10] and "2 of 12 steps" in manifest.summary["notes"][0]
     assert manifest.summary["heldout_loss_after"] < manifest.summary["heldout_loss_before"] - 0.5

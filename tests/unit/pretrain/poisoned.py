@@ -1,8 +1,9 @@
 """scripts.pretrain.train, whose last process meets numbers that are not finite in the steps that POISON names.
 
 POISON is `loss:7` (the forward pass gives no number) or `gradient:7,9` (only the backward pass does not), or several of these
-with a space between. Everything else is the program itself. With CASES, such as `0-fp32 3-bf16`, it trains once
-for each ZeRO stage and precision, into a folder of that name beside the manifest: in one process, since starting takes longest.
+with a space between. Everything else is the program itself. With CASES, such as `0-fp32 3-bf16-6`, it trains once
+for each ZeRO stage, precision and number of steps (that of the config where a case has none), into a folder of that name beside
+the manifest: in one process, since starting takes longest.
 """
 
 from __future__ import annotations
@@ -65,8 +66,9 @@ def several(cases: list[str], argv: list[str]) -> None:
     config, manifest = argv.index("--config") + 1, argv.index("--manifest") + 1
     given, path = json.loads(argv[config]), Path(argv[manifest])
     for case in cases:
-        stage, precision = case.split("-")
+        stage, precision, *steps = case.split("-")
         settings = {**given["config"], "zero_stage": int(stage), "precision": precision}
+        settings |= {"steps": int(steps[0])} if steps else {}
         argv[config] = canonical({**given, "config": settings})
         argv[manifest] = str(path.parent / case / path.name)
         try:

@@ -119,9 +119,9 @@ def test_stopped_and_resumed_on_one_process(start: Any, folder: Path, stage: int
 
 
 def test_says_what_is_wrong(start: Any, tmp_path: Path) -> None:
-    errors = finish(start(tmp_path, 2, {"global_batch_tokens": 320}), 1)
-    assert "pretrain.train.micro_batch × processes × pretrain.train.model.context = 2 × 2 × 32 = 128" in errors
-    assert "256 and 384" in errors and "Traceback" not in errors
+    errors = finish(start(tmp_path, 1, {"global_batch_tokens": 160}), 1)
+    assert "pretrain.train.micro_batch × processes × pretrain.train.model.context = 2 × 1 × 32 = 64" in errors
+    assert "128 and 192" in errors and "Traceback" not in errors
 
 
 @pytest.mark.parametrize("where", ["checkpoints", pytest.param("out", marks=pytest.mark.long)])
