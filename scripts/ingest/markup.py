@@ -73,7 +73,7 @@ def tokens(page: str) -> list[str]:
             elif around[-1] in FOREIGN and name in BREAKS_OUT:
                 while around[-1] in FOREIGN:
                     around.pop()
-            elif name in INNER.get(around[-1], FOREIGN) and not self_closed(others):
+            elif (name in INNER.get(around[-1], FOREIGN) or name == around[-1]) and not self_closed(others):
                 around.append(name)
         parts += groups
         begin = at

@@ -108,31 +108,28 @@ def test_comments_end_where_a_parser_of_the_standard_ends_them(pieces: list[str]
     assert body is not None and "".join(of(page).text).split() == body.text.split()
 
 
+def kept(page: str) -> tuple[bool, bool]:
+    """Whether the text behind a page is text, by `tokens` and by a parser of the standard."""
+    found = [node.text for node in HTMLTree.parse(page + "<p>words").document.get_elements_by_tag_name("p")]
+    return tokens(page + "<p>words")[-1].endswith("words"), "words" in found
+
+
 FOREIGN = st.sampled_from(
-    [
-        "<svg>",
-        "</svg>",
-        "<math>",
-        "</math>",
-        "<style/>",
-        "<title />",
-        "<foreignObject>",
-        "</foreignObject>",
-        "<g>",
-        "</style>",
-        "</title>",
-        "<p>",
-    ]
+    ["<svg>", "</svg>", "<math>", "</math>", "<style/>", "<title />", "<g>", "</style>", "</title>", "<p>"]
 )
 
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(FOREIGN, max_size=8))
 def test_raw_elements_of_svg_may_be_empty(pieces: list[str]) -> None:
-    """The text behind them is there where a parser of the standard has it."""
-    page = "".join(pieces) + "<p>words"
-    found = [node.text for node in HTMLTree.parse(page).document.get_elements_by_tag_name("p")]
-    assert tokens(page)[-1].endswith("words") == ("words" in found)
+    ours, parsers = kept("".join(pieces))
+    assert ours == parsers
+
+
+@pytest.mark.parametrize("inside", ["<style/>", "</foreignObject><style/>", "<svg><style/></svg>", "</svg><style/>"])
+def test_html_begins_again_within_svg(inside: str) -> None:
+    ours, parsers = kept(f"<svg><foreignObject>{inside}")
+    assert ours == parsers
 
 
 PIECE = st.sampled_from(
