@@ -49,7 +49,8 @@ from scripts.workflow.console import Progress
 from scripts.workflow.manifest import Manifest, scratch
 
 LARGEST = 20  # clusters that the summary names
-RULES = pa.array([[], ["exact"], ["near"], ["near", "exact"]], pa.list_(pa.string()))
+# By what drops a document: 1 for exact, 2 for near. No Arrow array: one that is made at import brings pandas (lean.py).
+RULES: tuple[list[str], ...] = ([], ["exact"], ["near"], ["near", "exact"])
 HEX = np.frombuffer("".join(f"{byte:02x}" for byte in range(256)).encode(), np.uint8).reshape(256, 2)
 
 
@@ -184,7 +185,8 @@ def verdicts(ids: npt.NDArray[np.uint64], gone: Drop, names: npt.NDArray[np.uint
         }
     ).take(pa.array(row, mask=kept))
     table = columns.append_column("id", hexed(ids)).append_column("kept", pa.array(kept))
-    return table.append_column("rules", RULES.take(pa.array(rules))).select(VERDICT.names).cast(VERDICT)
+    named = pa.array(RULES, pa.list_(pa.string())).take(pa.array(rules))
+    return table.append_column("rules", named).select(VERDICT.names).cast(VERDICT)
 
 
 def clusters(dropped: Numbers, names: npt.NDArray[np.uint64]) -> dict[str, Any]:

@@ -4,17 +4,30 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
+import sys
 from pathlib import Path
 from typing import Any
 
 from scripts.workflow.manifest import write_atomically
 
 
-class Cache:
-    """Values by name. A file that is absent or damaged holds none, and one that cannot be written is done without."""
+def read(path: Path) -> dict[str, Any]:
+    """The values in a file; none where it is absent or damaged."""
+    try:
+        return dict(json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError):
+        return {}
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+
+class Cache:
+    """Values by name. A file that is absent or damaged holds none, and one that cannot be written is done without.
+
+    shared: the same for all folders, for values that depend on their names alone; written like Python's compiled files.
+    """
+
+    def __init__(self, path: Path, shared: Path | None = None) -> None:
+        self.path, self.shared = path, shared
         self._held: dict[str, Any] | None = None
         self._changed = False
 
@@ -22,9 +35,9 @@ class Cache:
     def held(self) -> dict[str, Any]:
         """The values, read when they are first asked for."""
         if self._held is None:
-            self._held = {}
-            with contextlib.suppress(OSError, ValueError):
-                self._held.update(json.loads(self.path.read_text(encoding="utf-8")))
+            own = read(self.path)
+            self._held = (read(self.shared) if self.shared else {}) | own
+            self._changed = len(self._held) > len(own)  # a job reads its folder's file alone
         return self._held
 
     def keep(self, name: str, value: Any) -> None:
@@ -36,6 +49,11 @@ class Cache:
         """Keep the values for the jobs of this run and the next plan in this folder."""
         if not self._changed:  # those of 90,000 files take half a second
             return
+        if self.shared and not sys.dont_write_bytecode:
+            with contextlib.suppress(OSError):
+                own = self.shared.with_name(f"{self.shared.name}.{os.getpid()}")  # other runs write theirs
+                write_atomically(own, json.dumps(self.held))
+                own.replace(self.shared)
         with contextlib.suppress(OSError):
             write_atomically(self.path, json.dumps(self.held))
             self._changed = False

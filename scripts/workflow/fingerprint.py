@@ -23,7 +23,8 @@ from scripts.workflow.steps import EXEMPTING, FETCH, LAST, LIST, skipped_by, ups
 
 # By the hash of a source's bytes. The number is raised when `parsed` changes.
 CACHE = Path(".snakemake/meanings-2.json")
-_cached = Cache(CACHE)
+# By what the bytes hash to: to parse all modules takes longer than the rest of a plan, and every new folder would.
+_cached = Cache(CACHE, shared=ROOT / "scripts/workflow/__pycache__" / CACHE.name)
 
 
 @cache

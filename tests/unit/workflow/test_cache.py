@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from scripts.workflow.cache import Cache
 
 
@@ -51,3 +53,30 @@ def test_what_is_forgotten_is_read_again_where_it_could_be_written(tmp_path: Pat
     lost.keep("a", 1)
     lost.forget()
     assert lost.held == {"a": 1}, "there is no other place for it"
+
+
+def test_a_shared_file_serves_other_folders_and_fills_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.dont_write_bytecode", False)
+    shared = tmp_path / "code" / "cache.json"
+    first = Cache(tmp_path / "one" / "cache.json", shared)
+    first.keep("a", 1)
+    first.save()
+    other = Cache(tmp_path / "two" / "cache.json", shared)
+    assert other.held == {"a": 1}
+    other.save()  # a job in this folder has a copy of the code, without the shared file
+    assert Cache(other.path).held == {"a": 1} and [path.name for path in shared.parent.iterdir()] == [shared.name]
+
+
+@pytest.mark.parametrize("damaged", ["", "[1]", "null", '{"a"'])
+def test_a_damaged_shared_file_holds_nothing_and_is_written_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damaged: str
+) -> None:
+    monkeypatch.setattr("sys.dont_write_bytecode", False)
+    (shared := tmp_path / "shared.json").write_text(damaged)
+    cache = Cache(tmp_path / "cache.json", shared)
+    assert cache.held == {}
+    cache.keep("b", 2)
+    cache.save()
+    assert Cache(tmp_path / "other.json", shared).held == {"b": 2}

@@ -32,5 +32,12 @@ def test_pandas_is_imported_only_by_who_may_need_it(step: str, there: bool) -> N
     assert done.stdout.split() == [str(there), "1"] and not done.stderr
 
 
+def test_no_program_of_the_data_half_imports_pandas_before_it_begins() -> None:
+    programs = ", ".join(f"scripts.{step}" for step in lean.DATA)
+    check = f"import sys, {programs}; print([name for name in sys.modules if name == 'pandas'])"
+    done = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
 def test_the_data_half_ends_before_the_first_training() -> None:
     assert "tokenize.encode" in lean.DATA and "pretrain.train" not in lean.DATA and "evaluate.model" not in lean.DATA
