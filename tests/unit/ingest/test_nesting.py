@@ -100,7 +100,7 @@ def depth(page: str) -> int:
             continue
         while node is not None and node.next is None:
             node, here = node.parent, here - 1
-        node = node and node.next
+        node = None if node is None else node.next  # an empty comment is not true
     return most
 
 
