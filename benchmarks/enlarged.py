@@ -30,13 +30,14 @@ def shuffled(page: bytes, seed: str) -> bytes:
 
 
 def copied(path: Path, number: int, folder: Path) -> None:
-    """Write copy `number` of a WARC file's responses into `folder`. A body that is compressed or chunked keeps its text."""
+    """Write copy `number` of a WARC file's responses into `folder`, but for those with a body that is compressed or chunked."""
     with path.open("rb") as stream, (folder / f"copy{number:03d}-{path.name}").open("wb") as out:
         for found in ArchiveIterator(stream, WarcRecordType.response, parse_http=False):
             url = found.headers.get("WARC-Target-URI") or ""
             head, gap, body = found.reader.read().partition(b"\r\n\r\n")
-            if not re.search(rb"(?i)\n(content|transfer)-encoding:", head):
-                body = shuffled(body, f"{number} {url}")
+            if re.search(rb"(?i)\n(content|transfer)-encoding:", head):
+                continue
+            body = shuffled(body, f"{number} {url}")
             address = f"{url}{'&' if '?' in url else '?'}copy={number}"
             out.write(record("response", address, "application/http; msgtype=response", head + gap + body))
 

@@ -1,4 +1,4 @@
-"""What one plan worked out for the next: a JSON file in the run's folder that may be lost without harm."""
+"""What one plan worked out for the next: a JSON file in the run's folder, or beside the code too, that may be lost without harm."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Cache:
     def __init__(self, path: Path, shared: Path | None = None) -> None:
         self.path, self.shared = path, shared
         self._held: dict[str, Any] | None = None
-        self._changed = False
+        self._changed = self._new = False  # what the folder's file lacks, and what the shared one lacks
 
     @property
     def held(self) -> dict[str, Any]:
@@ -37,19 +37,20 @@ class Cache:
         if self._held is None:
             own = read(self.path)
             self._held = (read(self.shared) if self.shared else {}) | own
-            self._changed = len(self._held) > len(own)  # a job reads its folder's file alone
+            self._changed = len(self._held) > len(own)  # a job runs a copy of the code, with no shared file
         return self._held
 
     def keep(self, name: str, value: Any) -> None:
         """Hold a new value, or another one."""
         self.held[name] = value
-        self._changed = True
+        self._changed = self._new = True
 
     def save(self) -> None:
         """Keep the values for the jobs of this run and the next plan in this folder."""
         if not self._changed:  # those of 90,000 files take half a second
             return
-        if self.shared and not sys.dont_write_bytecode:
+        if self.shared and self._new and not sys.dont_write_bytecode:
+            self._new = False
             with contextlib.suppress(OSError):
                 own = self.shared.with_name(f"{self.shared.name}.{os.getpid()}")  # other runs write theirs
                 write_atomically(own, json.dumps(self.held))

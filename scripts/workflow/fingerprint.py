@@ -21,9 +21,10 @@ from scripts.workflow.manifest import canonical, digest
 from scripts.workflow.plumbing import VERSION, is_plumbing
 from scripts.workflow.steps import EXEMPTING, FETCH, LAST, LIST, skipped_by, upstream
 
-# By the hash of a source's bytes. The number is raised when `parsed` changes.
-CACHE = Path(".snakemake/meanings-2.json")
-# By what the bytes hash to: to parse all modules takes longer than the rest of a plan, and every new folder would.
+# By the hash of a source's bytes and of those of this file, which says what a meaning is.
+CACHE = Path(".snakemake/meanings.json")
+OWN = Path(__file__).read_bytes()
+# To parse all modules takes longer than the rest of a plan, and every new folder would.
 _cached = Cache(CACHE, shared=ROOT / "scripts/workflow/__pycache__" / CACHE.name)
 
 
@@ -31,7 +32,7 @@ _cached = Cache(CACHE, shared=ROOT / "scripts/workflow/__pycache__" / CACHE.name
 def _module(path: Path) -> tuple[str, tuple[str, ...]]:
     """(hash of the meaning, imported project modules) of a source file, from the cache where its bytes are known."""
     raw = path.read_bytes()
-    mark = hashlib.sha256(raw).hexdigest()
+    mark = hashlib.sha256(OWN + raw).hexdigest()
     if mark not in _cached.held:
         meaning, imports = parsed(raw.decode(), path)
         _cached.keep(mark, [digest(meaning), imports])
@@ -99,7 +100,7 @@ def resources(module: str, root: Path = ROOT) -> list[Path]:
     return sorted(
         path
         for path in folder.rglob("*")
-        if path.is_file() and path.suffix not in {".py", ".pyc"} and not path.name.startswith(".")
+        if path.is_file() and path.suffix != ".py" and "__pycache__" not in path.parts and not path.name.startswith(".")
     )
 
 
