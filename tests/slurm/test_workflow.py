@@ -24,7 +24,7 @@ from tests.workflow.conftest import TINY, differences, run, snapshot
 
 GPU_STAGES = ("pretrain", "finetune", "evaluate", "report")
 LONG = 280  # steps of the tiny model: ten seconds and more
-TRAINING = {"steps": LONG, "validate_every": 140}
+TRAINING = {"steps": LONG, "validate_every": 120}
 
 
 class Workflow(Drive):
