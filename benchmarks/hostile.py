@@ -29,9 +29,11 @@ import pyarrow.parquet as pq
 import zstandard
 
 Made = Iterator[bytes]
-MB = 10**6
+Case = Callable[[Path], None]  # writes the file
+MB, GB = 10**6, 10**9
 BODY = 19 * MB  # within max_body_bytes
 TEXT = b"The quick brown fox jumps over the lazy dog near the river bank, and nobody minds. "
+LONG = BODY // len(TEXT) * TEXT
 CHILD = """
 import re, resource, sys
 from pathlib import Path
@@ -43,7 +45,7 @@ sys.exit(status)
 """
 
 
-def zeros(size: int, of: bytes = b"\0") -> Made:
+def filled(size: int, of: bytes = b"\0") -> Made:
     """So many bytes, in pieces."""
     piece = of * (MB // len(of))
     while size > 0:
@@ -98,23 +100,23 @@ def frame(data: Made, window: int = 0) -> Made:
     yield engine.flush()
 
 
-def command(data: Made, *words: str) -> Callable[[Path], None]:
+def command(data: Callable[[], Made], *words: str) -> Case:
     """What a program makes of the data."""
 
-    def make(path: Path) -> None:
+    def case(path: Path) -> None:
         with path.open("wb") as out, subprocess.Popen(words, stdin=subprocess.PIPE, stdout=out) as made:
             assert made.stdin
-            for piece in data:
+            for piece in data():
                 made.stdin.write(piece)
             made.stdin.close()
 
-    return make
+    return case
 
 
-def tar(*members: tuple[str, int, bytes]) -> Callable[[Path], None]:
+def tar(*members: tuple[str, int, bytes]) -> Case:
     """A tar.gz of members: name, size, what they are filled with."""
 
-    def make(path: Path) -> None:
+    def case(path: Path) -> None:
         with (
             gzip.open(path, "wb", 1) as stream,
             tarfile.open(fileobj=stream, mode="w|", format=tarfile.PAX_FORMAT) as made,
@@ -122,9 +124,9 @@ def tar(*members: tuple[str, int, bytes]) -> Callable[[Path], None]:
             for name, size, of in members:
                 about = tarfile.TarInfo(name)
                 about.size = size
-                made.addfile(about, Pieces(zeros(size, of)))
+                made.addfile(about, Pieces(filled(size, of)))
 
-    return make
+    return case
 
 
 class Pieces:
@@ -146,33 +148,37 @@ def pax(size: int, kind: bytes) -> Made:
     about = tarfile.TarInfo("x")
     about.type, about.size = kind, size
     yield about.tobuf(tarfile.USTAR_FORMAT)
-    yield from zeros(size, b"a")
+    yield from filled(size, b"a")
     yield b"\0" * (-size % 512)
     file = tarfile.TarInfo("a.txt")
     file.size = len(TEXT)
     yield file.tobuf(tarfile.USTAR_FORMAT) + TEXT + b"\0" * (-len(TEXT) % 512 + 1024)
 
 
-def table(cells: Callable[[], Iterator[list[str]]], group: int | None = None, **how: Any) -> Callable[[Path], None]:
+def table(cells: Callable[[], Iterator[list[str]]], group: int | None = None, **how: Any) -> Case:
     """Parquet with a column of text; cells: lists of rows. All rows are one row group where `group` is None."""
 
-    def make(path: Path) -> None:
+    def case(path: Path) -> None:
         schema = pa.schema([("text", pa.large_string())])
         with pq.ParquetWriter(path, schema, **{"compression": "zstd", "use_dictionary": False, **how}) as out:
             for each in [[one for part in cells() for one in part]] if group is None else cells():
                 out.write_table(pa.table({"text": pa.array(each, pa.large_string())}), row_group_size=group)
 
-    return make
+    return case
 
 
 def rows(number: int, size: int, distinct: bool = True) -> Callable[[], Iterator[list[str]]]:
     """So many rows of so many characters."""
-    text = (TEXT * (size // len(TEXT) + 1)).decode()
-    return lambda: iter([[f"{row if distinct else 0:09d}{text}"[:size] for row in range(number)]])
+
+    def cells() -> Iterator[list[str]]:
+        text = (TEXT * (size // len(TEXT) + 1)).decode()
+        yield [f"{row if distinct else 0:09d}{text}"[:size] for row in range(number)]
+
+    return cells
 
 
 def skewed() -> Iterator[list[str]]:
-    """Short rows, and among them 200 of 19 MB, all one string here."""
+    """Short rows, and among them 100 of 19 MB, all one string here."""
     long = (TEXT * (BODY // len(TEXT))).decode()
     yield ["short"] * 500_000 + [long] * 100 + ["short"] * 10
 
@@ -189,7 +195,7 @@ def lines(*parts: tuple[bytes, int, bytes]) -> Made:
     """Lines of JSON: what they begin with, bytes of filling, what it is."""
     for begin, size, of in parts:
         yield begin
-        yield from zeros(size, of)
+        yield from filled(size, of)
         yield b"0]}\n" if of.endswith(b",") else b'"}\n'
     yield b'{"text": "the last line"}\n'
 
@@ -198,7 +204,7 @@ def many_lines(number: int, size: int, column: bytes = b"text") -> Made:
     """Lines whose column has so many bytes."""
     for row in range(number):
         yield b'{"text": "short", "%s": "%06d' % (column, row)
-        yield from zeros(size, b"a")
+        yield from filled(size, b"a")
         yield b'"}\n'
 
 
@@ -215,77 +221,15 @@ def pages(number: int, body: bytes) -> Made:
         yield record("conversion", b"%06d" % row + body, row)
 
 
-def _as(make: Callable[[], Made]) -> Callable[[], Callable[[Path], None]]:
-    def begin() -> Callable[[Path], None]:
-        def write(path: Path) -> None:
-            with path.open("wb") as out:
-                for piece in make():
-                    out.write(piece)
+def written(make: Callable[[], Made]) -> Case:
+    """What `make` makes, piece by piece."""
 
-        return write
+    def case(path: Path) -> None:
+        with path.open("wb") as out:
+            for piece in make():
+                out.write(piece)
 
-    return begin
-
-
-GB = 10**9
-LONG = BODY // len(TEXT) * TEXT
-BOMB = b"".join(packed(zeros(GB)))
-MEMBERS = gzip.compress(b"ab", mtime=0) * 900_000  # 20 MB
-
-# Name: (kind, the file's name, how it is made).
-CASES: dict[str, tuple[str, str, Callable[[], Callable[[Path], None]]]] = {
-    "warc-record": ("warc", "x.warc.gz", _as(lambda: packed(after(header("response", 2 * GB), zeros(2 * GB), b"\r\n\r\n")))),
-    "wet-record": ("warc", "x.warc.wet.gz", _as(lambda: packed(after(header("conversion", 2 * GB), zeros(2 * GB, b"a"), b"\r\n\r\n")))),
-    "arc-record": ("warc", "x.arc.gz", _as(lambda: packed(
-        after(b"http://example.org/ 10.0.0.1 20080101000000 text/html %d\n" % (2 * GB), zeros(2 * GB), b"\n")))),
-    "warc-zeros": ("warc", "x.warc.gz", _as(lambda: packed(zeros(2 * GB)))),
-    "warc-junk": ("warc", "x.warc.gz", _as(lambda: packed(after(zeros(2 * GB, b"WARC/"), b"\r\n\r\n")))),
-    "warc-bomb": ("warc", "x.warc", _as(lambda: after(record("response", http(BOMB, b"Content-Encoding: gzip\r\n"))))),
-    "warc-members": ("warc", "x.warc", _as(lambda: after(record("response", http(MEMBERS, b"Content-Encoding: gzip\r\n"))))),
-    "warc-header": ("warc", "x.warc.gz", _as(lambda: packed(
-        after(b"WARC/1.1\r\nWARC-Type: response\r\n", zeros(500 * MB, b"X-Filler: x\r\n"), b"Content-Length: 0\r\n\r\n")))),
-    "warc-http-header": ("warc", "x.warc.gz", _as(lambda: packed(
-        after(record("response", http(b"<p>" + TEXT, b"a: b\r\n" * (BODY // 6))))))),
-    "warc-tiny": ("warc", "x.warc.gz", _as(lambda: packed(tiny(5 * MB)))),
-    "warc-tiny-dropped": ("warc", "x.warc.gz", _as(lambda: packed(tiny(1 * MB, "request")))),
-    "warc-member": ("warc", "x.warc.gz", _as(lambda: packed(pages(40, LONG)))),
-    "warc-wide": ("warc", "x.warc.gz", _as(lambda: packed(pages(60, "a😀".encode() + LONG[:-9])))),
-    "warc-lines": ("warc", "x.warc.gz", _as(lambda: packed(after(record("conversion", b"ab\n" * (BODY // 3)))))),
-    "zst-frame": ("warc", "x.warc.zst", _as(lambda: frame(pages(40, LONG)))),
-    "zst-long": ("warc", "x.warc.zst", lambda: command(pages(40, LONG), "zstd", "-q", "--long=31", "--ultra", "-1", "-c")),
-    "zst-long27": ("warc", "x.warc.zst", lambda: command(pages(40, LONG), "zstd", "-q", "--long=27", "-1", "-c")),
-    "zst-dictionary": ("warc", "x.warc.zst", lambda: dictionary),
-    "lz4-frame": ("warc", "x.warc.lz4", lambda: command(pages(40, LONG), "lz4", "-q", "-c", "-B7", "-BD")),
-    "jsonl-line": ("jsonl", "x.jsonl.gz", _as(lambda: packed(lines((b'{"text": "', GB, b"a"))))),
-    "jsonl-deep": ("jsonl", "x.jsonl.gz", _as(lambda: packed(lines((b'{"text": "a", "x": ', BODY, b"["))))),
-    "jsonl-lists": ("jsonl", "x.jsonl.gz", _as(lambda: packed(lines((b'{"text": "a", "x": [', BODY // 3 * 3, b"[],"))))),
-    "jsonl-objects": ("jsonl", "x.jsonl.gz", _as(lambda: packed(lines((b'{"text": "a", "x": [', BODY // 7 * 7, b'{"":0},'))))),
-    "jsonl-floats": ("jsonl", "x.jsonl.gz", _as(lambda: packed(lines((b'{"text": "a", "x": [', BODY // 4 * 4, b"1.5,"))))),
-    "jsonl-keys": ("jsonl", "x.jsonl.gz", _as(lambda: packed(keys()))),
-    "jsonl-large": ("jsonl", "x.jsonl.gz", _as(lambda: packed(many_lines(40, BODY)))),
-    "jsonl-urls": ("jsonl", "x.jsonl.gz", _as(lambda: packed(many_lines(40, BODY, b"url")))),
-    "jsonl-zst": ("jsonl", "x.jsonl.zst", lambda: command(many_lines(40, BODY), "zstd", "-q", "--long=31", "--ultra", "-1", "-c")),
-    "text": ("text", "x.txt.gz", _as(lambda: packed(zeros(3 * GB, b"a")))),
-    "text-lines": ("text", "x.txt.gz", _as(lambda: packed(zeros(BODY, b"ab\n")))),
-    "text-words": ("text", "x.txt.gz", _as(lambda: packed(zeros(BODY, b"ab ")))),
-    "text-bare": ("text", "x.txt", lambda: sparse),
-    "tar": ("text", "x.tar.gz", lambda: tar(*[(f"{n}.txt", 3 * GB if n == 0 else BODY, b"a") for n in range(106)])),
-    "tar-pax": ("text", "x.tar.gz", _as(lambda: packed(pax(2 * GB, tarfile.XHDTYPE)))),
-    "tar-name": ("text", "x.tar.gz", _as(lambda: packed(pax(2 * GB, tarfile.GNUTYPE_LONGNAME)))),
-    "tar-tiny": ("text", "x.tar.gz", _as(lambda: packed(small_members(500_000)))),
-    "parquet-group": ("parquet", "x.parquet", lambda: table(rows(200_000, 10_000))),
-    "parquet-large": ("parquet", "x.parquet", lambda: table(rows(40, BODY))),
-    "parquet-skewed": ("parquet", "x.parquet", lambda: table(skewed)),
-    "parquet-cell": ("parquet", "x.parquet", lambda: table(rows(1, 900 * MB))),
-    "parquet-page": ("parquet", "x.parquet", lambda: table(rows(1, 390 * MB))),
-    "parquet-value": ("parquet", "x.parquet", lambda: table(
-        rows(1, 260 * MB), use_dictionary=True, dictionary_pagesize_limit=GB)),
-    "parquet-repeated": ("parquet", "x.parquet", lambda: table(
-        lambda: iter([["x" * BODY] * 100]), use_dictionary=True, dictionary_pagesize_limit=GB)),
-    "parquet-book": ("parquet", "x.parquet", lambda: table(rows(1000, 400_000))),
-    "parquet-dictionary": ("parquet", "x.parquet", lambda: table(rows(1000, 500_000), use_dictionary=True, dictionary_pagesize_limit=GB)),
-    "parquet-footer": ("parquet", "x.parquet", lambda: footer),
-}  # fmt: skip
+    return case
 
 
 def keys() -> Made:
@@ -317,7 +261,7 @@ def sparse(path: Path) -> None:
 def dictionary(path: Path) -> None:
     """A WARC in zstd whose dictionary is a bomb of 2 GB."""
     held = zstandard.ZstdCompressor(level=1, write_content_size=True).compressobj(size=2 * GB)
-    data = b"".join(held.compress(piece) for piece in zeros(2 * GB)) + held.flush()
+    data = b"".join(held.compress(piece) for piece in filled(2 * GB)) + held.flush()
     path.write_bytes(
         (0x184D2A5D).to_bytes(4, "little")
         + len(data).to_bytes(4, "little")
@@ -326,11 +270,78 @@ def dictionary(path: Path) -> None:
     )
 
 
+def bomb() -> bytes:
+    """A gigabyte in one member of gzip."""
+    return b"".join(packed(filled(GB)))
+
+
+def small_gzips() -> bytes:
+    """20 MB of members of gzip with two bytes each."""
+    return gzip.compress(b"ab", mtime=0) * 900_000
+
+
+# Name: (kind, the file's name, how it is made).
+CASES: dict[str, tuple[str, str, Case]] = {
+    "warc-record": ("warc", "x.warc.gz", written(lambda: packed(after(header("response", 2 * GB), filled(2 * GB), b"\r\n\r\n")))),
+    "wet-record": ("warc", "x.warc.wet.gz", written(lambda: packed(
+        after(header("conversion", 2 * GB), filled(2 * GB, b"a"), b"\r\n\r\n")))),
+    "arc-record": ("warc", "x.arc.gz", written(lambda: packed(
+        after(b"http://example.org/ 10.0.0.1 20080101000000 text/html %d\n" % (2 * GB), filled(2 * GB), b"\n")))),
+    "warc-zeros": ("warc", "x.warc.gz", written(lambda: packed(filled(2 * GB)))),
+    "warc-junk": ("warc", "x.warc.gz", written(lambda: packed(after(filled(2 * GB, b"WARC/"), b"\r\n\r\n")))),
+    "warc-bomb": ("warc", "x.warc", written(lambda: after(record("response", http(bomb(), b"Content-Encoding: gzip\r\n"))))),
+    "warc-members": ("warc", "x.warc", written(lambda: after(record("response", http(small_gzips(), b"Content-Encoding: gzip\r\n"))))),
+    "warc-header": ("warc", "x.warc.gz", written(lambda: packed(
+        after(b"WARC/1.1\r\nWARC-Type: response\r\n", filled(500 * MB, b"X-Filler: x\r\n"), b"Content-Length: 0\r\n\r\n")))),
+    "warc-http-header": ("warc", "x.warc.gz", written(lambda: packed(
+        after(record("response", http(b"<p>" + TEXT, b"a: b\r\n" * (BODY // 6))))))),
+    "warc-tiny": ("warc", "x.warc.gz", written(lambda: packed(tiny(5 * MB)))),
+    "warc-tiny-dropped": ("warc", "x.warc.gz", written(lambda: packed(tiny(1 * MB, "request")))),
+    "warc-member": ("warc", "x.warc.gz", written(lambda: packed(pages(40, LONG)))),
+    "warc-wide": ("warc", "x.warc.gz", written(lambda: packed(pages(60, "a😀".encode() + LONG[:-9])))),
+    "warc-lines": ("warc", "x.warc.gz", written(lambda: packed(after(record("conversion", b"ab\n" * (BODY // 3)))))),
+    "zst-frame": ("warc", "x.warc.zst", written(lambda: frame(pages(40, LONG)))),
+    "zst-long": ("warc", "x.warc.zst", command(lambda: pages(40, LONG), "zstd", "-q", "--long=31", "--ultra", "-1", "-c")),
+    "zst-long27": ("warc", "x.warc.zst", command(lambda: pages(40, LONG), "zstd", "-q", "--long=27", "-1", "-c")),
+    "zst-dictionary": ("warc", "x.warc.zst", dictionary),
+    "lz4-frame": ("warc", "x.warc.lz4", command(lambda: pages(40, LONG), "lz4", "-q", "-c", "-B7", "-BD")),
+    "jsonl-line": ("jsonl", "x.jsonl.gz", written(lambda: packed(lines((b'{"text": "', GB, b"a"))))),
+    "jsonl-deep": ("jsonl", "x.jsonl.gz", written(lambda: packed(lines((b'{"text": "a", "x": ', BODY, b"["))))),
+    "jsonl-lists": ("jsonl", "x.jsonl.gz", written(lambda: packed(lines((b'{"text": "a", "x": [', BODY // 3 * 3, b"[],"))))),
+    "jsonl-objects": ("jsonl", "x.jsonl.gz", written(lambda: packed(lines((b'{"text": "a", "x": [', BODY // 7 * 7, b'{"":0},'))))),
+    "jsonl-floats": ("jsonl", "x.jsonl.gz", written(lambda: packed(lines((b'{"text": "a", "x": [', BODY // 4 * 4, b"1.5,"))))),
+    "jsonl-keys": ("jsonl", "x.jsonl.gz", written(lambda: packed(keys()))),
+    "jsonl-large": ("jsonl", "x.jsonl.gz", written(lambda: packed(many_lines(40, BODY)))),
+    "jsonl-urls": ("jsonl", "x.jsonl.gz", written(lambda: packed(many_lines(40, BODY, b"url")))),
+    "jsonl-zst": ("jsonl", "x.jsonl.zst", command(lambda: many_lines(40, BODY), "zstd", "-q", "--long=31", "--ultra", "-1", "-c")),
+    "text": ("text", "x.txt.gz", written(lambda: packed(filled(3 * GB, b"a")))),
+    "text-lines": ("text", "x.txt.gz", written(lambda: packed(filled(BODY, b"ab\n")))),
+    "text-words": ("text", "x.txt.gz", written(lambda: packed(filled(BODY, b"ab ")))),
+    "text-bare": ("text", "x.txt", sparse),
+    "tar": ("text", "x.tar.gz", tar(*[(f"{n}.txt", 3 * GB if n == 0 else BODY, b"a") for n in range(106)])),
+    "tar-pax": ("text", "x.tar.gz", written(lambda: packed(pax(2 * GB, tarfile.XHDTYPE)))),
+    "tar-name": ("text", "x.tar.gz", written(lambda: packed(pax(2 * GB, tarfile.GNUTYPE_LONGNAME)))),
+    "tar-tiny": ("text", "x.tar.gz", written(lambda: packed(small_members(500_000)))),
+    "parquet-group": ("parquet", "x.parquet", table(rows(200_000, 10_000))),
+    "parquet-large": ("parquet", "x.parquet", table(rows(40, BODY))),
+    "parquet-skewed": ("parquet", "x.parquet", table(skewed)),
+    "parquet-cell": ("parquet", "x.parquet", table(rows(1, 900 * MB))),
+    "parquet-page": ("parquet", "x.parquet", table(rows(1, 390 * MB))),
+    "parquet-value": ("parquet", "x.parquet", table(
+        rows(1, 260 * MB), use_dictionary=True, dictionary_pagesize_limit=GB)),
+    "parquet-repeated": ("parquet", "x.parquet", table(
+        lambda: iter([["x" * BODY] * 100]), use_dictionary=True, dictionary_pagesize_limit=GB)),
+    "parquet-book": ("parquet", "x.parquet", table(rows(1000, 400_000))),
+    "parquet-dictionary": ("parquet", "x.parquet", table(rows(1000, 500_000), use_dictionary=True, dictionary_pagesize_limit=GB)),
+    "parquet-footer": ("parquet", "x.parquet", footer),
+}  # fmt: skip
+
+
 def measured(name: str, folder: Path, pool: bool) -> dict[str, Any]:
     """What ingest.extract makes of a case."""
-    kind, called, how = CASES[name]
+    kind, called, make = CASES[name]
     path = folder / called
-    how()(path)
+    make(path)
     config, shards = folder / "config.yaml", ["00000", "00001"] if pool else ["00000"]
     config.write_text(
         f"ingest: {{extract: {{shards: {len(shards)}, sources: [{{name: x, kind: {kind}, paths: ['{path}']}}]}}}}\n"

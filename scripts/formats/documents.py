@@ -15,9 +15,8 @@ import xxhash
 from scripts.workflow.manifest import Manifest, ManifestError
 
 BATCH = 1024  # documents held in memory at a time, and rows of a row group of texts
-HELD = (
-    1 << 25
-)  # characters of all their columns held at a time: where documents are long, a row group of texts has fewer rows
+# Of all their columns, held at a time: where documents are long, a row group of texts has fewer rows.
+CHARACTERS = 1 << 25
 GROUP = 65_536  # rows of a row group of signals, verdicts and other tables beside the texts
 IDS = ("id", "duplicate_of")  # columns without a dictionary, as are numbers with a fraction: their values hardly repeat
 
@@ -74,7 +73,7 @@ def uniform(seed: int, key: str, salt: str = "") -> float:
 
 class Writer:
     """Writes rows to a Parquet file, zstd, under a temporary name until closed; row groups of BATCH documents, or of GROUP other rows,
-    and fewer where rows that were added one by one have over HELD characters.
+    and fewer where rows that were added one by one have more than CHARACTERS.
 
     Use as a context manager; a file is there afterwards only where the block ended without an exception. batch: other rows of a row
     group; each table is then in row groups of its own, so that a reader of a part that its statistics tell skips the others. hashes:
@@ -120,7 +119,7 @@ class Writer:
         """Add a row; columns that it lacks are null."""
         self.rows.append(row)
         self.characters += sum(len(value) for value in row.values() if isinstance(value, str))
-        if self.characters > HELD:
+        if self.characters > CHARACTERS:
             self._flush()
             self._write()
         elif len(self.rows) >= min(BATCH, self.batch):

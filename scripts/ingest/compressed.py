@@ -58,6 +58,7 @@ class Part(io.RawIOBase):
         self.wrong = ""  # with the frame, in words
         self.magic = 0
         self.parts = self._parts()
+        self._header()  # what kind of frame it is
 
     def readable(self) -> bool:
         """It can be read."""
@@ -83,9 +84,13 @@ class Part(io.RawIOBase):
         return bytes(out)
 
     def end(self) -> int:
-        """Where the frame ends, whether it was read or not: its other headers alone are looked at. Where it is wrong, the file's size."""
-        while self._header():
-            pass
+        """Where the frame ends, whether it was read or not: its other headers alone are looked at. Where it is wrong, the file's size.
+
+        What was not read by then cannot be read any more.
+        """
+        while not self.over:
+            self._header()
+            self.held.clear()
         return self.size if self.wrong else self.at + self.left
 
     def _header(self) -> bool:
@@ -160,8 +165,6 @@ def decompressed(path: File) -> Iterator[bytes | Damage]:
         size, at = stream.seek(0, os.SEEK_END) if known is None else known, 0
         while at < size:
             part = Part(stream, at, size)
-            begins = part.read(4)
-            part.held[:0] = begins
             if part.magic == WITH_DICTIONARY and at == 0 and not part.wrong:
                 try:
                     dictionary = _dictionary(stream, part.end())

@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 
 from scripts.formats.documents import DOCUMENT, Writer, shard_of
-from scripts.ingest.extractors import refused
+from scripts.ingest.extractors import missing
 from scripts.ingest.files import File, First, MissingError, TransferError, listed, target
 from scripts.ingest.files import size as size_of
 from scripts.ingest.parquet import ParquetReader
@@ -177,7 +177,7 @@ def refuse(page: Rejected, number: int, settings: dict[str, Any]) -> None:
 
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
-    if lacking := refused(settings):
+    if lacking := missing(settings["extractor"]):
         raise cli.InputError(lacking)
     shard = shard_of(args.manifest)
     out = args.manifest.with_name(f"{shard}.parquet")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable
-from typing import Any
 
 from resiliparse.extract.html2text import extract_plain_text
 from resiliparse.parse.html import HTMLTree
@@ -74,14 +73,6 @@ def trafilatura_markdown(page: str, parts: list[str], main: bool) -> str:
 
 EXTRACTORS: dict[str, Extract] = {"fast": fast, "resiliparse": resiliparse, "trafilatura": trafilatura}
 MARKDOWN: dict[str, Extract] = {"fast": fast_markdown, "trafilatura": trafilatura_markdown}
-
-
-def refused(settings: dict[str, Any]) -> str:
-    """Why the section `ingest.extract` cannot be followed, else ""."""
-    if settings["markup"] == "markdown" and settings["extractor"] not in MARKDOWN:
-        able = " or ".join(MARKDOWN)
-        return f"ingest.extract.markup is markdown, which {settings['extractor']} does not write: set ingest.extract.extractor to {able}"
-    return missing(settings["extractor"])
 
 
 def missing(name: str) -> str:

@@ -134,8 +134,9 @@ def on_disk(path: Path) -> Facts:
     return Facts(path.stat().st_size, contents.read(path))
 
 
-def asked(found: list[Found], access: Access, missing: Missing | None = None) -> list[Found]:
-    """The same, with what the servers say of each file. One that is not there stays, for its reader counts it, and goes to `missing`."""
+def asked(found: list[Found], access: Access) -> tuple[list[Found], Missing]:
+    """The same, with what the servers say of each file, and which are not there. Those stay, too, for their reader counts them."""
+    missing: Missing = {}
     progress = Progress(len(found), "files")
 
     def ask(each: Found) -> Found:
@@ -145,21 +146,20 @@ def asked(found: list[Found], access: Access, missing: Missing | None = None) ->
                 facts = Remote(url, Facts(), access).head() if urls.is_url(url) else on_disk(Path(url))
             except (MissingError, OSError) as error:
                 log.warning("%s", error)
-                if missing is not None:
-                    missing[url] = str(error)
+                missing[url] = str(error)
                 facts = Facts()
         progress.add()
         return url, name, facts
 
     with workers(AT_ONCE) as pool:
-        return list(pool.map(ask, found))
+        return list(pool.map(ask, found)), missing
 
 
-def refuse(shards: dict[str, list[dict[str, Any]]], missing: Missing, most: int | None) -> None:
+def refuse(shards: dict[str, list[dict[str, Any]]], missing: Missing, most: int) -> None:
     """Raises InputError where a shard has more missing files than `most`: its ingest.extract would fail, perhaps hours later."""
     for shard, held in shards.items():
         gone = [entry["url"] for entry in held if entry["url"] in missing]
-        if most is not None and len(gone) > most:
+        if len(gone) > most:
             raise cli.InputError(
                 f"missing files: {len(gone)} of shard {shard} ({len(missing)} in all), and ingest.extract.max_missing_files is {most}: "
                 f"{missing[gone[0]]}"
@@ -177,9 +177,10 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
         access = access_of(args.access, source["name"])
         try:
             crawl, data = source["kind"] == urls.COMMON_CRAWL, settings.get("data", ".")
-            listed = asked(of_crawl(source, access) if crawl else of_paths(source, access, data), access, missing)
+            listed, gone = asked(of_crawl(source, access) if crawl else of_paths(source, access, data), access)
         except (TransferError, ConfigError, cli.InputError) as error:
             raise cli.InputError(f"source {source['name']!r}: {error}") from error
+        missing |= gone
         for url, name, facts in listed:
             assert facts is not None
             entries.append(
@@ -189,7 +190,8 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     place = spread(keys, settings["shards"])
     for key, entry in zip(keys, entries, strict=True):
         shards[f"{place[key]:05d}"].append(entry)
-    refuse(shards, missing, args.max_missing_files)
+    if args.max_missing_files is not None:
+        refuse(shards, missing, args.max_missing_files)
     files = []
     for shard, held in shards.items():
         files.append(args.manifest.with_name(f"{shard}.json"))

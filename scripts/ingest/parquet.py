@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from typing import Any
 
 import pyarrow as pa
@@ -41,8 +41,9 @@ class ParquetReader(TextReader):
         try:
             with (
                 closing(Pages(path.open("rb", 0), self.settings["max_body_bytes"] * TIMES, ROOM)) as stream,
-                _checked(stream),
-                pq.ParquetFile(stream, buffer_size=BUFFER, pre_buffer=False, page_checksum_verification=True) as opened,
+                pq.ParquetFile(
+                    checked(stream), buffer_size=BUFFER, pre_buffer=False, page_checksum_verification=True
+                ) as opened,
             ):
                 names = [_find(name, opened.schema_arrow)[0] for name in self.layout.columns()]
                 columns = list(dict.fromkeys(filter(None, names)))
@@ -160,16 +161,15 @@ def _rows(batch: pa.RecordBatch, limit: int) -> Iterator[dict[str, Any] | str | 
             yield f"{type(error).__name__}: {error}"[:300]
 
 
-@contextmanager
-def _checked(stream: Pages) -> Iterator[None]:
-    """Raises OSError where a file's footer, whose length is before its last four bytes, is too long."""
+def checked(stream: Pages) -> Pages:
+    """The stream, at its begin. Raises OSError where a file's footer, whose length is before its last four bytes, is too long."""
     size = stream.seek(0, os.SEEK_END)
     stream.seek(max(size - 8, 0))
     length = int.from_bytes(stream.read(4), "little")
     if FOOTER < length < size:
         raise OSError(f"its footer has {length:,} bytes, at most {FOOTER:,}")
     stream.seek(0)
-    yield
+    return stream
 
 
 def _end(group: Any) -> int:

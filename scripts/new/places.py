@@ -276,7 +276,8 @@ def with_lengths(found: list[Found], access: Access, page: bool) -> list[File]:
     from scripts.ingest.transport import Facts
 
     ask = some([one for one in found if one[2] is None and urls.is_url(one[0])], LENGTHS)
-    known = {url: facts for url, _, facts in found if facts} | {url: facts for url, _, facts in asked(ask, access)}
+    answers, _ = asked(ask, access)
+    known = {url: facts for url, _, facts in found if facts} | {url: facts for url, _, facts in answers}
     return [
         Remote(url, known.get(url) or Facts(), access, page) if urls.is_url(url) else Path(url) for url, _, _ in found
     ]

@@ -333,7 +333,8 @@ def run(made: argparse.ArgumentParser, body: Body, argv: list[str] | None = None
     user can mend (InputError, ConfigError, ManifestError, OSError), printed as one line.
     """
     args = parsed(made, argv)
-    gc.freeze()  # what is imported stays: a collection, the end, and the processes of shards (pool.py) need not go through it
+    if argv is None:  # a program of its own: others may want the memory back that they have now
+        gc.freeze()  # what is imported stays: a collection, the end, and the processes of shards (pool.py) need not go through it
     try:
         console.setup(f"{args.step} {task_of(args.manifest)}".rstrip(), *logs(args))
         if args.log and args.log.exists() and args.log.stat().st_size:

@@ -91,9 +91,9 @@ def with_defaults(config: dict[str, Any], node: dict[str, Any] | None = None) ->
 
 
 def _markup(config: dict[str, Any]) -> list[str]:
-    """A line where the extractor does not write Markdown and the config wants it."""
-    extract = config.get("ingest", {}).get("extract", {})
-    if extract.get("markup") == "markdown" and extract.get("extractor") == "resiliparse":
+    """A line where the extractor does not write Markdown and the config wants it. config: complete."""
+    extract = config["ingest"]["extract"]
+    if extract["markup"] == "markdown" and extract["extractor"] == "resiliparse":
         return [
             "ingest.extract.markup is markdown, which resiliparse does not write: set ingest.extract.extractor to fast or trafilatura"
         ]

@@ -87,10 +87,10 @@ class Drive:
         self.environment: dict[str, str] = {}
         self.runs = 0
 
-    def start(self, *options: str, profile: bool = True) -> Drive:
+    def start(self, *options: str) -> Drive:
         """Start Snakemake in a session of its own; its output goes to out-<n>.txt."""
         self.runs += 1
-        where = ["--profile", str(self.profile), *QUICK] if profile else ["--cores=2"]
+        where = ["--profile", str(self.profile), *QUICK]
         command = [sys.executable, "-m", "snakemake", "--snakefile", str(self.snakefile), "--configfile=config.yaml"]
         path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
         with self.log.open("wb") as log:

@@ -1,6 +1,7 @@
 """Snakemake in copies of a process that has imported it: the imports take two thirds of a short run.
 
 A copy is a process of its own, with the command line, folder, environment and output that it is given, and ends as a program does.
+Variables that Python reads when it starts (PYTHONHASHSEED, PYTHONDONTWRITEBYTECODE) have no effect: all copies have one hash seed.
 Tests of signals, terminals and the start itself use `python -m snakemake`, as people do.
 """
 
@@ -15,10 +16,13 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from pathlib import Path
 from typing import Any
 
 _server: list[subprocess.Popen[str]] = []  # of this process
+_turn = threading.Lock()  # a line is answered before the next is written
+SECONDS = 900.0  # that a run may take
 
 
 def server() -> subprocess.Popen[str]:
@@ -33,23 +37,31 @@ def server() -> subprocess.Popen[str]:
     return _server[0]
 
 
-def snakemake(*options: str, cwd: Path, env: dict[str, str], merge: bool = True) -> subprocess.CompletedProcess[str]:
-    """`python -m snakemake OPTIONS`, run to its end; `merge`: what it says on stderr is in stdout, in order."""
-    process = server()
-    assert process.stdin and process.stdout
-    with tempfile.TemporaryDirectory(prefix="crawl2llm-said-") as name:
+def snakemake(
+    *options: str, cwd: Path, env: dict[str, str], merge: bool = True, seconds: float = SECONDS
+) -> subprocess.CompletedProcess[str]:
+    """`python -m snakemake OPTIONS`, run to its end; `merge`: what it says on stderr is in stdout, in order.
+
+    Raises TimeoutExpired, with what was said, where a run takes longer than `seconds`, which end it.
+    """
+    with tempfile.TemporaryDirectory(prefix="crawl2llm-said-") as name, _turn:
+        process = server()
+        assert process.stdin and process.stdout
         files = [Path(name, "stdout"), Path(name, "stdout" if merge else "stderr")]
-        given = {"options": options, "cwd": str(cwd), "env": env, "files": list(map(str, files))}
+        given = {"options": options, "cwd": str(cwd), "env": env, "files": list(map(str, files)), "seconds": seconds}
         process.stdin.write(json.dumps(given) + "\n")
         process.stdin.flush()
         answer = process.stdout.readline()
         assert answer, "the process that is copied has ended"
-        said = [path.read_text(encoding="utf-8", errors="replace") for path in files]
+        said = [path.read_text(encoding="utf-8", errors="replace") if path.exists() else "" for path in files]
+    if int(answer) == -signal.SIGALRM:
+        raise subprocess.TimeoutExpired(list(options), seconds, said[0], "" if merge else said[1])
     return subprocess.CompletedProcess(list(options), int(answer), said[0], "" if merge else said[1])
 
 
 def become(given: dict[str, Any]) -> None:
     """Make this copy what was asked for. On Linux it ends with the process that it is a copy of."""
+    signal.setitimer(signal.ITIMER_REAL, given["seconds"])
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
     for target, path in ((0, os.devnull), *enumerate(given["files"], 1)):

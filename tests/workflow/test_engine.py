@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import subprocess
 from pathlib import Path
 
+import pytest
 import snakemake.api  # noqa: F401 - first, since the modules import each other
 from snakemake import persistence
 from snakemake.workflow import Workflow
@@ -51,6 +53,13 @@ def test_a_reason_makes_a_job_run_and_is_shown(tmp_path: Path) -> None:
     shown = run(tmp_path, "-n", why="the answer is 43 now")
     assert "reason: Params have changed since last execution: not up to date: the answer is 43 now" in shown
     assert "rule first" not in shown
+
+
+def test_a_run_that_hangs_is_ended_and_the_next_is_not_harmed(tmp_path: Path) -> None:
+    (tmp_path / "Snakefile").write_text("import time\ntime.sleep(100)\n")
+    with pytest.raises(subprocess.TimeoutExpired):
+        forked.snakemake("--cores", "1", cwd=tmp_path, env=environment(), seconds=0.2)
+    assert forked.snakemake("--version", cwd=tmp_path, env=environment()).returncode == 0
 
 
 def test_the_manifests_are_asked_whatever_triggers_are_named(tmp_path: Path) -> None:

@@ -54,7 +54,7 @@ def printed(
     """The lines of a run without a terminal."""
     line = command(folder, *options, how=how)
     if not prefix:
-        return snakemake(*line[3:], cwd=ROOT, env=variables(**more)).stdout.splitlines()
+        return snakemake(*line[3:], cwd=ROOT, env=variables(**more), seconds=120).stdout.splitlines()
     done = subprocess.run(
         [*prefix, *line], cwd=ROOT, env=variables(**more), text=True,
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120, check=False,

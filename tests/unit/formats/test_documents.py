@@ -241,7 +241,7 @@ def test_hashes_are_written_as_they_are(tmp_path: Path) -> None:
 
 
 def test_long_rows_are_written_before_they_fill_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(documents, "HELD", 1000)
+    monkeypatch.setattr(documents, "CHARACTERS", 1000)
     with Writer(tmp_path / "a.parquet", DOCUMENT) as writer:
         for number in range(100):
             writer.add({"id": f"{number:02d}", "text": "x" * 90})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 import re
 import tracemalloc
 from pathlib import Path
@@ -343,3 +344,11 @@ def test_a_window_that_is_too_large_is_said_to_be(tmp_path: Path) -> None:
     engine = zstandard.ZstdCompressor(compression_params=how).compressobj()
     (found,) = of(tmp_path / "a.warc.zst", engine.compress(b"".join(PAGES)) + engine.flush())
     assert isinstance(found, Rejected) and "it needs over 128 MB" in found.detail
+
+
+def test_headers_that_are_passed_over_are_not_held() -> None:
+    """A frame of empty blocks is nothing but headers."""
+    data = bytes.fromhex("28b52ffd 00 00") + b"\0\0\0" * 1000 + b"\1\0\0"
+    part = compressed.Part(io.BytesIO(data + b"next"), 0, len(data) + 4)
+    assert part.magic == compressed.ZSTD
+    assert part.end() == len(data) and not part.held and not part.wrong

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from scripts.ingest import markdown
-from scripts.ingest.extractors import refused
 from scripts.ingest.markup import read, tokens
 from scripts.ingest.warc import Page
 from tests.unit.ingest.warcs import http, one
@@ -55,14 +54,3 @@ def test_a_page_of_a_crawl(tmp_path: Path) -> None:
     found = one(tmp_path, http(page.encode()), markup="markdown", main_content=False)
     assert isinstance(found, Page)
     assert found.text.startswith("## Heading\n\nSome") and "\n\n```\n  x = 1\n\n\ny\n```\n\n" in found.text
-
-
-def test_an_extractor_without_markdown_is_refused() -> None:
-    said = refused({"markup": "markdown", "extractor": "resiliparse"})
-    assert (
-        said
-        == "ingest.extract.markup is markdown, which resiliparse does not write: set ingest.extract.extractor to fast or trafilatura"
-    )
-    assert not refused({"markup": "markdown", "extractor": "fast"}) and not refused(
-        {"markup": "text", "extractor": "resiliparse"}
-    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,9 @@ def run(folder: Path, config: str, body: Any = None) -> int:
 
 def test_run_with_a_fingerprint(tmp_path: Path) -> None:
     mark = making.config(STEP, threshold=0.25)
+    before = gc.get_freeze_count()
     assert run(tmp_path, mark) == 0
+    assert gc.get_freeze_count() == before, "what others hold can no more be collected"
     assert (tmp_path / "out.txt").read_text() == "0.25"
     assert Manifest.read(tmp_path / "manifest.json").fingerprint == digest(mark)
     assert "in 3, kept 2; dropped: score 1\n" in (tmp_path / "logs/a.log").read_text()

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
+from scripts.ingest.extractors import EXTRACTORS, MARKDOWN
 from scripts.workflow import config as configuration
 from scripts.workflow import scalars
 from scripts.workflow.config import ROOT, ConfigError, has, leaves, lookup, merged, schema, tracked, validate, validator
@@ -74,6 +75,18 @@ def test_refused_with_the_key_the_value_and_what_is_allowed(given_config: Any, w
     message = refused(given_config)
     for word in words:
         assert word in message, message
+
+
+@pytest.mark.parametrize("name", EXTRACTORS)
+def test_markdown_is_for_extractors_that_write_it(name: str) -> None:
+    given = {"ingest": {"extract": {"extractor": name, "markup": "markdown"}}}
+    if name in MARKDOWN:
+        validate(given)
+    else:
+        able = " or ".join(MARKDOWN)
+        assert refused(given).endswith(
+            f"ingest.extract.markup is markdown, which {name} does not write: set ingest.extract.extractor to {able}"
+        )
 
 
 def test_every_problem_is_named_in_one_go() -> None:
