@@ -16,6 +16,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
+from scripts.pretrain.muon import Muon
 from scripts.workflow.errors import InputError
 
 # How long a process waits for the others before it ends. While one works alone (copies token files to its node, converts
@@ -87,7 +88,7 @@ def stop(status: int) -> None:
 
 
 class Engine:
-    """A DeepSpeed engine whose optimizer is torch's AdamW, for one optimizer update at a time."""
+    """A DeepSpeed engine with torch's AdamW, or Muon beside it, for one optimizer update at a time."""
 
     def __init__(
         self,
@@ -106,14 +107,11 @@ class Engine:
         self.clip_here = clipping if stage == 0 and not bf16 else None
         self.skipped = False
         self.stage, self.model, self.bf16 = stage, model, bf16
-        self.decay = [group["weight_decay"] for group in groups]
+        self.own = [(group["scale"], group["weight_decay"]) for group in groups]
         self.adam = {"betas": (settings["beta1"], settings["beta2"]), "eps": settings["epsilon"]}
-        self.optimizer = torch.optim.AdamW(
-            groups,
-            lr=settings["learning_rate"],
-            **self.adam,
-            fused=os.environ["DS_ACCELERATOR"] == "cuda",
-        )
+        kind = Muon if settings["optimizer"] == "muon" else torch.optim.AdamW
+        cuda = os.environ["DS_ACCELERATOR"] == "cuda"
+        self.optimizer = kind(groups, lr=settings["learning_rate"], **self.adam, fused=cuda)
         size = sum(parameter.numel() for parameter in model.parameters())
         config: dict[str, Any] = {
             "train_micro_batch_size_per_gpu": micro_batch,
@@ -146,9 +144,9 @@ class Engine:
             group |= self.adam
 
     def set_learning_rate(self, rate: float) -> None:
-        """Set the learning rate of all groups, and their weight decay (see loaded)."""
-        for group, decay in zip(self.optimizer.param_groups, self.decay, strict=True):
-            group["lr"], group["weight_decay"] = rate, decay
+        """Set the learning rate of all groups, each by its scale, and their weight decay (see loaded)."""
+        for group, (scale, decay) in zip(self.optimizer.param_groups, self.own, strict=True):
+            group["lr"], group["weight_decay"] = rate * scale, decay
 
     def backward(self, loss: torch.Tensor, last: bool) -> None:
         """Accumulate the gradient of a micro-batch; update the weights after the last one of a step.

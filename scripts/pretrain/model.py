@@ -100,13 +100,30 @@ def parameters(model: nn.Module) -> dict[str, int]:
     return {"total": total, "non_embedding": inside, "multiplied": inside + head_size}
 
 
-def groups(model: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
-    """AdamW's parameter groups: matrices decay; biases, norms and embeddings do not (a tied head is an embedding)."""
+def groups(model: nn.Module, settings: dict[str, Any]) -> list[dict[str, Any]]:
+    """The optimizer's parameter groups, by `weight_decay`, `optimizer` and `muon_momentum` of pretrain.train.
+
+    Matrices decay; biases, norms and embeddings do not (a tied head is an embedding). Under Muon the matrices inside the layers have
+    `momentum`, and `scale`: their learning rate as a multiple of the others'.
+    """
     tables = {id(m.weight) for m in model.modules() if isinstance(m, nn.Embedding)}
-    decayed = [p for p in model.parameters() if p.ndim >= 2 and id(p) not in tables]
-    kept = [p for p in model.parameters() if p.ndim < 2 or id(p) in tables]
-    made = ({"params": decayed, "weight_decay": weight_decay}, {"params": kept, "weight_decay": 0.0})
-    return [group for group in made if group["params"]]
+    head = model.get_output_embeddings()  # type: ignore[operator]
+    muon = settings["optimizer"] == "muon"
+
+    def kind(parameter: nn.Parameter) -> str:
+        if parameter.ndim < 2 or id(parameter) in tables:
+            return "kept"
+        inside = head is None or parameter is not head.weight
+        return "turned" if muon and parameter.ndim == 2 and inside else "decayed"
+
+    decay = {"weight_decay": settings["weight_decay"], "scale": 1.0}
+    made: dict[str, dict[str, Any]] = {"decayed": decay, "kept": {"weight_decay": 0.0, "scale": 1.0}}
+    if muon:
+        scale = settings["muon_learning_rate"] / settings["learning_rate"]
+        made["turned"] = {**decay, "scale": scale, "momentum": settings["muon_momentum"]}
+    for parameter in model.parameters():
+        made[kind(parameter)].setdefault("params", []).append(parameter)
+    return [group for group in made.values() if "params" in group]
 
 
 def export(

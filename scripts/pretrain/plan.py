@@ -41,6 +41,15 @@ def check_heads(model: dict[str, Any]) -> None:
         raise InputError(f"{where}.hidden_size is {hidden}, not a multiple of {where}.heads = {heads}")
 
 
+def check_optimizer(settings: dict[str, Any]) -> None:
+    """InputError for Muon with ZeRO: it needs whole matrices, which ZeRO cuts into pieces without shape."""
+    if settings["optimizer"] == "muon" and settings["zero_stage"]:
+        raise InputError(
+            f"{WHERE}.optimizer is muon, and {WHERE}.zero_stage is {settings['zero_stage']}: ZeRO shards matrices, which Muon needs "
+            f"whole; set {WHERE}.zero_stage to 0, or {WHERE}.optimizer to adamw"
+        )
+
+
 def plan(settings: dict[str, Any], tokens: int) -> Plan:
     """The plan for a training stream of `tokens` tokens.
 

@@ -69,7 +69,7 @@ class Run:
         self.flops = measures.flops_per_token(
             self.parameters["multiplied"], shape.num_hidden_layers, width, self.plan.context
         )
-        groups = model.groups(self.model, settings["weight_decay"])
+        groups = model.groups(self.model, settings)
         self.engine = engine.Engine(self.model, groups, settings, args.micro_batch, self.accumulation, convert)
         self.done, self.skipped = 0, list(found.skipped) if found else []
         self.changed = found.changed if found else ()

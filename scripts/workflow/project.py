@@ -60,6 +60,7 @@ class Project:
             if "language" in config["filters"]:
                 labels.check(config["language"])
             plan.check_heads(config["pretrain"]["train"]["model"])
+            plan.check_optimizer(config["pretrain"]["train"])
             patterns.compiled(config["finetune"]["pairs"]["patterns"])
             start_from, own = config["pretrain"]["train"]["start_from"], Path(f"results/{name}/pretrain/train")
             if start_from and Path(start_from).resolve().is_relative_to(own.resolve()):

@@ -42,14 +42,17 @@ def test_the_gpu_config_is_smollm_135m() -> None:
     assert model.parameters(full)["total"] == 134_515_008  # as its model card's safetensors say
 
 
+ADAMW = {"optimizer": "adamw", "weight_decay": 0.1}
+
+
 def test_only_matrices_decay() -> None:
     built = made(tie_embeddings=False)
     names = {id(parameter): name for name, parameter in built.named_parameters()}
-    decayed, kept = ([names[id(p)] for p in group["params"]] for group in model.groups(built, 0.1))
+    decayed, kept = ([names[id(p)] for p in group["params"]] for group in model.groups(built, ADAMW))
     assert "lm_head.weight" in decayed and all("norm" not in name and "embed" not in name for name in decayed)
     assert all("norm" in name or "embed" in name for name in kept)
     assert len(decayed) + len(kept) == len(names)
-    assert [group["weight_decay"] for group in model.groups(built, 0.1)] == [0.1, 0.0]
+    assert [group["weight_decay"] for group in model.groups(built, ADAMW)] == [0.1, 0.0]
 
 
 def test_the_seed_decides_the_weights() -> None:

@@ -1,0 +1,100 @@
+"""Muon: updates are orthogonal, and those of a plain loop; its state goes through a checkpoint."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from scripts.pretrain import model, plan
+from scripts.pretrain.muon import QUINTIC, STEPS, Muon, orthogonal
+from scripts.workflow.errors import InputError
+from tests.unit.pretrain.test_model import made
+
+SETTINGS: dict[str, Any] = {
+    "optimizer": "muon", "weight_decay": 0.1, "muon_learning_rate": 0.02, "learning_rate": 0.01, "muon_momentum": 0.95,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("shape", [(1, 16, 16), (3, 8, 32), (2, 32, 8)])
+def test_singular_values_are_near_one(shape: tuple[int, ...]) -> None:
+    torch.manual_seed(0)
+    found = torch.linalg.svdvals(orthogonal(torch.randn(shape) * 1e-3))
+    assert float(found.min()) > 0.5 and float(found.max()) < 1.3
+    assert not orthogonal(torch.zeros(shape)).any()
+
+
+def test_groups() -> None:
+    """Matrices inside the layers are turned; an untied head, embeddings and norms are AdamW's."""
+    for tied in (True, False):
+        built = made(tie_embeddings=tied)
+        names = {id(parameter): name for name, parameter in built.named_parameters()}
+        groups = model.groups(built, SETTINGS)
+        turned = [group for group in groups if "momentum" in group]
+        assert len(turned) == 1 and turned[0]["scale"] == 2.0 and turned[0]["weight_decay"] == 0.1
+        found = {names[id(parameter)] for parameter in turned[0]["params"]}
+        assert found == {name for name in names.values() if name.endswith("_proj.weight")}
+        assert sum(len(group["params"]) for group in groups) == len(names)
+
+
+def plain(weight: torch.Tensor, gradients: list[torch.Tensor], rate: float) -> torch.Tensor:
+    """Jordan et al.'s update, one matrix at a time."""
+    mean = torch.zeros_like(weight)
+    for gradient in gradients:
+        mean = 0.95 * mean + 0.05 * gradient
+        x = 0.05 * gradient + 0.95 * mean
+        x = x / (x.norm() + 1e-7)
+        if transposed := x.shape[0] > x.shape[1]:
+            x = x.T
+        a, b, c = QUINTIC
+        for _ in range(STEPS):
+            square = x @ x.T
+            x = a * x + (b * square + c * square @ square) @ x
+        x = x.T if transposed else x
+        weight = weight * (1 - rate * 0.1) - rate * max(1.0, weight.shape[0] / weight.shape[1]) ** 0.5 * x
+    return weight
+
+
+def test_as_a_plain_loop_and_through_a_checkpoint() -> None:
+    torch.manual_seed(1)
+    parameters = [nn.Parameter(torch.randn(shape)) for shape in ((8, 16), (16, 8), (8, 16), (5,))]
+    before = [parameter.detach().clone() for parameter in parameters]
+    gradients = [[torch.randn_like(parameter) for parameter in parameters] for _ in range(4)]
+
+    def groups(own: list[nn.Parameter]) -> list[dict[str, Any]]:
+        return [{"params": own[:3], "weight_decay": 0.1, "momentum": 0.95}, {"params": own[3:], "weight_decay": 0.0}]
+
+    optimizer = Muon(groups(parameters), lr=0.02)
+    for step, found in enumerate(gradients):
+        if step == 2:  # as from a checkpoint, with other objects
+            state, parameters = copy.deepcopy(optimizer.state_dict()), copy.deepcopy(parameters)
+            optimizer = Muon(groups(parameters), lr=0.02)
+            optimizer.load_state_dict(state)
+        for parameter, gradient in zip(parameters, found, strict=True):
+            parameter.grad = gradient
+        optimizer.step()
+    for number in range(3):
+        expected = plain(before[number], [found[number] for found in gradients], 0.02)
+        torch.testing.assert_close(parameters[number].detach(), expected, rtol=1e-4, atol=1e-5)
+    adam = nn.Parameter(before[3].clone())
+    alone = torch.optim.AdamW([adam], lr=0.02, weight_decay=0.0)
+    for found in gradients:
+        adam.grad = found[3]
+        alone.step()
+    assert parameters[3].equal(adam)
+
+
+def test_no_gradient_no_move() -> None:
+    weight = nn.Parameter(torch.ones(4, 4))
+    optimizer = Muon([{"params": [weight], "weight_decay": 0.1, "momentum": 0.95}], lr=0.02)
+    optimizer.step()
+    assert weight.equal(torch.ones(4, 4)) and not optimizer.state
+
+
+def test_not_with_zero() -> None:
+    plan.check_optimizer({"optimizer": "adamw", "zero_stage": 3})
+    with pytest.raises(InputError, match=r"zero_stage is 1: .* set pretrain\.train\.zero_stage to 0"):
+        plan.check_optimizer({"optimizer": "muon", "zero_stage": 1})
