@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-# A busy machine takes longer for an example than hypothesis allows; that is no failure of what is tested. The examples are the same in every
-# run, so that a run says something of what was edited; with LONG set they are others each time.
+# A busy machine takes longer for an example than hypothesis allows; that is no failure of what is tested. The examples are the same in
+# every run, so that a run says something of what was edited; with LONG set they are others each time.
 LONG = "CRAWL2LLM_LONG"  # set: tests marked `long` run too
 settings.register_profile("usual", deadline=None, derandomize=not os.environ.get(LONG))
 settings.load_profile("usual")

@@ -57,14 +57,15 @@ def downstream(step: str | None) -> set[str]:
     return set(ORDER[first:]) - BESIDE.get(step, set())
 
 
-def changed(path: str, value: Any) -> dict[str, Any]:
-    """The tiny config with one leaf set."""
+def changed(path: str, value: Any, **also: Any) -> dict[str, Any]:
+    """The tiny config with one leaf set, and those that have to be set with it."""
     tree = yaml.safe_load(TINY.read_text(encoding="utf-8"))
-    node = tree
-    *sections, leaf = path.split(".")
-    for part in sections:
-        node = node.setdefault(part, {})
-    node[leaf] = value
+    for name, new in {path: value, **also}.items():
+        node = tree
+        *sections, leaf = name.split(".")
+        for part in sections:
+            node = node.setdefault(part, {})
+        node[leaf] = new
     return tree
 
 
@@ -81,7 +82,7 @@ def test_every_filter_can_be_skipped_by_a_source() -> None:
 @pytest.mark.parametrize("case", CASES)
 def test_leaf(complete: Path, case: str) -> None:
     path, entry = CASES[case]
-    tree = changed(path, entry["to"])
+    tree = changed(path, entry["to"], **entry.get("also", {}))
     before = config.lookup(config.validate(yaml.safe_load(TINY.read_text(encoding="utf-8"))), path)
     assert config.lookup(config.validate(copy.deepcopy(tree)), path) != before, "the table's value is the value it has"
     assert planned(complete, tree) == downstream(entry["runs"])
