@@ -9,13 +9,16 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 
-from scripts.ingest.markup import CODE
-from scripts.ingest.nesting import AGAIN, ALIKE, FORMATTING, MOST, nested
+from scripts.ingest.markup import CODE, FOREIGN, self_closed
+from scripts.ingest.nesting import ALIKE, FORMATTING, HTML_IN, MOST, SCOPES, START, too_deep
 
 TAGS = 200_000  # 1 s of cutting and reading; of 2,700 real pages the mean is 1,600, the largest 22,000
 SQUARES = 100_000_000  # of the numbers of attributes, over all tags: 10,000 in one tag take 0.2 s
+AGAIN = 1_000_000  # formatting elements that are opened again
 # Starts that may end elements in which formatting elements are open; any end tag may.
 ENDING = frozenset(CODE) | {"col", "colgroup", "optgroup", "frameset", "hr", "rt", "rp"}
+# Within these, an end tag may not find the formatting elements outside.
+WITHIN = SCOPES | HTML_IN | {"td", "th", "annotation-xml"}
 FEW = 50  # attributes that are not worth counting
 ATTRIBUTE = re.compile(r"""[^\s"'>/=]+(?:\s*=\s*(?:"[^"]*"|'[^']*'|[^\s>]*))?""")
 
@@ -28,11 +31,10 @@ def too_many_tags(page: str) -> str:
 
 def too_hard(parts: list[str]) -> tuple[str, str]:
     """(reason, detail) of a page, cut by `markup.tokens`, that an HTML parser is not given; ("", "") for others."""
-    nesting = "again" if _opened_again(parts) > AGAIN else nested(parts)
-    if nesting == "deep":
-        return "too_deep", f"elements nested over {MOST} deep"
-    if nesting == "again":
+    if opens_again(parts):
         return "too_complex", f"over {AGAIN:,} formatting elements that are opened again"
+    if too_deep(parts):
+        return "too_deep", f"elements nested over {MOST} deep"
     squares = 0
     tags = [each for each in (*parts[2::6], *parts[5::6]) if each and len(each) > 2 * FEW]
     if sum((len(each) // 2) ** 2 for each in tags) > SQUARES:  # an attribute takes two characters
@@ -44,30 +46,63 @@ def too_hard(parts: list[str]) -> tuple[str, str]:
     return "", ""
 
 
-def _opened_again(parts: list[str]) -> int:
-    """The most elements that a parser makes because formatting elements were left open, at most AGAIN and a few."""
-    names = Counter(parts[4::6])
-    starts = sum(count for name, count in names.items() if name and name.lower() in FORMATTING)
-    if starts * sum(names.values()) < AGAIN:
-        return 0
-    left: defaultdict[str, list[str]] = defaultdict(list)  # by name, the attributes of those that are open
-    alike: Counter[tuple[str, str]] = Counter()  # how many of these are the same
-    total = opened = 0
-    for name, attributes in zip(parts[4::6], parts[5::6], strict=True):
-        if name is None:
-            continue
-        name = name.lower()
-        ended = name if name in ("a", "nobr") else name[1:] if name[0] == "/" else ""
-        if ended in FORMATTING and left[ended]:
-            alike[ended, left[ended].pop()] -= 1
-            opened -= 1
-        if name in FORMATTING:
-            if alike[name, attributes] < ALIKE:
+def opens_again(parts: list[str], most: int = AGAIN) -> bool:
+    """Whether a parser may open more than `most` formatting elements again because they were left open.
+
+    An upper bound: each tag that may end elements counts for all that are left open, and an element is left open until an end tag that a
+    parser cannot fail to take for its own.
+    """
+    names = Counter(name.lower() for name in parts[4::6] if name)
+    hidden = 0  # tags in raw elements, which are elements within SVG
+    if not FOREIGN.isdisjoint(names):
+        hidden = sum(content.count("<") for content in parts[3::6] if content)
+    starts = sum(count for name, count in names.items() if name in FORMATTING)
+    if (starts + hidden) * (len(parts) // 6 + hidden) <= most:
+        return False
+    left: defaultdict[str, list[str]] = defaultdict(list)  # by name, the attributes of those that an end tag would find
+    outside: list[tuple[str, defaultdict[str, list[str]]]] = []  # each open one of WITHIN, and those outside of it
+    alike: Counter[tuple[str, str]] = Counter()  # how many of all that are left open are the same
+    forgets = "template" not in names  # behind one, Resiliparse's parser does not find the links before it
+    total = opened = foreign = 0
+    for raw, content, tag, attributes in zip(parts[1::6], parts[3::6], parts[4::6], parts[5::6], strict=True):
+        if raw:
+            total += opened
+            if foreign and "<" in content:
+                opened += sum(found.lower() in FORMATTING for found in START.findall(content))
+                total += opened * content.count("<")
+                outside.append(("", left))  # what began in it may not have ended
+                left = defaultdict(list)
+        if tag:
+            name = tag.lower()
+            ended = name[1:] if name[0] == "/" else name if name in ("a", "nobr") and forgets else ""
+            if ended in FORMATTING and left[ended]:
+                alike[ended, left[ended].pop()] -= 1
+                opened -= 1
+            if name in ENDING or name in ("a", "nobr") or name[0] == "/":
+                total += opened
+            if name in FORMATTING and alike[name, attributes] < ALIKE:
                 alike[name, attributes] += 1
                 left[name].append(attributes)
                 opened += 1
-        elif opened and (name in ENDING or (name[0] == "/" and ended not in FORMATTING)):
-            total += opened
-            if total > AGAIN:
-                break
-    return total
+            elif name in WITHIN and not (self_closed(attributes) and (name in FOREIGN or name in HTML_IN)):
+                outside.append((name, left))
+                left = defaultdict(list)
+                foreign += name in FOREIGN
+            elif ended in WITHIN:
+                if ended == "table":
+                    while outside and outside[-1][0] in ("td", "th", "caption"):
+                        left = _joined(*outside.pop(), left)
+                if outside and outside[-1][0] == ended:
+                    left = _joined(*outside.pop(), left)
+                    foreign -= ended in FOREIGN
+        if total > most:
+            return True
+    return False
+
+
+def _joined(
+    _: str, outer: defaultdict[str, list[str]], inner: defaultdict[str, list[str]]
+) -> defaultdict[str, list[str]]:
+    for name, every in inner.items():
+        outer[name] += every
+    return outer

@@ -5,6 +5,7 @@ By https://spec.commonmark.org/0.31.2/ and, for tables, https://github.github.co
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
 
@@ -17,7 +18,7 @@ HEADINGS = {CODE[f"h{level}"]: "#" * level for level in range(1, 7)}
 PRE, QUOTE, TABLE = CODE["pre"], CODE["blockquote"], CODE["table"]
 # What a line of a paragraph may begin with and Markdown would take for something else. A backslash goes before the last character.
 READ = re.compile(
-    r"(?m)^ *(?:#(?=#{0,5}(?:\s|$))|>|[-+*](?=\s|$)|[0-9]{1,9}[.)](?=\s|$)|[`~](?=``|~~)|[-=_*](?=[-=_* ]+$)|\|)"
+    r"(?m)^ *(?:#(?=#{0,5}(?:\s|$))|>|[-+*](?=\s|$)|[0-9]{1,9}[.)](?=\s|$)|[`~](?=``|~~)|[-=_*](?=[-=_* ]*$)|\|)"
 )
 FENCES = re.compile("^ *(`{3,})", re.MULTILINE)
 
@@ -70,54 +71,67 @@ def _around(markup: Markup) -> tuple[list[int], list[tuple[int, ...]]]:
     return tables, lists
 
 
+def _table(rows: list[list[str]]) -> str:
+    columns = max(map(len, rows))
+    cells = [rows[0] + [""] * (columns - len(rows[0])), ["---"] * columns, *rows[1:]]
+    return "\n".join(f"| {' | '.join(row)} |" for row in cells)
+
+
+def _line(markup: Markup, number: int) -> str:
+    """A block that is not of a table."""
+    node, line = markup.node[number], markup.text[number]
+    code = markup.code[node]
+    if code == PRE:
+        fence = "`" * max([3, *(len(each) + 1 for each in FENCES.findall(line))])
+        return f"{fence}\n{line}\n{fence}"
+    if mark := HEADINGS.get(code) or HEADINGS.get(markup.code[markup.parent[node]]):
+        return f"{mark} {' '.join(line.split())}"
+    return _escaped(line)
+
+
+def _prefixes(markup: Markup, around: Sequence[int], numbers: dict[int, int], width: dict[int, int]) -> tuple[str, str]:
+    """What the first line of a block begins with, and each other. around: its items and quotes. width: of the mark of each item that has
+    begun; those that begin here are added.
+    """
+    first = prefix = ""
+    for each in around:
+        if markup.code[each] == QUOTE:
+            first, prefix = first + "> ", prefix + "> "
+            continue
+        mark = ""
+        if each not in width:
+            mark = f"{numbers[each]}. " if each in numbers else "- "
+            width[each] = len(mark)
+        first, prefix = first + mark.ljust(width[each]), prefix + " " * width[each]
+    return first, prefix
+
+
 def text(markup: Markup, kept: Sequence[int]) -> str:
     """The blocks of these numbers, in order."""
     numbers = list_numbers(markup)
     table_of, lists = _around(markup)
     tables = _rows(markup, kept, table_of)
-    width: dict[int, int] = {}  # of an item's mark, which what follows in it is indented by
+    width: dict[int, int] = {}
     done: set[int] = set()
     out: list[str] = []
     before = ""  # what a line of the block before begins with
     listed = False  # whether it was in a list
     for number in kept:
         node = markup.node[number]
-        code, line = markup.code[node], markup.text[number]
         table = table_of[node]
+        if table in done:
+            continue
         if table in tables:
-            if table in done:
-                continue
             done.add(table)
-            rows = tables[table]
-            columns = max(map(len, rows))
-            cells = [rows[0] + [""] * (columns - len(rows[0])), ["---"] * columns, *rows[1:]]
-            line = "\n".join(f"| {' | '.join(row)} |" for row in cells)
+            line = _table(tables[table])
             node = markup.parent[table]
-        elif code == PRE:
-            fence = "`" * max(3, *(len(each) + 1 for each in FENCES.findall(line)), 3)
-            line = f"{fence}\n{line}\n{fence}"
-        elif mark := HEADINGS.get(code) or HEADINGS.get(markup.code[markup.parent[node]]):
-            line = f"{mark} {' '.join(line.split())}"
         else:
-            line = _escaped(line)
-        prefix = first = ""
-        begins = False
-        for each in lists[node]:
-            if markup.code[each] == QUOTE:
-                prefix, first = prefix + "> ", first + "> "
-            elif each in width:
-                prefix, first = prefix + " " * width[each], first + " " * width[each]
-            else:
-                begins = True
-                mark = f"{numbers[each]}. " if each in numbers else "- "
-                width[each] = len(mark)
-                prefix, first = prefix + " " * len(mark), first + mark
+            line = _line(markup, number)
+        begun = len(width)
+        first, prefix = _prefixes(markup, lists[node], numbers, width)
         if out:
-            shared = 0
-            while before[shared : shared + 1] == prefix[shared : shared + 1] != "":
-                shared += 1
-            quotes = before[:shared].rstrip()
-            out.append("\n" if begins and listed else f"\n{quotes}\n")
+            quotes = os.path.commonprefix([before, prefix]).rstrip()  # noqa: RUF071 - characters are meant
+            out.append("\n" if len(width) > begun and listed else f"\n{quotes}\n")
         out.append(first + line.replace("\n", f"\n{prefix}"))
         before, listed = prefix, any(markup.code[each] == ITEM for each in lists[node])
     return "".join(out)

@@ -33,17 +33,40 @@ VOID = frozenset([
 SELF_CLOSED = re.compile(rf"<(?:{RAW})[\s/][^<>]*+(?<=/)>", re.IGNORECASE)
 # Where HTML begins again within each.
 INNER = {"svg": frozenset(["desc", "foreignobject"]), "math": frozenset(["mi", "mn", "mo", "ms", "mtext"])}
-# What ends SVG and MathML by its start.
+# What ends SVG and MathML; `<font>` only with one of three attributes.
 BREAKS_OUT = frozenset([
     "b", "big", "blockquote", "body", "br", "center", "code", "dd", "div", "dl", "dt", "em", "embed", "font", "h1", "h2", "h3", "h4",
     "h5", "h6", "head", "hr", "i", "img", "li", "listing", "menu", "meta", "nobr", "ol", "p", "pre", "ruby", "s", "small", "span",
-    "strong", "strike", "sub", "sup", "table", "tt", "u", "ul", "var",
+    "strong", "strike", "sub", "sup", "table", "tt", "u", "ul", "var", "/br", "/p",
 ])  # fmt: skip
+FONT = re.compile(r"(?:^|[\s/])(?:color|face|size)(?=[\s=/]|$)", re.IGNORECASE)
+LOOK = 64  # elements that an end tag is looked for in, from the innermost
 
 
 def self_closed(attributes: str) -> bool:
     """Whether a tag with these attributes ends in a slash that is not part of a value."""
     return attributes.endswith("/") and VALUE.sub("=", attributes).endswith("/")
+
+
+def breaks_out(name: str, attributes: str) -> bool:
+    """Whether a tag, its name in lower case and with "/" where it ends, ends the SVG or MathML that it stands in."""
+    return name in BREAKS_OUT and (name != "font" or FONT.search(VALUE.sub("= ", attributes)) is not None)
+
+
+def _follow(around: list[str], name: str, attributes: str) -> bool:
+    """What is open of FOREIGN and INNER, the innermost last, behind a tag. Returns whether the tag has broken out."""
+    inner = around[-1] if around else ""
+    if inner in FOREIGN and breaks_out(name, attributes):
+        while around and around[-1] in FOREIGN:
+            around.pop()
+        return True
+    if name[0] == "/":
+        if name[1:] in around[-LOOK:]:
+            while around.pop() != name[1:]:
+                pass
+    elif (name in INNER.get(inner, FOREIGN) or name == inner) and not self_closed(attributes):
+        around.append(name)
+    return False
 
 
 def tokens(page: str) -> list[str]:
@@ -55,26 +78,19 @@ def tokens(page: str) -> list[str]:
     if not SELF_CLOSED.search(page):
         return TOKEN.split(page)
     parts: list[str] = []
-    around: list[str] = [""]  # the open ones of FOREIGN and INNER
+    around: list[str] = []
     begin = at = 0
     while found := TOKEN.search(page, at):
         raw, attributes, _, name, others = groups = found.groups()
         parts.append(page[begin : found.start()])
         at = found.end()
-        if raw and around[-1] in FOREIGN and self_closed(attributes):
+        if raw and around and around[-1] in FOREIGN and self_closed(attributes):
             groups = (None, None, None, raw, attributes)
             at = min(found.end(2) + 1, len(page))
         elif name:
             name = name.lower()
-            if name[0] == "/":
-                if name[1:] in around:
-                    while around.pop() != name[1:]:
-                        pass
-            elif around[-1] in FOREIGN and name in BREAKS_OUT:
-                while around[-1] in FOREIGN:
-                    around.pop()
-            elif (name in INNER.get(around[-1], FOREIGN) or name == around[-1]) and not self_closed(others):
-                around.append(name)
+            if around or name in FOREIGN:
+                _follow(around, name, others)
         parts += groups
         begin = at
     parts.append(page[begin:])
@@ -114,7 +130,7 @@ KIND: dict[str | None, int] = (
 )
 SAYS = 400  # characters of attributes that are looked at
 SKIPPED = frozenset(["select", "svg", "template", "object", "audio", "video", "canvas", "button", "dialog"])
-SPECIAL = SKIPPED | {"pre"}
+SPECIAL = SKIPPED | FOREIGN | {"pre"}
 # What the start of an element ends, looking up to the given boundary: https://html.spec.whatwg.org/multipage/syntax.html#optional-tags
 ENDS = {
     "li": (frozenset(["li"]), frozenset(["ul", "ol", "menu"])),
@@ -131,7 +147,6 @@ CELLS = frozenset(
     ["td", "th", "caption", "table"]
 )  # an end tag within ends nothing outside, but tables and their parts
 TABLE = frozenset(["td", "th", "tr", "tbody", "thead", "tfoot", "table", "caption"])
-LOOK = 64  # elements that an end tag is looked for in, from the innermost
 
 # What the words of a class, an id, a role or an itemprop say: one bit for each group.
 GROUPS = {
@@ -277,6 +292,27 @@ def read(parts: list[str]) -> Markup:
             elif name == "pre":
                 pre -= 1
 
+    around: list[str] = []
+    sizes: list[int] = []  # how many elements are open outside of each of these
+
+    def follow(name: str, attributes: str) -> None:
+        """A tag that begins SVG or MathML or stands in it. What breaks out of it ends it."""
+        nonlocal here
+        before = len(names) - (name in FOREIGN)  # these are open already
+        while sizes and sizes[-1] >= before:  # ended with what is around it
+            sizes.pop()
+            around.pop()
+        broken = _follow(around, name, attributes)
+        while len(sizes) > len(around):
+            before = sizes.pop()
+        if broken:
+            if pieces:
+                flush()
+            end(before)
+            here = open_[-1]
+        elif len(sizes) < len(around):
+            sizes.append(before if name in FOREIGN else sizes[-1])
+
     if not parts[0].isspace():
         pieces.append(parts[0])
     for name, attributes, text in zip(parts[4::6], parts[5::6], parts[6::6], strict=True):
@@ -284,8 +320,11 @@ def read(parts: list[str]) -> Markup:
         if kind is None:
             name = name.lower()
             kind = KIND.get(name, INLINE if "-" not in name else END if name[0] == "/" else BEGIN)
-        if kind == BEGIN and name in FOREIGN and self_closed(attributes):
-            kind = NOTHING
+        if kind == BEGIN and name in FOREIGN:
+            if self_closed(attributes):
+                kind = NOTHING
+        elif around and name:
+            follow(name, attributes)
         if kind == BEGIN:
             if pieces:
                 flush()
@@ -316,8 +355,10 @@ def read(parts: list[str]) -> Markup:
             open_.append(here)
             number[name] = number.get(name, 0) + 1
             if name in SPECIAL:
-                skipping += name != "pre"
+                skipping += name in SKIPPED
                 pre += name == "pre"
+                if name in FOREIGN:
+                    follow(name, attributes)
         elif kind == END:
             if pieces:
                 flush()

@@ -12,8 +12,9 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
-from scripts.ingest.markup import BREAKS_OUT, FOREIGN, INNER, VOID, self_closed
+from scripts.ingest.markup import BREAKS_OUT, FOREIGN, INNER, VOID, breaks_out, self_closed
 
 MOST = 4096  # a page as deep takes 0.3 s
 # Elements that the next one of their kind ends, or that are there once.
@@ -26,7 +27,7 @@ FORMATTING = frozenset([
     "a", "b", "big", "code", "em", "font", "i", "nobr", "s", "small", "strike", "strong", "tt", "u",
 ])  # fmt: skip
 ALIKE = 3
-AGAIN = 1_000_000  # formatting elements that are opened again
+FAR = 64  # scopes in which the end of a table is looked for
 # The end tag of an element that is in neither list ends nothing outside the newest of these.
 SPECIAL = frozenset([
     "address", "applet", "article", "aside", "blockquote", "caption", "center", "details", "dir", "div", "dl", "fieldset", "figcaption",
@@ -42,20 +43,29 @@ OPENING = frozenset(["button", "optgroup", "option"])
 # Within these, an end tag ends nothing outside; a table ends all but a template, a template all.
 SCOPES = frozenset(["applet", "caption", "marquee", "object", "select", "table", "template"]) | FOREIGN
 HTML_IN = INNER["svg"] | INNER["math"]
-FONT = re.compile(r"color|face|size", re.IGNORECASE)
 START = re.compile(r"<([a-zA-Z][^\s/>]*)")
+
+
+class Open(NamedTuple):
+    """An open element. Those of FLAT do not count."""
+
+    name: str
+    attributes: str = ""  # of a formatting element
+    counts: bool = True
+
+
+ENDLESS = Open("")  # one that no end tag ends
+ENDED = Open("", counts=False)
 
 
 @dataclass(slots=True)
 class Scope:
-    """The open elements within one of SCOPES, the newest last: (name, attributes of formatting elements), or None for one that is closed.
-
-    Those of FLAT, which do not count, are called `<name>`. where: the places of those of a name. special: the places of those of SPECIAL
-    and FLAT.
+    """The open elements within one of SCOPES, the newest last. where: the places of those of a name that end by their end tag.
+    special: the places of those of SPECIAL and FLAT.
     """
 
     name: str = ""
-    opened: list[tuple[str, str] | None] = field(default_factory=list)
+    opened: list[Open] = field(default_factory=list)
     where: defaultdict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
     special: list[int] = field(default_factory=list)
     unsure: bool = False  # whether it may have ended
@@ -67,53 +77,45 @@ class Nesting:
     def __init__(self) -> None:
         self.scopes = [Scope()]
         self.depth = 0
-        self.left: list[tuple[str, str]] = []  # formatting elements that text opens again
-        self.alike: Counter[tuple[str, str]] = Counter()  # how many of these are the same
+        self.foreign = 0  # how many scopes are SVG or MathML, or may be
+        self.left: list[Open] = []  # formatting elements that text opens again
+        self.alike: Counter[Open] = Counter()  # how many of these are the same
         self.waiting: Counter[str] = Counter()  # how many of these are of a name
-        self.again = 0  # how many were opened again
-        self.marked = (
-            False  # whether a template has ended: Resiliparse's parser does not find the links before it any more
-        )
-        self.doubt = False  # whether it may be SVG or MathML although no scope says so
+        # Whether a template has ended: Resiliparse's parser does not find the links before it any more.
+        self.marked = False
 
     def start(self, name: str, attributes: str) -> None:
         """A start tag."""
         here = self.scopes[-1]
         if here.name in FOREIGN:
-            if name not in BREAKS_OUT or (name == "font" and not FONT.search(attributes)):
+            if not breaks_out(name, attributes):
                 here.unsure |= name == "annotation-xml"  # it may hold HTML
                 if here.unsure or not self_closed(attributes):
-                    self._push(name, "", scope=name == here.name or name in INNER[here.name])
+                    self._push(Open(name), scope=name == here.name or name in INNER[here.name])
                 return
-            self.doubt |= name == "font" and ('"' in attributes or "'" in attributes)
-            self._dissolve()
-            here = self.scopes[-1]
-        if name in VOID:
+            here = self._break_out()
+        if self.foreign and (name in VOID or name in FLAT) and name not in BREAKS_OUT:
+            self._push(ENDLESS)  # where this is SVG
+        elif name in VOID:
             if name == "hr":
                 self._end_p(here)
             else:
                 self.text()
-            if self.doubt and name not in BREAKS_OUT:
-                self._push(f"/{name}", "")
-        elif name in FLAT and self.doubt and name not in BREAKS_OUT:
-            self._push(f"/{name}", "")
         elif name in FLAT:
             self._forget_p(here)
             if name in OPENING:
                 self.text()
-            last = here.opened[here.special[-1]] if here.special else None
-            if last and (
-                (name == "li" and last[0] in ("<dd>", "<dt>")) or (name in ("dd", "dt") and last[0] == "<li>")
-            ):
-                self._push(f"/{name}", "")  # an item does not end what is defined, nor the other way round
+            last = here.opened[here.special[-1]].name if here.special else ""
+            if (name == "li" and last in ("dd", "dt")) or (name in ("dd", "dt") and last == "li"):
+                self._push(ENDLESS)  # an item does not end what is defined, nor the other way round
             here.special.append(len(here.opened))
-            here.opened.append((f"<{name}>", ""))
+            here.opened.append(Open(name, counts=False))
         elif name in FORMATTING:
             self.text()
             if name in ("a", "nobr") and here.where[name] and not self.marked:
                 self._end_formatting(here, name)
                 self.text()
-            self._push(name, attributes)
+            self._push(Open(name, attributes))
         else:
             if name in ENDS_P:
                 self._end_p(here)
@@ -121,14 +123,13 @@ class Nesting:
                 return
             elif name not in QUIET:
                 self.text()
-            self._push(name, "", scope=name in SCOPES)
+            self._push(Open(name), scope=name in SCOPES)
 
     def text(self) -> None:
         """Text, which opens formatting elements again that were left open."""
         if self.left:
             for each in self.left:
-                self._push(*each)
-            self.again += len(self.left)
+                self._push(each)
             self.depth -= len(self.left)
             self.left.clear()
             self.alike.clear()
@@ -138,9 +139,8 @@ class Nesting:
         """An end tag. One that no rule here is sure of ends nothing."""
         here = self.scopes[-1]
         if here.name in FOREIGN and name != here.name:
-            if name in ("p", "br"):
-                self._dissolve()
-                self._end_p(self.scopes[-1])
+            if breaks_out(f"/{name}", ""):
+                self._end_p(self._break_out())
             elif here.where[name]:
                 self._cut(here, here.where[name][-1])
             else:
@@ -149,18 +149,18 @@ class Nesting:
             if name == here.name and not (name in HTML_IN and here.special):
                 self._close_scope()
             elif name in ("table", "template"):
-                for at in range(len(self.scopes) - 1, max(len(self.scopes) - 64, 0), -1):
+                for at in range(len(self.scopes) - 1, max(len(self.scopes) - FAR, 0), -1):
                     if self.scopes[at].name == name:
                         while len(self.scopes) > at:
                             self._close_scope()
                         break
-                    if self.scopes[at].name == "template":
+                    if self.scopes[at].name == "template" or self.scopes[at].unsure:
                         break
         elif name in FLAT:
             self._forget_p(here)
-            while here.opened and here.opened[-1] is None:
+            while here.opened and here.opened[-1] is ENDED:
                 here.opened.pop()
-            if here.opened and here.opened[-1] == (f"<{name}>", ""):
+            if here.opened and here.opened[-1] == Open(name, counts=False):
                 here.opened.pop()
                 here.special.pop()
         elif name == "p":
@@ -172,24 +172,26 @@ class Nesting:
 
     def raw(self, name: str, content: str) -> None:
         """An element whose content is text in HTML. Within SVG and MathML it is not: it may hold any elements."""
-        if self.doubt or any(scope.name in FOREIGN for scope in self.scopes[-64:]) or len(self.scopes) > 64:
+        if self.foreign:
             for found in START.finditer(content):
-                self._push(found.group(1).lower(), "")
+                self.scopes[-1].unsure = True  # HTML may have begun within a title
+                self._push(Open(found.group(1).lower()))
                 if self.depth > MOST:
                     return
         elif name in ENDS_P:
             self._end_p(self.scopes[-1])
 
-    def _push(self, name: str, attributes: str, scope: bool = False) -> None:
+    def _push(self, element: Open, scope: bool = False) -> None:
         self.depth += 1
-        here = self.scopes[-1]
+        here, name = self.scopes[-1], element.name
         if scope:
+            self.foreign += name in FOREIGN
             self.scopes.append(Scope(name))
             return
         here.where[name].append(len(here.opened))
         if name in SPECIAL:
             here.special.append(len(here.opened))
-        here.opened.append((name, attributes))
+        here.opened.append(element)
 
     def _cut(self, here: Scope, size: int) -> None:
         """Close elements of a scope until so many are left."""
@@ -197,41 +199,38 @@ class Nesting:
             last = here.opened.pop()
             if here.special and here.special[-1] == len(here.opened):
                 here.special.pop()
-            if last is None or last[0][0] == "<":
+            if not last.counts:
                 continue
-            name = last[0]
-            here.where[name].pop()
+            here.where[last.name].pop()
             self.depth -= 1
-            if name in FORMATTING and self.alike[last] < ALIKE:
+            if last.name in FORMATTING and self.alike[last] < ALIKE:
                 self.left.append(last)
-                self.waiting[name] += 1
+                self.waiting[last.name] += 1
                 self.alike[last] += 1
                 self.depth += 1
 
     def _close_scope(self) -> None:
-        self.marked |= self.scopes[-1].name == "template"
-        self._cut(self.scopes[-1], 0)
+        here = self.scopes[-1]
+        self.marked |= here.name == "template"
+        self._cut(here, 0)
         self.scopes.pop()
+        self.foreign -= here.name in FOREIGN
         self.depth -= 1
 
-    def _dissolve(self) -> None:
-        """SVG or MathML may have ended here: what is open in it is as if it was open outside, for as long as that."""
-        ended: list[Scope] = []
-        while self.scopes[-1].name in FOREIGN:
-            ended.append(self.scopes.pop())
-        here = self.scopes[-1]
-        for scope in reversed(ended):
-            self.depth -= 1
-            self._push("/svg", "")  # no end tag ends it
-            for each in scope.opened:
-                if each is None:
-                    continue
-                if each[0][0] == "<":
-                    here.special.append(len(here.opened))
-                    here.opened.append(each)
-                else:
-                    self.depth -= 1
-                    self._push(*each)
+    def _break_out(self) -> Scope:
+        """SVG or MathML ends here. What is open in it is forgotten and counts on, for it may have ended before, and this be open in HTML.
+        Where that may be, nothing that was open before is ended any more.
+        """
+        unsure = False
+        while (here := self.scopes[-1]).name in FOREIGN:
+            unsure |= here.unsure
+            self.foreign -= 1
+            self.scopes.pop()
+        if unsure:
+            self.foreign += 1
+            here = Scope(unsure=True)
+            self.scopes.append(here)
+        return here
 
     def _end_p(self, here: Scope) -> None:
         if here.where["p"]:
@@ -240,13 +239,13 @@ class Nesting:
     def _forget_p(self, here: Scope) -> None:
         """A paragraph may have ended: its end is not waited for, and what is in it stays open."""
         for place in here.where["p"]:
-            here.opened[place] = ("/p", "")
-            here.where["/p"].append(place)
+            here.opened[place] = ENDLESS
+            here.where[""].append(place)
         here.where["p"].clear()
 
     def _end_formatting(self, here: Scope, name: str) -> None:
         if self.waiting[name]:
-            found = next(each for each in reversed(self.left) if each[0] == name)
+            found = next(each for each in reversed(self.left) if each.name == name)
             self.left.remove(found)
             self.alike[found] -= 1
             self.waiting[name] -= 1
@@ -256,18 +255,15 @@ class Nesting:
             if not here.special or here.special[-1] < place:  # else the block within stays open
                 self._cut(here, place + 1)
             here.where[name].pop()
-            here.opened[place] = None
+            here.opened[place] = ENDED
             self.depth -= 1
 
 
-def nested(parts: list[str], most: int = MOST, again: int = AGAIN) -> str:
-    """ "deep" where elements of a page, cut by `markup.tokens`, are nested more than `most` deep, "again" where a parser would open more
-    than `again` formatting elements once more, else "". The work is in proportion to the page and to `again`.
-    """
+def too_deep(parts: list[str], most: int = MOST) -> bool:
+    """Whether elements of a page, cut by `markup.tokens`, are nested more than `most` deep. The work is in proportion to the page."""
     names = parts[4::6]
-    tags = len(names) + sum(content.count("<") for content in parts[3::6] if content)
-    if tags <= most and tags * sum(name is not None and name.lower() in FORMATTING for name in names) <= again:
-        return ""
+    if len(names) + sum(content.count("<") for content in parts[3::6] if content) <= most:
+        return False
     nesting = Nesting()
     every = zip(parts[1::6], parts[3::6], names, parts[5::6], parts[6::6], strict=True)
     for raw, content, name, attributes, text in every:
@@ -282,7 +278,5 @@ def nested(parts: list[str], most: int = MOST, again: int = AGAIN) -> str:
         if nesting.left and text and not text.isspace():
             nesting.text()
         if nesting.depth > most:
-            return "deep"
-        if nesting.again > again:
-            return "again"
-    return ""
+            return True
+    return False

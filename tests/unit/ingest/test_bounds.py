@@ -12,12 +12,15 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from resiliparse.parse.html import HTMLTree
 
-from scripts.ingest.bounds import SQUARES, TAGS, too_hard, too_many_tags
+from scripts.ingest.bounds import SQUARES, TAGS, opens_again, too_hard, too_many_tags
 from scripts.ingest.extractors import EXTRACTORS, TooHard
 from scripts.ingest.head import facts, head
 from scripts.ingest.markup import tokens
+from scripts.ingest.nesting import FORMATTING
 from scripts.workflow.config import ROOT
+from tests.unit.ingest.test_nesting import PIECES
 from tests.unit.ingest.warcs import html, http, read, reasons, record
 
 ATTRIBUTES = "<p {}>words</p>"
@@ -37,6 +40,17 @@ def verdict(page: str) -> str:
         ("<p>" + "".join(f"<b a={number}>" for number in range(2000)) + "</p><p>x" * 2000, "too_complex"),
         ("".join(f"<b a={number}></b>" * 3 + f"<p><b a={number}>x" for number in range(1600)), "too_complex"),
         ("<table>" + "".join(f"<b a={number}>x<col>" for number in range(3000)), "too_complex"),
+        ("".join(f"<b a={number}><object></b></object><p>x" for number in range(2000)), "too_complex"),  # no end of <b>
+        (
+            "".join(f"<b a={number}>" for number in range(1500))
+            + "".join(f"<i a={number}>" for number in range(1500))
+            + "</b>x" * 1500,
+            "too_complex",
+        ),
+        (
+            "".join(f"<rt><h1><a a={number}></template><template a={number}></td>x" for number in range(1500)),
+            "too_complex",
+        ),
         ("<div>" * 5000, "too_deep"),
         ("".join(f"<p><a href={number}>x" for number in range(3000)), ""),
         ("<br>" * (TAGS + 1), "too_complex"),
@@ -51,6 +65,27 @@ def verdict(page: str) -> str:
 )
 def test_what_is_counted(page: str, reason: str) -> None:
     assert verdict(page) == reason
+
+
+def opened(page: str) -> int:
+    """Formatting elements of Resiliparse's tree that no start tag made."""
+    root = HTMLTree.parse(page).document
+    made = sum(len(root.get_elements_by_tag_name(name)) for name in FORMATTING)
+    return made - sum(page.lower().count(f"<{name}{end}") for name in FORMATTING for end in " >")
+
+
+LEFT = st.sampled_from([
+    "<a a={}>", "<b a={}>", "<nobr a={}>", "<font a={}>", "<i a={}>", "</a>", "</b>", "</i>", "</font>", "x", "<p>", "</p>", "<object>",
+    "</object>", "<td>", "</td>", "<table>", "</table>",
+])  # fmt: skip
+
+
+@settings(max_examples=100, deadline=None, derandomize=True)
+@given(st.lists(st.one_of(LEFT, PIECES), min_size=2, max_size=8))
+def test_no_page_opens_more_again_than_is_counted(pieces: list[str]) -> None:
+    page = grown(pieces, 40 * len("".join(pieces)))
+    found = opened(page)
+    assert found < 2 or opens_again(tokens(page), found - 1)
 
 
 def test_the_bound_is_a_count(monkeypatch: pytest.MonkeyPatch) -> None:

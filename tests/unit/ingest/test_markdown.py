@@ -34,6 +34,7 @@ def of(page: str) -> str:
         ("<table><tr><td>a</table><table><tr><td><p>b</p><p>c</p><td>d</table>", "a\n\nb\n\nc\n\nd"),
         ("<table><tr><td>a<td><table><tr><td>b<td>c</table></table>", "a\n\n| b | c |\n| --- | --- |"),
         ("<p># a<p>1. b<p>- c<br>+ d<p>&gt; e<p>---<p>#f 1.2 -g *h*", "\\# a\n\n1\\. b\n\n\\- c\n\\+ d\n\n\\> e\n\n\\---\n\n#f 1.2 -g *h*"),
+        ("<p>a<br>=<p>b<br>-", "a\n\\=\n\nb\n\\-"),
         (f"<table><tr><td>a<td>{'b' * 301}</table>", "a\n\n" + "b" * 301),
         ("", ""),
     ],
