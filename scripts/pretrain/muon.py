@@ -55,17 +55,17 @@ class Muon(torch.optim.AdamW):
         alike = defaultdict(list)  # matrices of one shape are orthogonalised at once
         for matrix in matrices:
             if matrix.grad is not None:
-                alike[matrix.shape, matrix.device].append(matrix)
+                alike[matrix.shape, matrix.device].append((matrix, matrix.grad))
         for found in alike.values():
             updates = []
-            for matrix in found:
-                state, gradient = self.state[matrix], matrix.grad
+            for matrix, gradient in found:
+                state = self.state[matrix]
                 if "momentum" not in state:
                     state |= {"step": torch.tensor(0.0), "momentum": torch.zeros_like(matrix)}
                 state["step"] += 1
                 state["momentum"].lerp_(gradient, 1 - momentum)
                 updates.append(torch.lerp(gradient, state["momentum"], momentum))  # Nesterov's
-            rows, columns = found[0].shape
+            rows, columns = updates[0].shape
             length = rate * max(1.0, rows / columns) ** 0.5
-            for matrix, update in zip(found, orthogonal(torch.stack(updates)), strict=True):
+            for (matrix, _), update in zip(found, orthogonal(torch.stack(updates)), strict=True):
                 matrix.mul_(1 - rate * decay).add_(update, alpha=-length)
