@@ -22,13 +22,19 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("runs")
 
 
+LATER = [(0, "bf16", "adamw"), (1, "bf16", "adamw"), (3, "bf16", "adamw"), (0, "fp32", "muon"), (0, "bf16", "muon")]
+
+
 @pytest.mark.parametrize(
-    ("stage", "precision"),
-    [(1, "fp32"), *(pytest.param(stage, "bf16", marks=pytest.mark.long) for stage in (0, 1, 3))],
+    ("stage", "precision", "optimizer"),
+    [(1, "fp32", "adamw"), *(pytest.param(*case, marks=pytest.mark.long) for case in LATER)],
 )
-def test_killed_and_resumed_is_the_same_to_the_byte(start: Any, folder: Path, stage: int, precision: str) -> None:
-    changes = {"zero_stage": stage, "precision": precision}
-    whole, killed = folder / f"{stage}-{precision}-whole", folder / f"{stage}-{precision}-killed"
+def test_killed_and_resumed_is_the_same_to_the_byte(
+    start: Any, folder: Path, stage: int, precision: str, optimizer: str
+) -> None:
+    changes = {"zero_stage": stage, "precision": precision, "optimizer": optimizer}
+    name = f"{stage}-{precision}" if optimizer == "adamw" else f"{stage}-{precision}-{optimizer}"
+    whole, killed = folder / f"{name}-whole", folder / f"{name}-killed"
     finish(start(whole, 2, changes))
     process = start(killed, 2, changes)
     wait_for(process, killed, "checkpoints/*/step-000010")
