@@ -233,8 +233,14 @@ def universal(checkpoint: Checkpoint, folder: Path) -> Checkpoint:
 
 
 def load(engine: Any, checkpoint: Checkpoint) -> None:
-    """Load the weights and the optimizer's state. A collective call."""
-    path, _ = engine.load_checkpoint(str(checkpoint.path.parent), tag=checkpoint.path.name)
+    """Load the weights and the optimizer's state. A collective call. Raises Told where it is the state of another optimizer."""
+    try:
+        path, _ = engine.load_checkpoint(str(checkpoint.path.parent), tag=checkpoint.path.name)
+    except ValueError as error:  # torch's: groups of parameters that differ
+        raise Told(
+            f"{checkpoint.path} has the state of another optimizer ({error}): set pretrain.train.optimizer to the one that it was made "
+            "with, or start from its run's model"
+        ) from error
     if path is None:
         raise InputError(f"{checkpoint.path} could not be loaded; delete it to resume from the one before")
     dist.barrier()

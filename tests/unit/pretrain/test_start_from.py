@@ -73,6 +73,14 @@ def test_an_extension_on_another_number_of_processes_resumes(start: Any, whole: 
 
 
 @pytest.mark.slow
+@pytest.mark.long
+def test_another_optimizer_is_refused(start: Any, folder: Path) -> None:
+    finish(start(folder / "adamw", 1, {"zero_stage": 0}, "--keep-checkpoints", "9"))
+    changes = {"zero_stage": 0, "optimizer": "muon", "start_from": newest(folder / "adamw", 10)}
+    errors = finish(start(folder / "muon", 1, changes), 1)
+    assert "has the state of another optimizer" in errors and "Traceback" not in errors
+
+
 def test_from_a_model_it_begins_at_the_first_step(start: Any, whole: Path, folder: Path) -> None:
     made = folder / "again"
     finish(start(made, 1, {"start_from": str(whole / "out/model"), "learning_rate": 1e-5}))
