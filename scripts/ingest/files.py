@@ -51,9 +51,11 @@ class First:
         return cast(BinaryIO, io.BufferedReader(_Head(cast(BinaryIO, self.file.open("rb")), self)))
 
 
-class _Head(io.RawIOBase):
-    def __init__(self, stream: BinaryIO, file: First) -> None:
-        self.stream, self.file = stream, file
+class Over(io.RawIOBase):
+    """A stream over another one, at the same places. What reads says what differs."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self.stream = stream
 
     def readable(self) -> bool:
         """It can be read."""
@@ -68,12 +70,27 @@ class _Head(io.RawIOBase):
         return self.stream.tell()
 
     def seek(self, place: int, whence: int = os.SEEK_SET) -> int:
+        """Go to a place."""
+        return self.stream.seek(place, whence)
+
+    def close(self) -> None:
+        """Let go of the stream below."""
+        self.stream.close()
+        super().close()
+
+
+class _Head(Over):
+    def __init__(self, stream: BinaryIO, file: First) -> None:
+        super().__init__(stream)
+        self.file = file
+
+    def seek(self, place: int, whence: int = os.SEEK_SET) -> int:
         """Go to a place; from the end means from the cut."""
         if whence == os.SEEK_END:
             size = self.stream.seek(0, os.SEEK_END)
             self.file.cut = size > self.file.limit
             return self.stream.seek(min(size, self.file.limit) + place)
-        return self.stream.seek(place, whence)
+        return super().seek(place, whence)
 
     def readinto(self, buffer: Any) -> int:
         """Fill a buffer; 0 at the cut, and at the file's end."""
@@ -85,11 +102,6 @@ class _Head(io.RawIOBase):
         data = self.stream.read(min(len(buffer), left))
         buffer[: len(data)] = data
         return len(data)
-
-    def close(self) -> None:
-        """Let go of the file."""
-        self.stream.close()
-        super().close()
 
 
 def listed(manifest: Path, shard: str) -> list[dict[str, Any]]:

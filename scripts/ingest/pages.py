@@ -6,10 +6,10 @@ https://github.com/apache/parquet-format/blob/master/src/main/thrift/parquet.thr
 
 from __future__ import annotations
 
-import io
-import os
 from dataclasses import dataclass
 from typing import Any, BinaryIO
+
+from scripts.ingest.files import Over
 
 HEADER = 1 << 24  # most bytes of a page's header: it may hold the smallest and the largest value
 DICTIONARY = 2  # the type of a page
@@ -37,7 +37,7 @@ class Chunk:
     tail: bytes = b""
 
 
-class Pages(io.RawIOBase):
+class Pages(Over):
     """A stream of a Parquet file.
 
     most: bytes that a page may take: compressed, decompressed, and its values once more; those of a dictionary twice.
@@ -47,7 +47,8 @@ class Pages(io.RawIOBase):
     """
 
     def __init__(self, stream: BinaryIO, most: int, room: int) -> None:
-        self.stream, self.most, self.room = stream, most, room
+        super().__init__(stream)
+        self.most, self.room = most, room
         self.error: Unreadable | None = None
         self.chunks: list[Chunk] = []
         self.rows = self.held = 0
@@ -65,22 +66,6 @@ class Pages(io.RawIOBase):
         """The rows that were read are done with."""
         self.held = 0
 
-    def readable(self) -> bool:
-        """It can be read."""
-        return True
-
-    def seekable(self) -> bool:
-        """It can be read from another place."""
-        return True
-
-    def tell(self) -> int:
-        """The place."""
-        return self.stream.tell()
-
-    def seek(self, place: int, whence: int = os.SEEK_SET) -> int:
-        """Go to a place."""
-        return self.stream.seek(place, whence)
-
     def read(self, size: int = -1) -> bytes:
         """`size` bytes, fewer at the end. Raises Unreadable."""
         at = self.stream.tell()
@@ -93,11 +78,6 @@ class Pages(io.RawIOBase):
                     self.error = error
                     raise
         return data
-
-    def close(self) -> None:
-        """Let go of the file."""
-        self.stream.close()
-        super().close()
 
     def _look(self, chunk: Chunk, data: bytes) -> None:
         begin, chunk.at = chunk.at - len(chunk.tail), chunk.at + len(data)
