@@ -24,13 +24,14 @@ $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(f"crawl2llm needs Python 3.11 or newer; $(PYTHON) is {sys.version.split()[0]}. Try make PYTHON=python3.12" if sys.version_info < (3, 11) else 0)'
 	$(PYTHON) -m venv $(VENV)
 
-# torch by itself first: pip picks the build that suits the machine. What is compiled here (fastText) must run, and score the same, on
+# torch by itself first: pip picks the build that suits the machine. What is compiled here (fastText, and what reads pages) must run, and score the same, on
 # every node: compiler flags of the caller's environment, such as -march=native, are left out. Where they are empty, setuptools leaves out
 # its own -O2 too, and fastText takes four times as long.
-$(VENV)/.installed: envs/lock.txt pyproject.toml | $(VENV)/bin/python
+$(VENV)/.installed: envs/lock.txt pyproject.toml $(wildcard scripts/ingest/native/*) | $(VENV)/bin/python
 	@echo "installing the pinned packages into $(VENV) (2.2 GB, a few minutes)"
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
 	CFLAGS=-O2 CXXFLAGS=-O2 CPPFLAGS= $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -r envs/lock.txt
+	CFLAGS=-O2 CXXFLAGS=-O2 CPPFLAGS= $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps ./scripts/ingest/native
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
 	@touch $@
 

@@ -66,6 +66,7 @@ VARIANTS = PROJECT.variants
 # working directory. PYTHONSAFEPATH keeps the working directory's own scripts/ out.
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [workflow.basedir, os.environ.get("PYTHONPATH")]))
 os.environ["PYTHONSAFEPATH"] = "1"
+os.environ["CRAWL2LLM"] = str(workflow.basedir)  # envs/data.yaml installs a package of the project
 driver.announce()
 os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
 # Threads that wait give their core away. With OpenMP's default, two threads on two cores that somebody else uses too are

@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 
 from scripts.ingest import render
 from scripts.ingest.forest import Forest
-from scripts.ingest.markup import CODE, Markup, read
+from scripts.ingest.markup import Markup, read
 from scripts.ingest.measures import Page, table
+from scripts.ingest.tags import CODE
 
 FITTED = Path(__file__).with_name("blocks.json")
 

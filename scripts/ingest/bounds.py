@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 
-from scripts.ingest.markup import CODE, FOREIGN, self_closed
 from scripts.ingest.nesting import ALIKE, FORMATTING, HTML_IN, MOST, SCOPES, START, too_deep
+from scripts.ingest.tags import CODE, FOREIGN, self_closed
 
 TAGS = 200_000  # 1 s of cutting and reading; of 2,700 real pages the mean is 1,600, the largest 22,000
 SQUARES = 100_000_000  # of the numbers of attributes, over all tags: 10,000 in one tag take 0.2 s

@@ -10,7 +10,7 @@ from datetime import date
 from email.utils import parsedate
 from urllib.parse import urljoin
 
-from scripts.ingest.markup import attributes_of
+from scripts.ingest.tags import attributes_of
 
 # Names of meta tags, the most certain first.
 PUBLISHED = (

@@ -9,8 +9,9 @@ import os
 import re
 from collections.abc import Sequence
 
-from scripts.ingest.markup import CODE, Markup
+from scripts.ingest.markup import Markup
 from scripts.ingest.render import CELLS, ITEM, ROW, list_numbers
+from scripts.ingest.tags import CODE
 
 LONG = 300  # characters of a block that makes a table one for layout
 LEVELS = 5  # of lists and quotes in each other; what is deeper is written as if it were so deep

@@ -12,7 +12,8 @@ from collections.abc import Container
 import numpy as np
 from numpy.typing import NDArray
 
-from scripts.ingest.markup import AROUND, CODE, GROUPS, Markup
+from scripts.ingest.markup import Markup
+from scripts.ingest.tags import AROUND, CODE, GROUPS
 
 Ints = NDArray[np.int64]
 LONG = 80  # characters of a block that looks like a paragraph

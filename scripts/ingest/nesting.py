@@ -14,7 +14,7 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from scripts.ingest.markup import BREAKS_OUT, FOREIGN, INNER, VOID, breaks_out, self_closed
+from scripts.ingest.tags import BREAKS_OUT, FOREIGN, INNER, VOID, breaks_out, self_closed
 
 MOST = 4096  # a page as deep takes 0.3 s
 # Elements that the next one of their kind ends, or that are there once.

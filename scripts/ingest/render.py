@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from scripts.ingest.markup import CODE, Markup
+from scripts.ingest.markup import Markup
+from scripts.ingest.tags import CODE
 
 APART = frozenset(
     CODE[name]

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from resiliparse.parse.html import HTMLTree
 
 from scripts.ingest import render
-from scripts.ingest.markup import BIT, BLOCKS, HIDDEN, Markup, attributes_of, read, said, tokens
+from scripts.ingest.markup import Markup, read, tokens
+from scripts.ingest.tags import BIT, BLOCKS, HIDDEN, attributes_of, said
 
 
 def of(page: str) -> Markup:

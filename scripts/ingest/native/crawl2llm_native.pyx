@@ -1,0 +1,414 @@
+# cython: language_level=3, wraparound=False
+"""The loops over the characters and the tags of a page, and over the trees of a forest: what Python is too slow for.
+
+What a tag means is in scripts/ingest/tags.py, which `Reader` is given. Nothing here knows a page's text but by its characters, and the work
+is linear in the size of the page, whatever it holds.
+"""
+
+from array import array
+from html import unescape
+
+cimport cython
+from cpython.unicode cimport PyUnicode_DATA, PyUnicode_FindChar, PyUnicode_KIND, PyUnicode_READ, PyUnicode_Substring
+
+cdef extern from *:
+    const char* BUILT_FROM
+
+SOURCE = BUILT_FROM.decode()  # SHA-256 of this file when it was compiled
+
+
+cdef Py_ssize_t REMEMBERED = 32768  # attributes of tags, at most 400 characters each
+
+
+cdef inline bint letter(Py_UCS4 c) noexcept:
+    return 97 <= <int>c <= 122 or 65 <= <int>c <= 90
+
+
+cdef inline Py_UCS4 lower(Py_UCS4 c) noexcept:
+    return <Py_UCS4>(<int>c + 32) if 65 <= <int>c <= 90 else c
+
+
+cdef class Characters:
+    """A page's characters, without a Python object for each."""
+
+    cdef str text
+    cdef int kind
+    cdef void* data
+    cdef Py_ssize_t size
+
+    def __cinit__(self, str text not None):
+        self.text, self.size = text, len(text)
+        self.kind, self.data = PyUnicode_KIND(text), PyUnicode_DATA(text)
+
+    cdef inline Py_UCS4 at(self, Py_ssize_t place) noexcept:
+        return PyUnicode_READ(self.kind, self.data, place) if 0 <= place < self.size else 0
+
+    cdef inline Py_ssize_t find(self, Py_UCS4 c, Py_ssize_t begin):
+        """Where `c` comes next, or the size."""
+        cdef Py_ssize_t found = PyUnicode_FindChar(self.text, c, begin, self.size, 1) if begin < self.size else -1
+        return found if found >= 0 else self.size
+
+    cdef inline Py_ssize_t behind(self, Py_UCS4 c, Py_ssize_t begin):
+        """The place behind the next `c`, or the size."""
+        cdef Py_ssize_t found = self.find(c, begin)
+        return min(found + 1, self.size)
+
+    cdef inline str cut(self, Py_ssize_t begin, Py_ssize_t end):
+        return PyUnicode_Substring(self.text, begin, end)
+
+    cdef Py_ssize_t comment(self, Py_ssize_t begin):
+        """The place behind a comment whose `<!--` ends at `begin`."""
+        cdef Py_ssize_t place = begin
+        if self.at(begin) == ">":
+            return begin + 1
+        if self.at(begin) == "-" and self.at(begin + 1) == ">":
+            return begin + 2
+        while (place := self.find("-", place)) < self.size:
+            if self.at(place + 1) == "-":
+                if self.at(place + 2) == ">":
+                    return place + 3
+                if self.at(place + 2) == "!" and self.at(place + 3) == ">":
+                    return place + 4
+            place += 1
+        return self.size
+
+    cdef Py_ssize_t name(self, Py_ssize_t begin):
+        """Where the name of a tag ends that begins here."""
+        cdef Py_ssize_t place = begin
+        cdef Py_UCS4 c
+        while place < self.size:
+            c = PyUnicode_READ(self.kind, self.data, place)
+            if c == ">" or c == "/" or c.isspace():
+                break
+            place += 1
+        return place
+
+    cdef Py_ssize_t attributes(self, Py_ssize_t begin):
+        """Where the `>` of a tag is, or the size. One in quotes is part of a value; quotes count only behind an equals sign."""
+        cdef Py_ssize_t place = begin, quote
+        cdef Py_UCS4 c
+        while place < self.size:
+            c = PyUnicode_READ(self.kind, self.data, place)
+            if c == ">":
+                return place
+            place += 1
+            if c == "=":
+                quote = place
+                while quote < self.size and self.at(quote).isspace():
+                    quote += 1
+                c = self.at(quote)
+                if c == '"' or c == "'":
+                    quote = self.find(c, quote + 1)
+                    if quote < self.size:  # else the page has no other such quote: nothing is read twice
+                        place = quote + 1
+        return self.size
+
+    cdef Py_ssize_t content(self, str name, Py_ssize_t begin):
+        """Where the end tag of a raw element begins, its name in lower case, or the size."""
+        cdef Py_ssize_t place = begin, number, length = len(name)
+        while (place := self.find("<", place)) < self.size:
+            if self.at(place + 1) == "/":
+                number = 0
+                while number < length and lower(self.at(place + 2 + number)) == name[number]:
+                    number += 1
+                if number == length:
+                    return place
+            place += 1
+        return self.size
+
+
+cdef class Reader:
+    """Cuts pages at their tags, and reads elements and blocks. tags: the module scripts.ingest.tags."""
+
+    cdef frozenset raw, foreign, special, skipped, cells, table
+    cdef dict kinds, codes, ends, within
+    cdef object follow, self_closed, said
+    cdef dict remembered
+    cdef Py_ssize_t says, look
+
+    def __init__(self, tags):
+        self.raw, self.foreign, self.special, self.skipped = tags.RAW, tags.FOREIGN, tags.SPECIAL, tags.SKIPPED
+        self.cells, self.table, self.kinds, self.codes = tags.CELLS, tags.TABLE, tags.KIND, tags.CODE
+        self.ends, self.within, self.says, self.look = tags.ENDS, tags.WITHIN, tags.SAYS, tags.LOOK
+        self.follow, self.self_closed, self.said = tags.follow, tags.self_closed, tags.said
+        self.remembered = {}
+
+    cdef say(self, str attributes):
+        """tags.said, which most pages of a host ask with the same words."""
+        if len(attributes) > self.says:
+            attributes = attributes[: self.says]
+        found = self.remembered.get(attributes)
+        if found is None:
+            if len(self.remembered) >= REMEMBERED:
+                self.remembered.clear()
+            found = self.remembered[attributes] = self.said(attributes)
+        return found
+
+    def tokens(self, str page not None):
+        """A page cut at its tags: text; then for each tag, comment or raw element five parts and the text behind it.
+
+        The five: name, attributes and content of a raw element; name, with "/" where it ends, and attributes of another tag. What is
+        not there is None. Within SVG and MathML a raw element such as `<style/>` is another tag, for it ends at once.
+        """
+        cdef Characters text = Characters(page)
+        cdef list parts = [], around = []
+        cdef Py_ssize_t begin = 0, at = 0, end, behind
+        cdef Py_UCS4 c
+        cdef str name, lower, attributes
+        while True:
+            at = text.find("<", at)
+            c = text.at(at + 1)
+            if at + 1 >= text.size:
+                break
+            if letter(c) or (c == "/" and letter(text.at(at + 2))):
+                end = text.name(at + 2)
+                name = text.cut(at + 1, end)
+                behind = text.attributes(end)
+                attributes = text.cut(end, behind)
+                lower = name.lower()
+                parts.append(text.cut(begin, at))
+                at = begin = min(behind + 1, text.size)
+                if lower in self.raw and end < text.size and not (
+                    around and around[len(around) - 1] in self.foreign and self.self_closed(attributes)
+                ):
+                    end = text.content(lower, begin)
+                    behind = text.find(">", end)
+                    if end == text.size or behind < text.size:
+                        parts += [name, attributes, text.cut(begin, end), None, None]
+                        at = begin = min(behind + 1, text.size)
+                        continue
+                if around or lower in self.foreign:
+                    self.follow(around, lower, attributes)
+                parts += [None, None, None, name, attributes]
+            elif c == "!" or c == "?" or (c == "/" and at + 2 < text.size):
+                comment = c == "!" and text.at(at + 2) == "-" and text.at(at + 3) == "-"
+                parts += [text.cut(begin, at), None, None, None, None, None]
+                at = begin = text.comment(at + 4) if comment else text.behind(">", at + 2)
+            else:
+                at += 1
+        parts.append(text.cut(begin, text.size))
+        return parts
+
+    def read(self, list parts not None):
+        """The ten lists of a Markup (scripts/ingest/markup.py), of a page that `tokens` has cut."""
+        cdef Reading page = Reading(self)
+        page.all(parts)
+        return (page.parent, page.code, page.own, page.bits, page.first, page.last, page.text, page.node, page.links, page.linked, page.marks)
+
+
+# What Reader.read does with each tag; tags.KIND has the same numbers.
+cdef enum:
+    NOTHING, INLINE, LINK, BREAK, BEGIN, END
+
+
+cdef str plain(list pieces, bint raw):
+    """The text of a block's pieces; "\x00" is a line break."""
+    cdef str text = pieces[0] if len(pieces) == 1 else "".join(pieces)
+    if "&" in text:
+        text = unescape(text)
+    if raw:
+        return text.replace("\r\n", "\n").replace("\r", "\n").replace("\x00", "\n").strip("\n").rstrip()
+    if "\x00" in text:
+        return "\n".join(filter(None, [" ".join(line.split()) for line in text.split("\x00")]))
+    return " ".join(text.split())
+
+
+cdef class Reading:
+    """One page on its way to elements and blocks."""
+
+    cdef Reader by
+    cdef list parent, code, own, bits, first, last, text, node, links, linked, marks
+    cdef list names, opened, pieces, around, sizes
+    cdef dict number
+    cdef Py_ssize_t skipping, pre, here, link_count, link_chars, mark_count, breaks
+    cdef bint in_link
+
+    def __cinit__(self, Reader by not None):
+        self.by = by
+        self.parent, self.code, self.own, self.bits, self.first, self.last = [0], [0], [0], [0], [0], [0]
+        self.text, self.node, self.links, self.linked, self.marks = [], [], [], [], []
+        self.names, self.opened, self.number = [""], [0], {}  # of the open elements, the innermost last
+        self.pieces = []
+        self.around, self.sizes = [], []  # see `foreign`
+
+    cdef inline bint flush(self) except -1:
+        """The text since the last tag of a block is a block."""
+        if self.pieces:
+            text = plain(self.pieces, self.pre > 0)
+            self.pieces = []
+            if text:
+                self.text.append(text)
+                self.node.append(self.here)
+                self.links.append(self.link_count)
+                self.linked.append(self.link_chars)
+                self.marks.append(self.mark_count)
+            self.link_count, self.link_chars, self.mark_count, self.breaks = self.in_link, 0, 0, 0
+        return True
+
+    cdef bint close(self, Py_ssize_t size) except -1:
+        """Close open elements until so many are left."""
+        cdef str name
+        now = len(self.text)
+        while len(self.names) > size:
+            name = self.names.pop()
+            self.number[name] -= 1
+            self.last[self.opened.pop()] = now
+            if name in self.by.skipped:
+                self.skipping -= 1
+            elif name == "pre":
+                self.pre -= 1
+        return True
+
+    cdef bint foreign(self, str name, str attributes) except -1:
+        """A tag that begins SVG or MathML or stands in it. What breaks out of it ends it.
+
+        sizes: how many elements are open outside of each of those in `around`.
+        """
+        cdef Py_ssize_t before = len(self.names) - (name in self.by.foreign)  # these are open already
+        while self.sizes and self.sizes[len(self.sizes) - 1] >= before:  # ended with what is around it
+            self.sizes.pop()
+            self.around.pop()
+        broken = self.by.follow(self.around, name, attributes)
+        while len(self.sizes) > len(self.around):
+            before = self.sizes.pop()
+        if broken:
+            self.flush()
+            self.close(before)
+            self.here = self.opened[len(self.opened) - 1]
+        elif len(self.sizes) < len(self.around):
+            self.sizes.append(before if name in self.by.foreign else self.sizes[len(self.sizes) - 1])
+        return True
+
+    cdef bint supply_ends(self, str name) except -1:
+        """Close what the start of this element ends."""
+        cdef Py_ssize_t at = len(self.names) - 1
+        cdef Py_ssize_t least = max(at - self.by.look, -1)
+        cdef str inner
+        ended, boundary = self.by.ends[name]
+        while at > least:
+            inner = self.names[at]
+            if inner in ended:
+                self.close(at)
+                return True
+            if inner in boundary or inner == "table":
+                return True
+            at -= 1
+        return True
+
+    cdef bint begin(self, str name, str attributes) except -1:
+        """An element of a block."""
+        cdef Py_ssize_t above
+        self.flush()
+        if self.names[len(self.names) - 1] == "p" and name != "option":
+            self.close(len(self.names) - 1)
+        elif name in self.by.ends:
+            self.supply_ends(name)
+        above = self.opened[len(self.opened) - 1]
+        mine = self.by.within.get(name, 0)
+        if len(attributes) > 5:
+            mine |= self.by.say(attributes)
+        self.here = len(self.parent)
+        self.parent.append(above)
+        self.code.append(self.by.codes.get(name, 0))
+        self.own.append(mine)
+        self.bits.append(self.bits[above] | mine)
+        self.first.append(len(self.text))
+        self.last.append(-1)
+        self.names.append(name)
+        self.opened.append(self.here)
+        self.number[name] = self.number.get(name, 0) + 1
+        if name in self.by.special:
+            self.skipping += name in self.by.skipped
+            self.pre += name == "pre"
+            if name in self.by.foreign:
+                self.foreign(name, attributes)
+        return True
+
+    cdef bint end(self, str name) except -1:
+        """The end tag of an element of a block."""
+        cdef Py_ssize_t at = len(self.names) - 1
+        cdef Py_ssize_t least = max(at - self.by.look, -1)
+        cdef str inner
+        self.flush()
+        if not self.number.get(name):
+            return True
+        table = name in self.by.table
+        while at > least:
+            inner = self.names[at]
+            if inner == name:
+                self.close(at)
+                break
+            if not table and inner in self.by.cells:
+                break
+            at -= 1
+        self.here = self.opened[len(self.opened) - 1]
+        return True
+
+    cdef bint all(self, list parts) except -1:
+        """Every part of a page, in order."""
+        cdef Py_ssize_t at
+        cdef str name, attributes, text = parts[0]
+        cdef int kind
+        if not text.isspace():
+            self.pieces.append(text)
+        for at in range(4, len(parts), 6):
+            name, attributes, text = parts[at], parts[at + 1], parts[at + 2]
+            found = self.by.kinds.get(name)
+            if found is None:
+                name = name.lower()
+                found = self.by.kinds.get(name)
+            kind = found if found is not None else INLINE if "-" not in name else END if name[0] == "/" else BEGIN
+            if kind == BEGIN and name in self.by.foreign:
+                if self.by.self_closed(attributes):
+                    kind = NOTHING
+            elif self.around and name:
+                self.foreign(name, attributes)
+            if kind == BEGIN:
+                self.begin(name, attributes)
+            elif kind == END:
+                self.end(name[1:])
+            elif kind == INLINE:
+                self.mark_count += 1
+            elif kind == LINK:
+                self.in_link = name in ("a", "A") and "href" in attributes
+                self.link_count += self.in_link
+            elif kind == BREAK and self.pieces:
+                self.breaks += 1
+                if self.breaks > 1 and not self.pre:
+                    self.flush()
+                else:
+                    self.pieces.append("\x00")
+            if text and not self.skipping:
+                if not text.isspace():
+                    if self.in_link:
+                        self.link_chars += len(text)
+                    self.breaks = 0
+                    self.pieces.append(text)
+                elif self.pieces:
+                    self.pieces.append(text)
+        self.flush()
+        self.close(1)
+        self.last[0] = len(self.text)
+        return True
+
+
+def scores(const short[:, ::1] rows, const int[:, ::1] measures, const short[:, ::1] limits, const short[:, ::1] leaves, long long base):
+    """The score of each block by complete trees of one depth: see Forest in scripts/ingest/forest.py.
+
+    rows[m, n]: measure m of block n. measures, limits: [tree, node]; leaves: [tree, leaf]. Raises ValueError for a measure that no row has.
+    """
+    cdef Py_ssize_t trees = limits.shape[0], nodes = limits.shape[1], tree, node, block, count = rows.shape[1]
+    for tree in range(trees):
+        for node in range(nodes):
+            if not 0 <= measures[tree, node] < rows.shape[0]:
+                raise ValueError(f"tree {tree} asks for measure {measures[tree, node]} of {rows.shape[0]}")
+    out = array("q", [base]) * count
+    cdef long long[::1] total = out
+    with cython.boundscheck(False):
+        for tree in range(trees):
+            for block in range(count):
+                node = 0
+                while node < nodes:
+                    node = 2 * node + 1 + (rows[measures[tree, node], block] > limits[tree, node])
+                total[block] += leaves[tree, node - nodes]
+    return out

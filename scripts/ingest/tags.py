@@ -1,0 +1,188 @@
+"""What the tags of HTML mean for the text of a page: which make blocks, which hide text, what their attributes say.
+
+Tables for the loops that read a page (scripts/ingest/native), and the few functions that these call.
+"""
+
+from __future__ import annotations
+
+import html as entities
+import re
+from functools import lru_cache
+
+import re2
+
+RAW = frozenset(
+    ["script", "style", "textarea", "title", "iframe", "noembed", "noframes", "xmp"]
+)  # tags within these are text
+ATTRIBUTE = re.compile(r"""([^\s"'>/=]+)\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s"'>]+))""")
+VALUE = re.compile(r"""=\s*(?:"[^"]*"|'[^']*'|[^\s"'>][^\s>]*)""")
+FOREIGN = frozenset(["svg", "math"])  # elements that hold other than HTML
+VOID = frozenset([
+    "area", "base", "basefont", "bgsound", "br", "col", "embed", "frame", "hr", "image", "img", "input", "keygen", "link", "meta", "param",
+    "source", "track", "wbr",
+])  # fmt: skip
+# Where HTML begins again within each.
+INNER = {"svg": frozenset(["desc", "foreignobject"]), "math": frozenset(["mi", "mn", "mo", "ms", "mtext"])}
+# What ends SVG and MathML; `<font>` only with one of three attributes.
+BREAKS_OUT = frozenset([
+    "b", "big", "blockquote", "body", "br", "center", "code", "dd", "div", "dl", "dt", "em", "embed", "font", "h1", "h2", "h3", "h4",
+    "h5", "h6", "head", "hr", "i", "img", "li", "listing", "menu", "meta", "nobr", "ol", "p", "pre", "ruby", "s", "small", "span",
+    "strong", "strike", "sub", "sup", "table", "tt", "u", "ul", "var", "/br", "/p",
+])  # fmt: skip
+FONT = re.compile(r"(?:^|[\s/])(?:color|face|size)(?=[\s=/]|$)", re.IGNORECASE)
+LOOK = 64  # elements that an end tag is looked for in, from the innermost
+
+
+def self_closed(attributes: str) -> bool:
+    """Whether a tag with these attributes ends in a slash that is not part of a value."""
+    return attributes.endswith("/") and VALUE.sub("=", attributes).endswith("/")
+
+
+def breaks_out(name: str, attributes: str) -> bool:
+    """Whether a tag, its name in lower case and with "/" where it ends, ends the SVG or MathML that it stands in."""
+    return name in BREAKS_OUT and (name != "font" or FONT.search(VALUE.sub("= ", attributes)) is not None)
+
+
+def follow(around: list[str], name: str, attributes: str) -> bool:
+    """What is open of FOREIGN and INNER, the innermost last, behind a tag. Returns whether the tag has broken out."""
+    inner = around[-1] if around else ""
+    if inner in FOREIGN and breaks_out(name, attributes):
+        while around and around[-1] in FOREIGN:
+            around.pop()
+        return True
+    if name[0] == "/":
+        if name[1:] in around[-LOOK:]:
+            while around.pop() != name[1:]:
+                pass
+    elif (name in INNER.get(inner, FOREIGN) or name == inner) and not self_closed(attributes):
+        around.append(name)
+    return False
+
+
+def attributes_of(tag: str) -> dict[str, str]:
+    """The attributes of a tag that have a value, by their name in lower case; of two with one name the first."""
+    found: dict[str, str] = {}
+    for name, *values in ATTRIBUTE.findall(tag):
+        found.setdefault(name.lower(), entities.unescape("".join(values)))
+    return found
+
+
+# Elements that make a block of their own. A block's features have the number of its element here, so the order counts: those of prose,
+# of reference (code, definitions, lists, tables), of pictures, of what stands around a text, and of forms lie side by side.
+BLOCKS = (
+    "body", "center", "main", "article", "section", "div", "p", "blockquote", "h1", "h2", "h3", "h4", "h5", "h6", "hgroup",
+    "pre", "dl", "dt", "dd", "ul", "ol", "menu", "li", "table", "caption", "thead", "tbody", "tfoot", "tr", "th", "td",
+    "figure", "figcaption", "details", "summary", "address", "header", "aside", "nav", "footer", "search",
+    "form", "fieldset", "legend", "label", "button", "dialog", "option", "select", "noscript", "svg", "template", "object", "audio",
+    "video", "canvas", "math",
+)  # fmt: skip
+CODE = {name: number for number, name in enumerate(BLOCKS, 1)}
+CUSTOM = 0  # an element such as <page-body>
+# What the loop over the tags does with each.
+NOTHING, INLINE, LINK, BREAK, BEGIN, END = range(6)
+KIND: dict[str | None, int] = (
+    {None: NOTHING, "a": LINK, "/a": LINK, "br": BREAK, "hr": BREAK}
+    | {
+        name: INLINE
+        for each in ("span", "b", "i", "em", "strong", "font", "img", "html", "link", "meta")
+        for name in (each, "/" + each)
+    }
+    | {name: BEGIN for name in BLOCKS}
+    | {"/" + name: END for name in BLOCKS}
+)
+SAYS = 400  # characters of attributes that are looked at
+SKIPPED = frozenset(["select", "svg", "template", "object", "audio", "video", "canvas", "button", "dialog"])
+SPECIAL = SKIPPED | FOREIGN | {"pre"}
+# What the start of an element ends, looking up to the given boundary: https://html.spec.whatwg.org/multipage/syntax.html#optional-tags
+ENDS = {
+    "li": (frozenset(["li"]), frozenset(["ul", "ol", "menu"])),
+    "dt": (frozenset(["dt", "dd"]), frozenset(["dl"])),
+    "dd": (frozenset(["dt", "dd"]), frozenset(["dl"])),
+    "td": (frozenset(["td", "th"]), frozenset(["tr", "table"])),
+    "th": (frozenset(["td", "th"]), frozenset(["tr", "table"])),
+    "tr": (frozenset(["tr"]), frozenset(["table", "tbody", "thead", "tfoot"])),
+    "tbody": (frozenset(["tbody", "thead", "tfoot"]), frozenset(["table"])),
+    "tfoot": (frozenset(["tbody", "thead", "tfoot"]), frozenset(["table"])),
+    "option": (frozenset(["option"]), frozenset(["select"])),
+}
+CELLS = frozenset(
+    ["td", "th", "caption", "table"]
+)  # an end tag within ends nothing outside, but tables and their parts
+TABLE = frozenset(["td", "th", "tr", "tbody", "thead", "tfoot", "table", "caption"])
+
+# What the words of a class, an id, a role or an itemprop say: one bit for each group.
+GROUPS = {
+    "comment": r"comment|disqus|respond|reply|replies|komentar|komentarz|kommentar|commentaire|livefyre|discussion",
+    "share": r"shar(?:e|ing)|social|facebook|twitter|pinterest|whatsapp|linkedin|addthis|addtoany|sociable|follow|bookmark",
+    "related": r"relat|recommend|similar|more[-_]?(?:news|stories|articles|posts|from|on|in)|read[-_]?(?:more|next|also)|also|trending"
+    r"|popular|most[-_]?(?:read|viewed)|latest|recent|outbrain|taboola|teaser|suggest|(?:^|[-_ ])(?:next|prev)|upsell",
+    "cards": r"card|carousel|slider|slide|swiper|tile|grid|promo",
+    "ad": r"(?:^|[-_ ])ads?(?:[-_ \d]|$)|advert|adslot|adsense|sponsor|banner|dfp|marketing|partner|affiliate|commercial|reklam|werbung",
+    "nav": r"nav|menu|toolbar|topbar|(?:^|[-_ ])tabs?(?:[-_ ]|$)|skip|jump",
+    "crumb": r"crumb|pager|pagina|paging|(?:^|[-_ ])(?:toc|index)(?:[-_ ]|$)|contents-list",
+    "side": r"side|rail|right[-_]?col|left[-_]?col|col(?:umn)?[-_]?right|col(?:umn)?[-_]?left|aside|secondary|complementary",
+    "widget": r"widget|module|block|box|panel|plugin|container",
+    "foot": r"foot|copyright|legal|bottom|disclaimer|colophon|imprint|contentinfo",
+    "head": r"header|masthead|logo|brand|(?:^|[-_ ])top",
+    "subscribe": r"subscri|newsletter|sign[-_]?up|log[-_]?in|register|paywall|email|(?:^|[-_ ])cta|call[-_]?to|donat|form"
+    r"|search|survey|poll",
+    "cookie": r"cookie|consent|gdpr|modal|popup|overlay|lightbox|notice|alert|dialog|tooltip|dropdown",
+    "tags": r"(?:^|[-_ ])tag|categor|keyword|topic|label|filed|taxonomy",
+    "meta": r"meta|date|time|byline|author|publish|posted|updated|credit|source|views|rating|info",
+    "tools": r"print|tool|action|button|btn|icon|utility|control|vote|like",
+    "media": r"caption|gallery|photo|image|img|picture|thumb|video|player|media|figure|embed|audio",
+    "bio": r"(?:^|[-_ ])bio|about|profile|avatar|contributor|vcard|(?:^|[-_ ])user",
+    "title": r"title|headline|heading|(?:^|[-_ ])(?:sub)?hed(?:[-_ ]|$)",
+    "lead": r"subhead|subtitle|deck|(?:^|[-_ ])dek|lede|lead|standfirst|summary|abstract|intro|excerpt",
+    "content": r"article[-_]*(?:body|text|content|copy)|(?:entry|post|story|page|main|body|field|text|rich|blog)[-_]*"
+    r"(?:content|body|text|copy)"
+    r"|prose|wysiwyg|markdown|mw-parser-output|entry|hentry|paragraph|copy",
+    "article": r"article|story|post|content|main|blog|news|single|text|body|detail|description|product",
+    "thread": r"answer|question|thread|message|topic|forum|review",
+    "list": r"list|item|result|archive|feed|row|collection|stream",
+}  # fmt: skip
+BIT = {name: 1 << number for number, name in enumerate(GROUPS)}
+NAMED = re.compile(r"""\b(?:class|id|role|itemprop)\s*=\s*(?:"([^"]*)|'([^']*)|([^\s"'>]+))""", re.IGNORECASE)
+CONCEALS = re.compile(
+    r"""(?<![-\w])hidden(?![-\w:;])|aria-hidden\s*=\s*["']?true|display\s*:\s*none|visibility\s*:\s*hidden""",
+    re.IGNORECASE,
+)
+HIDDEN = 1 << len(GROUPS)
+# Elements that a block may lie in, one bit each.
+AROUND = (
+    "aside", "nav", "footer", "header", "form", "figure", "figcaption", "article", "main", "section", "li", "ul", "ol", "table", "td", "th",
+    "p", "h1", "h2", "h3", "h4", "h5", "h6", "blockquote", "pre", "dl", "address", "center", "label", "fieldset", "details",
+    "noscript",
+)  # fmt: skip
+WITHIN = {name: HIDDEN << number for number, name in enumerate(AROUND, 1)}
+
+
+def _matcher() -> re2.Set:
+    options = re2.Options()
+    options.case_sensitive = False
+    words = re2.Set.SearchSet(options)
+    for group in GROUPS.values():
+        words.Add(group)
+    words.Compile()
+    return words
+
+
+MATCHER = _matcher()
+
+
+@lru_cache(maxsize=65536)
+def _word(word: str) -> int:
+    """The bits of the groups that a word of a class names."""
+    bits = 0
+    for number in MATCHER.Match(word) or ():
+        bits |= 1 << number
+    return bits
+
+
+def said(attributes: str) -> int:
+    """The bits of GROUPS that the attributes of a tag name, and HIDDEN."""
+    bits = HIDDEN if ("hidden" in attributes or "none" in attributes) and CONCEALS.search(attributes) else 0
+    for values in NAMED.findall(attributes):
+        for word in "".join(values).split():
+            bits |= _word(word)
+    return bits

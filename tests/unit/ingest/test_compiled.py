@@ -1,0 +1,64 @@
+"""The compiled part does what its plain description says, on any text, and is refused where its source is another one."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scripts.ingest import compiled
+from scripts.ingest.markup import read, tokens
+
+ROOT = Path(__file__).resolve().parents[3]
+# `tokens` as one expression, but for raw elements that end at once in SVG. Quotes count only behind an equals sign.
+ATTRIBUTES = r"""((?:[^>=]++|=\s*+"[^"]*+"|=\s*+'[^']*+'|=)*+)(?:>|\Z)"""
+TOKEN = re.compile(
+    rf"<(?:!--(?:-?>|(?:[^-]++|-(?!-!?>))*+(?:--!?>|\Z))|[!?][^>]*+(?:>|\Z)|/(?=[^a-zA-Z])[^>]*+(?:>|\Z)"
+    rf"|((?ai:script|style|textarea|title|iframe|noembed|noframes|xmp))(?=[\s/>]){ATTRIBUTES}"
+    rf"((?:[^<]++|<(?!/(?ai:\1)))*+)(?:</[^>]*+>|\Z)"
+    rf"|(/?[a-zA-Z][^\s/>]*+){ATTRIBUTES})"
+)
+WORDS = "-- <!-- --> &amp; <p </p <title> </TITLE </titles> <Script </script> <xmp/ x= <ſcript>"
+PIECE = st.sampled_from([*"<>/=\"'!-?aB \n\u00a0\u2003é\U0001f600\ud800\x00", *WORDS.split()])
+
+
+@settings(max_examples=1000, deadline=None)
+@given(st.lists(PIECE, max_size=40))
+def test_tokens_are_those_of_one_expression(pieces: list[str]) -> None:
+    page = "".join(pieces)
+    assert tokens(page) == TOKEN.split(page)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.text(max_size=300))
+def test_any_text_is_read(page: str) -> None:
+    assert "".join("".join(read(tokens(page)).text).split()) is not None
+
+
+def test_a_tree_that_asks_for_no_measure_is_refused() -> None:
+    one = np.zeros((1, 1), np.int16)
+    with pytest.raises(ValueError, match="tree 0 asks for measure 3 of 1"):
+        compiled.scores(one, np.full((1, 1), 3, np.int32), one, np.zeros((1, 2), np.int16), 0)
+
+
+def test_one_that_was_built_from_another_source_is_refused(tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "scripts", tmp_path / "scripts", ignore=shutil.ignore_patterns("__pycache__"))
+    source = tmp_path / "scripts/ingest/native/crawl2llm_native.pyx"
+    source.write_text(source.read_text() + "# another line\n")
+    done = subprocess.run(
+        [sys.executable, "-c", "import scripts.ingest.markup"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )  # fmt: skip
+    assert done.returncode == 1 and f"was built from another version of {source}: run `make install`" in done.stderr
+
+
+def test_building_leaves_nothing_beside_the_source() -> None:
+    """What lies there is part of a step's fingerprint."""
+    found = {path.name for path in (ROOT / "scripts/ingest/native").rglob("*") if "__pycache__" not in path.parts}
+    assert found == {"crawl2llm_native.pyx", "pyproject.toml", "setup.py"}
