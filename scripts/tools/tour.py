@@ -116,9 +116,10 @@ def code_page() -> str:
         "",
     ]:
         lines += [f"\n## scripts/{folder}\n", row("module", "what", "an edit reruns"), "|---|---|---|"]
-        for path in sorted((ROOT / "scripts" / folder).glob("*.py")):
+        root = ROOT / "scripts" / folder
+        for path in sorted(root.glob("**/*.py" if folder else "*.py")):
             if what := summary(path):
-                lines.append(row(f"`{path.name}`", what, reruns(path)))
+                lines.append(row(f"`{path.relative_to(root)}`", what, reruns(path)))
     return "\n".join(lines).replace("\n\n\n", "\n\n") + "\n"
 
 
