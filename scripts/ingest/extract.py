@@ -17,6 +17,7 @@ from typing import Any
 import pyarrow as pa
 
 from scripts.formats.documents import DOCUMENT, Writer, shard_of
+from scripts.ingest.compiled import Ids
 from scripts.ingest.extractors import missing
 from scripts.ingest.files import File, First, MissingError, TransferError, listed, target
 from scripts.ingest.files import size as size_of
@@ -185,7 +186,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     dropped: dict[str, int] = {}
     by_source: dict[str, dict[str, int]] = {}
     summary: dict[str, Any] = {"bytes_read": 0, "text_bytes": 0, "truncated": 0, "charsets": {}}
-    seen: set[int] = set()  # ids as numbers: half the memory of strings
+    seen = Ids()
     limited = Counter[str]()  # by the key that limits them
     kept = 0
     progress = Progress(None, "records")
@@ -197,7 +198,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
             mine = by_source.setdefault(source["name"], {"documents": 0, "bytes": 0})
             for page in pages(source, settings, path, file):
                 progress.add()
-                if isinstance(page, Page) and int(page.id, 16) in seen:
+                if isinstance(page, Page) and not seen.add(page.id):
                     # The same record twice (a file given twice, a repeated record): ids are unique within a shard.
                     page = Rejected("repeated_record", page.metadata.get("record_id", page.id), page.url)
                 if isinstance(page, Rejected):
@@ -208,7 +209,6 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
                         limited[key] += 1
                         refuse(page, limited[key], settings)
                     continue
-                seen.add(int(page.id, 16))
                 size = len(page.text.encode())
                 kept += 1
                 summary["text_bytes"] += size

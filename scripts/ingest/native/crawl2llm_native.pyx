@@ -1,5 +1,5 @@
 # cython: language_level=3, wraparound=False
-"""The loops over the characters and the tags of a page, and over the trees of a forest: what Python is too slow for.
+"""The loops over the characters and the tags of a page, and over the trees of a forest, and a set of ids: what Python is too slow or too large for.
 
 What a tag means is in scripts/ingest/tags.py, which `Reader` is given. Nothing here knows a page's text but by its characters, and the work
 is linear in the size of the page, whatever it holds.
@@ -9,6 +9,8 @@ from array import array
 from html import unescape
 
 cimport cython
+from libc.stdint cimport uint64_t
+from libc.stdlib cimport calloc, free
 from cpython.unicode cimport PyUnicode_DATA, PyUnicode_FindChar, PyUnicode_KIND, PyUnicode_READ, PyUnicode_Substring
 
 cdef extern from *:
@@ -412,3 +414,65 @@ def scores(const short[:, ::1] rows, const int[:, ::1] measures, const short[:, 
                     node = 2 * node + 1 + (rows[measures[tree, node], block] > limits[tree, node])
                 total[block] += leaves[tree, node - nodes]
     return out
+
+
+cdef struct Slot:
+    uint64_t high, low
+
+
+cdef class Ids:
+    """A set of ids of 32 hexadecimal digits, in 16 bytes for each and as many or fewer that are free: Python's takes 130."""
+
+    cdef Slot* slots
+    cdef size_t size, used
+    cdef bint zero  # a free slot is one of zeros
+
+    def __cinit__(self):
+        self.size, self.used, self.zero = 1024, 0, False
+        self.slots = <Slot*>calloc(self.size, sizeof(Slot))
+        if self.slots == NULL:
+            raise MemoryError()
+
+    def __dealloc__(self):
+        free(self.slots)
+
+    def __len__(self):
+        return self.used + self.zero
+
+    cdef bint put(self, Slot one) noexcept:
+        """Whether it was not there yet."""
+        cdef size_t place = (one.high ^ one.low) & (self.size - 1)
+        while self.slots[place].high or self.slots[place].low:
+            if self.slots[place].high == one.high and self.slots[place].low == one.low:
+                return False
+            place = (place + 1) & (self.size - 1)
+        self.slots[place] = one
+        return True
+
+    cdef bint grow(self) except -1:
+        cdef Slot* before = self.slots
+        cdef size_t number, size = self.size
+        cdef Slot* after = <Slot*>calloc(2 * size, sizeof(Slot))
+        if after == NULL:
+            raise MemoryError()
+        self.slots, self.size = after, 2 * size
+        for number in range(size):
+            if before[number].high or before[number].low:
+                self.put(before[number])
+        free(before)
+        return True
+
+    def add(self, str id not None):
+        """Add an id; whether it was not there yet. Raises ValueError for one that is not of 32 hexadecimal digits."""
+        cdef Slot one
+        if len(id) != 32:
+            raise ValueError(f"{id!r} is not of 32 hexadecimal digits")
+        one.high, one.low = int(id[:16], 16), int(id[16:], 16)
+        if not one.high and not one.low:
+            new, self.zero = not self.zero, True
+            return new
+        if 4 * self.used >= 3 * self.size:
+            self.grow()
+        new = self.put(one)
+        self.used += new
+        return bool(new)

@@ -42,6 +42,27 @@ def test_any_text_is_read(page: str) -> None:
     assert "".join("".join(read(tokens(page)).text).split()) is not None
 
 
+IDS = st.integers(0, 5).map(lambda number: f"{number << 60:032x}") | st.uuids().map(lambda one: one.hex)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(IDS, max_size=60), st.booleans())
+def test_ids_are_a_set(ids: list[str], many: bool) -> None:
+    """Ids that differ in one half alone, zero, and so many that the table grows."""
+    ids = [*ids, *(f"{number << 64:032x}" for number in range(2000 * many)), *ids]
+    held, expected = compiled.Ids(), set[str]()
+    for one in ids:
+        assert held.add(one) == (one not in expected)
+        expected.add(one)
+    assert len(held) == len(expected)
+
+
+@pytest.mark.parametrize("id", ["", "0" * 31, "0" * 33, "g" * 32])
+def test_what_is_no_id_is_refused(id: str) -> None:
+    with pytest.raises(ValueError):
+        compiled.Ids().add(id)
+
+
 def test_a_tree_that_asks_for_no_measure_is_refused() -> None:
     one = np.zeros((1, 1), np.int16)
     with pytest.raises(ValueError, match="tree 0 asks for measure 3 of 1"):
