@@ -9,16 +9,21 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 
-from scripts.ingest.nesting import ALIKE, FORMATTING, HTML_IN, MOST, SCOPES, START, too_deep
-from scripts.ingest.tags import CODE, FOREIGN, self_closed
+from scripts.ingest.tags import CODE, FOREIGN, INNER, self_closed
+from scripts.ingest.nesting import FORMATTING, HOLDING, STEPS, Bound, attributes_at_most, open_elements
 
 TAGS = 200_000  # 1 s of cutting and reading; of 2,700 real pages the mean is 1,600, the largest 22,000
+LIBRARY_TAGS = 50_000  # trafilatura takes 2 s for as many
 SQUARES = 100_000_000  # of the numbers of attributes, over all tags: 10,000 in one tag take 0.2 s
-AGAIN = 1_000_000  # formatting elements that are opened again
+AGAIN = 1_000_000  # formatting elements that are opened again, and their attributes: 200 bytes of a tree each
+ALIKE = 3  # of those that are the same so many are opened again
 # Starts that may end elements in which formatting elements are open; any end tag may.
 ENDING = frozenset(CODE) | {"col", "colgroup", "optgroup", "frameset", "hr", "rt", "rp"}
 # Within these, an end tag may not find the formatting elements outside.
+HTML_IN = INNER["svg"] | INNER["math"]
+SCOPES = frozenset(["applet", "caption", "marquee", "object", "select", "table", "template"]) | FOREIGN
 WITHIN = SCOPES | HTML_IN | {"td", "th", "annotation-xml"}
+START = re.compile(r"<([a-zA-Z][^\s/>]*)")
 FEW = 50  # attributes that are not worth counting
 ATTRIBUTE = re.compile(r"""[^\s"'>/=]+(?:\s*=\s*(?:"[^"]*"|'[^']*'|[^\s>]*))?""")
 
@@ -29,16 +34,22 @@ def too_many_tags(page: str) -> str:
     return f"{count:,} tags, at most {TAGS:,}" if count > TAGS else ""
 
 
-def too_hard(parts: list[str]) -> tuple[str, str]:
-    """(reason, detail) of a page, cut by `markup.tokens`, that an HTML parser is not given; ("", "") for others."""
-    if opens_again(parts):
-        return "too_complex", f"over {AGAIN:,} formatting elements that are opened again"
-    if too_deep(parts):
-        return "too_deep", f"elements nested over {MOST} deep"
+def too_hard(parts: list[str], bound: Bound | None = None) -> tuple[str, str]:
+    """(reason, detail) of a page, cut by `markup.tokens`, that an HTML parser is not given; ("", "") for others.
+
+    bound: what `open_elements` has found, if it was asked.
+    """
+    if (tags := len(parts) // 6) > LIBRARY_TAGS:
+        return "too_complex", f"{tags:,} tags, at most {LIBRARY_TAGS:,} for a library"
+    bound = bound or open_elements(parts)
+    if bound.again > AGAIN and opens_again(parts):
+        return "too_complex", f"over {AGAIN:,} formatting elements and attributes that are opened again"
+    if bound.steps > STEPS:
+        return "too_deep", f"over {STEPS:,} open elements are looked through"
     squares = 0
-    tags = [each for each in (*parts[2::6], *parts[5::6]) if each and len(each) > 2 * FEW]
-    if sum((len(each) // 2) ** 2 for each in tags) > SQUARES:  # an attribute takes two characters
-        for tag in tags:
+    long = [each for each in (*parts[2::6], *parts[5::6]) if each and len(each) > 2 * FEW]
+    if sum((len(each) // 2) ** 2 for each in long) > SQUARES:  # an attribute takes two characters
+        for tag in long:
             number = sum(1 for _ in ATTRIBUTE.finditer(tag))
             squares += number * number if number > FEW else 0
             if squares > SQUARES:
@@ -47,28 +58,24 @@ def too_hard(parts: list[str]) -> tuple[str, str]:
 
 
 def opens_again(parts: list[str], most: int = AGAIN) -> bool:
-    """Whether a parser may open more than `most` formatting elements again because they were left open.
+    """Whether a parser may open more than `most` formatting elements, and attributes of these, again because they were left open.
 
     An upper bound: each tag that may end elements counts for all that are left open, and an element is left open until an end tag that a
     parser cannot fail to take for its own.
     """
-    names = Counter(name.lower() for name in parts[4::6] if name)
-    hidden = 0  # tags in raw elements, which are elements within SVG
-    if not FOREIGN.isdisjoint(names):
-        hidden = sum(content.count("<") for content in parts[3::6] if content)
-    starts = sum(count for name, count in names.items() if name in FORMATTING)
-    if (starts + hidden) * (len(parts) // 6 + hidden) <= most:
-        return False
     left: defaultdict[str, list[str]] = defaultdict(list)  # by name, the attributes of those that an end tag would find
     outside: list[tuple[str, defaultdict[str, list[str]]]] = []  # each open one of WITHIN, and those outside of it
     alike: Counter[tuple[str, str]] = Counter()  # how many of all that are left open are the same
-    forgets = "template" not in names  # behind one, Resiliparse's parser does not find the links before it
-    total = opened = foreign = 0
+    forgets = "template" not in {
+        name.lower() for name in parts[4::6] if name
+    }  # behind one, Resiliparse's parser does not find the links before it
+    total = opened = holding = 0
     for raw, content, tag, attributes in zip(parts[1::6], parts[3::6], parts[4::6], parts[5::6], strict=True):
         if raw:
             total += opened
-            if foreign and "<" in content:
-                opened += sum(found.lower() in FORMATTING for found in START.findall(content))
+            if holding and "<" in content:
+                found = sum(name.lower() in FORMATTING for name in START.findall(content))
+                opened += found and found + _weight(content)
                 total += opened * content.count("<")
                 outside.append(("", left))  # what began in it may not have ended
                 left = defaultdict(list)
@@ -76,28 +83,34 @@ def opens_again(parts: list[str], most: int = AGAIN) -> bool:
             name = tag.lower()
             ended = name[1:] if name[0] == "/" else name if name in ("a", "nobr") and forgets else ""
             if ended in FORMATTING and left[ended]:
-                alike[ended, left[ended].pop()] -= 1
-                opened -= 1
+                was = left[ended].pop()
+                alike[ended, was] -= 1
+                opened -= _weight(was)
             if name in ENDING or name in ("a", "nobr") or name[0] == "/":
                 total += opened
             if name in FORMATTING and alike[name, attributes] < ALIKE:
                 alike[name, attributes] += 1
                 left[name].append(attributes)
-                opened += 1
+                opened += _weight(attributes)
             elif name in WITHIN and not (self_closed(attributes) and (name in FOREIGN or name in HTML_IN)):
                 outside.append((name, left))
                 left = defaultdict(list)
-                foreign += name in FOREIGN
+                holding += name in HOLDING
             elif ended in WITHIN:
                 if ended == "table":
                     while outside and outside[-1][0] in ("td", "th", "caption"):
                         left = _joined(*outside.pop(), left)
                 if outside and outside[-1][0] == ended:
                     left = _joined(*outside.pop(), left)
-                    foreign -= ended in FOREIGN
+                    holding -= ended in HOLDING
         if total > most:
             return True
     return False
+
+
+def _weight(attributes: str) -> int:
+    """Of an element with these attributes that is made again."""
+    return 1 + attributes_at_most(attributes) + len(attributes) // 64
 
 
 def _joined(

@@ -10,6 +10,7 @@ from resiliparse.parse.html import HTMLTree
 
 from scripts.ingest import blocks, markdown
 from scripts.ingest.bounds import too_hard
+from scripts.ingest.nesting import DEPTHS, Bound, open_elements, too_deep
 
 # (page, its parts by markup.tokens, main content only) -> text
 Extract = Callable[[str, list[str], bool], str]
@@ -24,10 +25,12 @@ class TooHard(ValueError):
         self.reason = reason
 
 
-def _bounded(parts: list[str]) -> None:
-    reason, detail = too_hard(parts)
+def _bounded(parts: list[str]) -> Bound:
+    bound = open_elements(parts)
+    reason, detail = too_hard(parts, bound)
     if reason:
         raise TooHard(reason, detail)
+    return bound
 
 
 def fast(page: str, parts: list[str], main: bool) -> str:
@@ -48,8 +51,11 @@ def fast_markdown(page: str, parts: list[str], main: bool) -> str:
 
 def resiliparse(page: str, parts: list[str], main: bool) -> str:
     """By Resiliparse. Raises TooHard."""
-    _bounded(parts)
-    text: str = extract_plain_text(HTMLTree.parse(page), main_content=main, alt_texts=False)
+    bound = _bounded(parts)
+    tree = HTMLTree.parse(page)
+    if too_deep(tree, len(parts) // 6, bound):
+        raise TooHard("too_deep", f"the depths of all nodes and characters make over {DEPTHS:,}")
+    text: str = extract_plain_text(tree, main_content=main, alt_texts=False)
     return text
 
 

@@ -18,7 +18,7 @@ from scripts.ingest.bounds import SQUARES, TAGS, opens_again, too_hard, too_many
 from scripts.ingest.extractors import EXTRACTORS, TooHard
 from scripts.ingest.head import facts, head
 from scripts.ingest.markup import tokens
-from scripts.ingest.nesting import FORMATTING
+from scripts.ingest.nesting import FORMATTING, open_elements
 from scripts.workflow.config import ROOT
 from tests.unit.ingest.test_nesting import PIECES
 from tests.unit.ingest.warcs import html, http, read, reasons, record
@@ -51,15 +51,16 @@ def verdict(page: str) -> str:
             "".join(f"<rt><h1><a a={number}></template><template a={number}></td>x" for number in range(1500)),
             "too_complex",
         ),
-        ("<div>" * 5000, "too_deep"),
+        ("<div>" * 9500, "too_deep"),
         ("".join(f"<p><a href={number}>x" for number in range(3000)), ""),
         ("<br>" * (TAGS + 1), "too_complex"),
         (ATTRIBUTES.format(" ".join(f"a{number}=1" for number in range(1_000))) * 20, ""),
         (ATTRIBUTES.format('style="' + "a: b; " * 50_000 + '"'), ""),
         (ATTRIBUTES.format("data='" + '{"a": 1, ' * 50_000 + "'"), ""),
         ("<p><b>x" * 2000, ""),
-        ("<p><font size=2>words</p>" * 4_000, ""),
-        ("<p>words</p>" * 50_000, ""),
+        ("<p><font size=2>words</p>" * 2_000, ""),
+        ("<p>words</p>" * 20_000, ""),
+        ("<p>words</p>" * 26_000, "too_complex"),
         ("<script>" + "'<a b=1 c=2>'" * 10_000 + "</script>", ""),
     ],
 )
@@ -85,7 +86,7 @@ LEFT = st.sampled_from([
 def test_no_page_opens_more_again_than_is_counted(pieces: list[str]) -> None:
     page = grown(pieces, 40 * len("".join(pieces)))
     found = opened(page)
-    assert found < 2 or opens_again(tokens(page), found - 1)
+    assert found < 2 or (opens_again(tokens(page), found - 1) and open_elements(tokens(page)).again >= found)
 
 
 def test_the_bound_is_a_count(monkeypatch: pytest.MonkeyPatch) -> None:
