@@ -25,6 +25,11 @@ ENDS = {
     "p": frozenset(["p"]), "li": frozenset(["li"]), "option": frozenset(["option"]), "dt": frozenset(["dt", "dd"]),
     "dd": frozenset(["dt", "dd"]), "td": frozenset(["td", "th"]), "th": frozenset(["td", "th"]), "tr": frozenset(["td", "th", "tr"]),
 }  # fmt: skip
+# What an end tag ends with its own element, where nothing else is between.
+WITH = {
+    "div": frozenset(["p"]), "ul": frozenset(["li", "p"]), "ol": frozenset(["li", "p"]), "dl": frozenset(["dt", "dd", "p"]),
+    "table": frozenset(["td", "th", "tr"]), "select": frozenset(["option"]),
+}  # fmt: skip
 # Elements looked through by a parser, up to 6 ns each, 25 where attributes are compared; 2,700,000 on the worst of 1,200 real pages.
 STEPS = 40_000_000
 # The sum over all nodes of a tree of depth * (NODE + characters), 10 ns each; 4,000,000 on the worst of 400 real pages. 20 MB of text
@@ -55,8 +60,8 @@ def open_elements(parts: list[str]) -> Bound:
     """Upper bounds for a page, cut by `markup.tokens`.
 
     An element is open until its own end tag comes when all that began in it has ended; no parser can fail to end it then, whatever it made
-    of the tags before. Other end tags end nothing here, and start tags only what is in ENDS. A parser may open two more elements for one,
-    as `<tbody><tr>` for a cell.
+    of the tags before. Other end tags end nothing here but what is in WITH, and start tags only what is in ENDS. A parser may open two more
+    elements for one, as `<tbody><tr>` for a cell.
     """
     opened: list[str] = []
     sizes: list[int] = []  # of the formatting elements among them
@@ -78,7 +83,13 @@ def open_elements(parts: list[str]) -> Bound:
         elif name:
             name = name.lower()
             if name[0] == "/":
-                if opened and opened[-1] == name[1:]:
+                if name[1:] in WITH and not outside:
+                    at = -1
+                    while -3 <= at > -len(opened) and opened[at] in WITH[name[1:]]:
+                        at -= 1
+                    if opened and opened[at] == name[1:]:
+                        del opened[at:]
+                elif opened and opened[-1] == name[1:]:
                     opened.pop()
                     if name[1:] in FORMATTING:
                         size = sizes.pop()

@@ -67,6 +67,8 @@ def test_what_an_end_tag_does_not_end(again: str) -> None:
         "<table>" + "<tr><td>1<td>2" * 8000 + "</table>",
         "<dl>" + "<dt>term<dd>words" * 10_000 + "</dl>",
         "<table>" + "<tr><td>1</td><td>2</td></tr>" * 8000 + "</table>",
+        "<table><tr><td>words<td>words</table>" * 8000,
+        "<div><ul><li><p>words<li>words</ul><p>words</div>" * 5000,
         "<div><span>words</div>" * 2000,
         "<br>" * 9000,
         "<script>" + "'<div>'" * 90_000 + "</script>",
