@@ -13,7 +13,7 @@ from scripts.ingest.tags import CODE, FOREIGN, INNER, self_closed
 from scripts.ingest.nesting import FORMATTING, HOLDING, STEPS, Bound, attributes_at_most, open_elements
 
 TAGS = 200_000  # 1 s of cutting and reading; of 2,700 real pages the mean is 1,600, the largest 22,000
-LIBRARY_TAGS = 50_000  # trafilatura takes 2 s for as many
+LIBRARY_TAGS = 50_000  # trafilatura takes 1 s to 3 s for as many paragraphs
 SQUARES = 100_000_000  # of the numbers of attributes, over all tags: 10,000 in one tag take 0.2 s
 AGAIN = 1_000_000  # formatting elements that are opened again, and their attributes: 200 bytes of a tree each
 ALIKE = 3  # of those that are the same so many are opened again

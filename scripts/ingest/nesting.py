@@ -83,19 +83,19 @@ def open_elements(parts: list[str]) -> Bound:
         elif name:
             name = name.lower()
             if name[0] == "/":
-                if name[1:] in WITH and not outside:
-                    at = -1
-                    while -3 <= at > -len(opened) and opened[at] in WITH[name[1:]]:
-                        at -= 1
-                    if opened and opened[at] == name[1:]:
-                        del opened[at:]
-                elif opened and opened[-1] == name[1:]:
+                if opened and opened[-1] == name[1:]:
                     opened.pop()
                     if name[1:] in FORMATTING:
                         size = sizes.pop()
                         left -= 0 if template else size
                     elif outside and outside[-1] == len(opened):
                         outside.pop()
+                elif name[1:] in WITH and not outside:
+                    at = -1
+                    while -3 <= at > -len(opened) and opened[at] in WITH[name[1:]]:
+                        at -= 1
+                    if opened and opened[at] == name[1:]:
+                        del opened[at:]
             elif name in VOID:
                 loose += bool(outside) and name not in BREAKS_OUT
             elif outside and self_closed(attributes):
@@ -121,7 +121,8 @@ def open_elements(parts: list[str]) -> Bound:
         steps += here
         texts += (here + ROOT) * len(text)
         again += left
-        depth = max(depth, here)
+        if here > depth:
+            depth = here
     return Bound(steps, depth, again, texts)
 
 
