@@ -9,12 +9,15 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 
-from scripts.ingest.tags import CODE, FOREIGN, INNER, self_closed
 from scripts.ingest.nesting import FORMATTING, HOLDING, STEPS, Bound, attributes_at_most, open_elements
+from scripts.ingest.tags import CODE, FOREIGN, INNER, self_closed
 
 TAGS = 200_000  # 1 s of cutting and reading; of 2,700 real pages the mean is 1,600, the largest 22,000
 LIBRARY_TAGS = 50_000  # trafilatura takes 1 s to 3 s for as many paragraphs
 SQUARES = 100_000_000  # of the numbers of attributes, over all tags: 10,000 in one tag take 0.2 s
+# trafilatura goes through all items for each where a page is hardly more than lists or tables: 1.4 s for 5,000, 16 s for 20,000.
+ITEMS = 5_000
+ITEM = frozenset(["li", "dt", "dd", "tr", "td", "th"])
 AGAIN = 1_000_000  # formatting elements that are opened again, and their attributes: 200 bytes of a tree each
 ALIKE = 3  # of those that are the same so many are opened again
 # Starts that may end elements in which formatting elements are open; any end tag may.
@@ -55,6 +58,12 @@ def too_hard(parts: list[str], bound: Bound | None = None) -> tuple[str, str]:
             if squares > SQUARES:
                 return "too_complex", f"a tag with {number:,} attributes"
     return "", ""
+
+
+def too_many_items(parts: list[str]) -> str:
+    """Why trafilatura is not given a page of so many items of lists and cells of tables, or ""."""
+    count = sum(name.lower() in ITEM for name in parts[4::6] if name)
+    return f"{count:,} items of lists and tables, at most {ITEMS:,} for trafilatura" if count > ITEMS else ""
 
 
 def opens_again(parts: list[str], most: int = AGAIN) -> bool:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable
+from typing import Any
 
 from resiliparse.extract.html2text import extract_plain_text
 from resiliparse.parse.html import HTMLTree
 
 from scripts.ingest import blocks, markdown
-from scripts.ingest.bounds import too_hard
+from scripts.ingest.bounds import too_hard, too_many_items
 from scripts.ingest.nesting import DEPTHS, Bound, open_elements, too_deep
 
 # (page, its parts by markup.tokens, main content only) -> text
@@ -59,11 +60,19 @@ def resiliparse(page: str, parts: list[str], main: bool) -> str:
     return text
 
 
-def trafilatura(page: str, parts: list[str], main: bool) -> str:
-    """By trafilatura, without comments. Raises TooHard."""
+def _trafilatura(parts: list[str]) -> Any:
+    """The library, for a page within its bounds. Raises TooHard."""
+    _bounded(parts)
+    if why := too_many_items(parts):
+        raise TooHard("too_complex", why)
     import trafilatura as library  # optional, and 0.5 s to import
 
-    _bounded(parts)
+    return library
+
+
+def trafilatura(page: str, parts: list[str], main: bool) -> str:
+    """By trafilatura, without comments. Raises TooHard."""
+    library = _trafilatura(parts)
     if not main:
         return str(library.html2txt(page))
     return library.extract(page, include_comments=False) or ""
@@ -71,9 +80,7 @@ def trafilatura(page: str, parts: list[str], main: bool) -> str:
 
 def trafilatura_markdown(page: str, parts: list[str], main: bool) -> str:
     """By trafilatura, as the Markdown that it writes. Raises TooHard."""
-    import trafilatura as library
-
-    _bounded(parts)
+    library = _trafilatura(parts)
     return library.extract(page, include_comments=False, output_format="markdown", include_formatting=True) or ""
 
 
