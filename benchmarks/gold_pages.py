@@ -3,6 +3,8 @@
 None of the sets is part of the project. `--articles`: a clone of github.com/scrapinghub/article-extraction-benchmark (181 articles).
 `--types`: one of github.com/Murrough-Foley/web-content-extraction-benchmark (WCXB: 2,008 pages of seven types). `--crawl`: a folder with
 WARC files, their `*.gold.tsv` and `*.gold_text.jsonl.zst` (see benchmarks/gold.py).
+
+A fourth is only fitted on, so no page of it is held: github.com/AndyTheFactory/article-extraction-dataset (421 articles of 2023).
 """
 
 from __future__ import annotations
@@ -60,6 +62,15 @@ def articles(folder: Path) -> Iterator[GoldPage]:
         page, _, _ = decode_text(gzip.decompress((folder / "html" / f"{name}.html.gz").read_bytes()), None)
         where = host(row.get("url") or name)
         yield GoldPage("articles", "en", where, second_half(where), page, row.get("articleBody", ""))
+
+
+def news(folder: Path) -> Iterator[GoldPage]:
+    """Articles of the article extraction dataset; three of the 424 have no page."""
+    for name, row in sorted(json.loads((folder / "articles.json").read_text(encoding="utf-8")).items()):
+        path = folder / "html" / f"{name}.html"
+        if path.exists():
+            page, _, _ = decode_text(path.read_bytes(), None)
+            yield GoldPage("news", "en", host(row["url"]), False, page, row["articleBody"])
 
 
 def types(folder: Path) -> Iterator[GoldPage]:
