@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks import fit_blocks
 from scripts.ingest import blocks
 from scripts.ingest.forest import Forest
 from scripts.ingest.markup import read, tokens
@@ -198,6 +199,32 @@ def test_a_forest_is_its_trees(depth: int, trees: int, seed: int) -> None:
     scores = Forest.of(stored).scores(rows)
     for number in (0, 1, 49):
         assert scores[number] == naive(stored, rows[:, number].tolist())
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(1, 4), st.integers(0, 2**31))
+def test_the_mean_of_forests_scores_as_their_mean(members: int, seed: int) -> None:
+    """But for the rounding of leaves, half a hundredth for each tree that is asked."""
+    random = np.random.default_rng(seed)
+    trees, measures = 3, 5
+    every = [
+        {
+            "names": list(random.permutation(list("abcde"))), "base": int(random.integers(-99, 99)),
+            "trees": [
+                {
+                    "measures": random.integers(0, measures, 3).tolist(), "limits": random.integers(-3, 3, 3).tolist(),
+                    "leaves": random.integers(-99, 99, 4).tolist(),
+                }
+                for _ in range(trees)
+            ],
+        }
+        for _ in range(members)
+    ]  # fmt: skip
+    rows = dict(zip("abcde", random.integers(-4, 4, (measures, 20)).astype(np.int16), strict=True))
+    scores = [Forest.of(one).scores(np.array([rows[name] for name in one["names"]])) for one in every]
+    together = fit_blocks.mean_of(every)
+    found = Forest.of(together).scores(np.array([rows[name] for name in together["names"]]))
+    assert np.abs(found - np.mean(scores, axis=0)).max() <= 0.5 * (trees * members + 1)
 
 
 def test_what_is_fitted_are_whole_numbers_that_fit() -> None:
