@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import torch
+import torch.distributed as dist
 
 STEPS = 5  # of Newton and Schulz's iteration; singular values end between 0.7 and 1.2
 QUINTIC = (3.4445, -4.7750, 2.0315)  # Jordan et al.: the steepest at zero that stays bounded
@@ -21,7 +22,7 @@ def orthogonal(matrices: torch.Tensor) -> torch.Tensor:
     """[n, rows, columns] → the same with each matrix's singular values near 1, in fp32; a matrix of zeros stays."""
     a, b, c = QUINTIC
     wide = matrices.size(-2) <= matrices.size(-1)
-    x = matrices if wide else matrices.mT
+    x = (matrices if wide else matrices.mT).contiguous()
     x = x / (torch.linalg.matrix_norm(x, keepdim=True) + 1e-7)
     for _ in range(STEPS):
         square = x @ x.mT
@@ -52,20 +53,39 @@ class Muon(torch.optim.AdamW):
         return found
 
     def _move(self, matrices: Iterable[torch.Tensor], rate: float, momentum: float, decay: float) -> None:
+        """Move matrices whose gradients are the same in every process. Each process orthogonalises its share of them."""
         alike = defaultdict(list)  # matrices of one shape are orthogonalised at once
         for matrix in matrices:
             if matrix.grad is not None:
-                alike[matrix.shape, matrix.device].append((matrix, matrix.grad))
+                alike[matrix.shape, matrix.device].append(matrix)
+        moved = [matrix for found in alike.values() for matrix in found]
+        rank, ranks = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
+        shares = [moved[number::ranks] for number in range(ranks)]
+        wanted = {id(matrix) for matrix in shares[rank]}
+        turned: dict[int, torch.Tensor] = {}
         for found in alike.values():
-            updates = []
-            for matrix, gradient in found:
-                state = self.state[matrix]
-                if "momentum" not in state:
-                    state |= {"step": torch.tensor(0.0), "momentum": torch.zeros_like(matrix)}
-                state["step"] += 1
-                state["momentum"].lerp_(gradient, 1 - momentum)
-                updates.append(torch.lerp(gradient, state["momentum"], momentum))  # Nesterov's
-            rows, columns = updates[0].shape
-            length = rate * max(1.0, rows / columns) ** 0.5
-            for (matrix, _), update in zip(found, orthogonal(torch.stack(updates)), strict=True):
-                matrix.mul_(1 - rate * decay).add_(update, alpha=-length)
+            updates = {id(matrix): self._update(matrix, momentum) for matrix in found}
+            if mine := [name for name in updates if name in wanted]:
+                turned.update(zip(mine, orthogonal(torch.stack([updates[name] for name in mine])), strict=True))
+        for owner, share in enumerate(shares):
+            if ranks > 1 and share:
+                if owner == rank:
+                    sent = torch.cat([turned[id(matrix)].flatten() for matrix in share])
+                else:
+                    sent = share[0].new_empty(sum(map(torch.numel, share)), dtype=torch.float32)
+                dist.broadcast(sent, owner)
+                parts = sent.split([matrix.numel() for matrix in share])
+                turned.update((id(matrix), part.view_as(matrix)) for matrix, part in zip(share, parts, strict=True))
+        for matrix in moved:
+            rows, columns = matrix.shape
+            matrix.mul_(1 - rate * decay).add_(turned[id(matrix)], alpha=-rate * max(1.0, rows / columns) ** 0.5)
+
+    def _update(self, matrix: torch.Tensor, momentum: float) -> torch.Tensor:
+        """The next momentum's update, after Nesterov, before it is orthogonalised."""
+        state, gradient = self.state[matrix], matrix.grad
+        assert gradient is not None
+        if "momentum" not in state:
+            state |= {"step": torch.tensor(0.0), "momentum": torch.zeros_like(matrix)}
+        state["step"] += 1
+        state["momentum"].lerp_(gradient, 1 - momentum)
+        return torch.lerp(gradient, state["momentum"], momentum)

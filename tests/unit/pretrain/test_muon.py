@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import copy
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +17,7 @@ from scripts.pretrain.muon import QUINTIC, STEPS, Muon, orthogonal
 from scripts.workflow.errors import InputError
 from tests.unit.pretrain.test_model import made
 
+ROOT = Path(__file__).resolve().parents[3]
 SETTINGS: dict[str, Any] = {
     "optimizer": "muon", "weight_decay": 0.1, "muon_learning_rate": 0.02, "learning_rate": 0.01, "muon_momentum": 0.95,
 }  # fmt: skip
@@ -85,6 +89,45 @@ def test_as_a_plain_loop_and_through_a_checkpoint() -> None:
         adam.grad = found[3]
         alone.step()
     assert parameters[3].equal(adam)
+
+
+PROCESS = """
+import sys, torch, torch.distributed as dist
+from scripts.pretrain.muon import Muon
+rank, ranks, store, out = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4]
+if ranks > 1:
+    dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=ranks)
+torch.manual_seed(3)
+torch.set_num_threads(1)
+weights = [torch.nn.Parameter(torch.randn(shape)) for shape in ((8, 16), (16, 8), (8, 16), (4, 4), (16, 8))]
+optimizer = Muon([{"params": weights, "weight_decay": 0.1, "momentum": 0.95}], lr=0.02)
+for _ in range(3):
+    for number, weight in enumerate(weights):
+        weight.grad = torch.randn_like(weight) if number != 2 else None
+    optimizer.step()
+torch.save([weight.detach() for weight in weights], f"{out}/{ranks}-{rank}.pt")
+"""
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_processes_share_the_work_and_move_alike(tmp_path: Path, ranks: int) -> None:
+    """Fewer matrices than processes of a shape, and one without a gradient, among them."""
+
+    def run(ranks: int) -> list[list[torch.Tensor]]:
+        command = [sys.executable, "-c", PROCESS]
+        started = [
+            subprocess.Popen([*command, str(rank), str(ranks), str(tmp_path / "store"), str(tmp_path)], cwd=ROOT)
+            for rank in range(ranks)
+        ]
+        assert [process.wait() for process in started] == [0] * ranks
+        return [torch.load(tmp_path / f"{ranks}-{rank}.pt", weights_only=True) for rank in range(ranks)]
+
+    (alone,) = run(1)
+    first, *others = run(ranks)
+    for weight, expected in zip(first, alone, strict=True):
+        torch.testing.assert_close(weight, expected, rtol=1e-5, atol=1e-6)
+    for weights in others:
+        assert all(map(torch.equal, weights, first)), "to the bit"
 
 
 def test_no_gradient_no_move() -> None:
