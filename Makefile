@@ -27,21 +27,24 @@ $(VENV)/bin/python:
 # torch by itself first: pip picks the build that suits the machine. What is compiled here (fastText, and what reads pages) must run, and score the same, on
 # every node: compiler flags of the caller's environment, such as -march=native, are left out. Where they are empty, setuptools leaves out
 # its own -O2 too, and fastText takes four times as long.
-$(VENV)/.installed: envs/lock.txt pyproject.toml $(wildcard scripts/ingest/native/*) | $(VENV)/bin/python
+$(VENV)/.installed: envs/lock.txt pyproject.toml | $(VENV)/bin/python
 	@echo "installing the pinned packages into $(VENV) (2.2 GB, a few minutes)"
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
 	CFLAGS=-O2 CXXFLAGS=-O2 CPPFLAGS= $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -r envs/lock.txt
-	CFLAGS=-O2 CXXFLAGS=-O2 CPPFLAGS= $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps ./scripts/ingest/native
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
 	@touch $@
 
-$(VENV)/.installed-dev: envs/lock-dev.txt $(VENV)/.installed
+$(VENV)/.compiled: $(addprefix scripts/ingest/native/,crawl2llm_native.pyx pyproject.toml setup.py) $(VENV)/.installed
+	CFLAGS=-O2 CXXFLAGS=-O2 CPPFLAGS= $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation ./scripts/ingest/native
+	@touch $@
+
+$(VENV)/.installed-dev: envs/lock-dev.txt $(VENV)/.compiled
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -r envs/lock-dev.txt
 	@touch $@
 
-install: $(VENV)/.installed ## create .venv from the pinned lock
+install: $(VENV)/.compiled ## create .venv from the pinned lock
 
-demo: $(VENV)/.installed ## the whole chain on the embedded default: from a crawl to an evaluated model
+demo: $(VENV)/.compiled ## the whole chain on the embedded default: from a crawl to an evaluated model
 	$(SNAKEMAKE)
 	@$(BIN)/python -m scripts.report.summary
 
@@ -51,16 +54,16 @@ test: $(VENV)/.installed-dev ## every test that this machine can run
 check: lint ## before a commit, in 3 minutes: lint, types, unit tests that take seconds, the rerun matrix
 	$(PYTHON_HERE) -m pytest --numprocesses auto --dist worksteal -m "not slow" tests/unit tests/workflow/test_matrix.py tests/workflow/test_steps.py
 
-plan: $(VENV)/.installed ## what would run, why, and about how long it takes
+plan: $(VENV)/.compiled ## what would run, why, and about how long it takes
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m scripts.crawl2llm plan $(if $(CONFIG),--configfile $(CONFIG))
 
-dag: $(VENV)/.installed ## the plan as a picture, plan.html and plan.svg (the workflow alone: docs/rulegraph.svg)
+dag: $(VENV)/.compiled ## the plan as a picture, plan.html and plan.svg (the workflow alone: docs/rulegraph.svg)
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m scripts.crawl2llm plan --html=plan.html --svg=plan.svg $(if $(CONFIG),--configfile $(CONFIG))
 
-status: $(VENV)/.installed ## what runs where on SLURM, until when, what waits and why, GPU-hours by rule
+status: $(VENV)/.compiled ## what runs where on SLURM, until when, what waits and why, GPU-hours by rule
 	@$(BIN)/python -m scripts.crawl2llm status
 
-report: $(VENV)/.installed ## only the report, and what it needs
+report: $(VENV)/.compiled ## only the report, and what it needs
 	$(SNAKEMAKE) --forcerun report_render
 	@$(BIN)/python -m scripts.report.summary
 
@@ -75,7 +78,7 @@ format: $(VENV)/.installed-dev ## let the formatters rewrite the code
 	$(BIN)/ruff check --fix .
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/snakefmt Snakefile rules
 
-docs: $(VENV)/.installed ## regenerate docs/config.md, docs/code.md, the table of steps and the rulegraph in README.md
+docs: $(VENV)/.compiled ## regenerate docs/config.md, docs/code.md, the table of steps and the rulegraph in README.md
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m scripts.crawl2llm docs
 
 clean: ## remove results, logs and checkpoints (asks first)

@@ -247,6 +247,13 @@ if workflow.is_main_process:
     except InputError as error:  # settings that no corpus can go with
         raise WorkflowError(str(error)) from None
 
+# Where this environment runs the jobs too: the compiled part fits the code, or no job that needs it would work.
+if workflow.is_main_process and not workflow.deployment_settings.deployment_method:
+    try:
+        import scripts.ingest.compiled  # noqa: F401
+    except ImportError as error:
+        raise WorkflowError(str(error)) from None
+
 # Only with --sdm apptainer: the locked environment as one file, built as profiles/slurm/crawl2llm.def says, and the launcher's
 # options for it; Snakemake runs the other rules in it.
 CONTAINER, IMAGE = None, []

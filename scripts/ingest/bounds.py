@@ -63,7 +63,7 @@ def too_hard(parts: list[str], bound: Bound | None = None) -> tuple[str, str]:
 def too_many_items(parts: list[str]) -> str:
     """Why trafilatura is not given a page of so many items of lists and cells of tables, or ""."""
     count = sum(name.lower() in ITEM for name in parts[4::6] if name)
-    return f"{count:,} items of lists and tables, at most {ITEMS:,} for trafilatura" if count > ITEMS else ""
+    return f"{count:,} items of lists, rows and cells, at most {ITEMS:,} for trafilatura" if count > ITEMS else ""
 
 
 def opens_again(parts: list[str], most: int = AGAIN) -> bool:

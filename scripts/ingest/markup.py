@@ -39,11 +39,7 @@ class Markup:
 
 
 def tokens(page: str) -> list[str]:
-    """A page cut at its tags: text; then for each tag, comment or raw element five parts and the text behind it.
-
-    The five: name, attributes and content of a raw element; name, with "/" where it ends, and attributes of another tag. What is
-    not there is None. Within SVG and MathML a raw element such as `<style/>` is another tag, for it ends at once.
-    """
+    """A page cut at its tags: text; then for each tag, comment or raw element five parts and the text behind it (Reader.tokens)."""
     return _READER.tokens(page)
 
 

@@ -19,7 +19,7 @@ QUINTIC = (3.4445, -4.7750, 2.0315)  # Jordan et al.: the steepest at zero that 
 
 
 def orthogonal(matrices: torch.Tensor) -> torch.Tensor:
-    """[n, rows, columns] → the same with each matrix's singular values near 1, in fp32; a matrix of zeros stays."""
+    """[n, rows, columns] → the same with each matrix's singular values near 1; a matrix of zeros stays."""
     a, b, c = QUINTIC
     wide = matrices.size(-2) <= matrices.size(-1)
     x = (matrices if wide else matrices.mT).contiguous()
@@ -27,7 +27,7 @@ def orthogonal(matrices: torch.Tensor) -> torch.Tensor:
     for _ in range(STEPS):
         square = x @ x.mT
         x = torch.baddbmm(x, torch.baddbmm(square, square, square, beta=b, alpha=c), x, beta=a)
-    return x if wide else x.mT
+    return x if wide else x.mT.contiguous()  # another process is sent it as it lies
 
 
 class Muon(torch.optim.AdamW):
@@ -54,31 +54,26 @@ class Muon(torch.optim.AdamW):
 
     def _move(self, matrices: Iterable[torch.Tensor], rate: float, momentum: float, decay: float) -> None:
         """Move matrices whose gradients are the same in every process. Each process orthogonalises its share of them."""
+        rank, ranks = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
         alike = defaultdict(list)  # matrices of one shape are orthogonalised at once
         for matrix in matrices:
             if matrix.grad is not None:
                 alike[matrix.shape, matrix.device].append(matrix)
-        moved = [matrix for found in alike.values() for matrix in found]
-        rank, ranks = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
-        shares = [moved[number::ranks] for number in range(ranks)]
-        wanted = {id(matrix) for matrix in shares[rank]}
-        turned: dict[int, torch.Tensor] = {}
+        dealt = 0  # the next matrix's process goes on where the last shape's ended
         for found in alike.values():
-            updates = {id(matrix): self._update(matrix, momentum) for matrix in found}
-            if mine := [name for name in updates if name in wanted]:
-                turned.update(zip(mine, orthogonal(torch.stack([updates[name] for name in mine])), strict=True))
-        for owner, share in enumerate(shares):
-            if ranks > 1 and share:
-                if owner == rank:
-                    sent = torch.cat([turned[id(matrix)].flatten() for matrix in share])
-                else:
-                    sent = share[0].new_empty(sum(map(torch.numel, share)), dtype=torch.float32)
-                dist.broadcast(sent, owner)
-                parts = sent.split([matrix.numel() for matrix in share])
-                turned.update((id(matrix), part.view_as(matrix)) for matrix, part in zip(share, parts, strict=True))
-        for matrix in moved:
-            rows, columns = matrix.shape
-            matrix.mul_(1 - rate * decay).add_(turned[id(matrix)], alpha=-rate * max(1.0, rows / columns) ** 0.5)
+            updates = [self._update(matrix, momentum) for matrix in found]
+            shares = [range((owner - dealt) % ranks, len(found), ranks) for owner in range(ranks)]
+            dealt += len(found)
+            own = orthogonal(torch.stack([updates[each] for each in shares[rank]])) if shares[rank] else None
+            for owner, share in enumerate(shares):
+                turned = own if owner == rank else updates[0].new_empty(len(share), *found[0].shape)
+                if not share or turned is None:
+                    continue
+                if ranks > 1:
+                    dist.broadcast(turned, owner)
+                for each, update in zip(share, turned, strict=True):
+                    rows, columns = update.shape
+                    found[each].mul_(1 - rate * decay).add_(update, alpha=-rate * max(1.0, rows / columns) ** 0.5)
 
     def _update(self, matrix: torch.Tensor, momentum: float) -> torch.Tensor:
         """The next momentum's update, after Nesterov, before it is orthogonalised."""

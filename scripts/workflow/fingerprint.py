@@ -95,13 +95,21 @@ def closure(module: str, root: Path = ROOT) -> list[Path]:
 
 
 def resources(module: str, root: Path = ROOT) -> list[Path]:
-    """The files beside a step's program that are not code (pages, templates, styles), sorted."""
+    """The files beside a step's program that are not code (pages, templates, styles, what is compiled), sorted.
+
+    One that modules of the folder name counts for the steps that these take part in; any other for all steps of the folder.
+    """
     folder = (root / module.replace(".", "/")).parent
-    return sorted(
-        path
-        for path in folder.rglob("*")
-        if path.is_file() and path.suffix != ".py" and "__pycache__" not in path.parts and not path.name.startswith(".")
-    )
+    every = [path for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
+    texts = {path: path.read_text(encoding="utf-8") for path in every if path.suffix == ".py"}
+    taking_part = set(closure(module, root))
+    found = []
+    for path in every:
+        if path.suffix != ".py" and not path.name.startswith("."):
+            naming = {each for each, text in texts.items() if path.name in text}
+            if not naming or naming & taking_part:
+                found.append(path)
+    return sorted(found)
 
 
 @cache

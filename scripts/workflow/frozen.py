@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from scripts.workflow.manifest import canonical, digest, write_atomically
 
 FOLDER = Path(".snakemake/frozen")
 PARTS = ("Snakefile", "rules", "scripts", "schemas", "envs", "config.yaml")  # what jobs and programs read
+NATIVE = "crawl2llm_native"
 HOME = "home"  # in a copy: a file that says where it was copied from
 
 
@@ -37,9 +39,21 @@ def home(root: Path) -> Path:
         return root
 
 
+def compiled(root: Path) -> Path | None:
+    """The compiled part that goes with the source (scripts/ingest/compiled.py): in a frozen copy, or as it is installed.
+
+    None where another environment than this one runs the jobs. A new build meanwhile changes nothing for the jobs of a run.
+    """
+    own = next(root.glob(f"{NATIVE}.*"), None)
+    spec = None if own else find_spec(NATIVE)
+    return own or (Path(spec.origin) if spec and spec.origin else None)
+
+
 def code(root: Path) -> Path:
     """Copy the workflow's files below `root` for a run; returns the copy, which is there whole or not at all."""
     held = {path.relative_to(root): path.read_bytes() for path in files(root)}
+    if built := compiled(root):
+        held[Path(built.name)] = built.read_bytes()
     held[Path(HOME)] = str(home(root)).encode()
     mark = digest("".join(f"{name} {digest(body.hex())}" for name, body in held.items()))
     folder = FOLDER.absolute() / mark

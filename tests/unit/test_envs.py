@@ -6,6 +6,7 @@ import platform
 import re
 import shutil
 import subprocess
+from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -28,6 +29,12 @@ def test_environment_equals_lock(path: Path) -> None:
     packages = next(part["pip"] for part in parts if isinstance(part, dict))
     assert all("==" in name or "file://${CRAWL2LLM}/" in name for name in packages)
     assert {name: LOCK.get(name) for name in pins(packages)} == pins(packages)
+
+
+def test_conda_builds_the_compiled_part_again_where_its_source_is_another_one() -> None:
+    source = ENVS.parent / "scripts/ingest/native/crawl2llm_native.pyx"
+    mark = sha256(source.read_bytes()).hexdigest()[:8]
+    assert f"# source {mark}:" in (ENVS / "data.yaml").read_text(), f"write {mark} there"
 
 
 def test_lock_is_installed() -> None:
@@ -80,6 +87,6 @@ def test_install_leaves_the_callers_compiler_flags_out() -> None:
         pytest.skip("no make")
     command = ["make", "--dry-run", "--always-make", "install", "CFLAGS=-march=native"]
     shown = subprocess.run(command, cwd=ENVS.parent, capture_output=True, text=True, check=True).stdout
-    compiled = ("-r envs/lock.txt", "scripts/ingest/native")
+    compiled = ("-r envs/lock.txt", "./scripts/ingest/native")
     lines = [line.strip() for line in shown.splitlines() if "pip install" in line and line.strip().endswith(compiled)]
     assert len(lines) == 2 and all(line.startswith("CFLAGS=-O2 CXXFLAGS=-O2 CPPFLAGS= ") for line in lines)

@@ -11,6 +11,7 @@ from html import unescape
 cimport cython
 from libc.stdint cimport uint64_t
 from libc.stdlib cimport calloc, free
+from libc.string cimport memcpy
 from cpython.unicode cimport PyUnicode_DATA, PyUnicode_FindChar, PyUnicode_KIND, PyUnicode_READ, PyUnicode_Substring
 
 cdef extern from *:
@@ -119,6 +120,11 @@ cdef class Characters:
         return self.size
 
 
+# What `read` does with a tag: the values of tags.KIND.
+cdef enum:
+    NOTHING, INLINE, LINK, BREAK, BEGIN, END
+
+
 cdef class Reader:
     """Cuts pages at their tags, and reads elements and blocks. tags: the module scripts.ingest.tags."""
 
@@ -126,12 +132,15 @@ cdef class Reader:
     cdef dict kinds, codes, ends, within
     cdef object follow, self_closed, said
     cdef dict remembered
-    cdef Py_ssize_t says, look
+    cdef Py_ssize_t says, look, custom
 
     def __init__(self, tags):
         self.raw, self.foreign, self.special, self.skipped = tags.RAW, tags.FOREIGN, tags.SPECIAL, tags.SKIPPED
         self.cells, self.table, self.kinds, self.codes = tags.CELLS, tags.TABLE, tags.KIND, tags.CODE
         self.ends, self.within, self.says, self.look = tags.ENDS, tags.WITHIN, tags.SAYS, tags.LOOK
+        if (tags.NOTHING, tags.INLINE, tags.LINK, tags.BREAK, tags.BEGIN, tags.END) != (NOTHING, INLINE, LINK, BREAK, BEGIN, END):
+            raise ValueError("scripts/ingest/tags.py numbers its kinds in another way")
+        self.custom = tags.CUSTOM
         self.follow, self.self_closed, self.said = tags.follow, tags.self_closed, tags.said
         self.remembered = {}
 
@@ -155,8 +164,9 @@ cdef class Reader:
         cdef Characters text = Characters(page)
         cdef list parts = [], around = []
         cdef Py_ssize_t begin = 0, at = 0, end, behind
+        cdef dict unclosed = {}  # raw elements whose end tag, which begins here, has no end: it is looked for once
         cdef Py_UCS4 c
-        cdef str name, lower, attributes
+        cdef str name, small, attributes
         while True:
             at = text.find("<", at)
             c = text.at(at + 1)
@@ -167,20 +177,22 @@ cdef class Reader:
                 name = text.cut(at + 1, end)
                 behind = text.attributes(end)
                 attributes = text.cut(end, behind)
-                lower = name.lower()
+                small = name.lower()
                 parts.append(text.cut(begin, at))
                 at = begin = min(behind + 1, text.size)
-                if lower in self.raw and end < text.size and not (
+                if small in self.raw and end < text.size and begin > unclosed.get(small, -1) and not (
                     around and around[len(around) - 1] in self.foreign and self.self_closed(attributes)
                 ):
-                    end = text.content(lower, begin)
+                    end = text.content(small, begin)
                     behind = text.find(">", end)
-                    if end == text.size or behind < text.size:
+                    if end < text.size and behind == text.size:
+                        unclosed[small] = end
+                    else:
                         parts += [name, attributes, text.cut(begin, end), None, None]
                         at = begin = min(behind + 1, text.size)
                         continue
-                if around or lower in self.foreign:
-                    self.follow(around, lower, attributes)
+                if around or small in self.foreign:
+                    self.follow(around, small, attributes)
                 parts += [None, None, None, name, attributes]
             elif c == "!" or c == "?" or (c == "/" and at + 2 < text.size):
                 comment = c == "!" and text.at(at + 2) == "-" and text.at(at + 3) == "-"
@@ -192,15 +204,10 @@ cdef class Reader:
         return parts
 
     def read(self, list parts not None):
-        """The ten lists of a Markup (scripts/ingest/markup.py), of a page that `tokens` has cut."""
+        """The eleven lists of a Markup (scripts/ingest/markup.py), of a page that `tokens` has cut."""
         cdef Reading page = Reading(self)
         page.all(parts)
         return (page.parent, page.code, page.own, page.bits, page.first, page.last, page.text, page.node, page.links, page.linked, page.marks)
-
-
-# What Reader.read does with each tag; tags.KIND has the same numbers.
-cdef enum:
-    NOTHING, INLINE, LINK, BREAK, BEGIN, END
 
 
 cdef str plain(list pieces, bint raw):
@@ -218,15 +225,15 @@ cdef str plain(list pieces, bint raw):
 cdef class Reading:
     """One page on its way to elements and blocks."""
 
-    cdef Reader by
+    cdef Reader reader
     cdef list parent, code, own, bits, first, last, text, node, links, linked, marks
     cdef list names, opened, pieces, around, sizes
     cdef dict number
     cdef Py_ssize_t skipping, pre, here, link_count, link_chars, mark_count, breaks
     cdef bint in_link
 
-    def __cinit__(self, Reader by not None):
-        self.by = by
+    def __cinit__(self, Reader reader not None):
+        self.reader = reader
         self.parent, self.code, self.own, self.bits, self.first, self.last = [0], [0], [0], [0], [0], [0]
         self.text, self.node, self.links, self.linked, self.marks = [], [], [], [], []
         self.names, self.opened, self.number = [""], [0], {}  # of the open elements, the innermost last
@@ -255,7 +262,7 @@ cdef class Reading:
             name = self.names.pop()
             self.number[name] -= 1
             self.last[self.opened.pop()] = now
-            if name in self.by.skipped:
+            if name in self.reader.skipped:
                 self.skipping -= 1
             elif name == "pre":
                 self.pre -= 1
@@ -266,11 +273,11 @@ cdef class Reading:
 
         sizes: how many elements are open outside of each of those in `around`.
         """
-        cdef Py_ssize_t before = len(self.names) - (name in self.by.foreign)  # these are open already
+        cdef Py_ssize_t before = len(self.names) - (name in self.reader.foreign)  # these are open already
         while self.sizes and self.sizes[len(self.sizes) - 1] >= before:  # ended with what is around it
             self.sizes.pop()
             self.around.pop()
-        broken = self.by.follow(self.around, name, attributes)
+        broken = self.reader.follow(self.around, name, attributes)
         while len(self.sizes) > len(self.around):
             before = self.sizes.pop()
         if broken:
@@ -278,15 +285,15 @@ cdef class Reading:
             self.close(before)
             self.here = self.opened[len(self.opened) - 1]
         elif len(self.sizes) < len(self.around):
-            self.sizes.append(before if name in self.by.foreign else self.sizes[len(self.sizes) - 1])
+            self.sizes.append(before if name in self.reader.foreign else self.sizes[len(self.sizes) - 1])
         return True
 
     cdef bint supply_ends(self, str name) except -1:
         """Close what the start of this element ends."""
         cdef Py_ssize_t at = len(self.names) - 1
-        cdef Py_ssize_t least = max(at - self.by.look, -1)
+        cdef Py_ssize_t least = max(at - self.reader.look, -1)
         cdef str inner
-        ended, boundary = self.by.ends[name]
+        ended, boundary = self.reader.ends[name]
         while at > least:
             inner = self.names[at]
             if inner in ended:
@@ -303,15 +310,15 @@ cdef class Reading:
         self.flush()
         if self.names[len(self.names) - 1] == "p" and name != "option":
             self.close(len(self.names) - 1)
-        elif name in self.by.ends:
+        elif name in self.reader.ends:
             self.supply_ends(name)
         above = self.opened[len(self.opened) - 1]
-        mine = self.by.within.get(name, 0)
+        mine = self.reader.within.get(name, 0)
         if len(attributes) > 5:
-            mine |= self.by.say(attributes)
+            mine |= self.reader.say(attributes)
         self.here = len(self.parent)
         self.parent.append(above)
-        self.code.append(self.by.codes.get(name, 0))
+        self.code.append(self.reader.codes.get(name, self.reader.custom))
         self.own.append(mine)
         self.bits.append(self.bits[above] | mine)
         self.first.append(len(self.text))
@@ -319,28 +326,28 @@ cdef class Reading:
         self.names.append(name)
         self.opened.append(self.here)
         self.number[name] = self.number.get(name, 0) + 1
-        if name in self.by.special:
-            self.skipping += name in self.by.skipped
+        if name in self.reader.special:
+            self.skipping += name in self.reader.skipped
             self.pre += name == "pre"
-            if name in self.by.foreign:
+            if name in self.reader.foreign:
                 self.foreign(name, attributes)
         return True
 
     cdef bint end(self, str name) except -1:
         """The end tag of an element of a block."""
         cdef Py_ssize_t at = len(self.names) - 1
-        cdef Py_ssize_t least = max(at - self.by.look, -1)
+        cdef Py_ssize_t least = max(at - self.reader.look, -1)
         cdef str inner
         self.flush()
         if not self.number.get(name):
             return True
-        table = name in self.by.table
+        table = name in self.reader.table
         while at > least:
             inner = self.names[at]
             if inner == name:
                 self.close(at)
                 break
-            if not table and inner in self.by.cells:
+            if not table and inner in self.reader.cells:
                 break
             at -= 1
         self.here = self.opened[len(self.opened) - 1]
@@ -355,13 +362,13 @@ cdef class Reading:
             self.pieces.append(text)
         for at in range(4, len(parts), 6):
             name, attributes, text = parts[at], parts[at + 1], parts[at + 2]
-            found = self.by.kinds.get(name)
+            found = self.reader.kinds.get(name)
             if found is None:
                 name = name.lower()
-                found = self.by.kinds.get(name)
+                found = self.reader.kinds.get(name)
             kind = found if found is not None else INLINE if "-" not in name else END if name[0] == "/" else BEGIN
-            if kind == BEGIN and name in self.by.foreign:
-                if self.by.self_closed(attributes):
+            if kind == BEGIN and name in self.reader.foreign:
+                if self.reader.self_closed(attributes):
                     kind = NOTHING
             elif self.around and name:
                 self.foreign(name, attributes)
@@ -397,9 +404,12 @@ cdef class Reading:
 def scores(const short[:, ::1] rows, const int[:, ::1] measures, const short[:, ::1] limits, const short[:, ::1] leaves, long long base):
     """The score of each block by complete trees of one depth: see Forest in scripts/ingest/forest.py.
 
-    rows[m, n]: measure m of block n. measures, limits: [tree, node]; leaves: [tree, leaf]. Raises ValueError for a measure that no row has.
+    rows[m, n]: measure m of block n. measures, limits: [tree, node]; leaves: [tree, leaf]. Raises ValueError for a measure that no row has, or trees that
+    are not complete.
     """
     cdef Py_ssize_t trees = limits.shape[0], nodes = limits.shape[1], tree, node, block, count = rows.shape[1]
+    if measures.shape[0] != trees or measures.shape[1] != nodes or leaves.shape[0] != trees or leaves.shape[1] != nodes + 1:
+        raise ValueError(f"trees of {nodes} nodes have {leaves.shape[1]} leaves, and {measures.shape[1]} nodes that ask")
     for tree in range(trees):
         for node in range(nodes):
             if not 0 <= measures[tree, node] < rows.shape[0]:
@@ -421,7 +431,7 @@ cdef struct Slot:
 
 
 cdef class Ids:
-    """A set of ids of 32 hexadecimal digits, in 16 bytes for each and as many or fewer that are free: Python's takes 130."""
+    """A set of ids of 32 hexadecimal digits, in 21 to 43 bytes for each: Python's takes 130."""
 
     cdef Slot* slots
     cdef size_t size, used
@@ -465,9 +475,10 @@ cdef class Ids:
     def add(self, str id not None):
         """Add an id; whether it was not there yet. Raises ValueError for one that is not of 32 hexadecimal digits."""
         cdef Slot one
-        if len(id) != 32:
+        cdef bytes raw = bytes.fromhex(id)
+        if len(raw) != 16 or len(id) != 32:
             raise ValueError(f"{id!r} is not of 32 hexadecimal digits")
-        one.high, one.low = int(id[:16], 16), int(id[16:], 16)
+        memcpy(&one, <const char*>raw, sizeof(Slot))
         if not one.high and not one.low:
             new, self.zero = not self.zero, True
             return new

@@ -36,10 +36,21 @@ def test_tokens_are_those_of_one_expression(pieces: list[str]) -> None:
     assert tokens(page) == TOKEN.split(page)
 
 
+TAGS = "<p> </p> <pre> </pre> <ul> <li> </ul> <table> <td> </table> <svg> </svg> <x-y> </x-y> <br> <a href=x> </a> <select> </select>"
+
+
 @settings(max_examples=300, deadline=None)
-@given(st.text(max_size=300))
-def test_any_text_is_read(page: str) -> None:
-    assert "".join("".join(read(tokens(page)).text).split()) is not None
+@given(
+    st.lists(st.sampled_from([*TAGS.split(), "x", "\n", "é\U0001f600", "\ud800"]) | st.text(max_size=5), max_size=60)
+)
+def test_any_page_makes_elements_and_blocks(pieces: list[str]) -> None:
+    found = read(tokens("".join(pieces)))
+    elements, blocks = len(found.parent), len(found.text)
+    assert {len(each) for each in (found.code, found.own, found.bits, found.first, found.last)} == {elements}
+    assert {len(each) for each in (found.node, found.links, found.linked, found.marks)} == {blocks}
+    assert all(found.parent[number] < number for number in range(1, elements))
+    assert all(0 <= first <= last <= blocks for first, last in zip(found.first, found.last, strict=True))
+    assert all(0 <= node < elements for node in found.node) and all(found.text)
 
 
 IDS = st.integers(0, 5).map(lambda number: f"{number << 60:032x}") | st.uuids().map(lambda one: one.hex)
@@ -57,7 +68,10 @@ def test_ids_are_a_set(ids: list[str], many: bool) -> None:
     assert len(held) == len(expected)
 
 
-@pytest.mark.parametrize("id", ["", "0" * 31, "0" * 33, "g" * 32])
+@pytest.mark.parametrize(
+    "id",
+    ["", "0" * 31, "0" * 33, "g" * 32, f"{'+':032}", f"{'0x':032}", " " + "0" * 31, "0_" * 16, "00 " * 10 + "00"],
+)
 def test_what_is_no_id_is_refused(id: str) -> None:
     with pytest.raises(ValueError):
         compiled.Ids().add(id)
@@ -67,6 +81,12 @@ def test_a_tree_that_asks_for_no_measure_is_refused() -> None:
     one = np.zeros((1, 1), np.int16)
     with pytest.raises(ValueError, match="tree 0 asks for measure 3 of 1"):
         compiled.scores(one, np.full((1, 1), 3, np.int32), one, np.zeros((1, 2), np.int16), 0)
+
+
+def test_trees_that_are_not_complete_are_refused() -> None:
+    one = np.zeros((1, 1), np.int16)
+    with pytest.raises(ValueError, match="trees of 1 nodes have 0 leaves"):
+        compiled.scores(one, np.zeros((1, 1), np.int32), one, np.zeros((1, 0), np.int16), 0)
 
 
 def test_one_that_was_built_from_another_source_is_refused(tmp_path: Path) -> None:
@@ -79,7 +99,7 @@ def test_one_that_was_built_from_another_source_is_refused(tmp_path: Path) -> No
     assert done.returncode == 1 and f"was built from another version of {source}: run `make install`" in done.stderr
 
 
-def test_building_leaves_nothing_beside_the_source() -> None:
-    """What lies there is part of a step's fingerprint."""
+def test_nothing_but_its_source_lies_beside_it() -> None:
+    """What a build left there would be part of a step's fingerprint."""
     found = {path.name for path in (ROOT / "scripts/ingest/native").rglob("*") if "__pycache__" not in path.parts}
     assert found == {"crawl2llm_native.pyx", "pyproject.toml", "setup.py"}

@@ -119,7 +119,11 @@ def test_processes_share_the_work_and_move_alike(tmp_path: Path, ranks: int) -> 
             subprocess.Popen([*command, str(rank), str(ranks), str(tmp_path / "store"), str(tmp_path)], cwd=ROOT)
             for rank in range(ranks)
         ]
-        assert [process.wait() for process in started] == [0] * ranks
+        try:
+            assert [process.wait(timeout=120) for process in started] == [0] * ranks
+        finally:
+            for process in started:
+                process.kill()
         return [torch.load(tmp_path / f"{ranks}-{rank}.pt", weights_only=True) for rank in range(ranks)]
 
     (alone,) = run(1)

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
+import crawl2llm_native
 import pytest
 
 from scripts.workflow import frozen
@@ -31,8 +35,19 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_copy_holds_what_jobs_read_and_nothing_else(project: Path) -> None:
     copy = frozen.code(project)
     names = sorted(str(path.relative_to(copy)) for path in copy.rglob("*") if path.is_file())
-    assert names == ["Snakefile", "home", "rules/a.smk", "schemas/s.yaml", "scripts/a.py"]
+    built = Path(crawl2llm_native.__file__).name
+    assert names == ["Snakefile", built, "home", "rules/a.smk", "schemas/s.yaml", "scripts/a.py"]
     assert frozen.home(copy) == project == frozen.home(project)
+
+
+def test_a_run_keeps_the_compiled_part_that_it_was_started_with(project: Path) -> None:
+    """`make install` meanwhile replaces the installed one."""
+    copy = frozen.code(ROOT)
+    command = [sys.executable, "-c", "from scripts.ingest import compiled; print(compiled.crawl2llm_native.__file__)"]
+    done = subprocess.run(
+        command, env={**os.environ, "PYTHONPATH": str(copy)}, capture_output=True, text=True, check=True
+    )
+    assert Path(done.stdout.strip()).parent == copy == frozen.code(copy)
 
 
 def test_the_same_code_is_the_same_copy_and_an_edit_is_another(project: Path) -> None:
