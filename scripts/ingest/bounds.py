@@ -17,7 +17,7 @@ LIBRARY_TAGS = 50_000  # trafilatura takes 1 s to 3 s for as many paragraphs
 SQUARES = 100_000_000  # of the numbers of attributes, over all tags: 10,000 in one tag take 0.2 s
 # trafilatura goes through all items for each where a page is hardly more than lists or tables: 1.4 s for 5,000, 16 s for 20,000.
 ITEMS = 5_000
-ITEM = frozenset(["li", "dt", "dd", "tr", "td", "th"])
+LISTED = frozenset(["li", "dt", "dd", "tr", "td", "th"])
 AGAIN = 1_000_000  # formatting elements that are opened again, and their attributes: 200 bytes of a tree each
 ALIKE = 3  # of those that are the same so many are opened again
 # Starts that may end elements in which formatting elements are open; any end tag may.
@@ -25,10 +25,10 @@ ENDING = frozenset(CODE) | {"col", "colgroup", "optgroup", "frameset", "hr", "rt
 # Within these, an end tag may not find the formatting elements outside.
 HTML_IN = INNER["svg"] | INNER["math"]
 SCOPES = frozenset(["applet", "caption", "marquee", "object", "select", "table", "template"]) | FOREIGN
-WITHIN = SCOPES | HTML_IN | {"td", "th", "annotation-xml"}
+SCOPED = SCOPES | HTML_IN | {"td", "th", "annotation-xml"}
 START = re.compile(r"<([a-zA-Z][^\s/>]*)")
 FEW = 50  # attributes that are not worth counting
-ATTRIBUTE = re.compile(r"""[^\s"'>/=]+(?:\s*=\s*(?:"[^"]*"|'[^']*'|[^\s>]*))?""")
+ANY_ATTRIBUTE = re.compile(r"""[^\s"'>/=]+(?:\s*=\s*(?:"[^"]*"|'[^']*'|[^\s>]*))?""")
 
 
 def too_many_tags(page: str) -> str:
@@ -53,7 +53,7 @@ def too_hard(parts: list[str], bound: Bound | None = None) -> tuple[str, str]:
     long = [each for each in (*parts[2::6], *parts[5::6]) if each and len(each) > 2 * FEW]
     if sum((len(each) // 2) ** 2 for each in long) > SQUARES:  # an attribute takes two characters
         for tag in long:
-            number = sum(1 for _ in ATTRIBUTE.finditer(tag))
+            number = sum(1 for _ in ANY_ATTRIBUTE.finditer(tag))
             squares += number * number if number > FEW else 0
             if squares > SQUARES:
                 return "too_complex", f"a tag with {number:,} attributes"
@@ -62,7 +62,7 @@ def too_hard(parts: list[str], bound: Bound | None = None) -> tuple[str, str]:
 
 def too_many_items(parts: list[str]) -> str:
     """Why trafilatura is not given a page of so many items of lists and cells of tables, or ""."""
-    count = sum(name.lower() in ITEM for name in parts[4::6] if name)
+    count = sum(name.lower() in LISTED for name in parts[4::6] if name)
     return f"{count:,} items of lists, rows and cells, at most {ITEMS:,} for trafilatura" if count > ITEMS else ""
 
 
@@ -73,7 +73,7 @@ def opens_again(parts: list[str], most: int = AGAIN) -> bool:
     parser cannot fail to take for its own.
     """
     left: defaultdict[str, list[str]] = defaultdict(list)  # by name, the attributes of those that an end tag would find
-    outside: list[tuple[str, defaultdict[str, list[str]]]] = []  # each open one of WITHIN, and those outside of it
+    outside: list[tuple[str, defaultdict[str, list[str]]]] = []  # each open one of SCOPED, and those outside of it
     alike: Counter[tuple[str, str]] = Counter()  # how many of all that are left open are the same
     forgets = "template" not in {
         name.lower() for name in parts[4::6] if name
@@ -101,11 +101,11 @@ def opens_again(parts: list[str], most: int = AGAIN) -> bool:
                 alike[name, attributes] += 1
                 left[name].append(attributes)
                 opened += _weight(attributes)
-            elif name in WITHIN and not (self_closed(attributes) and (name in FOREIGN or name in HTML_IN)):
+            elif name in SCOPED and not (self_closed(attributes) and (name in FOREIGN or name in HTML_IN)):
                 outside.append((name, left))
                 left = defaultdict(list)
                 holding += name in HOLDING
-            elif ended in WITHIN:
+            elif ended in SCOPED:
                 if ended == "table":
                     while outside and outside[-1][0] in ("td", "th", "caption"):
                         left = _joined(*outside.pop(), left)

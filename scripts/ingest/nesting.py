@@ -21,15 +21,16 @@ FORMATTING = frozenset([
 # SVG and MathML; a template drops most starts where it has held a column, a frameset always.
 HOLDING = FOREIGN | {"template", "frameset"}
 # What a start tag ends, outside of these.
-ENDS = {
+ENDED_BY = {
     "p": frozenset(["p"]), "li": frozenset(["li"]), "option": frozenset(["option"]), "dt": frozenset(["dt", "dd"]),
     "dd": frozenset(["dt", "dd"]), "td": frozenset(["td", "th"]), "th": frozenset(["td", "th"]), "tr": frozenset(["td", "th", "tr"]),
 }  # fmt: skip
 # What an end tag ends with its own element, where nothing else is between.
-WITH = {
+ENDED_WITH = {
     "div": frozenset(["p"]), "ul": frozenset(["li", "p"]), "ol": frozenset(["li", "p"]), "dl": frozenset(["dt", "dd", "p"]),
     "table": frozenset(["td", "th", "tr"]), "select": frozenset(["option"]),
 }  # fmt: skip
+LEFT_OPEN = 3  # elements at most that an end tag ends with its own: more would be work for each tag
 # Elements looked through by a parser, up to 6 ns each, 25 where attributes are compared; 2,700,000 on the worst of 1,200 real pages.
 STEPS = 40_000_000
 # The sum over all nodes of a tree of depth * (NODE + characters), 10 ns each; 4,000,000 on the worst of 400 real pages. 20 MB of text
@@ -60,7 +61,7 @@ def open_elements(parts: list[str]) -> Bound:
     """Upper bounds for a page, cut by `markup.tokens`.
 
     An element is open until its own end tag comes when all that began in it has ended; no parser can fail to end it then, whatever it made
-    of the tags before. Other end tags end nothing here but what is in WITH, and start tags only what is in ENDS. A parser may open two more
+    of the tags before. Other end tags end nothing here but what is in ENDED_WITH, and start tags only what is in ENDED_BY. A parser may open two more
     elements for one, as `<tbody><tr>` for a cell.
     """
     opened: list[str] = []
@@ -90,9 +91,9 @@ def open_elements(parts: list[str]) -> Bound:
                         left -= 0 if template else size
                     elif outside and outside[-1] == len(opened):
                         outside.pop()
-                elif name[1:] in WITH and not outside:
+                elif name[1:] in ENDED_WITH and not outside:
                     at = -1
-                    while -3 <= at > -len(opened) and opened[at] in WITH[name[1:]]:
+                    while at >= -LEFT_OPEN and at > -len(opened) and opened[at] in ENDED_WITH[name[1:]]:
                         at -= 1
                     if opened and opened[at] == name[1:]:
                         del opened[at:]
@@ -101,8 +102,8 @@ def open_elements(parts: list[str]) -> Bound:
             elif outside and self_closed(attributes):
                 loose += 1
             else:
-                if name in ENDS and not outside:
-                    while opened and opened[-1] in ENDS[name]:
+                if name in ENDED_BY and not outside:
+                    while opened and opened[-1] in ENDED_BY[name]:
                         opened.pop()
                 if name in HOLDING:
                     template |= name == "template"
