@@ -61,8 +61,8 @@ def open_elements(parts: list[str]) -> Bound:
     """Upper bounds for a page, cut by `markup.tokens`.
 
     An element is open until its own end tag comes when all that began in it has ended; no parser can fail to end it then, whatever it made
-    of the tags before. Other end tags end nothing here but what is in ENDED_WITH, and start tags only what is in ENDED_BY. A parser may open two more
-    elements for one, as `<tbody><tr>` for a cell.
+    of the tags before. Other end tags end nothing here but what is in ENDED_WITH, and start tags only what is in ENDED_BY. A parser may
+    open two more elements for one, as `<tbody><tr>` for a cell.
     """
     opened: list[str] = []
     sizes: list[int] = []  # of the formatting elements among them
