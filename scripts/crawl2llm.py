@@ -7,6 +7,8 @@ import os
 import signal
 import sys
 
+from scripts.workflow.errors import NotBuiltError
+
 COMMANDS = {  # name: (module with main(argv), what it does)
     "new": ("scripts.new.command", "look at your files and write a config for them"),
     "plan": ("scripts.plan.command", "what would run, why, and about how long it takes"),
@@ -64,7 +66,11 @@ def run(argv: list[str]) -> int:
     if argv[0] not in COMMANDS:
         print(f"error: {argv[0]!r} is no command; allowed are {', '.join(COMMANDS)}", file=sys.stderr)
         return 2
-    return int(importlib.import_module(COMMANDS[argv[0]][0]).main(argv[1:]) or 0)
+    try:
+        return int(importlib.import_module(COMMANDS[argv[0]][0]).main(argv[1:]) or 0)
+    except NotBuiltError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
 
 
 if __name__ == "__main__":

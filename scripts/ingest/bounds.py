@@ -13,12 +13,14 @@ from scripts.ingest.nesting import FORMATTING, HOLDING, STEPS, Bound, attributes
 from scripts.ingest.tags import CODE, FOREIGN, INNER, self_closed
 
 TAGS = 200_000  # 1 s of cutting and reading; of 2,700 real pages the mean is 1,600, the largest 22,000
-LIBRARY_TAGS = 50_000  # trafilatura takes 1 s to 3 s for as many paragraphs
+LIBRARY_TAGS = 100_000
+TRAFILATURA_TAGS = 50_000  # of paragraphs: 1 s to 3 s
+OPTIONS = 10_000  # Resiliparse's parser goes through those before: 0.5 s for as many, 15 s for 50,000
 SQUARES = 100_000_000  # of the numbers of attributes, over all tags: 10,000 in one tag take 0.2 s
 # trafilatura goes through all items for each where a page is hardly more than lists or tables: 1.4 s for 5,000, 16 s for 20,000.
 ITEMS = 5_000
 LISTED = frozenset(["li", "dt", "dd", "tr", "td", "th"])
-AGAIN = 1_000_000  # formatting elements that are opened again, and their attributes: 200 bytes of a tree each
+AGAIN = 2_000_000  # formatting elements that are opened again, and their attributes: 200 bytes of a tree each
 ALIKE = 3  # of those that are the same so many are opened again
 # Starts that may end elements in which formatting elements are open; any end tag may.
 ENDING = frozenset(CODE) | {"col", "colgroup", "optgroup", "frameset", "hr", "rt", "rp"}
@@ -44,6 +46,8 @@ def too_hard(parts: list[str], bound: Bound | None = None) -> tuple[str, str]:
     """
     if (tags := len(parts) // 6) > LIBRARY_TAGS:
         return "too_complex", f"{tags:,} tags, at most {LIBRARY_TAGS:,} for a library"
+    if tags > OPTIONS and (options := sum(name.lower() == "option" for name in parts[4::6] if name)) > OPTIONS:
+        return "too_complex", f"{options:,} options, at most {OPTIONS:,} for a library"
     bound = bound or open_elements(parts)
     if bound.again > AGAIN and opens_again(parts):
         return "too_complex", f"over {AGAIN:,} formatting elements and attributes that are opened again"
@@ -61,7 +65,9 @@ def too_hard(parts: list[str], bound: Bound | None = None) -> tuple[str, str]:
 
 
 def too_many_items(parts: list[str]) -> str:
-    """Why trafilatura is not given a page of so many items of lists and cells of tables, or ""."""
+    """Why trafilatura is not given a page of so many tags, or items of lists and cells of tables, or ""."""
+    if (tags := len(parts) // 6) > TRAFILATURA_TAGS:
+        return f"{tags:,} tags, at most {TRAFILATURA_TAGS:,} for trafilatura"
     count = sum(name.lower() in LISTED for name in parts[4::6] if name)
     return f"{count:,} items of lists, rows and cells, at most {ITEMS:,} for trafilatura" if count > ITEMS else ""
 

@@ -8,15 +8,17 @@ from __future__ import annotations
 from hashlib import sha256
 from pathlib import Path
 
+from scripts.workflow.errors import NotBuiltError
+
 SOURCE = Path(__file__).parent / "native" / "crawl2llm_native.pyx"
 BUILD = "run `make install`; an image or a conda environment has to be built again"
 
 try:
     import crawl2llm_native
 except ImportError as error:
-    raise ImportError(f"{SOURCE.stem} is not installed, or for another Python: {BUILD} ({error})") from error
+    raise NotBuiltError(f"{SOURCE.stem} is not installed, or for another Python: {BUILD} ({error})") from error
 
 if sha256(SOURCE.read_bytes()).hexdigest() != crawl2llm_native.SOURCE:
-    raise ImportError(f"{SOURCE.stem} was built from another version of {SOURCE}: {BUILD}")
+    raise NotBuiltError(f"{SOURCE.stem} was built from another version of {SOURCE}: {BUILD}")
 
 Ids, Reader, scores = crawl2llm_native.Ids, crawl2llm_native.Reader, crawl2llm_native.scores

@@ -231,6 +231,10 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
                 )
             summary["bytes_read"] += size_of(path)  # of a remote file it may be known only now
     manifest.counts = {"in": kept + sum(dropped.values()), "kept": kept, "dropped": dropped}
+    if damage := {reason: number for reason, number in sorted(dropped.items()) if reason in DAMAGE}:
+        log.warning(
+            "damaged input: %s; %s names file and place", ", ".join(f"{n:,} {why}" for why, n in damage.items()), aside
+        )
     # ingest.check uses the order of the sources.
     order = [source["name"] for source in settings["sources"]]
     manifest.summary = {**summary, "by_source": by_source, "sources": order}

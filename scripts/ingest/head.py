@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html as entities
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -10,7 +9,7 @@ from datetime import date
 from email.utils import parsedate
 from urllib.parse import urljoin
 
-from scripts.ingest.tags import attributes_of
+from scripts.ingest.tags import attributes_of, unescape
 
 # Names of meta tags, the most certain first.
 PUBLISHED = (
@@ -70,7 +69,7 @@ def head(parts: list[str]) -> Head:
         if raw:
             attributes, content = parts[number * 6 + 2], parts[number * 6 + 3]
             if raw.lower() == "title":
-                out.title = out.title or " ".join(entities.unescape(content[:CHARACTERS]).split())
+                out.title = out.title or " ".join(unescape(content[:CHARACTERS]).split())
             elif "ld+json" in attributes and room > 0:
                 out.linked.append(content[:room])
                 room -= len(content)
@@ -128,9 +127,7 @@ def facts(found: Head, url: str) -> dict[str, str]:
         out["published"] = day
     authors = [*found.first(AUTHOR)]
     for text in found.linked:
-        authors += [
-            entities.unescape(match.group(1)) for match in LINKED_AUTHOR.finditer(text) if "\\" not in match.group(1)
-        ]
+        authors += [unescape(match.group(1)) for match in LINKED_AUTHOR.finditer(text) if "\\" not in match.group(1)]
     if author := next(
         (" ".join(each.split()) for each in authors if not each.startswith(("http:", "https:", "@", "/"))), ""
     ):

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import html as entities
 import re
-from functools import lru_cache
 
 import re2
 
@@ -16,6 +15,7 @@ RAW = frozenset(
 )  # tags within these are text
 ATTRIBUTE = re.compile(r"""([^\s"'>/=]+)\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s"'>]+))""")
 VALUE = re.compile(r"""=\s*(?:"[^"]*"|'[^']*'|[^\s"'>][^\s>]*)""")
+LONG = re.compile("&#([0-9]{100,});?")  # U+FFFD, unless it begins with zeros
 FOREIGN = frozenset(["svg", "math"])  # elements that hold other than HTML
 VOID = frozenset([
     "area", "base", "basefont", "bgsound", "br", "col", "embed", "frame", "hr", "image", "img", "input", "keygen", "link", "meta", "param",
@@ -29,6 +29,7 @@ BREAKS_OUT = frozenset([
     "h5", "h6", "head", "hr", "i", "img", "li", "listing", "menu", "meta", "nobr", "ol", "p", "pre", "ruby", "s", "small", "span",
     "strong", "strike", "sub", "sup", "table", "tt", "u", "ul", "var", "/br", "/p",
 ])  # fmt: skip
+SET = re.compile("color|face|size", re.IGNORECASE)  # to cut out values takes ten times as long
 FONT = re.compile(r"(?:^|[\s/])(?:color|face|size)(?=[\s=/]|$)", re.IGNORECASE)
 LOOK = 64  # elements that an end tag is looked for in, from the innermost
 
@@ -38,9 +39,19 @@ def self_closed(attributes: str) -> bool:
     return attributes.endswith("/") and VALUE.sub("=", attributes).endswith("/")
 
 
+def unescape(text: str) -> str:
+    """The text with its character references replaced, as html.unescape, which refuses numbers of over 4,300 digits."""
+    try:
+        return entities.unescape(text)
+    except ValueError:
+        return entities.unescape(LONG.sub(lambda found: f"&#{found[1].lstrip('0')[:8] or 0};", text))
+
+
 def breaks_out(name: str, attributes: str) -> bool:
     """Whether a tag, its name in lower case and with "/" where it ends, ends the SVG or MathML that it stands in."""
-    return name in BREAKS_OUT and (name != "font" or FONT.search(VALUE.sub("= ", attributes)) is not None)
+    if name != "font":
+        return name in BREAKS_OUT
+    return SET.search(attributes) is not None and FONT.search(VALUE.sub("= ", attributes)) is not None
 
 
 def follow(around: list[str], name: str, attributes: str) -> bool:
@@ -63,7 +74,7 @@ def attributes_of(tag: str) -> dict[str, str]:
     """The attributes of a tag that have a value, by their name in lower case; of two with one name the first."""
     found: dict[str, str] = {}
     for name, *values in ATTRIBUTE.findall(tag):
-        found.setdefault(name.lower(), entities.unescape("".join(values)))
+        found.setdefault(name.lower(), unescape("".join(values)))
     return found
 
 
@@ -90,6 +101,8 @@ KIND: dict[str | None, int] = (
     | {name: BEGIN for name in BLOCKS}
     | {"/" + name: END for name in BLOCKS}
 )
+KNOWN = 65_536  # words of classes that are remembered
+NEW = 3  # words of a tag that are looked up one by one: a page may have new ones in each of its tags
 SAYS = 400  # characters of attributes that are looked at
 SKIPPED = frozenset(["select", "svg", "template", "object", "audio", "video", "canvas", "button", "dialog"])
 SPECIAL = SKIPPED | FOREIGN | {"pre"}
@@ -170,19 +183,28 @@ def _matcher() -> re2.Set:
 MATCHER = _matcher()
 
 
-@lru_cache(maxsize=65536)
-def _word(word: str) -> int:
-    """The bits of the groups that a word of a class names."""
+def _matched(words: str) -> int:
     bits = 0
-    for number in MATCHER.Match(word) or ():
+    for number in MATCHER.Match(words) or ():
         bits |= 1 << number
     return bits
+
+
+_known: dict[str, int] = {}  # words of classes, which pages share, with the bits of the groups that they name
 
 
 def said(attributes: str) -> int:
     """The bits of GROUPS that the attributes of a tag name, and HIDDEN."""
     bits = HIDDEN if ("hidden" in attributes or "none" in attributes) and CONCEALS.search(attributes) else 0
-    for values in NAMED.findall(attributes):
-        for word in "".join(values).split():
-            bits |= _word(word)
+    words = [word for values in NAMED.findall(attributes) for word in "".join(values).split()]
+    new = [word for word in words if word not in _known]
+    for word in words:
+        bits |= _known.get(word, 0)
+    if len(new) > NEW:
+        return bits | _matched(" ".join(new))
+    if len(_known) > KNOWN:
+        _known.clear()
+    for word in new:
+        _known[word] = _matched(word)
+        bits |= _known[word]
     return bits

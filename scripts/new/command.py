@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from scripts.ingest.extract import DAMAGE
 from scripts.language.labels import check_names
 from scripts.new.estimate import DATA_HALF, NODE_CORES, UTILIZATION, Estimate, estimate
 from scripts.new.places import LENGTHS, Source, Wanted, sources
@@ -103,7 +104,11 @@ def text(found: list[tuple[Source, Sampled]], languages: list[str], made: Estima
     ]
     for source, seen in found:
         rejected = sum(seen.rejected.values())
-        reasons = ", ".join(f"{reason} {number:,}" for reason, number in seen.rejected.most_common(4))
+        shown = [(why, number) for why, number in seen.rejected.most_common() if why in DAMAGE]
+        shown += [each for each in seen.rejected.most_common() if each[0] not in DAMAGE][: max(0, 4 - len(shown))]
+        if others := rejected - sum(number for _, number in shown):
+            shown.append(("others", others))
+        reasons = ", ".join(f"{reason} {number:,}" for reason, number in shown)
         lines += [
             f"# {', '.join(source.patterns)}: {len(source.files):,} files, {source.bytes / 1e6:,.1f} MB of kind {source.kind}.",
             *notes(source),

@@ -1,6 +1,10 @@
-"""The error for input that a step cannot work with: a module of its own, since nearly all others raise it."""
+"""The errors that are one line for the user: a module of its own, since nearly all others raise them."""
 
 from __future__ import annotations
+
+
+class NotBuiltError(ImportError):
+    """The compiled part is not installed, or was built from another source; the message says what to do."""
 
 
 class InputError(ValueError):

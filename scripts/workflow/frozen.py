@@ -42,17 +42,20 @@ def home(root: Path) -> Path:
 def compiled(root: Path) -> Path | None:
     """The compiled part that goes with the source (scripts/ingest/compiled.py): in a frozen copy, or as it is installed.
 
-    None where another environment than this one runs the jobs. A new build meanwhile changes nothing for the jobs of a run.
+    A new build meanwhile changes nothing for the jobs of a run.
     """
     own = next(root.glob(f"{NATIVE}.*"), None)
     spec = None if own else find_spec(NATIVE)
     return own or (Path(spec.origin) if spec and spec.origin else None)
 
 
-def code(root: Path) -> Path:
-    """Copy the workflow's files below `root` for a run; returns the copy, which is there whole or not at all."""
+def code(root: Path, here: bool = True) -> Path:
+    """Copy the workflow's files below `root` for a run; returns the copy, which is there whole or not at all.
+
+    here: whether this environment runs the jobs too. An image or a conda environment has a compiled part of its own.
+    """
     held = {path.relative_to(root): path.read_bytes() for path in files(root)}
-    if built := compiled(root):
+    if here and (built := compiled(root)):
         held[Path(built.name)] = built.read_bytes()
     held[Path(HOME)] = str(home(root)).encode()
     mark = digest("".join(f"{name} {digest(body.hex())}" for name, body in held.items()))

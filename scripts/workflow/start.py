@@ -62,7 +62,7 @@ def say_what_is_auto(project: Project) -> None:
 
 def freeze(workflow: Any, project: Project) -> None:
     """From here on, jobs and programs work from a copy of the code and the config: an edit meanwhile changes nothing."""
-    code = frozen.code(Path(workflow.basedir))
+    code = frozen.code(Path(workflow.basedir), here=not workflow.deployment_settings.deployment_method)
     complete = frozen.config(project.variants["main"], project.held)
     os.environ["PYTHONPATH"] = os.pathsep.join([str(code), os.environ["PYTHONPATH"]])
     engine.start_jobs_from(workflow, code / "Snakefile", complete)

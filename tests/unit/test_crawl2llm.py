@@ -2,13 +2,16 @@
 
 import importlib
 import os
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from scripts import crawl2llm
+from scripts.workflow.config import ROOT
 
 
 @pytest.mark.parametrize("name", crawl2llm.COMMANDS)
@@ -27,6 +30,16 @@ def test_the_list_names_every_command(capsys: pytest.CaptureFixture[str]) -> Non
     assert crawl2llm.main(["--help"]) == 0
     shown = capsys.readouterr().out
     assert all(name in shown for name in crawl2llm.COMMANDS)
+
+
+def test_a_compiled_part_of_another_version_is_one_line(tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "scripts", tmp_path / "scripts", ignore=shutil.ignore_patterns("__pycache__"))
+    with (tmp_path / "scripts/ingest/native/crawl2llm_native.pyx").open("a") as source:
+        source.write("# another line\n")
+    command = [sys.executable, "-m", "scripts.crawl2llm", "new", "a.yaml", "--from", "b.warc.gz"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 1 and done.stderr.startswith("error: crawl2llm_native was built from another version")
+    assert done.stderr.count("\n") == 1 and "run `make install`" in done.stderr
 
 
 def test_an_unknown_command_is_refused_with_those_that_are_allowed(capsys: pytest.CaptureFixture[str]) -> None:

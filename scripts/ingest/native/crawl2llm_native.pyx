@@ -6,7 +6,6 @@ is linear in the size of the page, whatever it holds.
 """
 
 from array import array
-from html import unescape
 
 cimport cython
 from libc.stdint cimport uint64_t
@@ -130,7 +129,7 @@ cdef class Reader:
 
     cdef frozenset raw, foreign, special, skipped, cells, table
     cdef dict kinds, codes, ends, within
-    cdef object follow, self_closed, said
+    cdef object follow, self_closed, said, unescape
     cdef dict remembered
     cdef Py_ssize_t says, look, custom
 
@@ -141,7 +140,7 @@ cdef class Reader:
         if (tags.NOTHING, tags.INLINE, tags.LINK, tags.BREAK, tags.BEGIN, tags.END) != (NOTHING, INLINE, LINK, BREAK, BEGIN, END):
             raise ValueError("scripts/ingest/tags.py numbers its kinds in another way")
         self.custom = tags.CUSTOM
-        self.follow, self.self_closed, self.said = tags.follow, tags.self_closed, tags.said
+        self.follow, self.self_closed, self.said, self.unescape = tags.follow, tags.self_closed, tags.said, tags.unescape
         self.remembered = {}
 
     cdef say(self, str attributes):
@@ -210,7 +209,7 @@ cdef class Reader:
         return (page.parent, page.code, page.own, page.bits, page.first, page.last, page.text, page.node, page.links, page.linked, page.marks)
 
 
-cdef str plain(list pieces, bint raw):
+cdef str plain(list pieces, bint raw, unescape):
     """The text of a block's pieces; "\x00" is a line break."""
     cdef str text = pieces[0] if len(pieces) == 1 else "".join(pieces)
     if "&" in text:
@@ -243,7 +242,7 @@ cdef class Reading:
     cdef inline bint flush(self) except -1:
         """The text since the last tag of a block is a block."""
         if self.pieces:
-            text = plain(self.pieces, self.pre > 0)
+            text = plain(self.pieces, self.pre > 0, self.reader.unescape)
             self.pieces = []
             if text:
                 self.text.append(text)
@@ -408,7 +407,7 @@ def scores(const short[:, ::1] rows, const int[:, ::1] measures, const short[:, 
     are not complete.
     """
     cdef Py_ssize_t trees = limits.shape[0], nodes = limits.shape[1], tree, node, block, count = rows.shape[1]
-    if measures.shape[0] != trees or measures.shape[1] != nodes or leaves.shape[0] != trees or leaves.shape[1] != nodes + 1:
+    if measures.shape[0] != trees or measures.shape[1] != nodes or leaves.shape[0] != trees or leaves.shape[1] != nodes + 1 or nodes & (nodes + 1):
         raise ValueError(f"trees of {nodes} nodes have {leaves.shape[1]} leaves, and {measures.shape[1]} nodes that ask")
     for tree in range(trees):
         for node in range(nodes):

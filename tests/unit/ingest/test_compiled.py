@@ -85,8 +85,11 @@ def test_a_tree_that_asks_for_no_measure_is_refused() -> None:
 
 def test_trees_that_are_not_complete_are_refused() -> None:
     one = np.zeros((1, 1), np.int16)
-    with pytest.raises(ValueError, match="trees of 1 nodes have 0 leaves"):
-        compiled.scores(one, np.zeros((1, 1), np.int32), one, np.zeros((1, 0), np.int16), 0)
+    for nodes, leaves in ((1, 0), (4, 5), (3, 3)):
+        with pytest.raises(ValueError, match=f"trees of {nodes} nodes have {leaves} leaves"):
+            compiled.scores(
+                one, np.zeros((1, nodes), np.int32), np.zeros((1, nodes), np.int16), np.zeros((1, leaves), np.int16), 0
+            )
 
 
 def test_one_that_was_built_from_another_source_is_refused(tmp_path: Path) -> None:

@@ -44,6 +44,13 @@ def test_long_lists_are_not_for_trafilatura(name: str) -> None:
     assert "a b c" in extractors.resiliparse(page, tokens(page), False)
 
 
+def test_many_options_are_for_no_library() -> None:
+    """50,000 in one <select> take Resiliparse's parser 15 s; the page is 0.4 MB."""
+    page = "<select>" + "<option>x" * 10_001
+    with pytest.raises(extractors.TooHard, match="10,001 options, at most 10,000"):
+        extractors.resiliparse(page, tokens(page), True)
+
+
 def test_code_keeps_its_white_space(tmp_path: Path) -> None:
     code = "for each in all:\r\n    print(each)\n\n\treturn\x00"
     found = one(

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from resiliparse.parse.html import HTMLTree
 
 from scripts.ingest import render
+from scripts.ingest.head import head
 from scripts.ingest.markup import Markup, read, tokens
 from scripts.ingest.tags import BIT, BLOCKS, HIDDEN, attributes_of, said
 
@@ -101,6 +104,42 @@ def test_lines() -> None:
     markup = of(page)
     assert render.text(markup, range(len(markup.text))) == "A\n\nb\nc\n\nd\n\n• e\n• f\n\n1. g\n2. h\n\n1 | 2\n3"
     assert render.text(markup, [1, 3, 7]) == "b\n\nd\n\n2. h"
+
+
+WORDS = [
+    "share-bar",
+    "sidebar",
+    "nav",
+    "content-body",
+    "ad",
+    "ads",
+    "related",
+    "x",
+    "tabs",
+    "comment-list",
+    "post",
+    "\n",
+]
+
+
+@given(st.lists(st.sampled_from(WORDS), max_size=10), st.sampled_from(["", "new words here that nobody saw: "]))
+def test_a_class_says_what_its_words_say(words: list[str], more: str) -> None:
+    """Whether they are looked up one by one, or, many new ones, at once."""
+    more = "".join(f"{word}{time.perf_counter_ns()} " for word in more.split())
+    every = 0
+    for word in [*words, *more.split()]:
+        every |= said(f' class="{word}"')
+    assert said(f' class="{more}{" ".join(words)}"') == every
+
+
+@pytest.mark.parametrize("number", ["9" * 5000, "0" * 5000 + "65", "0" * 5000])
+def test_a_number_of_thousands_of_digits_loses_no_page(number: str) -> None:
+    """Python reads no number of over 4,300 digits. A parser takes those that are no character for U+FFFD."""
+    for page in (f"<p>words &#{number}; more", f"<title>words &#{number};</title><p>words &#{number}; more"):
+        expected = "A" if number.endswith("65") else "\ufffd"
+        assert of(page).text == [f"words {expected} more"]
+        assert head(tokens(page)).title in ("", f"words {expected}")
+    assert attributes_of(f' name="&#{number};"')["name"] == expected
 
 
 COMMENT = st.sampled_from(["<!--", "-", "-", "!", ">", "x", "<!", "--", "<", "/", "?"])

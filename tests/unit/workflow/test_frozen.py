@@ -50,6 +50,11 @@ def test_a_run_keeps_the_compiled_part_that_it_was_started_with(project: Path) -
     assert Path(done.stdout.strip()).parent == copy == frozen.code(copy)
 
 
+def test_another_environment_has_a_compiled_part_of_its_own(project: Path) -> None:
+    """What is installed here may be older than an image."""
+    assert not list(frozen.code(ROOT, here=False).glob("crawl2llm_native*"))
+
+
 def test_the_same_code_is_the_same_copy_and_an_edit_is_another(project: Path) -> None:
     first = frozen.code(project)
     assert frozen.code(project) == first
