@@ -16,7 +16,7 @@ import torch
 import torch.distributed as dist
 import torch.nn.functional as functional
 
-from scripts.pretrain import auto, checkpoint, data, engine, heldout, measures, model, plan, start_from
+from scripts.pretrain import auto, checkpoint, data, engine, entropy, heldout, measures, model, plan, start_from
 from scripts.training import memory
 from scripts.workflow.console import log
 from scripts.workflow.errors import InputError
@@ -154,7 +154,7 @@ class Run:
         total = torch.zeros(2, dtype=torch.float64, device=self.device)
         total[1] = float(stopping)
         for number, tokens in enumerate(batch.to(self.device, non_blocking=True)):
-            loss = self.loss(tokens[:, :-1], tokens[:, 1:], "mean")
+            loss = entropy.cross_entropy(self.engine.logits(tokens[:, :-1]).flatten(0, 1), tokens[:, 1:].flatten())
             self.engine.backward(loss, last=number + 1 == len(batch))
             total[0] += loss.detach() / (len(batch) * self.processes)
         # One all-reduce carries the loss, and whether any process was told to stop, so that all stop together.
@@ -176,13 +176,6 @@ class Run:
                 f"{self.folder / 'losses.jsonl'}. A larger max_skipped_steps resumes from the newest checkpoint"
             )
 
-    def loss(self, inputs: torch.Tensor, targets: torch.Tensor, reduction: str) -> torch.Tensor:
-        """Cross-entropy in nats of [batch, context] targets, a mean or a sum."""
-        logits = self.engine.logits(inputs)
-        return functional.cross_entropy(
-            logits.flatten(0, 1), targets.flatten(), ignore_index=heldout.IGNORE, reduction=reduction
-        )
-
     @torch.no_grad()
     def validate(self) -> tuple[float, float] | None:
         """Loss in nats a token, and bits per byte, over the validation documents; None where there are none.
@@ -198,7 +191,9 @@ class Run:
             start = (turn * self.processes + self.rank) * size
             batch = self.validation[start : start + size] or [(self.validation[0][0], 0)]
             inputs, targets = map(torch.from_numpy, heldout.padded(batch, self.eos))
-            total += self.loss(inputs.to(self.device), targets.to(self.device), "sum").double()
+            logits = self.engine.logits(inputs.to(self.device)).flatten(0, 1)
+            wanted = targets.to(self.device).flatten()
+            total += functional.cross_entropy(logits, wanted, ignore_index=heldout.IGNORE, reduction="sum").double()
         self.model.train()
         dist.all_reduce(total)
         nats = float(total)

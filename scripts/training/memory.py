@@ -28,6 +28,10 @@ LIMITS = (  # (limit, used, before the names in memory.stat) of cgroup v2 and v1
 CACHE = ("inactive_file", "active_file")  # the page cache that can be given back; active: files that were read twice
 
 
+# Of pre-training, where the gradient takes the place of the logits (scripts/pretrain/entropy.py): in fp32, with both in bf16 beside.
+LOGIT = 8
+
+
 @dataclass(frozen=True)
 class Shape:
     """What decides the size of a model: `parameters` are all, embeddings too."""
@@ -48,10 +52,12 @@ def needed(
     processes: int,
     recomputed: bool,
     cuda: bool = False,
+    logit: int = 16,
 ) -> dict[str, int]:
     """The peak memory of one process in bytes, by what takes it; `processes` are those of all nodes.
 
     recomputed: activations are computed again in the backward pass (activation_checkpointing). cuda: of a GPU.
+    logit: bytes for each logit: itself, its logarithm and the gradients of both, in fp32.
     """
     n, low = shape.parameters, 4 if precision == "fp32" else 2
     share = processes if zero_stage else 1
@@ -68,14 +74,13 @@ def needed(
     layer = low * tokens * (16 * shape.hidden + 4 * shape.intermediate)
     kept = low * tokens * shape.hidden
     activations = layer + shape.layers * kept if recomputed else shape.layers * layer
-    # Logits, their logarithm and the gradients of both, in fp32.
     return {
         "program": CONTEXT if cuda else PROGRAM,
         "weights": weights,
         "gradients": gradients,
         "optimizer": optimizer,
         "activations": activations,
-        "logits": 16 * tokens * shape.vocabulary,
+        "logits": logit * tokens * shape.vocabulary,
     }
 
 
@@ -132,9 +137,9 @@ def check(
     micro, recomputed = placement["micro_batch"], placement["activation_checkpointing"]
 
     def total(batch: int, again: bool = recomputed) -> int:
-        return here * sum(needed(shape, batch, *fixed, again, cuda).values())
+        return here * sum(needed(shape, batch, *fixed, again, cuda, LOGIT).values())
 
-    parts = needed(shape, micro, *fixed, recomputed, cuda)
+    parts = needed(shape, micro, *fixed, recomputed, cuda, LOGIT)
     if total(micro) <= TOLERANCE * has:
         return parts
     smaller = [batch for batch in range(micro - 1, 0, -1) if micro % batch == 0]

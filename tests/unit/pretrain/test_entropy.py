@@ -1,0 +1,61 @@
+"""Cross-entropy with its gradient in place: torch's own, for any shape."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as functional
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scripts.pretrain import entropy
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.integers(1, 40), st.integers(1, 50), st.floats(0, 200), st.integers(0, 2**31))
+@pytest.mark.parametrize("rows", [1, 7, 1000])
+def test_as_torch_has_it(rows: int, count: int, vocabulary: int, spread: float, seed: int) -> None:
+    """Also where the last rows are fewer, with logits far apart, and for a loss that is scaled."""
+    random = torch.Generator().manual_seed(seed)
+    hidden = torch.randn(count, 6, generator=random, requires_grad=True)
+    head = torch.randn(vocabulary, 6, generator=random, requires_grad=True)
+    targets = torch.randint(0, vocabulary, (count,), generator=random)
+    found = []
+    before = entropy.CACHE
+    entropy.CACHE = rows * vocabulary * 4
+    try:
+        for loss_of in (functional.cross_entropy, entropy.cross_entropy):
+            loss = loss_of((hidden @ head.T) * spread, targets)
+            found.append((loss.detach(), *torch.autograd.grad(loss * 0.25, (hidden, head))))
+    finally:
+        entropy.CACHE = before
+    for ours, theirs in zip(found[1], found[0], strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5 * max(1.0, spread))
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_what_is_not_finite_stays_so(value: float) -> None:
+    """Steps with such a loss or gradient are skipped."""
+    logits = torch.randn(3, 5)
+    logits[1, 2] = value
+    logits.requires_grad_()
+    loss = entropy.cross_entropy(logits * 1.0, torch.tensor([0, 1, 2]))
+    (gradient,) = torch.autograd.grad(loss, logits)
+    assert not loss.isfinite() and not gradient[1].isfinite().all() and gradient[0].isfinite().all()
+
+
+def test_a_second_pass_is_refused() -> None:
+    """It would find a gradient that is scaled already."""
+    logits = torch.randn(3, 5, requires_grad=True)
+    loss = entropy.cross_entropy(logits * 1.0, torch.tensor([0, 1, 2]))
+    loss.backward(retain_graph=True)
+    with pytest.raises(AttributeError):
+        loss.backward()
+
+
+def test_a_graph_that_needs_the_logits_is_refused() -> None:
+    """Logits that are used up must not be needed for another gradient: torch sees that they have changed."""
+    logits = torch.randn(3, 5, requires_grad=True).exp()
+    loss = entropy.cross_entropy(logits, torch.tensor([0, 1, 2]))
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
