@@ -43,6 +43,8 @@ $(VENV)/.installed-dev: envs/lock-dev.txt $(VENV)/.compiled
 	@touch $@
 
 install: $(VENV)/.compiled ## create .venv from the pinned lock
+	@python=$$(head -n 1 $(BIN)/snakemake | cut -c 3-); test -x "$$python" || \
+	  { echo "this folder has moved: its programs start $$python. Run: rm -r $(VENV); make install"; exit 1; }
 
 demo: $(VENV)/.compiled ## the whole chain on the embedded default: from a crawl to an evaluated model
 	$(SNAKEMAKE)
