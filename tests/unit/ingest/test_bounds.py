@@ -59,8 +59,9 @@ def verdict(page: str) -> str:
         (ATTRIBUTES.format("data='" + '{"a": 1, ' * 50_000 + "'"), ""),
         ("<p><b>x" * 2000, ""),
         ("<p><font size=2>words</p>" * 2_000, ""),
-        ("<p>words</p>" * 20_000, ""),
-        ("<p>words</p>" * 26_000, "too_complex"),
+        ("<p>words</p>" * 49_000, ""),
+        ("<p>words</p>" * 51_000, "too_complex"),
+        ("<select>" + "<option>x" * 10_001, "too_complex"),
         ("<script>" + "'<a b=1 c=2>'" * 10_000 + "</script>", ""),
     ],
 )
