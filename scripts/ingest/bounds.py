@@ -19,14 +19,14 @@ OPTIONS = 10_000  # Resiliparse's parser goes through those before: 0.5 s for as
 SQUARES = 100_000_000  # of the numbers of attributes, over all tags: 10,000 in one tag take 0.2 s
 # trafilatura goes through all items for each where a page is hardly more than lists or tables: 1.4 s for 5,000, 16 s for 20,000.
 ITEMS = 5_000
-LISTED = frozenset(["li", "dt", "dd", "tr", "td", "th"])
+LISTED = ("li", "dt", "dd", "tr", "td", "th")
 AGAIN = 2_000_000  # formatting elements that are opened again, and their attributes: 200 bytes of a tree each
 ALIKE = 3  # of those that are the same so many are opened again
 # Starts that may end elements in which formatting elements are open; any end tag may.
 ENDING = frozenset(CODE) | {"col", "colgroup", "optgroup", "frameset", "hr", "rt", "rp"}
-# Within these, an end tag may not find the formatting elements outside.
 HTML_IN = INNER["svg"] | INNER["math"]
 SCOPES = frozenset(["applet", "caption", "marquee", "object", "select", "table", "template"]) | FOREIGN
+# Within these, an end tag may not find the formatting elements outside.
 SCOPED = SCOPES | HTML_IN | {"td", "th", "annotation-xml"}
 START = re.compile(r"<([a-zA-Z][^\s/>]*)")
 FEW = 50  # attributes that are not worth counting
@@ -46,7 +46,7 @@ def too_hard(parts: list[str], bound: Bound | None = None) -> tuple[str, str]:
     """
     if (tags := len(parts) // 6) > LIBRARY_TAGS:
         return "too_complex", f"{tags:,} tags, at most {LIBRARY_TAGS:,} for a library"
-    if tags > OPTIONS and (options := sum(name.lower() == "option" for name in parts[4::6] if name)) > OPTIONS:
+    if tags > OPTIONS and (options := _starts(parts, "option")) > OPTIONS:
         return "too_complex", f"{options:,} options, at most {OPTIONS:,} for a library"
     bound = bound or open_elements(parts)
     if bound.again > AGAIN and opens_again(parts):
@@ -68,8 +68,13 @@ def too_many_items(parts: list[str]) -> str:
     """Why trafilatura is not given a page of so many tags, or items of lists and cells of tables, or ""."""
     if (tags := len(parts) // 6) > TRAFILATURA_TAGS:
         return f"{tags:,} tags, at most {TRAFILATURA_TAGS:,} for trafilatura"
-    count = sum(name.lower() in LISTED for name in parts[4::6] if name)
+    count = _starts(parts, *LISTED)
     return f"{count:,} items of lists, rows and cells, at most {ITEMS:,} for trafilatura" if count > ITEMS else ""
+
+
+def _starts(parts: list[str], *names: str) -> int:
+    """How many start tags have one of these names."""
+    return sum(name.lower() in names for name in parts[4::6] if name)
 
 
 def opens_again(parts: list[str], most: int = AGAIN) -> bool:
@@ -81,9 +86,7 @@ def opens_again(parts: list[str], most: int = AGAIN) -> bool:
     left: defaultdict[str, list[str]] = defaultdict(list)  # by name, the attributes of those that an end tag would find
     outside: list[tuple[str, defaultdict[str, list[str]]]] = []  # each open one of SCOPED, and those outside of it
     alike: Counter[tuple[str, str]] = Counter()  # how many of all that are left open are the same
-    forgets = "template" not in {
-        name.lower() for name in parts[4::6] if name
-    }  # behind one, Resiliparse's parser does not find the links before it
+    forgets = not _starts(parts, "template")  # behind one, Resiliparse's parser does not find the links before it
     total = opened = holding = 0
     for raw, content, tag, attributes in zip(parts[1::6], parts[3::6], parts[4::6], parts[5::6], strict=True):
         if raw:

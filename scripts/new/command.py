@@ -104,8 +104,9 @@ def text(found: list[tuple[Source, Sampled]], languages: list[str], made: Estima
     ]
     for source, seen in found:
         rejected = sum(seen.rejected.values())
-        shown = [(why, number) for why, number in seen.rejected.most_common() if why in DAMAGE]
-        shown += [each for each in seen.rejected.most_common() if each[0] not in DAMAGE][: max(0, 4 - len(shown))]
+        # All damage, and of the rest what is most common, four in all or more.
+        shown = sorted(seen.rejected.most_common(), key=lambda each: each[0] not in DAMAGE)
+        shown = shown[: max(4, sum(why in DAMAGE for why, _ in shown))]
         if others := rejected - sum(number for _, number in shown):
             shown.append(("others", others))
         reasons = ", ".join(f"{reason} {number:,}" for reason, number in shown)

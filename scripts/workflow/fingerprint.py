@@ -101,15 +101,13 @@ def resources(module: str, root: Path = ROOT) -> list[Path]:
     """
     folder = (root / module.replace(".", "/")).parent
     every = [path for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
+    beside = sorted(path for path in every if path.suffix != ".py" and not path.name.startswith("."))
+    if not beside:  # as in most folders, whose modules need not be read for it
+        return []
     texts = {path: path.read_text(encoding="utf-8") for path in every if path.suffix == ".py"}
     taking_part = set(closure(module, root))
-    found = []
-    for path in every:
-        if path.suffix != ".py" and not path.name.startswith("."):
-            naming = {each for each, text in texts.items() if path.name in text}
-            if not naming or naming & taking_part:
-                found.append(path)
-    return sorted(found)
+    naming = {path: {each for each, text in texts.items() if path.name in text} for path in beside}
+    return [path for path in beside if not naming[path] or naming[path] & taking_part]
 
 
 @cache
