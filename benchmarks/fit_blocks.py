@@ -30,10 +30,9 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 
 from benchmarks.extraction import extractor, quality
 from benchmarks.gold_pages import GoldPage, news, options, pages
-from scripts.ingest import blocks
+from scripts.ingest import blocks, compiled, measures
 from scripts.ingest.forest import Forest
 from scripts.ingest.markup import read, tokens
-from scripts.ingest.measures import Ints, Page, table
 from scripts.ingest.warc import tidy
 
 WORD = re.compile(r"\w+")
@@ -149,8 +148,9 @@ class Set:
 
     def __init__(self, gold: list[GoldPage], seed: int) -> None:
         random = np.random.default_rng(seed)
-        self.names: list[str] = []
-        self.pages: list[Page] = []
+        self.first_names, self.second_names = measures.names()
+        self.row = {name: row for row, name in enumerate(self.first_names)}
+        self.pages: list[compiled.Page] = []
         self.measures: list[NDArray[np.int16]] = []  # of all blocks of a page
         self.picked: list[NDArray[np.int64]] = []
         self.fold: list[int] = []  # of a page, by its host
@@ -164,14 +164,14 @@ class Set:
             right, words = labels(markup.text, each.gold)
             if words[right == 1].sum() < LEAST * total:
                 continue
-            page = Page(markup)
-            measures = page.first()
-            self.names = list(measures)
+            page = measures.page(markup)
             count = page.count
+            rows = np.empty((len(self.row), count), np.int16)
+            page.first(self.row, rows)
             picked = np.arange(count) if count <= BLOCKS else np.sort(random.choice(count, BLOCKS, replace=False))
             share = np.maximum(words[picked], 0.5) ** 0.75
             self.pages.append(page)
-            self.measures.append(table(measures, self.names))
+            self.measures.append(rows)
             self.picked.append(picked)
             self.fold.append(sum(each.host.encode()) % 2)
             hosts.append(each.host)
@@ -186,17 +186,17 @@ class Set:
     def first(self) -> tuple[NDArray[np.int16], list[str]]:
         """[picked blocks of all pages, measures] before any score, and the measures' names."""
         rows = [rows[:, picked].T for rows, picked in zip(self.measures, self.picked, strict=True)]
-        return np.concatenate(rows), self.names
+        return np.concatenate(rows), self.first_names
 
     def second(self, forests: Sequence[Forest]) -> tuple[NDArray[np.int16], list[str]]:
         """The same with the measures that the scores add: those of a page by the forest of its fold."""
-        rows = []
-        more: dict[str, Ints] = {}
+        out = []
+        row_of = {name: row for row, name in enumerate(self.second_names)}
         for page, first, picked, fold in zip(self.pages, self.measures, self.picked, self.fold, strict=True):
-            forest = forests[fold]
-            more = page.second(forest.scores(first[[self.names.index(name) for name in forest.names]]))
-            rows.append(np.concatenate([first[:, picked], table(more, list(more))[:, picked]]).T)
-        return np.concatenate(rows), self.names + list(more)
+            second = np.empty((len(row_of), page.count), np.int16)
+            page.second(forests[fold].scores(first), row_of, second)
+            out.append(np.concatenate([first[:, picked], second[:, picked]]).T)
+        return np.concatenate(out), self.first_names + self.second_names
 
 
 def forests(
@@ -225,7 +225,7 @@ def forests(
     on = fit(*data.first(), 0)
     every = np.ones(len(data.label), np.bool_)
     first = on(every)
-    others = [Forest.of(on(data.fold_of_block != fold)) for fold in (0, 1)]
+    others = [Forest.of(on(data.fold_of_block != fold), data.first_names) for fold in (0, 1)]
     return {"first": first, "second": fit(*data.second(others), 1)(every)}
 
 

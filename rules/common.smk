@@ -18,6 +18,7 @@ sys.path.insert(0, workflow.basedir)
 
 from scripts.ingest import sources
 from scripts.models import registry
+from scripts.pretrain import gpus
 from scripts.workflow import (
     config as configuration,
     driver,
@@ -103,6 +104,11 @@ def cores(step):
         return own["processes"] * own["threads"]
 
     return found
+
+
+def profile_gpu(wildcards):
+    """The GPU that the profile asks SLURM for to train on; "" where it asks for none."""
+    return gpus.of_profile(engine.asked(workflow, "pretrain_train", "gres"))
 
 
 def source_access(wildcards):

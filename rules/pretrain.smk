@@ -1,5 +1,5 @@
 """
-pretrain: a causal language model trained from scratch with DeepSpeed.
+pretrain: a causal language model trained from scratch, with DeepSpeed or torch alone, and before that, what it will take.
 
 REQUIRED INPUTS:
 
@@ -8,10 +8,48 @@ REQUIRED INPUTS:
 
 OUTPUTS:
 
+    results/{variant}/pretrain/plan/manifest.json             what the training takes: parameters, tokens, operations; memory, hours and price in run.json
     results/{variant}/pretrain/train/manifest.json            model/ and losses.jsonl; metrics.jsonl beside them
 
 Checkpoints live undeclared in checkpoints/, so that a failed or stopped job resumes from the newest.
 """
+
+
+# Seconds, where the workflow was started, and before the training begins; the training does not read it.
+rule pretrain_plan:
+    input:
+        tokens=manifests("tokenize.encode"),
+        tokenizer=manifest("tokenize.train"),
+    output:
+        manifest="results/{variant}/pretrain/plan/manifest.json",
+    log:
+        "logs/{variant}/pretrain/plan.log",
+    benchmark:
+        "results/{variant}/benchmarks/pretrain/plan.tsv"
+    priority: 1
+    localrule: True
+    conda:
+        "../envs/data.yaml"
+    params:
+        fingerprint=fingerprint("pretrain.plan"),
+        gpu=profile_gpu,
+        placement=placement("pretrain.plan"),
+        training=placement("pretrain.train"),
+        launcher=placement("pretrain.train", options.LAUNCHER),
+        tokens=ranged("tokenize.encode"),
+    shell:
+        """
+        python -m scripts.pretrain.plan \
+            --config {params.fingerprint:q} \
+            --tokens {params.tokens:q} \
+            --tokenizer {input.tokenizer:q} \
+            --profile-gpu={params.gpu:q} \
+            {params.placement:q} \
+            {params.training:q} \
+            {params.launcher:q} \
+            --manifest {output.manifest:q} \
+            --log {log:q}
+        """
 
 
 rule pretrain_train:

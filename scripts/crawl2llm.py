@@ -19,6 +19,7 @@ COMMANDS = {  # name: (module with main(argv), what it does)
     "report": ("scripts.report.now", "the report of what is there so far, and what is missing"),
     "status": ("scripts.slurm.status", "what runs where on SLURM, until when, what waits and why"),
     "preflight": ("scripts.slurm.preflight", "compare the plan with the SLURM cluster's limits; submits nothing"),
+    "export": ("scripts.pretrain.export", "a checkpoint of pretrain.train as a model that transformers loads"),
     "verify": ("scripts.workflow.verify", "compare every file with its manifest"),
     "docs": ("scripts.tools.docs", "write the generated pages of docs/ and the README's picture again"),
 }

@@ -15,10 +15,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from scripts.ingest import render
+from scripts.ingest import measures, render
 from scripts.ingest.forest import Forest
 from scripts.ingest.markup import Markup, read
-from scripts.ingest.measures import Page, table
 from scripts.ingest.tags import CODE
 
 FITTED = Path(__file__).with_name("blocks.json")
@@ -30,9 +29,8 @@ SURE = 600  # a score from which a block counts as certain: odds of 400 to 1
 # [score + SURE]: the chance in thousandths that a block of this score is main text. No value is near a half, so all machines round alike.
 CHANCE = np.rint(1000 / (1 + np.exp(np.arange(-SURE, SURE + 1) / -100))).astype(np.int64)
 UNLIKELY = -100  # a score: odds of 1 to 2.7
-HEADINGS = [
-    CODE[name] for name in ("h2", "h3", "h4", "h5", "h6", "dt", "caption")
-]  # h1 is the title, which gold texts leave out
+HEADING = np.zeros(len(CODE) + 1, np.bool_)  # by an element's code; h1 is the title, which gold texts leave out
+HEADING[[CODE[name] for name in ("h2", "h3", "h4", "h5", "h6", "dt", "caption")]] = True
 PRECISION, RECALL = 2, 1  # weights of precision and recall: see `cut`
 
 
@@ -41,10 +39,14 @@ class TooManyBlocks(ValueError):
 
 
 @cache
-def _forests() -> tuple[Forest, Forest, frozenset[str]]:
+def _forests() -> tuple[Forest, Forest, dict[str, int]]:
+    """Both forests, and the row of each measure that they ask for. Raises ValueError for one that there is not."""
     stored = json.loads(FITTED.read_text(encoding="utf-8"))
-    first, second = Forest.of(stored["first"]), Forest.of(stored["second"])
-    return first, second, frozenset(first.names) | frozenset(second.names)
+    names = list(dict.fromkeys(stored["first"]["names"] + stored["second"]["names"]))
+    if unknown := set(names).difference(*measures.names()):
+        raise ValueError(f"{FITTED} asks for measures that there are not: {', '.join(sorted(unknown))}")
+    first, second = Forest.of(stored["first"], names), Forest.of(stored["second"], names)
+    return first, second, {name: row for row, name in enumerate(names)}
 
 
 def cut(scores: NDArray[np.int64], length: NDArray[np.int64]) -> int:
@@ -64,19 +66,22 @@ def cut(scores: NDArray[np.int64], length: NDArray[np.int64]) -> int:
 def with_headings(good: NDArray[np.bool_], scores: NDArray[np.int64], code: NDArray[np.int64]) -> NDArray[np.bool_]:
     """The same, and each heading or defined term that a block of main text follows, unless it is unlikely by itself."""
     out = good.copy()
-    for number in np.flatnonzero(~good & (scores > UNLIKELY) & np.isin(code, HEADINGS))[::-1]:
+    for number in np.flatnonzero(~good & (scores > UNLIKELY) & HEADING[code])[::-1]:
         out[number] = number + 1 < len(out) and out[number + 1]
     return out
 
 
 def kept(markup: Markup) -> list[int]:
     """The numbers of the blocks that are main text, in order."""
-    first, second, wanted = _forests()
-    page = Page(markup)
-    measures = page.first(wanted)
-    measures |= page.second(first.scores(table(measures, first.names)))
-    scores = second.scores(table(measures, second.names))
-    good = with_headings(scores >= cut(scores, page.length), scores, page.code[page.above[0]])
+    first, second, row = _forests()
+    page = measures.page(markup)
+    rows = np.empty((len(row), page.count), np.int16)
+    page.first(row, rows)
+    page.second(first.scores(rows), row, rows)
+    scores = second.scores(rows)
+    length = np.array([len(text) for text in markup.text], np.int64)
+    code = np.array(markup.code, np.int64)[markup.node]
+    good = with_headings(scores >= cut(scores, length), scores, code)
     return [int(number) for number in good.nonzero()[0]]
 
 

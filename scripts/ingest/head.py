@@ -9,7 +9,7 @@ from datetime import date
 from email.utils import parsedate
 from urllib.parse import urljoin
 
-from scripts.ingest.tags import attributes_of, unescape
+from scripts.ingest.markup import places, unescape
 
 # Names of meta tags, the most certain first.
 PUBLISHED = (
@@ -28,13 +28,15 @@ AUTHOR = (
     "byl",
     "citation_author",
 )
+# What a pattern has taken of a run of characters it keeps (`*+`), or its time would grow with the square of the run's length.
+ATTRIBUTE = re.compile(r"""(?<![^\s"'>/=])([^\s"'>/=]++)\s*+=\s*+(?:"([^"]*)"|'([^']*)'|([^\s"'>]++))""")
 # In JSON-LD, which need not be whole to be searched.
-LINKED_DATE = re.compile(r'"datePublished"\s*:\s*"([^"]{8,40})"')
-LINKED_AUTHOR = re.compile(r'"author"\s*:\s*\[?\s*(?:\{[^{}]{0,500}?"name"\s*:\s*)?"((?:[^"\\]|\\.){1,200})"')
+LINKED_DATE = re.compile(r'"datePublished"\s*+:\s*+"([^"]{8,40})"')
+LINKED_AUTHOR = re.compile(r'"author"\s*+:\s*+(?:\[\s*+)?(?:\{[^{}]{0,500}?"name"\s*+:\s*+)?"((?:[^"\\]|\\.){1,200})"')
 ISO = re.compile(r"(\d{4})-?(\d\d)-?(\d\d)(?!\d)")
 LANGUAGE = re.compile(r"[a-zA-Z]{2,3}(?:[-_][a-zA-Z0-9]{2,8})*")
 LONGEST = 300  # characters of a title or an author
-# What is looked at, so that the work stays in proportion to the page: elements, and characters of JSON-LD.
+# What is looked at, so that the work stays in proportion to the page: elements, and characters of titles and JSON-LD.
 ELEMENTS, CHARACTERS = 10_000, 200_000
 LONG = 20_000  # characters of a tag
 
@@ -62,20 +64,29 @@ class Head:
                     yield content.strip()
 
 
+def attributes_of(tag: str) -> dict[str, str]:
+    """The attributes of a tag that have a value, by their name in lower case; of two with one name the first."""
+    found: dict[str, str] = {}
+    for name, *values in ATTRIBUTE.findall(tag):
+        found.setdefault(name.lower(), unescape("".join(values)))
+    return found
+
+
 def head(parts: list[str]) -> Head:
     """The head of a page that `markup.tokens` has cut. Meta tags count wherever they stand, but in comments and raw elements."""
     out, room = Head(), CHARACTERS
-    for number, raw in enumerate(parts[1::6]):
-        if raw:
-            attributes, content = parts[number * 6 + 2], parts[number * 6 + 3]
-            if raw.lower() == "title":
-                out.title = out.title or " ".join(unescape(content[:CHARACTERS]).split())
-            elif "ld+json" in attributes and room > 0:
-                out.linked.append(content[:room])
+    raw, wanted = places(parts, WANTED)
+    for number in raw:
+        name, attributes, content = parts[number * 6 + 1 : number * 6 + 4]
+        if name.lower() == "title":
+            if not out.title and room > 0:
+                out.title = " ".join(unescape(content[:room]).split())
                 room -= len(content)
-    names = parts[4::6]
-    for number in [number for number, name in enumerate(names) if name in WANTED][:ELEMENTS]:
-        name, found = names[number].lower(), attributes_of(parts[number * 6 + 5][:LONG])
+        elif "ld+json" in attributes and room > 0:
+            out.linked.append(content[:room])
+            room -= len(content)
+    for number in wanted[:ELEMENTS]:
+        name, found = parts[number * 6 + 4].lower(), attributes_of(parts[number * 6 + 5][:LONG])
         if name == "meta":
             for key in ("name", "property", "itemprop", "http-equiv"):
                 if key in found:

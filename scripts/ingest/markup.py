@@ -8,6 +8,7 @@ The pass itself is compiled: scripts/ingest/native.
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass
 
 from scripts.ingest import tags
@@ -41,6 +42,16 @@ class Markup:
 def tokens(page: str) -> list[str]:
     """A page cut at its tags: text; then for each tag, comment or raw element five parts and the text behind it (Reader.tokens)."""
     return _READER.tokens(page)
+
+
+def places(parts: list[str], names: Container[str]) -> tuple[list[int], list[int]]:
+    """(numbers of the raw elements, numbers of the other tags with one of these names) of a page that `tokens` has cut."""
+    return _READER.places(parts, names)
+
+
+def unescape(text: str) -> str:
+    """The text with its character references replaced, as html.unescape, in time in proportion to its length."""
+    return _READER.unescape(text)
 
 
 def read(parts: list[str]) -> Markup:

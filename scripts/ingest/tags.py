@@ -5,7 +5,6 @@ Tables for the loops that read a page (scripts/ingest/native), and the few funct
 
 from __future__ import annotations
 
-import html as entities
 import re
 
 import re2
@@ -13,9 +12,7 @@ import re2
 RAW = frozenset(
     ["script", "style", "textarea", "title", "iframe", "noembed", "noframes", "xmp"]
 )  # tags within these are text
-ATTRIBUTE = re.compile(r"""([^\s"'>/=]+)\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s"'>]+))""")
 VALUE = re.compile(r"""=\s*(?:"[^"]*"|'[^']*'|[^\s"'>][^\s>]*)""")
-LONG = re.compile("&#([0-9]{100,});?")  # U+FFFD, unless it begins with zeros
 FOREIGN = frozenset(["svg", "math"])  # elements that hold other than HTML
 VOID = frozenset([
     "area", "base", "basefont", "bgsound", "br", "col", "embed", "frame", "hr", "image", "img", "input", "keygen", "link", "meta", "param",
@@ -39,18 +36,11 @@ def self_closed(attributes: str) -> bool:
     return attributes.endswith("/") and VALUE.sub("=", attributes).endswith("/")
 
 
-def unescape(text: str) -> str:
-    """The text with its character references replaced, as html.unescape, which refuses numbers of over 4,300 digits."""
-    try:
-        return entities.unescape(text)
-    except ValueError:
-        return entities.unescape(LONG.sub(lambda found: f"&#{found[1].lstrip('0')[:8] or 0};", text))
-
-
 def breaks_out(name: str, attributes: str) -> bool:
     """Whether a tag, its name in lower case and with "/" where it ends, ends the SVG or MathML that it stands in."""
     if name != "font":
         return name in BREAKS_OUT
+    attributes = attributes[:SAYS]  # a page may be one such tag
     return SET.search(attributes) is not None and FONT.search(VALUE.sub("= ", attributes)) is not None
 
 
@@ -68,14 +58,6 @@ def follow(around: list[str], name: str, attributes: str) -> bool:
     elif (name in INNER.get(inner, FOREIGN) or name == inner) and not self_closed(attributes):
         around.append(name)
     return False
-
-
-def attributes_of(tag: str) -> dict[str, str]:
-    """The attributes of a tag that have a value, by their name in lower case; of two with one name the first."""
-    found: dict[str, str] = {}
-    for name, *values in ATTRIBUTE.findall(tag):
-        found.setdefault(name.lower(), unescape("".join(values)))
-    return found
 
 
 # Elements that make a block of their own. A block's features have the number of its element here, so the order counts: those of prose,
@@ -196,10 +178,14 @@ _known: dict[str, int] = {}  # words of classes, which pages share, with the bit
 def said(attributes: str) -> int:
     """The bits of GROUPS that the attributes of a tag name, and HIDDEN."""
     bits = HIDDEN if ("hidden" in attributes or "none" in attributes) and CONCEALS.search(attributes) else 0
-    words = [word for values in NAMED.findall(attributes) for word in "".join(values).split()]
-    new = [word for word in words if word not in _known]
-    for word in words:
-        bits |= _known.get(word, 0)
+    new = []
+    for values in NAMED.findall(attributes):
+        for word in "".join(values).split():
+            known = _known.get(word)
+            if known is None:
+                new.append(word)
+            else:
+                bits |= known
     if len(new) > NEW:
         return bits | _matched(" ".join(new))
     if len(_known) > KNOWN:

@@ -16,9 +16,10 @@ from typing import Any
 
 from scripts.ingest.extract import DAMAGE
 from scripts.language.labels import check_names
-from scripts.new.estimate import DATA_HALF, NODE_CORES, UTILIZATION, Estimate, estimate
+from scripts.new.estimate import DATA_HALF, NODE_CORES, Estimate, estimate
 from scripts.new.places import LENGTHS, Source, Wanted, sources
 from scripts.new.sample import Sampled, look
+from scripts.pretrain.placed import MFU
 from scripts.workflow import config as configuration
 from scripts.workflow.cli import described, fail
 from scripts.workflow.config import ROOT
@@ -137,7 +138,7 @@ def text(found: list[tuple[Source, Sampled]], languages: list[str], made: Estima
         "#   (1.5 minutes on 2 cores for a model of 1.3 million parameters, measured with `make demo`).",
         f"#   One node of eight H100: {duration(made.data_node)} for the data on {NODE_CORES} cores, "
         f"{duration(made.train_node)} for pretraining",
-        f"#   (assumes {UTILIZATION:.0%} of the peak and 0.05 s a step at least; not measured).",
+        f"#   (assumes {MFU:.0%} of the peak and 0.05 s a step at least; not measured).",
         "",
         "ingest:",
         "  extract:",

@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 from scripts.new.places import Source
 from scripts.new.sample import Sampled
 from scripts.pretrain import auto
+from scripts.pretrain.gpus import KINDS
+from scripts.pretrain.placed import MFU
 from scripts.tokenize.vocabulary import TABLE, entries
 from scripts.workflow import config as configuration
 from scripts.workflow import steps
@@ -23,10 +25,9 @@ DATA_HALF = (
 # processor time a task, sampled and so a lower bound.
 TASK_SECONDS = 1.5
 TRAINING_SECONDS = 8.0  # the same for the pretraining: torch and DeepSpeed in each of its processes
-BEFORE = "pretrain.train"  # the steps up to the tokens stand before it
+BEFORE = steps.PLAN  # the steps up to the tokens stand before it
 OWN = {"name": "own", "kind": "warc", "paths": ["own"]}  # any source that is no crawl of this machine
-H100 = 989e12  # dense bf16 FLOP/s of an H100 SXM (NVIDIA's data sheet)
-UTILIZATION = 0.35  # assumed: what trainings of models of a billion parameters report; smaller models reach less
+H100 = KINDS["h100"].peak
 STEP_SECONDS = 0.05  # assumed least time of a step on GPUs
 NODE_CORES = 96
 
@@ -103,7 +104,7 @@ def estimate(found: list[tuple[Source, Sampled]], languages: list[str], shards: 
     operations = float(auto.operations(settings["model"], vocabulary)) * trained
     cores = len(os.sched_getaffinity(0))
     tasks, here = starts(shards, cores)
-    gpus = operations / (8 * H100 * UTILIZATION)
+    gpus = operations / (8 * H100 * MFU)
     return Estimate(
         documents=round(documents),
         text_bytes=round(text),

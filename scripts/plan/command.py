@@ -23,7 +23,7 @@ from typing import Any
 
 import yaml
 
-from scripts.plan import dryrun
+from scripts.plan import dryrun, training
 from scripts.plan.dryrun import Task
 from scripts.plan.estimate import Estimate, Work, by_rule
 from scripts.plan.last import Last
@@ -249,6 +249,13 @@ def show(
                 )
             )
         print("\n".join(textwrap.wrap(words, width, break_on_hyphens=False)))
+        for line in training.lines(tasks, plan.work):
+            indent = "  " if line.startswith("  ") else ""
+            print(
+                "\n".join(
+                    textwrap.wrap(line, width, initial_indent=indent, subsequent_indent="    ", break_on_hyphens=False)
+                )
+            )
     return draw(plan, pictures) if pictures else 0
 
 

@@ -16,7 +16,7 @@ from scripts.models import registry
 from scripts.plan.dryrun import Task, folders
 from scripts.plan.last import Last
 from scripts.pretrain import auto
-from scripts.pretrain.plan import plan
+from scripts.pretrain.schedule import plan
 from scripts.workflow import steps
 from scripts.workflow.errors import InputError
 
@@ -35,6 +35,7 @@ SAME = (
     "crawl.render",
     "ingest.list",
     "ingest.fetch",
+    "pretrain.plan",
     "evaluate.model",
     "report.render",
 )  # have as much to do as before

@@ -12,7 +12,9 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from scripts.pretrain import sizes
 from scripts.pretrain.measures import flops_per_token
+from scripts.pretrain.parameters import count
 from scripts.workflow.errors import InputError
 
 AUTO = "auto"
@@ -69,18 +71,15 @@ def power(value: float) -> int:
 
 
 def parameters(model: dict[str, Any], vocabulary: int) -> tuple[int, int]:
-    """(all parameters, those inside the layers) of a Llama of this shape; of other architectures about as many."""
-    hidden, heads = model["hidden_size"], model["heads"]
-    kv = (model["kv_heads"] or heads) / heads
-    feed = model["intermediate_size"] or 4 * hidden
-    inside = model["layers"] * round(2 * hidden * hidden * (1 + kv) + 3 * hidden * feed + 2 * hidden) + hidden
-    return inside + vocabulary * hidden * (1 if model["tie_embeddings"] else 2), inside
+    """(all parameters, those inside the layers); of a type that scripts/pretrain/parameters.py does not know about as many."""
+    found = count(model, vocabulary)
+    return found.total, found.inside
 
 
 def operations(model: dict[str, Any], vocabulary: int) -> int:
     """Floating-point operations of training on one token; the output embedding is multiplied, tied or not."""
-    hidden, inside = model["hidden_size"], parameters(model, vocabulary)[1]
-    return flops_per_token(inside + vocabulary * hidden, model["layers"], hidden, model["context"])
+    found = count(model, vocabulary)
+    return flops_per_token(found.multiplied, model["layers"], found.width, model["context"])
 
 
 def heads(model: dict[str, Any], wanted: Row) -> tuple[int, int]:
@@ -117,9 +116,7 @@ def shape(model: dict[str, Any], tokens: int) -> dict[str, Any]:
         share = wanted.heads // wanted.kv_heads
         made["kv_heads"] = made["heads"] // share if made["heads"] % share == 0 else made["heads"]
     if made["intermediate_size"] == AUTO:
-        near = (
-            -(-made["hidden_size"] * 8 // 3 // 64) * 64
-        )  # Llama: 8/3 of the hidden size, in multiples (arXiv:2302.13971)
+        near = sizes.feed_forward(made["hidden_size"])
         made["intermediate_size"] = wanted.intermediate_size if made["hidden_size"] == wanted.hidden_size else near
     return made
 
@@ -136,17 +133,20 @@ def resolve(settings: dict[str, Any], tokens: int, vocabulary: int) -> dict[str,
     """`settings` of pretrain.train with a number for every `auto`.
 
     tokens: of the training split; vocabulary: entries of the tokenizer. A key that is set stays as it is, and those
-    that are `auto` are chosen to fit it. Of `steps`, `tokens` and `epochs`, `epochs: auto` stands for `steps`, and for
-    nothing where one of the others is set. Raises InputError where no heads divide the hidden size that is set.
+    that are `auto` are chosen to fit it; `model.size` fills the shape (scripts/pretrain/sizes.py). Of `steps`, `tokens` and `epochs`,
+    `epochs: auto` stands for `steps`, and for nothing where one of the others is set. Raises InputError where no heads divide the
+    hidden size that is set, or no shape has about the size that is.
     """
-    made = {**settings, "model": shape(settings["model"], tokens)}
+    sized = settings["model"].get("size") is not None
+    wanted = sizes.fill(settings["model"], vocabulary) if sized else settings["model"]
+    made = {**settings, "model": shape(wanted, tokens)}
     model = made["model"]
     if model["context"] == AUTO:
         model["context"] = context(tokens, settings["global_batch_tokens"])
     total, inside = parameters(model, vocabulary)
     # A size that was set may be that of another row; its batch and learning rate then come from there.
-    free = settings["model"]["hidden_size"] == AUTO and settings["model"]["layers"] == AUTO
-    own = row(tokens) if free else next((found for found in reversed(TABLE) if inside >= sized(found) / 2), TABLE[0])
+    free = wanted["hidden_size"] == AUTO and wanted["layers"] == AUTO
+    own = row(tokens) if free else next((found for found in reversed(TABLE) if inside >= size_of(found) / 2), TABLE[0])
 
     budget = float(min(max(tokens, TOKENS_A_PARAMETER * total), PASSES * tokens))
     if free and tokens < GPU:
@@ -164,11 +164,16 @@ def resolve(settings: dict[str, Any], tokens: int, vocabulary: int) -> dict[str,
     if made["validate_every"] == AUTO:
         trained = made["tokens"] or (made["epochs"] or 0) * tokens
         steps = made["steps"] or trained / made["global_batch_tokens"]
-        made["validate_every"] = max(1, min(EVERY, round(steps / VALIDATIONS)))
+        made["validate_every"] = between(steps)
     return made
 
 
-def sized(found: Row) -> int:
+def between(steps: float) -> int:
+    """Steps between two validations of a run of so many, where `validate_every` is `auto`."""
+    return max(1, min(EVERY, round(steps / VALIDATIONS)))
+
+
+def size_of(found: Row) -> int:
     """The parameters inside the layers of a row's shape."""
     return parameters({**found._asdict(), "tie_embeddings": True}, 0)[1]
 

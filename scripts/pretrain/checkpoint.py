@@ -3,20 +3,18 @@
 All processes save under a temporary name; after the last barrier process 0 seals the folder (scripts/training/sealed.py)
 and renames it. So a folder with a final name is whole, and a run resumes from the newest. Process 0 alone lists the
 checkpoints and tells the others: on NFS a node may see a listing from before.
-DeepSpeed's files are pickles: they are read with weights_only, which admits tensors and the few types listed here.
+What is in them is the engine's: safetensors keyed by parameter name, or DeepSpeed's pickles, read with weights_only.
 """
 
 from __future__ import annotations
 
-import argparse
 import contextlib
-import io
 import os
 import re
 import shutil
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -53,8 +51,8 @@ class Checkpoint:
     """A complete checkpoint on disk: `processes` is the world size that wrote it, `code` has the hashes of its modules,
     `settings` is a digest of the settings, with a number for each `auto`, and of the number of steps.
 
-    `skipped` are the steps up to here whose update was left out, since their loss or gradient was not finite. `changed` says
-    where the run went on under other code (scripts/training/runs.py).
+    `model/` in it has the model's configuration and tokenizer. `skipped` are the steps up to here whose update was left out, since
+    their loss or gradient was not finite. `changed` says where the run went on under other code (scripts/training/runs.py).
     """
 
     path: Path
@@ -65,16 +63,9 @@ class Checkpoint:
     code: dict[str, str]
     skipped: tuple[int, ...] = ()
     changed: tuple[dict[str, Any], ...] = ()
-
-
-def read_safely() -> None:
-    """Have every torch.load of this process, DeepSpeed's included, refuse anything but tensors and known types."""
-    from deepspeed.runtime.fp16.loss_scaler import DynamicLossScaler, LossScaler
-    from deepspeed.runtime.zero.config import ZeroStageEnum
-    from deepspeed.utils.tensor_fragment import fragment_address
-
-    os.environ["TORCH_FORCE_WEIGHTS_ONLY_LOAD"] = "1"
-    torch.serialization.add_safe_globals([DynamicLossScaler, LossScaler, ZeroStageEnum, fragment_address])
+    engine: str = "deepspeed"  # what wrote it; checkpoints from before there were two do not say
+    validation: float | None = None  # loss of a validation after this very step
+    lowest: float | None = None  # of all validations of the run up to here
 
 
 def complete(folder: Path) -> list[Checkpoint]:
@@ -178,12 +169,33 @@ def clean(folder: Path) -> None:
         shutil.rmtree(path, ignore_errors=True)
 
 
-def save(engine: Any, made: Checkpoint, keep: int) -> None:
-    """Save a checkpoint of all processes, as `made` describes it, and remove all but the newest `keep`. A collective call."""
+@dataclass(frozen=True)
+class Kept:
+    """Which checkpoints of a run stay: the `newest` ones, those of every n-th step (`every`; 0: none), and the `best` by validation."""
+
+    newest: int
+    every: int = 0
+    best: bool = False
+
+    def of(self, found: list[Checkpoint]) -> list[Checkpoint]:
+        """Those of `found`, oldest first, that stay."""
+        scored = [one for one in found if one.validation is not None]
+        best = min(scored, key=lambda one: (one.validation, one.step)).path if self.best and scored else None
+        last = {one.path for one in found[-self.newest :]}
+        return [
+            one for one in found if one.path in last or one.path == best or (self.every and one.step % self.every == 0)
+        ]
+
+
+def save(write: Callable[[Path], None], made: Checkpoint, kept: Kept) -> None:
+    """Save a checkpoint of all processes, as `made` describes it, and remove those that are not `kept`. A collective call.
+
+    write: writes all its files into a folder.
+    """
     folder = made.path.parent
     name, rank = made.path.name, dist.get_rank()
     partial = folder / f".{name}.partial"
-    engine.save_checkpoint(str(folder), tag=partial.name, save_latest=False)
+    write(partial)
     dist.barrier()
     # A file is forced to the disk by the node that wrote it, and that node knows its size.
     own = synced(partial) if int(os.environ["LOCAL_RANK"]) == 0 else {}
@@ -198,51 +210,10 @@ def save(engine: Any, made: Checkpoint, keep: int) -> None:
         shutil.rmtree(folder / name, ignore_errors=True)
         partial.rename(folder / name)
         sync(folder)
-        for name in ("zero_to_fp32.py", "zero_to_torch.py", "latest_universal"):  # DeepSpeed's, of no use here
-            (folder / name).unlink(missing_ok=True)
-        for old in complete(folder)[:-keep]:  # renamed first: a folder that is half removed would look damaged
+        found = complete(folder)
+        stay = kept.of(found)
+        for old in (
+            one for one in found if one not in stay
+        ):  # renamed first: a folder that is half removed would look damaged
             shutil.rmtree(old.path.rename(folder / f".{old.path.name}.old"))
     dist.barrier()
-
-
-def universal(checkpoint: Checkpoint, folder: Path) -> Checkpoint:
-    """A copy of the checkpoint that any number of processes can load, in the run's `folder`. A collective call.
-
-    Needed for ZeRO 1–3, whose files hold one part of the optimizer's state for each process. Peak memory of
-    process 0: one parameter with its state, and the model's own file.
-    """
-    target = folder / f".{checkpoint.path.name}.universal"
-    if dist.get_rank() == 0:
-        from deepspeed.checkpoint import ds_to_universal
-
-        log.info("%s was saved by %d processes: converting", checkpoint.path, checkpoint.processes)
-        shutil.rmtree(target, ignore_errors=True)
-        options = argparse.Namespace(
-            input_folder=str(checkpoint.path),
-            output_folder=str(target),
-            num_extract_workers=1,  # in this process, where torch.load is restricted
-            num_merge_workers=1,
-            keep_temp_folder=False,
-            strict=True,
-            inject_missing_state=checkpoint.zero_stage < 3,
-        )
-        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-            ds_to_universal.main(options)
-    dist.barrier()
-    return replace(checkpoint, path=target, processes=dist.get_world_size())
-
-
-def load(engine: Any, checkpoint: Checkpoint) -> None:
-    """Load the weights and the optimizer's state. A collective call. Raises Told where it is the state of another optimizer."""
-    try:
-        path, _ = engine.load_checkpoint(str(checkpoint.path.parent), tag=checkpoint.path.name)
-    except ValueError as error:  # torch's: groups of parameters that differ
-        raise Told(
-            f"{checkpoint.path} has the state of another optimizer ({error}): set pretrain.train.optimizer to the one that it was made "
-            "with, or start from its run's model"
-        ) from error
-    if path is None:
-        raise InputError(f"{checkpoint.path} could not be loaded; delete it to resume from the one before")
-    dist.barrier()
-    if dist.get_rank() == 0 and checkpoint.path.name.endswith(".universal"):
-        shutil.rmtree(checkpoint.path, ignore_errors=True)

@@ -1,21 +1,32 @@
-"""DeepSpeed: the process group, the engine with its settings, and the weights gathered from it."""
+"""What trains: one interface to the engines in scripts/pretrain/engines/, and the group of processes that they work in.
+
+An engine has the model, its optimizer and their state, sharded or not. All that the trainer knows of it is here: an engine is
+chosen by `pretrain.train.engine`, and `zero_stage` says what each process holds a part of. docs/pretrain.md has the table.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import logging
-import math
 import os
 import socket
 import warnings
-from collections.abc import Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch import nn
+import torch.nn.functional as functional
+from transformers import PreTrainedConfig, PreTrainedModel
 
+from scripts.pretrain import initial, model
+from scripts.pretrain.checkpoint import Checkpoint
+from scripts.pretrain.entropy import cross_entropy
+from scripts.pretrain.initial import Weights
 from scripts.pretrain.muon import Muon
 from scripts.workflow.errors import InputError
 
@@ -23,7 +34,7 @@ from scripts.workflow.errors import InputError
 # or seals a checkpoint, writes the model), many terabytes may have to move. In a step no process has anything to do that
 # takes minutes: one that is not there after this time will not come, and the GPUs wait for nothing.
 ALONE = timedelta(hours=6)
-STEP = timedelta(minutes=15)
+STEP = timedelta(minutes=10)
 
 
 def choose_device(wanted: str, processes_here: int) -> torch.device:
@@ -45,21 +56,20 @@ def choose_device(wanted: str, processes_here: int) -> torch.device:
     return device
 
 
-def start(device: torch.device, threads: int) -> None:
-    """Join the process group that RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT describe, deterministic on a CPU."""
-    os.environ["DS_ACCELERATOR"] = device.type
+def start(name: str, device: torch.device, threads: int) -> None:
+    """Join the process group that RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT describe, deterministic on a CPU.
+
+    name: the engine that will train.
+    """
+    os.environ["DS_ACCELERATOR"] = device.type  # DeepSpeed's import warns without it, and transformers imports it too
     warnings.filterwarnings("ignore", category=FutureWarning, module=r"torch\.distributed|deepspeed")
     torch.set_num_threads(threads)
     if device.type == "cpu":
         torch.use_deterministic_algorithms(True)
         setattr(torch.utils.deterministic, "fill_uninitialized_memory", False)  # noqa: B010 - for debugging; costs time
-    import deepspeed
-
-    # Compiled on first use otherwise, for over a minute; without it CPU processes talk through gloo.
-    deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
-    logging.getLogger("DeepSpeed").setLevel(logging.ERROR)
-    backend = "gloo" if device.type == "cpu" else "nccl"
-    deepspeed.init_distributed(backend, timeout=ALONE, verbose=False)
+    if not dist.is_initialized():
+        dist.init_process_group("gloo" if device.type == "cpu" else "nccl", timeout=ALONE)
+    kind(name).prepare(device)
 
 
 def wait_at_most(time: timedelta) -> None:
@@ -87,102 +97,149 @@ def stop(status: int) -> None:
     os._exit(status)
 
 
-class Engine:
-    """A DeepSpeed engine with torch's AdamW, or Muon beside it, for one optimizer update at a time."""
+# A checkpoint's neutral form: each parameter's name, {kind: whole tensor, fp32}.
+Saved = Iterator[tuple[str, dict[str, torch.Tensor]]]
+WEIGHT = "weight"  # the first kind; the others are the optimizer's state, by its own names
 
-    def __init__(
-        self,
-        model: nn.Module,
-        groups: list[dict[str, Any]],
-        settings: dict[str, Any],
-        micro_batch: int,
-        accumulation: int,
-        universal: bool,
-    ) -> None:
-        import deepspeed
 
-        stage, clipping = settings["zero_stage"], settings["gradient_clipping"]
-        bf16 = settings["precision"] == "bf16"
-        # DeepSpeed clips under fp32 without ZeRO too, but keeps the norm to itself.
-        self.clip_here = clipping if stage == 0 and not bf16 else None
-        self.skipped = False
-        self.stage, self.model, self.bf16 = stage, model, bf16
+@dataclass(frozen=True)
+class Job:
+    """What an engine is built for. `settings` are those of pretrain.train; `values` gives the weights to begin with, fp32."""
+
+    config: PreTrainedConfig
+    settings: dict[str, Any]
+    device: torch.device
+    micro_batch: int
+    accumulation: int
+    recomputed: bool  # activations, in the backward pass
+    values: Callable[[], Weights]
+
+
+@dataclass(frozen=True)
+class Update:
+    """What became of a step. `loss`: the mean over this process's part of the batch, in nats a token, float64 on the device."""
+
+    loss: torch.Tensor
+    balance: torch.Tensor | None  # the mean loss of the routers of a mixture of experts; None for other models
+    norm: float | None  # of the whole gradient, before clipping
+    # False: the loss or the norm was not finite, and weights and optimizer are as before, on every process.
+    applied: bool
+
+
+class Engine(ABC):
+    """A model in training. Every method is a collective call: all processes make it together, and to its end."""
+
+    model: PreTrainedModel
+    optimizer: torch.optim.Optimizer
+
+    @staticmethod  # noqa: B027 - most need nothing
+    def prepare(device: torch.device) -> None:
+        """Called once the processes have met, before anything is built."""
+
+    @abstractmethod
+    def __init__(self, job: Job) -> None:
+        """Build the model and its optimizer."""
+
+    def _optimizer(self, job: Job, fused: bool) -> torch.optim.Optimizer:
+        """The optimizer over `model`: torch's AdamW, or Muon beside it."""
+        settings, whole = job.settings, initial.empty(job.config)  # a sharded parameter does not always show its shape
+        names, own = {id(p): name for name, p in whole.named_parameters()}, dict(self.model.named_parameters())
+        groups = model.groups(whole, settings)
+        for group in groups:
+            group["params"] = [own[names[id(parameter)]] for parameter in group["params"]]
         self.own = [(group["scale"], group["weight_decay"]) for group in groups]
+        self.z_loss = settings.get("z_loss", 0.0)
         self.adam = {"betas": (settings["beta1"], settings["beta2"]), "eps": settings["epsilon"]}
-        kind = Muon if settings["optimizer"] == "muon" else torch.optim.AdamW
-        cuda = os.environ["DS_ACCELERATOR"] == "cuda"
-        self.optimizer = kind(groups, lr=settings["learning_rate"], **self.adam, fused=cuda)
-        size = sum(parameter.numel() for parameter in model.parameters())
-        config: dict[str, Any] = {
-            "train_micro_batch_size_per_gpu": micro_batch,
-            "gradient_accumulation_steps": accumulation,
-            "gradient_clipping": 0.0 if self.clip_here is not None else clipping,
-            # Reduced at most in one piece; DeepSpeed's 500 million would be allocated whole for a small model too.
-            "zero_optimization": {"stage": stage, "reduce_bucket_size": min(size, 500_000_000)},
-            "bf16": {"enabled": bf16},
-            "steps_per_print": 1 << 40,
-            "checkpoint": {"load_universal": universal},
-        }
-        if bf16 and stage:  # DeepSpeed has no fp32 accumulation without ZeRO
-            config["data_types"] = {"grad_accum_dtype": "fp32"}
-        self.engine, *_ = deepspeed.initialize(model=model, optimizer=self.optimizer, config=config)
+        made = Muon if settings["optimizer"] == "muon" else torch.optim.AdamW
+        return made(groups, lr=settings["learning_rate"], **self.adam, fused=fused)
 
-    def logits(self, inputs: torch.Tensor) -> torch.Tensor:
-        """Token ids [batch, context] → logits [batch, context, vocabulary] in fp32."""
-        return self.engine(input_ids=inputs, use_cache=False).logits.float()
+    def step(self, batch: torch.Tensor, rate: float) -> Update:
+        """One update with the learning rate `rate`, by this process's part of a batch: int64 [micro-batches, n, context + 1].
 
-    def loaded(self) -> None:
-        """To be called after a checkpoint was loaded: gives each parameter group a step count of its own.
-
-        From a universal checkpoint, DeepSpeed 0.19.8 under ZeRO 3 hands all groups the same tensor, which each then
-        counts up, and the first group's weight decay, which is set again with the learning rate.
+        Where the loss or the norm of the whole gradient is not finite, weights and optimizer stay as they are, on every process.
         """
-        for state in self.optimizer.state.values():
-            if torch.is_tensor(state.get("step")):
-                state["step"] = state["step"].clone()
-        for group in self.optimizer.param_groups:  # a checkpoint of another run brings its own
-            group |= self.adam
-
-    def set_learning_rate(self, rate: float) -> None:
-        """Set the learning rate of all groups, each by its scale, and their weight decay (see loaded)."""
         for group, (scale, decay) in zip(self.optimizer.param_groups, self.own, strict=True):
-            group["lr"], group["weight_decay"] = rate * scale, decay
+            group["lr"], group["weight_decay"] = rate * scale, decay  # DeepSpeed's checkpoints bring their own
+        total, balance = torch.zeros(2, dtype=torch.float64, device=batch.device)
+        # What mixtures of experts have in their configuration: how much it counts that all experts are used alike.
+        weight = getattr(self.model.config, "router_aux_loss_coef", None)
+        more = {} if weight is None else {"output_router_logits": True}
+        for number, tokens in enumerate(batch):
+            last = number + 1 == len(batch)
+            self._begin(last)
+            found = self.forward(tokens[:, :-1], **more)
+            loss = cross_entropy(found.logits.float().flatten(0, 1), tokens[:, 1:].flatten(), self.z_loss)
+            total += loss.detach() / len(batch)
+            # A loss that is not finite can have a finite gradient (a target of probability 0): it does not get through.
+            whole = loss * torch.where(loss.detach().isfinite(), 1.0, float("nan"))
+            if weight is not None:
+                balance += found.aux_loss.detach() / len(batch)
+                whole = whole + weight * found.aux_loss
+            self._backward(whole, last)
+        return Update(total, None if weight is None else balance, *self._update())
 
-    def backward(self, loss: torch.Tensor, last: bool) -> None:
-        """Accumulate the gradient of a micro-batch; update the weights after the last one of a step.
+    @torch.no_grad()
+    def evaluate(self, inputs: torch.Tensor, targets: torch.Tensor, ignored: int) -> torch.Tensor:
+        """The loss of token ids [n, length] in nats, summed over the targets that are not `ignored`: float64."""
+        self.model.eval()
+        logits = self.forward(inputs).logits.float().flatten(0, 1)
+        self.model.train()
+        return functional.cross_entropy(logits, targets.flatten(), ignore_index=ignored, reduction="sum").double()
 
-        Where the norm of the whole gradient is not finite, weights and optimizer stay as they are: `skipped` is True,
-        on every process. DeepSpeed 0.19.8 does so by itself, but under fp32 without ZeRO.
+    @abstractmethod
+    def forward(self, inputs: torch.Tensor, **more: bool) -> Any:
+        """Token ids [n, length] → what the model of transformers returns: `logits` [n, length, vocabulary], and what `more` asks for."""
+
+    def _begin(self, last: bool) -> None:  # noqa: B027 - most need nothing
+        """Before the forward pass of a micro-batch of training; `last` of its step."""
+
+    @abstractmethod
+    def _backward(self, loss: torch.Tensor, last: bool) -> None:
+        """Add the gradient of a micro-batch's mean loss to that of the step, which is their mean."""
+
+    @abstractmethod
+    def _update(self) -> tuple[float | None, bool]:
+        """Clip and update, after the last micro-batch: `norm` and `applied` of Update."""
+
+    @abstractmethod
+    def save(self, folder: Path) -> None:
+        """Write weights and optimizer into `folder`, which is not there yet. Nothing is a pickle that is read without weights_only."""
+
+    @abstractmethod
+    def load(self, found: Checkpoint, folder: Path) -> None:
+        """Take weights and optimizer of a checkpoint; `folder` is the run's, for what has to be converted.
+
+        Raises InputError for a checkpoint that this engine cannot take, and says why.
         """
-        # A loss that is not finite can have a finite gradient (a target of probability 0): it does not get through.
-        self.engine.backward(loss * torch.where(loss.detach().isfinite(), 1.0, float("nan")))
-        if last and self.clip_here is not None:
-            self.norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.clip_here or float("inf"))
-            if not math.isfinite(float(self.norm)):
-                for parameter in self.model.parameters():
-                    parameter.grad = None  # which AdamW leaves alone
-        self.engine.step()
-        if last and self.clip_here is None:
-            self.norm = self.engine.get_global_grad_norm()
-        if last:
-            found = self.gradient_norm
-            self.skipped = bool(getattr(self.engine.optimizer, "overflow", False)) or (
-                found is not None and not math.isfinite(found)
-            )
 
-    @property
-    def gradient_norm(self) -> float | None:
-        """The norm of the last step's whole gradient, before clipping."""
-        return None if self.norm is None else float(self.norm)
+    @abstractmethod
+    def weights(self) -> Weights:
+        """Each parameter's name and fp32 master weights, whole, on the CPU; to be run to its end."""
 
-    def weights(self) -> Iterator[tuple[str, torch.Tensor]]:
-        """Each parameter's name and fp32 master weights, whole, on the CPU. A collective call to be run to its end."""
-        from deepspeed.utils import safe_get_full_fp32_param
 
-        masters = {}
-        if self.bf16 and self.stage == 0:
-            low, high = self.engine.optimizer.fp16_groups, self.engine.optimizer.fp32_groups
-            masters = {id(p): m for ps, ms in zip(low, high, strict=True) for p, m in zip(ps, ms, strict=True)}
-        for name, parameter in self.model.named_parameters():
-            whole = masters.get(id(parameter)) if self.stage == 0 else safe_get_full_fp32_param(parameter)
-            yield name, (parameter if whole is None else whole).detach().float().cpu().clone()
+DEFAULT = "deepspeed"  # pretrain.train.engine, where the settings do not say
+
+
+def kind(name: str) -> type[Engine]:
+    """The class of an engine, by pretrain.train.engine. Its library is imported now: DeepSpeed's import takes seconds."""
+    if name == DEFAULT:
+        from scripts.pretrain.engines.deepspeed import DeepSpeed
+
+        return DeepSpeed
+    from scripts.pretrain.engines.torch import Torch
+
+    return Torch
+
+
+def saved(found: Checkpoint, names: Iterable[str], folder: Path) -> Saved:
+    """The neutral form of a checkpoint of any engine, one parameter at a time. A collective call, where processes have met.
+
+    names: the parameters of the model, a tied one once. folder: a place for files on the way.
+    """
+    if found.engine == DEFAULT:
+        from scripts.pretrain.engines import deepspeed
+
+        return deepspeed.saved(found, names, folder)
+    from scripts.pretrain.engines import torch as own
+
+    return own.saved(found.path, names)

@@ -19,7 +19,7 @@ GPU = 1 << 28  # on a GPU, where a few large kernels are faster than many small 
 
 class _CrossEntropy(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    def forward(ctx: Any, logits: torch.Tensor, targets: torch.Tensor, z_loss: float) -> torch.Tensor:
         count, vocabulary = logits.shape
         gradient, wanted = logits.detach(), targets[:, None]
         rows = max(1, (GPU if logits.is_cuda else CACHE) // (vocabulary * logits.element_size()))
@@ -27,22 +27,25 @@ class _CrossEntropy(torch.autograd.Function):
         for part, target in zip(gradient.split(rows), wanted.split(rows), strict=True):
             chosen, most = part.gather(1, target), part.amax(1, keepdim=True)
             whole = part.sub_(most).exp_().sum(1, keepdim=True)
-            total += (whole.log() + most - chosen).sum()
-            part.mul_(1 / (whole * count))
+            partition = whole.log() + most  # the logarithm of the softmax's denominator
+            total += (partition - chosen).sum()
+            part.mul_((1 + 2 * z_loss * partition if z_loss else 1) / (whole * count))
             part.scatter_add_(1, target, torch.full_like(most, -1 / count))
         ctx.gradient = gradient
         return total / count
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, scale: torch.Tensor) -> tuple[torch.Tensor, None]:
+    def backward(ctx: Any, scale: torch.Tensor) -> tuple[torch.Tensor, None, None]:
         gradient, ctx.gradient = ctx.gradient, None  # which a second pass through the graph would scale again
-        return gradient.mul_(scale), None
+        return gradient.mul_(scale), None, None
 
 
-def cross_entropy(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+def cross_entropy(logits: torch.Tensor, targets: torch.Tensor, z_loss: float = 0.0) -> torch.Tensor:
     """The mean cross-entropy in nats of fp32 logits [n, vocabulary] and int64 targets [n], each of which counts.
 
-    The logits are used up: their memory holds the gradient. Not finite logits give a loss and a gradient that are not.
+    Its gradient, not its value, has `z_loss` times that of the mean square of the softmax's log-denominator too, which keeps logits near
+    0 (PaLM, https://arxiv.org/abs/2204.02311, section 5). The logits are used up: their memory holds the gradient. Not finite logits give
+    a loss and a gradient that are not.
     """
-    return _CrossEntropy.apply(logits, targets)
+    return _CrossEntropy.apply(logits, targets, z_loss)

@@ -6,7 +6,7 @@ import os
 from typing import Any
 
 from scripts.pretrain import auto
-from scripts.pretrain.plan import plan
+from scripts.pretrain.schedule import plan
 from scripts.tokenize.vocabulary import entries
 from scripts.workflow.config import is_auto
 from scripts.workflow.errors import InputError

@@ -3,24 +3,9 @@
 from __future__ import annotations
 
 import math
-import re
 
-# Dense bf16 FLOP/s by the product's whole name, as the driver gives it. NVIDIA's data sheets (nvidia.com/en-us/data-center:
-# A100, H100, H200, GH200 Grace Hopper, HGX B200 and GB200 NVL72); where a sheet has the figure with sparsity, half of it.
-# H100 PCIe and NVL are those of torchtitan too (torchtitan/tools/utils.py); H200 NVL and GH200 are taken from H100 NVL and H100 SXM,
-# which have the same chip, and were not looked up. Cards and modules of one chip differ in clock and power. What is not here, such as a
-# MIG slice, has no MFU.
-PEAK = {
-    r"A100-(SXM4|PCIE)-(40|80)GB|A100 80GB PCIe": 312e12,
-    r"H100 80GB HBM3": 989e12,  # SXM5
-    r"H100 PCIe": 756e12,
-    r"H100 NVL": 835e12,
-    r"H200": 989e12,  # SXM5
-    r"H200 NVL": 835e12,
-    r"GH200 (96GB HBM3|120GB|144G HBM3e|480GB)": 989e12,
-    r"B200": 2250e12,
-    r"GB200": 2500e12,
-}
+from scripts.pretrain import gpus
+
 MFU_ALARM = 0.75  # above it, the peak, the clock or the count of operations is wrong
 
 
@@ -44,9 +29,14 @@ def flops_per_token(matmul_parameters: int, layers: int, hidden: int, context: i
 
 
 def peak_flops(device: str) -> float | None:
-    """The dense bf16 peak of a GPU by its name, FLOP/s; None for one that is not in the table."""
-    found = device.removeprefix("NVIDIA ")
-    return next((peak for name, peak in PEAK.items() if re.fullmatch(name, found)), None)
+    """The dense bf16 peak of a GPU by its name, FLOP/s; None for one that is not in the table of scripts/pretrain/gpus.py."""
+    found = gpus.find(device)
+    return found.peak if found else None
+
+
+def peak_of(product: str, precision: str) -> float | None:
+    """The peak that training of this precision is measured against, FLOP/s; None where none is known: for fp32 there is no table."""
+    return peak_flops(product) if precision == "bf16" else None
 
 
 def mfu(tokens_per_second: float, flops: int, peak: float | None, devices: int) -> float | None:

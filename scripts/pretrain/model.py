@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import copy
 import difflib
+import math
 import shutil
-from collections.abc import Mapping
+from collections.abc import Container, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedConfig, PreTrainedModel
+from transformers import AutoConfig, AutoTokenizer, PreTrainedConfig, PreTrainedModel
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 from transformers.utils import logging as progress
 
-from scripts.pretrain.plan import check_heads
+from scripts.pretrain import initial
+from scripts.pretrain.schedule import check_heads
 from scripts.workflow.errors import InputError
 from scripts.workflow.manifest import Manifest
 
@@ -27,15 +30,23 @@ SHAPE = {  # keys of the config → the names that transformers' configurations 
     "tie_embeddings": "tie_word_embeddings",
     "context": "max_position_embeddings",
 }
+OTHER_NAMES = {"mamba2": {"heads": "num_heads"}}
+FOLDER = "model"  # of a result, and of a checkpoint
+EXPERTS = (
+    "num_local_experts",
+    "num_experts",
+    "n_routed_experts",
+)  # what transformers' configurations call their number
 COMPANIONS = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja")
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
 
-def configuration(settings: dict[str, Any], vocabulary: int, eos: int) -> PreTrainedConfig:
+def configuration(settings: dict[str, Any], vocabulary: int, eos: int, chosen: Container[str] = ()) -> PreTrainedConfig:
     """The transformers configuration of `pretrain.train.model`, with every dropout off.
 
-    Raises InputError for an architecture that is no causal language model, a key that it does not have, or heads that
-    do not divide.
+    chosen: keys that were `auto`, which are left out where the architecture has no such thing; so is `context`, which is always the length
+    of the training windows. Raises InputError for an architecture that is no causal language model, a key that it does not have, a
+    dropout, or heads that do not divide.
     """
     kind, where = settings["type"], "pretrain.train.model"
     if kind not in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES:
@@ -43,37 +54,51 @@ def configuration(settings: dict[str, Any], vocabulary: int, eos: int) -> PreTra
             f"{where}.type is {kind!r}, not a causal language model of transformers; "
             f"known are {', '.join(sorted(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES))}"
         )
-    known = AutoConfig.for_model(kind)
-    wanted = {name: settings[key] for key, name in SHAPE.items() if settings[key] is not None}
-    for key, name in SHAPE.items():
-        if name in wanted and not hasattr(known, name):
-            raise InputError(f"{where}.{key}: an architecture of type {kind!r} has no {name!r}; set it to null")
+    known, wanted = AutoConfig.for_model(kind), {}
+    for key, name in (SHAPE | OTHER_NAMES.get(kind, {})).items():
+        if settings[key] is None:
+            continue
+        if hasattr(known, name):
+            wanted[name] = settings[key]
+        elif key != "context" and key not in chosen:
+            raise InputError(f"{where}.{key}: an architecture of type {kind!r} has no {name!r}; set it to auto")
     for name in settings["overrides"]:
         if not hasattr(known, name):
             close = difflib.get_close_matches(name, known.to_dict(), n=1)
             hint = f" (did you mean {close[0]!r}?)" if close else ""
             raise InputError(f"{where}.overrides.{name}: the configuration of type {kind!r} has no such key{hint}")
+        if is_dropout(name) and settings["overrides"][name]:
+            raise InputError(
+                f"{where}.overrides.{name} is {settings['overrides'][name]}, and training here is without dropout, so that a run which was "
+                "killed goes on as if it had not been; leave it out"
+            )
     check_heads(settings)
+    if kind == "mamba2" and "head_dim" not in settings["overrides"]:  # its heads share out the inner width
+        wanted["head_dim"] = (
+            settings["overrides"].get("expand", known.expand) * settings["hidden_size"] // settings["heads"]
+        )
+        wanted["n_groups"] = math.gcd(known.n_groups, settings["heads"])
     ids = {"vocab_size": vocabulary, "bos_token_id": eos, "eos_token_id": eos, "pad_token_id": None}
     made = AutoConfig.for_model(kind, **{**wanted, **ids, **settings["overrides"]})
     for name, value in made.to_dict().items():
-        if ("dropout" in name or name.endswith("pdrop")) and isinstance(value, float):
+        if is_dropout(name) and isinstance(value, float):
             setattr(made, name, 0.0)
     return made
 
 
+def is_dropout(name: str) -> bool:
+    """Whether a key of a configuration of transformers is a share of what is dropped."""
+    return "dropout" in name or name.endswith("pdrop")
+
+
 def build(config: PreTrainedConfig, seed: int) -> PreTrainedModel:
     """A model with random weights: fp32, on the CPU, a function of the configuration and the seed alone."""
-    torch.manual_seed(seed)
-    model = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
-    model.config.use_cache = False
-    return model
+    return initial.filled(initial.empty(config), torch.device("cpu"), initial.values(config, seed))
 
 
 def size(config: PreTrainedConfig) -> int:
     """How many parameters a model of this configuration has; it allocates no memory for them."""
-    with torch.device("meta"):
-        return sum(parameter.numel() for parameter in AutoModelForCausalLM.from_config(config).parameters())
+    return sum(parameter.numel() for parameter in initial.empty(config).parameters())
 
 
 def tokenizer_file(manifest: Path) -> Path:
@@ -90,14 +115,21 @@ def load_tokenizer(manifest: Path) -> tuple[int, int]:
 
 
 def parameters(model: nn.Module) -> dict[str, int]:
-    """Parameters: all, without token and position embeddings, and those that are multiplied (see flops_per_token)."""
+    """Parameters: all, without token and position embeddings, and those that a token is multiplied with (see flops_per_token).
+
+    Of a mixture's experts a token is multiplied with `num_experts_per_tok`.
+    """
     tables = {id(m.weight): m.weight.numel() for m in model.modules() if isinstance(m, nn.Embedding)}
     total = sum(p.numel() for p in model.parameters())
     head = model.get_output_embeddings()  # type: ignore[operator]
     head_size = head.weight.numel() if head is not None else 0
     tied = head is not None and id(head.weight) in tables
     inside = total - sum(tables.values()) - (0 if tied else head_size)
-    return {"total": total, "non_embedding": inside, "multiplied": inside + head_size}
+    config: Any = model.config
+    number = next((getattr(config, name) for name in EXPERTS if getattr(config, name, None)), 0)
+    experts = sum(p.numel() for name, p in model.named_parameters() if ".experts." in name) if number else 0
+    idle = experts * (number - config.num_experts_per_tok) // number if experts else 0
+    return {"total": total, "non_embedding": inside, "multiplied": inside + head_size - idle}
 
 
 def groups(model: nn.Module, settings: dict[str, Any]) -> list[dict[str, Any]]:
@@ -126,30 +158,44 @@ def groups(model: nn.Module, settings: dict[str, Any]) -> list[dict[str, Any]]:
     return [group for group in made.values() if "params" in group]
 
 
+def companions(tokenizer: Path) -> list[Path]:
+    """The files beside a model's weights that AutoTokenizer reads. tokenizer: the manifest of tokenize.train."""
+    listed = Manifest.read(tokenizer).sound("")
+    return [listed.file(name) for name in COMPANIONS if name in listed.files]
+
+
+def describe(config: PreTrainedConfig, dtype: str, folder: Path) -> None:
+    """Write config.json of a model whose weights are saved as `dtype`, without any weights, into a new folder."""
+    made = copy.deepcopy(config)
+    made.dtype = DTYPES[dtype]
+    made.save_pretrained(folder)
+
+
 def export(
-    weights: Mapping[str, torch.Tensor], config: PreTrainedConfig, dtype: str, tokenizer: Path, folder: Path
+    weights: Mapping[str, torch.Tensor], config: PreTrainedConfig, dtype: str, beside: Iterable[Path], folder: Path
 ) -> list[Path]:
     """Write `folder` so that AutoModelForCausalLM and AutoTokenizer load it; returns its files.
 
-    weights: name → fp32 tensor, each parameter once. The folder is there whole or not at all.
+    weights: name → fp32 tensor, each parameter once. beside: more files for it. The folder is there whole or not at all.
     """
-    with torch.device("meta"):
-        model = AutoModelForCausalLM.from_config(config)
+    model = initial.empty(config)
     model.load_state_dict({k: v.to(DTYPES[dtype]) for k, v in weights.items()}, strict=False, assign=True)
     model.tie_weights()
     left = [name for name, value in model.named_parameters() if value.is_meta]
     if left:
         raise RuntimeError(f"no weights were gathered for {', '.join(left)}")
     model.config.use_cache = True
+    if model.generation_config is not None:
+        model.generation_config.use_cache = True
     model.config.dtype = DTYPES[dtype]
     partial = folder.with_name(f".{folder.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
     progress.disable_progress_bar()
     model.save_pretrained(partial)
-    listed = Manifest.read(tokenizer).sound("")
-    for name in COMPANIONS:
-        if name in listed.files:
-            shutil.copyfile(listed.file(name), partial / name)
+    for path in partial.glob("*.safetensors"):  # written for the owner alone
+        path.chmod((partial / "config.json").stat().st_mode)
+    for path in beside:
+        shutil.copyfile(path, partial / path.name)
     shutil.rmtree(folder, ignore_errors=True)
     partial.rename(folder)
     return sorted(path for path in folder.iterdir() if path.is_file())

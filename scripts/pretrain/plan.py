@@ -1,133 +1,136 @@
-"""The plan of a run, before anything heavy starts: how many steps, how a global batch is cut, the learning rate."""
+"""Say before the training what it will take: parameters, tokens, operations, checkpoints; and here: memory, hours and price.
+
+The manifest's summary has what the input alone decides. What the machine and its placement decide is in the log: memory of a process by its
+parts, whether it fits, hours, GPU-hours, money; what of it does not change from one moment to the next is in the record, `run.json`, under
+`plan`. No model is built.
+"""
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
+import argparse
+from pathlib import Path
 from typing import Any
 
+from scripts.pretrain import auto, placed, schedule, sizes
+from scripts.pretrain.measures import flops_per_token
+from scripts.pretrain.parameters import Counted, count
+from scripts.workflow import cli, options
+from scripts.workflow.console import log
 from scripts.workflow.errors import InputError
+from scripts.workflow.manifest import Manifest
 
-WHERE = "pretrain.train"
-
-
-@dataclass(frozen=True)
-class Plan:
-    """A run in numbers. A step is one optimizer update over `sequences` windows of `context` tokens."""
-
-    steps: int
-    sequences: int  # windows of a global batch
-    context: int  # predictions a window
-    windows: int  # windows of one epoch
-
-    @property
-    def tokens_per_step(self) -> int:
-        """Predictions of one optimizer update, over all processes."""
-        return self.sequences * self.context
-
-    @property
-    def epochs(self) -> float:
-        """How often the run sees each window."""
-        return self.steps * self.sequences / self.windows
+TRAIN = "pretrain.train"
+# A record is the same whenever the same machine makes the same result: without what is free now, and how fast the last training was.
+LASTING = ("gpu", "processes", "memory", "disk")
+BYTES = {"fp32": 4, "bf16": 2}
 
 
-def check_heads(model: dict[str, Any]) -> None:
-    """InputError where heads do not divide, as far as numbers are set: a plan says so before any data are read."""
-    where, (hidden, heads) = f"{WHERE}.model", (model["hidden_size"], model["heads"])
-    kv_heads = model["kv_heads"] or heads
-    if isinstance(heads, int) and isinstance(kv_heads, int) and heads % kv_heads:
-        raise InputError(f"{where}.heads is {heads}, not a multiple of {where}.kv_heads = {kv_heads}")
-    if isinstance(heads, int) and isinstance(hidden, int) and hidden % heads and "head_dim" not in model["overrides"]:
-        raise InputError(f"{where}.hidden_size is {hidden}, not a multiple of {where}.heads = {heads}")
+def facts(train: dict[str, Any], tokens: int | None, vocabulary: int) -> dict[str, Any]:
+    """What a training with these settings of pretrain.train takes, whatever machine it runs on.
 
-
-def check_optimizer(settings: dict[str, Any]) -> None:
-    """InputError for Muon with ZeRO: it needs whole matrices, which ZeRO cuts into pieces without shape."""
-    if settings["optimizer"] == "muon" and settings["zero_stage"]:
-        raise InputError(
-            f"{WHERE}.optimizer is muon, and {WHERE}.zero_stage is {settings['zero_stage']}: ZeRO shards matrices, which Muon needs "
-            f"whole; set {WHERE}.zero_stage to 0, or {WHERE}.optimizer to adamw"
-        )
-
-
-def plan(settings: dict[str, Any], tokens: int) -> Plan:
-    """The plan for a training stream of `tokens` tokens.
-
-    The budget is `steps`, `tokens` or `epochs`, rounded up to whole steps; one epoch where none is given.
-    Raises InputError where more than one is given, where the global batch is no multiple of the context, or where the
-    stream holds no window.
+    tokens: of the training split; None before they are counted, when keys that are `auto` raise InputError, and a budget in
+    epochs gives neither steps nor operations. `tokens_per_parameter` is to be compared with the 20 of Hoffmann et al. 2022
+    (Chinchilla, https://arxiv.org/abs/2203.15556); operations are those of scripts/pretrain/measures.py.
     """
-    context, batch = settings["model"]["context"], settings["global_batch_tokens"]
-    if batch % context:
-        raise InputError(
-            f"{WHERE}.global_batch_tokens is {batch}; it must be a multiple of {WHERE}.model.context = {context}; "
-            f"the nearest are {nearest(batch, context)}"
-        )
-    windows = (tokens - 1) // context
-    if windows < 1:
-        raise InputError(
-            f"the training shards hold {tokens:,} tokens, too few for one window of {WHERE}.model.context = {context} "
-            "tokens and the one after it"
-        )
-    given = {key: settings[key] for key in ("steps", "tokens", "epochs") if settings[key] is not None}
-    if len(given) > 1:
-        shown = ", ".join(f"{WHERE}.{key} = {value}" for key, value in given.items())
-        raise InputError(f"{shown}: give one of steps, tokens and epochs, and leave the others null")
-    if "steps" in given:
-        steps = given["steps"]
-    elif "tokens" in given:
-        steps = math.ceil(given["tokens"] / batch)
+    made, given, steps, epochs, corpus = train, train, None, None, tokens
+    if tokens is None:
+        if given["model"].get("size") is not None:
+            made = given = {**given, "model": sizes.fill(given["model"], vocabulary)}
+        if left := open_keys(given):
+            raise InputError(f"{', '.join(left)} are auto: known once tokenize.encode has counted the tokens")
+        if (given["steps"], given["tokens"]) != (None, None):
+            steps = schedule.plan({**given, "epochs": None}, 2 + given["model"]["context"]).steps
     else:
-        steps = max(1, math.ceil(given.get("epochs", 1) * windows * context / batch))
-    return Plan(steps, batch // context, context, windows)
+        made = auto.resolve(given, tokens, vocabulary)
+        planned = schedule.plan(made, tokens)
+        steps, epochs = planned.steps, planned.epochs
+    model, counted = made["model"], count(made["model"], vocabulary)
+    each = flops_per_token(counted.multiplied, model["layers"], counted.width, model["context"])
+    trained = None if steps is None else steps * made["global_batch_tokens"]
+    return {
+        "parameters": {
+            "total": counted.total,
+            "active": counted.active,
+            "embedding": counted.embedding,
+            "counted_as": "itself" if counted.exact else "a Llama of this shape",
+        },
+        "shape": {**model, "vocabulary": vocabulary},
+        "auto": auto.resolved(given, made),
+        "corpus_tokens": corpus,
+        "tokens": trained,
+        "steps": steps,
+        "epochs": epochs,
+        "global_batch_tokens": made["global_batch_tokens"],
+        "tokens_per_parameter": trained and round(trained / counted.total, 2),
+        "chinchilla_tokens_per_parameter": auto.TOKENS_A_PARAMETER,
+        "flops": {"per_token": each, "total": trained and each * trained},
+        "model_bytes": BYTES[made["save_dtype"]] * counted.total,
+        "checkpoint_bytes": checkpoint_bytes(made, counted),
+    }
 
 
-def fitting(made: Plan, micro_batch: int, processes: int) -> int:
-    """The largest micro-batch up to `micro_batch` that divides a global batch that is `auto`; itself where none does."""
-    sizes = (size for size in range(micro_batch, 0, -1) if made.sequences % (size * processes) == 0)
-    return next(sizes, micro_batch)
+def checkpoint_bytes(train: dict[str, Any], counted: Counted) -> int:
+    """Bytes of the weights and moments in a checkpoint, of all processes; names and headers beside them are not counted.
 
-
-def accumulation(made: Plan, micro_batch: int, processes: int) -> int:
-    """Micro-batches of each process in one step.
-
-    Raises InputError, with the nearest global batches that would do, where they do not divide evenly.
+    AdamW has two moments of fp32, Muon one of its matrices. The engine torch and DeepSpeed's ZeRO 3 write fp32 weights alone; DeepSpeed's
+    other stages those that it computes with, and fp32 ones beside them but for fp32 without ZeRO.
     """
-    unit = micro_batch * processes
-    if made.sequences % unit:
-        size = unit * made.context
-        raise InputError(
-            f"{WHERE}.global_batch_tokens is {made.tokens_per_step}; it must be a multiple of "
-            f"{WHERE}.micro_batch × processes × {WHERE}.model.context = {micro_batch} × {processes} × {made.context} "
-            f"= {size}; the nearest are {nearest(made.tokens_per_step, size)}"
-        )
-    return made.sequences // unit
+    moments = 8 * counted.total - (4 * counted.inside if train["optimizer"] == "muon" else 0)
+    if train.get("engine") == "torch" or train["zero_stage"] == 3:
+        return 4 * counted.total + moments
+    beside = train["zero_stage"] or train["precision"] == "bf16"
+    return BYTES[train["precision"]] * counted.total + moments + (4 * counted.total if beside else 0)
 
 
-def nearest(value: int, unit: int) -> str:
-    """The multiples of `unit` around `value`, in words: `8192 and 12288`; only the first where `value` is below it."""
-    below = value // unit * unit
-    return f"{below} and {below + unit}" if below else f"{unit}"
+def open_keys(train: dict[str, Any]) -> list[str]:
+    """The keys that the corpus decides, where they are `auto` and a plan needs them."""
+    model = train["model"]
+    found = [f"model.{key}" for key, value in model.items() if value == auto.AUTO]
+    found += [key for key in ("global_batch_tokens",) if train[key] == auto.AUTO]
+    budget = train["steps"] is not None or train["tokens"] is not None
+    return found + (["epochs"] if train["epochs"] == auto.AUTO and not budget else [])
 
 
-def learning_rate(step: int, steps: int, settings: dict[str, Any]) -> float:
-    """The learning rate of step 1 … `steps`.
+def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
+    """Write what the training takes into the manifest's summary, its record and the log; there are no files."""
+    train, shards = settings["train"], [Manifest.read(path) for path in args.tokens]
+    tokens = sum(shard.summary["train"]["tokens"] for shard in shards)
+    summary = facts(train, tokens, Manifest.read(args.tokenizer).summary["vocabulary"])
+    placement = {key: getattr(args, key) for whose in (True, options.LAUNCHER) for key in options.of(TRAIN, whose)}
+    own = {key: getattr(args, key) for key in options.of(args.step)}
+    last = placed.measured(args.manifest.parents[1] / "train")
+    manifest.summary = summary
+    try:
+        found = placed.place(summary, {**train, **placement}, own, args.profile_gpu, last)
+    except InputError as error:
+        if args.gpu:  # a name that a person wrote
+            raise
+        manifest.run["plan"] = {"unknown": str(error)}
+        log.warning("memory and hours are not known: %s", error)
+        return []
+    manifest.run["plan"] = found if found["gpu"] and not last else {key: found[key] for key in LASTING}
+    for line in placed.lines(summary, found):
+        log.info("%s", line)
+    if not found["fits"]:
+        log.warning("%s", found["refusal"])
+    return []
 
-    A linear warm-up over the share `warmup`, then `schedule`: `cosine` or `linear` down to `min_learning_rate_ratio`
-    of the peak at the last step, `wsd` (constant, then linear down over the last share `decay`; Hu et al. 2024,
-    https://arxiv.org/abs/2404.06395), or `constant`.
-    """
-    peak, floor = settings["learning_rate"], settings["min_learning_rate_ratio"]
-    warmup = round(settings["warmup"] * steps)
-    if step <= warmup:
-        return peak * step / warmup
-    if settings["schedule"] == "constant":
-        return peak
-    start = warmup
-    if settings["schedule"] == "wsd":
-        start = max(warmup, steps - round(settings["decay"] * steps))
-        if step <= start:
-            return peak
-    done = (step - start) / max(steps - start, 1)
-    share = (1 + math.cos(math.pi * done)) / 2 if settings["schedule"] == "cosine" else 1 - done
-    return peak * (floor + (1 - floor) * share)
+
+def main(argv: list[str] | None = None) -> int:
+    parser = cli.parser(
+        "pretrain.plan",
+        __doc__,
+        "--config config.yaml --tokens results/main/tokenize/encode/*.manifest.json "
+        "--tokenizer results/main/tokenize/train/manifest.json --gpu h100 --processes 8 --manifest /tmp/plan/manifest.json",
+    )
+    parser.add_argument("--tokens", required=True, type=Path, nargs="+", help="manifests of tokenize.encode")
+    parser.add_argument("--tokenizer", required=True, type=Path, help="manifest of tokenize.train")
+    parser.add_argument("--profile-gpu", default="", help="the GPU that the profile asks SLURM for, such as h100")
+    cli.placement(parser, "pretrain.plan")
+    cli.placement(parser, TRAIN)
+    cli.placement(parser, TRAIN, options.LAUNCHER)
+    return cli.run(parser, body, argv)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,4 +1,4 @@
-"""One run of pretrain.train on one process: its data, its model under DeepSpeed, and one step of it."""
+"""One run of pretrain.train on one process: its data, its engine, and one step of it."""
 
 from __future__ import annotations
 
@@ -6,17 +6,33 @@ import argparse
 import math
 import os
 import resource
+import shutil
 import socket
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 import torch.distributed as dist
-import torch.nn.functional as functional
+from transformers import PreTrainedModel
 
-from scripts.pretrain import auto, checkpoint, data, engine, entropy, heldout, measures, model, plan, start_from
+from scripts.pretrain import (
+    auto,
+    checkpoint,
+    data,
+    engine,
+    heldout,
+    initial,
+    measures,
+    model,
+    placed,
+    room,
+    schedule,
+    start_from,
+)
 from scripts.training import memory
 from scripts.workflow.console import log
 from scripts.workflow.errors import InputError
@@ -40,43 +56,43 @@ class Run:
         self.stream = data.open_split(args.tokens, "train")
         self.settings = auto.resolve(settings, len(self.stream), self.vocabulary)
         self.resolved = auto.resolved(settings, self.settings)
-        self.plan = plan.plan(self.settings, len(self.stream))
+        self.plan = schedule.plan(self.settings, len(self.stream))
         if settings["global_batch_tokens"] == auto.AUTO:
-            args.micro_batch = plan.fitting(self.plan, args.micro_batch, self.processes)
+            args.micro_batch = schedule.fitting(self.plan, args.micro_batch, self.processes)
         settings = self.settings
-        self.accumulation = plan.accumulation(self.plan, args.micro_batch, self.processes)
-        shape = model.configuration(settings["model"], self.vocabulary, self.eos)
+        self.accumulation = schedule.accumulation(self.plan, args.micro_batch, self.processes)
+        chosen = {key.removeprefix("model.") for key in self.resolved}
+        shape = model.configuration(settings["model"], self.vocabulary, self.eos, chosen)
         self.device = engine.choose_device(args.device, int(os.environ["LOCAL_WORLD_SIZE"]))
-        if os.environ["LOCAL_RANK"] == "0":
-            self.check_memory(model.size(shape))
+        self.check_memory(model.size(shape))
 
-        engine.start(self.device, settings["threads"])
-        checkpoint.read_safely()
+        self.kind = settings.get("engine", engine.DEFAULT)
+        engine.start(self.kind, self.device, settings["threads"])
         self.code = code("scripts.pretrain.train")
         self.mark = digest(canonical([settings, self.plan.steps]))
         found = checkpoint.agreed(folder, self.code, self.mark, self.plan.steps, self.device)
-        self.model = model.build(shape, settings["seed"])
+        made = initial.empty(shape)
+        values: Callable[[], initial.Weights] = partial(initial.values, shape, settings["seed"])
         if found is None and settings["start_from"] is not None:
-            found = self.started(Path(settings["start_from"]))
-        convert = found is not None and settings["zero_stage"] > 0 and found.processes != self.processes
-        if found is not None and convert:
-            found = checkpoint.universal(found, folder)
-        if args.activation_checkpointing:
-            self.model.gradient_checkpointing_enable({"use_reentrant": False})
-        self.parameters = model.parameters(self.model)
-        heads = shape.num_attention_heads
-        width = heads * (getattr(shape, "head_dim", None) or shape.hidden_size // heads)
+            found, values = self.started(Path(settings["start_from"]), made, values)
+        self.parameters = model.parameters(made)
+        heads = getattr(shape, "num_attention_heads", 0)  # none without attention
+        width = heads * (getattr(shape, "head_dim", None) or shape.hidden_size // heads) if heads else 0
         self.flops = measures.flops_per_token(
             self.parameters["multiplied"], shape.num_hidden_layers, width, self.plan.context
         )
-        groups = model.groups(self.model, settings)
-        self.engine = engine.Engine(self.model, groups, settings, args.micro_batch, self.accumulation, convert)
+        recomputed = args.activation_checkpointing
+        job = engine.Job(shape, settings, self.device, args.micro_batch, self.accumulation, recomputed, values)
         self.done, self.skipped = 0, list(found.skipped) if found else []
         self.changed = found.changed if found else ()
-        if found is not None:
-            checkpoint.load(self.engine.engine, found)
-            self.engine.loaded()
-            self.done = found.step
+        self.lowest = found.lowest if found else None
+        try:
+            self.engine = engine.kind(self.kind)(job)
+            if found is not None:
+                self.engine.load(found, folder)
+                self.done = found.step
+        except InputError as error:  # the same on every process
+            raise checkpoint.Told(str(error)) from error
         documents, _ = heldout.choose(args.tokens, settings["validation_tokens"], settings["seed"])
         self.validation_documents = len(documents)
         self.validation_tokens = sum(document.tokens for document in documents)
@@ -84,39 +100,43 @@ class Run:
         pieces = list(heldout.pieces(documents, self.eos, self.plan.context, heldout.CARRY))
         self.validation = sorted(pieces, key=lambda piece: len(piece[0]))  # so that a batch needs little padding
 
-    def started(self, path: Path) -> checkpoint.Checkpoint | None:
-        """The checkpoint at `path`, from which the run continues; None for a model, whose weights are loaded. A collective call."""
+    def started(
+        self, path: Path, made: PreTrainedModel, values: Callable[[], initial.Weights]
+    ) -> tuple[checkpoint.Checkpoint | None, Callable[[], initial.Weights]]:
+        """The checkpoint at `path` from which the run continues, None for a model; the values to begin with. A collective call."""
         found, wrong = None, ""
         try:
-            found = start_from.checkpoint_of(path, self.settings["zero_stage"], self.plan.steps)
+            found = start_from.checkpoint_of(path, self.kind, self.settings["zero_stage"], self.plan.steps)
             if found is None:
-                start_from.load_weights(self.model, path, model.tokenizer_file(self.args.tokenizer))
+                files = start_from.check_weights(made, path, model.tokenizer_file(self.args.tokenizer))
+                values = partial(start_from.weights, files, values)
         except InputError as error:  # it may be there on some nodes alone
             wrong = str(error)
         checkpoint.tell(wrong)
         if self.rank == 0:
             log.info("starting from %s%s", path, f", after step {found.step:,}" if found else "")
-        return replace(found, code=self.code, changed=(), skipped=()) if found else None
+        return replace(found, code=self.code, changed=(), skipped=(), lowest=None) if found else None, values
 
     def check_memory(self, parameters: int) -> None:
         """InputError, with what to change, where this node or its GPUs have too little memory for the run."""
-        made, args = self.settings["model"], self.args
-        shape = memory.Shape(
-            parameters,
-            made["layers"],
-            made["hidden_size"],
-            made["intermediate_size"] or 4 * made["hidden_size"],
-            self.vocabulary,
-            self.plan.context,
-        )
+        args = self.args
+        summary = {"shape": {**self.settings["model"], "vocabulary": self.vocabulary}}
+        shape = replace(placed.shape_of(summary, self.settings["optimizer"]), parameters=parameters)
         placement = {
             "micro_batch": args.micro_batch,
             "processes": self.processes,
             "activation_checkpointing": args.activation_checkpointing,
+            "sequences": self.plan.sequences,
         }
+        self.room = partial(
+            room.enough, shape=shape, settings=self.settings, placement=placement, cuda=self.device.type == "cuda"
+        )
+        if os.environ["LOCAL_RANK"] != "0":
+            return
         here = int(os.environ["LOCAL_WORLD_SIZE"])
         if self.device.type == "cuda":
-            memory.check_host(parameters, memory.available(), here)
+            if self.settings["zero_stage"] < 3 and self.settings.get("engine", engine.DEFAULT) == engine.DEFAULT:
+                memory.check_host(parameters, memory.available(), here)  # elsewhere a process holds a block of it
             free, _ = torch.cuda.mem_get_info()
             try:
                 parts = memory.check(shape, self.settings, placement, free, 1, cuda=True)
@@ -127,8 +147,8 @@ class Run:
             parts = memory.check(shape, self.settings, placement, memory.available(), here)
         self.estimated = sum(parts.values())
         if self.rank == 0:
-            listed = ", ".join(f"{name} {memory.gigabytes(size)}" for name, size in parts.items())
-            log.info("memory of a process, estimated: %s (%s)", memory.gigabytes(self.estimated), listed)
+            total, listed = memory.gigabytes(self.estimated), memory.listed(parts)
+            log.info("memory of a process, estimated: %s (%s)", total, listed)
 
     def batch(self, step: int) -> torch.Tensor:
         """This process's windows of a step: int64 [accumulation, micro_batch, context + 1], on the CPU."""
@@ -150,20 +170,17 @@ class Run:
         Where the loss or the gradient is not finite the update is left out, on every process, and `skipped` ends with
         this step. After that the learning rate and the data move on as if the step had been taken.
         """
-        self.engine.set_learning_rate(plan.learning_rate(step, self.plan.steps, self.settings))
+        rate = schedule.learning_rate(step, self.plan.steps, self.settings)
+        self.update = self.engine.step(batch.to(self.device, non_blocking=True), rate)
         total = torch.zeros(2, dtype=torch.float64, device=self.device)
-        total[1] = float(stopping)
-        for number, tokens in enumerate(batch.to(self.device, non_blocking=True)):
-            loss = entropy.cross_entropy(self.engine.logits(tokens[:, :-1]).flatten(0, 1), tokens[:, 1:].flatten())
-            self.engine.backward(loss, last=number + 1 == len(batch))
-            total[0] += loss.detach() / (len(batch) * self.processes)
+        total[0], total[1] = self.update.loss / self.processes, float(stopping)
         # One all-reduce carries the loss, and whether any process was told to stop, so that all stop together.
         dist.all_reduce(total)
         value, stop = total.tolist()
-        if self.engine.skipped:
+        if not self.update.applied:
             self.skipped.append(step)
         elif not math.isfinite(value):
-            raise RuntimeError(f"step {step} was taken with a loss of {value}")  # see Engine.backward
+            raise RuntimeError(f"step {step} was taken with a loss of {value}")  # see Engine.step
         return value, stop > 0
 
     def check_skipped(self, most: int) -> None:
@@ -176,7 +193,16 @@ class Run:
                 f"{self.folder / 'losses.jsonl'}. A larger max_skipped_steps resumes from the newest checkpoint"
             )
 
-    @torch.no_grad()
+    def nats(self, batch: list[Any]) -> torch.Tensor:
+        """The summed loss of a batch of held-out windows."""
+        inputs, targets = map(torch.from_numpy, heldout.padded(batch, self.eos))
+        return self.engine.evaluate(inputs.to(self.device), targets.to(self.device), heldout.IGNORE)
+
+    def rehearse(self) -> None:
+        """The largest batch of a validation, before the first step: all that comes later than a second step is then known to have room."""
+        if self.validation_tokens:
+            self.nats(self.validation[-self.args.micro_batch :])
+
     def validate(self) -> tuple[float, float] | None:
         """Loss in nats a token, and bits per byte, over the validation documents; None where there are none.
 
@@ -186,22 +212,19 @@ class Run:
             return None
         total = torch.zeros((), dtype=torch.float64, device=self.device)
         size = self.args.micro_batch
-        self.model.eval()
         for turn in range(math.ceil(len(self.validation) / (size * self.processes))):
             start = (turn * self.processes + self.rank) * size
             batch = self.validation[start : start + size] or [(self.validation[0][0], 0)]
-            inputs, targets = map(torch.from_numpy, heldout.padded(batch, self.eos))
-            logits = self.engine.logits(inputs.to(self.device)).flatten(0, 1)
-            wanted = targets.to(self.device).flatten()
-            total += functional.cross_entropy(logits, wanted, ignore_index=heldout.IGNORE, reduction="sum").double()
-        self.model.train()
+            total += self.nats(batch)
         dist.all_reduce(total)
         nats = float(total)
         if not math.isfinite(nats):
             raise checkpoint.Told(
                 f"the validation loss is {nats}: the weights are no longer usable. {REMEDY.capitalize()}"
             )
-        return nats / self.validation_tokens, measures.bits_per_byte(nats, self.validation_bytes)
+        loss = nats / self.validation_tokens
+        self.lowest = loss if self.lowest is None else min(loss, self.lowest)
+        return loss, measures.bits_per_byte(nats, self.validation_bytes)
 
     def machine(self) -> dict[str, Any]:
         """What the run trained on: devices by name, processes, nodes. A collective call.
@@ -229,11 +252,21 @@ class Run:
             "estimated_memory_bytes": self.estimated,
         }
 
-    def save(self, step: int) -> None:
-        """A checkpoint of all processes."""
+    def save(self, step: int, validation: float | None = None) -> None:
+        """A checkpoint of all processes. validation: the loss of one after this step."""
         made = checkpoint.Checkpoint(
             self.folder / f"step-{step:06d}", step, self.processes, self.settings["zero_stage"], self.mark, self.code,
-            tuple(self.skipped), self.changed,
+            tuple(self.skipped), self.changed, self.kind, validation, self.lowest,
         )  # fmt: skip
+        kept = checkpoint.Kept(self.args.keep_checkpoints, self.args.keep_every, self.args.keep_best)
         with engine.patience(), checkpoint.writing(self.folder):
-            checkpoint.save(self.engine.engine, made, self.args.keep_checkpoints)
+            checkpoint.save(self.write, made, kept)
+
+    def write(self, folder: Path) -> None:
+        """The engine's files, and what the weights need to be a model: its configuration and tokenizer."""
+        self.engine.save(folder)
+        if self.rank == 0:
+            described = folder / model.FOLDER
+            model.describe(self.engine.model.config, self.settings["save_dtype"], described)
+            for path in model.companions(self.args.tokenizer):
+                shutil.copyfile(path, described / path.name)

@@ -8,15 +8,16 @@ extension or another branch.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-import torch
 from safetensors import safe_open
 from transformers import PreTrainedModel
 
 from scripts.pretrain import checkpoint
 from scripts.pretrain.checkpoint import Checkpoint
+from scripts.pretrain.initial import Weights
 from scripts.workflow.console import log
 from scripts.workflow.errors import InputError
 
@@ -28,7 +29,7 @@ FREE = {
 }  # fmt: skip
 
 
-def checkpoint_of(path: Path, zero_stage: int, steps: int) -> Checkpoint | None:
+def checkpoint_of(path: Path, engine: str, zero_stage: int, steps: int) -> Checkpoint | None:
     """The checkpoint in this folder; None where it is a model's. Raises InputError for one that this run cannot continue from."""
     if not path.is_dir():
         raise InputError(f"{KEY} is {str(path)!r}: no folder of a model or of a checkpoint")
@@ -37,7 +38,12 @@ def checkpoint_of(path: Path, zero_stage: int, steps: int) -> Checkpoint | None:
     found = checkpoint.read(path)
     if found is None:
         raise InputError(f"{KEY} is {str(path)!r}: the checkpoint is not complete")
-    if found.zero_stage != zero_stage:
+    if engine == "deepspeed" and found.engine != engine:  # torch takes any
+        raise InputError(
+            f"{KEY} is {str(path)!r}, which was written by the engine {found.engine}: set pretrain.train.engine to that, not "
+            f"{engine}, which takes its own alone; or start from its weights alone, which `crawl2llm export` writes"
+        )
+    if engine == "deepspeed" and found.zero_stage != zero_stage:
         raise InputError(
             f"{KEY} is {str(path)!r}, which was written with ZeRO {found.zero_stage}: set pretrain.train.zero_stage to that, "
             f"not {zero_stage}"
@@ -50,39 +56,44 @@ def checkpoint_of(path: Path, zero_stage: int, steps: int) -> Checkpoint | None:
     return found
 
 
-def load_weights(model: PreTrainedModel, path: Path, tokenizer: Path) -> None:
-    """Copy a model's weights from its folder. tokenizer: tokenizer.json of this run.
+def check_weights(model: PreTrainedModel, path: Path, tokenizer: Path) -> dict[str, Path]:
+    """The file of each weight of a model in a folder. model: the run's, with or without values. tokenizer: this run's tokenizer.json.
 
-    Raises InputError where it is no model, or another one: other keys of config.json, tensors or vocabulary. Memory: one tensor
-    beside the model.
+    Raises InputError where it is no model, or another one: other keys of config.json, tensors or vocabulary.
     """
     files = sorted(path.glob("*.safetensors"))
     if not files:
         raise InputError(f"{KEY} is {str(path)!r}: a folder with neither *.safetensors nor {checkpoint.FACTS}")
     check_config(model.config.to_dict(), path)
     check_tokenizer(tokenizer, path / tokenizer.name)
-    own = dict(model.named_parameters())
-    missing, tied = set(own), {"lm_head.weight"} if model.config.tie_word_embeddings else set[str]()
-    with torch.no_grad():
-        for file in files:
-            with safe_open(file, framework="pt") as held:
-                for name in held.keys():  # noqa: SIM118 - no mapping
-                    if name not in own:
-                        if name in tied:
-                            continue
-                        raise InputError(
-                            f"{KEY} is {str(path)!r}: the model here has no {name}, which is in {file.name}"
-                        )
-                    value = held.get_tensor(name)
-                    if value.shape != own[name].shape:
-                        raise InputError(
-                            f"{KEY} is {str(path)!r}: {name} has the shape {tuple(value.shape)} there, and {tuple(own[name].shape)} under "
-                            "pretrain.train.model and the tokenizer's vocabulary"
-                        )
-                    own[name].copy_(value)
-                    missing.discard(name)
-    if missing:
+    own, tied = dict(model.named_parameters()), {"lm_head.weight"} if model.config.tie_word_embeddings else set[str]()
+    found: dict[str, Path] = {}
+    for file in files:
+        with safe_open(file, framework="pt") as held:
+            for name in held.keys():  # noqa: SIM118 - no mapping
+                if name not in own:
+                    if name in tied:
+                        continue
+                    raise InputError(f"{KEY} is {str(path)!r}: the model here has no {name}, which is in {file.name}")
+                shape = tuple(held.get_slice(name).get_shape())
+                if shape != own[name].shape:
+                    raise InputError(
+                        f"{KEY} is {str(path)!r}: {name} has the shape {shape} there, and {tuple(own[name].shape)} under "
+                        "pretrain.train.model and the tokenizer's vocabulary"
+                    )
+                found[name] = file
+    if missing := own.keys() - found.keys():
         raise InputError(f"{KEY} is {str(path)!r}: the model there has no {min(missing)}")
+    return found
+
+
+def weights(files: Mapping[str, Path], values: Callable[[], Weights]) -> Weights:
+    """The values of a fresh model, with the weights from `files` (see check_weights) in the place of its own. Memory: a tensor."""
+    for name, value in values():
+        if name in files:
+            with safe_open(files[name], framework="pt") as held:
+                value = held.get_tensor(name).float()
+        yield name, value
 
 
 def check_config(own: dict[str, Any], path: Path) -> None:

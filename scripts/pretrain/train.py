@@ -1,4 +1,4 @@
-"""Pre-train a causal language model from scratch with DeepSpeed ZeRO; started by scripts.training.launch.
+"""Pre-train a causal language model from scratch, by DeepSpeed or by torch alone; started by scripts.training.launch.
 
 Writes `model/` (safetensors and tokenizer, for transformers) and `losses.jsonl`, the loss of every step, both listed in
 the manifest; `metrics.jsonl`, which also holds times, beside them. Everything that the run needs to resume lies in
@@ -23,7 +23,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from scripts.pretrain import checkpoint, data, engine, measures, metrics, model, plan
+from scripts.pretrain import checkpoint, data, engine, measures, metrics, model, schedule
 from scripts.pretrain.run import REMEDY, Run
 from scripts.training import runs, staging
 from scripts.training.processes import RESUBMIT, listen
@@ -38,18 +38,22 @@ DAY = 86_400.0  # seconds
 def train(run: Run, recorder: metrics.Recorder | None, stopping: list[int]) -> bool:
     """Train from the checkpoint's step to the last; False where a signal ended it early, after a checkpoint."""
     steps, per_step, args = run.plan.steps, run.plan.tokens_per_step, run.args
-    peak = measures.peak_flops(torch.cuda.get_device_name()) if run.device.type == "cuda" else None
-    peak = peak if run.settings["precision"] == "bf16" else None
+    product = torch.cuda.get_device_name() if run.device.type == "cuda" else ""
+    peak = measures.peak_of(product, run.settings["precision"])
     start = shown = time.monotonic()  # of training alone: moved on by the time of validations and checkpoints
     shown_step, pauses = run.done, 0.0
     engine.wait_at_most(engine.STEP)
+    if run.done < steps:
+        with run.room("a validation, tried before the first step"):
+            run.rehearse()
     with ThreadPoolExecutor(1) as reader:  # reads a step ahead
         following = reader.submit(run.batch, run.done + 1)
         for step in range(run.done + 1, steps + 1):
             batch, following = following.result(), reader.submit(run.batch, step + 1)
-            loss, stop = run.step(step, batch, bool(stopping))
+            with run.room(f"step {step:,}"):
+                loss, stop = run.step(step, batch, bool(stopping))
             row: dict[str, Any] = {"step": step, "loss": loss} if math.isfinite(loss) else {"step": step}
-            if run.engine.skipped:
+            if not run.update.applied:
                 row |= skipped(run, step, loss)
             if recorder:
                 recorder.loss(row)
@@ -64,8 +68,9 @@ def train(run: Run, recorder: metrics.Recorder | None, stopping: list[int]) -> b
                     "step": step,
                     "tokens": step * per_step,
                     "loss": row.get("loss"),
-                    "learning_rate": plan.learning_rate(step, steps, run.settings),
-                    "grad_norm": None if run.engine.skipped else run.engine.gradient_norm,
+                    "learning_rate": schedule.learning_rate(step, steps, run.settings),
+                    "grad_norm": run.update.norm if run.update.applied else None,
+                    **({} if run.update.balance is None else {"router_loss": float(run.update.balance)}),
                     "tokens_per_second": round(rate, 1),
                     "mfu": used,
                     "seconds": round(recorder.seconds + now - start + pauses, 3),
@@ -81,9 +86,11 @@ def train(run: Run, recorder: metrics.Recorder | None, stopping: list[int]) -> b
             if recorder and step == run.done + TIMED and step < steps:
                 foretell((steps - step) * (time.monotonic() - start) / TIMED, run.device.type)
             every = run.settings["validate_every"]
+            found, best = None, False
             if step == steps or (every and step % every == 0):
-                before = time.monotonic()
+                before, lowest = time.monotonic(), run.lowest
                 found = run.validate()
+                best = args.keep_best and run.lowest != lowest
                 if recorder and found:
                     row = {"step": step, "validation_loss": found[0], "bits_per_byte": found[1]}
                     recorder.loss(row)
@@ -91,11 +98,12 @@ def train(run: Run, recorder: metrics.Recorder | None, stopping: list[int]) -> b
                     log.info("step %s/%s, validation loss %.4f, %.4f bits per byte", f"{step:,}", f"{steps:,}", *found)
                 pause = time.monotonic() - before
                 start, shown, pauses = start + pause, shown + pause, pauses + pause
-            if stop or step == steps or step % args.checkpoint_every == 0:
+            wanted = (step % every == 0 for every in (args.checkpoint_every, args.keep_every) if every)
+            if stop or best or step == steps or any(wanted):
                 before = time.monotonic()
                 if recorder:
                     recorder.sync()  # a complete checkpoint has all its rows
-                run.save(step)
+                run.save(step, found[0] if found else None)
                 pause = time.monotonic() - before
                 start, shown, pauses = start + pause, shown + pause, pauses + pause
             if stop and step < steps:
@@ -157,9 +165,9 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
             chosen = ", ".join(f"{key} {value:,}" for key, value in run.resolved.items())
             log.info("auto, by %s training tokens: %s", f"{len(run.stream):,}", chosen)
         log.info(
-            "%s parameters (%s without embeddings), %s steps of %s tokens = %.2f epochs, %d × %s, ZeRO %d, %s",
+            "%s parameters (%s without embeddings), %s steps of %s tokens = %.2f epochs, %d × %s, %s, ZeRO %d, %s",
             f"{sizes['total']:,}", f"{sizes['non_embedding']:,}", f"{made.steps:,}", f"{made.tokens_per_step:,}",
-            made.epochs, run.processes, run.device.type, settings["zero_stage"], settings["precision"],
+            made.epochs, run.processes, run.device.type, run.kind, settings["zero_stage"], settings["precision"],
         )  # fmt: skip
         if run.done:
             log.info("resuming after step %s of %s", f"{run.done:,}", folder)
@@ -182,7 +190,8 @@ def results(run: Run, weights: dict[str, torch.Tensor], manifest: Manifest, out:
         raise cli.InputError(f"the weights are not finite ({bad[0]} and {len(bad) - 1} more). {REMEDY.capitalize()}")
     settings, made = run.settings, run.plan
     with checkpoint.writing(out):
-        files = model.export(weights, run.model.config, settings["save_dtype"], run.args.tokenizer, out / "model")
+        beside = model.companions(run.args.tokenizer)
+        files = model.export(weights, run.engine.model.config, settings["save_dtype"], beside, out / model.FOLDER)
     for name in (metrics.LOSSES, metrics.METRICS):
         shutil.copyfile(run.folder / name, out / name)
     rows = metrics.read(out / metrics.LOSSES)
@@ -252,10 +261,10 @@ def main(argv: list[str] | None = None) -> int:
         # Before the processes have met, process 0 finds the same fault and reports it, or it is this node's own.
         if isinstance(error, checkpoint.Told):
             pass
-        elif dist.is_initialized() or not isinstance(error, cli.InputError):
+        elif not isinstance(error, cli.InputError):
             traceback.print_exc()
-        elif os.environ["LOCAL_RANK"] == "0":
-            print(f"error on {socket.gethostname()}: {error}", file=sys.stderr)
+        elif dist.is_initialized() or os.environ["LOCAL_RANK"] == "0":
+            print(f"error of process {os.environ['RANK']} on {socket.gethostname()}: {error}", file=sys.stderr)
         status = 1
     if status in (0, RESUBMIT):
         engine.stop(status)

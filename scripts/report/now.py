@@ -6,6 +6,7 @@ damaged. It runs no step, needs no complete run and no lock, so it may be called
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import Any
 
@@ -84,13 +85,21 @@ def main(argv: list[str] | None = None) -> int:
         "--results", type=Path, nargs="+", default=[Path("results/main")], help="results of a variant (results/main)"
     )
     parser.add_argument(
+        "--directory", type=Path, default=Path(), help="the run's working directory, as of Snakemake (.)"
+    )
+    parser.add_argument(
         "--configfile", help="the run's config: with it, what is missing and what is of other settings is known exactly"
     )
     args = parser.parse_args(argv)
     status = 0
+    configfile = args.configfile
+    if configfile and not configfile.lstrip().startswith("{"):  # else it is JSON itself, and no path
+        configfile = str(Path(configfile).absolute())
     for results in args.results:
+        results = results if args.directory == Path() else (args.directory / results).absolute()
         try:
-            lines = render(results, args.configfile, results / "report" / "now" / "report.html")
+            with contextlib.chdir(args.directory):  # paths in the config are relative to it
+                lines = render(results, configfile, results / "report" / "now" / "report.html")
         except (cli.InputError, configuration.ConfigError, ManifestError, OSError) as error:
             status = cli.fail(str(error))
         else:

@@ -1,4 +1,4 @@
-"""Compare the plan with the cluster before anything is submitted: partitions, time, memory, GRES, nodes, account, fair share.
+"""Compare the plan with the cluster before anything is submitted: partitions, time, memory, GRES, nodes, GPUs' memory, account, fair share.
 
 Submits nothing. The same check runs at the start of every run. An error is what SLURM would refuse, or would let wait for ever; a
 warning is what it would take but a person may not want. Options that are not listed go to Snakemake as they are.
@@ -17,13 +17,18 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from scripts.plan import training
+from scripts.plan.last import Last
+from scripts.pretrain import gpus as cards
 from scripts.slurm import pace, patience, queue
 from scripts.workflow.cli import described
 from scripts.workflow.config import ROOT
+from scripts.workflow.errors import InputError
 from scripts.workflow.manifest import pretty
 
 ONLY = "CRAWL2LLM_PREFLIGHT_ONLY"  # the file that a run writes what it found to, and then ends
 
+TRAINING = "pretrain_train"
 LONGEST_PAUSE = int(4 * pace.LONGEST)  # seconds between two status checks at most, with three that got no answer
 POOR_SHARE = 0.1  # below this fair-share factor a wait of days is usual
 
@@ -278,6 +283,44 @@ def sections(rule: str, config: dict[str, Any]) -> Iterator[tuple[str, dict[str,
             yield f"models.{model}", {**section, **entry}
 
 
+def memory(needs: list[Need], configs: dict[str, dict[str, Any]], folder: Path) -> tuple[list[str], list[str]]:
+    """(errors, warnings) where a training would not fit the GPUs that the profile asks for, by the estimate of pretrain.plan.
+
+    configs: complete, by variant, of those whose training would run. folder: of the run, whose tokens may be counted. An error is what
+    takes over TOLERANCE × what there is, as in the trainer, a warning over TIGHT × that. Nothing is said before the shape is known.
+    """
+    errors: list[str] = []
+    warnings: list[str] = []
+    last = Last(folder)
+    for need in needs:
+        if need.rule != TRAINING or not queue.gpus(need.gres):
+            continue
+        for variant, config in configs.items():
+            who = need.rule if variant == "main" else f"{need.rule} of {variant}"
+            owner = next((name for name in (variant, "main") if last.manifests(name, training.TOKENS)), "main")
+            tokens, entries = training.counted(last, owner)
+            results = folder / "results" / variant / "pretrain" / "train"
+            try:
+                _, found = training.foreseen(config, tokens, entries, results, cards.of_profile(need.gres))
+            except InputError as error:
+                warnings.append(f"{who}: whether it fits its GPUs is not known: {error}")
+                continue
+            left = found["available"] - found["memory"]["total"]
+            if found["refused"]:
+                size = found["memory"][found["largest"]] / 1e9
+                errors.append(
+                    f"{who}: {found['refusal']}. The largest part is {found['largest']}, {size:.1f} GB. Where the GPU has more: "
+                    "pretrain.plan.gpu_memory"
+                )
+            elif not found["fits"]:
+                warnings.append(f"{who}: {found['refusal']}. It may do all the same: the estimate is not so exact")
+            elif found["tight"]:
+                warnings.append(
+                    f"{who}: of the GPU's memory {left / 1e9:.1f} GB are left, by the estimate of pretrain.plan"
+                )
+    return errors, warnings
+
+
 def needs(workflow: Any) -> list[Need]:
     """The needs of the jobs that would run, by rule, in the workflow's order, each at its largest."""
     from snakemake_executor_plugin_slurm.partitions import get_best_partition, read_partition_file
@@ -332,7 +375,12 @@ def check(workflow: Any) -> Report:
     report = Report(needs(workflow))
     partitions = cluster()
     found = [problems(need, partitions) for need in report.needs]
-    for errors, warnings in [*found, placement(report.needs, workflow.globals["config"]), site(report.needs)]:
+    config = workflow.globals["config"]
+    variants = workflow.globals.get("VARIANTS", {})  # of rules/common.smk; another workflow has none
+    trained = {job.wildcards.variant for job in workflow.dag.needrun_jobs() if job.rule.name == TRAINING}
+    configs = {name: variants[name] for name in variants if name in trained}
+    found += [placement(report.needs, config), memory(report.needs, configs, Path.cwd()), site(report.needs)]
+    for errors, warnings in found:
         report.errors += errors
         report.warnings += warnings
     return report

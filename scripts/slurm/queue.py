@@ -72,7 +72,7 @@ def gpus(gres: str) -> int:
     """GPUs in a GRES or TRES string: `gres:gpu:h100:4` → 4, `gpu:2` → 2, `gpu` → 1, `N/A` → 0."""
     total = 0
     for part in gres.split(","):
-        if match := re.search(r"\bgpu(?::[A-Za-z][\w.]*)?(?:[:=](\d+))?(?:\(|$)", part):
+        if match := re.search(r"\bgpu(?::[A-Za-z][\w.-]*)?(?:[:=](\d+))?(?:\(|$)", part):
             total += int(match.group(1) or 1)
     return total
 

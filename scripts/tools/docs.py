@@ -1,8 +1,8 @@
-"""Write the pages that are generated: docs/config.md, docs/code.md, the table of steps, and the rulegraph with its copy in the README."""
+"""Write what is generated: docs/config.md, docs/code.md, the tables of steps and of plans, the rulegraph and its copy in the README."""
 
 from __future__ import annotations
 
-from scripts.tools import reference, rulegraph, tour
+from scripts.tools import plans, reference, rulegraph, tour
 from scripts.workflow.cli import described
 
 
@@ -11,6 +11,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.parse_args(argv)
     reference.main()
     tour.main()
+    plans.main()
     return rulegraph.main(["--readme"])
 
 

@@ -1,9 +1,9 @@
 """The memory that a training process needs, estimated before it is used, and the memory that the machine has.
 
-The parts are counted, not fitted: weights, gradients and optimizer by precision and ZeRO stage (Rajbhandari et al. 2020,
+The parts are counted: weights, gradients and optimizer by precision and ZeRO stage (Rajbhandari et al. 2020,
 https://arxiv.org/abs/1910.02054, section 3), with the copies that DeepSpeed 0.19.8 keeps beside them; activations of a layer with fused
-attention (Korthikanti et al. 2022, https://arxiv.org/abs/2205.05198, section 4, without the attention matrix), and logits.
-docs/pretrain.md compares them with what was measured.
+attention, tensor by tensor as torch saves them for the backward pass of a Llama; and logits. Only what glibc's heap adds on a CPU is
+fitted. docs/pretrain.md compares the sum with peaks that were measured, and so does tests/unit/training/test_peaks.py.
 """
 
 from __future__ import annotations
@@ -17,8 +17,10 @@ from scripts.workflow.ended import CGROUPS, SELF, memory_groups
 from scripts.workflow.errors import InputError
 
 WHERE = "pretrain.train"
-PROGRAM = 700_000_000  # bytes of a process before it holds a model: torch, transformers, DeepSpeed and their threads
-TOLERANCE = 1.25  # a run is refused where it needs this many times what there is: the estimate is on the high side
+PROGRAM = 560_000_000  # bytes of a process before it holds a model: torch, transformers, DeepSpeed and their threads
+TOLERANCE = (
+    1.15  # a run is refused where it needs this many times what there is: so far may the estimate be from the peak
+)
 HERE = "this machine (or its control group)"
 CONTEXT = 1_000_000_000  # bytes of a GPU that CUDA and NCCL take
 LIMITS = (  # (limit, used, before the names in memory.stat) of cgroup v2 and v1
@@ -28,13 +30,18 @@ LIMITS = (  # (limit, used, before the names in memory.stat) of cgroup v2 and v1
 CACHE = ("inactive_file", "active_file")  # the page cache that can be given back; active: files that were read twice
 
 
-# Of pre-training, where the gradient takes the place of the logits (scripts/pretrain/entropy.py): in fp32, with both in bf16 beside.
-LOGIT = 8
+BUCKET = 500_000_000  # parameters that DeepSpeed reduces in one piece at most
+LIVE = 1_000_000_000  # parameters that ZeRO 3 holds gathered at most: DeepSpeed's stage3_max_live_parameters
+# What glibc's heap adds to activations and logits on a CPU: freed blocks that are too small for what comes next, or held apart by blocks
+# that stay. Measured on 6 shapes with the launcher's GLIBC_TUNABLES: 0.57 to 0.78 of them (1.08 with recomputation). Memory that is mapped
+# block by block (without the tunables) has none of it, and takes longer.
+HEAP = 0.7
+LOGIT = 16  # bytes for each logit of a loss of torch: itself, its logarithm and the gradients of both, in fp32
 
 
 @dataclass(frozen=True)
 class Shape:
-    """What decides the size of a model: `parameters` are all, embeddings too."""
+    """What decides the size of a model: `parameters` are all, embeddings too. width, kv: of queries, of keys, where not the hidden size."""
 
     parameters: int
     layers: int
@@ -42,6 +49,20 @@ class Shape:
     intermediate: int
     vocabulary: int
     context: int
+    width: int = 0
+    kv: int = 0
+    matrices: int = 0  # parameters that Muon moves, of which it keeps one moment and not two
+
+
+def activations(shape: Shape, tokens: int, low: int) -> int:
+    """Bytes that one layer keeps of `tokens` tokens for its backward pass; low: bytes of a number in it.
+
+    Two norms keep their input, the normalised input and their output, the input in fp32; attention its queries, keys, values and output;
+    the feed-forward layer both projections, their activation and the product.
+    """
+    width, kv = shape.width or shape.hidden, shape.kv or shape.width or shape.hidden
+    norm = (4 + 2 * low) * shape.hidden
+    return tokens * (2 * norm + low * (2 * width + 2 * kv + 4 * shape.intermediate))
 
 
 def needed(
@@ -52,36 +73,54 @@ def needed(
     processes: int,
     recomputed: bool,
     cuda: bool = False,
-    logit: int = 16,
+    logit: int = 0,
 ) -> dict[str, int]:
     """The peak memory of one process in bytes, by what takes it; `processes` are those of all nodes.
 
-    recomputed: activations are computed again in the backward pass (activation_checkpointing). cuda: of a GPU.
-    logit: bytes for each logit: itself, its logarithm and the gradients of both, in fp32.
+    recomputed: activations are computed again in the backward pass (activation_checkpointing). cuda: of a GPU. logit: bytes for each;
+    0: those of pre-training, in fp32 and where they are made in bf16 beside; their gradient takes their place (pretrain/entropy.py).
     """
-    n, low = shape.parameters, 4 if precision == "fp32" else 2
-    share = processes if zero_stage else 1
-    weights = low * n // (share if zero_stage == 3 else 1)
-    # Accumulated in fp32, beside those of the backward pass, but without ZeRO in fp32; plus the bucket that is reduced.
-    gradients = low * n // (share if zero_stage == 3 else 1)
-    if zero_stage or precision == "bf16":
-        gradients += 4 * n // (share if zero_stage >= 2 else 1)
-    if zero_stage:
-        gradients += low * min(n, 500_000_000)
-    # Two moments, two temporary arrays of an update, and fp32 weights where the model itself does not hold them.
-    optimizer = (8 + 8 + (4 if zero_stage or precision == "bf16" else 0)) * n // share
+    n, low, split = shape.parameters, 4 if precision == "fp32" else 2, processes if zero_stage else 1
     tokens = micro_batch * shape.context
-    layer = low * tokens * (16 * shape.hidden + 4 * shape.intermediate)
-    kept = low * tokens * shape.hidden
-    activations = layer + shape.layers * kept if recomputed else shape.layers * layer
-    return {
+    share, third, mixed = n // split, zero_stage == 3, precision != "fp32"
+    gathered = low * min(n, LIVE) if third and processes > 1 else 0
+    weights = low * (share if third else n) + gathered
+    # Those of the backward pass, and where they are accumulated in fp32 beside them.
+    gradients = low * (share if third else n)
+    if zero_stage and mixed:
+        gradients += 4 * (share if zero_stage >= 2 else n)
+    moments = 8 * n - 4 * shape.matrices
+    optimizer = (moments + 4 * n * bool(zero_stage or mixed)) // split  # and fp32 weights beside those that train
+    layer, kept = activations(shape, tokens, low), low * tokens * shape.hidden
+    last = (4 + 2 * low) * tokens * shape.hidden  # the norm before the logits
+    held = last + (layer + shape.layers * kept if recomputed else shape.layers * layer)
+    logits = (logit or (4 if low == 4 else 6)) * tokens * shape.vocabulary
+    # Gradients of activations and of one matrix while they are made, and what is reduced in one piece.
+    largest = shape.hidden * max(shape.vocabulary, shape.intermediate)
+    working = low * (2 * tokens * shape.intermediate + largest)
+    bucket = low * min(n, BUCKET) if third or (zero_stage and processes > 1) else 0
+    late = (
+        bucket if zero_stage in (1, 2) and not cuda else 0
+    )  # the system gives its pages as gradients fill it, when activations go
+    if cuda:  # torch's fused AdamW needs no arrays of its own; gradients are flattened, or made fp32
+        update = 4 * share if zero_stage in (1, 2) or mixed else 0
+    elif zero_stage:  # the flat gradient, in fp32 a copy of it that the second step brings, and two arrays of AdamW's
+        update = (8 if mixed else 16) * share
+    else:
+        update = 8 * largest
+    found = {
         "program": CONTEXT if cuda else PROGRAM,
         "weights": weights,
         "gradients": gradients,
         "optimizer": optimizer,
-        "activations": activations,
-        "logits": logit * tokens * shape.vocabulary,
+        "activations": held,
+        "logits": logits,
+        # An update begins when activations are freed; on a CPU the heap rarely has room for its arrays in one piece.
+        "buffers": bucket - late + max(working, update + late - held - logits),
     }
+    if not cuda:
+        found["heap"] = round(HEAP * (held + logits)) + min(update + late, held + logits) + gathered
+    return found
 
 
 def available(root: Path = CGROUPS, own: Path = SELF, machine: Path = Path("/proc/meminfo")) -> int:
@@ -114,6 +153,11 @@ def gigabytes(size: float) -> str:
     return f"{size / 1e9:.1f} GB"
 
 
+def listed(parts: dict[str, int]) -> str:
+    """The parts of `needed` in words: `program 0.6 GB, weights 1.2 GB`."""
+    return ", ".join(f"{name} {gigabytes(size)}" for name, size in parts.items())
+
+
 def check_host(parameters: int, has: int, here: int) -> None:
     """InputError where `here` processes with a GPU each cannot build the model in `has` bytes of the node's own memory."""
     total = here * (PROGRAM + CONTEXT + 4 * parameters)
@@ -125,45 +169,87 @@ def check_host(parameters: int, has: int, here: int) -> None:
         )
 
 
+def parts(shape: Shape, settings: dict[str, Any], placement: dict[str, Any], cuda: bool) -> dict[str, int]:
+    """`needed` of pretrain.train. settings: precision, zero_stage; placement: micro_batch, processes (all), activation_checkpointing."""
+    fixed = (settings["precision"], settings["zero_stage"], placement["processes"])
+    return needed(shape, placement["micro_batch"], *fixed, placement["activation_checkpointing"], cuda)
+
+
+def changes(
+    shape: Shape, settings: dict[str, Any], placement: dict[str, Any], has: float, here: int, cuda: bool
+) -> list[str]:
+    """Each single change after which `here` processes fit into `has` bytes, in words with what they take then; tried, not guessed.
+
+    placement: as in `parts`, and where they are known the `sequences` of a global batch, which have to divide. Where no single change is
+    enough, the list says what all together leave.
+    """
+
+    def total(number: int = here, **changed: Any) -> int:
+        return number * sum(parts(shape, {**settings, **changed}, {**placement, **changed}, cuda).values())
+
+    def divides(number: int) -> bool:
+        """Whether micro-batches of `number` processes make up a global batch, without which the trainer refuses."""
+        return placement.get("sequences", 0) % (placement["micro_batch"] * number) == 0
+
+    def said(words: str, size: int) -> str:
+        return f"{words} ({gigabytes(size)})"
+
+    micro, processes, found = placement["micro_batch"], placement["processes"], []
+    smaller = [size for size in range(micro - 1, 0, -1) if micro % size == 0]
+    if size := next((size for size in smaller if total(micro_batch=size) <= has), 0):
+        found.append(said(f"set {WHERE}.micro_batch to {size}", total(micro_batch=size)))
+    again = {"activation_checkpointing": True}
+    if not placement["activation_checkpointing"] and total(**again) <= has:
+        found.append(said(f"set {WHERE}.activation_checkpointing to true", total(**again)))
+    muon = settings.get("optimizer") == "muon"  # needs whole matrices
+    stages = range(settings["zero_stage"] + 1, 4) if processes > 1 and not muon else ()
+    if stage := next((stage for stage in stages if total(zero_stage=stage) <= has), 0):
+        found.append(said(f"set {WHERE}.zero_stage to {stage}, which trains again", total(zero_stage=stage)))
+    for more in (processes * 2**power for power in range(1, 8)) if cuda and settings["zero_stage"] else ():
+        if divides(more) and total(processes=more) <= has:
+            found.append(said(f"train on {more} GPUs, not {processes}", total(processes=more)))
+            break
+    for fewer in range(here - 1, 0, -1) if not cuda else ():
+        left = processes // here * fewer  # of all nodes
+        if divides(left) and total(fewer, processes=left) <= has:
+            words = f"lower {WHERE}.processes from {here} to {fewer}"
+            found.append(said(words, total(fewer, processes=left)))
+            break
+    if found:
+        return found
+    both = {**again, "zero_stage": settings["zero_stage"] if muon or processes == 1 else 3}
+    if size := next((size for size in (micro, *smaller) if total(micro_batch=size, **both) <= has), 0):
+        words = f"set {WHERE}.activation_checkpointing to true, {WHERE}.micro_batch to {size}"
+        words += f", {WHERE}.zero_stage to 3" if both["zero_stage"] != settings["zero_stage"] else ""
+        return [said(words, total(micro_batch=size, **both))]
+    left = total(micro_batch=1, **both)
+    return [
+        f"make the model smaller ({WHERE}.model) or tokenize.train.vocabulary: with a micro_batch of 1, activation checkpointing and "
+        f"ZeRO {both['zero_stage']} it still takes {gigabytes(left)}"
+    ]
+
+
 def check(
     shape: Shape, settings: dict[str, Any], placement: dict[str, Any], has: int, here: int, cuda: bool = False
 ) -> dict[str, int]:
-    """What a process needs (see `needed`); InputError, with what to change, where `here` of them clearly need more than `has`
-    bytes.
+    """What a process needs (see `parts`); InputError, with what to change, where `here` of them clearly need more than `has` bytes.
 
-    placement: micro_batch, processes (of all nodes) and activation_checkpointing. has: of the node, or of one GPU with `here` 1.
+    has: of the node, or of one GPU with `here` 1.
     """
-    fixed = (settings["precision"], settings["zero_stage"], placement["processes"])
-    micro, recomputed = placement["micro_batch"], placement["activation_checkpointing"]
-
-    def total(batch: int, again: bool = recomputed) -> int:
-        return here * sum(needed(shape, batch, *fixed, again, cuda, LOGIT).values())
-
-    parts = needed(shape, micro, *fixed, recomputed, cuda, LOGIT)
-    if total(micro) <= TOLERANCE * has:
-        return parts
-    smaller = [batch for batch in range(micro - 1, 0, -1) if micro % batch == 0]
-    fitting = next((batch for batch in smaller if total(batch) <= has), None)
-    again = None if recomputed else next((batch for batch in (micro, *smaller) if total(batch, True) <= has), None)
-    advice = []
-    if fitting:
-        advice.append(f"set {WHERE}.micro_batch to {fitting} (sums change in their last digits)")
-    if again:
-        advice.append(f"set {WHERE}.activation_checkpointing to true with {WHERE}.micro_batch {again}")
-    if here > 1 and not fitting:
-        advice.append(f"lower {WHERE}.processes from {here} on a node")
-    if not fitting:
-        advice.append(f"make the model smaller ({WHERE}.model), or tokenize.train.vocabulary")
-        advice.append(f"raise {WHERE}.zero_stage and {WHERE}.nodes" if cuda else "use a machine with more memory")
-    raise refusal("training", parts, has, here, advice, "a GPU" if cuda else HERE)
+    found = parts(shape, settings, placement, cuda)
+    if here * sum(found.values()) <= TOLERANCE * has:
+        return found
+    advice = changes(shape, settings, placement, has, here, cuda)
+    raise refusal("training", found, has, here, advice, "a GPU" if cuda else HERE)
 
 
-def refusal(what: str, parts: dict[str, int], has: int, here: int, advice: list[str], where: str = HERE) -> InputError:
+def refusal(
+    what: str, parts: dict[str, int], has: float, here: int, advice: list[str], where: str = HERE
+) -> InputError:
     """The error that says what `here` processes need by their parts (see `needed`), what there is, and what to change."""
-    listed = ", ".join(f"{name} {gigabytes(size)}" for name, size in parts.items())
     return InputError(
         f"{what} needs about {gigabytes(here * sum(parts.values()))}, and {where} has {gigabytes(has)} free: "
-        f"{f'{here} processes of ' if here > 1 else ''}{gigabytes(sum(parts.values()))} ({listed}); {', or '.join(advice)}"
+        f"{f'{here} processes of ' if here > 1 else ''}{gigabytes(sum(parts.values()))} ({listed(parts)}); {', or '.join(advice)}"
     )
 
 
@@ -185,7 +271,7 @@ def check_loaded(
     wide = getattr(config, "intermediate_size", None) or 4 * config.hidden_size
     held = sum(p.numel() for p in model.parameters())
     shape = Shape(held, config.num_hidden_layers, config.hidden_size, wide, config.vocab_size, batch[1])
-    parts = needed(shape, batch[0], precision, 0, here, recomputed)
+    parts = needed(shape, batch[0], precision, 0, here, recomputed, logit=LOGIT)
     if not training:
         parts = {name: parts[name] for name in ("program", "weights", "logits")}
     if here * sum(parts.values()) > TOLERANCE * has:

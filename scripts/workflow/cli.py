@@ -74,9 +74,12 @@ def parser(step: str, doc: str | None, example: str, always: bool = False) -> ar
     return made
 
 
-def placement(made: argparse.ArgumentParser, step: str) -> None:
-    """Add the placement keys of a step as options: the schema's names, types, choices, defaults and descriptions."""
-    for key, node in options.of(step).items():
+def placement(made: argparse.ArgumentParser, step: str, whose: bool | str = options.PROGRAM) -> None:
+    """Add the placement keys of a step as options: the schema's names, types, choices, defaults and descriptions.
+
+    whose: options.LAUNCHER for those of its launcher, of a program that has to know them too.
+    """
+    for key, node in options.of(step, whose).items():
         made.add_argument(
             options.flag(key),
             type=options.reader(node),

@@ -246,7 +246,10 @@ def is_auto(config: dict[str, Any], step: str) -> list[str]:
 
 
 def tracked(config: dict[str, Any], path: str) -> dict[str, Any]:
-    """The section at dotted `path` without its placement keys: what decides the bytes of that step."""
+    """The section at dotted `path` without its placement keys: what decides the bytes of that step.
+
+    Without keys that are tracked `unless default` too, where they have it: to the step they look as if they were not there.
+    """
     node = schema()
     for part in path.split("."):
         node = node["properties"][part]
@@ -256,11 +259,15 @@ def tracked(config: dict[str, Any], path: str) -> dict[str, Any]:
             return {
                 key: prune(value[key], child)
                 for key, child in node["properties"].items()
-                if not child.get("placement") and key in value
+                if not child.get("placement") and key in value and not _silent(value[key], child)
             }
         return [prune(each, node["items"]) for each in value] if is_section(node.get("items", {})) else value
 
     return dict(prune(lookup(config, path), node))
+
+
+def _silent(value: Any, node: dict[str, Any]) -> bool:
+    return bool(node.get("tracked") == "unless default" and value == node["default"])
 
 
 def named_files(config: dict[str, Any], step: str) -> Iterator[tuple[str, str, str]]:

@@ -59,9 +59,11 @@ def head(name: str) -> None:
 
 
 def duration(seconds: float) -> str:
-    """`75` → `1m15s`."""
+    """`75` → `1m15s`; from two days on `2d00h`."""
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
+    if hours >= 48:
+        return f"{hours // 24:,}d{hours % 24:02d}h"
     return f"{hours}h{minutes:02d}m" if hours else f"{minutes}m{rest:02d}s" if minutes else f"{rest}s"
 
 

@@ -87,6 +87,13 @@ def start_jobs_from(workflow: Any, snakefile: Path, config: Path) -> None:
     workflow.config_settings.config_args = None
 
 
+def asked(workflow: Any, rule: str, resource: str) -> str:
+    """What the profile's `set-resources` say of a rule's resource, as text; "" where they say nothing."""
+    rules = workflow.resource_settings.overwrite_resources or {}
+    found = rules[rule][resource] if rule in rules and resource in rules[rule] else ""
+    return str(getattr(found, "raw", found))  # an expression that Snakemake evaluates for each job
+
+
 def planned(workflow: Any) -> list[Any]:
     """The jobs that this run does, once the plan is made."""
     return list(workflow.dag.needrun_jobs())

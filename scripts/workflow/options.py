@@ -12,6 +12,7 @@ from typing import Any
 from scripts.workflow import config as configuration
 
 PROGRAM, LAUNCHER = True, "launcher"  # values of `placement` in the schema
+NULL = "null"
 
 
 def of(step: str, whose: bool | str = PROGRAM) -> dict[str, dict[str, Any]]:
@@ -26,7 +27,9 @@ def flag(key: str) -> str:
 
 
 def word(value: Any) -> str:
-    """A value as a command line has it: booleans as YAML writes them."""
+    """A value as a command line has it: booleans and null as YAML writes them."""
+    if value is None:
+        return NULL
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
@@ -45,4 +48,13 @@ def boolean(text: str) -> bool:
 def reader(node: dict[str, Any]) -> Callable[[str], Any]:
     """What makes a value of an option's text, by the key's node of the schema; text where it names no other type."""
     kinds: dict[str, Callable[[str], Any]] = {"boolean": boolean, "integer": int, "number": float}
-    return kinds.get(node.get("type", ""), str)
+    found = node.get("type", "")
+    if not isinstance(found, list):
+        return kinds.get(found, str)
+    (other,) = (name for name in found if name != NULL)  # a key that may be null
+
+    def read(text: str) -> Any:
+        return None if text == NULL else kinds.get(other, str)(text)
+
+    read.__name__ = other  # which argparse names where a text is none
+    return read

@@ -15,7 +15,7 @@ from typing import Any
 from scripts.finetune import patterns
 from scripts.ingest import sources
 from scripts.language import labels
-from scripts.pretrain import plan
+from scripts.pretrain import gpus, schedule, sizes
 from scripts.workflow import config as configuration
 from scripts.workflow import contents, fingerprint, record, steps
 from scripts.workflow.freshness import Freshness
@@ -59,8 +59,13 @@ class Project:
         for name, config in self.variants.items():
             if "language" in config["filters"]:
                 labels.check(config["language"])
-            plan.check_heads(config["pretrain"]["train"]["model"])
-            plan.check_optimizer(config["pretrain"]["train"])
+            schedule.check_heads(config["pretrain"]["train"]["model"])
+            schedule.check_optimizer(config["pretrain"]["train"])
+            model, vocabulary = config["pretrain"]["train"]["model"], config["tokenize"]["train"]["vocabulary"]
+            if model["size"] is not None and isinstance(vocabulary, int):
+                sizes.fill(model, vocabulary)
+            if config["pretrain"]["plan"]["gpu"] is not None:
+                gpus.chosen(config["pretrain"]["plan"], "auto")
             patterns.compiled(config["finetune"]["pairs"]["patterns"])
             start_from, own = config["pretrain"]["train"]["start_from"], Path(f"results/{name}/pretrain/train")
             if start_from and Path(start_from).resolve().is_relative_to(own.resolve()):

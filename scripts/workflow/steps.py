@@ -96,6 +96,7 @@ EXPORT = "dedup.export"  # used where the config asks for it
 CRAWL = "crawl.render"  # used where a source is of its kind
 LIST = "ingest.list"  # used where files of a source are remote
 FETCH = "ingest.fetch"  # used where these are to be copied to the disk first
+PLAN = "pretrain.plan"  # what the training will take; is told the settings of pretrain.train
 STEPS: dict[str, Step] = {
     CRAWL: Step(),
     LIST: Step(),
@@ -108,11 +109,12 @@ STEPS: dict[str, Step] = {
     "corpus.write": Step((DOCUMENTS, EVERY, EDITS, "corpus.split"), per="shard"),
     "tokenize.train": Step(("corpus.write",)),
     "tokenize.encode": Step(("tokenize.train", "corpus.write"), per="shard"),
+    PLAN: Step(("tokenize.encode", "tokenize.train")),
     "pretrain.train": Step(("tokenize.encode", "tokenize.train")),
     "finetune.pairs": Step(("corpus.write",)),
     "finetune.train": Step(("pretrain.train", "finetune.pairs"), per="model"),
     "evaluate.model": Step((*MAKERS, "finetune.pairs", "tokenize.encode"), per="model"),
-    "report.render": Step(("evaluate.model", EXPORT)),
+    "report.render": Step(("evaluate.model", EXPORT, PLAN)),
 }
 
 

@@ -74,9 +74,13 @@ def lines(found: Found, results: Path, deep: bool) -> Iterator[str]:
 def main(argv: list[str] | None = None) -> int:
     parser = described("crawl2llm verify", __doc__, "--deep --results results")
     parser.add_argument("--results", type=Path, default=Path("results"), help="the folder with all variants' results")
+    parser.add_argument(
+        "--directory", type=Path, default=Path(), help="the run's working directory, as of Snakemake (.)"
+    )
     parser.add_argument("--deep", action="store_true", help="read every file and compare its checksum")
     args = parser.parse_args(argv)
     setup("verify")
+    args.results = args.directory / args.results
     if not args.results.is_dir():
         print(f"error: --results {args.results}: no such folder; a run writes it, see README.md", file=sys.stderr)
         return 1

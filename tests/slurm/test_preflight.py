@@ -9,8 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scripts.plan import training
 from scripts.slurm import preflight, queue, status
 from scripts.slurm.preflight import Need, Node, Partition
+from scripts.workflow import config
+from scripts.workflow.manifest import Manifest
 
 H100 = Node("h1", 96, 2_000_000, {("gpu", "h100"): 8}, usable=True)
 PARTITIONS = {"h100": Partition("h100", True, 86400, None, (H100, replace(H100, name="h2")))}
@@ -199,3 +202,72 @@ def test_the_last_words_are_the_programs() -> None:
     ]
     assert status.last_words(log) == [*log[:2], log[4], log[8]]
     assert status.last_words(["one", "two"]) == ["one", "two"]
+
+
+GPUS = {"hidden_size": 2048, "intermediate_size": 5632, "layers": 22, "heads": 32, "kv_heads": 4, "context": 2048}
+
+
+def trained(**keys: object) -> dict[str, object]:
+    """A complete config of a model of a billion parameters."""
+    train = {
+        "model": GPUS,
+        "tokens": 2 * 10**10,
+        "global_batch_tokens": 2**21,
+        "precision": "bf16",
+        "processes": 4,
+        "nodes": 2,
+    }
+    tree = {"tokenize": {"train": {"vocabulary": 32768}}, "pretrain": {"train": {**train, "zero_stage": 2, **keys}}}
+    return config.validate(tree)
+
+
+def test_a_training_that_does_not_fit_its_gpus_is_refused_with_what_makes_it_fit(tmp_path: Path) -> None:
+    assert preflight.memory([FITS], {"main": trained()}, tmp_path) == ([], [])
+    (error,), _ = preflight.memory([FITS], {"main": trained(micro_batch=32)}, tmp_path)
+    assert error.startswith("pretrain_train: pretrain.train needs about 1") and "an h100 has 80.0 GB" in error
+    assert "The largest part is activations, 126." in error and "set pretrain.train.micro_batch to 16 (" in error
+    assert preflight.memory([FITS], {"main": trained(micro_batch=8)}, tmp_path) == ([], [])
+    # More memory than the table knows of can be said.
+    roomy = trained(micro_batch=32)
+    roomy["pretrain"]["plan"]["gpu_memory"] = 288  # type: ignore[index]
+    assert preflight.memory([FITS], {"main": roomy}, tmp_path) == ([], [])
+
+
+def test_a_training_without_reserve_is_a_warning(tmp_path: Path) -> None:
+    errors, (warning,) = preflight.memory([FITS], {"main": trained(micro_batch=16)}, tmp_path)
+    assert not errors and "of the GPU's memory" in warning and "GB are left" in warning
+
+
+def test_what_the_trainer_would_let_start_is_no_error(tmp_path: Path) -> None:
+    """The trainer refuses above TOLERANCE times what there is: so far may the estimate be from the peak."""
+    close = trained(micro_batch=16)
+    _, found = training.foreseen(close, None, None, tmp_path, "h100")
+    for part, refused in ((1.1, False), (1.2, True)):
+        close["pretrain"]["plan"]["gpu_memory"] = found["memory"]["total"] / 1e9 / part  # type: ignore[index]
+        errors, warnings = preflight.memory([FITS], {"main": close}, tmp_path)
+        assert (len(errors), len(warnings)) == ((1, 0) if refused else (0, 1))
+        assert "pretrain.train needs about" in (errors + warnings)[0]
+
+
+def test_every_variant_that_trains_is_checked_with_its_own_config_and_tokens(tmp_path: Path) -> None:
+    wide, auto = trained(micro_batch=32), trained(tokens=None, epochs="auto")
+    (error,), (warning,) = preflight.memory([FITS], {"main": trained(), "wide": wide, "auto": auto}, tmp_path)
+    assert error.startswith("pretrain_train of wide: pretrain.train needs about 1")
+    assert warning.startswith("pretrain_train of auto: whether it fits its GPUs is not known: epochs are auto")
+    made = Manifest("tokenize.encode", "test", summary={"train": {"tokens": 10**9}})
+    made.write(tmp_path / "results/auto/tokenize/encode/00000.manifest.json", [])
+    assert preflight.memory([FITS], {"auto": auto}, tmp_path) == ([], [])
+    assert preflight.memory([FITS], {}, tmp_path) == ([], [])
+
+
+def test_of_gpus_that_are_not_known_and_of_a_shape_that_is_auto_it_says_so(tmp_path: Path) -> None:
+    errors, (warning,) = preflight.memory([replace(FITS, gres="gpu:a100:4")], {"main": trained()}, tmp_path)
+    assert not errors and "'a100', whose memory is not known: set pretrain.plan.gpu_memory" in warning
+    errors, (warning,) = preflight.memory([replace(FITS, gres="gpu:4")], {"main": trained()}, tmp_path)
+    assert not errors and "the profile asks for a GPU without a name" in warning
+    errors, (warning,) = preflight.memory([FITS], {"main": config.validate({})}, tmp_path)
+    assert not errors and "is not known: tokenize.train.vocabulary is auto" in warning
+    assert preflight.memory([replace(FITS, rule="finetune_train")], {"main": trained(micro_batch=64)}, tmp_path) == (
+        [],
+        [],
+    )

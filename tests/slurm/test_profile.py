@@ -118,9 +118,10 @@ def test_other_ways_to_look(tmp_path: Path, options: list[str], without_slurm: s
 def test_a_site_of_its_own(tmp_path: Path, without_slurm: str) -> None:
     """What docs/slurm.md says: copy the folder, change the values on top."""
     site = own_profile(tmp_path / "mysite", account="def-prof", gpus=8, nodes=2, gpu="a100", gpu_cap=16)
-    done = snakemake(tmp_path / "run", "--profile", str(site), "--dry-run", path=without_slurm)
+    done = snakemake(tmp_path / "run", "--profile", str(site), "--dry-run", "--printshellcmds", path=without_slurm)
     assert done.returncode == 0, done.stdout + done.stderr
     training = next(line for line in done.stdout.splitlines() + done.stderr.splitlines() if "card=16" in line)
+    assert "--profile-gpu=a100 " in done.stdout + done.stderr  # what pretrain.plan is told
     assert "gres=gpu:a100:8" in training and "nodes=2" in training and "slurm_account=def-prof" in training
 
 

@@ -35,6 +35,7 @@ onstart:
         engine.start_jobs_from(workflow, Path({frozen!r}), Path("frozen.json"))
         print("JOBS READ", workflow.scheduler._executor.get_snakefile())
         print("JOBS ARE CALLED WITH", workflow.spawned_job_args_factory.general_args(workflow.executor_plugin.common_settings))
+    print("ASKED", [engine.asked(workflow, "first", "gres"), engine.asked(workflow, "second", "gres")])
     print("FORCED", sorted(job.rule.name for job in engine.forced(workflow)))
 """
 
@@ -104,6 +105,15 @@ def test_what_a_person_forces_is_known_before_the_first_job(tmp_path: Path) -> N
     run(tmp_path)
     assert "FORCED ['second']" in run(tmp_path, "--forcerun", "second")
     assert "FORCED []" in run(tmp_path, why="x")
+
+
+def test_what_a_profile_asks_for_a_rule_is_known(tmp_path: Path) -> None:
+    """As profiles/slurm writes it: YAML takes one pair of quotes, Snakemake evaluates the other."""
+    profile = tmp_path / "profile"
+    profile.mkdir()
+    (profile / "config.yaml").write_text("set-resources:\n  first:\n    gres: \"'gpu:h100:4'\"\n")
+    (asked,) = [line for line in run(tmp_path, "--profile", str(profile)).splitlines() if line.startswith("ASKED")]
+    assert asked == """ASKED ["'gpu:h100:4'", '']"""
 
 
 def test_the_names_that_are_used_are_there() -> None:

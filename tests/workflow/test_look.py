@@ -129,7 +129,9 @@ def test_plan_names_every_key_that_differs(complete: Path, tmp_path: Path) -> No
     assert re.search(r"^quality_select .*  keep_fraction 0\.9 → 0\.8$", said, re.MULTILINE), said
     assert re.search(r"  steps 40 → 80; needs tokenize\.encode, which runs again$", said, re.MULTILINE), said
     assert re.search(
-        r"^report_render .*  needs dedup\.export and evaluate\.model, which run again$", said, re.MULTILINE
+        r"^report_render .*  needs dedup\.export, pretrain\.plan and evaluate\.model, which run again$",
+        said,
+        re.MULTILINE,
     ), said
 
 
@@ -171,6 +173,10 @@ def test_plan_names_the_file_that_was_replaced(copy_of: Callable[[], Path], tmp_
         (
             "{pretrain: {train: {model: {hidden_size: 63, heads: 2}}}}",
             r"pretrain\.train\.model\.hidden_size is 63, not a multiple of pretrain\.train\.model\.heads = 2",
+        ),
+        (
+            "{tokenize: {train: {vocabulary: 4096}}, pretrain: {train: {model: {size: 30M, hidden_size: 128, layers: 4}}}}",
+            r"pretrain\.train\.model\.size is 30M, and hidden_size .* leave no model with about so many parameters",
         ),
         (
             "{ingest: {extract: {sources: [{name: web, kind: warc, paths: ['none/*.gz']}]}}}",

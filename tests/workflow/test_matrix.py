@@ -36,13 +36,14 @@ ORDER = [
     "heuristics.score", "heuristics.select", "lines.score", "lines.select",
     "dedup.signature", "dedup.exact", "dedup.band", "dedup.sets", "dedup.verify", "dedup.select",
     "quality.train", "quality.score", "quality.select", "corpus.split", "dedup.export", "corpus.write",
-    "tokenize.train", "tokenize.encode", "pretrain.train", "finetune.pairs",
+    "tokenize.train", "tokenize.encode", "pretrain.plan", "pretrain.train", "finetune.pairs",
     "finetune.train[sft]", "evaluate.model[base]", "evaluate.model[sft]", "report.render",
 ]  # fmt: skip
 BESIDE = {
     "dedup.export": set(ORDER[ORDER.index("corpus.write") : ORDER.index("report.render")]),
     "tokenize.train": {"finetune.pairs"},
     "tokenize.encode": {"finetune.pairs"},
+    "pretrain.plan": {"finetune.pairs"},
     "pretrain.train": {"finetune.pairs"},
     "finetune.train": {"evaluate.model[base]"},
     "evaluate.model": set(),

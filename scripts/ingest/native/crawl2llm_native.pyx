@@ -1,5 +1,5 @@
 # cython: language_level=3, wraparound=False
-"""The loops over the characters and the tags of a page, and over the trees of a forest, and a set of ids: what Python is too slow or too large for.
+"""The loops over the characters, the tags and the blocks of a page, and over the trees of a forest, and a set of ids.
 
 What a tag means is in scripts/ingest/tags.py, which `Reader` is given. Nothing here knows a page's text but by its characters, and the work
 is linear in the size of the page, whatever it holds.
@@ -16,7 +16,7 @@ from cpython.unicode cimport PyUnicode_DATA, PyUnicode_FindChar, PyUnicode_KIND,
 cdef extern from *:
     const char* BUILT_FROM
 
-SOURCE = BUILT_FROM.decode()  # SHA-256 of this file when it was compiled
+SOURCE = BUILT_FROM.decode()  # SHA-256 of this file, and of those that it includes, when they were compiled
 
 
 cdef Py_ssize_t REMEMBERED = 32768  # attributes of tags, at most 400 characters each
@@ -129,7 +129,8 @@ cdef class Reader:
 
     cdef frozenset raw, foreign, special, skipped, cells, table
     cdef dict kinds, codes, ends, within
-    cdef object follow, self_closed, said, unescape
+    cdef object follow, self_closed, said
+    cdef References references
     cdef dict remembered
     cdef Py_ssize_t says, look, custom
 
@@ -140,7 +141,8 @@ cdef class Reader:
         if (tags.NOTHING, tags.INLINE, tags.LINK, tags.BREAK, tags.BEGIN, tags.END) != (NOTHING, INLINE, LINK, BREAK, BEGIN, END):
             raise ValueError("scripts/ingest/tags.py numbers its kinds in another way")
         self.custom = tags.CUSTOM
-        self.follow, self.self_closed, self.said, self.unescape = tags.follow, tags.self_closed, tags.said, tags.unescape
+        self.follow, self.self_closed, self.said = tags.follow, tags.self_closed, tags.said
+        self.references = References()
         self.remembered = {}
 
     cdef say(self, str attributes):
@@ -202,23 +204,40 @@ cdef class Reader:
         parts.append(text.cut(begin, text.size))
         return parts
 
+    def unescape(self, str text not None):
+        """The text with its character references replaced."""
+        return self.references.replaced(text)
+
+    def places(self, list parts not None, names not None):
+        """(numbers of the raw elements, numbers of the other tags with one of these names) among the tags that `tokens` has cut."""
+        cdef Py_ssize_t at
+        cdef list raw = [], named = []
+        for at in range(1, len(parts), 6):
+            if parts[at] is not None:
+                raw.append(at // 6)
+            elif parts[at + 3] in names:
+                named.append(at // 6)
+        return raw, named
+
     def read(self, list parts not None):
         """The eleven lists of a Markup (scripts/ingest/markup.py), of a page that `tokens` has cut."""
         cdef Reading page = Reading(self)
         page.all(parts)
-        return (page.parent, page.code, page.own, page.bits, page.first, page.last, page.text, page.node, page.links, page.linked, page.marks)
+        elements = page.parent, page.code, page.own, page.bits, page.first, page.last
+        return *elements, page.text, page.node, page.links, page.linked, page.marks
 
 
-cdef str plain(list pieces, bint raw, unescape):
+include "text.pxi"
+
+
+cdef str plain(list pieces, bint raw, References references):
     """The text of a block's pieces; "\x00" is a line break."""
     cdef str text = pieces[0] if len(pieces) == 1 else "".join(pieces)
     if "&" in text:
-        text = unescape(text)
+        text = references.replaced(text)
     if raw:
         return text.replace("\r\n", "\n").replace("\r", "\n").replace("\x00", "\n").strip("\n").rstrip()
-    if "\x00" in text:
-        return "\n".join(filter(None, [" ".join(line.split()) for line in text.split("\x00")]))
-    return " ".join(text.split())
+    return folded(text)
 
 
 cdef class Reading:
@@ -242,7 +261,7 @@ cdef class Reading:
     cdef inline bint flush(self) except -1:
         """The text since the last tag of a block is a block."""
         if self.pieces:
-            text = plain(self.pieces, self.pre > 0, self.reader.unescape)
+            text = plain(self.pieces, self.pre > 0, self.reader.references)
             self.pieces = []
             if text:
                 self.text.append(text)
@@ -400,28 +419,71 @@ cdef class Reading:
         return True
 
 
+include "measures.pxi"
+
+
+cdef enum:
+    AT_ONCE = 128  # blocks that go through a tree together: their measures stay in the processor's nearest cache
+    DEEPEST = 8  # levels of a tree
+
+
+@cython.boundscheck(False)
+cdef void through(
+    const short[:, ::1] rows, Py_ssize_t begin, Py_ssize_t count,
+    const int* measures, const short* limits, const short* leaves, Py_ssize_t nodes, short* held,
+) noexcept:
+    """What one tree says of `count` blocks from `begin` on: held[block]. held: AT_ONCE places for each leaf.
+
+    From the leaves up each node takes one of two values, for all blocks: without a branch a processor does several at a time.
+    """
+    cdef Py_ssize_t node = nodes, leaf, block
+    cdef const short* row
+    cdef short* no
+    cdef short* yes
+    cdef short* out
+    cdef short limit, least, most, mask
+    while node > nodes // 2:  # the lowest nodes, between two leaves each
+        node -= 1
+        leaf = 2 * node + 1 - nodes
+        row, limit, least, most = &rows[measures[node], begin], limits[node], leaves[leaf], leaves[leaf + 1]
+        out = held + node * AT_ONCE
+        for block in range(count):
+            mask = -<short>(row[block] > limit)
+            out[block] = (most & mask) | (least & ~mask)
+    while node > 0:
+        node -= 1
+        row, limit = &rows[measures[node], begin], limits[node]
+        no, yes, out = held + (2 * node + 1) * AT_ONCE, held + (2 * node + 2) * AT_ONCE, held + node * AT_ONCE
+        for block in range(count):
+            mask = -<short>(row[block] > limit)
+            out[block] = (yes[block] & mask) | (no[block] & ~mask)
+
+
 def scores(const short[:, ::1] rows, const int[:, ::1] measures, const short[:, ::1] limits, const short[:, ::1] leaves, long long base):
     """The score of each block by complete trees of one depth: see Forest in scripts/ingest/forest.py.
 
-    rows[m, n]: measure m of block n. measures, limits: [tree, node]; leaves: [tree, leaf]. Raises ValueError for a measure that no row has, or trees that
-    are not complete.
+    rows[m, n]: measure m of block n. measures, limits: [tree, node]; leaves: [tree, leaf]. Raises ValueError for a measure that no row has, or
+    trees that are not complete, or too deep.
     """
-    cdef Py_ssize_t trees = limits.shape[0], nodes = limits.shape[1], tree, node, block, count = rows.shape[1]
-    if measures.shape[0] != trees or measures.shape[1] != nodes or leaves.shape[0] != trees or leaves.shape[1] != nodes + 1 or nodes & (nodes + 1):
+    cdef Py_ssize_t trees = limits.shape[0], nodes = limits.shape[1], tree, node, block, begin, size, count = rows.shape[1]
+    cdef short held[(1 << DEEPEST) * AT_ONCE]
+    whole = measures.shape[0] == leaves.shape[0] == trees and measures.shape[1] == nodes and leaves.shape[1] == nodes + 1
+    if not whole or nodes & (nodes + 1):
         raise ValueError(f"trees of {nodes} nodes have {leaves.shape[1]} leaves, and {measures.shape[1]} nodes that ask")
+    if not 0 < nodes < 1 << DEEPEST:
+        raise ValueError(f"trees of {nodes} nodes, at most {(1 << DEEPEST) - 1}")
     for tree in range(trees):
         for node in range(nodes):
             if not 0 <= measures[tree, node] < rows.shape[0]:
                 raise ValueError(f"tree {tree} asks for measure {measures[tree, node]} of {rows.shape[0]}")
     out = array("q", [base]) * count
     cdef long long[::1] total = out
-    with cython.boundscheck(False):
+    for begin in range(0, count, AT_ONCE):
+        size = min(count - begin, AT_ONCE)
         for tree in range(trees):
-            for block in range(count):
-                node = 0
-                while node < nodes:
-                    node = 2 * node + 1 + (rows[measures[tree, node], block] > limits[tree, node])
-                total[block] += leaves[tree, node - nodes]
+            through(rows, begin, size, &measures[tree, 0], &limits[tree, 0], &leaves[tree, 0], nodes, held)
+            for block in range(size):
+                total[begin + block] += held[block]
     return out
 
 

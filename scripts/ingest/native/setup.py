@@ -7,10 +7,12 @@ from tempfile import TemporaryDirectory
 from Cython.Build import cythonize
 from setuptools import Extension, setup
 
-SOURCE = "crawl2llm_native.pyx"
-mark = sha256(Path(__file__).with_name(SOURCE).read_bytes()).hexdigest()
+SOURCES = "crawl2llm_native.pyx", "measures.pxi", "text.pxi"  # the first includes the others
+mark = sha256(b"".join(sha256(Path(__file__).with_name(name).read_bytes()).digest() for name in SOURCES)).hexdigest()
 with TemporaryDirectory() as folder:
-    module = Extension("crawl2llm_native", [SOURCE], define_macros=[("BUILT_FROM", f'"{mark}"')])
+    module = Extension(
+        "crawl2llm_native", [SOURCES[0]], define_macros=[("BUILT_FROM", f'"{mark}"')], extra_compile_args=["-O3"]
+    )
     setup(
         ext_modules=cythonize([module], build_dir=folder, quiet=True),
         options={"build": {"build_base": folder}, "egg_info": {"egg_base": folder}},

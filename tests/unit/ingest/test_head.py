@@ -59,3 +59,22 @@ def test_robots_are_meta_tags_by_name() -> None:
     page += "<!-- <meta name=robots content=d> -->"
     assert head(tokens(page)).robots == ["a", "b"]
     assert head(tokens("words")) == Head()
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        "<meta " + "a" * 20_000 + ">" + ("<meta " + "b" * 1990 + ">") * 2000,
+        '<script type="ld+json">{"author":' + " " * 190_000 + "</script>",
+        '<script type="ld+json">{"author":[' + " " * 190_000 + "</script>",
+        '<script type="ld+json">{"datePublished"' + " " * 190_000 + "</script>",
+        f'<meta content="{"&zz" * 6000}">' * 1000,
+        f"<title>{'&#32;' * 2000}</title>" * 2000,
+    ],
+    ids=["names", "author", "list of authors", "date", "references", "titles"],
+)
+def test_the_work_grows_with_the_page_and_not_with_its_square(page: str) -> None:
+    """Counted in seconds only so far as minutes are told from a second."""
+    begin = time.process_time()
+    facts(head(tokens(page)), "https://example.org/")
+    assert time.process_time() - begin < 10

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from resiliparse.parse.html import HTMLTree
 
 from scripts.ingest import render
-from scripts.ingest.head import head
+from scripts.ingest.head import attributes_of, head
 from scripts.ingest.markup import Markup, read, tokens
-from scripts.ingest.tags import BIT, BLOCKS, HIDDEN, attributes_of, said
+from scripts.ingest.tags import BIT, BLOCKS, HIDDEN, said
 
 
 def of(page: str) -> Markup:

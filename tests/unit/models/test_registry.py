@@ -107,7 +107,8 @@ def test_what_each_model_reads() -> None:
     assert steps.upstream("finetune.train", made, "sft2") == [("finetune.train", "sft"), pairs]
     assert steps.upstream("evaluate.model", made, "base") == [("pretrain.train", ""), pairs, tokens]
     assert steps.upstream("evaluate.model", made, "sft2") == [("finetune.train", "sft2"), pairs, tokens]
-    assert steps.upstream("report.render", made) == [("evaluate.model", name) for name in ("base", *CHAIN)]
+    evaluated = [("evaluate.model", name) for name in ("base", *CHAIN)]
+    assert steps.upstream("report.render", made) == [*evaluated, ("pretrain.plan", "")]
 
 
 def test_a_models_own_keys_hold_for_it_alone() -> None:

@@ -1,9 +1,9 @@
 """scripts.pretrain.train, whose last process meets numbers that are not finite in the steps that POISON names.
 
 POISON is `loss:7` (the forward pass gives no number) or `gradient:7,9` (only the backward pass does not), or several of these
-with a space between. Everything else is the program itself. With CASES, such as `0-fp32 3-bf16-6`, it trains once
-for each ZeRO stage, precision and number of steps (that of the config where a case has none), into a folder of that name beside
-the manifest: in one process, since starting takes longest.
+with a space between. Everything else is the program itself. With CASES, such as `0-fp32 3-bf16-6 torch-0-fp32`, it trains once for each
+engine (deepspeed, where none is named), ZeRO stage, precision and number of steps (that of the config where a case has none), into a
+folder of that name beside the manifest: in one process, since starting takes longest.
 """
 
 from __future__ import annotations
@@ -11,13 +11,14 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from scripts.pretrain import engine, train
-from scripts.pretrain.engine import Engine
 from scripts.pretrain.run import Run
 from scripts.workflow.fingerprint import canonical
 
@@ -29,27 +30,31 @@ POISON = {
 }
 LAST = int(os.environ["RANK"]) == int(os.environ["WORLD_SIZE"]) - 1
 now = 0
-step_of, logits_of = Run.step, Engine.logits
+step_of = Run.step
 
 
 def step(self: Run, number: int, *rest: Any) -> Any:
     global now
     now = number
+    if "forward" not in vars(self.engine):
+        self.engine.forward = partial(forward, self.engine.forward)  # type: ignore[method-assign]
     try:
         return step_of(self, number, *rest)
     finally:
         now = 0
 
 
-def logits(self: Engine, inputs: torch.Tensor) -> torch.Tensor:
-    found = logits_of(self, inputs)
-    kind = POISON.get(now) if LAST else None
-    if kind == "gradient":
-        found.register_hook(lambda gradient: gradient * float("inf"))
-    return found * float("nan") if kind == "loss" else found
+def forward(forward_of: Callable[..., Any], inputs: torch.Tensor, **more: bool) -> Any:
+    found = forward_of(inputs, **more)
+    poison = POISON.get(now) if LAST else None
+    if poison == "gradient":
+        found.logits.register_hook(lambda gradient: gradient * float("inf"))
+    if poison == "loss":
+        found.logits = found.logits * float("nan")
+    return found
 
 
-Run.step, Engine.logits = step, logits  # type: ignore[method-assign]
+Run.step = step  # type: ignore[method-assign]
 
 
 class Ended(Exception):
@@ -66,8 +71,9 @@ def several(cases: list[str], argv: list[str]) -> None:
     config, manifest = argv.index("--config") + 1, argv.index("--manifest") + 1
     given, path = json.loads(argv[config]), Path(argv[manifest])
     for case in cases:
-        stage, precision, *steps = case.split("-")
+        stage, precision, *steps = case.removeprefix("torch-").split("-")
         settings = {**given["config"], "zero_stage": int(stage), "precision": precision}
+        settings |= {"engine": "torch"} if case.startswith("torch-") else {}
         settings |= {"steps": int(steps[0])} if steps else {}
         argv[config] = canonical({**given, "config": settings})
         argv[manifest] = str(path.parent / case / path.name)

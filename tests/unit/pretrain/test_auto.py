@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scripts.pretrain import auto, plan
+from scripts.pretrain import auto, schedule
 from scripts.workflow import config
 from scripts.workflow.errors import InputError
 
@@ -35,7 +35,7 @@ def consistent(made: dict[str, Any], tokens: int) -> None:
     assert "auto" not in (*made.values(), *made["model"].values())
     shape = configuration(made["model"], 1024, 0)
     assert shape.hidden_size % (2 * shape.num_attention_heads) == 0
-    plan.plan(made, tokens)
+    schedule.plan(made, tokens)
 
 
 @few
@@ -43,7 +43,7 @@ def consistent(made: dict[str, Any], tokens: int) -> None:
 def test_every_corpus_gets_a_model_that_can_be_trained(tokens: int) -> None:
     made = auto.resolve(settings(), tokens, 1024)
     consistent(made, tokens)
-    planned = plan.plan(made, tokens)
+    planned = schedule.plan(made, tokens)
     assert planned.sequences % auto.SEQUENCES == 0
     # A batch is whole, and an epoch holds whole windows: hence a little above 4 for the smallest.
     assert planned.epochs <= auto.PASSES + 4 * (planned.sequences + 1) / planned.windows
@@ -130,9 +130,9 @@ def test_who_sets_the_size_is_not_held_to_the_bound_for_two_cores() -> None:
     shape = {"hidden_size": 576, "intermediate_size": 1536, "layers": 30, "heads": 9, "kv_heads": 3}
     made = auto.resolve(settings(model=shape), tokens, 32768)
     assert cost(made, 32768) > 100 * auto.COMPUTE
-    assert plan.plan(made, tokens).epochs == pytest.approx(auto.PASSES, rel=0.01)
+    assert schedule.plan(made, tokens).epochs == pytest.approx(auto.PASSES, rel=0.01)
     assert made["learning_rate"] == 6e-4  # of a model of this size, not of one that this corpus would get
-    assert plan.plan(made, tokens).steps >= auto.STEPS
+    assert schedule.plan(made, tokens).steps >= auto.STEPS
 
 
 def test_a_budget_that_is_set_stays() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.pretrain.checkpoint import FACTS, Checkpoint, complete, move, newest
+from scripts.pretrain.checkpoint import FACTS, Checkpoint, Kept, complete, move, newest
 from scripts.training import runs
 from scripts.training.processes import free_port
 from scripts.training.sealed import seal, synced
@@ -44,6 +45,32 @@ def test_the_same_code_goes_on(folder: Path) -> None:
     made(folder, STEPS)
     found = newest(folder, ONE, "s", STEPS)
     assert found is not None and found.step == STEPS and found.changed == ()
+
+
+def test_a_checkpoint_from_before_there_were_two_engines_is_deepspeeds(folder: Path) -> None:
+    path = made(folder, 10)
+    facts = json.loads((path / FACTS).read_text())
+    for name in ("engine", "validation", "lowest"):
+        del facts[name]
+    (path / FACTS).write_text(json.dumps(facts))
+    (found,) = complete(folder)
+    assert (found.step, found.engine, found.lowest) == (10, "deepspeed", None)
+
+
+@pytest.mark.parametrize(
+    ("kept", "steps"),
+    [
+        (Kept(2), [40, 50]),
+        (Kept(1, every=20), [20, 40, 50]),
+        (Kept(1, best=True), [30, 50]),
+        (Kept(2, every=15, best=True), [30, 40, 50]),
+        (Kept(9), [10, 20, 30, 40, 50]),
+    ],
+)
+def test_which_checkpoints_stay(kept: Kept, steps: list[int]) -> None:
+    losses = {10: 3.0, 30: 2.0, 40: 2.5}
+    found = [Checkpoint(Path(str(n)), n, 1, 1, "s", ONE, validation=losses.get(n)) for n in range(10, 51, 10)]
+    assert [one.step for one in kept.of(found)] == steps
 
 
 def test_other_code_goes_on_with_what_is_not_finished(folder: Path) -> None:

@@ -33,6 +33,17 @@ def test_as_torch_has_it(rows: int, count: int, vocabulary: int, spread: float, 
         torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5 * max(1.0, spread))
 
 
+def test_z_loss_is_in_the_gradient_alone() -> None:
+    logits = torch.randn(7, 11, requires_grad=True)
+    targets = torch.randint(0, 11, (7,))
+    plain = functional.cross_entropy(logits, targets)
+    (wanted,) = torch.autograd.grad(plain + 0.3 * logits.logsumexp(1).square().mean(), logits)
+    loss = entropy.cross_entropy(logits * 1.0, targets, 0.3)
+    (found,) = torch.autograd.grad(loss, logits)
+    torch.testing.assert_close(found, wanted)
+    torch.testing.assert_close(loss.detach(), functional.cross_entropy(logits.detach(), targets))
+
+
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 def test_what_is_not_finite_stays_so(value: float) -> None:
     """Steps with such a loss or gradient are skipped."""

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from scripts.pretrain import model
+from scripts.pretrain import engine, initial, model
 from scripts.workflow import config
 from scripts.workflow.errors import InputError
 
@@ -34,11 +34,8 @@ def test_parameters() -> None:
 
 
 def test_the_gpu_config_is_smollm_135m() -> None:
-    import torch
-
     chosen = config.validate(yaml.safe_load((config.ROOT / "configs/own-warcs-gpu.yaml").read_text(encoding="utf-8")))
-    with torch.device("meta"):
-        full = model.build(model.configuration(chosen["pretrain"]["train"]["model"], 49152, 0), 0)
+    full = initial.empty(model.configuration(chosen["pretrain"]["train"]["model"], 49152, 0))
     assert model.parameters(full)["total"] == 134_515_008  # as its model card's safetensors say
 
 
@@ -73,7 +70,12 @@ def test_overrides_and_dropout() -> None:
     ("changes", "message"),
     [
         ({"type": "lama"}, "model.type is 'lama'"),
-        ({"type": "gpt2", "intermediate_size": None}, "model.kv_heads: an architecture of type 'gpt2' has no"),
+        (
+            {"type": "gpt2", "intermediate_size": None},
+            "model.kv_heads: an architecture of type 'gpt2' has no.*set it to auto",
+        ),
+        ({"type": "mamba"}, "model.intermediate_size|model.heads: an architecture of type 'mamba' has no"),
+        ({"overrides": {"attention_dropout": 0.1}}, "overrides.attention_dropout is 0.1, and training here is without"),
         ({"overrides": {"rope_parameter": {}}}, "overrides.rope_parameter.*did you mean 'rope_parameters'"),
         ({"heads": 6, "kv_heads": 4, "hidden_size": 36}, "model.heads is 6, not a multiple"),
         ({"hidden_size": 34}, "hidden_size is 34, not a multiple"),
@@ -82,3 +84,9 @@ def test_overrides_and_dropout() -> None:
 def test_refuses(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         model.configuration(SHAPE | changes, 100, 0)
+
+
+def test_settings_without_a_key_that_is_younger_than_its_step_mean_the_schema_s_default() -> None:
+    """A fingerprint leaves such keys out where they have their default, and so do settings that a step is given."""
+    train = config.validate({})["pretrain"]["train"]
+    assert train["engine"] == engine.DEFAULT and train["z_loss"] == 0.0 and train["model"]["size"] is None

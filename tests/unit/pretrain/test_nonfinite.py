@@ -19,7 +19,11 @@ from tests.unit.pretrain.runs import finish, rows, same, wait_for
 
 pytestmark = pytest.mark.slow  # starts trainings
 
-CASES = [f"{stage}-{precision}" for stage in range(4) for precision in ("fp32", "bf16")]
+CASES = [
+    f"{kind}{stage}-{precision}" for kind in ("", "torch-") for stage in range(4) for precision in ("fp32", "bf16")
+]
+
+KINDS = ("0-fp32", "1-bf16", "torch-0-bf16", "torch-3-fp32")
 
 
 def poisoned(
@@ -58,10 +62,10 @@ def test_a_skipped_step_changes_nothing(start: Any, tmp_path: Path) -> None:
     A constant learning rate, so that it does not depend on the number of steps.
     """
     changes = {"schedule": "constant", "warmup": 0, "validate_every": 0}
-    cases = [f"{kind}-{steps}" for kind in ("0-fp32", "1-bf16") for steps in (5, 6)]
+    cases = [f"{kind}-{steps}" for kind in KINDS for steps in (5, 6)]
     errors = finish(poisoned(start, tmp_path, "gradient:6", 1, changes, CASES=" ".join(cases)))
-    assert errors.count("step 6: the gradient is not finite") == 2
-    for kind in ("0-fp32", "1-bf16"):
+    assert errors.count("step 6: the gradient is not finite") == len(KINDS)
+    for kind in KINDS:
         short, long = (tmp_path / f"out/{kind}-{steps}/model/model.safetensors" for steps in (5, 6))
         assert short.read_bytes() == long.read_bytes(), kind
 

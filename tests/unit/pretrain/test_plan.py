@@ -1,122 +1,166 @@
-"""The plan of a run, the learning rate, and the measures."""
+"""pretrain.plan: what it writes, and that nothing of the machine is in its manifest."""
 
 from __future__ import annotations
 
-import math
+import json
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import settings as hypothesis_settings
-from hypothesis import strategies as st
 
-from scripts.pretrain import measures
-from scripts.pretrain.plan import accumulation, fitting, learning_rate, plan
-from scripts.workflow import config
+from scripts.pretrain import plan
+from scripts.pretrain.auto import AUTO
+from scripts.pretrain.measures import flops_per_token
+from scripts.workflow import config, fingerprint
+from scripts.workflow.config import ROOT
 from scripts.workflow.errors import InputError
+from scripts.workflow.manifest import Manifest
+from scripts.workflow.project import Project
+from scripts.workflow.steps import PLAN
 
-DEFAULTS: dict[str, Any] = config.validate({})["pretrain"]["train"] | {
-    "epochs": None,
-    "learning_rate": 6e-4,
-    "warmup": 0.01,
-}
-
-
-def settings(**changes: Any) -> dict[str, Any]:
-    model = DEFAULTS["model"] | {"context": changes.pop("context", 10)}
-    return DEFAULTS | {"model": model, "global_batch_tokens": 40} | changes
+LLAMA = {"hidden_size": 2048, "intermediate_size": 5632, "layers": 22, "heads": 32, "kv_heads": 4, "context": 2048}
 
 
-def test_budget() -> None:
-    assert plan(settings(steps=7), 1001).steps == 7
-    assert plan(settings(tokens=100), 1001).steps == 3  # 2.5 steps, rounded up
-    assert plan(settings(), 1001).steps == 25  # one epoch of 100 windows in batches of 4
-    assert plan(settings(epochs=2.5), 1001).epochs == pytest.approx(2.52)
-    assert plan(settings(), 1000).windows == 99  # the last window has no token after it
+def train(**keys: Any) -> dict[str, Any]:
+    """The settings of pretrain.train that pretrain.plan is told."""
+    tree = config.validate({"pretrain": {"train": keys}})
+    told: dict[str, Any] = fingerprint.settings(PLAN, tree)["train"]
+    return told
 
 
-def test_refuses_two_budgets_and_too_few_tokens() -> None:
-    with pytest.raises(InputError, match=r"train\.steps = 7, pretrain\.train\.epochs = 1: give one"):
-        plan(settings(steps=7, epochs=1), 1001)
-    with pytest.raises(InputError, match="hold 10 tokens, too few"):
-        plan(settings(), 10)
+def test_tinyllama_has_its_published_numbers() -> None:
+    """1.1 billion parameters, 32,000 entries, 3 trillion tokens: https://arxiv.org/abs/2401.02385, table 1."""
+    found = plan.facts(
+        train(model={**LLAMA, "tie_embeddings": False}, tokens=3 * 10**12, global_batch_tokens=2**21, zero_stage=2),
+        None,
+        32_000,
+    )
+    assert found["parameters"]["total"] == 1_100_048_384  # as its page on Hugging Face counts them
+    assert found["tokens_per_parameter"] == pytest.approx(3e12 / 1.1e9, rel=1e-3)
+    assert found["chinchilla_tokens_per_parameter"] == 20
+    matrices = 1_100_048_384 - 32_000 * 2048  # the input embedding is looked up
+    assert found["flops"]["per_token"] == flops_per_token(matrices, 22, 2048, 2048)
+    assert found["flops"]["total"] == found["flops"]["per_token"] * found["tokens"]
 
 
-def test_refuses_a_global_batch_that_does_not_divide() -> None:
-    with pytest.raises(InputError, match=r"global_batch_tokens is 45.*context = 10; the nearest are 40 and 50"):
-        plan(settings(global_batch_tokens=45), 1001)
-    made = plan(settings(global_batch_tokens=10_000, context=100), 100_000)
-    with pytest.raises(InputError, match=r"8 × 2 × 100 = 1600; the nearest are 9600 and 11200"):
-        accumulation(made, 8, 2)
-    with pytest.raises(InputError, match=r"= 12800; the nearest are 12800$"):
-        accumulation(made, 16, 8)
-    assert accumulation(made, 10, 2) == 5
+def test_a_mixture_of_experts_counts_the_operations_of_those_in_use() -> None:
+    shape = {
+        **LLAMA,
+        "type": "mixtral",
+        "intermediate_size": 1024,
+        "overrides": {"num_local_experts": 8, "num_experts_per_tok": 2},
+    }
+    found = plan.facts(train(model=shape, steps=10, global_batch_tokens=4096), None, 1000)
+    sizes = found["parameters"]
+    assert sizes["total"] - sizes["active"] == 22 * 6 * 3 * 2048 * 1024
+    assert found["flops"]["per_token"] == flops_per_token(
+        sizes["active"], 22, 2048, 2048
+    )  # tied: the head is the embedding
 
 
-def test_the_micro_batch_gives_way_to_a_global_batch_that_is_auto() -> None:
-    made = plan(settings(global_batch_tokens=1600, context=100), 100_000)  # 16 windows
-    assert [fitting(made, 8, processes) for processes in (1, 2, 4, 8, 16)] == [8, 8, 4, 2, 1]
-    assert [fitting(made, 5, processes) for processes in (1, 4)] == [4, 4]
-    assert fitting(made, 8, 3) == 8  # refused by accumulation, by name
+def test_before_the_tokens_are_counted_it_says_what_it_can_and_no_more() -> None:
+    known = plan.facts(train(model=LLAMA, epochs=1, global_batch_tokens=4096), None, 1000)
+    assert known["parameters"]["total"] and known["flops"]["per_token"]
+    assert [known[key] for key in ("tokens", "steps", "epochs", "corpus_tokens", "tokens_per_parameter")] == [None] * 5
+    with pytest.raises(InputError, match=r"model\.layers, epochs are auto: known once tokenize\.encode"):
+        plan.facts(train(model={**LLAMA, "layers": AUTO}, global_batch_tokens=4096), None, 1000)
+    sized = train(model={"size": "30M", "context": 512}, steps=10, global_batch_tokens=4096)
+    assert plan.facts(sized, None, 8192)["parameters"]["total"] == pytest.approx(30e6, rel=0.1)
+    assert plan.facts(sized, 10**6, 8192)["parameters"] == plan.facts(sized, None, 8192)["parameters"]
 
 
-@hypothesis_settings(deadline=None)  # the machine may be busy
-@given(st.integers(1, 500), st.sampled_from(["cosine", "linear", "wsd", "constant"]), st.floats(0, 1), st.floats(0, 1))
-def test_learning_rate_stays_in_its_range(steps: int, schedule: str, warmup: float, decay: float) -> None:
-    chosen = settings(schedule=schedule, warmup=warmup, decay=decay)
-    rates = [learning_rate(step, steps, chosen) for step in range(1, steps + 1)]
-    assert all(0 < rate <= 6e-4 * (1 + 1e-9) for rate in rates)
-    top = rates.index(max(rates))
-    assert rates[:top] == sorted(rates[:top])
-    assert all(a >= b for a, b in zip(rates[top:], rates[top + 1 :], strict=False))
+def test_it_is_told_the_settings_of_the_training_and_no_placement() -> None:
+    tree = config.validate({})
+    assert fingerprint.settings(PLAN, tree) == {"train": fingerprint.settings("pretrain.train", tree)}
+    own = config.validate({"pretrain": {"train": {"micro_batch": 2}, "plan": {"gpu": "h100", "gpu_hour_price": 3.0}}})
+    assert fingerprint.fingerprint(PLAN, tree) == fingerprint.fingerprint(PLAN, own)
+    other = config.validate({"pretrain": {"train": {"learning_rate": 0.1}}})
+    assert fingerprint.fingerprint(PLAN, tree) != fingerprint.fingerprint(PLAN, other)
 
 
-def test_learning_rate_at_its_corners() -> None:
-    chosen = settings(warmup=0.1)
-    assert learning_rate(1, 100, chosen) == pytest.approx(6e-5)
-    assert learning_rate(10, 100, chosen) == pytest.approx(6e-4)
-    assert learning_rate(55, 100, chosen) == pytest.approx(3.3e-4)  # half-way between the peak and a tenth of it
-    assert learning_rate(100, 100, chosen) == pytest.approx(6e-5)
-    wsd = settings(warmup=0.1, schedule="wsd", decay=0.2)
-    assert learning_rate(80, 100, wsd) == pytest.approx(6e-4)
-    assert learning_rate(90, 100, wsd) == pytest.approx(3.3e-4)
-
-
-def test_bits_per_byte() -> None:
-    # A model that gives each of 256 byte tokens the same probability needs 8 bits for each byte.
-    assert measures.bits_per_byte(1000 * math.log(256), 1000) == pytest.approx(8)
-    # With 4 bytes a token, a loss of ln 16 = 4 bits a token is 1 bit a byte.
-    assert measures.bits_per_byte(500 * math.log(16), 2000) == pytest.approx(1)
-
-
-def test_flops_and_mfu() -> None:
-    # PaLM 540B, appendix B of the paper: 118 layers, 48 heads of 256, context 2048; 238.3 thousand tokens/s on 6144 TPU v4
-    # chips of 275 TFLOP/s are 46.2 % MFU.
-    flops = measures.flops_per_token(540_350_000_000, 118, 48 * 256, 2048)
-    used = measures.mfu(238_300, flops, 275e12, 6144)
-    assert used == pytest.approx(0.462, abs=0.002)
-    assert measures.mfu(1.0, flops, None, 1) is None
+def test_a_key_that_is_set_is_not_said_to_be_auto() -> None:
+    found = plan.facts(train(model=LLAMA, steps=10, learning_rate=0.1), 10**6, 1000)["auto"]
+    assert "learning_rate" not in found and found["validate_every"] == 1 and found["warmup"] > 0
 
 
 @pytest.mark.parametrize(
-    ("name", "peak"),
+    ("keys", "each"),
     [
-        ("NVIDIA H100 80GB HBM3", 989e12),
-        ("NVIDIA H200", 989e12),
-        ("NVIDIA H100 PCIe", 756e12),
-        ("NVIDIA H100 NVL", 835e12),
-        ("NVIDIA H200 NVL", 835e12),
-        ("NVIDIA GH200 480GB", 989e12),
-        ("NVIDIA B200", 2250e12),
-        ("NVIDIA A100-SXM4-80GB", 312e12),
-        ("NVIDIA A100-PCIE-40GB", 312e12),
-        ("NVIDIA A100 80GB PCIe", 312e12),
-        ("NVIDIA A100-SXM4-40GB MIG 1g.5gb", None),
-        ("NVIDIA A100-SXM-64GB", None),  # Leonardo's, another chip
-        ("NVIDIA H200 144G Prototype", None),
-        ("NVIDIA A100-SXM4-80GB", 312e12),
-        ("Tesla T4", None),
+        ({"zero_stage": 0}, 12),
+        ({"zero_stage": 1}, 16),
+        ({"zero_stage": 2, "precision": "bf16"}, 14),
+        ({"zero_stage": 3}, 12),
+        ({"zero_stage": 3, "precision": "bf16"}, 12),
+        ({"engine": "torch", "zero_stage": 1}, 12),
+        ({"engine": "torch", "zero_stage": 0, "precision": "bf16"}, 12),
     ],
 )
-def test_peak(name: str, peak: float | None) -> None:
-    assert measures.peak_flops(name) == peak
+def test_a_checkpoint_has_what_its_engine_writes(keys: dict[str, Any], each: int) -> None:
+    found = plan.facts(train(model=LLAMA, steps=10, global_batch_tokens=4096, **keys), None, 1000)
+    assert found["checkpoint_bytes"] == each * found["parameters"]["total"]
+
+
+@pytest.fixture
+def counted(tmp_path: Path) -> list[str]:
+    """--tokens and --tokenizer of a corpus of a million tokens in two shards."""
+    for number, tokens in enumerate((600_000, 400_000)):
+        made = Manifest("tokenize.encode", "test", summary={"train": {"tokens": tokens}})
+        made.write(tmp_path / f"encode/0000{number}.manifest.json", [])
+    Manifest("tokenize.train", "test", summary={"vocabulary": 2048}).write(tmp_path / "tokenizer/manifest.json", [])
+    encode = tmp_path / "encode/{00000..00001}.manifest.json"
+    return ["--tokens", str(encode), "--tokenizer", str(tmp_path / "tokenizer/manifest.json")]
+
+
+def run(folder: Path, counted: list[str], *more: str) -> tuple[bytes, dict[str, Any], str]:
+    """(bytes of the manifest, the plan of the record, what it said) of the program."""
+    file, out = folder / "config.yaml", folder / "results/main/pretrain/plan/manifest.json"
+    file.write_text("pretrain: {train: {precision: bf16}}")  # for fp32 no peak is known
+    done = subprocess.run(
+        [sys.executable, "-m", "scripts.pretrain.plan", "--config", str(file), *counted, "--manifest", str(out), *more],
+        cwd=ROOT, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    record = json.loads(out.with_name("run.json").read_text(encoding="utf-8"))
+    return out.read_bytes(), record["plan"], done.stderr
+
+
+def test_the_program_keeps_the_machine_out_of_the_manifest(tmp_path: Path, counted: list[str]) -> None:
+    manifest, laptop, said = run(tmp_path, counted)
+    summary = json.loads(manifest)["summary"]
+    assert summary["corpus_tokens"] == 1_000_000 and summary["shape"]["vocabulary"] == 2048 and summary["steps"] > 0
+    assert laptop["gpu"] is None and "heap" in laptop["memory"] and "fits" not in laptop, "what is free changes"
+    assert "Chinchilla: 20" in said and "memory of a process" in said
+    Manifest.forget(tmp_path / "results/main/pretrain/plan/manifest.json")
+    placed = ("--gpu=h100", "--processes=8", "--gpu-hour-price=2.5", "--mfu=0.5", "--micro-batch=2")
+    other, gpu, said = run(tmp_path, counted, *placed)
+    assert other == manifest
+    assert gpu["gpu"] == "h100" and gpu["processes"] == 8 and gpu["mfu"] == 0.5 and "heap" not in gpu["memory"]
+    assert gpu["price"] == pytest.approx(2.5 * gpu["gpu_hours"]) and "USD" in said
+    assert gpu["gpu_hours"] == pytest.approx(summary["flops"]["total"] / (0.5 * 989e12) / 3600)
+
+
+def test_what_does_not_fit_is_a_warning_that_says_what_does(tmp_path: Path, counted: list[str]) -> None:
+    _, found, said = run(tmp_path, counted, "--gpu=h100", "--gpu-memory=2", "--micro-batch=1024")
+    assert found["fits"] is False and found["largest"] in said and "DOES NOT FIT" in said
+    assert found["changes"][0].startswith("set pretrain.train.micro_batch to ") and found["changes"][0] in said
+
+
+def test_a_gpu_of_the_site_that_nothing_is_known_of_does_not_stop_a_run(tmp_path: Path, counted: list[str]) -> None:
+    """Nobody who asks for a training waits for its plan; a name that a person wrote is a mistake to mend."""
+    _, found, said = run(tmp_path, counted, "--profile-gpu=a100")
+    assert "'a100', whose memory is not known" in found["unknown"] and "not known: the GPU of the profile" in said
+    Manifest.forget(tmp_path / "results/main/pretrain/plan/manifest.json")
+    with pytest.raises(subprocess.CalledProcessError):
+        run(tmp_path, counted, "--gpu=a100")
+    with pytest.raises(
+        InputError, match=r"pretrain\.plan\.gpu is 'h1000', whose memory is not known: set .* one of a100-40gb, "
+    ):
+        Project(config.validate({"pretrain": {"plan": {"gpu": "h1000"}}})).check()
+
+
+def test_it_imports_nothing_heavy() -> None:
+    heavy = ("torch", "transformers", "deepspeed", "pyarrow", "numpy")
+    code = f"import sys, scripts.pretrain.plan; print([name for name in {heavy} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -73,6 +73,18 @@ def test_an_extension_on_another_number_of_processes_resumes(start: Any, whole: 
 
 
 @pytest.mark.slow
+def test_the_other_engine_goes_on(start: Any, whole: Path, folder: Path) -> None:
+    """From a checkpoint of DeepSpeed, with the optimizer's state, under another stage: the same losses within rounding."""
+    made = folder / "torch"
+    finish(start(made, 2, {"start_from": newest(whole, 10), "engine": "torch", "zero_stage": 3}, "--keep-best", "true"))
+    expected = [row for row in rows(whole / "out/losses.jsonl") if row["step"] > 10]
+    for one, other in zip(rows(made / "out/losses.jsonl"), expected, strict=True):
+        assert one == pytest.approx(other, abs=1e-4)
+    best = min((row for row in expected if "bits_per_byte" in row), key=lambda row: row["validation_loss"])
+    assert newest(made, best["step"])
+
+
+@pytest.mark.slow
 @pytest.mark.long
 def test_another_optimizer_is_refused(start: Any, folder: Path) -> None:
     finish(start(folder / "adamw", 1, {"zero_stage": 0}, "--keep-checkpoints", "9"))
@@ -95,19 +107,34 @@ def test_a_checkpoint_that_does_not_suit_is_refused(tmp_path: Path) -> None:
     path.mkdir()
     facts = {"step": 24, "processes": 2, "zero_stage": 1, "settings": "x", "code": {}, "skipped": [], "changed": []}
     seal(path, checkpoint.FACTS, facts, {})
-    assert start_from.checkpoint_of(path, 1, 25)
+    assert start_from.checkpoint_of(path, "deepspeed", 1, 25)
+    assert start_from.checkpoint_of(path, "torch", 3, 25)  # which takes any
     with pytest.raises(InputError, match=r"was written with ZeRO 1: set pretrain.train.zero_stage to that, not 0"):
-        start_from.checkpoint_of(path, 0, 30)
+        start_from.checkpoint_of(path, "deepspeed", 0, 30)
     with pytest.raises(InputError, match=r"after step 24, and this run ends at step 24: set more pretrain.train.steps"):
-        start_from.checkpoint_of(path, 1, 24)
+        start_from.checkpoint_of(path, "deepspeed", 1, 24)
+    seal(path, checkpoint.FACTS, {**facts, "engine": "torch"}, {})
+    with pytest.raises(
+        InputError, match=r"written by the engine torch: set pretrain.train.engine to that, not deepspeed"
+    ):
+        start_from.checkpoint_of(path, "deepspeed", 1, 25)
     (path / checkpoint.FACTS).write_text("{}")
     with pytest.raises(InputError, match="the checkpoint is not complete"):
-        start_from.checkpoint_of(path, 1, 25)
+        start_from.checkpoint_of(path, "deepspeed", 1, 25)
 
 
 def tiny(**changes: Any) -> Any:
     settings = {"type": "llama", "tie_embeddings": True, "overrides": {}, **TINY["model"], **changes}
     return model.build(model.configuration(settings, 300, 0), 1)
+
+
+def load_weights(made: Any, path: Path, tokenizer: Path) -> None:
+    """As an engine does: what is not in the files has the value of a fresh model."""
+    files = start_from.check_weights(made, path, tokenizer)
+    fresh = made.named_parameters
+    with torch.no_grad():
+        for name, value in start_from.weights(files, lambda: fresh()):
+            dict(fresh())[name].copy_(value)
 
 
 def saved(made: Any, folder: Path, tokenizer: Path) -> Path:
@@ -122,7 +149,7 @@ def test_weights_are_those_of_the_file(tmp_path: Path, tokenizer: Path) -> None:
     with torch.no_grad():
         for value in source.parameters():
             value.add_(1)
-    start_from.load_weights(target, saved(source, tmp_path, tokenizer), tokenizer.parent / "tokenizer.json")
+    load_weights(target, saved(source, tmp_path, tokenizer), tokenizer.parent / "tokenizer.json")
     held = dict(source.named_parameters())
     assert all(torch.equal(value, held[name]) for name, value in target.named_parameters())
 
@@ -142,7 +169,7 @@ def test_another_model_is_refused(tmp_path: Path, tokenizer: Path, changes: dict
     """Also one whose tensors have the same shapes: its weights would compute something else here."""
     folder = saved(tiny(**changes), tmp_path, tokenizer)
     with pytest.raises(InputError, match=re.escape(said)):
-        start_from.load_weights(tiny(), folder, tokenizer.parent / "tokenizer.json")
+        load_weights(tiny(), folder, tokenizer.parent / "tokenizer.json")
 
 
 def test_another_vocabulary_is_refused(tmp_path: Path, tokenizer: Path) -> None:
@@ -151,21 +178,21 @@ def test_another_vocabulary_is_refused(tmp_path: Path, tokenizer: Path) -> None:
     text["model"]["vocab"] = dict(zip(text["model"]["vocab"], reversed(text["model"]["vocab"].values()), strict=True))
     (folder / "tokenizer.json").write_text(json.dumps(text))
     with pytest.raises(InputError, match="its tokenizer has another vocabulary"):
-        start_from.load_weights(tiny(), folder, tokenizer.parent / "tokenizer.json")
+        load_weights(tiny(), folder, tokenizer.parent / "tokenizer.json")
 
 
 def test_tensors_that_the_model_lacks_are_refused(tmp_path: Path, tokenizer: Path) -> None:
     folder = saved(tiny(), tmp_path, tokenizer)
     save_file({"other.weight": torch.zeros(1)}, folder / "more.safetensors")
     with pytest.raises(InputError, match=r"the model here has no other\.weight, which is in more\.safetensors"):
-        start_from.load_weights(tiny(), folder, tokenizer.parent / "tokenizer.json")
+        load_weights(tiny(), folder, tokenizer.parent / "tokenizer.json")
 
 
 def test_a_folder_of_neither(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"a folder with neither \*\.safetensors nor checkpoint\.json"):
-        start_from.load_weights(tiny(), tmp_path, tmp_path)
+        load_weights(tiny(), tmp_path, tmp_path)
     with pytest.raises(InputError, match="no folder of a model or of a checkpoint"):
-        start_from.checkpoint_of(tmp_path / "nothing", 1, 10)
+        start_from.checkpoint_of(tmp_path / "nothing", "deepspeed", 1, 10)
 
 
 def test_a_path_that_is_not_there_is_refused_by_the_plan(tmp_path: Path) -> None:

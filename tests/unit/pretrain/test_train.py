@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import re
 import signal
 import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
+import torch
+from safetensors.torch import load_file
+from transformers import AutoModelForCausalLM
 
+from scripts.pretrain import export
 from tests.unit.pretrain.runs import finish, rows, same, wait_for
 
 pytestmark = pytest.mark.slow  # starts trainings
@@ -22,18 +29,30 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("runs")
 
 
-LATER = [(0, "bf16", "adamw"), (1, "bf16", "adamw"), (3, "bf16", "adamw"), (0, "fp32", "muon"), (0, "bf16", "muon")]
+LATER = [
+    (0, "bf16", {}),
+    (1, "bf16", {}),
+    (3, "bf16", {}),
+    (0, "fp32", {"optimizer": "muon"}),
+    (0, "bf16", {"optimizer": "muon"}),
+    (0, "fp32", {"engine": "torch"}),
+    (2, "bf16", {"engine": "torch"}),
+]
 
 
 @pytest.mark.parametrize(
-    ("stage", "precision", "optimizer"),
-    [(1, "fp32", "adamw"), *(pytest.param(*case, marks=pytest.mark.long) for case in LATER)],
+    ("stage", "precision", "more"),
+    [
+        (1, "fp32", {}),
+        (3, "bf16", {"engine": "torch"}),
+        *(pytest.param(*case, marks=pytest.mark.long) for case in LATER),
+    ],
 )
 def test_killed_and_resumed_is_the_same_to_the_byte(
-    start: Any, folder: Path, stage: int, precision: str, optimizer: str
+    start: Any, folder: Path, stage: int, precision: str, more: dict[str, str]
 ) -> None:
-    changes = {"zero_stage": stage, "precision": precision, "optimizer": optimizer}
-    name = f"{stage}-{precision}" if optimizer == "adamw" else f"{stage}-{precision}-{optimizer}"
+    changes = {"zero_stage": stage, "precision": precision, **more}
+    name = "-".join([f"{stage}-{precision}", *more.values()])
     whole, killed = folder / f"{name}-whole", folder / f"{name}-killed"
     finish(start(whole, 2, changes))
     process = start(killed, 2, changes)
@@ -75,9 +94,64 @@ def test_a_finished_training_that_is_started_again_keeps_the_record_of_who_train
     assert [(whole / "out" / name).read_bytes() for name in files] == before
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("victim", ["all", "a rank", "the launcher"])
+@pytest.mark.parametrize("more", [{"zero_stage": 1}, {"zero_stage": 3, "precision": "bf16", "engine": "torch"}])
+def test_killed_again_and_again_ends_the_same(
+    start: Any, folder: Path, tmp_path: Path, more: dict[str, Any], victim: str
+) -> None:
+    """SIGKILL at random moments, with a checkpoint after each step, so that some hit one that is being written."""
+    whole = folder / "-".join(map(str, more.values()))
+    if not whole.exists():
+        finish(start(whole, 2, more, "--checkpoint-every", "1"))
+    chance, kills = random.Random(str((more, victim))), 0  # noqa: S311
+    broken = tmp_path / "broken"
+    while not (broken / "out/manifest.json").exists():
+        before = set(broken.glob("checkpoints/*/step-*"))
+        process = start(broken, 2, more, "--checkpoint-every", "1")
+        if kills == 5:
+            finish(process)
+            break
+        while process.poll() is None and set(broken.glob("checkpoints/*/step-*")) <= before:
+            time.sleep(0.002)
+        time.sleep(chance.uniform(0, 0.5))
+        ranks = psutil.Process(process.pid).children() if process.poll() is None else []
+        if victim == "a rank" and ranks:
+            chance.choice(ranks).kill()
+        elif victim == "the launcher":
+            process.kill()
+        elif process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+        kills += 1
+        process.communicate(timeout=120)
+        psutil.wait_procs(ranks, timeout=60)
+    print(f"{more}, {victim}: {kills} kills")
+    same(whole, broken)
+
+
+@pytest.mark.parametrize("name", ["1-fp32", "3-bf16-torch"])
+def test_a_checkpoint_exports_as_the_model_of_the_result(start: Any, folder: Path, tmp_path: Path, name: str) -> None:
+    """After `test_killed_and_resumed…`: of the last step the very bytes; of another step a model that loads, and another dtype."""
+    whole = folder / f"{name}-whole"
+    if not whole.exists():
+        stage, precision, *kind = name.split("-")
+        finish(
+            start(whole, 2, {"zero_stage": int(stage), "precision": precision, **({"engine": "torch"} if kind else {})})
+        )
+    last, before = (str(next(whole.glob(f"checkpoints/*/step-0000{step}"))) for step in (24, 20))
+    assert export.main([last, str(tmp_path / "last")]) == 0
+    expected = {path.name: path.read_bytes() for path in (whole / "out/model").iterdir()}
+    assert {path.name: path.read_bytes() for path in (tmp_path / "last").iterdir()} == expected
+    assert export.main([before, str(tmp_path / "before"), "--dtype", "bf16"]) == 0
+    weights = load_file(tmp_path / "before/model.safetensors")
+    assert {str(value.dtype) for value in weights.values()} == {"torch.bfloat16"}
+    assert AutoModelForCausalLM.from_pretrained(tmp_path / "before").num_parameters() == 28192
+    assert export.main([last, str(tmp_path / "last")]) == 1 and export.main([str(tmp_path), str(tmp_path / "x")]) == 1
+    assert {path.name for path in tmp_path.iterdir()} == {"last", "before"}
+
+
 def test_loads_in_transformers_with_the_loss_it_reported(start: Any, folder: Path, shards: list[Path]) -> None:
-    import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers import AutoTokenizer
 
     from scripts.evaluate.stream import heldout
     from scripts.pretrain.heldout import CARRY, choose
@@ -130,23 +204,30 @@ def test_says_what_is_wrong(start: Any, tmp_path: Path) -> None:
     assert "128 and 192" in errors and "Traceback" not in errors
 
 
-@pytest.mark.parametrize("where", ["checkpoints", pytest.param("out", marks=pytest.mark.long)])
-def test_a_full_disk_is_named(start: Any, tmp_path: Path, where: str) -> None:
+@pytest.mark.parametrize(
+    ("where", "name"),
+    [
+        ("checkpoints", "torch"),
+        *(pytest.param(where, "deepspeed", marks=pytest.mark.long) for where in ("checkpoints", "out")),
+    ],
+)
+def test_a_full_disk_is_named(start: Any, tmp_path: Path, where: str, name: str) -> None:
     """Too small for the first checkpoint, or for the weights; with more space it resumes."""
+    changes = {"engine": name}
     full = tmp_path / where
     full.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=48k", "crawl2llm", str(full)]
     if subprocess.run(mount, capture_output=True, check=False).returncode:
         pytest.skip("a file system of one's own cannot be mounted here")
     try:
-        errors = finish(start(tmp_path, 1), 1)
+        errors = finish(start(tmp_path, 1, changes), 1)
         assert "No space left on device" in errors and re.search(rf"\(\S*{where}\S*: free some space", errors)
         assert "Traceback" not in errors
         assert not (tmp_path / "out/manifest.json").exists()
         if where == "checkpoints":  # a second time, with the first one's log
-            assert "Traceback" not in finish(start(tmp_path, 1), 1)
+            assert "Traceback" not in finish(start(tmp_path, 1, changes), 1)
         subprocess.run([*mount[:4], "remount,size=64m", str(full)], check=True)
-        errors = finish(start(tmp_path, 1))
+        errors = finish(start(tmp_path, 1, changes))
         assert ("resuming after step" in errors) == (where == "out")
         assert (tmp_path / "out/manifest.json").exists()
     finally:

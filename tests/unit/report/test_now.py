@@ -284,6 +284,16 @@ def test_where_nothing_was_fine_tuned_no_column_says_so(run_folder: Path, capsys
     assert "sft         not trained, this is the model base" in printed
 
 
+def test_of_another_directory(run_folder: Path, tmp_path: Path, monkeypatch: Any, capsys: Any) -> None:
+    """As Snakemake's --directory: results lie there, and paths of the config are relative to it; the config itself to here."""
+    folder = run_folder.absolute().parent.parent
+    (folder / "hosts").mkdir()
+    (tmp_path / "own.yaml").write_text("url: {score: {folders: [hosts]}}")
+    monkeypatch.chdir(tmp_path)
+    assert now.main(["--directory", str(folder), "--configfile", "own.yaml"]) == 0
+    assert str(folder / "results/main/report/now/report.html") in capsys.readouterr().out
+
+
 def test_nothing_there_is_an_error(tmp_path: Path, capsys: Any) -> None:
     assert now.main(["--results", str(tmp_path / "main")]) == 1
     assert "no step has finished" in capsys.readouterr().err

@@ -134,7 +134,10 @@ def test_progress_tells_rate_and_time_left() -> None:
     assert console.Progress(None, "records").line() == "0 records, 0.0/s"
 
 
-@pytest.mark.parametrize(("seconds", "words"), [(0.4, "0s"), (75, "1m15s"), (3600, "1h00m"), (59.6, "1m00s")])
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(0.4, "0s"), (75, "1m15s"), (3600, "1h00m"), (59.6, "1m00s"), (172_740, "47h59m"), (180_000, "2d02h")],
+)
 def test_duration(seconds: float, words: str) -> None:
     assert console.duration(seconds) == words
 

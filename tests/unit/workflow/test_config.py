@@ -204,7 +204,19 @@ def test_tracked_leaves_placement_keys_out() -> None:
     for path, leaf in LEAVES.items():
         step = ".".join(path.split(".")[:2])
         if path.count(".") >= 2:
-            assert has(tracked(complete, step), path.removeprefix(f"{step}.")) is not bool(leaf.get("placement")), path
+            left_out = leaf.get("placement") or leaf.get("tracked")
+            assert has(tracked(complete, step), path.removeprefix(f"{step}.")) is not bool(left_out), path
+
+
+def test_a_key_that_is_younger_than_its_step_is_tracked_where_it_is_not_the_default() -> None:
+    step = "pretrain.train"
+    default = tracked(validate({"pretrain": {"train": {"model": {"size": None}}}}), step)
+    assert "size" not in default["model"] and default == tracked(validate({}), step)
+    sized = tracked(validate({"pretrain": {"train": {"model": {"size": "30M"}}}}), step)
+    assert sized == {**default, "model": {**default["model"], "size": "30M"}}
+    default = tracked(validate({"pretrain": {"train": {"engine": "deepspeed"}}}), step)
+    assert "engine" not in default and default == tracked(validate({}), step)
+    assert tracked(validate({"pretrain": {"train": {"engine": "torch"}}}), step) == {**default, "engine": "torch"}
 
 
 TREES = st.recursive(

@@ -82,3 +82,18 @@ def test_what_a_variant_no_longer_uses_is_not_taken_for_its_input(
     assert run(results, capsys)[0] == 0
     made(results, "ingest.extract", "00000", "newer")
     assert "was made from another" in run(results, capsys)[1]
+
+
+def test_of_another_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As Snakemake's --directory: what lies there is found, and compared with its inputs there."""
+    (tmp_path / "run").mkdir()
+    monkeypatch.chdir(tmp_path / "run")
+    made(Path("results"), "language.score", "00000", "xyz", made(Path("results"), "ingest.extract", "00000", "abc"))
+    monkeypatch.chdir(tmp_path)
+    assert verify.main(["--directory", "run"]) == 0
+    assert capsys.readouterr().out.startswith("2 manifests, 2 files")
+    Path("run/results/main/ingest/extract/00000.manifest.json").unlink()
+    assert verify.main(["--directory", "run"]) == 1
+    assert "missing: run/results/main/ingest/extract/00000.manifest.json" in capsys.readouterr().out

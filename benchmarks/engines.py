@@ -1,0 +1,148 @@
+"""Every engine of pretrain.train under every ZeRO stage, precision and number of processes that run here: loss, memory, speed.
+
+    python -m benchmarks.engines                      # writes benchmarks/results/engines.json, prints the table of docs/pretrain.md
+
+A Llama of 2.6 million parameters trains on synthetic tokens, 2,048 a step in micro-batches of 4 × 256, with AdamW; on the same data,
+weights and threads (2, shared by the processes) everywhere. Each case is a process group of its own. Loss: of the last step. Memory:
+what a process takes at its peak beyond what it had before the model was built, the largest of a group. Speed: of the fastest step, since
+other work on the machine only ever slows one down; tokens by seconds of the clock, and by CPU seconds of all processes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+import time
+from functools import partial
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from benchmarks.machine import processor, versions
+from scripts.training.processes import environments, free_port
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULT = ROOT / "benchmarks/results/engines.json"
+VOCABULARY, CONTEXT, SEQUENCES, MICRO = 4096, 256, 8, 4
+SHAPE = {
+    "hidden_size": 192, "intermediate_size": 512, "num_hidden_layers": 4, "num_attention_heads": 6, "num_key_value_heads": 6,
+    "vocab_size": VOCABULARY, "max_position_embeddings": CONTEXT, "tie_word_embeddings": True, "bos_token_id": 0, "eos_token_id": 0,
+}  # fmt: skip
+
+
+def cases() -> list[tuple[str, int, str, int]]:
+    """(engine, ZeRO stage, precision, processes): every stage in fp32, the first and the last in bf16 with two processes."""
+    kinds = [*product((1, 2), range(4), ("fp32",)), (2, 0, "bf16"), (2, 3, "bf16")]
+    return [
+        (name, stage, precision, processes) for processes, stage, precision in kinds for name in ("deepspeed", "torch")
+    ]
+
+
+def batch(step: int) -> Any:
+    """The global batch of a step, int64 [sequences, context + 1]: a walk through the vocabulary, so that there is something to learn."""
+    import torch
+
+    chance = torch.Generator().manual_seed(step)
+    moves = torch.randint(0, 16, (SEQUENCES, CONTEXT + 1), generator=chance)
+    return (moves.cumsum(1) * 7) % VOCABULARY
+
+
+def worker(name: str, stage: int, precision: str, steps: int) -> None:
+    """One process of a case; process 0 prints the result."""
+    import torch
+    import torch.distributed as dist
+    from transformers import AutoConfig
+
+    from scripts.pretrain import engine, initial, model
+    from scripts.workflow import config
+
+    world, rank, device = int(os.environ["WORLD_SIZE"]), int(os.environ["RANK"]), torch.device("cpu")
+    engine.start(name, device, max(1, 2 // world))
+    shape = AutoConfig.for_model("llama", **SHAPE)
+    settings = config.validate({})["pretrain"]["train"]
+    settings |= {"learning_rate": 0.001, "zero_stage": stage, "precision": precision}
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    accumulation = SEQUENCES // MICRO // world
+    job = engine.Job(shape, settings, device, MICRO, accumulation, False, partial(initial.values, shape, 0))
+    built = engine.kind(name)(job)
+    spent = []
+    for step in range(1, steps + 1):
+        mine = batch(step).reshape(accumulation, world, MICRO, -1)[:, rank]
+        dist.barrier()
+        clock, cpu = time.perf_counter(), time.process_time()
+        loss = built.step(mine, 0.001).loss / world
+        spent.append([time.perf_counter() - clock, time.process_time() - cpu])
+    times = torch.tensor(spent, dtype=torch.float64)
+    dist.all_reduce(times)  # the clock's: the mean of the processes
+    memory = torch.tensor([(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024])
+    dist.all_reduce(loss)
+    dist.all_reduce(memory, dist.ReduceOp.MAX)
+    tokens, (seconds, used) = SEQUENCES * CONTEXT, times.amin(0).tolist()
+    if rank == 0:
+        found = {"loss": float(loss), "memory_mb": int(memory) / 1e6, "tokens_per_second": tokens * world / seconds}
+        found |= {"tokens_per_cpu_second": tokens / used, "parameters": model.size(shape)}
+        print(json.dumps(found), flush=True)
+    dist.barrier()
+    os._exit(0)
+
+
+def measured(case: tuple[str, int, str, int], steps: int) -> dict[str, Any]:
+    """Run one case as a process group; RuntimeError where it fails."""
+    name, stage, precision, processes = case
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks.engines",
+        "--worker",
+        f"{name},{stage},{precision}",
+        "--steps",
+        str(steps),
+    ]
+    started = [
+        subprocess.Popen(command, cwd=ROOT, env={**os.environ, **place}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for place in environments(0, 1, processes, "127.0.0.1", free_port())
+    ]  # fmt: skip
+    outputs = [process.communicate() for process in started]
+    for process, (_, errors) in zip(started, outputs, strict=True):
+        if process.returncode:
+            raise RuntimeError(f"{case} ended with {process.returncode}:\n{errors}")
+    found = json.loads(outputs[0][0].splitlines()[-1])
+    return {"engine": name, "zero_stage": stage, "precision": precision, "processes": processes, **found}
+
+
+def row(found: dict[str, Any]) -> str:
+    """A line of the table in docs/pretrain.md."""
+    return (
+        f"| {found['engine']} | {found['zero_stage']} | {found['precision']} | {found['processes']} | {found['loss']:.4f} | "
+        f"{found['memory_mb']:.0f} | {found['tokens_per_second']:,.0f} | {found['tokens_per_cpu_second']:,.0f} |"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--steps", type=int, default=6, help="steps of each case (default: 6)")
+    parser.add_argument("--out", type=Path, default=RESULT, help="the JSON to write")
+    parser.add_argument("--worker", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.worker:
+        name, stage, precision = args.worker.split(",")
+        worker(name, int(stage), precision, args.steps)
+    rows = []
+    for case in cases():
+        rows.append(measured(case, args.steps))
+        print(row(rows[-1]), flush=True)
+    machine = {
+        "processor": processor(),
+        "cores": os.cpu_count(),
+        "versions": versions("torch", "deepspeed", "transformers"),
+    }
+    body = {"machine": machine, "steps": args.steps, "tokens_per_step": SEQUENCES * CONTEXT, "cases": rows}
+    args.out.write_text(json.dumps(body, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

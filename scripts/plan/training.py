@@ -1,0 +1,75 @@
+"""What the pre-training of a plan takes, as pretrain.plan will say: by the tokens counted, before that as far as the config tells."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from scripts.plan.dryrun import Task
+from scripts.plan.estimate import Work
+from scripts.plan.last import Last
+from scripts.pretrain import gpus, placed
+from scripts.pretrain.plan import facts
+from scripts.workflow.errors import InputError
+from scripts.workflow.steps import PLAN
+
+TRAIN, TOKENS, TOKENIZER = "pretrain.train", "tokenize.encode", "tokenize.train"
+
+
+def counted(last: Last, variant: str) -> tuple[int | None, int | None]:
+    """(training tokens, entries of the tokenizer) that the last run left; None for what it did not."""
+    shards, made = last.manifests(variant, TOKENS).values(), last.manifests(variant, TOKENIZER).get("")
+    tokens = sum(shard.summary.get("train", {}).get("tokens", 0) for shard in shards)
+    return tokens or None, made.summary.get("vocabulary") if made else None
+
+
+def foreseen(
+    config: dict[str, Any], tokens: int | None, entries: int | None, folder: Path, profile_gpu: str = "", **more: Any
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """(summary, placement) of pretrain.plan under a complete config. folder: of the last training's results.
+
+    more: see `placed.place`. Raises InputError where what is needed is known after tokenize.encode alone, and for settings that
+    cannot work.
+    """
+    train, wanted = config["pretrain"]["train"], config["tokenize"]["train"]["vocabulary"]
+    vocabulary = entries or (wanted if isinstance(wanted, int) else None)
+    if vocabulary is None:
+        raise InputError("tokenize.train.vocabulary is auto: known after tokenize")
+    summary = facts(train, tokens, vocabulary)
+    return summary, placed.place(
+        summary, train, config["pretrain"]["plan"], profile_gpu, placed.measured(folder), **more
+    )
+
+
+def lines(tasks: list[Task], work: Work) -> Iterator[str]:
+    """Lines for people on every pre-training, or plan of one, among the tasks of a plan."""
+    for variant in dict.fromkeys(task.variant for task in tasks if task.step in (TRAIN, PLAN)):
+        config = work.variants.get(variant)
+        if config is None:
+            continue
+        owner = work.holder(variant, TOKENS)
+        before = work.last.before(owner, TOKENS)
+        tokens, entries = counted(work.last, before)
+        again = (owner, TOKENS) in work.planned
+        if tokens and again:
+            tokens = round(tokens * work.scale(owner, TOKENS))
+        if (work.holder(variant, TOKENIZER), TOKENIZER) in work.planned and isinstance(
+            config["tokenize"]["train"]["vocabulary"], int
+        ):
+            entries = None
+        resources = next((task.facts.get("resources", "") for task in tasks if task.step == TRAIN), "")
+        asked = re.search(r"\bgres=(\S+)", resources)
+        head = "pretrain.train" if variant == "main" else f"pretrain.train of {variant}"
+        why = " (an estimate: tokenize.encode has not counted the tokens yet)" if again or not tokens else ""
+        try:
+            folder = work.last.folder / "results" / variant / "pretrain" / "train"
+            said = placed.lines(
+                *foreseen(config, tokens, entries, folder, gpus.of_profile(asked[1].rstrip(",") if asked else ""))
+            )
+        except InputError as error:
+            yield f"{head}: what it takes is not known yet: {error}"
+            continue
+        yield f"{head}{why}: {said[0]}"
+        yield from (f"  {line}" for line in said[1:])

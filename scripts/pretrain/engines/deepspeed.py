@@ -1,0 +1,248 @@
+"""The engine `deepspeed`: ZeRO 0–3, and what its version 0.19.8 does not do by itself."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import logging
+import math
+import os
+import shutil
+from collections.abc import Iterable
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from transformers.initialization import no_init_weights
+
+from scripts.pretrain import engine, initial, model
+from scripts.pretrain.checkpoint import Checkpoint
+from scripts.workflow.console import log
+from scripts.workflow.errors import InputError
+
+ORDER = (
+    "crawl2llm_order"  # in a checkpoint without ZeRO: the names of each group's parameters, in the optimizer's order
+)
+MODEL = "mp_rank_00_model_states.pt"
+STATE = ("step", "exp_avg", "exp_avg_sq", "momentum")
+BUCKET = 500_000_000  # elements that are reduced in one piece at most: DeepSpeed's default
+NEEDLESS = ("zero_to_fp32.py", "zero_to_torch.py", "latest_universal")  # it writes these beside its checkpoints
+
+
+class DeepSpeed(engine.Engine):
+    """A DeepSpeed engine with torch's AdamW, or Muon beside it, for one optimizer update at a time."""
+
+    @staticmethod
+    def prepare(device: torch.device) -> None:
+        """Have DeepSpeed use the process group that there is, and read no pickle but of known types."""
+        import deepspeed
+
+        # Compiled on first use otherwise, for over a minute; without it CPU processes talk through gloo.
+        deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
+        logging.getLogger("DeepSpeed").setLevel(logging.ERROR)
+        deepspeed.init_distributed("gloo" if device.type == "cpu" else "nccl", timeout=engine.ALONE, verbose=False)
+        _read_safely()
+
+    def __init__(self, job: engine.Job) -> None:
+        import deepspeed
+
+        settings, cuda = job.settings, job.device.type == "cuda"
+        self.stage, self.bf16 = settings["zero_stage"], settings["precision"] == "bf16"
+        # DeepSpeed clips under fp32 without ZeRO too, but keeps the norm to itself.
+        self.clip_here = settings["gradient_clipping"] if self.stage == 0 and not self.bf16 else None
+        size = model.size(job.config)
+        config: dict[str, Any] = {
+            "train_micro_batch_size_per_gpu": job.micro_batch,
+            "gradient_accumulation_steps": job.accumulation,
+            "gradient_clipping": 0.0 if self.clip_here is not None else settings["gradient_clipping"],
+            # Reduced at most in one piece; DeepSpeed's 500 million would be allocated whole for a small model too.
+            "zero_optimization": {"stage": self.stage, "reduce_bucket_size": min(size, BUCKET)},
+            "bf16": {"enabled": self.bf16},
+            "steps_per_print": 1 << 40,
+        }
+        if self.bf16 and self.stage:  # DeepSpeed has no fp32 accumulation without ZeRO
+            config["data_types"] = {"grad_accum_dtype": "fp32"}
+        self.model = self._sharded(job, config) if self.stage == 3 else _whole(job)
+        if job.recomputed:
+            self.model.gradient_checkpointing_enable({"use_reentrant": False})
+        self.optimizer = self._optimizer(job, fused=cuda)
+        # Without ZeRO, bf16 begins with an update by gradients of zero: it would decay the weights, and count as a step of AdamW's.
+        for group in self.optimizer.param_groups:
+            group["lr"] = 0.0
+        self.engine, *_ = deepspeed.initialize(model=self.model, optimizer=self.optimizer, config=config)
+        for state in self.optimizer.state.values():
+            if torch.is_tensor(state.get("step")):
+                state["step"].zero_()
+
+    @staticmethod
+    def _sharded(job: engine.Job, config: dict[str, Any]) -> Any:
+        """The model of which each process holds its part from the beginning; one block at a time is whole."""
+        import deepspeed
+
+        with deepspeed.zero.Init(config_dict_or_path=config), no_init_weights():
+            made = initial.empty(job.config, "cpu")
+        made.tie_weights()
+        own = dict(made.named_parameters())
+        for name, value in job.values():
+            if name not in own:  # a buffer, of which zero.Init has made bf16
+                module, _, key = name.rpartition(".")
+                setattr(made.get_submodule(module), key, value.to(job.device))
+                continue
+            with deepspeed.zero.GatheredParameters(own[name], modifier_rank=0), torch.no_grad():
+                if dist.get_rank() == 0:
+                    own[name].copy_(value)
+        return made
+
+    def forward(self, inputs: torch.Tensor, **more: bool) -> Any:
+        """As `engine.Engine.forward`."""
+        return self.engine(input_ids=inputs, use_cache=False, **more)
+
+    def _backward(self, loss: torch.Tensor, last: bool) -> None:
+        self.engine.backward(loss)
+        if not last:
+            self.engine.step()
+
+    def _update(self) -> tuple[float | None, bool]:
+        """DeepSpeed skips by itself where the norm is not finite, but under fp32 without ZeRO."""
+        norm: Any = None
+        if self.clip_here is not None:
+            norm = nn.utils.clip_grad_norm_(self.model.parameters(), self.clip_here or float("inf"))
+            if not math.isfinite(float(norm)):
+                for parameter in self.model.parameters():
+                    parameter.grad = None  # which AdamW leaves alone
+        self.engine.step()
+        norm = self.engine.get_global_grad_norm() if self.clip_here is None else norm
+        norm = None if norm is None else float(norm)
+        overflow = bool(getattr(self.engine.optimizer, "overflow", False))
+        return norm, not overflow and (norm is None or math.isfinite(norm))
+
+    def save(self, folder: Path) -> None:
+        """DeepSpeed's own files: a part of each process."""
+        names = {id(parameter): name for name, parameter in self.model.named_parameters()}
+        held = getattr(self.engine.optimizer, "fp16_groups", None) if self.stage == 0 else None
+        groups = held or [group["params"] for group in self.optimizer.param_groups]
+        order = None if self.stage else [[names[id(parameter)] for parameter in group] for group in groups]
+        self.engine.save_checkpoint(str(folder.parent), tag=folder.name, client_state={ORDER: order}, save_latest=False)
+        dist.barrier()
+        if dist.get_rank() == 0:
+            for name in NEEDLESS:
+                (folder.parent / name).unlink(missing_ok=True)
+
+    def load(self, found: Checkpoint, folder: Path) -> None:
+        """A checkpoint of this engine and stage; where other processes saved ZeRO's parts, they are put together first."""
+        convert = found.zero_stage > 0 and found.processes != dist.get_world_size()
+        path = universal(found, folder) if convert else found.path
+        self.engine._config.load_universal_checkpoint = convert
+        try:
+            loaded, _ = self.engine.load_checkpoint(str(path.parent), tag=path.name)
+        except ValueError as error:  # torch's: groups of parameters that differ
+            raise InputError(
+                f"{found.path} has the state of another optimizer ({error}): set pretrain.train.optimizer to the one that it was "
+                "made with, or start from its run's model"
+            ) from error
+        if loaded is None:
+            raise InputError(f"{found.path} could not be loaded; delete it to resume from the one before")
+        # From a universal checkpoint ZeRO 3 hands all groups the same step count, which each would count up.
+        for state in self.optimizer.state.values():
+            if torch.is_tensor(state.get("step")):
+                state["step"] = state["step"].clone()
+        for group in self.optimizer.param_groups:  # a checkpoint of another run brings its own
+            group |= self.adam
+        dist.barrier()
+        if convert and dist.get_rank() == 0:
+            shutil.rmtree(path, ignore_errors=True)
+
+    def weights(self) -> engine.Weights:
+        """Each parameter's name and fp32 master weights, whole, on the CPU."""
+        from deepspeed.utils import safe_get_full_fp32_param
+
+        masters = {}
+        if self.bf16 and self.stage == 0:
+            low, high = self.engine.optimizer.fp16_groups, self.engine.optimizer.fp32_groups
+            masters = {id(p): m for ps, ms in zip(low, high, strict=True) for p, m in zip(ps, ms, strict=True)}
+        for name, parameter in self.model.named_parameters():
+            whole = masters.get(id(parameter)) if self.stage == 0 else safe_get_full_fp32_param(parameter)
+            yield name, (parameter if whole is None else whole).detach().float().cpu().clone()
+
+
+def _whole(job: engine.Job) -> Any:
+    """The model as every process has it, fp32, on the CPU: DeepSpeed moves it to the device."""
+    return initial.filled(initial.empty(job.config), torch.device("cpu"), job.values())
+
+
+def _read_safely() -> None:
+    """Have every torch.load of this process, DeepSpeed's included, refuse anything but tensors and known types."""
+    from deepspeed.runtime.fp16.loss_scaler import DynamicLossScaler, LossScaler
+    from deepspeed.runtime.zero.config import ZeroStageEnum
+    from deepspeed.utils.tensor_fragment import fragment_address
+
+    os.environ["TORCH_FORCE_WEIGHTS_ONLY_LOAD"] = "1"
+    torch.serialization.add_safe_globals([DynamicLossScaler, LossScaler, ZeroStageEnum, fragment_address])
+
+
+def universal(found: Checkpoint, folder: Path) -> Path:
+    """A copy of a checkpoint of ZeRO 1–3 that any number of processes can load, in `folder`. A collective call.
+
+    It has a folder for each parameter, `zero/NAME`, with fp32 weights and optimizer state, whole. Peak memory of process 0: one
+    parameter with its state, and the model's own file.
+    """
+    target = folder / f".{found.path.name}.universal"
+    if not dist.is_initialized() or dist.get_rank() == 0:
+        from deepspeed.checkpoint import ds_to_universal
+
+        log.info("%s was saved by %d processes: converting", found.path, found.processes)
+        shutil.rmtree(target, ignore_errors=True)
+        options = argparse.Namespace(
+            input_folder=str(found.path),
+            output_folder=str(target),
+            num_extract_workers=1,  # in this process, where torch.load is restricted
+            num_merge_workers=1,
+            keep_temp_folder=False,
+            strict=True,
+            inject_missing_state=found.zero_stage < 3,
+        )
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+            ds_to_universal.main(options)
+    if dist.is_initialized():
+        dist.barrier()
+    return target
+
+
+def saved(found: Checkpoint, names: Iterable[str], folder: Path) -> engine.Saved:
+    """(name, {kind: whole tensor}) of the parameters `names` in a checkpoint of this engine. A collective call, where processes have met.
+
+    folder: for a copy of ZeRO's parts put together, which is removed at the end. Raises InputError for one that does not say enough.
+    """
+    _read_safely()
+    if found.zero_stage:
+        path = universal(found, folder)
+        common = {}
+        if found.zero_stage == 3:  # whose parameters have one step count
+            held = torch.load(path / "zero/optimizer_state.pt", weights_only=True, map_location="cpu", mmap=True)
+            common = {"step": held["optimizer_state_dict"]["state"][0]["step"]}
+        for name in names:  # of tied weights there is a folder for each name
+            files = (path / "zero" / name).glob("*.pt")
+            parts = {file.stem: torch.load(file, weights_only=True, map_location="cpu") for file in files}
+            tensors = {kind: part["param"] if isinstance(part, dict) else part for kind, part in parts.items()}
+            state = {kind: value for kind, value in tensors.items() if kind in STATE}
+            yield name, {engine.WEIGHT: tensors["fp32"], **common, **state}
+        if dist.is_initialized():
+            dist.barrier()
+        shutil.rmtree(path, ignore_errors=True)
+        return
+    held = torch.load(found.path / MODEL, weights_only=True, map_location="cpu", mmap=True)
+    if not held.get(ORDER):
+        raise InputError(
+            f"{found.path} was written by an earlier version, which did not say whose the optimizer's state is"
+        )
+    inner = held["optimizer"]
+    order, states = list(chain(*held[ORDER])), inner.get("optimizer_state_dict", inner)["state"]
+    masters = list(chain(*inner["fp32_groups"])) if "fp32_groups" in inner else [held["module"][name] for name in order]
+    for name in names:
+        place = order.index(name)
+        state = {kind: value for kind, value in states.get(place, {}).items() if kind in STATE}
+        yield name, {engine.WEIGHT: masters[place].detach(), **state}

@@ -1,0 +1,183 @@
+"""The engine `torch`: DDP where nothing is sharded, FSDP2 elsewhere, checkpoints by torch.distributed.checkpoint.
+
+What the `zero_stage` of the config means here, of fp32 weights, their gradients and the optimizer's state:
+
+0  every process has all (DDP); bf16 by autocast
+1  each process has its part of all three between steps; weights are gathered once a step, gradients scattered once a step
+2  gradients are scattered after each micro-batch
+3  weights are gathered layer by layer too, in the forward pass and again in the backward pass
+
+Gradients are fp32 when they are added up and when they are reduced. Under stages 1–3 the model is built on the meta device, and no
+process holds more than one of its blocks whole (stages 1 and 2: but for the bf16 or fp32 copy that a step computes with).
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+import torch.distributed.checkpoint as dcp
+from torch import nn
+from torch.distributed.checkpoint import CheckpointException, HuggingFaceStorageReader, HuggingFaceStorageWriter
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
+from torch.distributed.tensor import DTensor, distribute_tensor
+
+from scripts.pretrain import engine, initial
+from scripts.pretrain.checkpoint import Checkpoint
+from scripts.workflow.errors import InputError
+
+
+class Torch(engine.Engine):
+    """A model under DDP or FSDP2 with torch's AdamW, or Muon beside it."""
+
+    def __init__(self, job: engine.Job) -> None:
+        self.stage, self.clipping = job.settings["zero_stage"], job.settings["gradient_clipping"]
+        self.low, self.device, self.accumulation = job.settings["precision"] == "bf16", job.device, job.accumulation
+        self.model = initial.empty(job.config)
+        if job.recomputed:
+            self.model.gradient_checkpointing_enable({"use_reentrant": False})
+        if self.stage:
+            self._shard()
+        own = dict(self.model.named_parameters())
+        initial.filled(self.model, job.device, ((name, share(value, own.get(name))) for name, value in job.values()))
+        self.runs: nn.Module = self.model
+        if not self.stage and dist.get_world_size() > 1:
+            places = [job.device] if job.device.type == "cuda" else None
+            self.runs = nn.parallel.DistributedDataParallel(self.model, device_ids=places, gradient_as_bucket_view=True)
+        self.optimizer = self._optimizer(job, fused=True)
+        # As the optimizer would at its first step: a checkpoint has it all from the start.
+        for group in self.optimizer.param_groups:
+            for parameter in group["params"]:
+                kinds = ("momentum",) if "momentum" in group else ("exp_avg", "exp_avg_sq")
+                self.optimizer.state[parameter] = {
+                    "step": torch.zeros((), device=job.device),
+                    **{name: torch.zeros_like(parameter) for name in kinds},
+                }
+
+    def _shard(self) -> None:
+        """FSDP2 for each block, and for what is around them."""
+        mesh = init_device_mesh(self.device.type, (dist.get_world_size(),))
+        policy = MixedPrecisionPolicy(torch.bfloat16 if self.low else None, torch.float32)
+        for block in initial.blocks(self.model):
+            fully_shard(block, mesh=mesh, mp_policy=policy, reshard_after_forward=self.stage == 3)
+        fully_shard(self.model, mesh=mesh, mp_policy=policy, reshard_after_forward=None if self.stage == 3 else False)
+
+    def forward(self, inputs: torch.Tensor, **more: bool) -> Any:
+        """As `engine.Engine.forward`."""
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.low and not self.stage):
+            return self.runs(input_ids=inputs, use_cache=False, **more)
+
+    def evaluate(self, inputs: torch.Tensor, targets: torch.Tensor, ignored: int) -> torch.Tensor:
+        """The loss of token ids [n, length] in nats, summed over the targets that are not `ignored`: float64."""
+        found = super().evaluate(inputs, targets, ignored)
+        for module in self.model.modules():
+            if isinstance(module, FSDPModule):
+                module.reshard()  # without a backward pass, whole weights would stay in memory
+        return found
+
+    def _begin(self, last: bool) -> None:
+        if isinstance(self.runs, nn.parallel.DistributedDataParallel):
+            self.runs.require_backward_grad_sync = last
+        elif isinstance(self.runs, FSDPModule):
+            self.runs.set_is_last_backward(last)
+            self.runs.set_requires_gradient_sync(last or self.stage > 1)
+            self.runs.set_reshard_after_backward(last or self.stage == 3)
+
+    def _backward(self, loss: torch.Tensor, last: bool) -> None:
+        (loss / self.accumulation).backward()
+
+    def _update(self) -> tuple[float | None, bool]:
+        parameters = list(self.model.parameters())
+        total = nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None])
+        norm = float(total.full_tensor() if isinstance(total, DTensor) else total)
+        if applied := math.isfinite(norm):
+            if self.clipping:
+                nn.utils.clip_grads_with_norm_(parameters, self.clipping, torch.tensor(norm, device=self.device))
+            self.optimizer.step()
+        self.optimizer.zero_grad()
+        return norm, applied
+
+    def _state(self) -> dict[str, torch.Tensor]:
+        """Weights and optimizer state by `kind/NAME`; a process's parts where they are sharded."""
+        found = {}
+        for name, parameter in self.model.named_parameters():
+            found[f"{engine.WEIGHT}/{name}"] = parameter.detach()
+            found |= {f"{kind}/{name}": value for kind, value in self.optimizer.state[parameter].items()}
+        return found
+
+    def save(self, folder: Path) -> None:
+        """Safetensors, whose keys are `kind/NAME`: a part of each process."""
+        try:
+            dcp.save(self._state(), storage_writer=HuggingFaceStorageWriter(str(folder), save_distributed=True))
+        except CheckpointException as failed:  # which is no Exception
+            raise RuntimeError(str(failed)) from failed
+
+    def load(self, found: Checkpoint, folder: Path) -> None:
+        """A checkpoint of any engine, by any number of processes under any stage."""
+        if found.engine != "torch":
+            return self._adopt(engine.saved(found, dict(self.model.named_parameters()), folder), found.path)
+        state, reader = self._state(), HuggingFaceStorageReader(str(found.path))
+        if other := sorted(state.keys() ^ reader.read_metadata().state_dict_metadata.keys()):
+            raise InputError(other_optimizer(found.path, other[0]))
+        try:
+            dcp.load(state, storage_reader=reader)
+        except CheckpointException as failed:
+            raise InputError(
+                f"{found.path} could not be loaded: {failed}; delete it to resume from the one before"
+            ) from failed
+
+    def _adopt(self, given: engine.Saved, path: Path) -> None:
+        """Take each parameter's whole tensors from another engine's checkpoint."""
+        state = self._state()
+        with torch.no_grad():
+            for name, kinds in given:
+                for kind, value in kinds.items():
+                    if (own := state.pop(f"{kind}/{name}", None)) is None:
+                        raise InputError(other_optimizer(path, f"{kind}/{name}"))
+                    own.copy_(share(torch.as_tensor(value).reshape(own.shape), own))
+        if state:
+            raise InputError(other_optimizer(path, min(state)))
+
+    def weights(self) -> engine.Weights:
+        """Each parameter's name and fp32 master weights, whole, on the CPU."""
+        for name, parameter in self.model.named_parameters():
+            yield name, whole(parameter.detach()).float().cpu().clone()
+
+
+def other_optimizer(path: Path, key: str) -> str:
+    """What to say of a checkpoint whose state is not that of this run's optimizer."""
+    return (
+        f"{path} has the state of another optimizer or model ({key} is not in both): set pretrain.train.optimizer to the one that it "
+        "was made with, or start from its run's model"
+    )
+
+
+def share(value: torch.Tensor, own: torch.Tensor | None) -> torch.Tensor:
+    """This process's part of a whole tensor, as the parameter `own` has it; all where it is not sharded."""
+    if not isinstance(own, DTensor):
+        return value
+    return distribute_tensor(value.to(own.device_mesh.device_type), own.device_mesh, own.placements, src_data_rank=None)
+
+
+def whole(value: torch.Tensor) -> torch.Tensor:
+    """A tensor with the parts of all processes. A collective call."""
+    return value.full_tensor() if isinstance(value, DTensor) else value
+
+
+def saved(folder: Path, names: Iterable[str]) -> engine.Saved:
+    """(name, {kind: whole tensor}) of the parameters `names` in a checkpoint of this engine; needs no process group."""
+    held: dict[str, Any] = HuggingFaceStorageReader(str(folder)).read_metadata().state_dict_metadata
+    kinds = sorted({key.partition("/")[0] for key in held})
+    for name in names:
+        keys = [key for kind in kinds if (key := f"{kind}/{name}") in held]
+        found: dict[str, Any] = {key: torch.empty(held[key].size, dtype=held[key].properties.dtype) for key in keys}
+        with warnings.catch_warnings():  # that it is not distributed
+            warnings.simplefilter("ignore", UserWarning)
+            dcp.load(found, storage_reader=HuggingFaceStorageReader(str(folder)), no_dist=True)
+        yield name, {key.partition("/")[0]: value for key, value in found.items()}

@@ -1,0 +1,63 @@
+"""Export a checkpoint of pretrain.train as a model: a folder of safetensors, config.json and tokenizer, as model/ of the training's result.
+
+At any time, also while the training goes on, from a checkpoint of either engine under any ZeRO stage, on one machine without a GPU. The
+weights are the fp32 ones that the optimizer moves, saved as `save_dtype` of the training says. Memory: the model in fp32.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+from scripts.pretrain import checkpoint
+from scripts.workflow.cli import described, fail
+from scripts.workflow.errors import InputError
+
+DTYPES = ("bf16", "fp32")
+
+
+def export(source: Path, target: Path, dtype: str | None) -> list[Path]:
+    """Write the model of the checkpoint `source` into the folder `target`, which must not be there; its files.
+
+    Raises InputError for a folder that is no complete checkpoint, or has no model/.
+    """
+    from transformers import AutoConfig
+
+    from scripts.pretrain import engine, initial, model
+
+    if target.exists():
+        raise InputError(f"{target} is there already: name a folder that is not")
+    if not (source / checkpoint.FACTS).is_file() or (found := checkpoint.read(source)) is None:
+        raise InputError(f"{source} is no complete checkpoint: name one such as checkpoints/<run>/step-000100")
+    if not (folder := source / model.FOLDER).is_dir():
+        raise InputError(f"{source} has no {model.FOLDER}/: it was written by an earlier version; resume its run first")
+    config = AutoConfig.from_pretrained(folder, local_files_only=True)
+    shapes = {name: value.shape for name, value in initial.empty(config).named_parameters()}
+    names = {str(kind).removeprefix("torch."): name for name, kind in model.DTYPES.items()}
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}.") as place:
+        held = engine.saved(found, shapes, Path(place))
+        weights = {name: kinds[engine.WEIGHT].float().reshape(shapes[name]) for name, kinds in held}
+    beside = [path for path in folder.iterdir() if path.name in model.COMPANIONS]
+    return model.export(weights, config, dtype or names[str(config.dtype).removeprefix("torch.")], beside, target)
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = described("crawl2llm export", __doc__, "checkpoints/3f2a…/step-000800 exported/step-000800")
+    parser.add_argument("checkpoint", type=Path, help="a folder checkpoints/<run>/step-<step>")
+    parser.add_argument("out", type=Path, help="the folder to write, which is not there yet")
+    parser.add_argument("--dtype", choices=DTYPES, help="type of the weights (default: save_dtype of the training)")
+    args = parser.parse_args(argv)
+    os.environ.setdefault("DS_ACCELERATOR", "cpu")  # DeepSpeed's import, also by transformers, warns without it
+    try:
+        files = export(args.checkpoint, args.out, args.dtype)
+    except (InputError, OSError) as error:
+        return fail(str(error))
+    print(f"{args.out}: {', '.join(path.name for path in files)}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

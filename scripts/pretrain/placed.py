@@ -1,0 +1,233 @@
+"""Where a planned training runs: the memory of a process by its parts, whether it fits, hours, price. Nothing here decides a byte.
+
+One definition for the step pretrain.plan, `crawl2llm plan`, the preflight and the table in docs/pretrain.md.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from scripts.pretrain import auto, gpus
+from scripts.pretrain.measures import flops_per_token, peak_of
+from scripts.pretrain.parameters import count
+from scripts.training import memory
+from scripts.workflow import record
+from scripts.workflow.console import duration
+from scripts.workflow.manifest import Manifest, ManifestError
+
+MFU = 0.35  # assumed where none was measured: what trainings of models of a billion parameters report; smaller models reach less
+CPU = 30e9  # assumed FLOP/s of a thread in fp32: two x86-64 cores reach 40 to 80 GFLOP/s (scripts/pretrain/auto.py)
+RECOMPUTED = (
+    4 / 3
+)  # time with activation checkpointing: a forward pass more, 2 of then 8 operations a parameter and token
+TIGHT = 0.9  # share of a GPU's memory above which a plan says that there is no reserve
+
+
+def shape_of(summary: dict[str, Any], optimizer: str) -> memory.Shape:
+    """What decides the memory, from the summary of pretrain.plan. Of several experts a token's activations are those of its own."""
+    model, vocabulary = summary["shape"], summary["shape"]["vocabulary"]
+    counted = count(model, vocabulary)
+    return memory.Shape(
+        counted.total, model["layers"], model["hidden_size"], counted.feed * counted.chosen, vocabulary, model["context"],
+        counted.width, counted.kv, counted.inside if optimizer == "muon" else 0,
+    )  # fmt: skip
+
+
+def measured(folder: Path) -> dict[str, Any] | None:
+    """What the last training whose results lie in `folder` reached; None where there is none.
+
+    `flops`: FLOP/s of a process, the median of its log; `mfu`: over the peak of its GPU in its precision, None where none is known.
+    """
+    try:
+        last = Manifest.of_task(folder / "manifest.json")
+        rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+        made = record.read(folder / "manifest.json")
+        speed = median(row["tokens_per_second"] for row in rows if row.get("tokens_per_second"))
+        model = last.summary["shape"]
+        counted = count({"overrides": {}, **model}, model["vocabulary"])
+        each = flops_per_token(counted.multiplied, model["layers"], counted.width, model["context"])
+        flops, device = speed * each / made["processes"], next(iter(made["devices"]))
+        precision = made["fingerprint"]["config"]["precision"]
+    except (ManifestError, OSError, ValueError, KeyError, TypeError, StopIteration):
+        return None
+    peak = peak_of(device, precision) if made.get("device") == "cuda" else None
+    return {
+        "flops": flops,
+        "mfu": flops / peak if peak else None,
+        "device": device,
+        "cuda": made.get("device") == "cuda",
+    }
+
+
+def place(
+    summary: dict[str, Any],
+    train: dict[str, Any],
+    own: dict[str, Any],
+    profile_gpu: str = "",
+    last: dict[str, Any] | None = None,
+    has: float | None = None,
+) -> dict[str, Any]:
+    """What a training with this summary takes where it runs.
+
+    train: pretrain.train with its placement; own: pretrain.plan. has: bytes of memory, in the place of the GPU's or of what this
+    machine has free. Raises InputError for a GPU of which nothing is known.
+    """
+    gpu = gpus.chosen(own, train["device"], profile_gpu)
+    processes, cuda = train["processes"] * train["nodes"], gpu is not None
+    shape = shape_of(summary, train["optimizer"])
+    at = {key: train[key] for key in ("micro_batch", "activation_checkpointing")} | {"processes": processes}
+    at["sequences"] = summary["global_batch_tokens"] // summary["shape"]["context"]
+    parts = memory.parts(shape, train, at, cuda)
+    here = 1 if cuda else train["processes"]
+    has = has or (gpu.memory if gpu else memory.available())
+    total = here * sum(parts.values())
+    fits, refused = total <= has, total > memory.TOLERANCE * has
+    found: dict[str, Any] = {
+        "gpu": gpu.name if gpu else None,
+        "processes": processes,
+        "memory": {**parts, "total": sum(parts.values())},
+        "available": has,
+        "estimated_as": "DeepSpeed's" if train.get("engine") == "torch" else "itself",
+        "fits": fits,
+        "refused": refused,
+        "tight": total > TIGHT * has and not refused,
+        "disk": checkpoints(summary, train) * summary["checkpoint_bytes"] + summary["model_bytes"],
+        "keep_every": train["keep_every"] if summary["steps"] is None else 0,
+    }
+    if not fits:
+        found["changes"] = memory.changes(shape, train, at, has, here, cuda)
+        where = named(gpu.name) if gpu else memory.HERE
+        found["refusal"] = str(memory.refusal("pretrain.train", parts, has, here, found["changes"], where))
+        found["largest"] = max(parts, key=lambda name: parts[name])
+    return found | speed(summary, train, own, gpu, last)
+
+
+def checkpoints(summary: dict[str, Any], train: dict[str, Any]) -> int:
+    """The most checkpoints that lie on the disk at once, one that is just written included.
+
+    Those that stay are the newest, those of every n-th step and the best one. Saved are those of every `checkpoint_every` and `keep_every`
+    steps, the last and, with `keep_best`, one after each validation. Before the steps are known, every n-th step's are not counted.
+    """
+    newest, steps = train["keep_checkpoints"] + 1, summary["steps"]
+    if steps is None:
+        return int(newest + train["keep_best"])
+    every = train["keep_every"]
+    saved = {steps, *range(train["checkpoint_every"], steps + 1, train["checkpoint_every"])}
+    saved |= set(range(every, steps + 1, every)) if every else set()
+    if train["keep_best"]:
+        between = summary["auto"].get("validate_every", train["validate_every"])
+        between = auto.between(steps) if between == auto.AUTO else between
+        saved |= set(range(between, steps + 1, between)) if between else set()
+    older = sorted(saved)[:-newest]
+    marked = sum(step % every == 0 for step in older) if every else 0
+    return min(newest, len(saved)) + marked + (train["keep_best"] and marked < len(older))
+
+
+def speed(
+    summary: dict[str, Any],
+    train: dict[str, Any],
+    own: dict[str, Any],
+    gpu: gpus.Gpu | None,
+    last: dict[str, Any] | None,
+) -> dict[str, Any]:
+    """Hours, GPU-hours and money, and what they were made from; the latter alone where the GPU's peak for the precision is not known."""
+    operations, processes = summary["flops"]["total"], train["processes"] * train["nodes"]
+    longer = RECOMPUTED if train["activation_checkpointing"] else 1.0
+    if gpu is None:
+        if last and not last["cuda"]:
+            rate, basis = last["flops"], f"{last['flops'] / 1e9:,.0f} GFLOP/s of a process, as the last training here"
+        else:
+            busy = train["threads"] * train["processes"]
+            rate = CPU * train["threads"] / longer * min(1.0, (os.cpu_count() or 1) / busy)
+            basis = f"{CPU / 1e9:.0f} GFLOP/s of a thread, assumed"
+        mfu = None
+    elif (peak := peak_of(gpu.name, train["precision"])) is None:
+        return {"basis": f"no peak of {named(gpu.name)} is known for {train['precision']}"}
+    else:
+        mfu = own["mfu"] or (last or {}).get("mfu") or MFU
+        measured_here = not own["mfu"] and (last or {}).get("mfu")
+        basis = f"an MFU of {mfu:.0%}, {'as the last training here' if measured_here else 'set' if own['mfu'] else 'assumed'}"
+        rate = mfu * peak / (1.0 if measured_here or own["mfu"] else longer)
+    if not operations:
+        return {
+            "mfu": mfu,
+            "basis": basis,
+            "hours_per_billion_tokens": 1e9 * summary["flops"]["per_token"] / rate / processes / 3600,
+        }
+    hours = operations / rate / processes / 3600
+    found = {"mfu": mfu, "basis": basis, "hours": hours, "gpu_hours": hours * processes if gpu else 0.0}
+    if gpu and own["gpu_hour_price"] is not None:
+        found["price"] = found["gpu_hours"] * own["gpu_hour_price"]
+        found["currency"] = own["currency"]
+    return found
+
+
+def short(value: float) -> str:
+    """`1.04 B`, `125 M`, `93 k`: a count in three digits."""
+    for size, unit in ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k")):
+        if value >= size:
+            return f"{value / size:.3g} {unit}"
+    return f"{value:.0f}"
+
+
+def named(gpu: str) -> str:
+    """`an h100`, `a b200`."""
+    return f"{'an' if gpu[0] in 'ah' else 'a'} {gpu}"
+
+
+def size(value: float) -> str:
+    """Bytes as `3.2 GB` or `3.2 MB`."""
+    return memory.gigabytes(value) if value >= 1e8 else f"{value / 1e6:.1f} MB"
+
+
+def listed(parts: dict[str, int]) -> str:
+    """The parts of a process's memory in GB, without those that round to nothing: `program 0.6, weights 1.2`."""
+    return ", ".join(f"{name} {each / 1e9:.1f}" for name, each in parts.items() if each >= 5e7)
+
+
+def lines(summary: dict[str, Any], found: dict[str, Any]) -> list[str]:
+    """The plan for people: what is trained, its memory, how long it takes, its disk; and where it does not fit, why and what to change."""
+    sizes, parts = summary["parameters"], dict(found["memory"])
+    active = f", {short(sizes['active'])} active" if sizes["active"] != sizes["total"] else ""
+    counted = f", counted as {sizes['counted_as']}" if sizes["counted_as"] != "itself" else ""
+    head = f"{short(sizes['total'])} parameters ({short(sizes['embedding'])} embeddings{active}{counted})"
+    if summary["tokens"]:
+        head += (
+            f", {short(summary['tokens'])} tokens = {summary['tokens_per_parameter']:,.1f} a parameter (Chinchilla: "
+            f"{summary['chinchilla_tokens_per_parameter']}), {summary['steps']:,} steps, {summary['flops']['total']:.1e} FLOP"
+        )
+    total = parts.pop("total")
+    on = (
+        f"{named(found['gpu'])} of {found['available'] / 1e9:.0f} GB"
+        if found["gpu"]
+        else f"{size(found['available'])} free here"
+    )
+    verdict = (
+        "fits" if found["fits"] else "DOES NOT FIT" if found["refused"] else "may not fit, the estimate is not so exact"
+    )
+    verdict += " with less than a tenth to spare" if found["tight"] and found["fits"] else ""
+    as_other = "" if found["estimated_as"] == "itself" else f", estimated as {found['estimated_as']}"
+    out = [
+        head,
+        f"memory of a process{as_other}: {size(total)} ({listed(parts)}), {found['processes']} × on {on}: {verdict}",
+    ]
+    if not found["fits"]:
+        out.append(f"to make it fit: {', or '.join(found['changes'])}")
+    if "hours" in found:
+        on = f"{found['processes']} GPU{'s' * (found['processes'] > 1)}" if found["gpu"] else "this machine"
+        more = f" = {found['gpu_hours']:,.1f} GPU-hours" if found["gpu"] else ""
+        price = f", {found['price']:,.0f} {found['currency']}" if "price" in found else ""
+        out.append(f"about {duration(3600 * found['hours'])} on {on}{more}{price}, by {found['basis']}")
+    elif "hours_per_billion_tokens" in found:
+        out.append(f"{found['hours_per_billion_tokens']:,.2g} hours for a billion tokens, by {found['basis']}")
+    else:
+        out.append(f"hours are not known: {found['basis']}")
+    more = f", and a checkpoint more for every {found['keep_every']:,} steps" if found["keep_every"] else ""
+    out.append(
+        f"a checkpoint {size(summary['checkpoint_bytes'])}; with the model at most {size(found['disk'])} of disk{more}"
+    )
+    return out

@@ -1,0 +1,131 @@
+"""Both engines against a plain loop, under every stage and precision, in one process and in two."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from scripts.pretrain import plan
+from scripts.pretrain.parameters import count
+from scripts.training.processes import environments, free_port
+from scripts.workflow.config import ROOT
+
+pytestmark = pytest.mark.slow  # starts process groups
+STAGES, PRECISIONS = range(4), ("fp32", "bf16")
+CASES = [
+    (name, f"{stage}-{precision}") for name in ("deepspeed", "torch") for stage in STAGES for precision in PRECISIONS
+]
+CASES += [(name, f"0-{precision}-muon") for name in ("deepspeed", "torch") for precision in PRECISIONS]
+
+
+def side_by_side(program: str, processes: int, *options: str) -> None:
+    """Run a program of these tests as one process group."""
+    command = [sys.executable, "-m", f"tests.unit.pretrain.{program}", *options]
+    started = [
+        subprocess.Popen(command, env={**os.environ, **place}, cwd=ROOT, stderr=subprocess.PIPE, text=True)
+        for place in environments(0, 1, processes, "127.0.0.1", free_port())
+    ]
+    try:
+        for process in started:
+            _, errors = process.communicate(timeout=240)
+            assert process.returncode == 0, errors
+    finally:
+        for process in started:
+            process.kill()
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> dict[int, dict[str, Any]]:
+    """What side_by_side.py wrote, by the number of processes."""
+    folder = tmp_path_factory.mktemp("engines")
+    for processes in (2, 1):
+        side_by_side("side_by_side", processes, str(folder))
+    return {processes: json.loads((folder / f"{processes}.json").read_text()) for processes in (1, 2)}
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.parametrize(("name", "case"), CASES)
+def test_as_a_plain_loop(found: dict[int, dict[str, Any]], name: str, case: str, processes: int) -> None:
+    one = found[processes][f"{name}-{case}"]
+    expected = found[1]["plain-muon" if case.endswith("muon") else "plain"]
+    low = "bf16" in case
+    close, norms = (2e-3, 0.01) if low else (2e-5, 2e-4)
+    for (loss, norm), (wanted, wanted_norm) in zip(one["steps"], expected["steps"], strict=True):
+        assert loss == pytest.approx(wanted, abs=close)
+        assert norm == pytest.approx(wanted_norm, rel=norms)
+    assert one["evaluated"] == pytest.approx(expected["evaluated"], rel=5e-3 if low else 1e-5)
+    assert one["sum"] != expected["sum"] and one["after"][0][0] < one["steps"][-1][0]  # one more step on the last batch
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.parametrize(("name", "case"), CASES)
+def test_resumed_is_the_same_to_the_byte(
+    found: dict[int, dict[str, Any]], name: str, case: str, processes: int
+) -> None:
+    one = found[processes][f"{name}-{case}"]
+    assert one["resumed"] == {"steps": one["steps"][2:], "weights": one["weights"]}
+
+
+@pytest.mark.parametrize(("name", "case"), CASES)
+def test_resumed_on_one_process_instead_of_two(found: dict[int, dict[str, Any]], name: str, case: str) -> None:
+    one = found[1][f"{name}-{case}"]
+    for (loss, _), (wanted, _) in zip(one["other"]["steps"], one["steps"][2:], strict=True):
+        assert loss == pytest.approx(wanted, abs=2e-3 if "bf16" in case else 2e-5)
+
+
+@pytest.mark.parametrize("case", [f"torch-{stage}-{precision}" for stage in (1, 2, 3) for precision in PRECISIONS])
+def test_torch_resumes_under_another_stage(found: dict[int, dict[str, Any]], case: str) -> None:
+    for cases in found.values():
+        one = cases[case]
+        for (loss, _), (wanted, _) in zip(one["staged"]["steps"], one["steps"][2:], strict=True):
+            assert loss == pytest.approx(wanted, abs=2e-3 if "bf16" in case else 2e-5)
+
+
+@pytest.mark.parametrize("case", [case for name, case in CASES if name == "torch"])
+def test_torch_goes_on_from_a_checkpoint_of_deepspeed(found: dict[int, dict[str, Any]], case: str) -> None:
+    for cases in found.values():
+        theirs = cases[f"deepspeed-{case}"]["steps"][2:]
+        for (loss, norm), (wanted, wanted_norm) in zip(cases[f"torch-{case}"]["adopted"], theirs, strict=True):
+            assert loss == pytest.approx(wanted, abs=2e-3 if "bf16" in case else 2e-5)
+            assert norm == pytest.approx(wanted_norm, rel=0.01 if "bf16" in case else 2e-4)
+
+
+@pytest.mark.parametrize(("name", "case"), CASES)
+def test_the_neutral_form_has_the_weights(found: dict[int, dict[str, Any]], name: str, case: str) -> None:
+    assert all(cases[f"{name}-{case}"]["neutral"] for cases in found.values())
+
+
+def test_initial_weights_are_the_same_everywhere(found: dict[int, dict[str, Any]]) -> None:
+    """By any engine, sharded or not, on any number of processes; DeepSpeed's under bf16 are rounded to it."""
+    for precision in PRECISIONS:
+        marks = {
+            one["initial"]
+            for cases in found.values()
+            for name, one in cases.items()
+            if precision in name and (precision == "fp32" or name.startswith("deepspeed"))
+        }
+        assert len(marks) == 1, precision
+    exact = {one["initial"] for cases in found.values() for name, one in cases.items() if name.startswith("torch")}
+    assert exact == {found[1]["torch-0-fp32"]["initial"]}
+
+
+@pytest.mark.parametrize("name", ["deepspeed-3", "torch-1", "torch-2", "torch-3"])
+def test_a_process_holds_its_part_of_a_sharded_model(found: dict[int, dict[str, Any]], name: str) -> None:
+    for precision in PRECISIONS:
+        alone, part = (found[processes][f"{name}-{precision}"]["held"] for processes in (1, 2))
+        assert alone / 2 <= part <= alone / 2 * 1.01
+
+
+@pytest.mark.parametrize(("name", "case"), CASES)
+def test_a_checkpoint_is_as_large_as_planned(found: dict[int, dict[str, Any]], name: str, case: str) -> None:
+    """But for names and headers, 36 kB of DeepSpeed's at most; the settings differ by 43 kB and more."""
+    stage, precision, *muon = case.split("-")
+    told = {"engine": name, "zero_stage": int(stage), "precision": precision, "optimizer": "muon" if muon else "adamw"}
+    tiny = {"hidden_size": 32, "intermediate_size": 64, "layers": 2, "heads": 4, "kv_heads": 2, "context": 16}
+    planned = plan.checkpoint_bytes(told, count({**tiny, "tie_embeddings": True}, 101))
+    assert 0 < found[1][f"{name}-{case}"]["saved"] - planned < 40_000

@@ -1,0 +1,42 @@
+"""Placement keys as words of a command line, and back: what a rule writes is what the program reads."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+import pytest
+
+from scripts.workflow import cli, config, options
+
+STEPS = sorted(
+    {".".join(path.split(".")[:2]) for path, node in config.leaves() if node.get("placement") and "." in path}
+)
+
+
+def read(step: str, words: list[str], whose: bool | str = options.PROGRAM) -> dict[str, Any]:
+    parser = argparse.ArgumentParser(allow_abbrev=False)
+    cli.placement(parser, step, whose)
+    return vars(parser.parse_args(words))
+
+
+@pytest.mark.parametrize("whose", [options.PROGRAM, options.LAUNCHER])
+@pytest.mark.parametrize("step", STEPS)
+def test_every_default_comes_back(step: str, whose: bool | str) -> None:
+    section = config.lookup(config.validate({}), step)
+    found = read(step, options.words(step, section, whose), whose)
+    assert found == {key: section[key] for key in options.of(step, whose)}
+
+
+def test_null_and_numbers_of_a_key_that_takes_both() -> None:
+    section = config.validate({"pretrain": {"plan": {"gpu": "h100", "gpu_memory": 64, "mfu": 0.5}}})["pretrain"]["plan"]
+    words = options.words("pretrain.plan", section)
+    assert {"--gpu=h100", "--gpu-memory=64", "--gpu-hour-price=null"} <= set(words)
+    found = read("pretrain.plan", words)
+    assert (found["gpu"], found["gpu_memory"], found["mfu"], found["gpu_hour_price"]) == ("h100", 64.0, 0.5, None)
+
+
+def test_what_is_no_number_is_refused_by_name(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        read("pretrain.plan", ["--mfu=much"])
+    assert "argument --mfu: invalid number value: 'much'" in capsys.readouterr().err
