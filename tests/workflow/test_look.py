@@ -234,7 +234,8 @@ def test_variants_share_what_does_not_differ(complete: Path) -> None:
     tree["variants"] = {"hotter": {"pretrain": {"train": {"learning_rate": 0.001}}}}
     found = planned(complete, tree)
     assert found == {
-        "pretrain.train", "finetune.train[sft]", "evaluate.model[base]", "evaluate.model[sft]", "report.render",
+        "pretrain.plan", "pretrain.train",
+        "finetune.train[sft]", "evaluate.model[base]", "evaluate.model[sft]", "report.render",
     }  # fmt: skip
 
 
