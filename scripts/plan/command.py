@@ -17,6 +17,7 @@ import sys
 import textwrap
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -53,13 +54,29 @@ def notes(lines: Iterable[str]) -> Iterator[str]:
 def newer(results: Path) -> list[str]:
     """Where today's libraries are not those that the results were made with; that alone reruns nothing."""
     then: dict[str, set[str]] = {}
-    for path in results.glob("*/*/*/*run.json"):
-        made = record.read(path.with_name(path.name.replace("run.json", "manifest.json"))).get("versions", {})
-        for name, version in made.items():
-            now = platform.python_version() if name == "python" else record.version(name)
-            if now and version != now:
-                then.setdefault(f"{name} {version}, now {now}", set()).add(".".join(path.parts[-3:-1]))
+    for folder in results.glob("*/*/*/"):
+        # The records of a step's shards are mostly the same bytes: each is read, and one of the equal ones parsed.
+        for text in {record.text(path) for path in folder.glob("*run.json")}:
+            for name, version in record.parsed(text).get("versions", {}).items():
+                now = platform.python_version() if name == "python" else record.version(name)
+                if now and version != now:
+                    then.setdefault(f"{name} {version}, now {now}", set()).add(".".join(folder.parts[-2:]))
     return [f"made with {versions}: {', '.join(sorted(steps))}" for versions, steps in sorted(then.items())]
+
+
+def dry_run(command: list[str]) -> tuple[int, list[str], list[str]]:
+    """(exit status, what Snakemake printed, what `newer` says of the folder that it works in), both made at the same time."""
+    said: list[str] = []
+    found: Future[list[str]] | None = None
+    with (
+        ThreadPoolExecutor(1) as beside,
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process,
+    ):
+        for line in process.stdout or ():
+            said.append(line.rstrip("\n"))
+            if found is None and dryrun.FOLDER.match(line):
+                found = beside.submit(newer, dryrun.folder([said[-1]]) / "results")
+    return process.returncode, said, found.result() if found else []
 
 
 def options_of(options: list[str]) -> argparse.Namespace:
@@ -300,14 +317,13 @@ def main(argv: list[str] | None = None) -> int:
     if not Path("Snakefile").exists() and not {"-s", "--snakefile"} & set(more):  # in the folder of a run
         more = ["--snakefile", str(ROOT / "Snakefile"), *more]
     command = [sys.executable, "-m", "snakemake", "--profile", profile, "--dry-run", *more]
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
-    said = done.stdout.splitlines()
+    returned, said, differing = dry_run(command)
     status = show(said, options, Path(profile), pictures)
-    if done.returncode and not status:
-        print(done.stdout)
-    for line in newer(dryrun.folder(said) / "results"):
+    if returned and not status:
+        print("\n".join(said))
+    for line in differing:
         print(line)
-    return status or done.returncode
+    return status or returned
 
 
 if __name__ == "__main__":

@@ -112,8 +112,21 @@ def accepted(manifest: Path, fingerprint: str) -> list[dict[str, Any]]:
 
 def read(manifest: Path) -> dict[str, Any]:
     """The record beside `manifest`; empty where there is none, or a damaged one."""
+    return parsed(text(beside(manifest)))
+
+
+def text(path: Path) -> bytes:
+    """The bytes of a record; none where it is not there."""
     try:
-        found = json.loads(beside(manifest).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        return path.read_bytes()
+    except OSError:
+        return b""
+
+
+def parsed(text: bytes) -> dict[str, Any]:
+    """The record that these bytes are; empty where they are none."""
+    try:
+        found = json.loads(text)
+    except ValueError:
         return {}
     return found if isinstance(found, dict) else {}
