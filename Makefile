@@ -45,6 +45,7 @@ $(VENV)/.installed-dev: envs/lock-dev.txt $(VENV)/.compiled
 install: $(VENV)/.compiled ## create .venv from the pinned lock
 	@python=$$(head -n 1 $(BIN)/snakemake | cut -c 3-); test -x "$$python" || \
 	  { echo "this folder has moved: its programs start $$python. Run: rm -r $(VENV); make install"; exit 1; }
+	@echo "installed in $(VENV). Next: make demo (the whole chain), make plan (what it would run), make help"
 
 demo: $(VENV)/.compiled ## the whole chain on the embedded default: from a crawl to an evaluated model
 	$(SNAKEMAKE)

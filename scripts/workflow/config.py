@@ -163,9 +163,11 @@ def _explain(error: ValidationError) -> list[str]:
     if rule == "additionalProperties" and isinstance(error.schema, dict):
         return [_unknown(path, key, error.schema) for key in error.instance if key not in error.schema["properties"]]
     if rule == "pattern" and "propertyNames" in error.absolute_schema_path:
-        return [f"{where} has the key {shown}; allowed are names that match {value}"]
+        return [f"{where} has the key {shown}; allowed are {error.schema['form']}"]
     if rule == "pattern" and value == AUTO:
         return [f"{where} is {shown}{_allowed(error.schema)}{hint(error.instance, kinds(error.schema))}"]
+    if rule == "pattern":
+        return [f"{where} is {shown}{_allowed(error.schema)}"]
     if rule == "type":
         found = kinds(error.schema)
         said = f"{where} is {shown}, which is not of type {' or '.join(found)}{_allowed(error.schema)}"
@@ -213,13 +215,16 @@ def _unknown(path: str, key: str, node: dict[str, Any]) -> str:
 
 def _allowed(node: dict[str, Any]) -> str:
     """What a leaf accepts, in words, from its schema: `; allowed: number from 0 to 1 (default 0.65)`."""
-    return f"; allowed: {allowed(node)}" + (f" (default {node['default']!r})" if "default" in node else "")
+    default = "null" if node.get("default") is None else repr(node["default"])
+    return f"; allowed: {allowed(node)}" + (f" (default {default})" if "default" in node else "")
 
 
 def allowed(node: dict[str, Any]) -> str:
     """The values that a schema leaf accepts, in words."""
     if "enum" in node:
         return " or ".join(map(repr, node["enum"]))
+    if "form" in node:
+        return str(node["form"]) + ", or null" * ("null" in kinds(node))
     words, *others = kinds(node)
     if "exclusiveMinimum" in node:
         words += f" above {node['exclusiveMinimum']}"

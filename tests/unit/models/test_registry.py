@@ -41,8 +41,8 @@ def refused(text: str) -> str:
         ("{a: {from: base, step: align.it}}", "models.a.step is 'align.it'; allowed are 'finetune.train'"),
         ("{a: {from: base}}", "models.a lacks the key 'step'"),
         ("{a: 3}", "models.a is 3, which is not of type object or null"),
-        ("{base: {from: base, step: finetune.train}}", "models has the key 'base'; allowed are names that match"),
-        ("{A: {from: base, step: finetune.train}}", "models has the key 'A'; allowed are names that match"),
+        ("{base: {from: base, step: finetune.train}}", "models has the key 'base'; allowed are names of small letters"),
+        ("{A: {from: base, step: finetune.train}}", "models has the key 'A'; allowed are names of small letters"),
         (
             "{a: {from: base, step: finetune.train, learning_rte: 1}}",
             "models.a.learning_rte is not a known key; the nearest known key is models.a.learning_rate",

@@ -48,6 +48,10 @@ def refused(config: Any) -> str:
         ({"language": {"select": {"threshold": True}}}, ["not of type number"]),
         ({"language": {"select": {"threshold": float("nan")}}}, ["language.select.threshold is nan"]),
         ({"language": {"select": {"threshold": "1e-2"}}}, ["YAML reads 1e-2 as text, write 1.0e-2"]),
+        (
+            {"pretrain": {"train": {"model": {"size": "125 million"}}}},
+            ["pretrain.train.model.size is '125 million'", "such as 125M, or null (default null)"],
+        ),
         ({"ingest": {"extract": {"shards": 4.0}}}, ["ingest.extract.shards is 4.0", "integer from 1"]),
         ({"ingest": {"extract": {"shards": 0}}}, ["ingest.extract.shards is 0, out of range"]),
         ({"ingest": {"extract": {"sources": [{"name": "a"}]}}}, ["ingest.extract.sources.0 lacks the key 'kind'"]),
@@ -190,6 +194,16 @@ def test_every_section_is_closed_and_described() -> None:
 
     Draft202012Validator.check_schema(schema())
     check(schema(), "")
+
+
+def test_a_pattern_is_said_in_words() -> None:
+    def patterns(node: Any) -> list[Any]:
+        inside = node.values() if isinstance(node, dict) else node if isinstance(node, list) else []
+        here = [node] if isinstance(node, dict) and isinstance(node.get("pattern"), str) else []
+        return here + [found for child in inside for found in patterns(child)]
+
+    found = [node for node in patterns(schema()) if node["pattern"] != configuration.AUTO]
+    assert len(found) > 5 and all(node["form"] for node in found)
 
 
 @pytest.mark.parametrize(
