@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from scripts.models.registry import BASE
+from scripts.pretrain.auto import TOKENS_A_PARAMETER
 from scripts.report.candidates import missed
 from scripts.report.models import Model, title, trained
 from scripts.report.page import NOTHING, duration, integer, percent, short, significant, size
@@ -202,6 +203,12 @@ def tokenizer(run: Run) -> dict[str, Any]:
     return {**{key: facts.get(key) for key in keys}, "longest": longest}
 
 
+def tokens_a_parameter(facts: dict[str, Any]) -> str:
+    """Tokens of a pre-training for each weight of the model; embeddings among them."""
+    tokens, weights = number(facts.get("tokens")), number(parameters(facts))
+    return significant(tokens / weights, 3) if tokens and weights else NOTHING
+
+
 def training_facts(facts: dict[str, Any]) -> list[Fact]:
     """A training step's summary as rows; what it does not measure is left out."""
     held = f"{integer(facts.get('heldout_tokens'))} tokens of {integer(facts.get('heldout_pairs'))} held-out pairs"
@@ -211,6 +218,7 @@ def training_facts(facts: dict[str, Any]) -> list[Fact]:
         ("Parameters", integer(parameters(facts)), "weights of the model"),
         ("Without embeddings", integer(dig(facts, "parameters", "non_embedding")), "parameters"),
         ("Tokens seen", integer(facts.get("tokens")), "training tokens, repeated passes counted"),
+        ("Tokens a parameter", tokens_a_parameter(facts), f"{TOKENS_A_PARAMETER} in Hoffmann et al. 2022 (Chinchilla)"),
         ("Epochs", significant(facts.get("epochs"), 3), "passes over the training corpus"),
         ("Training pairs", integer(facts.get("pairs")), "questions with their answers, from training documents"),
         ("Optimizer steps", integer(facts.get("steps")), ""),
