@@ -56,6 +56,7 @@ def main(argv: list[str] | None = None) -> int:
     except (InputError, OSError) as error:
         return fail(str(error))
     print(f"{args.out}: {', '.join(path.name for path in files)}")
+    print(f"to load it: transformers.AutoModelForCausalLM.from_pretrained({str(args.out)!r})")
     return 0
 
 

@@ -143,6 +143,6 @@ def take() -> None:
     """Take all shortcuts, once in a process."""
     if version("snakemake") != TESTED:
         return
-    gc.set_threshold(100_000)  # a plan makes a million objects and drops few
+    gc.set_threshold(500_000)  # a plan makes a million objects and drops few
     for shortcut in ALL:
         shortcut()
