@@ -24,7 +24,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-from scripts.slurm import patience, preflight, queue
+from scripts.slurm import cluster, patience, queue
 from scripts.slurm.patience import NoAnswer, Silent, SlurmError, Stopped
 
 MARK = re.compile(r" #(\w{12})\b")  # in a job's comment: one submission
@@ -149,7 +149,7 @@ def install(executor: Any) -> None:
     # submission, and guesses an account from sacct.
     plugin.validate_account = lambda account, logger: account
     plugin.get_account = lambda logger: None
-    plugin.get_default_partition = lambda job, logger: preflight.default_partition()
+    plugin.get_default_partition = lambda job, logger: cluster.default_partition()
     executor.__class__ = patient(type(executor), driver)
 
 

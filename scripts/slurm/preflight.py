@@ -12,67 +12,20 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from scripts.plan import training
-from scripts.plan.last import Last
-from scripts.pretrain import gpus as cards
-from scripts.slurm import pace, patience, queue
+from scripts.slurm import cluster, needs, pace, patience, queue, trainings
+from scripts.slurm.cluster import Partition
+from scripts.slurm.needs import Need
 from scripts.workflow.cli import described
 from scripts.workflow.config import ROOT
-from scripts.workflow.errors import InputError
 from scripts.workflow.manifest import pretty
 
 ONLY = "CRAWL2LLM_PREFLIGHT_ONLY"  # the file that a run writes what it found to, and then ends
-
-TRAINING = "pretrain_train"
 LONGEST_PAUSE = int(4 * pace.LONGEST)  # seconds between two status checks at most, with three that got no answer
 POOR_SHARE = 0.1  # below this fair-share factor a wait of days is usual
-
-
-@dataclass(frozen=True)
-class Need:
-    """What the tasks of one rule ask for, the largest of them. Memory in MB (per node), runtime in minutes; 0: not set.
-
-    `partition` is None where the profile's partitions.yaml has none that fits, and "" where SLURM itself is to choose.
-    """
-
-    rule: str
-    tasks: int
-    partition: str | None
-    nodes: int = 1
-    cpus: int = 1
-    memory: int = 0
-    runtime: int = 0
-    gres: str = ""
-    account: str = ""
-    extra: str = ""
-    cards: int = 0
-
-
-@dataclass(frozen=True)
-class Node:
-    """One compute node. `gres` maps (`gpu`, type or "") to a count."""
-
-    name: str
-    cpus: int
-    memory: int
-    gres: dict[tuple[str, str], int]
-    usable: bool
-
-
-@dataclass(frozen=True)
-class Partition:
-    """One partition; None is no limit, times in seconds."""
-
-    name: str
-    up: bool
-    max_time: int | None
-    max_nodes: int | None
-    nodes: tuple[Node, ...]
 
 
 @dataclass
@@ -104,75 +57,16 @@ class Report:
         )
 
 
-def records(text: str) -> Iterable[dict[str, str]]:
-    """The lines of `scontrol show … --oneliner` as dictionaries (values with spaces are cut: none is used here)."""
-    for line in text.splitlines():
-        yield dict(part.split("=", 1) for part in line.split() if "=" in part)
-
-
-def gres(text: str) -> dict[tuple[str, str], int]:
-    """`gpu:h100:8(S:0-1),nvme:1` → {("gpu", "h100"): 8, ("nvme", ""): 1}; `(null)` → {}."""
-    found: dict[tuple[str, str], int] = {}
-    for part in re.sub(r"\([^)]*\)", "", text).split(","):
-        cells = part.replace("=", ":").split(":")
-        if not cells[0]:
-            continue
-        count = int(cells[-1]) if len(cells) > 1 and cells[-1].isdigit() else 1
-        kind = cells[1] if len(cells) > 1 and not cells[1].isdigit() else ""
-        found[(cells[0], kind)] = found.get((cells[0], kind), 0) + count
-    return found
-
-
-def enough(has: dict[tuple[str, str], int], wants: dict[tuple[str, str], int]) -> bool:
-    """Whether a node's GRES cover a request; a request without a type takes any type."""
-    for (name, kind), count in wants.items():
-        have = sum(n for (other, its), n in has.items() if other == name and kind in ("", its))
-        if have < count:
-            return False
-    return True
-
-
-def shown(has: dict[tuple[str, str], int]) -> str:
-    """GRES as one writes them."""
-    return ",".join(":".join(filter(None, [name, kind, str(count)])) for (name, kind), count in has.items()) or "none"
-
-
-def cluster() -> dict[str, Partition]:
-    """The cluster's partitions with their nodes, by scontrol."""
-    nodes: dict[str, list[Node]] = {}
-    for row in records(patience.ask("scontrol", "show", "node", "--oneliner")):
-        states = set(re.split(r"[+*]", row["State"]))
-        node = Node(
-            name=row["NodeName"],
-            cpus=int(row["CPUTot"]),
-            memory=int(row["RealMemory"]),
-            gres=gres(row.get("Gres", "")),
-            usable=not states & {"DOWN", "DRAIN", "DRAINED", "FAIL", "NOT_RESPONDING", "FUTURE"},
-        )
-        for partition in row.get("Partitions", "").split(","):
-            nodes.setdefault(partition, []).append(node)
-    return {
-        row["PartitionName"]: Partition(
-            name=row["PartitionName"],
-            up=row.get("State") == "UP",
-            max_time=queue.seconds(row.get("MaxTime", "")),
-            max_nodes=int(row["MaxNodes"]) if row.get("MaxNodes", "").isdigit() else None,
-            nodes=tuple(nodes.get(row["PartitionName"], ())),
-        )
-        for row in records(patience.ask("scontrol", "show", "partition", "--oneliner"))
-    }
-
-
 def problems(need: Need, partitions: dict[str, Partition]) -> tuple[list[str], list[str]]:
     """(errors, warnings) of one rule's needs, compared with the cluster's partitions."""
     who = f"{need.rule}:"
     if need.partition is None:
-        return [f"{who} no partition of slurm-partition-config takes it ({wanted(need)})"], []
+        return [f"{who} no partition of slurm-partition-config takes it ({need.wanted})"], []
     if not need.partition:
         each = [problems(replace(need, partition=name), partitions) for name in sorted(partitions)]
         fits = min(each, key=lambda found: (len(found[0]), len(found[1])), default=([], []))
         if fits[0]:
-            return [f"{who} no partition of the cluster takes it ({wanted(need)}); of the nearest: {fits[0][0]}"], []
+            return [f"{who} no partition of the cluster takes it ({need.wanted}); of the nearest: {fits[0][0]}"], []
         return fits
     there = partitions.get(need.partition)
     if there is None:
@@ -193,9 +87,9 @@ def problems(need: Need, partitions: dict[str, Partition]) -> tuple[list[str], l
             f"{who} is warned {warned.group(1)} s before a time limit of {need.runtime} min; that may be half of it at most "
             "(`warning` and `training` in the profile)"
         )
-    wants = gres(need.gres)
-    if need.gres and not any(enough(node.gres, wants) for node in there.nodes):
-        kinds = sorted({shown(node.gres) for node in there.nodes})
+    wants = cluster.gres(need.gres)
+    if need.gres and not any(cluster.enough(node.gres, wants) for node in there.nodes):
+        kinds = sorted({cluster.shown(node.gres) for node in there.nodes})
         errors.append(f"{who} asks for gres {need.gres}; nodes of partition {there.name} have {' or '.join(kinds)}")
     elif need.memory and not any(node.memory >= need.memory for node in there.nodes):
         largest = max((node.memory for node in there.nodes), default=0)
@@ -204,18 +98,14 @@ def problems(need: Need, partitions: dict[str, Partition]) -> tuple[list[str], l
         largest = max((node.cpus for node in there.nodes), default=0)
         errors.append(f"{who} asks for {need.cpus} cores; the largest node of partition {there.name} has {largest}")
     else:
-        fit = [n for n in there.nodes if enough(n.gres, wants) and n.memory >= need.memory and n.cpus >= need.cpus]
+        fit = [
+            n for n in there.nodes if cluster.enough(n.gres, wants) and n.memory >= need.memory and n.cpus >= need.cpus
+        ]
         if len(fit) < need.nodes:
-            errors.append(f"{who} asks for {need.nodes} nodes with {wanted(need)}; {there.name} has {len(fit)} such")
+            errors.append(f"{who} asks for {need.nodes} nodes with {need.wanted}; {there.name} has {len(fit)} such")
         elif sum(node.usable for node in fit) < need.nodes:
             warnings.append(f"{who} the nodes of {there.name} that fit are down or drained now: it would wait for them")
     return errors, warnings
-
-
-def wanted(need: Need) -> str:
-    """A need in words."""
-    parts = [f"{need.cpus} cores", f"{need.memory} MB" if need.memory else "", need.gres]
-    return ", ".join(filter(None, [*parts, f"{need.runtime} min" if need.runtime else ""]))
 
 
 def site(needs: list[Need]) -> tuple[list[str], list[str]]:
@@ -245,141 +135,20 @@ def site(needs: list[Need]) -> tuple[list[str], list[str]]:
     return errors, warnings
 
 
-def placement(needs: list[Need], config: dict[str, Any]) -> tuple[list[str], list[str]]:
-    """(errors, warnings) where the config starts other processes than the profile gives GPUs and nodes for."""
-    errors: list[str] = []
-    warnings: list[str] = []
-    for need in needs:
-        cards = queue.gpus(need.gres)
-        if need.cards < cards * need.nodes:
-            # Snakemake cuts what a job asks for down to the run's cap, and the cap would not hold.
-            errors.append(f"{need.rule}: takes {cards * need.nodes} GPUs, more than the profile's gpu_cap")
-        for key, section in sections(need.rule, config) if cards else ():
-            processes, nodes = section["processes"], section.get("nodes", 1)
-            if nodes != need.nodes:
-                errors.append(
-                    f"{need.rule}: the profile asks for {need.nodes} nodes, the config has {key}.nodes: {nodes}"
-                )
-            if processes > cards:
-                errors.append(
-                    f"{need.rule}: the config has {key}.processes: {processes}, the profile {cards} GPUs of a node"
-                )
-            elif processes < cards:
-                warnings.append(
-                    f"{need.rule}: the profile takes {cards} GPUs of a node, and {key}.processes: {processes} leaves some idle"
-                )
-    return errors, warnings
-
-
-def sections(rule: str, config: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """(name, settings) of each section that sets the processes of a rule: that of its step, and of each model with processes of its own."""
-    stage, _, name = rule.partition("_")
-    step = f"{stage}.{name}"
-    section = config.get(stage, {}).get(name, {})
-    if "processes" in section:
-        yield step, section
-    for model, entry in config.get("models", {}).items():
-        if entry["step"] == step and "processes" in entry:
-            yield f"models.{model}", {**section, **entry}
-
-
-def memory(needs: list[Need], configs: dict[str, dict[str, Any]], folder: Path) -> tuple[list[str], list[str]]:
-    """(errors, warnings) where a training would not fit the GPUs that the profile asks for, by the estimate of pretrain.plan.
-
-    configs: complete, by variant, of those whose training would run. folder: of the run, whose tokens may be counted. An error is what
-    takes over TOLERANCE × what there is, as in the trainer, a warning over TIGHT × that. Nothing is said before the shape is known.
-    """
-    errors: list[str] = []
-    warnings: list[str] = []
-    last = Last(folder)
-    for need in needs:
-        if need.rule != TRAINING or not queue.gpus(need.gres):
-            continue
-        for variant, config in configs.items():
-            who = need.rule if variant == "main" else f"{need.rule} of {variant}"
-            owner = next((name for name in (variant, "main") if last.manifests(name, training.TOKENS)), "main")
-            tokens, entries = training.counted(last, owner)
-            results = folder / "results" / variant / "pretrain" / "train"
-            try:
-                _, found = training.foreseen(config, tokens, entries, results, cards.of_profile(need.gres))
-            except InputError as error:
-                warnings.append(f"{who}: whether it fits its GPUs is not known: {error}")
-                continue
-            left = found["available"] - found["memory"]["total"]
-            if found["refused"]:
-                size = found["memory"][found["largest"]] / 1e9
-                errors.append(
-                    f"{who}: {found['refusal']}. The largest part is {found['largest']}, {size:.1f} GB. Where the GPU has more: "
-                    "pretrain.plan.gpu_memory"
-                )
-            elif not found["fits"]:
-                warnings.append(f"{who}: {found['refusal']}. It may do all the same: the estimate is not so exact")
-            elif found["tight"]:
-                warnings.append(
-                    f"{who}: of the GPU's memory {left / 1e9:.1f} GB are left, by the estimate of pretrain.plan"
-                )
-    return errors, warnings
-
-
-def needs(workflow: Any) -> list[Need]:
-    """The needs of the jobs that would run, by rule, in the workflow's order, each at its largest."""
-    from snakemake_executor_plugin_slurm.partitions import get_best_partition, read_partition_file
-
-    class Silent:
-        """The executor's logger argument, without the line that it writes for every job."""
-
-        def debug(self, *_: object) -> None: ...
-
-        info = warning = debug
-
-    file = workflow.executor_settings.partition_config or os.environ.get("SNAKEMAKE_SLURM_PARTITIONS")
-    candidates = read_partition_file(Path(file)) if file else None
-    found: dict[str, Need] = {}
-
-    def number(job: Any, name: str) -> int:
-        value = job.resources.get(name)
-        return value if isinstance(value, int) else 0  # 0: not set, or known only when its input is there
-
-    for job in workflow.dag.needrun_jobs():
-        if job.is_local:
-            continue
-        partition = job.resources.get("slurm_partition")
-        if not partition:
-            partition = get_best_partition(candidates, job, Silent()) if candidates else default_partition()
-        cpus = number(job, "cpus_per_task") or job.threads
-        before = found.get(job.rule.name, Need(job.rule.name, 0, partition))
-        found[job.rule.name] = Need(
-            rule=job.rule.name,
-            tasks=before.tasks + 1,
-            partition=partition,
-            nodes=max(number(job, "nodes"), before.nodes),
-            cpus=max(cpus, before.cpus),
-            memory=max(number(job, "mem_mb_per_cpu") * cpus or number(job, "mem_mb"), before.memory),
-            runtime=max(number(job, "runtime"), before.runtime),
-            gres=job.resources.get("gres") or "",
-            account=str(job.resources.get("slurm_account") or ""),
-            extra=str(job.resources.get("slurm_extra") or ""),
-            cards=number(job, "card"),
-        )
-    order = {rule.name: position for position, rule in enumerate(workflow.rules)}
-    return sorted(found.values(), key=lambda need: order[need.rule])
-
-
-def default_partition() -> str:
-    """The partition that sinfo marks with a star; "" where none is: a site's own submit script chooses then."""
-    return next((line[:-1] for line in patience.ask("sinfo", "-h", "-o", "%P").split() if line.endswith("*")), "")
-
-
 def check(workflow: Any) -> Report:
     """The whole preflight of a workflow that is about to start under the slurm executor."""
-    report = Report(needs(workflow))
-    partitions = cluster()
+    report = Report(needs.of(workflow))
+    partitions = cluster.partitions()
     found = [problems(need, partitions) for need in report.needs]
     config = workflow.globals["config"]
     variants = workflow.globals.get("VARIANTS", {})  # of rules/common.smk; another workflow has none
-    trained = {job.wildcards.variant for job in workflow.dag.needrun_jobs() if job.rule.name == TRAINING}
+    trained = {job.wildcards.variant for job in workflow.dag.needrun_jobs() if job.rule.name == trainings.PRETRAIN}
     configs = {name: variants[name] for name in variants if name in trained}
-    found += [placement(report.needs, config), memory(report.needs, configs, Path.cwd()), site(report.needs)]
+    found += [
+        trainings.placement(report.needs, config),
+        trainings.memory(report.needs, configs, Path.cwd()),
+        site(report.needs),
+    ]
     for errors, warnings in found:
         report.errors += errors
         report.warnings += warnings

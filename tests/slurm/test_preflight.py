@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scripts.plan import training
-from scripts.slurm import preflight, queue, status
-from scripts.slurm.preflight import Need, Node, Partition
+from scripts.slurm import cluster, preflight, queue, status, trainings
+from scripts.slurm.cluster import Node, Partition
+from scripts.slurm.needs import Need
 from scripts.workflow import config
 from scripts.workflow.manifest import Manifest
 
@@ -62,14 +63,14 @@ def test_gpus(text: str, count: int) -> None:
     ],
 )
 def test_gres(text: str, found: dict[tuple[str, str], int]) -> None:
-    assert preflight.gres(text) == found
+    assert cluster.gres(text) == found
 
 
 def test_a_request_without_a_type_takes_any() -> None:
     has = {("gpu", "h100"): 4, ("gpu", "a100"): 4}
-    assert preflight.enough(has, {("gpu", ""): 8})
-    assert not preflight.enough(has, {("gpu", "h100"): 5})
-    assert not preflight.enough({}, {("gpu", ""): 1})
+    assert cluster.enough(has, {("gpu", ""): 8})
+    assert not cluster.enough(has, {("gpu", "h100"): 5})
+    assert not cluster.enough({}, {("gpu", ""): 1})
 
 
 def test_what_fits_is_not_objected_to() -> None:
@@ -117,12 +118,12 @@ def test_nodes_that_are_down_are_a_warning() -> None:
     ],
 )
 def test_the_config_starts_what_the_profile_asks_for(section: dict[str, object], errors: int, warnings: int) -> None:
-    found = preflight.placement([FITS], {"pretrain": {"train": section}})
+    found = trainings.placement([FITS], {"pretrain": {"train": section}})
     assert tuple(map(len, found)) == (errors, warnings)
 
 
 def test_a_cap_below_what_one_job_takes_is_refused() -> None:
-    errors, _ = preflight.placement([replace(FITS, cards=4)], {})
+    errors, _ = trainings.placement([replace(FITS, cards=4)], {})
     assert errors == ["pretrain_train: takes 8 GPUs, more than the profile's gpu_cap"]
 
 
@@ -167,7 +168,7 @@ def test_processes_of_one_model_are_compared_with_the_profile_too() -> None:
     need = replace(FITS, rule="finetune_train", nodes=1)
     entry = {"from": "base", "step": "finetune.train", "processes": 8}
     config = {"finetune": {"train": {"processes": 4}}, "models": {"sft": {**entry, "processes": 4}, "big": entry}}
-    errors, warnings = preflight.placement([need], config)
+    errors, warnings = trainings.placement([need], config)
     assert errors == ["finetune_train: the config has models.big.processes: 8, the profile 4 GPUs of a node"]
     assert not warnings
 
@@ -222,19 +223,19 @@ def trained(**keys: object) -> dict[str, object]:
 
 
 def test_a_training_that_does_not_fit_its_gpus_is_refused_with_what_makes_it_fit(tmp_path: Path) -> None:
-    assert preflight.memory([FITS], {"main": trained()}, tmp_path) == ([], [])
-    (error,), _ = preflight.memory([FITS], {"main": trained(micro_batch=32)}, tmp_path)
+    assert trainings.memory([FITS], {"main": trained()}, tmp_path) == ([], [])
+    (error,), _ = trainings.memory([FITS], {"main": trained(micro_batch=32)}, tmp_path)
     assert error.startswith("pretrain_train: pretrain.train needs about 1") and "an h100 has 80.0 GB" in error
     assert "The largest part is activations, 126." in error and "set pretrain.train.micro_batch to 16 (" in error
-    assert preflight.memory([FITS], {"main": trained(micro_batch=8)}, tmp_path) == ([], [])
+    assert trainings.memory([FITS], {"main": trained(micro_batch=8)}, tmp_path) == ([], [])
     # More memory than the table knows of can be said.
     roomy = trained(micro_batch=32)
     roomy["pretrain"]["plan"]["gpu_memory"] = 288  # type: ignore[index]
-    assert preflight.memory([FITS], {"main": roomy}, tmp_path) == ([], [])
+    assert trainings.memory([FITS], {"main": roomy}, tmp_path) == ([], [])
 
 
 def test_a_training_without_reserve_is_a_warning(tmp_path: Path) -> None:
-    errors, (warning,) = preflight.memory([FITS], {"main": trained(micro_batch=16)}, tmp_path)
+    errors, (warning,) = trainings.memory([FITS], {"main": trained(micro_batch=16)}, tmp_path)
     assert not errors and "of the GPU's memory" in warning and "GB are left" in warning
 
 
@@ -244,30 +245,30 @@ def test_what_the_trainer_would_let_start_is_no_error(tmp_path: Path) -> None:
     _, found = training.foreseen(close, None, None, tmp_path, "h100")
     for part, refused in ((1.1, False), (1.2, True)):
         close["pretrain"]["plan"]["gpu_memory"] = found["memory"]["total"] / 1e9 / part  # type: ignore[index]
-        errors, warnings = preflight.memory([FITS], {"main": close}, tmp_path)
+        errors, warnings = trainings.memory([FITS], {"main": close}, tmp_path)
         assert (len(errors), len(warnings)) == ((1, 0) if refused else (0, 1))
         assert "pretrain.train needs about" in (errors + warnings)[0]
 
 
 def test_every_variant_that_trains_is_checked_with_its_own_config_and_tokens(tmp_path: Path) -> None:
     wide, auto = trained(micro_batch=32), trained(tokens=None, epochs="auto")
-    (error,), (warning,) = preflight.memory([FITS], {"main": trained(), "wide": wide, "auto": auto}, tmp_path)
+    (error,), (warning,) = trainings.memory([FITS], {"main": trained(), "wide": wide, "auto": auto}, tmp_path)
     assert error.startswith("pretrain_train of wide: pretrain.train needs about 1")
     assert warning.startswith("pretrain_train of auto: whether it fits its GPUs is not known: epochs are auto")
     made = Manifest("tokenize.encode", "test", summary={"train": {"tokens": 10**9}})
     made.write(tmp_path / "results/auto/tokenize/encode/00000.manifest.json", [])
-    assert preflight.memory([FITS], {"auto": auto}, tmp_path) == ([], [])
-    assert preflight.memory([FITS], {}, tmp_path) == ([], [])
+    assert trainings.memory([FITS], {"auto": auto}, tmp_path) == ([], [])
+    assert trainings.memory([FITS], {}, tmp_path) == ([], [])
 
 
 def test_of_gpus_that_are_not_known_and_of_a_shape_that_is_auto_it_says_so(tmp_path: Path) -> None:
-    errors, (warning,) = preflight.memory([replace(FITS, gres="gpu:a100:4")], {"main": trained()}, tmp_path)
+    errors, (warning,) = trainings.memory([replace(FITS, gres="gpu:a100:4")], {"main": trained()}, tmp_path)
     assert not errors and "'a100', whose memory is not known: set pretrain.plan.gpu_memory" in warning
-    errors, (warning,) = preflight.memory([replace(FITS, gres="gpu:4")], {"main": trained()}, tmp_path)
+    errors, (warning,) = trainings.memory([replace(FITS, gres="gpu:4")], {"main": trained()}, tmp_path)
     assert not errors and "the profile asks for a GPU without a name" in warning
-    errors, (warning,) = preflight.memory([FITS], {"main": config.validate({})}, tmp_path)
+    errors, (warning,) = trainings.memory([FITS], {"main": config.validate({})}, tmp_path)
     assert not errors and "is not known: tokenize.train.vocabulary is auto" in warning
-    assert preflight.memory([replace(FITS, rule="finetune_train")], {"main": trained(micro_batch=64)}, tmp_path) == (
+    assert trainings.memory([replace(FITS, rule="finetune_train")], {"main": trained(micro_batch=64)}, tmp_path) == (
         [],
         [],
     )

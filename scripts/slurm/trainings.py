@@ -1,0 +1,92 @@
+"""Where the trainings of a config do not fit what the profile asks SLURM for: processes, nodes, the memory of GPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from scripts.plan import training
+from scripts.plan.last import Last
+from scripts.pretrain import gpus
+from scripts.slurm import queue
+from scripts.slurm.needs import Need
+from scripts.workflow.errors import InputError
+
+PRETRAIN = "pretrain_train"
+
+
+def placement(needs: list[Need], config: dict[str, Any]) -> tuple[list[str], list[str]]:
+    """(errors, warnings) where the config starts other processes than the profile gives GPUs and nodes for."""
+    errors: list[str] = []
+    warnings: list[str] = []
+    for need in needs:
+        cards = queue.gpus(need.gres)
+        if need.cards < cards * need.nodes:
+            # Snakemake cuts what a job asks for down to the run's cap, and the cap would not hold.
+            errors.append(f"{need.rule}: takes {cards * need.nodes} GPUs, more than the profile's gpu_cap")
+        for key, section in sections(need.rule, config) if cards else ():
+            processes, nodes = section["processes"], section.get("nodes", 1)
+            if nodes != need.nodes:
+                errors.append(
+                    f"{need.rule}: the profile asks for {need.nodes} nodes, the config has {key}.nodes: {nodes}"
+                )
+            if processes > cards:
+                errors.append(
+                    f"{need.rule}: the config has {key}.processes: {processes}, the profile {cards} GPUs of a node"
+                )
+            elif processes < cards:
+                warnings.append(
+                    f"{need.rule}: the profile takes {cards} GPUs of a node, and {key}.processes: {processes} leaves some idle"
+                )
+    return errors, warnings
+
+
+def sections(rule: str, config: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """(name, settings) of each section that sets the processes of a rule: that of its step, and of each model with processes of its own."""
+    stage, _, name = rule.partition("_")
+    step = f"{stage}.{name}"
+    section = config.get(stage, {}).get(name, {})
+    if "processes" in section:
+        yield step, section
+    for model, entry in config.get("models", {}).items():
+        if entry["step"] == step and "processes" in entry:
+            yield f"models.{model}", {**section, **entry}
+
+
+def memory(needs: list[Need], configs: dict[str, dict[str, Any]], folder: Path) -> tuple[list[str], list[str]]:
+    """(errors, warnings) where a training would not fit the GPUs that the profile asks for, by the estimate of pretrain.plan.
+
+    configs: complete, by variant, of those whose training would run. folder: of the run, whose tokens may be counted. An error is what
+    takes over TOLERANCE × what there is, as in the trainer, a warning over TIGHT × that. Nothing is said before the shape is known.
+    """
+    errors: list[str] = []
+    warnings: list[str] = []
+    last = Last(folder)
+    for need in needs:
+        if need.rule != PRETRAIN or not queue.gpus(need.gres):
+            continue
+        for variant, config in configs.items():
+            who = need.rule if variant == "main" else f"{need.rule} of {variant}"
+            owner = next((name for name in (variant, "main") if last.manifests(name, training.TOKENS)), "main")
+            tokens, entries = training.counted(last, owner)
+            results = folder / "results" / variant / "pretrain" / "train"
+            try:
+                _, found = training.foreseen(config, tokens, entries, results, gpus.of_profile(need.gres))
+            except InputError as error:
+                warnings.append(f"{who}: whether it fits its GPUs is not known: {error}")
+                continue
+            left = found["available"] - found["memory"]["total"]
+            if found["refused"]:
+                size = found["memory"][found["largest"]] / 1e9
+                errors.append(
+                    f"{who}: {found['refusal']}. The largest part is {found['largest']}, {size:.1f} GB. Where the GPU has more: "
+                    "pretrain.plan.gpu_memory"
+                )
+            elif not found["fits"]:
+                warnings.append(f"{who}: {found['refusal']}. It may do all the same: the estimate is not so exact")
+            elif found["tight"]:
+                warnings.append(
+                    f"{who}: of the GPU's memory {left / 1e9:.1f} GB are left, by the estimate of pretrain.plan"
+                )
+    return errors, warnings
