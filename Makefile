@@ -4,9 +4,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 CONFIG ?=
+PROFILE ?= profiles/local
 # A broken config is named by file, line and column; Snakemake would only say that it is not valid.
 SNAKEMAKE = $(if $(CONFIG),$(BIN)/python -m scripts.workflow.readable $(CONFIG) && )\
-  PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m snakemake --profile profiles/local $(if $(CONFIG),--configfile $(CONFIG))
+  PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m snakemake --profile $(PROFILE) $(if $(CONFIG),--configfile $(CONFIG))
 
 PYTHON_HERE = PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python
 
@@ -18,7 +19,8 @@ unexport PYTHONDONTWRITEBYTECODE
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
-	@echo "  CONFIG=configs/x.yaml after demo, plan, dag or report takes that run instead of config.yaml"
+	@echo "  CONFIG=configs/x.yaml after demo, plan, dag or report takes that run instead of config.yaml,"
+	@echo "  PROFILE=profiles/slurm Snakemake's profile instead of profiles/local"
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(f"crawl2llm needs Python 3.11 or newer; $(PYTHON) is {sys.version.split()[0]}. Try make PYTHON=python3.12" if sys.version_info < (3, 11) else 0)'
@@ -58,10 +60,10 @@ check: lint ## before a commit, in 3 minutes: lint, types, unit tests that take 
 	$(PYTHON_HERE) -m pytest --numprocesses auto --dist worksteal -m "not slow" tests/unit tests/workflow/test_matrix.py tests/workflow/test_steps.py
 
 plan: $(VENV)/.compiled ## what would run, why, and about how long it takes
-	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m scripts.crawl2llm plan $(if $(CONFIG),--configfile $(CONFIG))
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m scripts.crawl2llm plan --profile $(PROFILE) $(if $(CONFIG),--configfile $(CONFIG))
 
 dag: $(VENV)/.compiled ## the plan as a picture, plan.html and plan.svg (the workflow alone: docs/rulegraph.svg)
-	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m scripts.crawl2llm plan --html=plan.html --svg=plan.svg $(if $(CONFIG),--configfile $(CONFIG))
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m scripts.crawl2llm plan --profile $(PROFILE) --html=plan.html --svg=plan.svg $(if $(CONFIG),--configfile $(CONFIG))
 
 status: $(VENV)/.compiled ## what runs where on SLURM, until when, what waits and why, GPU-hours by rule
 	@$(BIN)/python -m scripts.crawl2llm status

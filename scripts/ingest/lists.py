@@ -38,6 +38,8 @@ def _held(path: str) -> list[Line]:
     try:
         facts = os.stat(path)  # noqa: PTH116 - a plan asks for each task
         return _read(path, (facts.st_mtime_ns, facts.st_size, facts.st_ino))
+    except FileNotFoundError:
+        raise ConfigError(f"the list {path}: no such file") from None
     except (OSError, UnicodeError) as error:
         raise ConfigError(f"the list {path}: {error}") from error
 
