@@ -16,7 +16,7 @@ from transformers import AutoConfig, AutoTokenizer, PreTrainedConfig, PreTrained
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 from transformers.utils import logging as progress
 
-from scripts.pretrain import initial
+from scripts.pretrain import initial, width
 from scripts.pretrain.schedule import check_heads
 from scripts.workflow.errors import InputError
 from scripts.workflow.manifest import Manifest
@@ -133,28 +133,30 @@ def parameters(model: nn.Module) -> dict[str, int]:
 
 
 def groups(model: nn.Module, settings: dict[str, Any]) -> list[dict[str, Any]]:
-    """The optimizer's parameter groups, by `weight_decay`, `optimizer` and `muon_momentum` of pretrain.train.
+    """The optimizer's parameter groups, by `weight_decay`, `optimizer`, `muon_momentum` and `base_width` of
+    pretrain.train.
 
     Matrices decay; biases, norms and embeddings do not (a tied head is an embedding). Under Muon the matrices inside the layers have
     `momentum`, and `scale`: their learning rate as a multiple of the others'.
     """
-    tables = {id(m.weight) for m in model.modules() if isinstance(m, nn.Embedding)}
-    head = model.get_output_embeddings()  # type: ignore[operator]
-    muon = settings["optimizer"] == "muon"
+    kind, wide, muon = width.kinds(model), width.factor(settings), settings["optimizer"] == "muon"
 
-    def kind(parameter: nn.Parameter) -> str:
-        if parameter.ndim < 2 or id(parameter) in tables:
+    def group(parameter: nn.Parameter) -> str:
+        found = kind(parameter)
+        if found in (width.VECTOR, width.EMBEDDING):
             return "kept"
-        inside = head is None or parameter is not head.weight
-        return "turned" if muon and parameter.ndim == 2 and inside else "decayed"
+        return "turned" if muon and parameter.ndim == 2 and found == width.INSIDE else "decayed"
 
-    decay = {"weight_decay": settings["weight_decay"], "scale": 1.0}
-    made: dict[str, dict[str, Any]] = {"decayed": decay, "kept": {"weight_decay": 0.0, "scale": 1.0}}
-    if muon:
+    decay = settings["weight_decay"]
+    made: dict[str, dict[str, Any]] = {
+        "decayed": {"weight_decay": decay * wide, "scale": 1 / wide},
+        "kept": {"weight_decay": 0.0, "scale": 1.0},
+    }
+    if muon:  # an orthogonal update is as long as its matrix's shape asks for, at any width
         scale = settings["muon_learning_rate"] / settings["learning_rate"]
-        made["turned"] = {**decay, "scale": scale, "momentum": settings["muon_momentum"]}
+        made["turned"] = {"weight_decay": decay, "scale": scale, "momentum": settings["muon_momentum"]}
     for parameter in model.parameters():
-        made[kind(parameter)].setdefault("params", []).append(parameter)
+        made[group(parameter)].setdefault("params", []).append(parameter)
     return [group for group in made.values() if "params" in group]
 
 

@@ -32,6 +32,7 @@ from scripts.pretrain import (
     room,
     schedule,
     start_from,
+    width,
 )
 from scripts.training import memory
 from scripts.workflow.console import log
@@ -73,13 +74,15 @@ class Run:
         found = checkpoint.agreed(folder, self.code, self.mark, self.plan.steps, self.device)
         made = initial.empty(shape)
         values: Callable[[], initial.Weights] = partial(initial.values, shape, settings["seed"])
+        if (wide := width.factor(settings)) != 1:
+            values = partial(width.values, shape, settings["seed"], wide)
         if found is None and settings["start_from"] is not None:
             found, values = self.started(Path(settings["start_from"]), made, values)
         self.parameters = model.parameters(made)
         heads = getattr(shape, "num_attention_heads", 0)  # none without attention
-        width = heads * (getattr(shape, "head_dim", None) or shape.hidden_size // heads) if heads else 0
+        across = heads * (getattr(shape, "head_dim", None) or shape.hidden_size // heads) if heads else 0
         self.flops = measures.flops_per_token(
-            self.parameters["multiplied"], shape.num_hidden_layers, width, self.plan.context
+            self.parameters["multiplied"], shape.num_hidden_layers, across, self.plan.context
         )
         recomputed = args.activation_checkpointing
         job = engine.Job(shape, settings, self.device, args.micro_batch, self.accumulation, recomputed, values)

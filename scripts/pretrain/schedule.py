@@ -50,6 +50,22 @@ def check_optimizer(settings: dict[str, Any]) -> None:
         )
 
 
+def check_width(settings: dict[str, Any]) -> None:
+    """InputError where learning rates cannot carry over from `base_width` (scripts/pretrain/width.py)."""
+    if (base := settings.get("base_width")) is None:
+        return
+    model, allowed = settings["model"], ("llama", "qwen3", "gpt2")
+    if model["type"] not in allowed:
+        raise InputError(
+            f"{WHERE}.base_width is {base}, and {WHERE}.model.type {model['type']}: allowed are {', '.join(allowed)}"
+        )
+    if model["tie_embeddings"]:
+        raise InputError(
+            f"{WHERE}.base_width is {base}, and {WHERE}.model.tie_embeddings true: one matrix cannot move as an embedding and as a head "
+            f"do, whose learning rates differ by width; set {WHERE}.model.tie_embeddings to false"
+        )
+
+
 def plan(settings: dict[str, Any], tokens: int) -> Plan:
     """The plan for a training stream of `tokens` tokens.
 

@@ -61,6 +61,7 @@ class Project:
                 labels.check(config["language"])
             schedule.check_heads(config["pretrain"]["train"]["model"])
             schedule.check_optimizer(config["pretrain"]["train"])
+            schedule.check_width(config["pretrain"]["train"])
             model, vocabulary = config["pretrain"]["train"]["model"], config["tokenize"]["train"]["vocabulary"]
             if model["size"] is not None and isinstance(vocabulary, int):
                 sizes.fill(model, vocabulary)
