@@ -1,10 +1,10 @@
 """Settings that carry over from a narrow model to a wide one: the maximal update parametrization (µP).
 
 Yang et al. 2022, Tensor Programs V (https://arxiv.org/abs/2203.03466), table 3, for Adam: with a model `m` times as wide as the one that
-`learning_rate` was tuned on, a matrix inside the layers begins with 1/√m of the standard deviation and moves with 1/m of the learning rate, the
-head (whose inputs alone grow) begins with 1/m and moves with 1/m; embeddings, norms and biases stay. Decoupled weight decay is
-`m` times as large there, so that its product with the learning rate stays, as in https://github.com/microsoft/mup (mup/optim.py).
-Attention's scale of 1/√(head size) is the architecture's own: wider means more heads, not larger ones.
+`learning_rate` was tuned on, a matrix inside the layers begins with 1/√m of the standard deviation and moves with 1/m of the rate; the head
+(whose inputs alone grow) begins with 1/m and moves with 1/m; embeddings, norms and biases stay. Decoupled weight decay is `m` times as
+large there, so that its product with the rate stays, as in https://github.com/microsoft/mup (mup/optim.py). Attention's scale
+of 1/√(head size) is the architecture's own: wider means more heads, not larger ones.
 """
 
 from __future__ import annotations
