@@ -28,11 +28,12 @@ from scripts.pretrain.checkpoint import Checkpoint
 from scripts.pretrain.entropy import cross_entropy
 from scripts.pretrain.initial import Weights
 from scripts.pretrain.muon import Muon
+from scripts.training import alive
 from scripts.workflow.errors import InputError
 
 # How long a process waits for the others before it ends. While one works alone (copies token files to its node, converts
 # or seals a checkpoint, writes the model), many terabytes may have to move. In a step no process has anything to do that
-# takes minutes: one that is not there after this time will not come, and the GPUs wait for nothing.
+# takes minutes: one that is not there after this time (pretrain.train.step_timeout) will not come, and the GPUs wait for nothing.
 ALONE = timedelta(hours=6)
 STEP = timedelta(minutes=10)
 
@@ -74,8 +75,16 @@ def start(name: str, device: torch.device, threads: int) -> None:
 
 def wait_at_most(time: timedelta) -> None:
     """Set how long collective calls wait from now on, in every group (as torchtitan does, utils.set_pg_timeouts)."""
+    alive.within(time.total_seconds())
     for group in dist.distributed_c10d._world.pg_map:
         dist.distributed_c10d._set_pg_timeout(time, group)
+
+
+def begin_steps(seconds: float) -> None:
+    """From now on collective calls wait so long, but in `patience`."""
+    global STEP
+    STEP = timedelta(seconds=seconds)
+    wait_at_most(STEP)
 
 
 @contextlib.contextmanager
@@ -166,6 +175,7 @@ class Engine(ABC):
         more = {} if weight is None else {"output_router_logits": True}
         for number, tokens in enumerate(batch):
             last = number + 1 == len(batch)
+            alive.at(f"micro-batch {number + 1} of {len(batch)}")
             self._begin(last)
             found = self.forward(tokens[:, :-1], **more)
             loss = cross_entropy(found.logits.float().flatten(0, 1), tokens[:, 1:].flatten(), self.z_loss)
@@ -176,6 +186,7 @@ class Engine(ABC):
                 balance += found.aux_loss.detach() / len(batch)
                 whole = whole + weight * found.aux_loss
             self._backward(whole, last)
+        alive.at("update")
         return Update(total, None if weight is None else balance, *self._update())
 
     @torch.no_grad()

@@ -25,7 +25,7 @@ import torch.distributed as dist
 
 from scripts.pretrain import checkpoint, data, engine, measures, metrics, model, schedule
 from scripts.pretrain.run import REMEDY, Run
-from scripts.training import runs, staging
+from scripts.training import alive, runs, staging
 from scripts.training.processes import RESUBMIT, listen
 from scripts.workflow import cli
 from scripts.workflow.console import duration, log
@@ -42,13 +42,14 @@ def train(run: Run, recorder: metrics.Recorder | None, stopping: list[int]) -> b
     peak = measures.peak_of(product, run.settings["precision"])
     start = shown = time.monotonic()  # of training alone: moved on by the time of validations and checkpoints
     shown_step, pauses = run.done, 0.0
-    engine.wait_at_most(engine.STEP)
+    engine.begin_steps(args.step_timeout)
     if run.done < steps:
         with run.room("a validation, tried before the first step"):
             run.rehearse()
     with ThreadPoolExecutor(1) as reader:  # reads a step ahead
         following = reader.submit(run.batch, run.done + 1)
         for step in range(run.done + 1, steps + 1):
+            alive.at("reading tokens", step)
             batch, following = following.result(), reader.submit(run.batch, step + 1)
             with run.room(f"step {step:,}"):
                 loss, stop = run.step(step, batch, bool(stopping))
@@ -88,6 +89,7 @@ def train(run: Run, recorder: metrics.Recorder | None, stopping: list[int]) -> b
             every = run.settings["validate_every"]
             found, best = None, False
             if step == steps or (every and step % every == 0):
+                alive.at("validation")
                 before, lowest = time.monotonic(), run.lowest
                 found = run.validate()
                 best = args.keep_best and run.lowest != lowest
@@ -100,6 +102,7 @@ def train(run: Run, recorder: metrics.Recorder | None, stopping: list[int]) -> b
                 start, shown, pauses = start + pause, shown + pause, pauses + pause
             wanted = (step % every == 0 for every in (args.checkpoint_every, args.keep_every) if every)
             if stop or best or step == steps or any(wanted):
+                alive.at("checkpoint")
                 before = time.monotonic()
                 if recorder:
                     recorder.sync()  # a complete checkpoint has all its rows
@@ -110,6 +113,7 @@ def train(run: Run, recorder: metrics.Recorder | None, stopping: list[int]) -> b
                 log.info("stopped by a signal after step %s; the checkpoint is in %s", f"{step:,}", run.folder)
                 return False
     engine.wait_at_most(engine.ALONE)
+    alive.at("writing the model")
     return True
 
 
@@ -144,6 +148,7 @@ def skipped(run: Run, step: int, loss: float) -> dict[str, Any]:
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
     """Train and write the results; returns the manifest's files on process 0 and nothing on the others."""
+    alive.begin()
     stopping: list[int] = []
     listen(lambda number, _: stopping.append(number))
     folder = cli.checkpoints(args, settings)

@@ -30,6 +30,7 @@ PLUMBING = {
     "scripts/slurm/": "talks to SLURM",
     "scripts/tokenize/nanotron.py": "links token files for another program",
     "scripts/tools/": "writes the pages that are generated",
+    "scripts/training/alive.py": "says which process of a training hangs, and where",
     "scripts/training/runs.py": "names the folders of checkpoints, and says which code took part",
     "scripts/training/launch.py": "starts the processes of a training",
     "scripts/training/memory.py": "refuses to start where memory is too small",

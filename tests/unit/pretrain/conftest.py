@@ -117,7 +117,8 @@ Start = Callable[..., "subprocess.Popen[str]"]
 def start(tokenizer: Path, shards: list[Path]) -> Iterator[Start]:
     """start(folder, processes, changes of TINY, options): the launcher, running in `folder`, in a process group.
 
-    program: another module than scripts.pretrain.train. root: another copy of the code. Further keywords are environment variables.
+    program: another module than scripts.pretrain.train. root: another copy of the code. launcher: its further options.
+    Further keywords are environment variables.
     """
 
     def of(
@@ -127,6 +128,7 @@ def start(tokenizer: Path, shards: list[Path]) -> Iterator[Start]:
         *options: str,
         program: str = "scripts.pretrain.train",
         root: Path = ROOT,
+        launcher: tuple[str, ...] = (),
         **variables: str,
     ) -> Any:
         folder.mkdir(exist_ok=True)
@@ -139,6 +141,7 @@ def start(tokenizer: Path, shards: list[Path]) -> Iterator[Start]:
             "scripts.training.launch",
             "--processes",
             str(processes),
+            *launcher,
             program,
         ]
         own = ["--config", mark, "--tokenizer", str(tokenizer), "--manifest", str(folder / "out/manifest.json")]
