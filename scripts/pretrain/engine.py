@@ -197,6 +197,10 @@ class Engine(ABC):
         self.model.train()
         return functional.cross_entropy(logits, targets.flatten(), ignore_index=ignored, reduction="sum").double()
 
+    def blocks(self) -> list[torch.nn.Module]:
+        """The decoder layers, as they run."""
+        return initial.blocks(self.model)
+
     @abstractmethod
     def forward(self, inputs: torch.Tensor, **more: bool) -> Any:
         """Token ids [n, length] → what the model of transformers returns: `logits` [n, length, vocabulary], and what `more` asks for."""

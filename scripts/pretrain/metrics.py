@@ -1,4 +1,4 @@
-"""What a run shows while it trains: losses.jsonl, metrics.jsonl, TensorBoard and Weights & Biases."""
+"""What a run shows while it trains: losses.jsonl, metrics.jsonl, Prometheus, TensorBoard and Weights & Biases."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 from typing import Any, Literal, TextIO
 
+from scripts.pretrain.prometheus import Exporter, Labelled
 from scripts.workflow.console import log
 from scripts.workflow.manifest import write_atomically
 
@@ -36,8 +37,16 @@ class Recorder:
     """Writes the rows of process 0 into the run's folder, from `step` on."""
 
     def __init__(
-        self, folder: Path, step: int, tensorboard: bool, wandb: Wandb, project: str, config: dict[str, Any]
+        self,
+        folder: Path,
+        step: int,
+        tensorboard: bool,
+        wandb: Wandb,
+        project: str,
+        config: dict[str, Any],
+        port: int = 0,
     ) -> None:
+        self.exporter = Exporter(folder, port)
         self.files: dict[str, TextIO] = {}
         earlier: list[dict[str, Any]] = []
         for name in (LOSSES, METRICS):
@@ -55,9 +64,10 @@ class Recorder:
         """A row of losses.jsonl: what is the same in every run of this config."""
         self.files[LOSSES].write(json.dumps(row) + "\n")
 
-    def metrics(self, row: dict[str, Any]) -> None:
-        """A row of metrics.jsonl, of TensorBoard and of W&B; values that are None are left out."""
+    def metrics(self, row: dict[str, Any], processes: Labelled | None = None) -> None:
+        """A row of metrics.jsonl, Prometheus, TensorBoard and W&B; values that are None are left out. processes: for Prometheus alone."""
         row = {key: value for key, value in row.items() if value is not None}
+        self.exporter.show(row, processes or [])
         self.files[METRICS].write(json.dumps(row) + "\n")
         for key, value in row.items():
             if self.board and key != "step":
@@ -73,6 +83,7 @@ class Recorder:
 
     def close(self) -> None:
         """Flush everything."""
+        self.exporter.close()
         self.sync()
         for handle in self.files.values():
             handle.close()

@@ -23,7 +23,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from scripts.pretrain import checkpoint, data, engine, measures, metrics, model, schedule
+from scripts.pretrain import checkpoint, data, engine, measures, metrics, model, schedule, vitals
 from scripts.pretrain.run import REMEDY, Run
 from scripts.training import alive, runs, staging
 from scripts.training.processes import RESUBMIT, listen
@@ -43,6 +43,7 @@ def train(run: Run, recorder: metrics.Recorder | None, stopping: list[int]) -> b
     start = shown = time.monotonic()  # of training alone: moved on by the time of validations and checkpoints
     shown_step, pauses = run.done, 0.0
     engine.begin_steps(args.step_timeout)
+    vital = vitals.Vitals(run.engine.blocks(), run.device, args.log_every, steps, args.straggler_threshold)
     if run.done < steps:
         with run.room("a validation, tried before the first step"):
             run.rehearse()
@@ -50,7 +51,8 @@ def train(run: Run, recorder: metrics.Recorder | None, stopping: list[int]) -> b
         following = reader.submit(run.batch, run.done + 1)
         for step in range(run.done + 1, steps + 1):
             alive.at("reading tokens", step)
-            batch, following = following.result(), reader.submit(run.batch, step + 1)
+            with vital.reading(step):
+                batch, following = following.result(), reader.submit(run.batch, step + 1)
             with run.room(f"step {step:,}"):
                 loss, stop = run.step(step, batch, bool(stopping))
             row: dict[str, Any] = {"step": step, "loss": loss} if math.isfinite(loss) else {"step": step}
@@ -59,6 +61,7 @@ def train(run: Run, recorder: metrics.Recorder | None, stopping: list[int]) -> b
             if recorder:
                 recorder.loss(row)
             run.check_skipped(args.max_skipped_steps)
+            everyone = vital.shared()
             if recorder and (step % args.log_every == 0 or step == steps):
                 now = time.monotonic()
                 rate = (step - shown_step) * per_step / (now - shown)
@@ -75,8 +78,11 @@ def train(run: Run, recorder: metrics.Recorder | None, stopping: list[int]) -> b
                     "tokens_per_second": round(rate, 1),
                     "mfu": used,
                     "seconds": round(recorder.seconds + now - start + pauses, 3),
+                    "skipped_steps": len(run.skipped),
+                    **vitals.per_device(rate, run.flops, run.processes, per_step),
+                    **vital.row(step, everyone, per_step / rate),
                 }
-                recorder.metrics(row)
+                recorder.metrics(row, vital.labelled(everyone))
                 log.info(
                     "step %s/%s, loss %.4f, learning rate %.2e, %s tokens/s%s, %s left",
                     f"{step:,}", f"{steps:,}", loss, row["learning_rate"], f"{rate:,.0f}",
@@ -179,7 +185,9 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
         if not run.validation_tokens:
             log.warning("the shards hold no validation documents: there will be no validation loss")
         manifest.worked = run.done < made.steps
-        recorder = metrics.Recorder(folder, run.done, args.tensorboard, args.wandb, args.wandb_project, settings)
+        recorder = metrics.Recorder(
+            folder, run.done, args.tensorboard, args.wandb, args.wandb_project, settings, args.prometheus_port
+        )
         finished = train(run, recorder, stopping)
         recorder.close()
         weights = dict(run.engine.weights()) if finished else {}
