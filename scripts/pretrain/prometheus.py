@@ -59,7 +59,7 @@ def escaped(text: str) -> str:
 
 def text(run: str, values: dict[str, float], processes: Labelled) -> str:
     """The exposition of the newest values: of the run, and as `process_…` of each process. All are gauges, and have the label `run`."""
-    lines = []
+    lines: list[str] = []
 
     def one(name: str, meaning: str, found: Labelled) -> None:
         lines.extend((f"# HELP {PREFIX}{name} {meaning}", f"# TYPE {PREFIX}{name} gauge"))
