@@ -191,11 +191,12 @@ class Engine(ABC):
 
     @torch.no_grad()
     def evaluate(self, inputs: torch.Tensor, targets: torch.Tensor, ignored: int) -> torch.Tensor:
-        """The loss of token ids [n, length] in nats, summed over the targets that are not `ignored`: float64."""
+        """The loss of each row of token ids [n, length] in nats, summed over its targets that are not `ignored`: float64 [n]."""
         self.model.eval()
         logits = self.forward(inputs).logits.float().flatten(0, 1)
         self.model.train()
-        return functional.cross_entropy(logits, targets.flatten(), ignore_index=ignored, reduction="sum").double()
+        nats = functional.cross_entropy(logits, targets.flatten(), ignore_index=ignored, reduction="none")
+        return nats.double().reshape(targets.shape).sum(1)
 
     def blocks(self) -> list[torch.nn.Module]:
         """The decoder layers, as they run."""

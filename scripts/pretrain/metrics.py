@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from pathlib import Path
 from typing import Any, Literal, TextIO
@@ -74,6 +75,17 @@ class Recorder:
                 self.board.add_scalar(key, value, row["step"])
         if self.wandb:
             self.wandb.log({key: value for key, value in row.items() if key != "step"}, step=row["step"])
+
+    def validation(self, step: int, steps: int, found: dict[str, Any]) -> None:
+        """A row of both files of what `heldout.scores` found after a step of `steps`; of several sources, bits per byte of each too."""
+        row = {"step": step, "validation_loss": found["loss"], "bits_per_byte": found["bits_per_byte"]}
+        parts = {name: part["bits_per_byte"] for name, part in found["by_source"].items()}
+        several = len(parts) > 1
+        self.loss(row | ({"bits_per_byte_by_source": parts} if several else {}))
+        self.metrics(row | ({f"bits_per_byte/{name}": value for name, value in parts.items()} if several else {}))
+        bits = [f"{found['bits_per_byte'] or math.nan:.4f} bits per byte"]
+        bits += [f"{name} {value or math.nan:.4f}" for name, value in parts.items()] if several else []
+        log.info("step %s/%s, validation loss %.4f, %s", f"{step:,}", f"{steps:,}", found["loss"], ", ".join(bits))
 
     def sync(self) -> None:
         """Force all rows to the disk, before a checkpoint counts that follows them."""

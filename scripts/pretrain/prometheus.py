@@ -14,6 +14,7 @@ from scripts.workflow.console import log
 
 FILE = "metrics.prom"
 PREFIX = "crawl2llm_"
+SOURCE = "bits_per_byte/"  # and a source's name, in a row
 # Key of metrics.jsonl: what it is. docs/watch.md has the names that torchtitan and OLMo-core give them.
 METRICS = {
     "step": "Optimizer updates so far.",
@@ -70,6 +71,13 @@ def text(run: str, values: dict[str, float], processes: Labelled) -> str:
     for key, meaning in METRICS.items():
         if key in values:
             one(key, meaning, [({}, values)])
+    if parts := {key.partition("/")[2]: value for key, value in values.items() if key.startswith(SOURCE)}:
+        name = "bits_per_byte_by_source"
+        one(
+            name,
+            f"{METRICS['bits_per_byte'][:-1]}, by source.",
+            [({"source": key}, {name: value}) for key, value in parts.items()],
+        )
     for key, meaning in METRICS.items():
         if held := [(labels, part) for labels, part in processes if key in part]:
             one(f"process_{key}", f"{meaning[:-1]}, by process.", held)
@@ -117,7 +125,9 @@ class Exporter:
 
     def show(self, row: dict[str, float], processes: Labelled) -> None:
         """Take a row's values beside those before, and write the file: whole or not at all, since it is read at any time."""
-        self.values = self.values | {key: value for key, value in row.items() if key in METRICS}
+        self.values = self.values | {
+            key: value for key, value in row.items() if key in METRICS or key.startswith(SOURCE)
+        }
         self.processes = processes or self.processes
         beside = self.path.with_name(f".{FILE}.new")  # no *.prom: the collector reads those
         with contextlib.suppress(OSError):

@@ -23,7 +23,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from scripts.pretrain import checkpoint, data, engine, measures, metrics, model, schedule, vitals
+from scripts.pretrain import checkpoint, data, engine, heldout, measures, metrics, model, schedule, vitals
 from scripts.pretrain.run import REMEDY, Run
 from scripts.training import alive, runs, staging
 from scripts.training.processes import RESUBMIT, listen
@@ -100,10 +100,7 @@ def train(run: Run, recorder: metrics.Recorder | None, stopping: list[int]) -> b
                 found = run.validate()
                 best = args.keep_best and run.lowest != lowest
                 if recorder and found:
-                    row = {"step": step, "validation_loss": found[0], "bits_per_byte": found[1]}
-                    recorder.loss(row)
-                    recorder.metrics(row)
-                    log.info("step %s/%s, validation loss %.4f, %.4f bits per byte", f"{step:,}", f"{steps:,}", *found)
+                    recorder.validation(step, steps, found)
                 pause = time.monotonic() - before
                 start, shown, pauses = start + pause, shown + pause, pauses + pause
             wanted = (step % every == 0 for every in (args.checkpoint_every, args.keep_every) if every)
@@ -112,7 +109,7 @@ def train(run: Run, recorder: metrics.Recorder | None, stopping: list[int]) -> b
                 before = time.monotonic()
                 if recorder:
                     recorder.sync()  # a complete checkpoint has all its rows
-                run.save(step, found[0] if found else None)
+                run.save(step, found["loss"] if found else None)
                 pause = time.monotonic() - before
                 start, shown, pauses = start + pause, shown + pause, pauses + pause
             if stop and step < steps:
@@ -209,6 +206,8 @@ def results(run: Run, weights: dict[str, torch.Tensor], manifest: Manifest, out:
         shutil.copyfile(run.folder / name, out / name)
     rows = metrics.read(out / metrics.LOSSES)
     losses, scores = [row for row in rows if "loss" in row], [row for row in rows if "bits_per_byte" in row]
+    last = scores[-1].get("bits_per_byte_by_source", {}) if scores else {}
+    by_source = {name: {"bits_per_byte": bits, **heldout.sizes(run.heldout, name)} for name, bits in last.items()}
     before = rows[0]["step"] - 1 if rows else 0  # steps of the run that this one is a branch of
     notes = []
     if settings["start_from"] is not None:
@@ -235,6 +234,7 @@ def results(run: Run, weights: dict[str, torch.Tensor], manifest: Manifest, out:
         "loss": losses[-1]["loss"] if losses else None,
         "validation_loss": scores[-1]["validation_loss"] if scores else None,
         "bits_per_byte": scores[-1]["bits_per_byte"] if scores else None,
+        **({"validation_by_source": by_source} if by_source else {}),
         "validation_tokens": run.validation_tokens,
         "validation_bytes": run.validation_bytes,
         "validation_documents": run.validation_documents,

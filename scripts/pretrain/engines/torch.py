@@ -74,7 +74,7 @@ class Torch(engine.Engine):
             return self.runs(input_ids=inputs, use_cache=False, **more)
 
     def evaluate(self, inputs: torch.Tensor, targets: torch.Tensor, ignored: int) -> torch.Tensor:
-        """The loss of token ids [n, length] in nats, summed over the targets that are not `ignored`: float64."""
+        """As `engine.Engine.evaluate`."""
         found = super().evaluate(inputs, targets, ignored)
         for module in self.model.modules():
             if isinstance(module, FSDPModule):
