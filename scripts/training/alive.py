@@ -32,7 +32,9 @@ STATES = {
     "D": "it waits for a disk or a network file system",
 }
 
-_now: dict[str, Any] = {"step": 0, "phase": "starting", "limit": None}
+ALWAYS = 600.0  # seconds without a beat after which a process does not run any more, before `within` has said less
+
+_now: dict[str, Any] = {"step": 0, "phase": "starting", "limit": None, "least": ALWAYS}
 
 
 def at(phase: str, step: int | None = None) -> None:
@@ -43,8 +45,11 @@ def at(phase: str, step: int | None = None) -> None:
 
 
 def within(seconds: float) -> None:
-    """Say how long the others wait for this process from now on."""
+    """Say how long the others wait for this process from now on. It writes beats all the same: none for the shortest such time means that
+    it does not run.
+    """
     _now["limit"] = seconds
+    _now["least"] = min(_now["least"], seconds)
 
 
 def begin() -> None:
@@ -97,8 +102,12 @@ class Beat:
     @property
     def limit(self) -> float:
         """Seconds after which this process counts as hanging, where others wait for it."""
-        given = self.said.get("limit") or float("inf")
-        return float(min(SHARE * given, given - 4 * EVERY))  # a beat is read up to two EVERY after what it tells
+        return before(self.said["limit"] or float("inf"))
+
+
+def before(seconds: float) -> float:
+    """When to look who hangs, where all give up after `seconds`: a beat is read up to two EVERY after what it tells."""
+    return min(SHARE * seconds, seconds - 4 * EVERY)
 
 
 def behind(beats: Mapping[str, Beat]) -> list[str]:
@@ -129,6 +138,7 @@ class Watch:
                 (folder / name).unlink(missing_ok=True)
         self.beats: dict[str, Beat] = {}
         self.looked = time.monotonic()
+        self.suspected = 0.0  # when another node's process was first found to hang
 
     def look(self) -> tuple[str, str] | None:
         """(what hangs, its stack or "") where a process does; None otherwise. Reads at most once in EVERY seconds."""
@@ -147,7 +157,8 @@ class Watch:
             return None
         still = now - max(beat.moved for beat in self.beats.values())
         hanging = [rank for rank in behind(self.beats) if still > self.beats[rank].limit]
-        hanging += [rank for rank, beat in self.beats.items() if now - beat.heard > beat.limit and rank not in hanging]
+        silence = before(min(beat.said["least"] for beat in self.beats.values()))
+        hanging += [rank for rank, beat in self.beats.items() if now - beat.heard > silence and rank not in hanging]
         if not hanging:
             return None
         mine = [rank for rank in hanging if rank in self.own]
@@ -170,7 +181,8 @@ class Watch:
         """The same of another node's, once its launcher has found it, or did not in ANSWER seconds."""
         if told := self.told():
             return told
-        if still < max(min(self.beats[rank].limit for rank in ranks), 0) + ANSWER:
+        self.suspected = self.suspected or time.monotonic()
+        if time.monotonic() - self.suspected < ANSWER:
             return None
         lines = "; ".join(self._line(rank, still) for rank in ranks)
         return f"{lines}; the launcher of its node does not answer. All processes: {self._everyone()}", ""

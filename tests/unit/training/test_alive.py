@@ -12,9 +12,17 @@ from scripts.training import alive
 
 
 def said(**changes: Any) -> dict[str, Any]:
-    return {
-        "pid": 1, "node": "h", "main": 1, "step": 7, "phase": "update", "limit": 100.0, "number": 1, "calls": {"0 0": 20}, **changes,
-    }  # fmt: skip
+    usual = {
+        "pid": 1,
+        "node": "h",
+        "main": 1,
+        "step": 7,
+        "phase": "update",
+        "limit": 100.0,
+        "least": 100.0,
+        "number": 1,
+    }
+    return {**usual, "calls": {"0 0": 20}, **changes}
 
 
 def beats(*calls: dict[str, int]) -> dict[str, alive.Beat]:
@@ -66,6 +74,19 @@ def test_only_after_the_limit_and_where_nothing_moves(tmp_path: Path, clock: lis
     (tmp_path / "1.hangs").unlink()
     found = wait(40)
     assert found and found[0].startswith("rank 1 (of 2 processes, on h") and "does not answer" in found[0]
+
+
+def test_one_without_beats_is_not_given_the_time_to_work_alone(tmp_path: Path, clock: list[float]) -> None:
+    """It was stopped in a checkpoint, for which the others wait for hours."""
+    watch = alive.Watch(tmp_path, ["0"], 2)
+    (tmp_path / "0").write_text(json.dumps(said(limit=1e5)))
+    (tmp_path / "1").write_text(json.dumps(said(limit=1e5)))
+    for number in range(200):
+        clock[0] += 1.01
+        (tmp_path / "0").write_text(json.dumps(said(limit=1e5, number=number)))
+        if found := watch.look():
+            break
+    assert found and found[0].startswith("rank 1 (of 2") and 90 + alive.ANSWER < clock[0] < 95 + alive.ANSWER
 
 
 def test_time_in_which_the_launcher_was_stopped_does_not_count(tmp_path: Path, clock: list[float]) -> None:
