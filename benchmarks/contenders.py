@@ -112,7 +112,7 @@ def ours(name: str) -> Callable[[Plan], tuple[Any, Run]]:
         settings = config.validate({"pretrain": {"train": given}})["pretrain"]["train"]
         job = engine.Job(
             shape(plan), settings, device, plan.micro_batch, plan.accumulation, settings["activation_checkpointing"],
-            partial(initial.values, shape(plan), 0),
+            partial(initial.values, shape(plan), 0), settings["selective_checkpointing"],
         )  # fmt: skip
         built, made = engine.kind(name)(job), batches(plan, device)
 

@@ -15,6 +15,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +24,9 @@ import torch.distributed as dist
 import torch.nn.functional as functional
 from transformers import PreTrainedConfig, PreTrainedModel
 
-from scripts.pretrain import initial, model
+from scripts.pretrain import initial, layers, model
 from scripts.pretrain.checkpoint import Checkpoint
-from scripts.pretrain.entropy import cross_entropy
+from scripts.pretrain.entropy import Head, cross_entropy
 from scripts.pretrain.initial import Weights
 from scripts.pretrain.muon import Muon
 from scripts.training import alive
@@ -122,6 +123,7 @@ class Job:
     accumulation: int
     recomputed: bool  # activations, in the backward pass
     values: Callable[[], Weights]
+    selective: bool = False  # and then not those of matrix products and attention
 
 
 @dataclass(frozen=True)
@@ -157,7 +159,7 @@ class Engine(ABC):
         for group in groups:
             group["params"] = [own[names[id(parameter)]] for parameter in group["params"]]
         self.own = [(group["scale"], group["weight_decay"]) for group in groups]
-        self.z_loss = settings.get("z_loss", 0.0)
+        self.z_loss, self.compiled = settings.get("z_loss", 0.0), settings.get("compile_layers", False)
         self.adam = {"betas": (settings["beta1"], settings["beta2"]), "eps": settings["epsilon"]}
         made = Muon if settings["optimizer"] == "muon" else torch.optim.AdamW
         return made(groups, lr=settings["learning_rate"], **self.adam, fused=fused)
@@ -177,8 +179,8 @@ class Engine(ABC):
             last = number + 1 == len(batch)
             alive.at(f"micro-batch {number + 1} of {len(batch)}")
             self._begin(last)
-            found = self.forward(tokens[:, :-1], **more)
-            loss = cross_entropy(found.logits.float().flatten(0, 1), tokens[:, 1:].flatten(), self.z_loss)
+            with layers.unpacked("position_ids" not in more):
+                loss, found = self._loss(tokens[:, :-1], tokens[:, 1:], more)
             total += loss.detach() / len(batch)
             # A loss that is not finite can have a finite gradient (a target of probability 0): it does not get through.
             whole = loss * torch.where(loss.detach().isfinite(), 1.0, float("nan"))
@@ -189,11 +191,26 @@ class Engine(ABC):
         alive.at("update")
         return Update(total, None if weight is None else balance, *self._update())
 
+    def _finish(self, settings: dict[str, Any]) -> None:
+        """What an engine does last, around a model that it has wrapped."""
+        if self.compiled:
+            layers.compiled(self.model)
+        rows = settings.get("loss_chunk", 0)
+        self.head = Head(self.model.get_output_embeddings(), self.z_loss, rows) if rows else None
+
+    def _loss(self, inputs: torch.Tensor, targets: torch.Tensor, more: dict[str, bool]) -> tuple[torch.Tensor, Any]:
+        """(mean loss in nats a token, what the model returned) of a micro-batch: int64 [n, context] each."""
+        if self.head:
+            return self.head.loss_of(partial(self.forward, inputs, **more), targets)
+        found = self.forward(inputs, **more)
+        return cross_entropy(found.logits.float().flatten(0, 1), targets.flatten(), self.z_loss), found
+
     @torch.no_grad()
     def evaluate(self, inputs: torch.Tensor, targets: torch.Tensor, ignored: int) -> torch.Tensor:
         """The loss of each row of token ids [n, length] in nats, summed over its targets that are not `ignored`: float64 [n]."""
         self.model.eval()
-        logits = self.forward(inputs).logits.float().flatten(0, 1)
+        with layers.plainly(self.compiled):
+            logits = self.forward(inputs).logits.float().flatten(0, 1)
         self.model.train()
         nats = functional.cross_entropy(logits, targets.flatten(), ignore_index=ignored, reduction="none")
         return nats.double().reshape(targets.shape).sum(1)

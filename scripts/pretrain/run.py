@@ -60,6 +60,7 @@ class Run:
         if settings["global_batch_tokens"] == auto.AUTO:
             args.micro_batch = schedule.fitting(self.plan, args.micro_batch, self.processes)
         settings = self.settings
+        schedule.check_layers(settings, args.selective_checkpointing)
         self.accumulation = schedule.accumulation(self.plan, args.micro_batch, self.processes)
         chosen = {key.removeprefix("model.") for key in self.resolved}
         shape = model.configuration(settings["model"], self.vocabulary, self.eos, chosen)
@@ -81,8 +82,10 @@ class Run:
         self.flops = measures.flops_per_token(
             self.parameters["multiplied"], shape.num_hidden_layers, width, self.plan.context
         )
-        recomputed = args.activation_checkpointing
-        job = engine.Job(shape, settings, self.device, args.micro_batch, self.accumulation, recomputed, values)
+        job = engine.Job(
+            shape, settings, self.device, args.micro_batch, self.accumulation, args.activation_checkpointing, values,
+            args.selective_checkpointing,
+        )  # fmt: skip
         self.done, self.skipped = 0, list(found.skipped) if found else []
         self.changed = found.changed if found else ()
         self.lowest = found.lowest if found else None
@@ -127,6 +130,7 @@ class Run:
             "micro_batch": args.micro_batch,
             "processes": self.processes,
             "activation_checkpointing": args.activation_checkpointing,
+            "selective_checkpointing": args.selective_checkpointing,
             "sequences": self.plan.sequences,
         }
         self.room = partial(
