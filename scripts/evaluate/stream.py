@@ -6,17 +6,15 @@ import math
 from itertools import islice
 from typing import Any
 
-from scripts.pretrain.data import Tokens
-from scripts.pretrain.heldout import IGNORE, Document, padded, pieces
-from scripts.pretrain.measures import bits_per_byte
+from scripts.pretrain.heldout import IGNORE, Document, Piece, padded, pieces, scores, sources
 from scripts.workflow.console import Progress
 from scripts.workflow.errors import InputError
 
 SORTED = 64  # batches' worth of windows that are put in order of length before they are batched
 
 
-def _nats(model: Any, batch: list[tuple[Tokens, int]], pad: int) -> float:
-    """The negative log-likelihood of the scored tokens of a batch of windows, in nats."""
+def _nats(model: Any, batch: list[Piece], pad: int) -> list[float]:
+    """The negative log-likelihood of the scored tokens of each of a batch of windows, in nats."""
     import torch
 
     inputs, targets = (torch.from_numpy(part).to(model.device) for part in padded(batch, pad))
@@ -24,33 +22,38 @@ def _nats(model: Any, batch: list[tuple[Tokens, int]], pad: int) -> float:
     with torch.no_grad():
         logits = model(input_ids=inputs).logits[scored]
         nats = torch.nn.functional.cross_entropy(logits.float(), targets[scored], reduction="none")
-    return float(nats.double().sum())
+    rows = torch.zeros(len(batch), dtype=torch.float64, device=model.device)
+    return list(rows.index_add_(0, scored.nonzero()[:, 0], nats.double()).tolist())
 
 
 def heldout(
     model: Any, eos: int, documents: list[Document], context: int, carry: float, batch_size: int
 ) -> dict[str, Any]:
-    """Loss (nats a token), perplexity and bits per byte over `documents`, and what they were measured on."""
+    """Loss (nats a token), perplexity and bits per byte of `documents`, what they were measured on, and the same `by_source` of several."""
     tokens = sum(document.tokens for document in documents)
     size = sum(document.bytes for document in documents)
     if not tokens or not size:
         raise InputError("the validation split holds no text; raise corpus.split.validation_fraction, or add documents")
     progress = Progress(tokens, "validation tokens")
-    total, stream = 0.0, pieces(documents, eos, context, carry)
+    total, stream = [0.0] * len(sources(documents)), pieces(documents, eos, context, carry)
     while part := list(islice(stream, batch_size * SORTED)):
         part.sort(key=lambda piece: len(piece[0]))
         for start in range(0, len(part), batch_size):
             batch = part[start : start + batch_size]
-            total += _nats(model, batch, eos)
-            progress.add(sum(new for _, new in batch))
-    loss = total / tokens
+            for (*_, number), nats in zip(batch, _nats(model, batch, eos), strict=True):
+                total[number] += nats
+            progress.add(sum(new for _, new, _ in batch))
+    found = scores(documents, total)
+    parts = found.pop("by_source")
     return {
-        "loss": round(loss, 6),
-        "perplexity": round(math.exp(min(loss, 700.0)), 4),
-        "bits_per_byte": round(bits_per_byte(total, size), 6),
-        "tokens": tokens,
-        "bytes": size,
-        "documents": len(documents),
+        **rounded(found),
+        "perplexity": round(math.exp(min(found["loss"], 700.0)), 4),
+        **({"by_source": {name: rounded(part) for name, part in parts.items()}} if len(parts) > 1 else {}),
         "context": context,
         "carry": carry,
     }
+
+
+def rounded(found: dict[str, Any]) -> dict[str, Any]:
+    """Measures with six decimals; counts, and what is None, as they are."""
+    return {key: round(value, 6) if isinstance(value, float) else value for key, value in found.items()}

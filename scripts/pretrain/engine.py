@@ -15,6 +15,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,16 +24,17 @@ import torch.distributed as dist
 import torch.nn.functional as functional
 from transformers import PreTrainedConfig, PreTrainedModel
 
-from scripts.pretrain import initial, model
+from scripts.pretrain import initial, layers, model
 from scripts.pretrain.checkpoint import Checkpoint
-from scripts.pretrain.entropy import cross_entropy
+from scripts.pretrain.entropy import Head, cross_entropy
 from scripts.pretrain.initial import Weights
 from scripts.pretrain.muon import Muon
+from scripts.training import alive
 from scripts.workflow.errors import InputError
 
 # How long a process waits for the others before it ends. While one works alone (copies token files to its node, converts
 # or seals a checkpoint, writes the model), many terabytes may have to move. In a step no process has anything to do that
-# takes minutes: one that is not there after this time will not come, and the GPUs wait for nothing.
+# takes minutes: one that is not there after this time (pretrain.train.step_timeout) will not come, and the GPUs wait for nothing.
 ALONE = timedelta(hours=6)
 STEP = timedelta(minutes=10)
 
@@ -74,8 +76,16 @@ def start(name: str, device: torch.device, threads: int) -> None:
 
 def wait_at_most(time: timedelta) -> None:
     """Set how long collective calls wait from now on, in every group (as torchtitan does, utils.set_pg_timeouts)."""
+    alive.within(time.total_seconds())
     for group in dist.distributed_c10d._world.pg_map:
         dist.distributed_c10d._set_pg_timeout(time, group)
+
+
+def begin_steps(seconds: float) -> None:
+    """From now on collective calls wait so long, but in `patience`."""
+    global STEP
+    STEP = timedelta(seconds=seconds)
+    wait_at_most(STEP)
 
 
 @contextlib.contextmanager
@@ -113,6 +123,7 @@ class Job:
     accumulation: int
     recomputed: bool  # activations, in the backward pass
     values: Callable[[], Weights]
+    selective: bool = False  # and then not those of matrix products and attention
 
 
 @dataclass(frozen=True)
@@ -148,7 +159,7 @@ class Engine(ABC):
         for group in groups:
             group["params"] = [own[names[id(parameter)]] for parameter in group["params"]]
         self.own = [(group["scale"], group["weight_decay"]) for group in groups]
-        self.z_loss = settings.get("z_loss", 0.0)
+        self.z_loss, self.compiled = settings.get("z_loss", 0.0), settings.get("compile_layers", False)
         self.adam = {"betas": (settings["beta1"], settings["beta2"]), "eps": settings["epsilon"]}
         made = Muon if settings["optimizer"] == "muon" else torch.optim.AdamW
         return made(groups, lr=settings["learning_rate"], **self.adam, fused=fused)
@@ -166,9 +177,10 @@ class Engine(ABC):
         more = {} if weight is None else {"output_router_logits": True}
         for number, tokens in enumerate(batch):
             last = number + 1 == len(batch)
+            alive.at(f"micro-batch {number + 1} of {len(batch)}")
             self._begin(last)
-            found = self.forward(tokens[:, :-1], **more)
-            loss = cross_entropy(found.logits.float().flatten(0, 1), tokens[:, 1:].flatten(), self.z_loss)
+            with layers.unpacked("position_ids" not in more):
+                loss, found = self._loss(tokens[:, :-1], tokens[:, 1:], more)
             total += loss.detach() / len(batch)
             # A loss that is not finite can have a finite gradient (a target of probability 0): it does not get through.
             whole = loss * torch.where(loss.detach().isfinite(), 1.0, float("nan"))
@@ -176,15 +188,36 @@ class Engine(ABC):
                 balance += found.aux_loss.detach() / len(batch)
                 whole = whole + weight * found.aux_loss
             self._backward(whole, last)
+        alive.at("update")
         return Update(total, None if weight is None else balance, *self._update())
+
+    def _finish(self, settings: dict[str, Any]) -> None:
+        """What an engine does last, around a model that it has wrapped."""
+        if self.compiled:
+            layers.compiled(self.model)
+        rows = settings.get("loss_chunk", 0)
+        self.head = Head(self.model.get_output_embeddings(), self.z_loss, rows) if rows else None
+
+    def _loss(self, inputs: torch.Tensor, targets: torch.Tensor, more: dict[str, bool]) -> tuple[torch.Tensor, Any]:
+        """(mean loss in nats a token, what the model returned) of a micro-batch: int64 [n, context] each."""
+        if self.head:
+            return self.head.loss_of(partial(self.forward, inputs, **more), targets)
+        found = self.forward(inputs, **more)
+        return cross_entropy(found.logits.float().flatten(0, 1), targets.flatten(), self.z_loss), found
 
     @torch.no_grad()
     def evaluate(self, inputs: torch.Tensor, targets: torch.Tensor, ignored: int) -> torch.Tensor:
-        """The loss of token ids [n, length] in nats, summed over the targets that are not `ignored`: float64."""
+        """The loss of each row of token ids [n, length] in nats, summed over its targets that are not `ignored`: float64 [n]."""
         self.model.eval()
-        logits = self.forward(inputs).logits.float().flatten(0, 1)
+        with layers.plainly(self.compiled):
+            logits = self.forward(inputs).logits.float().flatten(0, 1)
         self.model.train()
-        return functional.cross_entropy(logits, targets.flatten(), ignore_index=ignored, reduction="sum").double()
+        nats = functional.cross_entropy(logits, targets.flatten(), ignore_index=ignored, reduction="none")
+        return nats.double().reshape(targets.shape).sum(1)
+
+    def blocks(self) -> list[torch.nn.Module]:
+        """The decoder layers, as they run."""
+        return initial.blocks(self.model)
 
     @abstractmethod
     def forward(self, inputs: torch.Tensor, **more: bool) -> Any:

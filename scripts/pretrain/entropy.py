@@ -1,4 +1,4 @@
-"""Cross-entropy of a training batch whose gradient is made with the loss, in the place of the logits.
+"""Cross-entropy of a training batch whose gradient is made with the loss, in the place of the logits; on demand with the head, in pieces.
 
 The gradient of the mean loss is (softmax(logits) - one-hot(target)) / n. torch keeps the logarithm of the softmax for it, and
 fills two more arrays of the logits' size in the backward pass; here the logits themselves become the gradient, a few rows at a time
@@ -8,13 +8,27 @@ https://arxiv.org/abs/2410.10989. It takes the memory of one array of logits, no
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch.autograd.function import once_differentiable
 
+from scripts.workflow.errors import InputError
+
 CACHE = 1 << 22  # bytes of logits at once on a CPU
 GPU = 1 << 28  # on a GPU, where a few large kernels are faster than many small ones
+
+
+def _gradient(part: torch.Tensor, target: torch.Tensor, z_loss: float, count: int) -> torch.Tensor:
+    """The sum of the losses of fp32 logits [n, vocabulary], which become the gradient of the mean over `count`. target: [n, 1]."""
+    chosen, most = part.gather(1, target), part.amax(1, keepdim=True)
+    whole = part.sub_(most).exp_().sum(1, keepdim=True)
+    partition = whole.log() + most  # the logarithm of the softmax's denominator
+    part.mul_((1 + 2 * z_loss * partition if z_loss else 1) / (whole * count))
+    part.scatter_add_(1, target, torch.full_like(most, -1 / count))
+    return (partition - chosen).sum()
 
 
 class _CrossEntropy(torch.autograd.Function):
@@ -25,12 +39,7 @@ class _CrossEntropy(torch.autograd.Function):
         rows = max(1, (GPU if logits.is_cuda else CACHE) // (vocabulary * logits.element_size()))
         total = logits.new_zeros(())
         for part, target in zip(gradient.split(rows), wanted.split(rows), strict=True):
-            chosen, most = part.gather(1, target), part.amax(1, keepdim=True)
-            whole = part.sub_(most).exp_().sum(1, keepdim=True)
-            partition = whole.log() + most  # the logarithm of the softmax's denominator
-            total += (partition - chosen).sum()
-            part.mul_((1 + 2 * z_loss * partition if z_loss else 1) / (whole * count))
-            part.scatter_add_(1, target, torch.full_like(most, -1 / count))
+            total += _gradient(part, target, z_loss, count)
         ctx.gradient = gradient
         return total / count
 
@@ -49,3 +58,93 @@ def cross_entropy(logits: torch.Tensor, targets: torch.Tensor, z_loss: float = 0
     a loss and a gradient that are not.
     """
     return _CrossEntropy.apply(logits, targets, z_loss)
+
+
+class _Linear(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        hidden: torch.Tensor,
+        weight: torch.Tensor,
+        bias: torch.Tensor | None,
+        targets: torch.Tensor,
+        z_loss: float,
+        rows: int,
+    ) -> torch.Tensor:
+        kind = hidden.device.type
+        mixed = kind != "meta" and torch.is_autocast_enabled(kind)
+        low = torch.get_autocast_dtype(kind) if mixed else hidden.dtype
+        count, total = len(hidden), torch.zeros((), device=hidden.device)
+        own, of_hidden = weight.detach().to(low), torch.empty_like(hidden)
+        of_weight = torch.zeros_like(weight, dtype=torch.float32)
+        of_bias = None if bias is None else torch.zeros_like(bias, dtype=torch.float32)
+        with torch.autocast(kind, enabled=False) if mixed else contextlib.nullcontext():
+            for start in range(0, count, rows):
+                part = hidden.detach()[start : start + rows].to(low)
+                logits = part @ own.T if bias is None else torch.addmm(bias.detach().to(low), part, own.T)
+                gradient = logits.float()
+                total += _gradient(gradient, targets[start : start + rows, None], z_loss, count)
+                if of_bias is not None:
+                    of_bias += gradient.sum(0)
+                gradient = gradient.to(low)  # as the head's own backward pass gets it
+                of_hidden[start : start + rows] = gradient @ own
+                of_weight += gradient.T @ part
+        ctx.gradients = of_hidden, of_weight.to(weight.dtype), None if of_bias is None else of_bias.to(weight.dtype)
+        return total / count
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, scale: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        gradients, ctx.gradients = ctx.gradients, ()
+        return *(None if one is None else one.mul_(scale) for one in gradients), None, None, None
+
+
+def linear_cross_entropy(
+    hidden: torch.Tensor, head: torch.nn.Linear, targets: torch.Tensor, z_loss: float, rows: int
+) -> torch.Tensor:
+    """`cross_entropy` of the logits `head(hidden)`, at most `rows` rows of them at a time. hidden: [n, width]; targets: int64 [n].
+
+    The gradients of hidden and head are made with the loss, as in Liger's fused_linear_cross_entropy; the head's is added up in fp32.
+    """
+    return _Linear.apply(hidden, head.weight, head.bias, targets, z_loss, rows)
+
+
+class Head:
+    """Has a model's head return the loss of its targets where it has some, so that no logits leave it. What an engine does around the
+    head, such as gathering its weights, stays as it is.
+    """
+
+    def __init__(self, head: torch.nn.Module, z_loss: float, rows: int) -> None:
+        if not isinstance(head, torch.nn.Linear):
+            raise InputError(
+                f"pretrain.train.loss_chunk is {rows}, but the head of this model is a {type(head).__name__}, not a Linear: set it to 0"
+            )
+        self.head, self.logits, self.z_loss, self.rows = head, head.forward, z_loss, rows
+        self.targets: torch.Tensor | None = None
+        self.loss: torch.Tensor | None = None
+        head.forward = self.forward  # type: ignore[method-assign]
+
+    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
+        """Logits of hidden states [n, length, width], or the loss."""
+        if self.targets is None:
+            return self.logits(hidden)
+        flat, targets = hidden.flatten(0, -2), self.targets.flatten()
+        self.loss = linear_cross_entropy(flat, self.head, targets, self.z_loss, self.rows)
+        return self.loss
+
+    def loss_of(self, forward: Callable[[], Any], targets: torch.Tensor) -> tuple[torch.Tensor, Any]:
+        """(mean loss, what the model returned) of a forward pass whose targets are int64 [n, length].
+
+        Raises InputError for a model that changes its logits after the head.
+        """
+        self.targets = targets
+        try:
+            found = forward()
+        finally:
+            self.targets = None
+        if self.loss is None or found.logits.shape != () or found.logits.data_ptr() != self.loss.data_ptr():
+            raise InputError(
+                "pretrain.train.loss_chunk is set, but this architecture changes its logits after the head: set it to 0"
+            )
+        self.loss = None
+        return found.logits, found

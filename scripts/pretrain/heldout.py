@@ -10,7 +10,7 @@ once in bits per byte.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -22,8 +22,10 @@ import numpy.typing as npt
 from scripts.formats.documents import rows, uniform
 from scripts.formats.indexed import most_open, open_indexed
 from scripts.pretrain.data import Tokens
+from scripts.pretrain.measures import bits_per_byte
 from scripts.workflow.manifest import Manifest, ManifestError
 
+Piece = tuple[Tokens, int, int]  # ids, how many of the last ones are scored, the number of the source
 CARRY = 0.5
 IGNORE = -100  # a target that does not count
 
@@ -38,6 +40,12 @@ class Document:
     offset: int  # tokens
     tokens: int
     bytes: int
+    source: str = ""
+
+
+def sources(documents: Iterable[Document]) -> list[str]:
+    """The names of their sources, in order."""
+    return sorted({document.source for document in documents})
 
 
 def choose(manifests: Iterable[Path], limit: int, seed: int) -> tuple[list[Document], int]:
@@ -54,9 +62,10 @@ def choose(manifests: Iterable[Path], limit: int, seed: int) -> tuple[list[Docum
                 continue
             file = manifest.file(name)
             stem = file.with_name(file.name.removesuffix(".docs.parquet"))
+            source = "/".join(name.split("/")[1:-1])  # as tokenize.encode writes them
             for row in rows(file):
                 number += 1
-                document = Document(uniform(seed, row["id"], "validation"), stem=stem, **row)
+                document = Document(uniform(seed, row["id"], "validation"), stem=stem, source=source, **row)
                 heapq.heappush(heap, (-document.rank, document.id, document))
                 held += document.tokens
                 while held - heap[0][2].tokens >= limit:
@@ -78,25 +87,51 @@ def windows(tokens: npt.NDArray[Any], first: int, context: int, carry: float) ->
         done += new
 
 
-def pieces(documents: Iterable[Document], first: int, context: int, carry: float) -> Iterator[tuple[Tokens, int]]:
-    """The windows of all documents, see `windows`; ManifestError for tokens that are not there."""
+def pieces(documents: Sequence[Document], first: int, context: int, carry: float) -> Iterator[Piece]:
+    """The windows of all documents, see `windows`, with their source's place in `sources`; ManifestError for tokens that are not there."""
+    place = {name: number for number, name in enumerate(sources(documents))}
     file = lru_cache(most_open())(lambda stem: open_indexed(stem.with_suffix(".bin"), stem.with_suffix(".idx")))
     for document in documents:
         whole = file(document.stem)
         found = whole[document.offset : document.offset + document.tokens]
         if len(found) < document.tokens:
             raise ManifestError(f"{document.stem}.bin has {len(whole)} tokens; document {document.id} ends beyond")
-        yield from windows(found, first, context, carry)
+        for ids, new in windows(found, first, context, carry):
+            yield ids, new, place[document.source]
 
 
-def padded(batch: list[tuple[Tokens, int]], pad: int) -> tuple[Tokens, Tokens]:
+def sizes(documents: Sequence[Document], source: str | None = None) -> dict[str, int]:
+    """Tokens, bytes and number of documents, of those of a source or of all."""
+    some = [document for document in documents if source in (None, document.source)]
+    tokens, size = sum(document.tokens for document in some), sum(document.bytes for document in some)
+    return {"tokens": tokens, "bytes": size, "documents": len(some)}
+
+
+def scores(documents: Sequence[Document], nats: Sequence[float]) -> dict[str, Any]:
+    """The loss in nats a token and bits per byte of `documents`, in all and `by_source`, with what they were measured on.
+
+    nats: summed over every token, for each of `sources`. The whole is the sum of the parts; bits_per_byte is None without text.
+    """
+
+    def of(total: float, source: str | None = None) -> dict[str, Any]:
+        found = sizes(documents, source)
+        bits = bits_per_byte(total, found["bytes"]) if found["bytes"] else None
+        return {"loss": total / found["tokens"], "bits_per_byte": bits, **found}
+
+    return {
+        **of(sum(nats)),
+        "by_source": {name: of(part, name) for name, part in zip(sources(documents), nats, strict=True)},
+    }
+
+
+def padded(batch: Sequence[Piece], pad: int) -> tuple[Tokens, Tokens]:
     """Inputs and targets of windows, each [windows, the longest's tokens]; targets that are not scored are IGNORE.
 
     Padding is on the right of a causal model, so that no scored token sees it.
     """
-    width = max(len(ids) for ids, _ in batch) - 1
+    width = max(len(ids) for ids, *_ in batch) - 1
     inputs, targets = np.full((len(batch), width), pad, np.int64), np.full((len(batch), width), IGNORE, np.int64)
-    for row, (ids, new) in enumerate(batch):
+    for row, (ids, new, _) in enumerate(batch):
         inputs[row, : len(ids) - 1] = ids[:-1]
         targets[row, len(ids) - 1 - new : len(ids) - 1] = ids[len(ids) - new :]
     return inputs, targets

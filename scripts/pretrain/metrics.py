@@ -1,12 +1,14 @@
-"""What a run shows while it trains: losses.jsonl, metrics.jsonl, TensorBoard and Weights & Biases."""
+"""What a run shows while it trains: losses.jsonl, metrics.jsonl, Prometheus, TensorBoard and Weights & Biases."""
 
 from __future__ import annotations
 
 import json
+import math
 import os
 from pathlib import Path
 from typing import Any, Literal, TextIO
 
+from scripts.pretrain.prometheus import Exporter, Labelled
 from scripts.workflow.console import log
 from scripts.workflow.manifest import write_atomically
 
@@ -36,8 +38,16 @@ class Recorder:
     """Writes the rows of process 0 into the run's folder, from `step` on."""
 
     def __init__(
-        self, folder: Path, step: int, tensorboard: bool, wandb: Wandb, project: str, config: dict[str, Any]
+        self,
+        folder: Path,
+        step: int,
+        tensorboard: bool,
+        wandb: Wandb,
+        project: str,
+        config: dict[str, Any],
+        port: int = 0,
     ) -> None:
+        self.exporter = Exporter(folder, port)
         self.files: dict[str, TextIO] = {}
         earlier: list[dict[str, Any]] = []
         for name in (LOSSES, METRICS):
@@ -55,15 +65,27 @@ class Recorder:
         """A row of losses.jsonl: what is the same in every run of this config."""
         self.files[LOSSES].write(json.dumps(row) + "\n")
 
-    def metrics(self, row: dict[str, Any]) -> None:
-        """A row of metrics.jsonl, of TensorBoard and of W&B; values that are None are left out."""
+    def metrics(self, row: dict[str, Any], processes: Labelled | None = None) -> None:
+        """A row of metrics.jsonl, Prometheus, TensorBoard and W&B; values that are None are left out. processes: for Prometheus alone."""
         row = {key: value for key, value in row.items() if value is not None}
+        self.exporter.show(row, processes or [])
         self.files[METRICS].write(json.dumps(row) + "\n")
         for key, value in row.items():
             if self.board and key != "step":
                 self.board.add_scalar(key, value, row["step"])
         if self.wandb:
             self.wandb.log({key: value for key, value in row.items() if key != "step"}, step=row["step"])
+
+    def validation(self, step: int, steps: int, found: dict[str, Any]) -> None:
+        """A row of both files of what `heldout.scores` found after a step of `steps`; of several sources, bits per byte of each too."""
+        row = {"step": step, "validation_loss": found["loss"], "bits_per_byte": found["bits_per_byte"]}
+        parts = {name: part["bits_per_byte"] for name, part in found["by_source"].items()}
+        several = len(parts) > 1
+        self.loss(row | ({"bits_per_byte_by_source": parts} if several else {}))
+        self.metrics(row | ({f"bits_per_byte/{name}": value for name, value in parts.items()} if several else {}))
+        bits = [f"{found['bits_per_byte'] or math.nan:.4f} bits per byte"]
+        bits += [f"{name} {value or math.nan:.4f}" for name, value in parts.items()] if several else []
+        log.info("step %s/%s, validation loss %.4f, %s", f"{step:,}", f"{steps:,}", found["loss"], ", ".join(bits))
 
     def sync(self) -> None:
         """Force all rows to the disk, before a checkpoint counts that follows them."""
@@ -73,6 +95,7 @@ class Recorder:
 
     def close(self) -> None:
         """Flush everything."""
+        self.exporter.close()
         self.sync()
         for handle in self.files.values():
             handle.close()

@@ -14,6 +14,7 @@ from typing import Any
 from scripts.pretrain import auto, gpus
 from scripts.pretrain.measures import flops_per_token, peak_of
 from scripts.pretrain.parameters import count
+from scripts.pretrain.schedule import check_layers
 from scripts.training import memory
 from scripts.workflow import record
 from scripts.workflow.console import duration
@@ -76,10 +77,13 @@ def place(
     train: pretrain.train with its placement; own: pretrain.plan. has: bytes of memory, in the place of the GPU's or of what this
     machine has free. Raises InputError for a GPU of which nothing is known.
     """
+    check_layers(train, train["selective_checkpointing"])
     gpu = gpus.chosen(own, train["device"], profile_gpu)
     processes, cuda = train["processes"] * train["nodes"], gpu is not None
     shape = shape_of(summary, train["optimizer"])
-    at = {key: train[key] for key in ("micro_batch", "activation_checkpointing")} | {"processes": processes}
+    at = {key: train[key] for key in ("micro_batch", "activation_checkpointing", "selective_checkpointing")} | {
+        "processes": processes
+    }
     at["sequences"] = summary["global_batch_tokens"] // summary["shape"]["context"]
     parts = memory.parts(shape, train, at, cuda)
     here = 1 if cuda else train["processes"]
@@ -136,7 +140,7 @@ def speed(
 ) -> dict[str, Any]:
     """Hours, GPU-hours and money, and what they were made from; the latter alone where the GPU's peak for the precision is not known."""
     operations, processes = summary["flops"]["total"], train["processes"] * train["nodes"]
-    longer = RECOMPUTED if train["activation_checkpointing"] else 1.0
+    longer = RECOMPUTED if train["activation_checkpointing"] and not train["selective_checkpointing"] else 1.0
     if gpu is None:
         if last and not last["cuda"]:
             rate, basis = last["flops"], f"{last['flops'] / 1e9:,.0f} GFLOP/s of a process, as the last training here"

@@ -61,6 +61,7 @@ class Run:
         if settings["global_batch_tokens"] == auto.AUTO:
             args.micro_batch = schedule.fitting(self.plan, args.micro_batch, self.processes)
         settings = self.settings
+        schedule.check_layers(settings, args.selective_checkpointing)
         self.accumulation = schedule.accumulation(self.plan, args.micro_batch, self.processes)
         chosen = {key.removeprefix("model.") for key in self.resolved}
         shape = model.configuration(settings["model"], self.vocabulary, self.eos, chosen)
@@ -84,8 +85,10 @@ class Run:
         self.flops = measures.flops_per_token(
             self.parameters["multiplied"], shape.num_hidden_layers, across, self.plan.context
         )
-        recomputed = args.activation_checkpointing
-        job = engine.Job(shape, settings, self.device, args.micro_batch, self.accumulation, recomputed, values)
+        job = engine.Job(
+            shape, settings, self.device, args.micro_batch, self.accumulation, args.activation_checkpointing, values,
+            args.selective_checkpointing,
+        )  # fmt: skip
         self.done, self.skipped = 0, list(found.skipped) if found else []
         self.changed = found.changed if found else ()
         self.lowest = found.lowest if found else None
@@ -97,6 +100,7 @@ class Run:
         except InputError as error:  # the same on every process
             raise checkpoint.Told(str(error)) from error
         documents, _ = heldout.choose(args.tokens, settings["validation_tokens"], settings["seed"])
+        self.heldout = documents
         self.validation_documents = len(documents)
         self.validation_tokens = sum(document.tokens for document in documents)
         self.validation_bytes = sum(document.bytes for document in documents)
@@ -129,6 +133,7 @@ class Run:
             "micro_batch": args.micro_batch,
             "processes": self.processes,
             "activation_checkpointing": args.activation_checkpointing,
+            "selective_checkpointing": args.selective_checkpointing,
             "sequences": self.plan.sequences,
         }
         self.room = partial(
@@ -196,8 +201,8 @@ class Run:
                 f"{self.folder / 'losses.jsonl'}. A larger max_skipped_steps resumes from the newest checkpoint"
             )
 
-    def nats(self, batch: list[Any]) -> torch.Tensor:
-        """The summed loss of a batch of held-out windows."""
+    def nats(self, batch: list[heldout.Piece]) -> torch.Tensor:
+        """The summed loss of each of a batch of held-out windows, float64 [n]."""
         inputs, targets = map(torch.from_numpy, heldout.padded(batch, self.eos))
         return self.engine.evaluate(inputs.to(self.device), targets.to(self.device), heldout.IGNORE)
 
@@ -206,28 +211,27 @@ class Run:
         if self.validation_tokens:
             self.nats(self.validation[-self.args.micro_batch :])
 
-    def validate(self) -> tuple[float, float] | None:
-        """Loss in nats a token, and bits per byte, over the validation documents; None where there are none.
+    def validate(self) -> dict[str, Any] | None:
+        """`heldout.scores` of the validation documents; None where there are none.
 
         The windows are dealt out in turn; every process runs as many forward passes as the others, as ZeRO 3 needs.
         """
         if not self.validation_tokens:
             return None
-        total = torch.zeros((), dtype=torch.float64, device=self.device)
+        total = torch.zeros(len(heldout.sources(self.heldout)), dtype=torch.float64, device=self.device)
         size = self.args.micro_batch
         for turn in range(math.ceil(len(self.validation) / (size * self.processes))):
             start = (turn * self.processes + self.rank) * size
-            batch = self.validation[start : start + size] or [(self.validation[0][0], 0)]
-            total += self.nats(batch)
+            batch = self.validation[start : start + size] or [(self.validation[0][0], 0, 0)]
+            total.index_add_(0, torch.tensor([number for *_, number in batch], device=self.device), self.nats(batch))
         dist.all_reduce(total)
-        nats = float(total)
-        if not math.isfinite(nats):
+        found = heldout.scores(self.heldout, total.tolist())
+        if not math.isfinite(found["loss"]):
             raise checkpoint.Told(
-                f"the validation loss is {nats}: the weights are no longer usable. {REMEDY.capitalize()}"
+                f"the validation loss is {found['loss']}: the weights are no longer usable. {REMEDY.capitalize()}"
             )
-        loss = nats / self.validation_tokens
-        self.lowest = loss if self.lowest is None else min(loss, self.lowest)
-        return loss, measures.bits_per_byte(nats, self.validation_bytes)
+        self.lowest = found["loss"] if self.lowest is None else min(found["loss"], self.lowest)
+        return found
 
     def machine(self) -> dict[str, Any]:
         """What the run trained on: devices by name, processes, nodes. A collective call.

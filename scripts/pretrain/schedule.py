@@ -66,6 +66,18 @@ def check_width(settings: dict[str, Any]) -> None:
         )
 
 
+def check_layers(settings: dict[str, Any], selective: bool) -> None:
+    """InputError where layers that gather weights inside would be compiled, or selectively computed again: DeepSpeed's ZeRO 3."""
+    if settings.get("engine", "deepspeed") != "deepspeed" or settings["zero_stage"] != 3:
+        return
+    for key, on in (("compile_layers", settings.get("compile_layers")), ("selective_checkpointing", selective)):
+        if on:
+            raise InputError(
+                f"{WHERE}.{key} is true with {WHERE}.engine deepspeed and {WHERE}.zero_stage 3, which gathers weights inside of the "
+                f"layers: set {WHERE}.engine to torch, {WHERE}.zero_stage to 2 or less, or {WHERE}.{key} to false"
+            )
+
+
 def plan(settings: dict[str, Any], tokens: int) -> Plan:
     """The plan for a training stream of `tokens` tokens.
 

@@ -23,9 +23,9 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from scripts.pretrain import checkpoint, data, engine, measures, metrics, model, schedule
+from scripts.pretrain import checkpoint, data, engine, heldout, measures, metrics, model, schedule, vitals
 from scripts.pretrain.run import REMEDY, Run
-from scripts.training import runs, staging
+from scripts.training import alive, runs, staging
 from scripts.training.processes import RESUBMIT, listen
 from scripts.workflow import cli
 from scripts.workflow.console import duration, log
@@ -42,14 +42,17 @@ def train(run: Run, recorder: metrics.Recorder | None, stopping: list[int]) -> b
     peak = measures.peak_of(product, run.settings["precision"])
     start = shown = time.monotonic()  # of training alone: moved on by the time of validations and checkpoints
     shown_step, pauses = run.done, 0.0
-    engine.wait_at_most(engine.STEP)
+    engine.begin_steps(args.step_timeout)
+    vital = vitals.Vitals(run.engine.blocks(), run.device, args.log_every, steps, args.straggler_threshold)
     if run.done < steps:
         with run.room("a validation, tried before the first step"):
             run.rehearse()
     with ThreadPoolExecutor(1) as reader:  # reads a step ahead
         following = reader.submit(run.batch, run.done + 1)
         for step in range(run.done + 1, steps + 1):
-            batch, following = following.result(), reader.submit(run.batch, step + 1)
+            alive.at("reading tokens", step)
+            with vital.reading(step):
+                batch, following = following.result(), reader.submit(run.batch, step + 1)
             with run.room(f"step {step:,}"):
                 loss, stop = run.step(step, batch, bool(stopping))
             row: dict[str, Any] = {"step": step, "loss": loss} if math.isfinite(loss) else {"step": step}
@@ -58,6 +61,7 @@ def train(run: Run, recorder: metrics.Recorder | None, stopping: list[int]) -> b
             if recorder:
                 recorder.loss(row)
             run.check_skipped(args.max_skipped_steps)
+            everyone = vital.shared()
             if recorder and (step % args.log_every == 0 or step == steps):
                 now = time.monotonic()
                 rate = (step - shown_step) * per_step / (now - shown)
@@ -74,8 +78,11 @@ def train(run: Run, recorder: metrics.Recorder | None, stopping: list[int]) -> b
                     "tokens_per_second": round(rate, 1),
                     "mfu": used,
                     "seconds": round(recorder.seconds + now - start + pauses, 3),
+                    "skipped_steps": len(run.skipped),
+                    **vitals.per_device(rate, run.flops, run.processes, per_step),
+                    **vital.row(step, everyone, per_step / rate),
                 }
-                recorder.metrics(row)
+                recorder.metrics(row, vital.labelled(everyone))
                 log.info(
                     "step %s/%s, loss %.4f, learning rate %.2e, %s tokens/s%s, %s left",
                     f"{step:,}", f"{steps:,}", loss, row["learning_rate"], f"{rate:,.0f}",
@@ -88,28 +95,28 @@ def train(run: Run, recorder: metrics.Recorder | None, stopping: list[int]) -> b
             every = run.settings["validate_every"]
             found, best = None, False
             if step == steps or (every and step % every == 0):
+                alive.at("validation")
                 before, lowest = time.monotonic(), run.lowest
                 found = run.validate()
                 best = args.keep_best and run.lowest != lowest
                 if recorder and found:
-                    row = {"step": step, "validation_loss": found[0], "bits_per_byte": found[1]}
-                    recorder.loss(row)
-                    recorder.metrics(row)
-                    log.info("step %s/%s, validation loss %.4f, %.4f bits per byte", f"{step:,}", f"{steps:,}", *found)
+                    recorder.validation(step, steps, found)
                 pause = time.monotonic() - before
                 start, shown, pauses = start + pause, shown + pause, pauses + pause
             wanted = (step % every == 0 for every in (args.checkpoint_every, args.keep_every) if every)
             if stop or best or step == steps or any(wanted):
+                alive.at("checkpoint")
                 before = time.monotonic()
                 if recorder:
                     recorder.sync()  # a complete checkpoint has all its rows
-                run.save(step, found[0] if found else None)
+                run.save(step, found["loss"] if found else None)
                 pause = time.monotonic() - before
                 start, shown, pauses = start + pause, shown + pause, pauses + pause
             if stop and step < steps:
                 log.info("stopped by a signal after step %s; the checkpoint is in %s", f"{step:,}", run.folder)
                 return False
     engine.wait_at_most(engine.ALONE)
+    alive.at("writing the model")
     return True
 
 
@@ -144,6 +151,7 @@ def skipped(run: Run, step: int, loss: float) -> dict[str, Any]:
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
     """Train and write the results; returns the manifest's files on process 0 and nothing on the others."""
+    alive.begin()
     stopping: list[int] = []
     listen(lambda number, _: stopping.append(number))
     folder = cli.checkpoints(args, settings)
@@ -174,7 +182,9 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
         if not run.validation_tokens:
             log.warning("the shards hold no validation documents: there will be no validation loss")
         manifest.worked = run.done < made.steps
-        recorder = metrics.Recorder(folder, run.done, args.tensorboard, args.wandb, args.wandb_project, settings)
+        recorder = metrics.Recorder(
+            folder, run.done, args.tensorboard, args.wandb, args.wandb_project, settings, args.prometheus_port
+        )
         finished = train(run, recorder, stopping)
         recorder.close()
         weights = dict(run.engine.weights()) if finished else {}
@@ -196,6 +206,8 @@ def results(run: Run, weights: dict[str, torch.Tensor], manifest: Manifest, out:
         shutil.copyfile(run.folder / name, out / name)
     rows = metrics.read(out / metrics.LOSSES)
     losses, scores = [row for row in rows if "loss" in row], [row for row in rows if "bits_per_byte" in row]
+    last = scores[-1].get("bits_per_byte_by_source", {}) if scores else {}
+    by_source = {name: {"bits_per_byte": bits, **heldout.sizes(run.heldout, name)} for name, bits in last.items()}
     before = rows[0]["step"] - 1 if rows else 0  # steps of the run that this one is a branch of
     notes = []
     if settings["start_from"] is not None:
@@ -222,6 +234,7 @@ def results(run: Run, weights: dict[str, torch.Tensor], manifest: Manifest, out:
         "loss": losses[-1]["loss"] if losses else None,
         "validation_loss": scores[-1]["validation_loss"] if scores else None,
         "bits_per_byte": scores[-1]["bits_per_byte"] if scores else None,
+        **({"validation_by_source": by_source} if by_source else {}),
         "validation_tokens": run.validation_tokens,
         "validation_bytes": run.validation_bytes,
         "validation_documents": run.validation_documents,

@@ -226,6 +226,10 @@ def training_facts(facts: dict[str, Any]) -> list[Fact]:
         ("Training loss, last", significant(facts.get("loss_last", facts.get("loss"))), "nats per token, last step"),
         ("Validation loss", significant(facts.get("validation_loss")), f"nats per token, {scored}"),
         ("Validation bits per byte", significant(facts.get("bits_per_byte")), scored),
+        *(
+            (f"Validation bits per byte: {name}", significant(dig(part, "bits_per_byte")), measured_on(part))
+            for name, part in (facts.get("validation_by_source") or {}).items()
+        ),
         ("Held-out loss before", significant(facts.get("heldout_loss_before")), answers),
         ("Held-out loss after", significant(facts.get("heldout_loss_after")), answers),
     ]
@@ -270,6 +274,10 @@ def evaluation(run: Run, made: list[dict[str, Any]]) -> dict[str, Any]:
         ("Loss", f"nats per token; {held}", significant, ("heldout_text", "loss")),
         ("Perplexity", f"per token; {held}", significant, ("heldout_text", "perplexity")),
         ("Bits per byte", held, significant, ("heldout_text", "bits_per_byte")),
+        *(
+            (f"Bits per byte: {name}", measured_on(part), significant, ("heldout_text", "by_source", name, "bits_per_byte"))
+            for name, part in (dig(text, "by_source") or {}).items()
+        ),
         ("Accuracy ± standard error", asked, accuracy, ("questions",)),
         ("Accuracy by likelihood per character", asked, lambda found: accuracy(found, "acc_norm"), ("questions",)),
         ("Chance", "accuracy of a guess", percent, ("questions", "chance")),

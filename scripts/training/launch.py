@@ -21,6 +21,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from scripts.slurm.patience import SlurmError, ask
+from scripts.training import alive
 from scripts.training.processes import (
     RANKS,
     RESUBMIT,
@@ -80,9 +81,14 @@ def wait_for_the_end() -> None:
     time.sleep(PATIENCE)
 
 
+def given(options: list[str], name: str) -> Path | None:
+    """The path that an option of the module names; None where it is not there."""
+    return next((Path(word) for option, word in itertools.pairwise(options) if option == name), None)
+
+
 def teller(module: str, options: list[str]) -> Callable[[str, str], None]:
     """A function that says why the module's processes ended: on stderr, and at the end of the log that it was given."""
-    log = next((Path(word) for option, word in itertools.pairwise(options) if option == "--log"), None)
+    log = given(options, "--log")
 
     def say(message: str, traceback: str) -> None:
         to_stderr(message, traceback)
@@ -170,7 +176,11 @@ def main(argv: list[str] | None = None) -> int:
         say(f"the processes have no place to meet: {error}", "")
         return 1
     places = environments(node, args.nodes, args.processes, address, port)
-    return supervise([(command, {**os.environ, **place}) for place in places], step=step, say=say)
+    # One for each group of processes, and the same on all of its nodes, which share the folder of checkpoints.
+    folder = (given(args.options, "--checkpoints") or Path("checkpoints")).absolute() / f".alive-{address}-{port}"
+    watch = alive.Watch(folder, [place["RANK"] for place in places], args.nodes * args.processes)
+    places = [{**os.environ, **place, alive.FOLDER: str(folder)} for place in places]
+    return supervise([(command, place) for place in places], step=step, say=say, watch=watch)
 
 
 if __name__ == "__main__":

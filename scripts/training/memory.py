@@ -37,6 +37,7 @@ LIVE = 1_000_000_000  # parameters that ZeRO 3 holds gathered at most: DeepSpeed
 # block by block (without the tunables) has none of it, and takes longer.
 HEAP = 0.7
 LOGIT = 16  # bytes for each logit of a loss of torch: itself, its logarithm and the gradients of both, in fp32
+CHUNK = 1024  # tokens; what is proposed as pretrain.train.loss_chunk
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,12 @@ def activations(shape: Shape, tokens: int, low: int) -> int:
     return tokens * (2 * norm + low * (2 * width + 2 * kv + 4 * shape.intermediate))
 
 
+def dear(shape: Shape, tokens: int, low: int) -> int:
+    """Bytes that a layer keeps under selective checkpointing: its input, and the results of its matrix products and of attention."""
+    width, kv = shape.width or shape.hidden, shape.kv or shape.width or shape.hidden
+    return tokens * low * (3 * shape.hidden + 2 * width + 2 * kv + 2 * shape.intermediate)
+
+
 def needed(
     shape: Shape,
     micro_batch: int,
@@ -74,11 +81,14 @@ def needed(
     recomputed: bool,
     cuda: bool = False,
     logit: int = 0,
+    selective: bool = False,
+    chunk: int = 0,
 ) -> dict[str, int]:
     """The peak memory of one process in bytes, by what takes it; `processes` are those of all nodes.
 
     recomputed: activations are computed again in the backward pass (activation_checkpointing). cuda: of a GPU. logit: bytes for each;
     0: those of pre-training, in fp32 and where they are made in bf16 beside; their gradient takes their place (pretrain/entropy.py).
+    selective: and of `recomputed`, those of matrix products are kept. chunk: tokens whose logits are there at once; 0: all.
     """
     n, low, split = shape.parameters, 4 if precision == "fp32" else 2, processes if zero_stage else 1
     tokens = micro_batch * shape.context
@@ -91,10 +101,13 @@ def needed(
         gradients += 4 * (share if zero_stage >= 2 else n)
     moments = 8 * n - 4 * shape.matrices
     optimizer = (moments + 4 * n * bool(zero_stage or mixed)) // split  # and fp32 weights beside those that train
-    layer, kept = activations(shape, tokens, low), low * tokens * shape.hidden
+    layer = activations(shape, tokens, low)
+    kept = dear(shape, tokens, low) if selective else low * tokens * shape.hidden
     last = (4 + 2 * low) * tokens * shape.hidden  # the norm before the logits
     held = last + (layer + shape.layers * kept if recomputed else shape.layers * layer)
-    logits = (logit or (4 if low == 4 else 6)) * tokens * shape.vocabulary
+    logits = (logit or (4 if low == 4 else 6)) * min(tokens, chunk or tokens) * shape.vocabulary
+    if chunk:  # the gradient of the head, in fp32 until it is whole
+        logits += (4 + low) * shape.hidden * shape.vocabulary
     # Gradients of activations and of one matrix while they are made, and what is reduced in one piece.
     largest = shape.hidden * max(shape.vocabulary, shape.intermediate)
     working = low * (2 * tokens * shape.intermediate + largest)
@@ -172,7 +185,8 @@ def check_host(parameters: int, has: int, here: int) -> None:
 def parts(shape: Shape, settings: dict[str, Any], placement: dict[str, Any], cuda: bool) -> dict[str, int]:
     """`needed` of pretrain.train. settings: precision, zero_stage; placement: micro_batch, processes (all), activation_checkpointing."""
     fixed = (settings["precision"], settings["zero_stage"], placement["processes"])
-    return needed(shape, placement["micro_batch"], *fixed, placement["activation_checkpointing"], cuda)
+    more = {"selective": placement.get("selective_checkpointing", False), "chunk": settings.get("loss_chunk", 0)}
+    return needed(shape, placement["micro_batch"], *fixed, placement["activation_checkpointing"], cuda, **more)
 
 
 def changes(
@@ -201,6 +215,8 @@ def changes(
     again = {"activation_checkpointing": True}
     if not placement["activation_checkpointing"] and total(**again) <= has:
         found.append(said(f"set {WHERE}.activation_checkpointing to true", total(**again)))
+    if not settings.get("loss_chunk") and total(loss_chunk=CHUNK) <= has:
+        found.append(said(f"set {WHERE}.loss_chunk to {CHUNK}, which trains again", total(loss_chunk=CHUNK)))
     muon = settings.get("optimizer") == "muon"  # needs whole matrices
     stages = range(settings["zero_stage"] + 1, 4) if processes > 1 and not muon else ()
     if stage := next((stage for stage in stages if total(zero_stage=stage) <= has), 0):

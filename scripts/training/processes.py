@@ -20,6 +20,7 @@ from pathlib import Path
 from types import FrameType
 from typing import IO
 
+from scripts.training.alive import Watch
 from scripts.workflow import ended
 
 RESUBMIT = 85  # exit status: stopped by a signal after a checkpoint; start again to resume
@@ -157,13 +158,14 @@ def supervise(
     listening: bool = True,
     step: str = "",
     say: Callable[[str, str], None] = to_stderr,
+    watch: Watch | None = None,
 ) -> int:
     """Run the commands side by side, pass signals on as SIGUSR1, end all when one fails; returns the exit status.
 
     On Linux they end with this process, even where it is killed (not a program that is setuid, as Apptainer may be).
     `listening` says that they call `listen`. Stopping signals stay without effect after the return. `say` is called once,
     after the end of all, with a message and a traceback (or ""), where the first that failed was ended by a signal or by
-    an unexpected error; `step` decides what such a message tells to lower.
+    an unexpected error; `step` decides what such a message tells to lower. `watch` ends all where one of them hangs: status 1.
     """
     children: list[Child] = []
     libc = ctypes.CDLL(None) if sys.platform == "linux" else None
@@ -185,8 +187,10 @@ def supervise(
     for child in children:
         child.reader.start()  # after the last fork, and with stopping signals held: they are for the main thread
     listen(forward)
-    deadline = None
+    deadline = hangs = None
     while any(child.process.poll() is None for child in children):
+        if deadline is None and watch and (hangs := watch.look()):
+            deadline = 0.0
         if deadline is None and any(child.process.poll() not in (None, 0, RESUBMIT) for child in children):
             deadline = time.monotonic() + GRACE
         if deadline is not None and time.monotonic() > deadline:
@@ -196,6 +200,13 @@ def supervise(
         time.sleep(0.05)
     for child in children:
         child.reader.join(timeout=5)  # a program of its own that a process left behind may hold the pipe open
+    if watch:
+        hangs = hangs or watch.told()
+        watch.close()
+    if hangs:
+        print(hangs[1], file=sys.stderr, flush=True)
+        say(f"{hangs[0]}{ended.again(step)}", hangs[1])
+        return 1
     if found := why(children, step, ended.lack_of_memory(before)):
         say(*found)
     return status_of([child.process.returncode for child in children])

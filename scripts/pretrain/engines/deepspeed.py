@@ -19,7 +19,7 @@ import torch.distributed as dist
 from torch import nn
 from transformers.initialization import no_init_weights
 
-from scripts.pretrain import engine, initial, model
+from scripts.pretrain import engine, initial, layers, model
 from scripts.pretrain.checkpoint import Checkpoint
 from scripts.workflow.console import log
 from scripts.workflow.errors import InputError
@@ -68,7 +68,7 @@ class DeepSpeed(engine.Engine):
             config["data_types"] = {"grad_accum_dtype": "fp32"}
         self.model = self._sharded(job, config) if self.stage == 3 else _whole(job)
         if job.recomputed:
-            self.model.gradient_checkpointing_enable({"use_reentrant": False})
+            layers.recompute(self.model, job.selective)
         self.optimizer = self._optimizer(job, fused=cuda)
         # Without ZeRO, bf16 begins with an update by gradients of zero: it would decay the weights, and count as a step of AdamW's.
         for group in self.optimizer.param_groups:
@@ -77,6 +77,7 @@ class DeepSpeed(engine.Engine):
         for state in self.optimizer.state.values():
             if torch.is_tensor(state.get("step")):
                 state["step"].zero_()
+        self._finish(settings)
 
     @staticmethod
     def _sharded(job: engine.Job, config: dict[str, Any]) -> Any:

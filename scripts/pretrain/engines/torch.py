@@ -28,7 +28,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 
-from scripts.pretrain import engine, initial
+from scripts.pretrain import engine, initial, layers
 from scripts.pretrain.checkpoint import Checkpoint
 from scripts.workflow.errors import InputError
 
@@ -41,7 +41,7 @@ class Torch(engine.Engine):
         self.low, self.device, self.accumulation = job.settings["precision"] == "bf16", job.device, job.accumulation
         self.model = initial.empty(job.config)
         if job.recomputed:
-            self.model.gradient_checkpointing_enable({"use_reentrant": False})
+            layers.recompute(self.model, job.selective)
         if self.stage:
             self._shard()
         own = dict(self.model.named_parameters())
@@ -59,6 +59,7 @@ class Torch(engine.Engine):
                     "step": torch.zeros((), device=job.device),
                     **{name: torch.zeros_like(parameter) for name in kinds},
                 }
+        self._finish(job.settings)
 
     def _shard(self) -> None:
         """FSDP2 for each block, and for what is around them."""
@@ -74,7 +75,7 @@ class Torch(engine.Engine):
             return self.runs(input_ids=inputs, use_cache=False, **more)
 
     def evaluate(self, inputs: torch.Tensor, targets: torch.Tensor, ignored: int) -> torch.Tensor:
-        """The loss of token ids [n, length] in nats, summed over the targets that are not `ignored`: float64."""
+        """As `engine.Engine.evaluate`."""
         found = super().evaluate(inputs, targets, ignored)
         for module in self.model.modules():
             if isinstance(module, FSDPModule):

@@ -97,6 +97,23 @@ def shards(tokenizer: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Pa
     return out
 
 
+@pytest.fixture(scope="session")
+def sourced(shards: list[Path], tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Manifests of the same two shards, the first from the source `books` and the second from `web`."""
+    folder, out = tmp_path_factory.mktemp("sourced"), []
+    for path, source in zip(shards, ("books", "web"), strict=True):
+        found, files = Manifest.read(path), []
+        for name in found.files:
+            split, _, file = name.partition("/")
+            target = folder / split / source / file
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(found.file(name).read_bytes())
+            files.append(target)
+        Manifest("tokenize.encode", "test").write(folder / path.name, files)
+        out.append(folder / path.name)
+    return out
+
+
 TINY: dict[str, Any] = {
     "model": {"hidden_size": 32, "intermediate_size": 64, "layers": 2, "heads": 4, "kv_heads": 2, "context": 32},
     "steps": 24,
@@ -117,7 +134,8 @@ Start = Callable[..., "subprocess.Popen[str]"]
 def start(tokenizer: Path, shards: list[Path]) -> Iterator[Start]:
     """start(folder, processes, changes of TINY, options): the launcher, running in `folder`, in a process group.
 
-    program: another module than scripts.pretrain.train. root: another copy of the code. Further keywords are environment variables.
+    program: another module than scripts.pretrain.train. root: another copy of the code. launcher: its further options. tokens: other
+    shards.    Further keywords are environment variables.
     """
 
     def of(
@@ -127,6 +145,8 @@ def start(tokenizer: Path, shards: list[Path]) -> Iterator[Start]:
         *options: str,
         program: str = "scripts.pretrain.train",
         root: Path = ROOT,
+        launcher: tuple[str, ...] = (),
+        tokens: list[Path] = shards,
         **variables: str,
     ) -> Any:
         folder.mkdir(exist_ok=True)
@@ -139,12 +159,13 @@ def start(tokenizer: Path, shards: list[Path]) -> Iterator[Start]:
             "scripts.training.launch",
             "--processes",
             str(processes),
+            *launcher,
             program,
         ]
         own = ["--config", mark, "--tokenizer", str(tokenizer), "--manifest", str(folder / "out/manifest.json")]
         usual = ["--device", "cpu", "--micro-batch", "2", "--checkpoint-every", "5", "--log-every", "1"]
         quiet = ["--wandb", "disabled", "--tensorboard", "false"]
-        command = [*launch, *own, *usual, *quiet, *options, "--tokens", *map(str, shards)]
+        command = [*launch, *own, *usual, *quiet, *options, "--tokens", *map(str, tokens)]
         environment = {**os.environ, "PYTHONPATH": str(root), "OMP_NUM_THREADS": "1", **variables}
         process = subprocess.Popen(
             command, cwd=folder, env=environment, stderr=subprocess.PIPE, text=True, start_new_session=True

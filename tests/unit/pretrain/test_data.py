@@ -36,7 +36,7 @@ def test_more_datasets_than_a_process_may_have_files_open(tmp_path: Path) -> Non
         stream = data.Stream((stem.with_suffix(".bin"), stem.with_suffix(".idx")) for stem in stems)
         found = stream.read(0, 800)
         held = [heldout.Document(0.0, str(n), stem, 0, 2, 9) for n, stem in enumerate(stems)]
-        scored = [ids.tolist() for ids, _ in heldout.pieces(held, 7, 8, 0.5)]
+        scored = [ids.tolist() for ids, *_ in heldout.pieces(held, 7, 8, 0.5)]
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     assert found.tolist() == [number for number in range(400) for _ in range(2)]

@@ -40,7 +40,7 @@ def test_documents_are_chosen_until_the_limit(shards: list[Path], limit: int) ->
 @pytest.mark.parametrize("carry", [0.0, 0.5])
 def test_pieces_are_the_documents(shards: list[Path], carry: float) -> None:
     documents, _ = heldout.choose(shards, 10**9, 0)
-    scored = [token for ids, new in heldout.pieces(documents, 0, 32, carry) for token in ids[len(ids) - new :]]
+    scored = [token for ids, new, _ in heldout.pieces(documents, 0, 32, carry) for token in ids[len(ids) - new :]]
     stream = data.open_split(shards, "validation")
     assert sorted(scored) == sorted(stream.read(0, len(stream)))
     assert scored[documents[0].tokens - 1] == 0  # the first document's end
@@ -49,9 +49,9 @@ def test_pieces_are_the_documents(shards: list[Path], carry: float) -> None:
 def test_padding_is_never_scored(shards: list[Path]) -> None:
     documents, _ = heldout.choose(shards, 600, 0)
     batch = [*heldout.pieces(documents, 0, 32, 0.5)]
-    inputs, targets = heldout.padded([*batch, (batch[0][0], 0)], 0)
+    inputs, targets = heldout.padded([*batch, (batch[0][0], 0, 0)], 0)
     assert inputs.shape == targets.shape and (targets[-1] == -100).all()
-    for (ids, new), given_, wanted in zip(batch, inputs, targets, strict=False):
+    for (ids, new, _), given_, wanted in zip(batch, inputs, targets, strict=False):
         scored = np.flatnonzero(wanted != -100)
         assert list(wanted[scored]) == list(ids[-new:]) and list(given_[scored]) == list(ids[-new - 1 : -1])
 

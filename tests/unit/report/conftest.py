@@ -105,6 +105,12 @@ def evaluated(root: Path) -> None:
     folder.mkdir(parents=True)
     for model, acc in (("base", 0.26), ("sft", 0.41)):
         text = {"loss": 3.2, "perplexity": 24.5, "bits_per_byte": 1.91, "documents": 4, "bytes": 940, "tokens": 234}
+        text |= {
+            "by_source": {
+                "crawl": {"bits_per_byte": 1.87, "documents": 3, "bytes": 700},
+                "books": {"bits_per_byte": 2.04, "documents": 1, "bytes": 240},
+            }
+        }
         questions = {"acc": acc, "acc_stderr": 0.016, "acc_z": 1.5, "chance": 0.25, "items": 640}
         found = {"model": model, "heldout_text": text, "questions": questions, "tasks": {"results": {}, "files": {}}}
         (folder / f"{model}.evaluation.json").write_text(json.dumps(found), encoding="utf-8")

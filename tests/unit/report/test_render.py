@@ -112,6 +112,16 @@ def test_tokens_are_shown_by_source(finished: list[Path], report: Path) -> None:
     assert f'<td class="n">{row["tokens"]:,}</td></tr>' in report.read_text(encoding="utf-8")
 
 
+def test_bits_per_byte_are_shown_by_source(report: Path) -> None:
+    page = re.sub(r"\s+", " ", report.read_text())
+    for source, bits, measured in (
+        ("crawl", "1.87", "3 validation documents"),
+        ("books", "2.04", "1 validation document,"),
+    ):
+        row = page[page.index(f"Bits per byte: {source}") :]
+        assert bits in row[: row.index("</tr>")] and measured in row[: row.index("</tr>")]
+
+
 def test_a_gap_between_stages_is_shown(run_folder: Path, manifests: list[Path]) -> None:
     path = run_folder / "dedup/select/manifest.json"
     path.write_text(path.read_text().replace('"in": 50', '"in": 49').replace('"kept": 46', '"kept": 45'))

@@ -84,6 +84,7 @@ def test_every_change_that_is_named_makes_it_fit() -> None:
     assert [words.split(" (")[0] for words in said] == [
         "set pretrain.train.micro_batch to 4",
         "set pretrain.train.activation_checkpointing to true",
+        "set pretrain.train.loss_chunk to 1024, which trains again",
         "set pretrain.train.zero_stage to 2, which trains again",
         "train on 16 GPUs, not 8",
     ]

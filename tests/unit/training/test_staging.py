@@ -24,7 +24,7 @@ def test_copies_are_read_as_the_files_themselves(shards: list[Path], tmp_path: P
     assert len(ours) == len(theirs) > 0
     assert (ours.read(0, len(ours)) == theirs.read(0, len(theirs))).all()
     read = [
-        [list(ids) for ids, _ in heldout.pieces(heldout.choose(found, 1000, 0)[0], 0, 32, 0.5)]
+        [list(ids) for ids, *_ in heldout.pieces(heldout.choose(found, 1000, 0)[0], 0, 32, 0.5)]
         for found in (copies, shards)
     ]
     assert read[0] == read[1]

@@ -1,0 +1,315 @@
+"""What benchmarks.gpu_training compares: each trains the same shape on the same tokens, in processes of its own.
+
+Every contender is a function (plan) → (model, run). `run(steps, done)` trains and calls `done(n)` after step n. Process 0 prints
+what was measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import importlib.util
+import json
+import os
+import resource
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+RATE, CLIPPING, DECAY, BETAS = 3e-4, 1.0, 0.1, (0.9, 0.95)
+KEPT = 4  # batches that are made, and used in turn
+Run = Callable[[int, Callable[[int], None]], None]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What all contenders are given. `settings`: further keys of pretrain.train, for our own trainer."""
+
+    hidden: int
+    layers: int
+    heads: int
+    kv_heads: int
+    intermediate: int
+    vocabulary: int
+    context: int
+    micro_batch: int
+    accumulation: int
+    precision: str
+    device: str
+    zero_stage: int
+    compile: bool
+    nanogpt: str | None
+    warmup: int
+    steps: int
+    block: int  # steps between two readings of the clock
+    profile: bool
+    settings: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def tokens(self) -> int:
+        """Of a step of one process."""
+        return self.micro_batch * self.accumulation * self.context
+
+
+def batches(plan: Plan, device: Any) -> list[Any]:
+    """Synthetic tokens on the device: int64 [accumulation, micro_batch, context + 1] each, a walk that can be learned."""
+    import torch
+
+    made = []
+    for number in range(KEPT):
+        chance = torch.Generator().manual_seed(1000 * number + int(os.environ["RANK"]))
+        moves = torch.randint(0, 16, (plan.accumulation, plan.micro_batch, plan.context + 1), generator=chance)
+        made.append(((moves.cumsum(2) * 7) % plan.vocabulary).to(device))
+    return made
+
+
+def shape(plan: Plan) -> Any:
+    """The Llama of all contenders but nanoGPT."""
+    from transformers import AutoConfig
+
+    return AutoConfig.for_model(
+        "llama", hidden_size=plan.hidden, intermediate_size=plan.intermediate, num_hidden_layers=plan.layers,
+        num_attention_heads=plan.heads, num_key_value_heads=plan.kv_heads, vocab_size=plan.vocabulary, use_cache=False,
+        max_position_embeddings=plan.context, tie_word_embeddings=True, bos_token_id=0, eos_token_id=0,
+    )  # fmt: skip
+
+
+def device_of(plan: Plan) -> Any:
+    import torch
+
+    if plan.device == "cpu":
+        return torch.device("cpu")
+    device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
+    torch.cuda.set_device(device)
+    return device
+
+
+def ours(name: str) -> Callable[[Plan], tuple[Any, Run]]:
+    """The trainer of this project with one of its engines."""
+
+    def build(plan: Plan) -> tuple[Any, Run]:
+        from functools import partial
+
+        from scripts.pretrain import engine, initial
+        from scripts.workflow import config
+
+        device = device_of(plan)
+        engine.start(name, device, 1 if plan.device == "cuda" else 2)
+        given = {
+            "zero_stage": plan.zero_stage,
+            "precision": plan.precision,
+            "engine": name,
+            "learning_rate": RATE,
+            **plan.settings,
+        }
+        settings = config.validate({"pretrain": {"train": given}})["pretrain"]["train"]
+        job = engine.Job(
+            shape(plan), settings, device, plan.micro_batch, plan.accumulation, settings["activation_checkpointing"],
+            partial(initial.values, shape(plan), 0), settings["selective_checkpointing"],
+        )  # fmt: skip
+        built, made = engine.kind(name)(job), batches(plan, device)
+
+        def run(steps: int, done: Callable[[int], None]) -> None:
+            for step in range(1, steps + 1):
+                run.loss = built.step(made[step % KEPT], RATE).loss  # type: ignore[attr-defined]
+                done(step)
+
+        return built.model, run
+
+    return build
+
+
+def loop(plan: Plan, model: Any, optimizer: Any, loss_of: Callable[[Any, Any], Any]) -> Run:
+    """A loop as in nanoGPT's train.py: autocast, accumulation without synchronisation, clipping, one optimizer."""
+    import torch
+    import torch.distributed as dist
+
+    device, world = device_of(plan), int(os.environ["WORLD_SIZE"])
+    if world > 1:
+        dist.init_process_group("gloo" if plan.device == "cpu" else "nccl")
+    raw = model
+    if plan.compile:
+        model = torch.compile(model)
+    if world > 1:
+        model = torch.nn.parallel.DistributedDataParallel(model, device_ids=[device] if plan.device == "cuda" else None)
+    made = batches(plan, device)
+    low = torch.autocast(plan.device, torch.bfloat16, enabled=plan.precision == "bf16")
+
+    def run(steps: int, done: Callable[[int], None]) -> None:
+        for step in range(1, steps + 1):
+            for number, tokens in enumerate(made[step % KEPT]):
+                if world > 1:
+                    model.require_backward_grad_sync = number + 1 == plan.accumulation
+                with low:
+                    loss = loss_of(model, tokens) / plan.accumulation
+                loss.backward()
+            torch.nn.utils.clip_grad_norm_(raw.parameters(), CLIPPING)
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+            run.loss = loss.detach() * plan.accumulation  # type: ignore[attr-defined]
+            done(step)
+
+    return run
+
+
+def plain(plan: Plan) -> tuple[Any, Run]:
+    """The same Llama of transformers in that loop, with torch's own cross-entropy."""
+    import torch
+    from torch.nn import functional
+    from transformers import AutoModelForCausalLM
+
+    model = AutoModelForCausalLM.from_config(shape(plan), dtype=torch.float32).to(device_of(plan))
+    adam = torch.optim.AdamW(model.parameters(), lr=RATE, betas=BETAS, weight_decay=DECAY, fused=True)
+
+    def loss_of(runs: Any, tokens: Any) -> Any:
+        logits = runs(input_ids=tokens[:, :-1], use_cache=False).logits
+        return functional.cross_entropy(logits.float().flatten(0, 1), tokens[:, 1:].flatten())
+
+    return model, loop(plan, model, adam, loss_of)
+
+
+def nanogpt(plan: Plan) -> tuple[Any, Run]:
+    """The model of github.com/karpathy/nanoGPT, from a copy of its repository: GPT-2's layers, of the same width, depth and vocabulary."""
+    spec = importlib.util.spec_from_file_location("nanogpt_model", Path(plan.nanogpt or "") / "model.py")
+    if spec is None or spec.loader is None or not Path(spec.origin or "").is_file():
+        raise SystemExit(f"--nanogpt {plan.nanogpt} has no model.py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    with contextlib.redirect_stdout(sys.stderr):  # it prints
+        config = module.GPTConfig(plan.context, plan.vocabulary, plan.layers, plan.heads, plan.hidden, 0.0, False)
+        model = module.GPT(config).to(device_of(plan))
+        adam = model.configure_optimizers(DECAY, RATE, BETAS, plan.device)
+    return model, loop(plan, model, adam, lambda runs, tokens: runs(tokens[:, :-1], tokens[:, 1:].contiguous())[1])
+
+
+def trainer(plan: Plan) -> tuple[Any, Run]:
+    """transformers' Trainer, which needs accelerate, on the same Llama."""
+    import torch
+    from transformers import AutoModelForCausalLM, Trainer, TrainerCallback, TrainingArguments
+
+    model = AutoModelForCausalLM.from_config(shape(plan), dtype=torch.float32)
+    rows = [row[:-1] for batch in batches(plan, "cpu") for part in batch for row in part]
+
+    def run(steps: int, done: Callable[[int], None]) -> None:
+        class Told(TrainerCallback):
+            def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+                done(state.global_step)
+
+        with tempfile.TemporaryDirectory() as folder:
+            arguments = TrainingArguments(
+                folder, per_device_train_batch_size=plan.micro_batch, gradient_accumulation_steps=plan.accumulation, max_steps=steps,
+                learning_rate=RATE, lr_scheduler_type="constant", weight_decay=DECAY, adam_beta1=BETAS[0], adam_beta2=BETAS[1],
+                max_grad_norm=CLIPPING, bf16=plan.precision == "bf16", optim="adamw_torch_fused", torch_compile=plan.compile,
+                use_cpu=plan.device == "cpu", logging_strategy="no", save_strategy="no", report_to=[], disable_tqdm=True,
+                dataloader_drop_last=True, dataloader_pin_memory=plan.device == "cuda",
+                ddp_backend="gloo" if plan.device == "cpu" else "nccl",
+            )  # fmt: skip
+            data: Any = [{"input_ids": row, "labels": row} for row in rows]
+            with contextlib.redirect_stdout(sys.stderr):
+                found = Trainer(model, arguments, train_dataset=data, callbacks=[Told()]).train()
+            run.loss = torch.tensor(found.training_loss)  # type: ignore[attr-defined] - the mean of all steps
+
+    return model, run
+
+
+CONTENDERS: dict[str, Callable[[Plan], tuple[Any, Run]]] = {
+    "torch": ours("torch"), "deepspeed": ours("deepspeed"), "plain": plain, "nanogpt": nanogpt, "trainer": trainer,
+}  # fmt: skip
+
+
+@contextlib.contextmanager
+def stood_in() -> Iterator[None]:
+    """xxhash, which our modules hash names with, may be absent here: any hash does for weights that nobody keeps."""
+    if importlib.util.find_spec("xxhash") is None:
+        import hashlib
+        import types
+
+        def digest(data: Any, seed: int = 0) -> int:
+            raw = data if isinstance(data, bytes) else str(data).encode()
+            return int.from_bytes(hashlib.blake2b(raw, digest_size=8, key=str(seed).encode()).digest(), "big")
+
+        made = types.ModuleType("xxhash")
+        made.xxh3_64_intdigest = digest  # type: ignore[attr-defined]
+        sys.modules["xxhash"] = made
+    yield
+
+
+def measure(name: str, plan: Plan) -> dict[str, Any]:
+    """Train one contender in this process; seconds of a step (the median of blocks of steps), peak memory, loss, and kinds of kernels."""
+    import torch
+
+    from benchmarks import kernels
+
+    cuda = plan.device == "cuda"
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    model, run = CONTENDERS[name](plan)
+    clock: list[float] = []
+    profile = kernels.profiler(cuda) if plan.profile else None
+
+    def done(step: int) -> None:
+        timed = step - plan.warmup
+        if 0 <= timed <= plan.steps and timed % plan.block == 0:
+            if cuda:
+                torch.cuda.synchronize()
+                if not timed:
+                    torch.cuda.reset_peak_memory_stats()
+            clock.append(time.perf_counter())
+        if profile and timed == plan.steps:
+            profile.start()
+
+    run(plan.warmup + plan.steps + (plan.block if profile else 0), done)
+    found: dict[str, Any] = {}
+    if profile:
+        if cuda:
+            torch.cuda.synchronize()
+        profile.stop()
+        found["kinds"] = kernels.kinds(profile, plan.block, cuda)
+    peak = (
+        torch.cuda.max_memory_allocated()
+        if cuda
+        else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - before
+    )
+    own = dict(model.named_parameters())
+    looked_up = sum(
+        p.numel() for key, p in own.items() if "wpe" in key
+    )  # positions; the tied embedding is multiplied too
+    total = sum(getattr(p, "ds_numel", p.numel()) for p in own.values())
+    return found | {
+        "seconds": statistics.median(b - a for a, b in pairwise(clock)) / plan.block,
+        "memory_bytes": peak,
+        "loss": float(run.loss),  # type: ignore[attr-defined]
+        "parameters": total,
+        "multiplied": total - looked_up,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("name", choices=CONTENDERS)
+    parser.add_argument("plan", help="the fields of Plan as JSON")
+    args = parser.parse_args()
+    with stood_in():
+        found = measure(args.name, Plan(**json.loads(args.plan)))
+    if os.environ["RANK"] == "0":
+        print(json.dumps(found), flush=True)
+    if (dist := sys.modules.get("torch.distributed")) and dist.is_initialized():
+        dist.barrier()
+    sys.stdout.flush()
+    os._exit(0)
+
+
+def written(plan: Plan) -> str:
+    """A plan as `main` reads it."""
+    return json.dumps(asdict(plan))
+
+
+if __name__ == "__main__":
+    main()

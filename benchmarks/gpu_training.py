@@ -1,0 +1,230 @@
+"""Our trainer beside others on a GPU, in turn, in one run: tokens/s, MFU, peak memory, and on demand where the time goes.
+
+    python -m benchmarks.gpu_training --size 125M --micro-batch 16 --nanogpt ../nanoGPT    # writes benchmarks/results/gpu_training.json
+    python -m benchmarks.gpu_training --profile --only torch --set compile_layers=true
+
+It needs torch, transformers and DeepSpeed, and no network: tokens are synthetic. Every contender trains a Llama of the same shape
+(nanoGPT: GPT-2's layers of the same width and depth) with AdamW, bf16 on a GPU, in processes of its own, and contenders take turns
+`--rounds` times, so that a GPU that grows warm slows all alike. A step's time is the median over blocks of steps, and over rounds.
+torch and deepspeed: our trainer with that engine; plain: transformers in a loop as nanoGPT's; trainer: transformers' Trainer, where
+accelerate is installed; nanogpt: a copy of its repository; torchtitan: a copy of its repository, started by torchrun with
+`--torchtitan-arguments`, whose own log is read. Without a GPU it runs at a tiny size, says so, and shows no more than that it works.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import os
+import re
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from benchmarks.contenders import Plan, written
+from benchmarks.machine import processor, versions
+from scripts.pretrain import measures
+from scripts.training.processes import environments, free_port
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULT = ROOT / "benchmarks/results/gpu_training.json"
+# hidden size, layers, heads, key and value heads, feed-forward: a tiny one for CPUs; GPT-3's (arXiv:2005.14165, table 2.1); TinyLlama.
+SIZES = {
+    "tiny": (64, 2, 4, 4, 192), "125M": (768, 12, 12, 12, 2048), "350M": (1024, 24, 16, 16, 2816), "760M": (1536, 24, 16, 16, 4096),
+    "1B": (2048, 22, 32, 4, 5632),
+}  # fmt: skip
+PACKAGES = ("torch", "transformers", "deepspeed", "accelerate", "triton", "flash-attn", "liger-kernel", "torchtitan")
+TITAN = re.compile(
+    r"memory:\s*([0-9.]+)GiB.*?tps:\s*([0-9,]+)"
+)  # torchtitan/components/metrics.py, MetricsProcessor.log
+
+
+def gpus() -> dict[str, Any] | None:
+    """The GPUs of this machine, with their driver; None where torch sees none."""
+    import torch
+
+    if not torch.cuda.is_available():
+        return None
+    first = torch.cuda.get_device_properties(0)
+    asked = ["nvidia-smi", "--query-gpu=driver_version,clocks.max.sm,power.limit", "--format=csv,noheader"]
+    try:
+        said = (
+            subprocess.run(asked, capture_output=True, text=True, timeout=30, check=True)
+            .stdout.splitlines()[0]
+            .split(", ")
+        )
+    except (OSError, subprocess.SubprocessError, IndexError):
+        said = []
+    return {
+        "name": first.name, "number": torch.cuda.device_count(), "memory_bytes": first.total_memory, "cuda": torch.version.cuda,
+        "driver": said[0] if said else None, "clock_limit": said[1] if said else None, "power_limit": said[2] if said else None,
+    }  # fmt: skip
+
+
+def side_by_side(name: str, plan: Plan, processes: int) -> dict[str, Any]:
+    """One round of one contender; {"error": its last words} where it fails."""
+    command = [sys.executable, "-m", "benchmarks.contenders", name, written(plan)]
+    started = [
+        subprocess.Popen(command, cwd=ROOT, env={**os.environ, **place}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for place in environments(0, 1, processes, "127.0.0.1", free_port())
+    ]  # fmt: skip
+    outputs = [process.communicate() for process in started]
+    for process, (_, errors) in zip(started, outputs, strict=True):
+        if process.returncode:
+            return {"error": "\n".join(errors.splitlines()[-12:])}
+    return dict(json.loads(outputs[0][0].splitlines()[-1]))
+
+
+def titan(repository: Path, arguments: str, plan: Plan, processes: int) -> dict[str, Any]:
+    """One round of torchtitan, by the steps after the warm-up in its log: its own tokens/s of a device and GiB reserved."""
+    command = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        f"--nproc-per-node={processes}",
+        "-m",
+        "torchtitan.train",
+    ]
+    command += [*arguments.split(), f"--training.steps={plan.warmup + plan.steps}", "--metrics.log_freq=1"]
+    command += [f"--training.local_batch_size={plan.micro_batch}", f"--training.seq_len={plan.context}"]
+    done = subprocess.run(command, cwd=repository, capture_output=True, text=True, check=False)
+    return titan_said(done.stdout + done.stderr, plan)
+
+
+def titan_said(log: str, plan: Plan) -> dict[str, Any]:
+    """What a log of torchtitan says of the steps after the warm-up; {"error": its end} without them."""
+    plainly = re.sub(r"\x1b\[[0-9;]*m", "", log)
+    found = [(float(memory), int(rate.replace(",", ""))) for memory, rate in TITAN.findall(plainly)][plan.warmup :]
+    if not found:
+        return {"error": "\n".join(plainly.splitlines()[-12:])}
+    rate = statistics.median(rate for _, rate in found)
+    return {
+        "seconds": plan.micro_batch * plan.context / rate,
+        "memory_bytes": max(memory for memory, _ in found) * 2**30,
+        "per_step": plan.micro_batch * plan.context,
+    }
+
+
+def summary(rounds: list[dict[str, Any]], plan: Plan, processes: int, gpu: str) -> dict[str, Any]:
+    """One contender's rounds as medians: tokens/s of all processes, MFU, peak memory of a process."""
+    good = [one for one in rounds if "error" not in one]
+    if not good:
+        return {"error": rounds[-1]["error"]}
+    last, seconds = good[-1], statistics.median(one["seconds"] for one in good)
+    rate = last.get("per_step", plan.tokens) * processes / seconds
+    found = {
+        "tokens_per_second": round(rate, 1), "step_seconds": round(seconds, 6), "rounds": [round(one["seconds"], 6) for one in good],
+        "peak_memory_gib": round(max(one["memory_bytes"] for one in good) / 2**30, 3), "mfu": None,
+    }  # fmt: skip
+    if "multiplied" in last:
+        flops = measures.flops_per_token(last["multiplied"], plan.layers, plan.hidden, plan.context)
+        used = measures.mfu(rate, flops, measures.peak_of(gpu, plan.precision), processes)
+        found |= {
+            "mfu": None if used is None else round(used, 4),
+            "parameters": last["parameters"],
+            "loss": round(last["loss"], 5),
+        }
+    return found | ({"kinds": last["kinds"]} if "kinds" in last else {})
+
+
+def parsed(argv: list[str] | None) -> argparse.Namespace:
+    made = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    made.add_argument("--size", choices=SIZES, help="shape of the model (default: 125M on a GPU, tiny on a CPU)")
+    made.add_argument("--vocabulary", type=int, help="default: 32768 on a GPU, 512 on a CPU")
+    made.add_argument("--context", type=int, help="tokens of a sequence (default: 2048, 64)")
+    made.add_argument("--micro-batch", type=int, help="sequences at once (default: 8, 2)")
+    made.add_argument("--accumulation", type=int, default=1, help="micro-batches of a step (default: 1)")
+    made.add_argument("--processes", type=int, help="default: one for each GPU, one on a CPU")
+    made.add_argument("--zero-stage", type=int, help="of our engines (default: 0 in one process, 1 in several)")
+    made.add_argument("--precision", choices=("bf16", "fp32"), help="default: bf16 on a GPU, fp32 on a CPU")
+    made.add_argument(
+        "--compile",
+        action="store_true",
+        help="compile the models of the other contenders; ours: --set compile_layers=true",
+    )
+    made.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="a key of pretrain.train for our engines, as JSON",
+    )
+    made.add_argument("--only", nargs="+", help="these contenders alone")
+    made.add_argument("--nanogpt", type=Path, help="a copy of github.com/karpathy/nanoGPT")
+    made.add_argument("--torchtitan", type=Path, help="a copy of github.com/pytorch/torchtitan")
+    made.add_argument("--torchtitan-arguments", default="", help="its model and data, as its own command line has them")
+    made.add_argument("--rounds", type=int, default=3, help="turns of each contender (default: 3)")
+    made.add_argument("--warmup", type=int, default=10, help="steps before the clock (default: 10)")
+    made.add_argument("--steps", type=int, default=30, help="steps by the clock, in blocks of 5 (default: 30)")
+    made.add_argument(
+        "--profile", action="store_true", help="say by kind of kernel where the time goes, over 5 further steps"
+    )
+    made.add_argument("--out", type=Path, default=RESULT, help="the JSON to write")
+    return made.parse_args(argv)
+
+
+def main(argv: list[str] | None = None) -> int:
+    args, gpu = parsed(argv), gpus()
+    if gpu is None:
+        print("No GPU is here: a tiny model on the CPU shows that this runs, and nothing of its speed.", flush=True)
+    processes = args.processes or (gpu["number"] if gpu else 1)
+    own = dict(one.split("=", 1) for one in args.set)
+    usual = ("125M", 32768, 2048, 8, "bf16") if gpu else ("tiny", 512, 64, 2, "fp32")
+    size, vocabulary, context, micro, precision = (
+        given or default
+        for given, default in zip((args.size, args.vocabulary, args.context, args.micro_batch, args.precision), usual, strict=True)
+    )  # fmt: skip
+    plan = Plan(
+        *SIZES[size], vocabulary, context, micro, args.accumulation, precision, "cuda" if gpu else "cpu",
+        int(processes > 1) if args.zero_stage is None else args.zero_stage, args.compile, str(args.nanogpt) if args.nanogpt else None,
+        args.warmup, args.steps, 5, args.profile, {key: json.loads(value) for key, value in own.items()},
+    )  # fmt: skip
+    names = ["torch", "deepspeed", "plain", *(["trainer"] if importlib.util.find_spec("accelerate") else [])]
+    names += [name for name in ("nanogpt", "torchtitan") if getattr(args, name)]
+    if args.only:
+        if unknown := sorted(set(args.only) - set(names)):
+            raise SystemExit(
+                f"--only {' '.join(unknown)}: not among {', '.join(names)} (a path or a package may be missing)"
+            )
+        names = args.only
+    rounds: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
+    for number in range(args.rounds):
+        for name in names if number % 2 == 0 else reversed(names):
+            if name == "torchtitan":
+                rounds[name].append(titan(args.torchtitan, args.torchtitan_arguments, plan, processes))
+            else:
+                rounds[name].append(side_by_side(name, plan, processes))
+    product = gpu["name"] if gpu else ""
+    found = {name: summary(each, plan, processes, product) for name, each in rounds.items()}
+    print("| contender | tokens/s | MFU | peak memory of a process, GiB | loss |\n|---|---|---|---|---|")
+    for name, one in found.items():
+        if "error" in one:
+            print(f"| {name} | failed: {one['error'].splitlines()[-1] if one['error'] else ''} | | | |")
+            continue
+        used = "–" if one["mfu"] is None else f"{one['mfu']:.1%}"
+        print(
+            f"| {name} | {one['tokens_per_second']:,.0f} | {used} | {one['peak_memory_gib']:.2f} | {one.get('loss', '–')} |"
+        )
+        for row in one.get("kinds", []):
+            print(
+                f"|   {row['kind']} | {row['milliseconds']:.3f} ms | {row['share']:.1%} | {row['calls']:,.0f} calls | {row['longest'][0]} |"
+            )
+    machine = {"gpu": gpu, "processor": processor(), "cores": os.cpu_count(), "versions": versions(*PACKAGES)}
+    body = {
+        "machine": machine,
+        "processes": processes,
+        "size": size,
+        "plan": json.loads(written(plan)),
+        "contenders": found,
+    }
+    args.out.parent.mkdir(parents=True, exist_ok=True)
+    args.out.write_text(json.dumps(body, indent=1) + "\n")
+    return int(any("error" in one for one in found.values()))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,112 @@
+"""Who hangs, by what processes wrote of themselves."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scripts.training import alive
+
+
+def said(**changes: Any) -> dict[str, Any]:
+    usual = {
+        "pid": 1,
+        "node": "h",
+        "main": 1,
+        "step": 7,
+        "phase": "update",
+        "limit": 100.0,
+        "least": 100.0,
+        "number": 1,
+    }
+    return {**usual, "calls": {"0 0": 20}, **changes}
+
+
+def beats(*calls: dict[str, int]) -> dict[str, alive.Beat]:
+    made = {}
+    for rank, one in enumerate(calls):
+        made[str(rank)] = alive.Beat(0)
+        made[str(rank)].hear(said(calls=one), 0)
+    return made
+
+
+def test_the_one_with_fewer_calls_is_behind() -> None:
+    assert alive.behind(beats({"0 0": 5}, {"0 0": 4}, {"0 0": 5})) == ["1"]
+    assert alive.behind(beats({"0 0": 5}, {"0 0": 5})) == []
+
+
+def test_groups_are_compared_one_by_one() -> None:
+    """2 waits in its pair for 3, and so 0 and 1 wait for 2 in the group of all."""
+    found = beats({"0 0": 5, "1 0": 9}, {"0 0": 5, "1 0": 9}, {"0 0": 4, "2 2": 3}, {"0 0": 4, "2 2": 2})
+    assert alive.behind(found) == ["3"]
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    now = [0.0]
+    monkeypatch.setattr(alive.time, "monotonic", lambda: now[0])
+    return now
+
+
+def test_only_after_the_limit_and_where_nothing_moves(tmp_path: Path, clock: list[float]) -> None:
+    watch = alive.Watch(tmp_path, ["0"], 2)  # rank 1 is of another node
+    (tmp_path / "0").write_text(json.dumps(said(calls={"0 0": 21})))
+    (tmp_path / "1").write_text(json.dumps(said()))
+
+    def wait(seconds: int, moving: bool = False) -> Any:
+        found = None
+        for _ in range(seconds):
+            clock[0] += 1.01
+            for rank, calls in (("0", 21), ("1", 20)):
+                step = int(clock[0]) if moving and rank == "0" else 7
+                (tmp_path / rank).write_text(json.dumps(said(calls={"0 0": calls}, number=clock[0], step=step)))
+            if found := watch.look():
+                break
+        return found
+
+    assert wait(300, moving=True) is None  # slow, but not hung
+    assert wait(80) is None
+    (tmp_path / "1.hangs").write_text("rank 1 hangs in step 7")
+    assert wait(20) == ("ended, since rank 1 hangs in step 7", "")
+    (tmp_path / "1.hangs").unlink()
+    found = wait(40)
+    assert found and found[0].startswith("rank 1 (of 2 processes, on h") and "does not answer" in found[0]
+
+
+def test_one_without_beats_is_not_given_the_time_to_work_alone(tmp_path: Path, clock: list[float]) -> None:
+    """It was stopped in a checkpoint, for which the others wait for hours."""
+    watch = alive.Watch(tmp_path, ["0"], 2)
+    (tmp_path / "0").write_text(json.dumps(said(limit=1e5)))
+    (tmp_path / "1").write_text(json.dumps(said(limit=1e5)))
+    for number in range(200):
+        clock[0] += 1.01
+        (tmp_path / "0").write_text(json.dumps(said(limit=1e5, number=number)))
+        if found := watch.look():
+            break
+    assert found and found[0].startswith("rank 1 (of 2") and 90 + alive.ANSWER < clock[0] < 95 + alive.ANSWER
+
+
+def test_time_in_which_the_launcher_was_stopped_does_not_count(tmp_path: Path, clock: list[float]) -> None:
+    watch = alive.Watch(tmp_path, ["0"], 1)
+    (tmp_path / "0").write_text(json.dumps(said()))
+    clock[0] += 2
+    assert watch.look() is None
+    clock[0] += 5000
+    assert watch.look() is None
+
+
+def test_what_another_attempt_left_is_not_read(tmp_path: Path) -> None:
+    (tmp_path / "0").write_text(json.dumps(said()))
+    alive.Watch(tmp_path, ["0"], 1)
+    assert not (tmp_path / "0").exists()
+
+
+def test_the_main_threads_frames_alone() -> None:
+    dump = (
+        "Thread 0x00007f0000000001 (most recent call first):\n  File \"a\", line 1 in other\n\n"
+        "Current thread 0x00007f0000000002 (most recent call first):\n  File \"b\", line 2 in main\n"
+    )  # fmt: skip
+    assert list(alive._thread(dump.splitlines(), 0x7F0000000002)) == ['  File "b", line 2 in main']
