@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from scripts.models.registry import BASE
-from scripts.pretrain.auto import TOKENS_A_PARAMETER
 from scripts.report.candidates import missed
 from scripts.report.models import Model, title, trained
 from scripts.report.page import NOTHING, duration, integer, percent, short, significant, size
@@ -218,7 +217,7 @@ def training_facts(facts: dict[str, Any]) -> list[Fact]:
         ("Parameters", integer(parameters(facts)), "weights of the model"),
         ("Without embeddings", integer(dig(facts, "parameters", "non_embedding")), "parameters"),
         ("Tokens seen", integer(facts.get("tokens")), "training tokens, repeated passes counted"),
-        ("Tokens a parameter", tokens_a_parameter(facts), f"{TOKENS_A_PARAMETER} in Hoffmann et al. 2022 (Chinchilla)"),
+        ("Tokens a parameter", tokens_a_parameter(facts), "20 in Hoffmann et al. 2022 (Chinchilla)"),
         ("Epochs", significant(facts.get("epochs"), 3), "passes over the training corpus"),
         ("Training pairs", integer(facts.get("pairs")), "questions with their answers, from training documents"),
         ("Optimizer steps", integer(facts.get("steps")), ""),
