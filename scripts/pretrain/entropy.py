@@ -122,7 +122,7 @@ class Head:
         self.head, self.logits, self.z_loss, self.rows = head, head.forward, z_loss, rows
         self.targets: torch.Tensor | None = None
         self.loss: torch.Tensor | None = None
-        head.forward = self.forward  # type: ignore[method-assign]
+        head.forward = self.forward  # type: ignore[method-assign, assignment]
 
     def forward(self, hidden: torch.Tensor) -> torch.Tensor:
         """Logits of hidden states [n, length, width], or the loss."""

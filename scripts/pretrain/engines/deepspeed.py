@@ -66,6 +66,10 @@ class DeepSpeed(engine.Engine):
         }
         if self.bf16 and self.stage:  # DeepSpeed has no fp32 accumulation without ZeRO
             config["data_types"] = {"grad_accum_dtype": "fp32"}
+        if settings.get("reduce_dtype") == "fp32":
+            config["communication_data_type"] = "fp32"
+            if self.stage in (1, 2):  # stage 3 does it by itself, and without ZeRO there is no such choice
+                config["zero_optimization"]["overlap_comm"] = True
         self.model = self._sharded(job, config) if self.stage == 3 else _whole(job)
         if job.recomputed:
             layers.recompute(self.model, job.selective)

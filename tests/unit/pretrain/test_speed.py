@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import weakref
 from collections import Counter
 from pathlib import Path
@@ -22,6 +23,7 @@ from scripts.training import memory
 from scripts.workflow.config import validate
 from scripts.workflow.errors import InputError
 from tests.unit.pretrain.runs import finish, rows
+from tests.unit.pretrain.test_engines import side_by_side
 
 VOCABULARY, CONTEXT, MICRO = 1024, 48, 2
 CPU = torch.device("cpu")
@@ -336,3 +338,19 @@ def test_two_processes_learn_the_same(start: Any, tmp_path: Path, case: dict[str
     ]
     assert len(losses[0]) == 8
     assert losses[0] == pytest.approx(losses[1], abs=5e-3 if case.get("precision") else 2e-5)
+
+
+@pytest.mark.slow
+def test_gradients_are_added_up_in_fp32_where_that_is_asked_for(tmp_path: Path) -> None:
+    """In bf16 under DeepSpeed, by what its collective calls carry; under stages 1 and 2 while the backward pass goes on."""
+    side_by_side("reduced", 2, str(tmp_path))
+    found = json.loads((tmp_path / "reduced.json").read_text())
+    for stage in range(3):
+        usual, exact = found[f"{stage}-auto"], found[f"{stage}-fp32"]
+        assert "torch.bfloat16" in usual["seen"] and "torch.bfloat16" not in exact["seen"]
+        assert exact["seen"]["torch.float32"] >= usual["seen"]["torch.bfloat16"]
+        assert exact["losses"][-1][0] == pytest.approx(usual["losses"][-1][0], abs=2e-3)
+    # Without rounding on the way all stages come to the same losses, which they do not by default.
+    losses = {case: [loss for loss, _ in one["losses"]] for case, one in found.items()}
+    assert losses["1-fp32"] == losses["2-fp32"] == losses["3-fp32"]
+    assert losses["1-auto"] != losses["2-auto"] != losses["2-fp32"]
