@@ -28,6 +28,7 @@ from scripts.pretrain.checkpoint import Checkpoint
 from scripts.pretrain.entropy import cross_entropy
 from scripts.pretrain.initial import Weights
 from scripts.pretrain.muon import Muon
+from scripts.pretrain.parallel import Degrees
 from scripts.workflow.errors import InputError
 
 # How long a process waits for the others before it ends. While one works alone (copies token files to its node, converts
@@ -113,6 +114,7 @@ class Job:
     accumulation: int
     recomputed: bool  # activations, in the backward pass
     values: Callable[[], Weights]
+    parallel: Degrees = Degrees()
 
 
 @dataclass(frozen=True)
@@ -146,7 +148,8 @@ class Engine(ABC):
         names, own = {id(p): name for name, p in whole.named_parameters()}, dict(self.model.named_parameters())
         groups = model.groups(whole, settings)
         for group in groups:
-            group["params"] = [own[names[id(parameter)]] for parameter in group["params"]]
+            group["params"] = [own[name] for parameter in group["params"] if (name := names[id(parameter)]) in own]
+        groups = [group for group in groups if group["params"]]
         self.own = [(group["scale"], group["weight_decay"]) for group in groups]
         self.z_loss = settings.get("z_loss", 0.0)
         self.adam = {"betas": (settings["beta1"], settings["beta2"]), "eps": settings["epsilon"]}
@@ -158,8 +161,7 @@ class Engine(ABC):
 
         Where the loss or the norm of the whole gradient is not finite, weights and optimizer stay as they are, on every process.
         """
-        for group, (scale, decay) in zip(self.optimizer.param_groups, self.own, strict=True):
-            group["lr"], group["weight_decay"] = rate * scale, decay  # DeepSpeed's checkpoints bring their own
+        self.pace(rate)
         total, balance = torch.zeros(2, dtype=torch.float64, device=batch.device)
         # What mixtures of experts have in their configuration: how much it counts that all experts are used alike.
         weight = getattr(self.model.config, "router_aux_loss_coef", None)
@@ -168,7 +170,7 @@ class Engine(ABC):
             last = number + 1 == len(batch)
             self._begin(last)
             found = self.forward(tokens[:, :-1], **more)
-            loss = cross_entropy(found.logits.float().flatten(0, 1), tokens[:, 1:].flatten(), self.z_loss)
+            loss = self.loss(found.logits, tokens[:, 1:])
             total += loss.detach() / len(batch)
             # A loss that is not finite can have a finite gradient (a target of probability 0): it does not get through.
             whole = loss * torch.where(loss.detach().isfinite(), 1.0, float("nan"))
@@ -177,6 +179,15 @@ class Engine(ABC):
                 whole = whole + weight * found.aux_loss
             self._backward(whole, last)
         return Update(total, None if weight is None else balance, *self._update())
+
+    def pace(self, rate: float) -> None:
+        """Set the learning rate of every group for the next update."""
+        for group, (scale, decay) in zip(self.optimizer.param_groups, self.own, strict=True):
+            group["lr"], group["weight_decay"] = rate * scale, decay  # DeepSpeed's checkpoints bring their own
+
+    def loss(self, logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        """The mean loss in nats a token that is differentiated: logits [n, length, vocabulary], int64 [n, length]."""
+        return cross_entropy(logits.float().flatten(0, 1), targets.flatten(), self.z_loss)
 
     @torch.no_grad()
     def evaluate(self, inputs: torch.Tensor, targets: torch.Tensor, ignored: int) -> torch.Tensor:
@@ -187,7 +198,7 @@ class Engine(ABC):
         return functional.cross_entropy(logits, targets.flatten(), ignore_index=ignored, reduction="sum").double()
 
     @abstractmethod
-    def forward(self, inputs: torch.Tensor, **more: bool) -> Any:
+    def forward(self, inputs: torch.Tensor, **more: Any) -> Any:
         """Token ids [n, length] → what the model of transformers returns: `logits` [n, length, vocabulary], and what `more` asks for."""
 
     def _begin(self, last: bool) -> None:  # noqa: B027 - most need nothing

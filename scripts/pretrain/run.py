@@ -10,7 +10,7 @@ import shutil
 import socket
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,12 +28,14 @@ from scripts.pretrain import (
     initial,
     measures,
     model,
+    parallel,
     placed,
     room,
     schedule,
     start_from,
 )
 from scripts.training import memory
+from scripts.workflow import options
 from scripts.workflow.console import log
 from scripts.workflow.errors import InputError
 from scripts.workflow.fingerprint import code
@@ -52,17 +54,20 @@ class Run:
     def __init__(self, args: argparse.Namespace, settings: dict[str, Any], folder: Path) -> None:
         self.args, self.folder, self.estimated = args, folder, 0
         self.rank, self.processes = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+        self.place = parallel.Place(self.rank, self.processes, parallel.Degrees(**options.given(args, "pretrain.train")["parallel"]))
+        parallel.check(self.place.degrees, self.processes, settings)
         self.vocabulary, self.eos = model.load_tokenizer(args.tokenizer)
         self.stream = data.open_split(args.tokens, "train")
         self.settings = auto.resolve(settings, len(self.stream), self.vocabulary)
         self.resolved = auto.resolved(settings, self.settings)
         self.plan = schedule.plan(self.settings, len(self.stream))
         if settings["global_batch_tokens"] == auto.AUTO:
-            args.micro_batch = schedule.fitting(self.plan, args.micro_batch, self.processes)
+            args.micro_batch = schedule.fitting(self.plan, args.micro_batch, self.place.data)
         settings = self.settings
-        self.accumulation = schedule.accumulation(self.plan, args.micro_batch, self.processes)
+        self.accumulation = schedule.accumulation(self.plan, args.micro_batch, self.place.data)
         chosen = {key.removeprefix("model.") for key in self.resolved}
         shape = model.configuration(settings["model"], self.vocabulary, self.eos, chosen)
+        parallel.check_model(self.place.degrees, shape, self.accumulation)
         self.device = engine.choose_device(args.device, int(os.environ["LOCAL_WORLD_SIZE"]))
         self.check_memory(model.size(shape))
 
@@ -82,7 +87,8 @@ class Run:
             self.parameters["multiplied"], shape.num_hidden_layers, width, self.plan.context
         )
         recomputed = args.activation_checkpointing
-        job = engine.Job(shape, settings, self.device, args.micro_batch, self.accumulation, recomputed, values)
+        sizes = (args.micro_batch, self.accumulation)
+        job = engine.Job(shape, settings, self.device, *sizes, recomputed, values, self.place.degrees)
         self.done, self.skipped = 0, list(found.skipped) if found else []
         self.changed = found.changed if found else ()
         self.lowest = found.lowest if found else None
@@ -125,6 +131,7 @@ class Run:
         placement = {
             "micro_batch": args.micro_batch,
             "processes": self.processes,
+            "parallel": asdict(self.place.degrees),
             "activation_checkpointing": args.activation_checkpointing,
             "sequences": self.plan.sequences,
         }
@@ -152,7 +159,7 @@ class Run:
 
     def batch(self, step: int) -> torch.Tensor:
         """This process's windows of a step: int64 [accumulation, micro_batch, context + 1], on the CPU."""
-        mine = data.share(self.windows(step), self.rank, self.processes, self.args.micro_batch)
+        mine = data.share(self.windows(step), self.place.data_rank, self.place.data, self.args.micro_batch)
         tokens = data.read_windows(self.stream, mine, self.plan.context)
         if tokens.max() >= self.vocabulary:
             raise InputError(
@@ -212,12 +219,13 @@ class Run:
             return None
         total = torch.zeros((), dtype=torch.float64, device=self.device)
         size = self.args.micro_batch
-        for turn in range(math.ceil(len(self.validation) / (size * self.processes))):
-            start = (turn * self.processes + self.rank) * size
+        parts, rank = self.place.data, self.place.data_rank
+        for turn in range(math.ceil(len(self.validation) / (size * parts))):
+            start = (turn * parts + rank) * size
             batch = self.validation[start : start + size] or [(self.validation[0][0], 0)]
             total += self.nats(batch)
         dist.all_reduce(total)
-        nats = float(total)
+        nats = float(total) / self.place.degrees.copies
         if not math.isfinite(nats):
             raise checkpoint.Told(
                 f"the validation loss is {nats}: the weights are no longer usable. {REMEDY.capitalize()}"
