@@ -13,7 +13,7 @@ import socket
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -114,7 +114,7 @@ class Job:
     accumulation: int
     recomputed: bool  # activations, in the backward pass
     values: Callable[[], Weights]
-    parallel: Degrees = Degrees()
+    parallel: Degrees = field(default_factory=Degrees)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ sequence, data and pipeline, as Megatron-LM orders them (https://arxiv.org/abs/2
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -15,6 +14,9 @@ from scripts.workflow.errors import InputError
 
 WHERE = "pretrain.train.parallel"
 KINDS = ("tensor", "pipeline", "sequence", "expert")
+# Tried against a whole model by tests/unit/pretrain/test_parallel.py. Others may hold more than attention over all that is before.
+STAGED = ("llama", "mistral", "qwen2", "qwen3", "olmo2", "phi3")
+CAUSAL = (*STAGED, "gpt2", "mixtral", "olmoe")
 
 
 @dataclass(frozen=True)
@@ -73,19 +75,19 @@ def check(degrees: Degrees, processes: int, settings: dict[str, Any]) -> None:
         return
     if settings.get("engine", "deepspeed") != "torch":
         raise InputError(
-            f"{WHERE} is {degrees}, and pretrain.train.engine is deepspeed, which shares out by ZeRO alone here: set pretrain.train.engine to "
-            "torch, or these keys to 1"
+            f"{WHERE} is {degrees}, and pretrain.train.engine is deepspeed, which shares out by ZeRO alone here: set "
+            "pretrain.train.engine to torch, or these keys to 1"
         )
     if processes % degrees.together:
         raise InputError(
-            f"{WHERE} is {degrees}: {degrees.together} processes work on the same windows, and {processes} (pretrain.train.processes × nodes) "
-            f"is no multiple of {degrees.together}"
+            f"{WHERE} is {degrees}: {degrees.together} processes work on the same windows, and {processes} "
+            f"(pretrain.train.processes × nodes) is no multiple of {degrees.together}"
         )
     shared = processes // degrees.copies
     if shared % degrees.expert:
         raise InputError(
-            f"{WHERE}.expert is {degrees.expert}: experts are shared out over the processes of data and sequence, which are {shared} here; it must "
-            f"divide {shared}"
+            f"{WHERE}.expert is {degrees.expert}: experts are shared out over the processes of data and sequence, which are {shared} "
+            f"here; it must divide {shared}"
         )
     whole = degrees.tensor == degrees.pipeline == degrees.expert == 1
     if settings["optimizer"] == "muon" and not whole:
@@ -95,13 +97,16 @@ def check(degrees: Degrees, processes: int, settings: dict[str, Any]) -> None:
         )
     if degrees.expert > 1 and settings["zero_stage"]:
         raise InputError(
-            f"{WHERE}.expert is {degrees.expert}, and pretrain.train.zero_stage is {settings['zero_stage']}: experts are shared out where nothing "
-            "else is; set pretrain.train.zero_stage to 0"
+            f"{WHERE}.expert is {degrees.expert}, and pretrain.train.zero_stage is {settings['zero_stage']}: experts are shared out "
+            "where nothing else is; set pretrain.train.zero_stage to 0"
         )
 
 
-def check_model(degrees: Degrees, config: Any, accumulation: int) -> None:
-    """InputError where a model of transformers' configuration, or the micro-batches of a step, cannot be cut so."""
+def check_model(degrees: Degrees, config: Any, context: int, accumulation: int) -> None:
+    """InputError where a model of this configuration of transformers cannot be cut so.
+
+    context: tokens of a training window; accumulation: micro-batches of a process in a step.
+    """
     if not degrees:
         return
     kind, experts = config.model_type, getattr(config, "router_aux_loss_coef", None) is not None
@@ -114,43 +119,39 @@ def check_model(degrees: Degrees, config: Any, accumulation: int) -> None:
     cut = degrees.tensor * degrees.sequence
     if degrees.tensor > 1 and not getattr(config, "base_model_tp_plan", None):
         raise refuse("tensor", f"transformers has no plan for type {kind!r} (base_model_tp_plan)")
-    if degrees.sequence > 1 and (not heads or not hasattr(config, "num_key_value_heads") and kind not in ATTENTION):
-        raise refuse("sequence", f"an architecture of type {kind!r} has no attention whose heads could be exchanged for parts of a sequence")
-    if degrees.sequence > 1 and any("sliding" in each for each in getattr(config, "layer_types", None) or ()):
-        raise refuse("sequence", f"type {kind!r} has sliding windows, and only whole causal attention is exchanged")
-    if cut > 1 and (heads % cut or kv_heads % cut):
-        key = "tensor" if degrees.tensor > 1 else "sequence"
-        words = f"{WHERE}.tensor × sequence = {cut}" if degrees.tensor > 1 and degrees.sequence > 1 else f"{WHERE}.{key}"
-        raise InputError(
-            f"{words} is {cut}, which must divide the heads: pretrain.train.model.heads is {heads}, kv_heads {kv_heads}"
-            if words.endswith(key)
-            else f"{words}, which must divide the heads: pretrain.train.model.heads is {heads}, kv_heads {kv_heads}"
+    if degrees.sequence > 1 and kind not in CAUSAL:
+        raise refuse(
+            "sequence", f"heads are exchanged for parts of a sequence in types {', '.join(CAUSAL)}, and not in {kind!r}"
         )
-    if degrees.sequence > 1 and config.max_position_embeddings % degrees.sequence:
-        raise refuse("sequence", f"it does not divide pretrain.train.model.context = {config.max_position_embeddings}")
+    if degrees.sequence > 1 and (getattr(config, "sliding_window", None) or context) < context:
+        raise refuse("sequence", f"attention over a sliding window of {config.sliding_window} tokens is not exchanged")
+    if cut > 1 and (heads % cut or kv_heads % cut):
+        which = " × ".join(f"{WHERE}.{key}" for key in ("tensor", "sequence") if getattr(degrees, key) > 1)
+        raise InputError(
+            f"{which} is {cut}, which must divide pretrain.train.model.heads = {heads} and kv_heads = {kv_heads}"
+        )
+    if context % degrees.sequence:
+        raise refuse("sequence", f"it does not divide pretrain.train.model.context = {context}")
     if degrees.pipeline > 1:
         if experts:
-            raise refuse("pipeline", f"the loss of the routers of type {kind!r} is made of all layers at once, which no stage has")
-        if not getattr(config, "base_model_pp_plan", None):
-            raise refuse("pipeline", f"transformers has no plan for type {kind!r} (base_model_pp_plan)")
+            raise refuse(
+                "pipeline",
+                f"the loss of the routers of type {kind!r} is made of all layers at once, which no stage has",
+            )
+        if kind not in STAGED:
+            raise refuse("pipeline", f"stages are cut from types {', '.join(STAGED)}, and not from {kind!r}")
         if config.num_hidden_layers < degrees.pipeline:
             raise refuse("pipeline", f"there are only {config.num_hidden_layers} layers (pretrain.train.model.layers)")
         if accumulation < degrees.pipeline:
             raise InputError(
-                f"{WHERE}.pipeline is {degrees.pipeline}, and a step has {accumulation} micro-batches for each process: the schedule 1F1B needs "
-                f"{degrees.pipeline} at least; lower pretrain.train.micro_batch, or raise pretrain.train.global_batch_tokens"
+                f"{WHERE}.pipeline is {degrees.pipeline}, and a step has {accumulation} micro-batches for each process: the schedule "
+                f"1F1B needs {degrees.pipeline} at least; lower pretrain.train.micro_batch, or raise pretrain.train.global_batch_tokens"
             )
     if degrees.expert > 1:
-        number = next((getattr(config, name) for name in ("num_local_experts", "num_experts") if getattr(config, name, None)), 0)
+        number = next(
+            (getattr(config, name) for name in ("num_local_experts", "num_experts") if getattr(config, name, None)), 0
+        )
         if not getattr(config, "base_model_ep_plan", None) or not number:
             raise refuse("expert", f"transformers has no plan for experts of type {kind!r} (base_model_ep_plan)")
         if number % degrees.expert:
             raise refuse("expert", f"it does not divide the {number} experts")
-
-
-ATTENTION = ("gpt2",)  # with attention, and no key for the number of key and value heads
-
-
-def given(read: Callable[[str], int]) -> Degrees:
-    """By the options of a program, where `read` gives the value of a key such as parallel.tensor."""
-    return Degrees(**{kind: read(f"parallel.{kind}") for kind in KINDS})

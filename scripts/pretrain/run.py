@@ -54,7 +54,9 @@ class Run:
     def __init__(self, args: argparse.Namespace, settings: dict[str, Any], folder: Path) -> None:
         self.args, self.folder, self.estimated = args, folder, 0
         self.rank, self.processes = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-        self.place = parallel.Place(self.rank, self.processes, parallel.Degrees(**options.given(args, "pretrain.train")["parallel"]))
+        self.place = parallel.Place(
+            self.rank, self.processes, parallel.Degrees(**options.given(args, "pretrain.train")["parallel"])
+        )
         parallel.check(self.place.degrees, self.processes, settings)
         self.vocabulary, self.eos = model.load_tokenizer(args.tokenizer)
         self.stream = data.open_split(args.tokens, "train")
@@ -67,7 +69,7 @@ class Run:
         self.accumulation = schedule.accumulation(self.plan, args.micro_batch, self.place.data)
         chosen = {key.removeprefix("model.") for key in self.resolved}
         shape = model.configuration(settings["model"], self.vocabulary, self.eos, chosen)
-        parallel.check_model(self.place.degrees, shape, self.accumulation)
+        parallel.check_model(self.place.degrees, shape, self.plan.context, self.accumulation)
         self.device = engine.choose_device(args.device, int(os.environ["LOCAL_WORLD_SIZE"]))
         self.check_memory(model.size(shape))
 

@@ -28,7 +28,9 @@ from scripts.pretrain.parallel import Degrees, Place
 
 # Its hook adds up the gradient of a norm over the tensor group after each micro-batch, with what was added up before: wrong where
 # micro-batches are accumulated (transformers 5.23). It is done here, once a step.
-logging.getLogger("torch.distributed.tensor._redistribute").setLevel(logging.ERROR)  # that FSDP over tensors gathers in two steps
+logging.getLogger("torch.distributed.tensor._redistribute").setLevel(
+    logging.ERROR
+)  # that FSDP over tensors gathers in two steps
 LATE = "replicated_with_grad_allreduce"
 BUCKET = 64 << 20  # bytes that are reduced in one piece
 
@@ -47,12 +49,13 @@ class Cut:
         self.offset = 0  # the number of this process's part of a sequence
         if degrees.sequence > 1:
             apart = (degrees.pipeline, data, degrees.sequence, degrees.tensor)
-            names = ("pipeline", "data", "sequence", "tensor")
-            self.sequence = init_device_mesh(device.type, apart, mesh_dim_names=names)["sequence"]
+            four = ("pipeline", "data", "sequence", "tensor")
+            self.sequence = init_device_mesh(device.type, apart, mesh_dim_names=four)["sequence"]
             self.offset = self.sequence.get_local_rank()
         if degrees.expert > 1:
-            apart = (degrees.pipeline, data * degrees.sequence // degrees.expert, degrees.expert, degrees.tensor, 1)
-            experts = init_device_mesh(device.type, apart, mesh_dim_names=("pipeline", "replicas", "expert", "tensor", "alone"))
+            sizes = (degrees.pipeline, data * degrees.sequence // degrees.expert, degrees.expert, degrees.tensor, 1)
+            names = ("pipeline", "replicas", "expert", "tensor", "alone")
+            experts = init_device_mesh(device.type, sizes, mesh_dim_names=names)
             self.expert, self.replicas, self.alone = experts["expert"], experts["replicas"], experts["alone"]
         self.ends = self._ends(mesh) if degrees.pipeline > 1 else None
         self.late: list[str] = []
@@ -60,7 +63,7 @@ class Cut:
 
     @staticmethod
     def _ends(mesh: DeviceMesh) -> dist.ProcessGroup | None:
-        """The group of the first and the last stage of this process's pipeline; None for one in between. Every process makes all of them."""
+        """The group of the first and the last stage of this process's pipeline; None for one in between. A collective call."""
         found = None
         for column in mesh.mesh.flatten(1).T.tolist():
             group = dist.new_group([column[0], column[-1]])
@@ -71,10 +74,17 @@ class Cut:
         """Leave of an empty model what this process holds."""
         if self.degrees.pipeline > 1:
             self._stage(model)
-        known = {name for name, _ in (*model.named_parameters(), *model.named_modules())}
+        own = [
+            (name, module) for name, module in model.named_modules() if not isinstance(module, PipelineIdentityLayer)
+        ]
+        known = {name for name, _ in (*model.named_parameters(), *own)}
         if self.degrees.tensor > 1:
             # Experts stay whole: DCP saves no matrix that packs two (docs/pretrain.md quotes it). A tied head is not among the parameters.
-            plan = {name: how for name, how in model._expand_parallel_plan(model.tp_plan).items() if name in known and ".experts" not in name}
+            plan = {
+                name: how
+                for name, how in model._expand_parallel_plan(model.tp_plan).items()
+                if name in known and ".experts" not in name
+            }
             self.late = [name for name, how in plan.items() if how == LATE and name in dict(model.named_parameters())]
             apply_tensor_parallelism(model, self.tensor, {name: how for name, how in plan.items() if how != LATE})
         if self.degrees.expert > 1:
@@ -89,7 +99,9 @@ class Cut:
         """Put the identity in the place of what other stages have. A table that is the head too is in the first stage and in the last."""
         base = getattr(model, model.base_model_prefix)
         start, end = self.stage.layer_range_for_rank(self.stage.pp_rank, len(base.layers))
-        tied = next((name for name, value in model.named_parameters() if value is model.get_output_embeddings().weight), "")
+        tied = next(
+            (name for name, value in model.named_parameters() if value is model.get_output_embeddings().weight), ""
+        )
         self.tied = tied if tied.startswith(model.base_model_prefix) else ""
         for number in range(len(base.layers)):
             if not start <= number < end:
@@ -180,7 +192,11 @@ def _parts(parameter: torch.Tensor) -> int:
     """Over how many processes a tensor is shared out."""
     if not isinstance(parameter, DTensor):
         return 1
-    sizes = (parameter.device_mesh.size(number) for number, each in enumerate(parameter.placements) if not each.is_replicate())
+    sizes = (
+        parameter.device_mesh.size(number)
+        for number, each in enumerate(parameter.placements)
+        if not each.is_replicate()
+    )
     found = 1
     for size in sizes:
         found *= size

@@ -56,7 +56,9 @@ class Pipe:
         )  # fmt: skip
         return Schedule1F1B(self.stage, len(batch), loss_fn=loss, scale_grads=False)
 
-    def gradients(self, batch: torch.Tensor, loss: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]) -> torch.Tensor:
+    def gradients(
+        self, batch: torch.Tensor, loss: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+    ) -> torch.Tensor:
         """Add up the gradients of a step; its mean loss, in every stage.
 
         batch: int64 [micro-batches, n, length + 1]. loss: of logits and targets of a micro-batch, in nats a token, to be differentiated.

@@ -10,9 +10,9 @@ What the `zero_stage` of the config means here, of fp32 weights, their gradients
 Gradients are fp32 when they are added up and when they are reduced. Under stages 1–3 the model is built on the meta device, and no
 process holds more than one of its blocks whole (stages 1 and 2: but for the bf16 or fp32 copy that a step computes with).
 
-Where matrices, layers, sequences or experts are shared out too (`pretrain.train.parallel`), cut.py has the groups of processes, pipe.py the
-pipeline's schedule and ulysses.py the sequence's attention. Without ZeRO gradients are then added up once a step, after the last backward pass:
-DDP takes no DTensors.
+Where matrices, layers, sequences or experts are shared out too (`pretrain.train.parallel`), cut.py has the groups of processes, pipe.py
+the pipeline's schedule and ulysses.py the sequence's attention. Without ZeRO gradients are then added up once a step, after the last
+backward pass: DDP takes no DTensors.
 """
 
 from __future__ import annotations
@@ -52,8 +52,9 @@ class Torch(engine.Engine):
             self.cut.apply(self.model)
         if job.recomputed:
             self.model.gradient_checkpointing_enable({"use_reentrant": False})
-        staged = self.cut is not None and job.parallel.pipeline > 1
-        self.runs: nn.Module = Stage(self.model, self.cut, self.low and not self.stage) if staged else self.model
+        self.runs: nn.Module = self.model
+        if self.cut and job.parallel.pipeline > 1:
+            self.runs = Stage(self.model, self.cut, self.low and not self.stage)
         if self.stage:
             self._shard()
         own = dict(self.model.named_parameters())
@@ -61,7 +62,7 @@ class Torch(engine.Engine):
         given = ((name, share(value, own.get(name))) for name, value in job.values() if name in held)
         initial.filled(self.model, job.device, given)
         self.pipe = None
-        if staged:
+        if self.cut and job.parallel.pipeline > 1:
             hidden = torch.bfloat16 if self.low and self.stage else torch.float32
             self.pipe = Pipe(self.runs, self.cut, hidden, job.config.vocab_size, job.config.hidden_size)
         if not self.stage and not self.cut and dist.get_world_size() > 1:
@@ -116,7 +117,9 @@ class Torch(engine.Engine):
         """
         if self.cut:
             inputs, targets = self.cut.padded(inputs, 0), self.cut.padded(targets, ignored)
-        found = self.pipe.evaluate(inputs, targets, ignored) if self.pipe else super().evaluate(inputs, targets, ignored)
+        found = (
+            self.pipe.evaluate(inputs, targets, ignored) if self.pipe else super().evaluate(inputs, targets, ignored)
+        )
         for module in self.model.modules():
             if isinstance(module, FSDPModule):
                 module.reshard()  # without a backward pass, whole weights would stay in memory
@@ -209,7 +212,9 @@ class Torch(engine.Engine):
         for name, shape in self.names.items():
             value = whole(own[name]).float() if name in own else torch.empty(shape, device=self.device)
             if self.cut and len(stages) > 1:
-                value = self.cut.from_stage(value.contiguous().clone(), next(n for n, held in enumerate(stages) if name in held))
+                value = self.cut.from_stage(
+                    value.contiguous().clone(), next(n for n, held in enumerate(stages) if name in held)
+                )
             yield name, value.cpu().clone()
 
 

@@ -56,8 +56,8 @@ def register(group: dist.ProcessGroup) -> str:
         attention_mask: torch.Tensor | None,
         **more: Any,
     ) -> tuple[torch.Tensor, None]:
-        whole = [to_heads(each, group) for each in (query, key, value)]
-        found, _ = sdpa_attention_forward(module, *whole, None, **more)
+        queries, keys, values = (to_heads(each, group) for each in (query, key, value))
+        found, _ = sdpa_attention_forward(module, queries, keys, values, None, **more)
         return to_parts(found, group), None
 
     AttentionInterface.register(NAME, attention)

@@ -3,7 +3,7 @@
     RANK=… WORLD_SIZE=… python -m tests.unit.pretrain.placed_apart OUT [CASE…]
 
 Process 0 writes OUT/PROCESSES.json: losses, norms, evaluation and a digest of the weights of each case, by its name, such as
-`tensor-2-0-fp32` (ZeRO stage, precision); the same of what goes on from its checkpoint, and from those in OUT of cases with other placements.
+`tensor-2-0-fp32` (ZeRO stage, precision); the same of what goes on from its checkpoint, and from those that other cases have left in OUT.
 """
 
 from __future__ import annotations
@@ -22,22 +22,32 @@ from transformers import AutoConfig, PreTrainedConfig
 from scripts.pretrain import checkpoint, engine, initial, parallel, schedule
 from tests.unit.pretrain.side_by_side import CPU, HALF, STEPS, settings, state
 
-MICRO, SEQUENCES, CONTEXT, VOCABULARY = 2, 4, 16, 101
-BATCH = 2  # micro-batches of a step, of SEQUENCES / BATCH sequences over all processes
+SEQUENCES, BATCH, CONTEXT, VOCABULARY = (
+    8,
+    2,
+    16,
+    101,
+)  # BATCH: micro-batches of a step, of SEQUENCES / BATCH sequences over all processes
+TYPES = ("mistral", "qwen2", "qwen3", "olmo2", "phi3", "gpt2", "mixtral", "olmoe")
 CASES = {
-    1: ["alone-1-0-fp32", "alone-1-0-bf16", "alone-1-0-qwen3", "alone-1-0-untied", "alone-1-0-mixtral", "alone-1-0-olmoe", "alone-1-0-gpt2"],
+    1: [f"alone-1-0-{kind}" for kind in ("fp32", "bf16", "untied", *TYPES)],
     2: [
-        "tensor-2-0-fp32", "tensor-2-3-fp32", "tensor-2-0-bf16", "tensor-2-0-qwen3", "tensor-2-0-untied", "tensor-2-0-mixtral",
-        "sequence-2-0-fp32", "sequence-2-2-fp32", "sequence-2-0-bf16", "sequence-2-0-gpt2", "sequence-2-0-qwen3",
-        "pipeline-2-0-fp32", "pipeline-2-1-fp32", "pipeline-2-0-bf16", "pipeline-2-1-bf16", "pipeline-2-0-untied", "pipeline-2-0-qwen3",
-        "expert-2-0-mixtral", "expert-2-0-olmoe",
+        *(f"tensor-2-{kind}" for kind in ("0-fp32", "3-fp32", "0-bf16", "0-untied", "0-qwen3", "0-mixtral")),
+        *(f"sequence-2-{kind}" for kind in ("0-fp32", "2-fp32", "0-bf16", *(f"0-{kind}" for kind in TYPES))),
+        *(
+            f"pipeline-2-{kind}"
+            for kind in ("0-fp32", "1-fp32", "0-bf16", "0-untied", *(f"0-{kind}" for kind in TYPES[:5]))
+        ),
+        *(f"expert-2-{kind}" for kind in ("0-mixtral", "0-olmoe")),
     ],
     4: [
-        "tensor-2-0-fp32", "tensor-2-1-fp32", "tensor-2-3-bf16", "tensor-2-3-qwen3", "sequence-2-1-fp32", "pipeline-2-0-fp32", "pipeline-2-3-fp32",
-        "tensor-2+pipeline-2-0-fp32", "sequence-2+pipeline-2-0-fp32", "expert-2-0-mixtral", "tensor-2+expert-2-0-olmoe",
+        *(f"tensor-2-{kind}" for kind in ("0-fp32", "1-fp32", "3-qwen3")),
+        *(f"pipeline-2-{kind}" for kind in ("0-fp32", "3-fp32")),
+        *("sequence-2-1-fp32", "expert-2-0-mixtral", "pipeline-4-0-fp32"),
+        *("tensor-2+pipeline-2-0-fp32", "tensor-2+expert-2-0-olmoe", "sequence-2+pipeline-2-0-fp32"),
     ],
-}  # fmt: skip
-ELSEWHERE = {"alone-1-0-fp32": ("tensor-2-0-fp32",), "pipeline-2-0-fp32": ("alone-1-0-fp32", "tensor-2-1-fp32")}
+}
+ELSEWHERE = {"alone-1-0-fp32": ("tensor-2-0-fp32",), "pipeline-2-0-fp32": ("alone-1-0-fp32", "tensor-2-0-fp32")}
 
 
 def shape(kind: str) -> PreTrainedConfig:
@@ -45,8 +55,12 @@ def shape(kind: str) -> PreTrainedConfig:
     more: dict[str, Any] = {"tie_word_embeddings": kind != "untied"}
     # Routers of different batches are trained by different losses: without theirs, processes train what one does.
     experts = {"num_experts_per_tok": 2, "router_aux_loss_coef": 0.0}
-    more |= {"mixtral": {"num_local_experts": 4, **experts}, "olmoe": {"num_experts": 4, **experts}, "qwen3": {"head_dim": 8}}.get(kind, {})
-    model_type = kind if kind in ("qwen3", "mixtral", "olmoe", "gpt2") else "llama"
+    more |= {
+        "mixtral": {"num_local_experts": 4, **experts},
+        "olmoe": {"num_experts": 4, **experts},
+        "qwen3": {"head_dim": 8},
+    }.get(kind, {})
+    model_type = kind if kind in TYPES else "llama"
     own = {} if model_type == "gpt2" else {"intermediate_size": 64, "num_key_value_heads": 2}
     off = {"attn_pdrop": 0.0, "embd_pdrop": 0.0, "resid_pdrop": 0.0} if model_type == "gpt2" else {}
     return AutoConfig.for_model(
@@ -77,7 +91,7 @@ class Case:
     def made(self) -> engine.Engine:
         """An engine with a model that has its initial weights."""
         parallel.check(self.degrees, self.place.processes, self.settings)
-        parallel.check_model(self.degrees, self.config, BATCH)
+        parallel.check_model(self.degrees, self.config, CONTEXT, BATCH)
         values = partial(initial.values, self.config, 7)
         micro = SEQUENCES // BATCH // self.place.data
         job = engine.Job(self.config, self.settings, CPU, micro, BATCH, False, values, self.degrees)
@@ -119,7 +133,9 @@ class Case:
         held = sum(getattr(value, "_local_tensor", value).numel() for value in built.model.parameters())
         rows = self.train(built, range(1, HALF + 1))
         stage = self.settings["zero_stage"]
-        saved = checkpoint.Checkpoint(place / f"step-{HALF:06d}", HALF, self.place.processes, stage, "s", {}, engine="torch")
+        saved = checkpoint.Checkpoint(
+            place / f"step-{HALF:06d}", HALF, self.place.processes, stage, "s", {}, engine="torch"
+        )
         if dist.get_rank() == 0:
             place.mkdir(parents=True)
         dist.barrier()
@@ -127,7 +143,14 @@ class Case:
         half = state(built.weights())[0]
         rows += self.train(built, range(HALF + 1, STEPS + 1))
         mark, total = state(built.weights())
-        found = {"initial": begun, "held": held, "steps": rows, "weights": mark, "sum": total, "evaluated": self.evaluated(built)}
+        found = {
+            "initial": begun,
+            "held": held,
+            "steps": rows,
+            "weights": mark,
+            "sum": total,
+            "evaluated": self.evaluated(built),
+        }
         found["after"] = self.train(built, range(STEPS, STEPS + 1))
         (whole,) = checkpoint.complete(place)
         found["resumed"] = self.went_on(whole)
@@ -135,8 +158,8 @@ class Case:
         neutral = [(name, kinds["weight"].reshape(sizes[name])) for name, kinds in engine.saved(whole, sizes, place)]
         found["neutral"] = state(iter(neutral))[0] == half
         for other in ELSEWHERE.get(self.name, ()):
-            theirs = [path for path in out.glob(f"*/{other}") if (out / f"{path.parent.name}.json").is_file()]
-            found |= {f"from {path.parent.name}/{other}": self.went_on(checkpoint.complete(path)[0]) for path in theirs}
+            for path in sorted(out.glob(f"*/{other}")):
+                found[f"from {path.parent.name}/{other}"] = self.went_on(checkpoint.complete(path)[0])
         return found
 
 
