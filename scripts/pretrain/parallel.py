@@ -16,7 +16,9 @@ WHERE = "pretrain.train.parallel"
 KINDS = ("tensor", "pipeline", "sequence", "expert")
 # Tried against a whole model by tests/unit/pretrain/test_parallel.py. Others may hold more than attention over all that is before.
 STAGED = ("llama", "mistral", "qwen2", "qwen3", "olmo2", "phi3")
-CAUSAL = (*STAGED, "gpt2", "mixtral", "olmoe")
+MIXED = ("mixtral", "olmoe")
+PLANNED = (*STAGED, *MIXED)
+CAUSAL = (*PLANNED, "gpt2")
 
 
 @dataclass(frozen=True)
@@ -117,8 +119,10 @@ def check_model(degrees: Degrees, config: Any, context: int, accumulation: int) 
     heads = getattr(config, "num_attention_heads", 0)
     kv_heads = getattr(config, "num_key_value_heads", None) or heads
     cut = degrees.tensor * degrees.sequence
-    if degrees.tensor > 1 and not getattr(config, "base_model_tp_plan", None):
-        raise refuse("tensor", f"transformers has no plan for type {kind!r} (base_model_tp_plan)")
+    if degrees.tensor > 1 and kind not in PLANNED:
+        raise refuse(
+            "tensor", f"matrices are cut by transformers' plans in types {', '.join(PLANNED)}, and not in {kind!r}"
+        )
     if degrees.sequence > 1 and kind not in CAUSAL:
         raise refuse(
             "sequence", f"heads are exchanged for parts of a sequence in types {', '.join(CAUSAL)}, and not in {kind!r}"
@@ -151,7 +155,7 @@ def check_model(degrees: Degrees, config: Any, context: int, accumulation: int) 
         number = next(
             (getattr(config, name) for name in ("num_local_experts", "num_experts") if getattr(config, name, None)), 0
         )
-        if not getattr(config, "base_model_ep_plan", None) or not number:
-            raise refuse("expert", f"transformers has no plan for experts of type {kind!r} (base_model_ep_plan)")
+        if kind not in MIXED:
+            raise refuse("expert", f"experts are shared out in types {', '.join(MIXED)}, and not in {kind!r}")
         if number % degrees.expert:
             raise refuse("expert", f"it does not divide the {number} experts")

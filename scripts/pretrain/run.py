@@ -70,6 +70,13 @@ class Run:
         chosen = {key.removeprefix("model.") for key in self.resolved}
         shape = model.configuration(settings["model"], self.vocabulary, self.eos, chosen)
         parallel.check_model(self.place.degrees, shape, self.plan.context, self.accumulation)
+        if self.place.degrees and self.rank == 0:
+            log.info(
+                "processes share out: %s; %d of %d read different data",
+                self.place.degrees,
+                self.place.data,
+                self.processes,
+            )
         self.device = engine.choose_device(args.device, int(os.environ["LOCAL_WORLD_SIZE"]))
         self.check_memory(model.size(shape))
 

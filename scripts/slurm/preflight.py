@@ -20,6 +20,7 @@ from typing import Any
 from scripts.plan import training
 from scripts.plan.last import Last
 from scripts.pretrain import gpus as cards
+from scripts.pretrain import parallel
 from scripts.slurm import pace, patience, queue
 from scripts.workflow.cli import described
 from scripts.workflow.config import ROOT
@@ -256,6 +257,10 @@ def placement(needs: list[Need], config: dict[str, Any]) -> tuple[list[str], lis
             errors.append(f"{need.rule}: takes {cards * need.nodes} GPUs, more than the profile's gpu_cap")
         for key, section in sections(need.rule, config) if cards else ():
             processes, nodes = section["processes"], section.get("nodes", 1)
+            try:
+                parallel.check(parallel.Degrees.of(section), processes * nodes, section)
+            except InputError as error:
+                errors.append(f"{need.rule}: {error}")
             if nodes != need.nodes:
                 errors.append(
                     f"{need.rule}: the profile asks for {need.nodes} nodes, the config has {key}.nodes: {nodes}"

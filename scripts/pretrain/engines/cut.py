@@ -8,6 +8,7 @@ it under its name with its whole shape.
 from __future__ import annotations
 
 import logging
+import warnings
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -40,6 +41,8 @@ class Cut:
 
     def __init__(self, degrees: Degrees, device: torch.device) -> None:
         self.degrees, self.device = degrees, device
+        # Logits are changed in place where their gradient is made (entropy.py), but as a detached tensor, which takes FSDP's hook from none.
+        warnings.filterwarnings("ignore", message="FSDP2-wrapped module .* returned a view", category=UserWarning)
         self.place = Place(dist.get_rank(), dist.get_world_size(), degrees)
         data = self.place.data
         parts = (degrees.pipeline, data * degrees.sequence, degrees.tensor)
@@ -111,7 +114,7 @@ class Cut:
         if not self.stage.pp_is_last_stage:
             base.norm = PipelineIdentityLayer()
             model.lm_head = PipelineIdentityLayer()
-            model.all_tied_weights_keys = {}
+            model._tied_weights_keys = None  # nothing to tie: the other one is elsewhere
 
     def part(self, tokens: torch.Tensor) -> torch.Tensor:
         """Of windows [..., n + 1] those tokens that this process reads and predicts: [..., n / sequence + 1]."""

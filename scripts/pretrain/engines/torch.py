@@ -120,7 +120,7 @@ class Torch(engine.Engine):
         found = (
             self.pipe.evaluate(inputs, targets, ignored) if self.pipe else super().evaluate(inputs, targets, ignored)
         )
-        for module in self.model.modules():
+        for module in self.runs.modules():
             if isinstance(module, FSDPModule):
                 module.reshard()  # without a backward pass, whole weights would stay in memory
         return found

@@ -22,21 +22,27 @@ from transformers import AutoConfig, PreTrainedConfig
 from scripts.pretrain import checkpoint, engine, initial, parallel, schedule
 from tests.unit.pretrain.side_by_side import CPU, HALF, STEPS, settings, state
 
-SEQUENCES, BATCH, CONTEXT, VOCABULARY = (
-    8,
-    2,
-    16,
-    101,
-)  # BATCH: micro-batches of a step, of SEQUENCES / BATCH sequences over all processes
+SEQUENCES, CONTEXT, VOCABULARY = 16, 16, 101
+BATCH = 4  # micro-batches of a step, each of SEQUENCES / BATCH sequences over all processes
 TYPES = ("mistral", "qwen2", "qwen3", "olmo2", "phi3", "gpt2", "mixtral", "olmoe")
 CASES = {
-    1: [f"alone-1-0-{kind}" for kind in ("fp32", "bf16", "untied", *TYPES)],
+    1: [f"alone-1-0-{kind}" for kind in ("fp32", "bf16", "again", "untied", *TYPES)],
     2: [
-        *(f"tensor-2-{kind}" for kind in ("0-fp32", "3-fp32", "0-bf16", "0-untied", "0-qwen3", "0-mixtral")),
-        *(f"sequence-2-{kind}" for kind in ("0-fp32", "2-fp32", "0-bf16", *(f"0-{kind}" for kind in TYPES))),
+        *(
+            f"tensor-2-{kind}"
+            for kind in (
+                "0-fp32",
+                "3-fp32",
+                "0-bf16",
+                "0-again",
+                "0-untied",
+                *(f"0-{kind}" for kind in TYPES if kind != "gpt2"),
+            )
+        ),
+        *(f"sequence-2-{kind}" for kind in ("0-fp32", "2-fp32", "0-bf16", "0-again", *(f"0-{kind}" for kind in TYPES))),
         *(
             f"pipeline-2-{kind}"
-            for kind in ("0-fp32", "1-fp32", "0-bf16", "0-untied", *(f"0-{kind}" for kind in TYPES[:5]))
+            for kind in ("0-fp32", "1-fp32", "0-bf16", "1-again", "0-untied", *(f"0-{kind}" for kind in TYPES[:5]))
         ),
         *(f"expert-2-{kind}" for kind in ("0-mixtral", "0-olmoe")),
     ],
@@ -76,14 +82,15 @@ def batch(step: int) -> torch.Tensor:
 
 
 class Case:
-    """A placement: `tensor-2+pipeline-2-0-fp32` is its degrees, the ZeRO stage, and the precision or another model than a Llama in fp32."""
+    """A placement: `tensor-2+pipeline-2-0-fp32` is its degrees, the ZeRO stage, and a precision, another model, or `again`:
+    activations are computed again."""
 
     def __init__(self, name: str) -> None:
         degrees, stage, kind = name.rsplit("-", 2)
         pairs = dict(each.split("-") for each in degrees.split("+"))
         self.name = name
         self.degrees = parallel.Degrees(**{key: int(size) for key, size in pairs.items() if key != "alone"})
-        self.config = shape(kind)
+        self.config, self.recomputed = shape(kind), kind == "again"
         precision = "bf16" if kind == "bf16" else "fp32"
         self.settings = settings(engine="torch", zero_stage=int(stage), precision=precision, optimizer="adamw")
         self.place = parallel.Place(dist.get_rank(), dist.get_world_size(), self.degrees)
@@ -94,7 +101,7 @@ class Case:
         parallel.check_model(self.degrees, self.config, CONTEXT, BATCH)
         values = partial(initial.values, self.config, 7)
         micro = SEQUENCES // BATCH // self.place.data
-        job = engine.Job(self.config, self.settings, CPU, micro, BATCH, False, values, self.degrees)
+        job = engine.Job(self.config, self.settings, CPU, micro, BATCH, self.recomputed, values, self.degrees)
         return engine.kind("torch")(job)
 
     def train(self, built: engine.Engine, steps: range) -> list[tuple[float, float | None]]:

@@ -153,7 +153,7 @@ def test_processes_and_settings_that_do_not_allow_it(
 
 
 LLAMA = {
-    "model_type": "llama", "num_attention_heads": 4, "num_key_value_heads": 2, "num_hidden_layers": 4, "base_model_tp_plan": {"q": "colwise"},
+    "model_type": "llama", "num_attention_heads": 4, "num_key_value_heads": 2, "num_hidden_layers": 4,
 }  # fmt: skip
 
 
@@ -168,8 +168,8 @@ LLAMA = {
         ),
         (
             {"tensor": 2},
-            {"model_type": "mamba", "base_model_tp_plan": None},
-            "parallel.tensor is 2: transformers has no plan for type 'mamba'",
+            {"model_type": "mamba"},
+            "parallel.tensor is 2: matrices are cut by .*and not in 'mamba'",
         ),
         (
             {"sequence": 2},
@@ -185,10 +185,10 @@ LLAMA = {
         ({"pipeline": 2}, {"model_type": "gpt2"}, "stages are cut from types llama, .*and not from 'gpt2'"),
         ({"pipeline": 8}, {}, "there are only 4 layers"),
         ({"pipeline": 4}, {}, "a step has 2 micro-batches for each process.*lower pretrain.train.micro_batch"),
-        ({"expert": 2}, {}, "no plan for experts of type 'llama'"),
+        ({"expert": 2}, {}, "types mixtral, olmoe, and not in 'llama'"),
         (
             {"expert": 2},
-            {"base_model_ep_plan": {"e": "grouped_gemm"}, "num_experts": 3},
+            {"model_type": "olmoe", "num_experts": 3},
             "it does not divide the 3 experts",
         ),
     ],
@@ -200,7 +200,7 @@ def test_models_that_cannot_be_cut_so(degrees: dict[str, int], changes: dict[str
 
 def test_a_context_that_does_not_divide() -> None:
     with pytest.raises(
-        InputError, match="parallel.sequence is 2: it does not divide pretrain.train.model.context = 15"
+        InputError, match=r"parallel.sequence is 2: it does not divide pretrain.train.model.context = 15"
     ):
         check_model(Degrees(sequence=2), SimpleNamespace(**LLAMA), 15, 2)
 
