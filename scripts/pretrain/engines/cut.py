@@ -29,11 +29,9 @@ from scripts.pretrain.parallel import Degrees, Place
 
 # Its hook adds up the gradient of a norm over the tensor group after each micro-batch, with what was added up before: wrong where
 # micro-batches are accumulated (transformers 5.23). It is done here, once a step.
-logging.getLogger("torch.distributed.tensor._redistribute").setLevel(
-    logging.ERROR
-)  # that FSDP over tensors gathers in two steps
 LATE = "replicated_with_grad_allreduce"
 BUCKET = 64 << 20  # bytes that are reduced in one piece
+GATHERING = "torch.distributed.tensor._redistribute"  # warns that FSDP over cut matrices gathers them in two steps
 
 
 class Cut:
@@ -41,7 +39,8 @@ class Cut:
 
     def __init__(self, degrees: Degrees, device: torch.device) -> None:
         self.degrees, self.device = degrees, device
-        # Logits are changed in place where their gradient is made (entropy.py), but as a detached tensor, which takes FSDP's hook from none.
+        logging.getLogger(GATHERING).setLevel(logging.ERROR)
+        # Logits become their gradient in place (entropy.py), but as a detached tensor, which leaves FSDP's hook where it is.
         warnings.filterwarnings("ignore", message="FSDP2-wrapped module .* returned a view", category=UserWarning)
         self.place = Place(dist.get_rank(), dist.get_world_size(), degrees)
         data = self.place.data
@@ -77,19 +76,8 @@ class Cut:
         """Leave of an empty model what this process holds."""
         if self.degrees.pipeline > 1:
             self._stage(model)
-        own = [
-            (name, module) for name, module in model.named_modules() if not isinstance(module, PipelineIdentityLayer)
-        ]
-        known = {name for name, _ in (*model.named_parameters(), *own)}
         if self.degrees.tensor > 1:
-            # Experts stay whole: DCP saves no matrix that packs two (docs/pretrain.md quotes it). A tied head is not among the parameters.
-            plan = {
-                name: how
-                for name, how in model._expand_parallel_plan(model.tp_plan).items()
-                if name in known and ".experts" not in name
-            }
-            self.late = [name for name, how in plan.items() if how == LATE and name in dict(model.named_parameters())]
-            apply_tensor_parallelism(model, self.tensor, {name: how for name, how in plan.items() if how != LATE})
+            self._tensor(model)
         if self.degrees.expert > 1:
             plan = model._expand_parallel_plan(model.ep_plan)
             # Each process of a tensor group sends all its tokens: alone, and not a slice of them, so that gradients are whole in each.
@@ -97,6 +85,16 @@ class Cut:
         if self.degrees.sequence > 1:
             model.config._attn_implementation = ulysses.register(self.sequence.get_group())
         model.tie_weights()  # the parameters above are new ones
+
+    def _tensor(self, model: PreTrainedModel) -> None:
+        """Cut matrices by the plan, but for experts: DCP does not save one that packs two (docs/pretrain.md quotes it)."""
+        parameters = dict(model.named_parameters())  # without a tied head's
+        modules = {name for name, module in model.named_modules() if not isinstance(module, PipelineIdentityLayer)}
+        plan = {name: how for name, how in model._expand_parallel_plan(model.tp_plan).items() if ".experts" not in name}
+        self.late = [name for name, how in plan.items() if how == LATE and name in parameters]
+        here = parameters.keys() | modules
+        applied = {name: how for name, how in plan.items() if how != LATE and name in here}
+        apply_tensor_parallelism(model, self.tensor, applied)
 
     def _stage(self, model: PreTrainedModel) -> None:
         """Put the identity in the place of what other stages have. A table that is the head too is in the first stage and in the last."""
@@ -114,7 +112,7 @@ class Cut:
         if not self.stage.pp_is_last_stage:
             base.norm = PipelineIdentityLayer()
             model.lm_head = PipelineIdentityLayer()
-            model._tied_weights_keys = None  # nothing to tie: the other one is elsewhere
+            model._tied_weights_keys = {}  # nothing to tie: the other one is elsewhere
 
     def part(self, tokens: torch.Tensor) -> torch.Tensor:
         """Of windows [..., n + 1] those tokens that this process reads and predicts: [..., n / sequence + 1]."""
@@ -165,6 +163,10 @@ class Cut:
             total += torch.linalg.vector_norm(local(parameter.grad)).double().square() / copies
         dist.all_reduce(total)
         return float(total.sqrt())
+
+    def clip(self, parameters: Iterable[nn.Parameter], norm: float, most: float) -> None:
+        """Scale gradients whose norm is `norm` so that it is `most` at most: as clip_grads_with_norm_, which takes one mesh alone."""
+        torch._foreach_mul_([local(p.grad) for p in parameters if p.grad is not None], min(1.0, most / (norm + 1e-6)))
 
     def alike(self, group: dict[str, Any]) -> Iterator[dict[str, Any]]:
         """A group of the optimizer as several, of which each has parameters of one mesh: a fused update takes no others together."""

@@ -34,7 +34,7 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 
 from scripts.pretrain import engine, initial
 from scripts.pretrain.checkpoint import Checkpoint
-from scripts.pretrain.engines.cut import Cut, local
+from scripts.pretrain.engines.cut import Cut
 from scripts.pretrain.engines.pipe import Pipe, Stage
 from scripts.workflow.errors import InputError
 
@@ -154,9 +154,8 @@ class Torch(engine.Engine):
         cut.reduce(self.model.named_parameters(), sharded=self.stage > 0)
         norm = cut.norm(self.model.named_parameters())
         if applied := math.isfinite(norm):
-            if self.clipping:  # as clip_grads_with_norm_, which takes no parameters of several meshes
-                own = [local(p.grad) for p in self.model.parameters() if p.grad is not None]
-                torch._foreach_mul_(own, min(1.0, self.clipping / (norm + 1e-6)))
+            if self.clipping:
+                cut.clip(self.model.parameters(), norm, self.clipping)
             self.optimizer.step()
         self.optimizer.zero_grad()
         return norm, applied

@@ -92,6 +92,7 @@ def test_the_program_trains_the_same_in_two_stages_and_after_a_kill(start: Any, 
     two = ("--parallel-pipeline", "2")
     finish(start(tmp_path / "two", 2, changes, *two))
     finish(start(tmp_path / "tensor", 2, changes, "--parallel-tensor", "2"))
+    finish(start(tmp_path / "sequence", 2, changes, "--parallel-sequence", "2"))
     process = start(tmp_path / "killed", 2, changes, *two)
     wait_for(process, tmp_path / "killed", "checkpoints/*/step-000005")
     os.killpg(process.pid, signal.SIGKILL)
@@ -99,7 +100,9 @@ def test_the_program_trains_the_same_in_two_stages_and_after_a_kill(start: Any, 
     finish(start(tmp_path / "killed", 2, changes, *two))
     same(tmp_path / "two", tmp_path / "killed")
     expected = rows(tmp_path / "one/out/losses.jsonl")
-    for placed_so in ("two", "tensor"):
+    for placed_so in ("two", "tensor", "sequence"):
+        model = tmp_path / placed_so / "out/model/config.json"
+        assert model.read_bytes() == (tmp_path / "one/out/model/config.json").read_bytes()
         for one, wanted in zip(rows(tmp_path / placed_so / "out/losses.jsonl"), expected, strict=True):
             assert one == pytest.approx(wanted, abs=1e-4)
     folders = {path.name for path in tmp_path.glob("*/checkpoints/*")}
