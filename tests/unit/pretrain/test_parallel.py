@@ -63,9 +63,17 @@ def test_resumed_is_the_same_to_the_byte(found: dict[int, dict[str, Any]], proce
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("processes", "name"), [each for each in ALL if not each[1].startswith("sequence")])
+@pytest.mark.parametrize(("processes", "name"), ALL)
 def test_a_process_holds_a_part(found: dict[int, dict[str, Any]], processes: int, name: str) -> None:
-    assert found[processes][name]["held"] < 0.75 * alone(found, name)["held"] or "tensor-2-0-mixtral" in name
+    """But for norms, a table that two stages have, and a mixture's experts, which only `expert` shares out."""
+    degrees, stage, kind = name.rsplit("-", 2)
+    share = found[processes][name]["held"] / alone(found, name)["held"]
+    if degrees == "sequence-2" and stage == "0":
+        assert share == 1
+    elif degrees == "tensor-2" and kind in ("mixtral", "olmoe"):
+        assert 0.9 < share < 1
+    else:
+        assert share < 0.6
 
 
 @pytest.mark.slow
