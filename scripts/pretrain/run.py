@@ -54,10 +54,9 @@ class Run:
     def __init__(self, args: argparse.Namespace, settings: dict[str, Any], folder: Path) -> None:
         self.args, self.folder, self.estimated = args, folder, 0
         self.rank, self.processes = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-        self.place = parallel.Place(
-            self.rank, self.processes, parallel.Degrees(**options.given(args, "pretrain.train")["parallel"])
-        )
-        parallel.check(self.place.degrees, self.processes, settings)
+        degrees = parallel.Degrees(**options.given(args, "pretrain.train")["parallel"])
+        parallel.check(degrees, self.processes, settings)
+        self.place = parallel.Place(self.rank, self.processes, degrees)
         self.vocabulary, self.eos = model.load_tokenizer(args.tokenizer)
         self.stream = data.open_split(args.tokens, "train")
         self.settings = auto.resolve(settings, len(self.stream), self.vocabulary)
@@ -69,14 +68,9 @@ class Run:
         self.accumulation = schedule.accumulation(self.plan, args.micro_batch, self.place.data)
         chosen = {key.removeprefix("model.") for key in self.resolved}
         shape = model.configuration(settings["model"], self.vocabulary, self.eos, chosen)
-        parallel.check_model(self.place.degrees, shape, self.plan.context, self.accumulation)
-        if self.place.degrees and self.rank == 0:
-            log.info(
-                "processes share out: %s; %d of %d read different data",
-                self.place.degrees,
-                self.place.data,
-                self.processes,
-            )
+        parallel.check_model(degrees, shape, self.plan.context, self.accumulation)
+        if degrees and self.rank == 0:
+            log.info("shared out: %s; %d of %d processes read different data", degrees, self.place.data, self.processes)
         self.device = engine.choose_device(args.device, int(os.environ["LOCAL_WORLD_SIZE"]))
         self.check_memory(model.size(shape))
 
@@ -97,7 +91,7 @@ class Run:
         )
         recomputed = args.activation_checkpointing
         sizes = (args.micro_batch, self.accumulation)
-        job = engine.Job(shape, settings, self.device, *sizes, recomputed, values, self.place.degrees)
+        job = engine.Job(shape, settings, self.device, *sizes, recomputed, values, degrees)
         self.done, self.skipped = 0, list(found.skipped) if found else []
         self.changed = found.changed if found else ()
         self.lowest = found.lowest if found else None
@@ -266,6 +260,7 @@ class Run:
             "devices": dict(sorted(devices.items())),
             "processes": self.processes,
             "nodes": len({one["node"] for one in every}),
+            **({"parallel": asdict(self.place.degrees)} if self.place.degrees else {}),
             "estimated_memory_bytes": self.estimated,
         }
 

@@ -18,6 +18,8 @@ from transformers import PreTrainedModel
 
 from scripts.pretrain.engines.cut import Cut
 
+Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+
 
 class Stage(nn.Module):
     """A model cut to a stage: the first takes token ids, the others what the stage before returns; the last returns logits."""
@@ -38,47 +40,50 @@ class Pipe:
 
     def __init__(self, runs: nn.Module, cut: Cut, hidden: torch.dtype, vocabulary: int, width: int) -> None:
         self.runs, self.cut, self.hidden, self.vocabulary, self.width = runs, cut, hidden, vocabulary, width
-        self.stage: PipelineStage | None = None
+        self.shape: torch.Size | None = None  # of the batches that `schedule` is for
+        self.schedule: Schedule1F1B
+        self.loss: Loss
+        self.found: list[torch.Tensor] = []  # the losses of a step's micro-batches
 
-    def _schedule(self, batch: torch.Tensor, loss: Callable[..., torch.Tensor]) -> Schedule1F1B:
-        """For micro-batches of a shape, int64 [micro-batches, n, length + 1]."""
-        place, (n, length) = self.cut.stage, (batch.shape[1], batch.shape[2] - 1)
+    def _prepare(self, batch: torch.Tensor) -> None:
+        """A schedule for batches of this shape, int64 [micro-batches, n, length + 1]."""
+        place, (micro_batches, n, length) = self.cut.stage, (*batch.shape[:2], batch.shape[2] - 1)
 
-        def meta(last: int, kind: torch.dtype) -> torch.Tensor:
-            return torch.empty(n, length, last, dtype=kind, device="meta")
+        def meta(last: int) -> torch.Tensor:
+            return torch.empty(n, length, last, dtype=self.hidden, device="meta", requires_grad=True)
+
+        def mean(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+            one = self.loss(logits, targets)
+            self.found.append(one.detach())
+            # A loss that is not finite can have a finite gradient: it does not get through.
+            return one * torch.where(one.detach().isfinite(), 1.0, float("nan")) / micro_batches
 
         ids = torch.empty(n, length, dtype=torch.int64, device="meta")
-        self.stage = PipelineStage(
+        stage = PipelineStage(
             self.runs, place.pp_rank, place.pp_size, self.cut.device,
-            input_args=ids if place.pp_is_first_stage else meta(self.width, self.hidden).requires_grad_(),
-            output_args=meta(self.vocabulary if place.pp_is_last_stage else self.width, self.hidden).requires_grad_(),
+            input_args=ids if place.pp_is_first_stage else meta(self.width),
+            output_args=meta(self.vocabulary if place.pp_is_last_stage else self.width),
             group=self.cut.pipeline.get_group(),
         )  # fmt: skip
-        return Schedule1F1B(self.stage, len(batch), loss_fn=loss, scale_grads=False)
+        self.schedule = Schedule1F1B(stage, micro_batches, loss_fn=mean, scale_grads=False)
+        self.shape = batch.shape
 
-    def gradients(
-        self, batch: torch.Tensor, loss: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
-    ) -> torch.Tensor:
-        """Add up the gradients of a step; its mean loss, in every stage.
+    def gradients(self, batch: torch.Tensor, loss: Loss) -> torch.Tensor:
+        """Add up the gradients of a step; its mean loss, in every stage, float64.
 
         batch: int64 [micro-batches, n, length + 1]. loss: of logits and targets of a micro-batch, in nats a token, to be differentiated.
         """
-        found: list[torch.Tensor] = []
-
-        def mean(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-            one = loss(logits, targets)
-            found.append(one.detach())
-            # A loss that is not finite can have a finite gradient: it does not get through.
-            return one * torch.where(one.detach().isfinite(), 1.0, float("nan")) / len(batch)
-
-        schedule, tokens = self._schedule(batch, mean), batch.flatten(0, 1)
-        first, last = self.cut.stage.pp_is_first_stage, self.cut.stage.pp_is_last_stage
-        given: tuple[Any, ...] = (tokens[:, :-1].contiguous(),) if first else ()
-        schedule.step(*given, target=tokens[:, 1:].contiguous() if last else None, return_outputs=False)
+        if batch.shape != self.shape:
+            self._prepare(batch)
+        self.loss, self.found = loss, []
+        tokens, place = batch.flatten(0, 1), self.cut.stage
+        given: tuple[Any, ...] = (tokens[:, :-1].contiguous(),) if place.pp_is_first_stage else ()
+        target = tokens[:, 1:].contiguous() if place.pp_is_last_stage else None
+        self.schedule.step(*given, target=target, return_outputs=False)
         total = torch.zeros((), dtype=torch.float64, device=batch.device)
-        for one in found:
+        for one in self.found:
             total += one / len(batch)
-        return self.cut.from_stage(total, self.cut.stage.pp_size - 1)
+        return self.cut.from_stage(total, place.pp_size - 1)
 
     @torch.no_grad()
     def evaluate(self, inputs: torch.Tensor, targets: torch.Tensor, ignored: int) -> torch.Tensor:

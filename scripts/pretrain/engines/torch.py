@@ -107,7 +107,7 @@ class Torch(engine.Engine):
         if self.pipe is None:
             return super().step(batch, rate)
         self.pace(rate)
-        loss = self.pipe.gradients(batch, lambda logits, targets: self.loss(logits, targets))
+        loss = self.pipe.gradients(batch, self.loss)
         return engine.Update(loss, None, *self._update())
 
     def evaluate(self, inputs: torch.Tensor, targets: torch.Tensor, ignored: int) -> torch.Tensor:
@@ -117,9 +117,8 @@ class Torch(engine.Engine):
         """
         if self.cut:
             inputs, targets = self.cut.padded(inputs, 0), self.cut.padded(targets, ignored)
-        found = (
-            self.pipe.evaluate(inputs, targets, ignored) if self.pipe else super().evaluate(inputs, targets, ignored)
-        )
+        how = self.pipe.evaluate if self.pipe else super().evaluate
+        found = how(inputs, targets, ignored)
         for module in self.runs.modules():
             if isinstance(module, FSDPModule):
                 module.reshard()  # without a backward pass, whole weights would stay in memory
@@ -211,9 +210,8 @@ class Torch(engine.Engine):
         for name, shape in self.names.items():
             value = whole(own[name]).float() if name in own else torch.empty(shape, device=self.device)
             if self.cut and len(stages) > 1:
-                value = self.cut.from_stage(
-                    value.contiguous().clone(), next(n for n, held in enumerate(stages) if name in held)
-                )
+                holder = next(number for number, held in enumerate(stages) if name in held)
+                value = self.cut.from_stage(value.clone(memory_format=torch.contiguous_format), holder)
             yield name, value.cpu().clone()
 
 

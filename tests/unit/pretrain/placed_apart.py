@@ -26,7 +26,7 @@ SEQUENCES, CONTEXT, VOCABULARY = 16, 16, 101
 BATCH = 4  # micro-batches of a step, each of SEQUENCES / BATCH sequences over all processes
 TYPES = ("mistral", "qwen2", "qwen3", "olmo2", "phi3", "gpt2", "mixtral", "olmoe")
 CASES = {
-    1: [f"alone-1-0-{kind}" for kind in ("fp32", "bf16", "again", "untied", *TYPES)],
+    1: [f"alone-1-0-{kind}" for kind in ("fp32", "bf16", "again", "muon", "untied", *TYPES)],
     2: [
         *(
             f"tensor-2-{kind}"
@@ -39,7 +39,10 @@ CASES = {
                 *(f"0-{kind}" for kind in TYPES if kind != "gpt2"),
             )
         ),
-        *(f"sequence-2-{kind}" for kind in ("0-fp32", "2-fp32", "0-bf16", "0-again", *(f"0-{kind}" for kind in TYPES))),
+        *(
+            f"sequence-2-{kind}"
+            for kind in ("0-fp32", "2-fp32", "0-bf16", "0-again", "0-muon", *(f"0-{kind}" for kind in TYPES))
+        ),
         *(
             f"pipeline-2-{kind}"
             for kind in ("0-fp32", "1-fp32", "0-bf16", "1-again", "0-untied", *(f"0-{kind}" for kind in TYPES[:5]))
@@ -82,8 +85,8 @@ def batch(step: int) -> torch.Tensor:
 
 
 class Case:
-    """A placement: `tensor-2+pipeline-2-0-fp32` is its degrees, the ZeRO stage, and a precision, another model, or `again`:
-    activations are computed again."""
+    """A placement: `tensor-2+pipeline-2-0-fp32` is its degrees, the ZeRO stage, and a precision, another model, another
+    optimizer, or `again`: activations are computed again."""
 
     def __init__(self, name: str) -> None:
         degrees, stage, kind = name.rsplit("-", 2)
@@ -92,7 +95,10 @@ class Case:
         self.degrees = parallel.Degrees(**{key: int(size) for key, size in pairs.items() if key != "alone"})
         self.config, self.recomputed = shape(kind), kind == "again"
         precision = "bf16" if kind == "bf16" else "fp32"
-        self.settings = settings(engine="torch", zero_stage=int(stage), precision=precision, optimizer="adamw")
+        moves = "muon" if kind == "muon" else "adamw"
+        self.settings = settings(
+            engine="torch", zero_stage=int(stage), precision=precision, optimizer=moves, z_loss=1e-3
+        )
         self.place = parallel.Place(dist.get_rank(), dist.get_world_size(), self.degrees)
 
     def made(self) -> engine.Engine:
@@ -167,7 +173,15 @@ class Case:
         for other in ELSEWHERE.get(self.name, ()):
             for path in sorted(out.glob(f"*/{other}")):
                 found[f"from {path.parent.name}/{other}"] = self.went_on(checkpoint.complete(path)[0])
+        found["skips"] = self.skips(built)
         return found
+
+    def skips(self, built: engine.Engine) -> bool:
+        """Whether a step whose gradient is not finite leaves weights as they are."""
+        before = state(built.weights())[0]
+        built.z_loss = float("inf")
+        update = built.step(batch(1).chunk(self.place.data, dim=1)[self.place.data_rank], 0.01)
+        return not update.applied and bool(update.loss.isfinite()) and state(built.weights())[0] == before
 
 
 def main() -> None:
