@@ -26,13 +26,14 @@ SEQUENCES, CONTEXT, VOCABULARY = 16, 16, 101
 BATCH = 4  # micro-batches of a step, each of SEQUENCES / BATCH sequences over all processes
 TYPES = ("mistral", "qwen2", "qwen3", "olmo2", "phi3", "gpt2", "mixtral", "olmoe")
 CASES = {
-    1: [f"alone-1-0-{kind}" for kind in ("fp32", "bf16", "again", "muon", "untied", *TYPES)],
+    1: [*(f"alone-1-0-{kind}" for kind in ("fp32", "bf16", "again", "muon", "untied", *TYPES)), "alone-1-1-bf16"],
     2: [
         *(
             f"tensor-2-{kind}"
             for kind in (
                 "0-fp32",
                 "3-fp32",
+                "3-bf16",
                 "0-bf16",
                 "0-again",
                 "0-untied",
@@ -45,7 +46,15 @@ CASES = {
         ),
         *(
             f"pipeline-2-{kind}"
-            for kind in ("0-fp32", "1-fp32", "0-bf16", "1-again", "0-untied", *(f"0-{kind}" for kind in TYPES[:5]))
+            for kind in (
+                "0-fp32",
+                "1-fp32",
+                "0-bf16",
+                "1-bf16",
+                "1-again",
+                "0-untied",
+                *(f"0-{kind}" for kind in TYPES[:5]),
+            )
         ),
         *(f"expert-2-{kind}" for kind in ("0-mixtral", "0-olmoe")),
     ],

@@ -34,7 +34,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[int, dict[str, Any]]
 
 
 def alone(found: dict[int, dict[str, Any]], name: str) -> dict[str, Any]:
-    """The single process that a case is compared with: of the same model and precision, in bf16 of the same weights (FSDP's are rounded)."""
+    """The single process that a case is compared with: of the same model and precision; FSDP has weights in bf16."""
     _, stage, kind = name.rsplit("-", 2)
     one: dict[str, Any] = found[1][f"alone-1-{min(1, int(stage)) if kind == 'bf16' else 0}-{kind}"]
     return one
