@@ -16,11 +16,16 @@ from scripts.pretrain.parallel import Degrees, Place, check, check_model
 from scripts.training import memory
 from scripts.workflow import config
 from scripts.workflow.errors import InputError
-from tests.unit.pretrain.placed_apart import CASES
+from tests.unit.pretrain.placed_apart import CASES, MORE
 from tests.unit.pretrain.runs import finish, rows, same, wait_for
 from tests.unit.pretrain.test_engines import side_by_side
 
-ALL = [(processes, name) for processes in (2, 4) for name in CASES[processes]]
+LONG = "CRAWL2LLM_LONG"  # see tests/conftest.py
+CHOSEN = {number: [*names, *(MORE.get(number, []) if LONG in os.environ else [])] for number, names in CASES.items()}
+ALL = [
+    *((number, name) for number in (2, 4) for name in CASES[number]),
+    *(pytest.param(number, name, marks=pytest.mark.long) for number in (2, 4) for name in MORE[number]),
+]
 TORCH: dict[str, Any] = {"engine": "torch", "zero_stage": 0, "optimizer": "adamw"}
 
 
@@ -29,7 +34,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[int, dict[str, Any]]
     """What placed_apart.py wrote, by the number of processes; each group finds the checkpoints of the one before."""
     folder = tmp_path_factory.mktemp("places")
     for processes in (2, 1, 4):
-        side_by_side("placed_apart", processes, str(folder))
+        side_by_side("placed_apart", processes, str(folder), *CHOSEN[processes])
     return {processes: json.loads((folder / f"{processes}.json").read_text()) for processes in CASES}
 
 
