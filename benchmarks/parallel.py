@@ -82,7 +82,7 @@ def worker(kind: str, stage: int, degrees: Degrees, steps: int) -> None:
     parallel.check_model(degrees, shape, CONTEXT, BATCH)
     micro = SEQUENCES // BATCH // place.data
     built = engine.kind("torch")(
-        engine.Job(shape, settings, device, micro, BATCH, False, partial(initial.values, shape, 0), degrees)
+        engine.Job(shape, settings, device, micro, BATCH, False, partial(initial.values, shape, 0), parallel=degrees)
     )
     held = sum(getattr(value, "_local_tensor", value).numel() for value in built.model.parameters())
     rows, begun = [], time.perf_counter()

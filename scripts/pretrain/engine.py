@@ -125,7 +125,7 @@ class Job:
     recomputed: bool  # activations, in the backward pass
     values: Callable[[], Weights]
     selective: bool = False  # and then not those of matrix products and attention
-    parallel: Degrees = field(default_factory=Degrees)
+    parallel: Degrees = field(default_factory=Degrees, kw_only=True)
 
 
 @dataclass(frozen=True)

@@ -95,7 +95,7 @@ class Run:
         )
         job = engine.Job(
             shape, settings, self.device, args.micro_batch, self.accumulation, args.activation_checkpointing, values,
-            args.selective_checkpointing, degrees,
+            args.selective_checkpointing, parallel=degrees,
         )  # fmt: skip
         self.done, self.skipped = 0, list(found.skipped) if found else []
         self.changed = found.changed if found else ()

@@ -132,11 +132,11 @@ def test_processes_that_cannot_be_grouped_are_refused() -> None:
         "optimizer": "adamw",
         "parallel": {"tensor": 3},
     }
-    (error,), _ = preflight.placement([FITS], {"pretrain": {"train": section}})
+    (error,), _ = trainings.placement([FITS], {"pretrain": {"train": section}})
     assert error.startswith(
         "pretrain_train: pretrain.train.parallel is tensor 3: 3 processes work on the same windows, and 8 "
     )
-    (error,), _ = preflight.placement(
+    (error,), _ = trainings.placement(
         [FITS], {"pretrain": {"train": {**section, "engine": "deepspeed", "parallel": {"tensor": 2}}}}
     )
     assert "set pretrain.train.engine to torch" in error

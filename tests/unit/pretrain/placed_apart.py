@@ -99,7 +99,7 @@ class Case:
         parallel.check_model(self.degrees, self.config, CONTEXT, BATCH)
         values = partial(initial.values, self.config, 7)
         micro = SEQUENCES // BATCH // self.place.data
-        job = engine.Job(self.config, self.settings, CPU, micro, BATCH, self.recomputed, values, self.degrees)
+        job = engine.Job(self.config, self.settings, CPU, micro, BATCH, self.recomputed, values, parallel=self.degrees)
         return engine.kind("torch")(job)
 
     def train(self, built: engine.Engine, steps: range) -> list[tuple[float, float | None]]:

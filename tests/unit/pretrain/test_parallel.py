@@ -93,7 +93,7 @@ def test_checkpoints_go_from_one_placement_to_another(found: dict[int, dict[str,
     ]
     for case, way in seen:
         for (loss, norm), (wanted, wanted_norm) in zip(
-            case[way]["steps"], alone(found, "fp32")["steps"][2:], strict=True
+            case[way]["steps"], found[1]["alone-1-0-fp32"]["steps"][2:], strict=True
         ):
             assert loss == pytest.approx(wanted, abs=2e-5)
             assert norm == pytest.approx(wanted_norm, rel=2e-4)
