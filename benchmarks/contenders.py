@@ -17,78 +17,16 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from benchmarks.contest import KEPT, Plan, batches, device_of, shape
+
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 RATE, CLIPPING, DECAY, BETAS = 3e-4, 1.0, 0.1, (0.9, 0.95)
-KEPT = 4  # batches that are made, and used in turn
 Run = Callable[[int, Callable[[int], None]], None]
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What all contenders are given. `settings`: further keys of pretrain.train, for our own trainer."""
-
-    hidden: int
-    layers: int
-    heads: int
-    kv_heads: int
-    intermediate: int
-    vocabulary: int
-    context: int
-    micro_batch: int
-    accumulation: int
-    precision: str
-    device: str
-    zero_stage: int
-    compile: bool
-    nanogpt: str | None
-    warmup: int
-    steps: int
-    block: int  # steps between two readings of the clock
-    profile: bool
-    settings: dict[str, Any] = field(default_factory=dict)
-
-    @property
-    def tokens(self) -> int:
-        """Of a step of one process."""
-        return self.micro_batch * self.accumulation * self.context
-
-
-def batches(plan: Plan, device: Any) -> list[Any]:
-    """Synthetic tokens on the device: int64 [accumulation, micro_batch, context + 1] each, a walk that can be learned."""
-    import torch
-
-    made = []
-    for number in range(KEPT):
-        chance = torch.Generator().manual_seed(1000 * number + int(os.environ["RANK"]))
-        moves = torch.randint(0, 16, (plan.accumulation, plan.micro_batch, plan.context + 1), generator=chance)
-        made.append(((moves.cumsum(2) * 7) % plan.vocabulary).to(device))
-    return made
-
-
-def shape(plan: Plan) -> Any:
-    """The Llama of all contenders but nanoGPT."""
-    from transformers import AutoConfig
-
-    return AutoConfig.for_model(
-        "llama", hidden_size=plan.hidden, intermediate_size=plan.intermediate, num_hidden_layers=plan.layers,
-        num_attention_heads=plan.heads, num_key_value_heads=plan.kv_heads, vocab_size=plan.vocabulary, use_cache=False,
-        max_position_embeddings=plan.context, tie_word_embeddings=True, bos_token_id=0, eos_token_id=0,
-    )  # fmt: skip
-
-
-def device_of(plan: Plan) -> Any:
-    import torch
-
-    if plan.device == "cpu":
-        return torch.device("cpu")
-    device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
-    torch.cuda.set_device(device)
-    return device
 
 
 def ours(name: str) -> Callable[[Plan], tuple[Any, Run]]:

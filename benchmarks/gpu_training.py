@@ -24,7 +24,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from benchmarks.contenders import Plan, written
+from benchmarks.contenders import written
+from benchmarks.contest import Plan
 from benchmarks.machine import processor, versions
 from scripts.pretrain import measures
 from scripts.training.processes import environments, free_port

@@ -170,8 +170,11 @@ class Watch:
         for rank in ranks:
             state, stack = _stack(self.beats[rank].said, self.folder / f"{rank}.stack", rank, str(self.folder))
             lines.append(self._line(rank, still) + (f"; {STATES[state]}" if state in STATES else ""))
-            where = f"where rank {rank} is" + ("" if stack else ": it did not say within 5 s")
-            stacks += [f"{where} (most recent call first):" if stack else where, *stack]
+            stacks += [
+                f"where rank {rank} is"
+                + (" (most recent call first):" if stack else f": it did not say within {STACK:.0f} s"),
+                *stack,
+            ]
         message = f"{'; '.join(lines)}. All processes: {self._everyone()}"
         for rank in ranks:
             (self.folder / f"{rank}.hangs").write_text(message)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from benchmarks import gpu_training, kernels
-from benchmarks.contenders import Plan
+from benchmarks.contest import Plan
 from scripts.workflow.config import ROOT
 
 # Libraries of the project that a GPU machine with torch, transformers and DeepSpeed alone does not have.
