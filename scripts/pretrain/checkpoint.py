@@ -51,8 +51,8 @@ class Checkpoint:
     """A complete checkpoint on disk: `processes` is the world size that wrote it, `code` has the hashes of its modules,
     `settings` is a digest of the settings, with a number for each `auto`, and of the number of steps.
 
-    `model/` in it has the model's configuration and tokenizer. `skipped` are the steps up to here whose update was left out, since
-    their loss or gradient was not finite. `changed` says where the run went on under other code (scripts/training/runs.py).
+    `model/` in it has the model's configuration and tokenizer. `skipped` are the steps up to here whose update was left out
+    (scripts/pretrain/skips.py). `changed` says where the run went on under other code (scripts/training/runs.py).
     """
 
     path: Path
@@ -66,6 +66,7 @@ class Checkpoint:
     engine: str = "deepspeed"  # what wrote it; checkpoints from before there were two do not say
     validation: float | None = None  # loss of a validation after this very step
     lowest: float | None = None  # of all validations of the run up to here
+    recent: tuple[tuple[float, float], ...] = ()  # loss and norm of the last steps, where spikes are looked for
 
 
 def complete(folder: Path) -> list[Checkpoint]:

@@ -15,6 +15,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -122,8 +123,12 @@ class Update:
     loss: torch.Tensor
     balance: torch.Tensor | None  # the mean loss of the routers of a mixture of experts; None for other models
     norm: float | None  # of the whole gradient, before clipping
-    # False: the loss or the norm was not finite, and weights and optimizer are as before, on every process.
+    # False: the loss or the norm was not finite, or not fit; weights and optimizer are as before, on every process.
     applied: bool
+
+
+# Whether an update may be made, by this process's mean loss and the norm of the whole gradient, which is finite. A collective call.
+Fits = Callable[[torch.Tensor, float], bool]
 
 
 class Engine(ABC):
@@ -153,10 +158,11 @@ class Engine(ABC):
         made = Muon if settings["optimizer"] == "muon" else torch.optim.AdamW
         return made(groups, lr=settings["learning_rate"], **self.adam, fused=fused)
 
-    def step(self, batch: torch.Tensor, rate: float) -> Update:
+    def step(self, batch: torch.Tensor, rate: float, fits: Fits | None = None) -> Update:
         """One update with the learning rate `rate`, by this process's part of a batch: int64 [micro-batches, n, context + 1].
 
-        Where the loss or the norm of the whole gradient is not finite, weights and optimizer stay as they are, on every process.
+        Where the loss or the norm of the whole gradient is not finite, or not what `fits`, weights and optimizer stay as they are, on
+        every process.
         """
         for group, (scale, decay) in zip(self.optimizer.param_groups, self.own, strict=True):
             group["lr"], group["weight_decay"] = rate * scale, decay  # DeepSpeed's checkpoints bring their own
@@ -176,7 +182,7 @@ class Engine(ABC):
                 balance += found.aux_loss.detach() / len(batch)
                 whole = whole + weight * found.aux_loss
             self._backward(whole, last)
-        return Update(total, None if weight is None else balance, *self._update())
+        return Update(total, None if weight is None else balance, *self._update(fits and partial(fits, total)))
 
     @torch.no_grad()
     def evaluate(self, inputs: torch.Tensor, targets: torch.Tensor, ignored: int) -> torch.Tensor:
@@ -198,8 +204,8 @@ class Engine(ABC):
         """Add the gradient of a micro-batch's mean loss to that of the step, which is their mean."""
 
     @abstractmethod
-    def _update(self) -> tuple[float | None, bool]:
-        """Clip and update, after the last micro-batch: `norm` and `applied` of Update."""
+    def _update(self, fits: Callable[[float], bool] | None) -> tuple[float | None, bool]:
+        """Clip and update, after the last micro-batch: `norm` and `applied` of Update. fits: asked with a norm that is finite."""
 
     @abstractmethod
     def save(self, folder: Path) -> None:

@@ -31,6 +31,7 @@ from scripts.pretrain import (
     placed,
     room,
     schedule,
+    skips,
     start_from,
 )
 from scripts.training import memory
@@ -86,6 +87,8 @@ class Run:
         self.done, self.skipped = 0, list(found.skipped) if found else []
         self.changed = found.changed if found else ()
         self.lowest = found.lowest if found else None
+        self.spikes = skips.spikes(settings, found.recent if found else ())
+        self.spiked = False  # whether the last step was left out as a spike
         try:
             self.engine = engine.kind(self.kind)(job)
             if found is not None:
@@ -167,16 +170,19 @@ class Run:
     def step(self, step: int, batch: torch.Tensor, stopping: bool) -> tuple[float, bool]:
         """One optimizer update. Returns the global batch's mean loss in nats a token, and whether to stop.
 
-        Where the loss or the gradient is not finite the update is left out, on every process, and `skipped` ends with
-        this step. After that the learning rate and the data move on as if the step had been taken.
+        Where the loss or the gradient is not finite or a spike the update is left out, on every process, and `skipped` ends
+        with this step. After that the learning rate and the data move on as if the step had been taken.
         """
         rate = schedule.learning_rate(step, self.plan.steps, self.settings)
-        self.update = self.engine.step(batch.to(self.device, non_blocking=True), rate)
+        fits = partial(skips.fits, self) if self.spikes else None
+        self.update = self.engine.step(batch.to(self.device, non_blocking=True), rate, fits)
         total = torch.zeros(2, dtype=torch.float64, device=self.device)
         total[0], total[1] = self.update.loss / self.processes, float(stopping)
         # One all-reduce carries the loss, and whether any process was told to stop, so that all stop together.
         dist.all_reduce(total)
         value, stop = total.tolist()
+        finite = math.isfinite(value) and self.update.norm is not None and math.isfinite(self.update.norm)
+        self.spiked = not self.update.applied and finite
         if not self.update.applied:
             self.skipped.append(step)
         elif not math.isfinite(value):
@@ -187,8 +193,8 @@ class Run:
         """Told, the error of all processes, where more than `most` steps were skipped."""
         if len(self.skipped) > most:
             raise checkpoint.Told(
-                f"the loss or the gradient was not finite in {len(self.skipped)} steps, the last is step "
-                f"{self.skipped[-1]}; pretrain.train.max_skipped_steps is {most}. {REMEDY.capitalize()}; "
+                f"the loss or the gradient was not finite{' or a spike' * bool(self.spikes)} in {len(self.skipped)} steps, the last is "
+                f"step {self.skipped[-1]}; pretrain.train.max_skipped_steps is {most}. {REMEDY.capitalize()}; "
                 "skipped steps and the ids of their documents are in "
                 f"{self.folder / 'losses.jsonl'}. A larger max_skipped_steps resumes from the newest checkpoint"
             )
@@ -257,6 +263,7 @@ class Run:
         made = checkpoint.Checkpoint(
             self.folder / f"step-{step:06d}", step, self.processes, self.settings["zero_stage"], self.mark, self.code,
             tuple(self.skipped), self.changed, self.kind, validation, self.lowest,
+            tuple(self.spikes.recent) if self.spikes else (),
         )  # fmt: skip
         kept = checkpoint.Kept(self.args.keep_checkpoints, self.args.keep_every, self.args.keep_best)
         with engine.patience(), checkpoint.writing(self.folder):

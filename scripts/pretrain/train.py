@@ -23,7 +23,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from scripts.pretrain import checkpoint, data, engine, measures, metrics, model, schedule
+from scripts.pretrain import checkpoint, engine, measures, metrics, model, schedule, skips
 from scripts.pretrain.run import REMEDY, Run
 from scripts.training import runs, staging
 from scripts.training.processes import RESUBMIT, listen
@@ -54,7 +54,7 @@ def train(run: Run, recorder: metrics.Recorder | None, stopping: list[int]) -> b
                 loss, stop = run.step(step, batch, bool(stopping))
             row: dict[str, Any] = {"step": step, "loss": loss} if math.isfinite(loss) else {"step": step}
             if not run.update.applied:
-                row |= skipped(run, step, loss)
+                row |= skips.row(run, step, loss)
             if recorder:
                 recorder.loss(row)
             run.check_skipped(args.max_skipped_steps)
@@ -124,24 +124,6 @@ def foretell(left: float, device: str) -> None:
         )  # fmt: skip
 
 
-def skipped(run: Run, step: int, loss: float) -> dict[str, Any]:
-    """What losses.jsonl says of a step that was left out: `skipped`, what was not finite, and its `documents`' ids.
-
-    A collective call; process 0 alone reads the ids, and says so in the log.
-    """
-    what, ids = "gradient" if math.isfinite(loss) else "loss", []
-    with engine.patience():
-        if run.rank == 0:
-            ids = data.documents(run.args.tokens, run.windows(step), run.plan.context)
-            some = f"{', '.join(ids[:3])}{', …' * (len(ids) > 3)}"
-            log.warning(
-                "step %s: the %s is not finite, its update is skipped (%s of at most %s); its %s documents: %s",
-                f"{step:,}", what, len(run.skipped), run.args.max_skipped_steps, f"{len(ids):,}", some,
-            )  # fmt: skip
-        dist.barrier()
-    return {"skipped": what, "documents": ids}
-
-
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
     """Train and write the results; returns the manifest's files on process 0 and nothing on the others."""
     stopping: list[int] = []
@@ -201,11 +183,7 @@ def results(run: Run, weights: dict[str, torch.Tensor], manifest: Manifest, out:
     if settings["start_from"] is not None:
         after = f", after step {before:,}" if before else ""
         notes.append(f"Training began with the weights of {settings['start_from']}{after}.")
-    if run.skipped:
-        notes.append(
-            f"{len(run.skipped)} of {made.steps:,} steps were skipped, since their loss or gradient was not finite: "
-            f"{', '.join(map(str, run.skipped))} (their documents are in losses.jsonl)."
-        )
+    notes += skips.note(rows, made.steps)
     if not scores:
         notes.append("The corpus has no validation documents: there is no validation loss.")
     notes += runs.note(list(run.changed))

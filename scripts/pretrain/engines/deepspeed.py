@@ -9,7 +9,8 @@ import logging
 import math
 import os
 import shutil
-from collections.abc import Iterable
+import sys
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -106,19 +107,46 @@ class DeepSpeed(engine.Engine):
         if not last:
             self.engine.step()
 
-    def _update(self) -> tuple[float | None, bool]:
+    def _update(self, fits: Callable[[float], bool] | None) -> tuple[float | None, bool]:
         """DeepSpeed skips by itself where the norm is not finite, but under fp32 without ZeRO."""
         norm: Any = None
         if self.clip_here is not None:
-            norm = nn.utils.clip_grad_norm_(self.model.parameters(), self.clip_here or float("inf"))
-            if not math.isfinite(float(norm)):
+            norm = float(nn.utils.clip_grad_norm_(self.model.parameters(), self.clip_here or float("inf")))
+            if not (applied := math.isfinite(norm) and (fits is None or fits(norm))):
                 for parameter in self.model.parameters():
                     parameter.grad = None  # which AdamW leaves alone
-        self.engine.step()
-        norm = self.engine.get_global_grad_norm() if self.clip_here is None else norm
+            self.engine.step()
+            return norm, applied
+        with self._asked(fits) as asked:
+            self.engine.step()
+        norm = (
+            asked[0] if asked else self.engine.get_global_grad_norm()
+        )  # which is infinite after a step that was skipped
         norm = None if norm is None else float(norm)
         overflow = bool(getattr(self.engine.optimizer, "overflow", False))
         return norm, not overflow and (norm is None or math.isfinite(norm))
+
+    @contextlib.contextmanager
+    def _asked(self, fits: Callable[[float], bool] | None) -> Iterator[list[float]]:
+        """Have DeepSpeed skip a step whose norm does not fit as it skips one whose norm is not finite; yields the norm that it asked for.
+
+        Each of its optimizers asks `is_invalid_grad_norm` once, before anything has moved.
+        """
+        asked: list[float] = []
+        place = sys.modules[type(self.engine.optimizer).__module__]
+        own = place.is_invalid_grad_norm
+
+        def invalid(norm: Any) -> bool:
+            if own(norm):
+                return True
+            asked.append(float(norm))
+            return fits is not None and not fits(asked[0])
+
+        place.is_invalid_grad_norm = invalid  # type: ignore[attr-defined]
+        try:
+            yield asked
+        finally:
+            place.is_invalid_grad_norm = own  # type: ignore[attr-defined]
 
     def save(self, folder: Path) -> None:
         """DeepSpeed's own files: a part of each process."""

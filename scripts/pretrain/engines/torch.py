@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -92,11 +92,11 @@ class Torch(engine.Engine):
     def _backward(self, loss: torch.Tensor, last: bool) -> None:
         (loss / self.accumulation).backward()
 
-    def _update(self) -> tuple[float | None, bool]:
+    def _update(self, fits: Callable[[float], bool] | None) -> tuple[float | None, bool]:
         parameters = list(self.model.parameters())
         total = nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None])
         norm = float(total.full_tensor() if isinstance(total, DTensor) else total)
-        if applied := math.isfinite(norm):
+        if applied := math.isfinite(norm) and (fits is None or fits(norm)):
             if self.clipping:
                 nn.utils.clip_grads_with_norm_(parameters, self.clipping, torch.tensor(norm, device=self.device))
             self.optimizer.step()

@@ -1,9 +1,10 @@
-"""scripts.pretrain.train, whose last process meets numbers that are not finite in the steps that POISON names.
+"""scripts.pretrain.train, whose last process meets bad numbers in the steps that POISON names.
 
-POISON is `loss:7` (the forward pass gives no number) or `gradient:7,9` (only the backward pass does not), or several of these
-with a space between. Everything else is the program itself. With CASES, such as `0-fp32 3-bf16-6 torch-0-fp32`, it trains once for each
-engine (deepspeed, where none is named), ZeRO stage, precision and number of steps (that of the config where a case has none), into a
-folder of that name beside the manifest: in one process, since starting takes longest.
+POISON is `loss:7` (the forward pass gives no number), `gradient:7,9` (only the backward pass does not), `high:7` (logits, and so the
+loss, are much too large) or `steep:7` (only the gradient is), or several of these with a space between.
+Everything else is the program itself. With CASES, such as `0-fp32 3-bf16-6 torch-0-fp32`, it trains once for each engine (deepspeed, where
+none is named), ZeRO stage, precision and number of steps (that of the config where a case has none), into a folder of that name beside the
+manifest: in one process, since starting takes longest.
 """
 
 from __future__ import annotations
@@ -51,6 +52,10 @@ def forward(forward_of: Callable[..., Any], inputs: torch.Tensor, **more: bool) 
         found.logits.register_hook(lambda gradient: gradient * float("inf"))
     if poison == "loss":
         found.logits = found.logits * float("nan")
+    if poison == "steep":
+        found.logits.register_hook(lambda gradient: gradient * 1000)
+    if poison == "high":
+        found.logits = found.logits * 10
     return found
 
 

@@ -45,6 +45,7 @@ def test_a_step_that_is_not_finite_is_skipped(start: Any, tmp_path: Path, shards
         assert {step: row["skipped"] for step, row in left_out.items()} == {3: "loss", 5: "gradient", 6: "gradient"}, (
             case
         )
+        assert {row["reason"] for row in left_out.values()} == {"not finite"}
         assert [row["step"] for row in found if "loss" in row] == [1, 2, 4, 5, 6, 7, 8, 9]
         summary = json.loads((tmp_path / f"out/{case}/manifest.json").read_text())["summary"]
         assert summary["skipped_steps"] == [3, 5, 6]
