@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal, TextIO
 
@@ -38,7 +39,7 @@ class Recorder:
     def __init__(
         self, folder: Path, step: int, tensorboard: bool, wandb: Wandb, project: str, config: dict[str, Any]
     ) -> None:
-        self.files: dict[str, TextIO] = {}
+        self.folder, self.files = folder, dict[str, TextIO]()
         earlier: list[dict[str, Any]] = []
         for name in (LOSSES, METRICS):
             earlier = cut(folder / name, step)
@@ -64,6 +65,18 @@ class Recorder:
                 self.board.add_scalar(key, value, row["step"])
         if self.wandb:
             self.wandb.log({key: value for key, value in row.items() if key != "step"}, step=row["step"])
+
+    def rewrite(self, of: Callable[[list[dict[str, Any]]], list[dict[str, Any]]]) -> None:
+        """Put other rows in the place of those of losses.jsonl, and of metrics.jsonl, where steps were taken back.
+
+        Curves in TensorBoard and W&B keep what they have shown.
+        """
+        for name, handle in self.files.items():
+            handle.close()
+            rows = of(read(self.folder / name))
+            text = "".join(json.dumps(row) + "\n" for row in rows)
+            write_atomically(self.folder / name, text)
+            self.files[name] = (self.folder / name).open("a", encoding="utf-8", buffering=1)
 
     def sync(self) -> None:
         """Force all rows to the disk, before a checkpoint counts that follows them."""

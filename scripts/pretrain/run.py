@@ -29,6 +29,7 @@ from scripts.pretrain import (
     measures,
     model,
     placed,
+    rollback,
     room,
     schedule,
     skips,
@@ -84,16 +85,12 @@ class Run:
         )
         recomputed = args.activation_checkpointing
         job = engine.Job(shape, settings, self.device, args.micro_batch, self.accumulation, recomputed, values)
-        self.done, self.skipped = 0, list(found.skipped) if found else []
         self.changed = found.changed if found else ()
-        self.lowest = found.lowest if found else None
-        self.spikes = skips.spikes(settings, found.recent if found else ())
         self.spiked = False  # whether the last step was left out as a spike
+        self.begun = found.begun if found else 0  # the step after which a branch of another run begins
         try:
             self.engine = engine.kind(self.kind)(job)
-            if found is not None:
-                self.engine.load(found, folder)
-                self.done = found.step
+            self.restore(found)
         except InputError as error:  # the same on every process
             raise checkpoint.Told(str(error)) from error
         documents, _ = heldout.choose(args.tokens, settings["validation_tokens"], settings["seed"])
@@ -102,6 +99,15 @@ class Run:
         self.validation_bytes = sum(document.bytes for document in documents)
         pieces = list(heldout.pieces(documents, self.eos, self.plan.context, heldout.CARRY))
         self.validation = sorted(pieces, key=lambda piece: len(piece[0]))  # so that a batch needs little padding
+
+    def restore(self, found: checkpoint.Checkpoint | None) -> None:
+        """Be where a checkpoint is; None: at the beginning. A collective call."""
+        self.done, self.skipped = (found.step, list(found.skipped)) if found else (0, [])
+        self.lowest = found.lowest if found else None
+        self.spikes = skips.spikes(self.settings, found.recent if found else ())
+        self.ahead, self.rolled = (found.ahead, list(found.rolled)) if found else (0, [])
+        if found is not None:
+            self.engine.load(found, self.folder)
 
     def started(
         self, path: Path, made: PreTrainedModel, values: Callable[[], initial.Weights]
@@ -118,7 +124,9 @@ class Run:
         checkpoint.tell(wrong)
         if self.rank == 0:
             log.info("starting from %s%s", path, f", after step {found.step:,}" if found else "")
-        return replace(found, code=self.code, changed=(), skipped=(), lowest=None) if found else None, values
+        if found:  # `ahead` stays: those batches were seen
+            found = replace(found, code=self.code, changed=(), skipped=(), rolled=(), lowest=None, begun=found.step)
+        return found, values
 
     def check_memory(self, parameters: int) -> None:
         """InputError, with what to change, where this node or its GPUs have too little memory for the run."""
@@ -165,7 +173,7 @@ class Run:
 
     def windows(self, step: int) -> data.Tokens:
         """The windows of a step's global batch, the same for any number of processes."""
-        return data.windows_of_step(step, self.plan.sequences, self.plan.windows, self.settings["seed"])
+        return data.windows_of_step(step + self.ahead, self.plan.sequences, self.plan.windows, self.settings["seed"])
 
     def step(self, step: int, batch: torch.Tensor, stopping: bool) -> tuple[float, bool]:
         """One optimizer update. Returns the global batch's mean loss in nats a token, and whether to stop.
@@ -263,9 +271,10 @@ class Run:
         made = checkpoint.Checkpoint(
             self.folder / f"step-{step:06d}", step, self.processes, self.settings["zero_stage"], self.mark, self.code,
             tuple(self.skipped), self.changed, self.kind, validation, self.lowest,
-            tuple(self.spikes.recent) if self.spikes else (),
+            tuple(self.spikes.recent) if self.spikes else (), self.ahead, tuple(self.rolled), self.begun,
         )  # fmt: skip
-        kept = checkpoint.Kept(self.args.keep_checkpoints, self.args.keep_every, self.args.keep_best)
+        points = rollback.kept_points(self.settings)
+        kept = checkpoint.Kept(self.args.keep_checkpoints, self.args.keep_every, self.args.keep_best, points)
         with engine.patience(), checkpoint.writing(self.folder):
             checkpoint.save(self.write, made, kept)
 

@@ -23,7 +23,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from scripts.pretrain import checkpoint, engine, measures, metrics, model, schedule, skips
+from scripts.pretrain import checkpoint, engine, measures, metrics, model, rollback, schedule, skips
 from scripts.pretrain.run import REMEDY, Run
 from scripts.training import runs, staging
 from scripts.training.processes import RESUBMIT, listen
@@ -38,10 +38,12 @@ DAY = 86_400.0  # seconds
 def train(run: Run, recorder: metrics.Recorder | None, stopping: list[int]) -> bool:
     """Train from the checkpoint's step to the last; False where a signal ended it early, after a checkpoint."""
     steps, per_step, args = run.plan.steps, run.plan.tokens_per_step, run.args
+    points = rollback.point_every(run.settings)
     product = torch.cuda.get_device_name() if run.device.type == "cuda" else ""
     peak = measures.peak_of(product, run.settings["precision"])
     start = shown = time.monotonic()  # of training alone: moved on by the time of validations and checkpoints
     shown_step, pauses = run.done, 0.0
+    rollback.settle(run, recorder)
     engine.wait_at_most(engine.STEP)
     if run.done < steps:
         with run.room("a validation, tried before the first step"):
@@ -57,6 +59,11 @@ def train(run: Run, recorder: metrics.Recorder | None, stopping: list[int]) -> b
                 row |= skips.row(run, step, loss)
             if recorder:
                 recorder.loss(row)
+            if back := rollback.point(run, step):
+                rollback.go(run, recorder, step, back)
+                if recorder:
+                    recorder.seconds += time.monotonic() - start + pauses
+                return train(run, recorder, stopping)
             run.check_skipped(args.max_skipped_steps)
             if recorder and (step % args.log_every == 0 or step == steps):
                 now = time.monotonic()
@@ -98,7 +105,7 @@ def train(run: Run, recorder: metrics.Recorder | None, stopping: list[int]) -> b
                     log.info("step %s/%s, validation loss %.4f, %.4f bits per byte", f"{step:,}", f"{steps:,}", *found)
                 pause = time.monotonic() - before
                 start, shown, pauses = start + pause, shown + pause, pauses + pause
-            wanted = (step % every == 0 for every in (args.checkpoint_every, args.keep_every) if every)
+            wanted = (step % every == 0 for every in (args.checkpoint_every, args.keep_every, points) if every)
             if stop or best or step == steps or any(wanted):
                 before = time.monotonic()
                 if recorder:
@@ -183,7 +190,7 @@ def results(run: Run, weights: dict[str, torch.Tensor], manifest: Manifest, out:
     if settings["start_from"] is not None:
         after = f", after step {before:,}" if before else ""
         notes.append(f"Training began with the weights of {settings['start_from']}{after}.")
-    notes += skips.note(rows, made.steps)
+    notes += skips.note(rows, made.steps) + rollback.note(run.rolled)
     if not scores:
         notes.append("The corpus has no validation documents: there is no validation loss.")
     notes += runs.note(list(run.changed))
@@ -204,6 +211,7 @@ def results(run: Run, weights: dict[str, torch.Tensor], manifest: Manifest, out:
         "validation_bytes": run.validation_bytes,
         "validation_documents": run.validation_documents,
         "skipped_steps": run.skipped,
+        **({"rolled_back": run.rolled} if run.rolled else {}),
         "notes": notes,
         **({"other_code": list(run.changed)} if run.changed else {}),
     }

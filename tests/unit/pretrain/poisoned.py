@@ -4,7 +4,7 @@ POISON is `loss:7` (the forward pass gives no number), `gradient:7,9` (only the 
 loss, are much too large) or `steep:7` (only the gradient is), or several of these with a space between.
 Everything else is the program itself. With CASES, such as `0-fp32 3-bf16-6 torch-0-fp32`, it trains once for each engine (deepspeed, where
 none is named), ZeRO stage, precision and number of steps (that of the config where a case has none), into a folder of that name beside the
-manifest: in one process, since starting takes longest.
+manifest: in one process, since starting takes longest. AHEAD is `20:6`: after step 20 the batches are those of 6 steps later.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ step_of = Run.step
 
 def step(self: Run, number: int, *rest: Any) -> Any:
     global now
-    now = number
+    now = number + self.ahead  # the poison is in the batch
     if "forward" not in vars(self.engine):
         self.engine.forward = partial(forward, self.engine.forward)  # type: ignore[method-assign]
     try:
@@ -60,6 +60,10 @@ def forward(forward_of: Callable[..., Any], inputs: torch.Tensor, **more: bool) 
 
 
 Run.step = step  # type: ignore[method-assign]
+if "AHEAD" in os.environ:
+    after, more = map(int, os.environ["AHEAD"].split(":"))
+    windows_of = Run.windows
+    Run.windows = lambda self, number: windows_of(self, number + more * (number > after))  # type: ignore[method-assign]
 
 
 class Ended(Exception):

@@ -22,25 +22,25 @@ def test_against_a_plain_window() -> None:
     """Loss and norm beside numpy's own mean and deviation; from max(20, window / 2) steps on, and by the last `window` alone."""
     chance = np.random.default_rng(0)
     for window in (20, 64):
-        judge, least, seen = Spikes(3, window, ()), max(20, window // 2), 0
+        judge, least, seen = Spikes(2, window, ()), max(20, window // 2), 0
         values = chance.standard_t(2, size=(400, 2)) + np.array([5, 100])
         for n, pair in enumerate(values):
             before = values[max(0, n - window) : n]
             wanted = ""
             if n + 1 >= least:
-                limit = before.mean(0) + 3 * before.std(0, ddof=1)
+                limit = before.mean(0) + 2 * before.std(0, ddof=1)
                 wanted = "loss" if pair[0] > limit[0] else "gradient" if pair[1] > limit[1] else ""
             assert judge.found(*pair) == bool(wanted) and judge.what == wanted
             if wanted:
                 seen += 1
-                assert judge.deviations > 3
+                assert judge.deviations > 2
                 one = int(wanted == "gradient")
                 assert judge.deviations == pytest.approx((pair[one] - before.mean(0)[one]) / before.std(0, ddof=1)[one])
-            again = Spikes(3, window, json.loads(json.dumps(list(judge.recent))))  # as a checkpoint has it
+            again = Spikes(2, window, json.loads(json.dumps(list(judge.recent))))  # as a checkpoint has it
             assert list(again.recent) == list(judge.recent)
         assert seen > 5
-    low = Spikes(3, 20, [(5.0 + n % 2, 1.0 + n % 2) for n in range(20)])
-    assert not low.found(-100, 0) and low.found(10, 1)
+    recent = [(5.0 + n % 2, 1.0 + n % 2) for n in range(20)]
+    assert not Spikes(3, 20, recent).found(-100, 0) and Spikes(3, 20, recent).found(10, 1)
 
 
 @pytest.mark.slow
