@@ -67,7 +67,9 @@ class Checkpoint:
     validation: float | None = None  # loss of a validation after this very step
     lowest: float | None = None  # of all validations of the run up to here
     recent: tuple[tuple[float, float], ...] = ()  # loss and norm of the last steps, where spikes are looked for
-    ahead: int = 0  # batches that were left out by going back, and what was thrown away (scripts/pretrain/rollback.py)
+    ahead: int = (
+        0  # sequences that were left out by going back, and what was thrown away (scripts/pretrain/rollback.py)
+    )
     rolled: tuple[dict[str, Any], ...] = ()
     begun: int = 0  # the step of another run's checkpoint that this run started from
 

@@ -111,7 +111,7 @@ class Job:
     settings: dict[str, Any]
     device: torch.device
     micro_batch: int
-    accumulation: int
+    accumulation: int  # the most micro-batches of a step
     recomputed: bool  # activations, in the backward pass
     values: Callable[[], Weights]
 
@@ -136,6 +136,7 @@ class Engine(ABC):
 
     model: PreTrainedModel
     optimizer: torch.optim.Optimizer
+    parts: int  # micro-batches of the step that is under way
 
     @staticmethod  # noqa: B027 - most need nothing
     def prepare(device: torch.device) -> None:
@@ -170,6 +171,7 @@ class Engine(ABC):
         # What mixtures of experts have in their configuration: how much it counts that all experts are used alike.
         weight = getattr(self.model.config, "router_aux_loss_coef", None)
         more = {} if weight is None else {"output_router_logits": True}
+        self.parts = len(batch)
         for number, tokens in enumerate(batch):
             last = number + 1 == len(batch)
             self._begin(last)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+from math import gcd
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -80,7 +81,8 @@ def place(
     processes, cuda = train["processes"] * train["nodes"], gpu is not None
     shape = shape_of(summary, train["optimizer"])
     at = {key: train[key] for key in ("micro_batch", "activation_checkpointing")} | {"processes": processes}
-    at["sequences"] = summary["global_batch_tokens"] // summary["shape"]["context"]
+    whole = summary["global_batch_tokens"] // summary["shape"]["context"]
+    at["sequences"] = gcd(whole, *(each for _, each in summary.get("batch_ramp", ())))
     parts = memory.parts(shape, train, at, cuda)
     here = 1 if cuda else train["processes"]
     has = has or (gpu.memory if gpu else memory.available())

@@ -3,7 +3,7 @@
 As for PaLM (https://arxiv.org/abs/2204.02311, section 5.1): training goes on from a checkpoint some 100 steps before the spike began,
 without the batches that led to it. A spike stays where `roll_back_after` of the last `spike_window` steps were skipped. The run goes
 back to the last multiple of `roll_back_every` before the first of them; these steps have a checkpoint each, whatever `checkpoint_every`
-says, so that the result depends on no placement. The batch of a step is then as many further on as were left out (`Run.ahead`).
+says, so that the result depends on no placement. The sequences of a step are then as many further on as were left out (`Run.ahead`).
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ def go(run: Run, recorder: Recorder | None, step: int, back: int) -> None:
     dist.broadcast_object_list(box, device=run.device)
     if box[0] is None:
         raise checkpoint.Told(f"{run.folder / f'step-{back:06d}'}, to go back to, is not there or not complete")
-    ahead = step + run.ahead - back
-    rolled = [*run.rolled, thrown | {"batches": [back + run.ahead + 1, step + run.ahead]}]
+    left_out = run.plan.span(step + 1)[0] - run.plan.span(back + 1)[0]
+    ahead, rolled = run.ahead + left_out, [*run.rolled, thrown | {"sequences": left_out}]
     with engine.patience():
         run.restore(box[0])
     run.ahead, run.rolled = ahead, rolled

@@ -137,7 +137,7 @@ class Run:
             "micro_batch": args.micro_batch,
             "processes": self.processes,
             "activation_checkpointing": args.activation_checkpointing,
-            "sequences": self.plan.sequences,
+            "sequences": self.plan.unit,
         }
         self.room = partial(
             room.enough, shape=shape, settings=self.settings, placement=placement, cuda=self.device.type == "cuda"
@@ -173,7 +173,8 @@ class Run:
 
     def windows(self, step: int) -> data.Tokens:
         """The windows of a step's global batch, the same for any number of processes."""
-        return data.windows_of_step(step + self.ahead, self.plan.sequences, self.plan.windows, self.settings["seed"])
+        first, sequences = self.plan.span(step)
+        return data.windows_from(first + self.ahead, sequences, self.plan.windows, self.settings["seed"])
 
     def step(self, step: int, batch: torch.Tensor, stopping: bool) -> tuple[float, bool]:
         """One optimizer update. Returns the global batch's mean loss in nats a token, and whether to stop.

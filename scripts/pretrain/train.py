@@ -37,7 +37,7 @@ DAY = 86_400.0  # seconds
 
 def train(run: Run, recorder: metrics.Recorder | None, stopping: list[int]) -> bool:
     """Train from the checkpoint's step to the last; False where a signal ended it early, after a checkpoint."""
-    steps, per_step, args = run.plan.steps, run.plan.tokens_per_step, run.args
+    steps, tokens, args = run.plan.steps, run.plan.tokens, run.args
     points = rollback.point_every(run.settings)
     product = torch.cuda.get_device_name() if run.device.type == "cuda" else ""
     peak = measures.peak_of(product, run.settings["precision"])
@@ -67,13 +67,13 @@ def train(run: Run, recorder: metrics.Recorder | None, stopping: list[int]) -> b
             run.check_skipped(args.max_skipped_steps)
             if recorder and (step % args.log_every == 0 or step == steps):
                 now = time.monotonic()
-                rate = (step - shown_step) * per_step / (now - shown)
-                rate_so_far = (step - run.done) / (now - start)
+                rate = (tokens(step) - tokens(shown_step)) / (now - shown)
+                rate_so_far = (tokens(step) - tokens(run.done)) / (now - start)
                 shown, shown_step = now, step
                 used = measures.mfu(rate, run.flops, peak, run.processes)
                 row = {
                     "step": step,
-                    "tokens": step * per_step,
+                    "tokens": tokens(step),
                     "loss": row.get("loss"),
                     "learning_rate": schedule.learning_rate(step, steps, run.settings),
                     "grad_norm": run.update.norm if run.update.applied else None,
@@ -86,12 +86,13 @@ def train(run: Run, recorder: metrics.Recorder | None, stopping: list[int]) -> b
                 log.info(
                     "step %s/%s, loss %.4f, learning rate %.2e, %s tokens/s%s, %s left",
                     f"{step:,}", f"{steps:,}", loss, row["learning_rate"], f"{rate:,.0f}",
-                    f", MFU {used:.1%}" if used else "", duration((steps - step) / rate_so_far),
+                    f", MFU {used:.1%}" if used else "", duration((tokens(steps) - tokens(step)) / rate_so_far),
                 )  # fmt: skip
                 if used and used > measures.MFU_ALARM:
                     log.warning("an MFU of %.0f %% is not to be believed: check the peak in measures.py", 100 * used)
             if recorder and step == run.done + TIMED and step < steps:
-                foretell((steps - step) * (time.monotonic() - start) / TIMED, run.device.type)
+                spent = tokens(step) - tokens(run.done)
+                foretell((tokens(steps) - tokens(step)) * (time.monotonic() - start) / spent, run.device.type)
             every = run.settings["validate_every"]
             found, best = None, False
             if step == steps or (every and step % every == 0):
@@ -199,9 +200,9 @@ def results(run: Run, weights: dict[str, torch.Tensor], manifest: Manifest, out:
         "parameters": {key: run.parameters[key] for key in ("total", "non_embedding")},
         "shape": {**settings["model"], "vocabulary": run.vocabulary},
         "auto": run.resolved,
-        "tokens": (made.steps - before) * made.tokens_per_step,
+        "tokens": made.tokens(made.steps) - made.tokens(before),
         "steps": made.steps,
-        "epochs": made.epochs * (made.steps - before) / made.steps,
+        "epochs": (made.tokens(made.steps) - made.tokens(before)) / made.context / made.windows,
         "global_batch_tokens": made.tokens_per_step,
         "learning_rate": settings["learning_rate"],
         "loss": losses[-1]["loss"] if losses else None,

@@ -52,6 +52,7 @@ class DeepSpeed(engine.Engine):
         import deepspeed
 
         settings, cuda = job.settings, job.device.type == "cuda"
+        self.accumulation = job.accumulation
         self.stage, self.bf16 = settings["zero_stage"], settings["precision"] == "bf16"
         # DeepSpeed clips under fp32 without ZeRO too, but keeps the norm to itself.
         self.clip_here = settings["gradient_clipping"] if self.stage == 0 and not self.bf16 else None
@@ -102,8 +103,11 @@ class DeepSpeed(engine.Engine):
         """As `engine.Engine.forward`."""
         return self.engine(input_ids=inputs, use_cache=False, **more)
 
+    def _begin(self, last: bool) -> None:
+        self.engine.set_gradient_accumulation_boundary(last)
+
     def _backward(self, loss: torch.Tensor, last: bool) -> None:
-        self.engine.backward(loss)
+        self.engine.backward(loss * (self.accumulation / self.parts))  # it divides by the most that a step has
         if not last:
             self.engine.step()
 

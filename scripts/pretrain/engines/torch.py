@@ -38,7 +38,7 @@ class Torch(engine.Engine):
 
     def __init__(self, job: engine.Job) -> None:
         self.stage, self.clipping = job.settings["zero_stage"], job.settings["gradient_clipping"]
-        self.low, self.device, self.accumulation = job.settings["precision"] == "bf16", job.device, job.accumulation
+        self.low, self.device = job.settings["precision"] == "bf16", job.device
         self.model = initial.empty(job.config)
         if job.recomputed:
             self.model.gradient_checkpointing_enable({"use_reentrant": False})
@@ -90,7 +90,7 @@ class Torch(engine.Engine):
             self.runs.set_reshard_after_backward(last or self.stage == 3)
 
     def _backward(self, loss: torch.Tensor, last: bool) -> None:
-        (loss / self.accumulation).backward()
+        (loss / self.parts).backward()
 
     def _update(self, fits: Callable[[float], bool] | None) -> tuple[float | None, bool]:
         parameters = list(self.model.parameters())

@@ -36,7 +36,7 @@ step_of = Run.step
 
 def step(self: Run, number: int, *rest: Any) -> Any:
     global now
-    now = number + self.ahead  # the poison is in the batch
+    now = number + self.ahead // self.plan.sequences  # the poison is in the batch
     if "forward" not in vars(self.engine):
         self.engine.forward = partial(forward, self.engine.forward)  # type: ignore[method-assign]
     try:

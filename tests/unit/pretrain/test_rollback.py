@@ -20,7 +20,7 @@ CHANGES = {
     "steps": 34, "spike_sigma": 6, "spike_window": 20, "validate_every": 15,
     "roll_backs": 1, "roll_back_after": 2, "roll_back_every": 10,
 }  # fmt: skip
-POISON = "steep:24,26"  # noticed after step 26, whose run of the last 20 steps began to fail at 24: back to 20
+POISON = "steep:24 high:26"  # noticed after step 26, whose run of the last 20 steps began to fail at 24: back to 20
 ENGINES = [{"zero_stage": 1}, {"zero_stage": 3, "precision": "bf16", "engine": "torch"}]
 
 
@@ -37,7 +37,7 @@ def test_goes_back_and_leaves_the_batches_out(start: Any, tmp_path: Path, more: 
     files = [(folder / "out/model/model.safetensors").read_bytes() for folder in (whole, other)]
     assert files[0] == files[1]
 
-    thrown = {"from": 26, "to": 20, "skipped_steps": [24, 26], "batches": [21, 26]}
+    thrown = {"from": 26, "to": 20, "skipped_steps": [24, 26], "sequences": 48}
     found = rows(whole / "out/losses.jsonl")
     assert [row for row in found if ROW in row] == [{"step": 20, ROW: 1, **thrown}]
     assert [row for row in found if ROW not in row] == rows(other / "out/losses.jsonl")
@@ -68,10 +68,12 @@ def test_killed_and_resumed_is_the_same(start: Any, tmp_path: Path, killed: str)
 
 def test_no_more_than_roll_backs_and_not_before_the_first_point(start: Any, tmp_path: Path) -> None:
     """The second spike is not gone back from; a spike before the first point neither."""
-    errors = finish(poisoned(start, tmp_path / "twice", "steep:24,26,32,34", 1, CHANGES, "--max-skipped-steps", "2"))
+    errors = finish(
+        poisoned(start, tmp_path / "twice", "steep:24,52 high:26,54", 1, CHANGES | {"steps": 50}, "--max-skipped-steps", "2")
+    )
     assert errors.count("back to step") == 1
     summary = json.loads((tmp_path / "twice/out/manifest.json").read_text())["summary"]
-    assert len(summary["rolled_back"]) == 1 and summary["skipped_steps"] == [26, 28]
+    assert len(summary["rolled_back"]) == 1 and summary["skipped_steps"] == [46, 48]
     early = CHANGES | {"roll_back_every": 25}
     errors = finish(poisoned(start, tmp_path / "early", "gradient:22,24", 1, early))
     assert "back to step" not in errors
