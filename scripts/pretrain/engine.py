@@ -24,7 +24,7 @@ import torch.distributed as dist
 import torch.nn.functional as functional
 from transformers import PreTrainedConfig, PreTrainedModel
 
-from scripts.pretrain import initial, model
+from scripts.pretrain import initial, masking, model
 from scripts.pretrain.checkpoint import Checkpoint
 from scripts.pretrain.entropy import cross_entropy
 from scripts.pretrain.initial import Weights
@@ -155,6 +155,7 @@ class Engine(ABC):
             group["params"] = [own[names[id(parameter)]] for parameter in group["params"]]
         self.own = [(group["scale"], group["weight_decay"]) for group in groups]
         self.z_loss = settings.get("z_loss", 0.0)
+        self.border = job.config.eos_token_id if settings.get("document_masking") else None  # of documents
         self.adam = {"betas": (settings["beta1"], settings["beta2"]), "eps": settings["epsilon"]}
         made = Muon if settings["optimizer"] == "muon" else torch.optim.AdamW
         return made(groups, lr=settings["learning_rate"], **self.adam, fused=fused)
@@ -170,11 +171,13 @@ class Engine(ABC):
         total, balance = torch.zeros(2, dtype=torch.float64, device=batch.device)
         # What mixtures of experts have in their configuration: how much it counts that all experts are used alike.
         weight = getattr(self.model.config, "router_aux_loss_coef", None)
-        more = {} if weight is None else {"output_router_logits": True}
+        more: dict[str, Any] = {} if weight is None else {"output_router_logits": True}
         self.parts = len(batch)
         for number, tokens in enumerate(batch):
             last = number + 1 == len(batch)
             self._begin(last)
+            if self.border is not None:
+                more["position_ids"] = masking.positions(tokens[:, :-1], self.border)
             found = self.forward(tokens[:, :-1], **more)
             loss = cross_entropy(found.logits.float().flatten(0, 1), tokens[:, 1:].flatten(), self.z_loss)
             total += loss.detach() / len(batch)
@@ -195,7 +198,7 @@ class Engine(ABC):
         return functional.cross_entropy(logits, targets.flatten(), ignore_index=ignored, reduction="sum").double()
 
     @abstractmethod
-    def forward(self, inputs: torch.Tensor, **more: bool) -> Any:
+    def forward(self, inputs: torch.Tensor, **more: Any) -> Any:
         """Token ids [n, length] → what the model of transformers returns: `logits` [n, length, vocabulary], and what `more` asks for."""
 
     def _begin(self, last: bool) -> None:  # noqa: B027 - most need nothing

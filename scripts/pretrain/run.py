@@ -26,6 +26,7 @@ from scripts.pretrain import (
     engine,
     heldout,
     initial,
+    masking,
     measures,
     model,
     placed,
@@ -59,6 +60,7 @@ class Run:
         self.settings = auto.resolve(settings, len(self.stream), self.vocabulary)
         self.resolved = auto.resolved(settings, self.settings)
         self.plan = schedule.plan(self.settings, len(self.stream))
+        masking.check(self.settings)
         if settings["global_batch_tokens"] == auto.AUTO:
             args.micro_batch = schedule.fitting(self.plan, args.micro_batch, self.processes)
         settings = self.settings

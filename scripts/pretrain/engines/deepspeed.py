@@ -99,7 +99,7 @@ class DeepSpeed(engine.Engine):
                     own[name].copy_(value)
         return made
 
-    def forward(self, inputs: torch.Tensor, **more: bool) -> Any:
+    def forward(self, inputs: torch.Tensor, **more: Any) -> Any:
         """As `engine.Engine.forward`."""
         return self.engine(input_ids=inputs, use_cache=False, **more)
 
@@ -134,9 +134,10 @@ class DeepSpeed(engine.Engine):
     def _asked(self, fits: Callable[[float], bool] | None) -> Iterator[list[float]]:
         """Have DeepSpeed skip a step whose norm does not fit as it skips one whose norm is not finite; yields the norm that it asked for.
 
-        Each of its optimizers asks `is_invalid_grad_norm` once, before anything has moved.
+        Each of its optimizers asks `is_invalid_grad_norm` before anything has moved, some of them more than once.
         """
         asked: list[float] = []
+        verdicts: list[bool] = []
         place = sys.modules[type(self.engine.optimizer).__module__]
         own = place.is_invalid_grad_norm
 
@@ -144,7 +145,9 @@ class DeepSpeed(engine.Engine):
             if own(norm):
                 return True
             asked.append(float(norm))
-            return fits is not None and not fits(asked[0])
+            if not verdicts:
+                verdicts.append(fits is not None and not fits(asked[0]))
+            return verdicts[0]
 
         place.is_invalid_grad_norm = invalid  # type: ignore[attr-defined]
         try:

@@ -68,7 +68,7 @@ class Torch(engine.Engine):
             fully_shard(block, mesh=mesh, mp_policy=policy, reshard_after_forward=self.stage == 3)
         fully_shard(self.model, mesh=mesh, mp_policy=policy, reshard_after_forward=None if self.stage == 3 else False)
 
-    def forward(self, inputs: torch.Tensor, **more: bool) -> Any:
+    def forward(self, inputs: torch.Tensor, **more: Any) -> Any:
         """As `engine.Engine.forward`."""
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.low and not self.stage):
             return self.runs(input_ids=inputs, use_cache=False, **more)

@@ -45,7 +45,7 @@ def step(self: Run, number: int, *rest: Any) -> Any:
         now = 0
 
 
-def forward(forward_of: Callable[..., Any], inputs: torch.Tensor, **more: bool) -> Any:
+def forward(forward_of: Callable[..., Any], inputs: torch.Tensor, **more: Any) -> Any:
     found = forward_of(inputs, **more)
     poison = POISON.get(now) if LAST else None
     if poison == "gradient":
@@ -55,7 +55,7 @@ def forward(forward_of: Callable[..., Any], inputs: torch.Tensor, **more: bool) 
     if poison == "steep":
         found.logits.register_hook(lambda gradient: gradient * 1000)
     if poison == "high":
-        found.logits = found.logits * 10
+        found.logits = found.logits * 50
     return found
 
 

@@ -69,7 +69,9 @@ def test_killed_and_resumed_is_the_same(start: Any, tmp_path: Path, killed: str)
 def test_no_more_than_roll_backs_and_not_before_the_first_point(start: Any, tmp_path: Path) -> None:
     """The second spike is not gone back from; a spike before the first point neither."""
     errors = finish(
-        poisoned(start, tmp_path / "twice", "steep:24,52 high:26,54", 1, CHANGES | {"steps": 50}, "--max-skipped-steps", "2")
+        poisoned(
+            start, tmp_path / "twice", "steep:24,52 high:26,54", 1, CHANGES | {"steps": 50}, "--max-skipped-steps", "2"
+        )
     )
     assert errors.count("back to step") == 1
     summary = json.loads((tmp_path / "twice/out/manifest.json").read_text())["summary"]
