@@ -227,6 +227,20 @@ class Engine(ABC):
     def weights(self) -> Weights:
         """Each parameter's name and fp32 master weights, whole, on the CPU; to be run to its end."""
 
+    # The mean of the weights over the last steps (scripts/pretrain/average.py), where `ema` of the settings is not null.
+
+    @abstractmethod
+    def follow(self, weight: float) -> None:
+        """Move the mean by the share `weight` of the way to the weights."""
+
+    @abstractmethod
+    def averaged(self) -> contextlib.AbstractContextManager[None]:
+        """Evaluate with the mean in the place of the weights, which are as before in the end."""
+
+    @abstractmethod
+    def mean(self) -> Weights:
+        """As `weights`, of the mean."""
+
 
 DEFAULT = "deepspeed"  # pretrain.train.engine, where the settings do not say
 

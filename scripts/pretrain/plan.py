@@ -77,6 +77,7 @@ def checkpoint_bytes(train: dict[str, Any], counted: Counted) -> int:
     other stages those that it computes with, and fp32 ones beside them but for fp32 without ZeRO.
     """
     moments = 8 * counted.total - (4 * counted.inside if train["optimizer"] == "muon" else 0)
+    moments += 4 * counted.total if train.get("ema") else 0  # their mean
     if train.get("engine") == "torch" or train["zero_stage"] == 3:
         return 4 * counted.total + moments
     beside = train["zero_stage"] or train["precision"] == "bf16"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import math
 import os
 import resource
@@ -21,6 +22,7 @@ from transformers import PreTrainedModel
 
 from scripts.pretrain import (
     auto,
+    average,
     checkpoint,
     data,
     engine,
@@ -88,6 +90,7 @@ class Run:
         recomputed = args.activation_checkpointing
         job = engine.Job(shape, settings, self.device, args.micro_batch, self.accumulation, recomputed, values)
         self.changed = found.changed if found else ()
+        self.ema = settings.get("ema")
         self.spiked = False  # whether the last step was left out as a spike
         self.begun = found.begun if found else 0  # the step after which a branch of another run begins
         try:
@@ -194,6 +197,8 @@ class Run:
         value, stop = total.tolist()
         finite = math.isfinite(value) and self.update.norm is not None and math.isfinite(self.update.norm)
         self.spiked = not self.update.applied and finite
+        if self.update.applied and self.ema:
+            self.engine.follow(average.weight(self.ema, step))
         if not self.update.applied:
             self.skipped.append(step)
         elif not math.isfinite(value):
@@ -229,10 +234,11 @@ class Run:
             return None
         total = torch.zeros((), dtype=torch.float64, device=self.device)
         size = self.args.micro_batch
-        for turn in range(math.ceil(len(self.validation) / (size * self.processes))):
-            start = (turn * self.processes + self.rank) * size
-            batch = self.validation[start : start + size] or [(self.validation[0][0], 0)]
-            total += self.nats(batch)
+        with self.engine.averaged() if self.ema else contextlib.nullcontext():
+            for turn in range(math.ceil(len(self.validation) / (size * self.processes))):
+                start = (turn * self.processes + self.rank) * size
+                batch = self.validation[start : start + size] or [(self.validation[0][0], 0)]
+                total += self.nats(batch)
         dist.all_reduce(total)
         nats = float(total)
         if not math.isfinite(nats):
@@ -242,6 +248,10 @@ class Run:
         loss = nats / self.validation_tokens
         self.lowest = loss if self.lowest is None else min(loss, self.lowest)
         return loss, measures.bits_per_byte(nats, self.validation_bytes)
+
+    def weights(self) -> initial.Weights:
+        """Those of the model that the run makes: a collective call, to be run to its end."""
+        return self.engine.mean() if self.ema else self.engine.weights()
 
     def machine(self) -> dict[str, Any]:
         """What the run trained on: devices by name, processes, nodes. A collective call.

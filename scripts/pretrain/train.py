@@ -141,7 +141,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     if os.environ["RANK"] != "0":
         run = Run(args, settings, folder)
         finished = train(run, None, stopping)
-        for _ in run.engine.weights() if finished else ():
+        for _ in run.weights() if finished else ():
             pass
         run.machine()
         if not finished:
@@ -167,7 +167,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
         recorder = metrics.Recorder(folder, run.done, args.tensorboard, args.wandb, args.wandb_project, settings)
         finished = train(run, recorder, stopping)
         recorder.close()
-        weights = dict(run.engine.weights()) if finished else {}
+        weights = dict(run.weights()) if finished else {}
         manifest.run |= run.machine()
         if not finished:
             raise SystemExit(RESUBMIT)

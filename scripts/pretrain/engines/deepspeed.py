@@ -20,7 +20,7 @@ import torch.distributed as dist
 from torch import nn
 from transformers.initialization import no_init_weights
 
-from scripts.pretrain import engine, initial, model
+from scripts.pretrain import average, engine, initial, model
 from scripts.pretrain.checkpoint import Checkpoint
 from scripts.workflow.console import log
 from scripts.workflow.errors import InputError
@@ -79,6 +79,8 @@ class DeepSpeed(engine.Engine):
         for state in self.optimizer.state.values():
             if torch.is_tensor(state.get("step")):
                 state["step"].zero_()
+        self.sizes = {name: getattr(p, "ds_shape", p.shape) for name, p in self.model.named_parameters()}
+        self.means = {part: v.clone() for part, v in self._parts().items()} if settings.get("ema") else {}
 
     @staticmethod
     def _sharded(job: engine.Job, config: dict[str, Any]) -> Any:
@@ -163,6 +165,8 @@ class DeepSpeed(engine.Engine):
         order = None if self.stage else [[names[id(parameter)] for parameter in group] for group in groups]
         self.engine.save_checkpoint(str(folder.parent), tag=folder.name, client_state={ORDER: order}, save_latest=False)
         dist.barrier()
+        if self.means:
+            average.save(self.means, folder, bool(self.stage))
         if dist.get_rank() == 0:
             for name in NEEDLESS:
                 (folder.parent / name).unlink(missing_ok=True)
@@ -187,9 +191,46 @@ class DeepSpeed(engine.Engine):
                 state["step"] = state["step"].clone()
         for group in self.optimizer.param_groups:  # a checkpoint of another run brings its own
             group |= self.adam
+        if self.means:
+            self.means = {part: value.clone() for part, value in self._parts().items()}
+            average.load(self.means, found.path)  # of a run without, it begins here
         dist.barrier()
         if convert and dist.get_rank() == 0:
             shutil.rmtree(path, ignore_errors=True)
+
+    def follow(self, weight: float) -> None:
+        """As `engine.Engine.follow`."""
+        for part, value in self._parts().items():
+            self.means[part].lerp_(value, weight)
+
+    def _parts(self) -> average.Parts:
+        return average.parts(self.engine, self.stage, self.bf16)
+
+    @contextlib.contextmanager
+    def averaged(self) -> Iterator[None]:
+        """As `engine.Engine.averaged`; without ZeRO in fp32 the weights wait in a copy, elsewhere they come from the fp32 ones."""
+        kept = {} if self.stage or self.bf16 else {part: value.clone() for part, value in self._parts().items()}
+        self._put(self.mean())
+        try:
+            yield
+        finally:
+            self._put(average.whole(kept, self.sizes, False) if kept else self.weights())
+
+    @torch.no_grad()
+    def _put(self, values: engine.Weights) -> None:
+        """Compute with these weights until the next update; the fp32 ones of bf16 or ZeRO stay."""
+        import deepspeed
+
+        own = dict(self.model.named_parameters())
+        for name, value in values:
+            with deepspeed.zero.GatheredParameters(own[name], modifier_rank=0, enabled=self.stage == 3):
+                if self.stage < 3 or dist.get_rank() == 0:
+                    own[name].copy_(value)
+
+    def mean(self) -> engine.Weights:
+        """As `weights`, of the mean."""
+        for name, value in average.whole(self.means, self.sizes, bool(self.stage)):
+            yield name, value.cpu()
 
     def weights(self) -> engine.Weights:
         """Each parameter's name and fp32 master weights, whole, on the CPU."""
@@ -252,6 +293,16 @@ def saved(found: Checkpoint, names: Iterable[str], folder: Path) -> engine.Saved
 
     folder: for a copy of ZeRO's parts put together, which is removed at the end. Raises InputError for one that does not say enough.
     """
+    for name, kinds in _saved(found, names, folder):
+        if (found.path / average.EMA).is_dir():
+            mean = torch.empty(kinds[engine.WEIGHT].numel())
+            average.read(found.path, name, 0, mean)
+            kinds = {**kinds, average.EMA: mean.view(kinds[engine.WEIGHT].shape)}
+        yield name, kinds
+
+
+def _saved(found: Checkpoint, names: Iterable[str], folder: Path) -> engine.Saved:
+    """As `saved`, without the mean of the weights."""
     _read_safely()
     if found.zero_stage:
         path = universal(found, folder)

@@ -13,9 +13,10 @@ process holds more than one of its blocks whole (stages 1 and 2: but for the bf1
 
 from __future__ import annotations
 
+import contextlib
 import math
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 
 from scripts.pretrain import engine, initial
+from scripts.pretrain.average import EMA
 from scripts.pretrain.checkpoint import Checkpoint
 from scripts.workflow.errors import InputError
 
@@ -51,6 +53,8 @@ class Torch(engine.Engine):
             places = [job.device] if job.device.type == "cuda" else None
             self.runs = nn.parallel.DistributedDataParallel(self.model, device_ids=places, gradient_as_bucket_view=True)
         self.optimizer = self._optimizer(job, fused=True)
+        kept = self.model.named_parameters() if job.settings.get("ema") else ()
+        self.means = {name: parameter.detach().clone() for name, parameter in kept}
         # As the optimizer would at its first step: a checkpoint has it all from the start.
         for group in self.optimizer.param_groups:
             for parameter in group["params"]:
@@ -103,13 +107,43 @@ class Torch(engine.Engine):
         self.optimizer.zero_grad()
         return norm, applied
 
+    def follow(self, weight: float) -> None:
+        """As `engine.Engine.follow`."""
+        for name, parameter in self.model.named_parameters():
+            local(self.means[name]).lerp_(local(parameter.detach()), weight)
+
+    @contextlib.contextmanager
+    def averaged(self) -> Iterator[None]:
+        """As `engine.Engine.averaged`: mean and weights change places, one parameter after another."""
+        self._swap()
+        try:
+            yield
+        finally:
+            self._swap()
+
+    def _swap(self) -> None:
+        for name, parameter in self.model.named_parameters():
+            one, other = local(parameter.detach()), local(self.means[name])
+            before = one.clone()
+            one.copy_(other)
+            other.copy_(before)
+
+    def mean(self) -> engine.Weights:
+        """As `weights`, of the mean."""
+        for name, value in self.means.items():
+            yield name, whole(value).float().cpu().clone()
+
+    def _begin_mean(self) -> None:
+        for name, parameter in self.model.named_parameters():
+            local(self.means[name]).copy_(local(parameter.detach()))
+
     def _state(self) -> dict[str, torch.Tensor]:
         """Weights and optimizer state by `kind/NAME`; a process's parts where they are sharded."""
         found = {}
         for name, parameter in self.model.named_parameters():
             found[f"{engine.WEIGHT}/{name}"] = parameter.detach()
             found |= {f"{kind}/{name}": value for kind, value in self.optimizer.state[parameter].items()}
-        return found
+        return found | {f"{EMA}/{name}": value for name, value in self.means.items()}
 
     def save(self, folder: Path) -> None:
         """Safetensors, whose keys are `kind/NAME`: a part of each process."""
@@ -123,7 +157,11 @@ class Torch(engine.Engine):
         if found.engine != "torch":
             return self._adopt(engine.saved(found, dict(self.model.named_parameters()), folder), found.path)
         state, reader = self._state(), HuggingFaceStorageReader(str(found.path))
-        if other := sorted(state.keys() ^ reader.read_metadata().state_dict_metadata.keys()):
+        held = reader.read_metadata().state_dict_metadata.keys()
+        if begins := bool(self.means) and not any(key.startswith(f"{EMA}/") for key in held):  # of a run without
+            state = {key: value for key, value in state.items() if not key.startswith(f"{EMA}/")}
+        unwanted = () if self.means else {key for key in held if key.startswith(f"{EMA}/")}
+        if other := sorted(state.keys() ^ (held - unwanted)):
             raise InputError(other_optimizer(found.path, other[0]))
         try:
             dcp.load(state, storage_reader=reader)
@@ -131,6 +169,8 @@ class Torch(engine.Engine):
             raise InputError(
                 f"{found.path} could not be loaded: {failed}; delete it to resume from the one before"
             ) from failed
+        if begins:
+            self._begin_mean()
 
     def _adopt(self, given: engine.Saved, path: Path) -> None:
         """Take each parameter's whole tensors from another engine's checkpoint."""
@@ -138,10 +178,14 @@ class Torch(engine.Engine):
         with torch.no_grad():
             for name, kinds in given:
                 for kind, value in kinds.items():
+                    if kind == EMA and not self.means:
+                        continue
                     if (own := state.pop(f"{kind}/{name}", None)) is None:
                         raise InputError(other_optimizer(path, f"{kind}/{name}"))
                     own.copy_(share(torch.as_tensor(value).reshape(own.shape), own))
-        if state:
+        if state and all(key.startswith(f"{EMA}/") for key in state):
+            self._begin_mean()
+        elif state:
             raise InputError(other_optimizer(path, min(state)))
 
     def weights(self) -> engine.Weights:
@@ -156,6 +200,11 @@ def other_optimizer(path: Path, key: str) -> str:
         f"{path} has the state of another optimizer or model ({key} is not in both): set pretrain.train.optimizer to the one that it "
         "was made with, or start from its run's model"
     )
+
+
+def local(value: torch.Tensor) -> torch.Tensor:
+    """This process's part of a tensor."""
+    return value.to_local() if isinstance(value, DTensor) else value
 
 
 def share(value: torch.Tensor, own: torch.Tensor | None) -> torch.Tensor:
