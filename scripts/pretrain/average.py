@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.distributed as dist
@@ -44,7 +44,7 @@ def parts(engine: Any, stage: int, bf16: bool) -> Parts:
         if stage == 3:
             size = parameter.ds_tensor.ds_numel
             first = dist.get_rank() * size
-            held: Any = safe_get_local_fp32_param(parameter)
+            held: torch.Tensor = cast(Any, safe_get_local_fp32_param)(parameter)
             if (count := min(size, parameter.ds_numel - first)) > 0:
                 found[name, first] = held.detach().view(-1)[:count]
         elif parameter._hp_mapping is not None:

@@ -71,6 +71,8 @@ class Checkpoint:
         0  # sequences that were left out by going back, and what was thrown away (scripts/pretrain/rollback.py)
     )
     rolled: tuple[dict[str, Any], ...] = ()
+    stale: int = 0  # validations since the best one
+    stopped: int = 0  # this step, where the run ended early with it (scripts/pretrain/early.py)
     begun: int = 0  # the step of another run's checkpoint that this run started from
 
 
@@ -103,7 +105,7 @@ def newest(folder: Path, code: dict[str, str], settings: str, steps: int) -> Che
     last, modules = found[-1], runs.changed(found[-1].code, code)
     if not modules:
         return last
-    if last.step < steps and last.settings == settings:
+    if last.step < steps and not last.stopped and last.settings == settings:
         return replace(last, code=code, changed=(*last.changed, runs.resumed(last.step, modules)))
     apart = folder.with_name(f"{folder.name}-{digest(canonical(last.code))[:8]}")
     move(folder, apart, last.path)

@@ -25,6 +25,7 @@ from scripts.pretrain import (
     average,
     checkpoint,
     data,
+    early,
     engine,
     heldout,
     initial,
@@ -63,6 +64,7 @@ class Run:
         self.resolved = auto.resolved(settings, self.settings)
         self.plan = schedule.plan(self.settings, len(self.stream))
         masking.check(self.settings)
+        early.check(self.settings)
         if settings["global_batch_tokens"] == auto.AUTO:
             args.micro_batch = schedule.fitting(self.plan, args.micro_batch, self.processes)
         settings = self.settings
@@ -108,7 +110,11 @@ class Run:
     def restore(self, found: checkpoint.Checkpoint | None) -> None:
         """Be where a checkpoint is; None: at the beginning. A collective call."""
         self.done, self.skipped = (found.step, list(found.skipped)) if found else (0, [])
-        self.lowest = found.lowest if found else None
+        self.lowest, self.stale = (found.lowest, found.stale) if found else (None, 0)
+        self.stopped, self.best = (
+            found.stopped if found else 0,
+            0,
+        )  # steps: of an early stop, and whose weights were taken then
         self.spikes = skips.spikes(self.settings, found.recent if found else ())
         self.ahead, self.rolled = (found.ahead, list(found.rolled)) if found else (0, [])
         if found is not None:
@@ -130,7 +136,17 @@ class Run:
         if self.rank == 0:
             log.info("starting from %s%s", path, f", after step {found.step:,}" if found else "")
         if found:  # `ahead` stays: those batches were seen
-            found = replace(found, code=self.code, changed=(), skipped=(), rolled=(), lowest=None, begun=found.step)
+            found = replace(
+                found,
+                code=self.code,
+                changed=(),
+                skipped=(),
+                rolled=(),
+                lowest=None,
+                stale=0,
+                stopped=0,
+                begun=found.step,
+            )
         return found, values
 
     def check_memory(self, parameters: int) -> None:
@@ -246,7 +262,8 @@ class Run:
                 f"the validation loss is {nats}: the weights are no longer usable. {REMEDY.capitalize()}"
             )
         loss = nats / self.validation_tokens
-        self.lowest = loss if self.lowest is None else min(loss, self.lowest)
+        better = self.lowest is None or loss < self.lowest
+        self.lowest, self.stale = (loss, 0) if better else (self.lowest, self.stale + 1)
         return loss, measures.bits_per_byte(nats, self.validation_bytes)
 
     def weights(self) -> initial.Weights:
@@ -284,10 +301,11 @@ class Run:
         made = checkpoint.Checkpoint(
             self.folder / f"step-{step:06d}", step, self.processes, self.settings["zero_stage"], self.mark, self.code,
             tuple(self.skipped), self.changed, self.kind, validation, self.lowest,
-            tuple(self.spikes.recent) if self.spikes else (), self.ahead, tuple(self.rolled), self.begun,
+            tuple(self.spikes.recent) if self.spikes else (), self.ahead, tuple(self.rolled),
+            self.stale, self.stopped, self.begun,
         )  # fmt: skip
-        points = rollback.kept_points(self.settings)
-        kept = checkpoint.Kept(self.args.keep_checkpoints, self.args.keep_every, self.args.keep_best, points)
+        points, best = rollback.kept_points(self.settings), self.args.keep_best or bool(self.settings.get("early_stop"))
+        kept = checkpoint.Kept(self.args.keep_checkpoints, self.args.keep_every, best, points)
         with engine.patience(), checkpoint.writing(self.folder):
             checkpoint.save(self.write, made, kept)
 

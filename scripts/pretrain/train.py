@@ -23,7 +23,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from scripts.pretrain import checkpoint, engine, measures, metrics, model, rollback, schedule, skips
+from scripts.pretrain import checkpoint, early, engine, measures, metrics, model, rollback, schedule, skips
 from scripts.pretrain.run import REMEDY, Run
 from scripts.training import runs, staging
 from scripts.training.processes import RESUBMIT, listen
@@ -36,7 +36,7 @@ DAY = 86_400.0  # seconds
 
 
 def train(run: Run, recorder: metrics.Recorder | None, stopping: list[int]) -> bool:
-    """Train from the checkpoint's step to the last; False where a signal ended it early, after a checkpoint."""
+    """Train from the checkpoint's step to the last, or to an early stop; False where a signal ended it early, after a checkpoint."""
     steps, tokens, args = run.plan.steps, run.plan.tokens, run.args
     points = rollback.point_every(run.settings)
     product = torch.cuda.get_device_name() if run.device.type == "cuda" else ""
@@ -45,12 +45,13 @@ def train(run: Run, recorder: metrics.Recorder | None, stopping: list[int]) -> b
     shown_step, pauses = run.done, 0.0
     rollback.settle(run, recorder)
     engine.wait_at_most(engine.STEP)
-    if run.done < steps:
+    last = run.stopped or steps
+    if run.done < last:
         with run.room("a validation, tried before the first step"):
             run.rehearse()
     with ThreadPoolExecutor(1) as reader:  # reads a step ahead
         following = reader.submit(run.batch, run.done + 1)
-        for step in range(run.done + 1, steps + 1):
+        for step in range(run.done + 1, last + 1):
             batch, following = following.result(), reader.submit(run.batch, step + 1)
             with run.room(f"step {step:,}"):
                 loss, stop = run.step(step, batch, bool(stopping))
@@ -94,29 +95,34 @@ def train(run: Run, recorder: metrics.Recorder | None, stopping: list[int]) -> b
                 spent = tokens(step) - tokens(run.done)
                 foretell((tokens(steps) - tokens(step)) * (time.monotonic() - start) / spent, run.device.type)
             every = run.settings["validate_every"]
-            found, best = None, False
+            found, best, over = None, False, False
             if step == steps or (every and step % every == 0):
                 before, lowest = time.monotonic(), run.lowest
                 found = run.validate()
-                best = args.keep_best and run.lowest != lowest
+                best = (args.keep_best or bool(run.settings.get("early_stop"))) and run.lowest != lowest
+                over = early.over(run, step)
                 if recorder and found:
                     row = {"step": step, "validation_loss": found[0], "bits_per_byte": found[1]}
+                    row |= {"stopped_early": True} if over else {}
                     recorder.loss(row)
                     recorder.metrics(row)
                     log.info("step %s/%s, validation loss %.4f, %.4f bits per byte", f"{step:,}", f"{steps:,}", *found)
                 pause = time.monotonic() - before
                 start, shown, pauses = start + pause, shown + pause, pauses + pause
             wanted = (step % every == 0 for every in (args.checkpoint_every, args.keep_every, points) if every)
-            if stop or best or step == steps or any(wanted):
+            if stop or best or over or step == steps or any(wanted):
                 before = time.monotonic()
                 if recorder:
                     recorder.sync()  # a complete checkpoint has all its rows
                 run.save(step, found[0] if found else None)
                 pause = time.monotonic() - before
                 start, shown, pauses = start + pause, shown + pause, pauses + pause
+            if over:
+                break
             if stop and step < steps:
                 log.info("stopped by a signal after step %s; the checkpoint is in %s", f"{step:,}", run.folder)
                 return False
+    early.choose(run)
     engine.wait_at_most(engine.ALONE)
     return True
 
@@ -163,7 +169,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
             log.info("resuming after step %s of %s", f"{run.done:,}", folder)
         if not run.validation_tokens:
             log.warning("the shards hold no validation documents: there will be no validation loss")
-        manifest.worked = run.done < made.steps
+        manifest.worked = run.done < made.steps and not run.stopped
         recorder = metrics.Recorder(folder, run.done, args.tensorboard, args.wandb, args.wandb_project, settings)
         finished = train(run, recorder, stopping)
         recorder.close()
@@ -179,6 +185,7 @@ def results(run: Run, weights: dict[str, torch.Tensor], manifest: Manifest, out:
     if bad := [name for name, value in weights.items() if not value.isfinite().all()]:
         raise cli.InputError(f"the weights are not finite ({bad[0]} and {len(bad) - 1} more). {REMEDY.capitalize()}")
     settings, made = run.settings, run.plan
+    trained = run.stopped or made.steps
     with checkpoint.writing(out):
         beside = model.companions(run.args.tokenizer)
         files = model.export(weights, run.engine.model.config, settings["save_dtype"], beside, out / model.FOLDER)
@@ -191,7 +198,9 @@ def results(run: Run, weights: dict[str, torch.Tensor], manifest: Manifest, out:
     if settings["start_from"] is not None:
         after = f", after step {before:,}" if before else ""
         notes.append(f"Training began with the weights of {settings['start_from']}{after}.")
-    notes += skips.note(rows, made.steps) + rollback.note(run.rolled)
+    notes += skips.note(rows, trained) + rollback.note(run.rolled) + early.note(run)
+    if run.best:  # whose weights these are
+        scores = [row for row in scores if row["step"] == run.best]
     if not scores:
         notes.append("The corpus has no validation documents: there is no validation loss.")
     notes += runs.note(list(run.changed))
@@ -200,9 +209,9 @@ def results(run: Run, weights: dict[str, torch.Tensor], manifest: Manifest, out:
         "parameters": {key: run.parameters[key] for key in ("total", "non_embedding")},
         "shape": {**settings["model"], "vocabulary": run.vocabulary},
         "auto": run.resolved,
-        "tokens": made.tokens(made.steps) - made.tokens(before),
-        "steps": made.steps,
-        "epochs": (made.tokens(made.steps) - made.tokens(before)) / made.context / made.windows,
+        "tokens": made.tokens(trained) - made.tokens(before),
+        "steps": trained,
+        "epochs": (made.tokens(trained) - made.tokens(before)) / made.context / made.windows,
         "global_batch_tokens": made.tokens_per_step,
         "learning_rate": settings["learning_rate"],
         "loss": losses[-1]["loss"] if losses else None,
@@ -213,6 +222,7 @@ def results(run: Run, weights: dict[str, torch.Tensor], manifest: Manifest, out:
         "validation_documents": run.validation_documents,
         "skipped_steps": run.skipped,
         **({"rolled_back": run.rolled} if run.rolled else {}),
+        **early.summary(run),
         "notes": notes,
         **({"other_code": list(run.changed)} if run.changed else {}),
     }
