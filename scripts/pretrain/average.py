@@ -34,17 +34,17 @@ def parts(engine: Any, stage: int, bf16: bool) -> Parts:
 
     named = dict(engine.module.named_parameters())
     if stage == 0:
-        masters = {}
+        masters: dict[int, Any] = {}
         if bf16:
             low, high = engine.optimizer.fp16_groups, engine.optimizer.fp32_groups
             masters = {id(p): m for ps, ms in zip(low, high, strict=True) for p, m in zip(ps, ms, strict=True)}
-        return {(name, 0): masters.get(id(p), p).detach().view(-1) for name, p in named.items()}
+        return {(name, 0): cast(Any, masters.get(id(p), p)).detach().view(-1) for name, p in named.items()}
     found = {}
     for name, parameter in named.items():
         if stage == 3:
             size = parameter.ds_tensor.ds_numel
             first = dist.get_rank() * size
-            held: torch.Tensor = cast(Any, safe_get_local_fp32_param)(parameter)
+            held: Any = cast(Any, safe_get_local_fp32_param)(parameter)
             if (count := min(size, parameter.ds_numel - first)) > 0:
                 found[name, first] = held.detach().view(-1)[:count]
         elif parameter._hp_mapping is not None:

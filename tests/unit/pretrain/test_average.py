@@ -52,7 +52,7 @@ def test_as_a_plain_loop_and_after_a_kill(start: Any, tmp_path: Path, more: dict
     model = load_file(whole / "out/model/model.safetensors")
     for name, value in model.items():
         assert torch.allclose(value.reshape(-1), mean[name], atol=1e-6), name
-    assert any(not torch.allclose(value.reshape(-1), weights[name], atol=1e-3) for name, value in model.items())
+    assert any(not torch.allclose(value.reshape(-1), weights[name], atol=5e-5) for name, value in model.items())
     assert export.main([str(found[-1].path), str(tmp_path / "exported")]) == 0
     assert (tmp_path / "exported/model.safetensors").read_bytes() == (
         whole / "out/model/model.safetensors"
