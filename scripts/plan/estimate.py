@@ -99,14 +99,14 @@ def operations(settings: dict[str, Any], tokens: int, vocabulary: int) -> tuple[
     except InputError:
         return None
     each = auto.operations(made["model"], vocabulary)
-    return float(each), float(planned.steps * planned.tokens_per_step * each)
+    return float(each), float(planned.tokens(planned.steps) * each)
 
 
 def done(summary: dict[str, Any]) -> tuple[float, float] | None:
     """The same of the pre-training with this summary in its manifest; None where it does not say."""
     try:
         each = auto.operations(summary["shape"], summary["shape"]["vocabulary"])
-        return float(each), float(summary["steps"] * summary["global_batch_tokens"] * each)
+        return float(each), float(summary["tokens"] * each)
     except (KeyError, TypeError):
         return None
 

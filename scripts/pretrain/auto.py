@@ -157,15 +157,21 @@ def resolve(settings: dict[str, Any], tokens: int, vocabulary: int) -> dict[str,
     if made["epochs"] == AUTO:
         made["epochs"] = None
         if made["steps"] is None and made["tokens"] is None:
-            made["steps"] = max(1, round(budget / made["global_batch_tokens"]))
+            made["steps"] = max(1, round(budget / made["global_batch_tokens"] / mean(made.get("batch_ramp"))))
     for key in ("learning_rate", "warmup", "validation_tokens"):
         if made[key] == AUTO:
             made[key] = getattr(own, key)
     if made["validate_every"] == AUTO:
         trained = made["tokens"] or (made["epochs"] or 0) * tokens
-        steps = made["steps"] or trained / made["global_batch_tokens"]
+        steps = made["steps"] or trained / made["global_batch_tokens"] / mean(made.get("batch_ramp"))
         made["validate_every"] = between(steps)
     return made
+
+
+def mean(ramp: list[list[float]] | None) -> float:
+    """The mean batch of all steps under a batch_ramp, as a share of the largest."""
+    ends = [*(share for share, _ in (ramp or [])[1:]), 1.0]
+    return sum((end - share) * part for (share, part), end in zip(ramp or [[0.0, 1.0]], ends, strict=True))
 
 
 def between(steps: float) -> int:

@@ -51,8 +51,8 @@ class Checkpoint:
     """A complete checkpoint on disk: `processes` is the world size that wrote it, `code` has the hashes of its modules,
     `settings` is a digest of the settings, with a number for each `auto`, and of the number of steps.
 
-    `model/` in it has the model's configuration and tokenizer. `skipped` are the steps up to here whose update was left out, since
-    their loss or gradient was not finite. `changed` says where the run went on under other code (scripts/training/runs.py).
+    `model/` in it has the model's configuration and tokenizer. `skipped` are the steps up to here whose update was left out
+    (scripts/pretrain/skips.py). `changed` says where the run went on under other code (scripts/training/runs.py).
     """
 
     path: Path
@@ -66,6 +66,14 @@ class Checkpoint:
     engine: str = "deepspeed"  # what wrote it; checkpoints from before there were two do not say
     validation: float | None = None  # loss of a validation after this very step
     lowest: float | None = None  # of all validations of the run up to here
+    recent: tuple[tuple[float, float], ...] = ()  # loss and norm of the last steps, where spikes are looked for
+    ahead: int = (
+        0  # sequences that were left out by going back, and what was thrown away (scripts/pretrain/rollback.py)
+    )
+    rolled: tuple[dict[str, Any], ...] = ()
+    stale: int = 0  # validations since the best one
+    stopped: int = 0  # this step, where the run ended early with it (scripts/pretrain/early.py)
+    begun: int = 0  # the step of another run's checkpoint that this run started from
 
 
 def complete(folder: Path) -> list[Checkpoint]:
@@ -97,7 +105,7 @@ def newest(folder: Path, code: dict[str, str], settings: str, steps: int) -> Che
     last, modules = found[-1], runs.changed(found[-1].code, code)
     if not modules:
         return last
-    if last.step < steps and last.settings == settings:
+    if last.step < steps and not last.stopped and last.settings == settings:
         return replace(last, code=code, changed=(*last.changed, runs.resumed(last.step, modules)))
     apart = folder.with_name(f"{folder.name}-{digest(canonical(last.code))[:8]}")
     move(folder, apart, last.path)
@@ -119,6 +127,16 @@ def move(folder: Path, apart: Path, last: Path) -> None:
         if target.is_dir():
             shutil.rmtree(target)
         path.rename(target)
+
+
+def only_until(folder: Path, step: int) -> Checkpoint | None:
+    """The complete checkpoint after `step`, once all later ones are removed; None, and nothing is removed, where there is none."""
+    found = complete(folder)
+    wanted = next((one for one in found if one.step == step), None)
+    for later in reversed(found if wanted else []):
+        if later.step > step:
+            shutil.rmtree(later.path.rename(folder / f".{later.path.name}.old"))
+    return wanted
 
 
 def agreed(folder: Path, code: dict[str, str], settings: str, steps: int, device: torch.device) -> Checkpoint | None:
@@ -176,12 +194,18 @@ class Kept:
     newest: int
     every: int = 0
     best: bool = False
+    # (every, window): those of every n-th step that a run may go back to while a window holds what came after them; (0, …): none
+    points: tuple[int, int] = (0, 0)
 
     def of(self, found: list[Checkpoint]) -> list[Checkpoint]:
         """Those of `found`, oldest first, that stay."""
         scored = [one for one in found if one.validation is not None]
         best = min(scored, key=lambda one: (one.validation, one.step)).path if self.best and scored else None
         last = {one.path for one in found[-self.newest :]}
+        every, window = self.points
+        if every:
+            first = (found[-1].step - window) // every * every
+            last |= {one.path for one in found if one.step % every == 0 and one.step >= first}
         return [
             one for one in found if one.path in last or one.path == best or (self.every and one.step % self.every == 0)
         ]

@@ -96,12 +96,12 @@ def _mix(value: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
     return value ^ (value >> np.uint64(31))
 
 
-def windows_of_step(step: int, sequences: int, windows: int, seed: int) -> Tokens:
-    """The windows of the global batch of step 1, 2, …: shape [sequences], the same for any number of processes.
+def windows_from(first: int, sequences: int, windows: int, seed: int) -> Tokens:
+    """The windows of a global batch: shape [sequences], the same for any number of processes. first: sequences of the steps before.
 
     The permuted epochs follow one another without a gap, so a batch may hold the end of one and the start of the next.
     """
-    order = np.arange((step - 1) * sequences, step * sequences, dtype=np.int64)
+    order = np.arange(first, first + sequences, dtype=np.int64)
     epochs, positions = order // windows, order % windows
     out = np.empty(sequences, np.int64)
     for epoch in np.unique(epochs):

@@ -24,7 +24,7 @@ import torch.distributed as dist
 import torch.nn.functional as functional
 from transformers import PreTrainedConfig, PreTrainedModel
 
-from scripts.pretrain import initial, layers, model
+from scripts.pretrain import initial, layers, masking, model
 from scripts.pretrain.checkpoint import Checkpoint
 from scripts.pretrain.entropy import Head, cross_entropy
 from scripts.pretrain.initial import Weights
@@ -121,7 +121,7 @@ class Job:
     settings: dict[str, Any]
     device: torch.device
     micro_batch: int
-    accumulation: int
+    accumulation: int  # the most micro-batches of a step
     recomputed: bool  # activations, in the backward pass
     values: Callable[[], Weights]
     selective: bool = False  # and then not those of matrix products and attention
@@ -135,8 +135,12 @@ class Update:
     loss: torch.Tensor
     balance: torch.Tensor | None  # the mean loss of the routers of a mixture of experts; None for other models
     norm: float | None  # of the whole gradient, before clipping
-    # False: the loss or the norm was not finite, and weights and optimizer are as before, on every process.
+    # False: the loss or the norm was not finite, or not fit; weights and optimizer are as before, on every process.
     applied: bool
+
+
+# Whether an update may be made, by this process's mean loss and the norm of the whole gradient, which is finite. A collective call.
+Fits = Callable[[torch.Tensor, float], bool]
 
 
 class Engine(ABC):
@@ -144,6 +148,7 @@ class Engine(ABC):
 
     model: PreTrainedModel
     optimizer: torch.optim.Optimizer
+    parts: int  # micro-batches of the step that is under way
 
     @staticmethod  # noqa: B027 - most need nothing
     def prepare(device: torch.device) -> None:
@@ -163,24 +168,29 @@ class Engine(ABC):
         groups = [group for group in groups if group["params"]]
         self.own = [(group["scale"], group["weight_decay"]) for group in groups]
         self.z_loss, self.compiled = settings.get("z_loss", 0.0), settings.get("compile_layers", False)
+        self.border = job.config.eos_token_id if settings.get("document_masking") else None  # of documents
         self.adam = {"betas": (settings["beta1"], settings["beta2"]), "eps": settings["epsilon"]}
         made = Muon if settings["optimizer"] == "muon" else torch.optim.AdamW
         return made(groups, lr=settings["learning_rate"], **self.adam, fused=fused)
 
-    def step(self, batch: torch.Tensor, rate: float) -> Update:
+    def step(self, batch: torch.Tensor, rate: float, fits: Fits | None = None) -> Update:
         """One update with the learning rate `rate`, by this process's part of a batch: int64 [micro-batches, n, context + 1].
 
-        Where the loss or the norm of the whole gradient is not finite, weights and optimizer stay as they are, on every process.
+        Where the loss or the norm of the whole gradient is not finite, or not what `fits`, weights and optimizer stay as they are, on
+        every process.
         """
         self.pace(rate)
         total, balance = torch.zeros(2, dtype=torch.float64, device=batch.device)
         # What mixtures of experts have in their configuration: how much it counts that all experts are used alike.
         weight = getattr(self.model.config, "router_aux_loss_coef", None)
-        more = {} if weight is None else {"output_router_logits": True}
+        more: dict[str, Any] = {} if weight is None else {"output_router_logits": True}
+        self.parts = len(batch)
         for number, tokens in enumerate(batch):
             last = number + 1 == len(batch)
             alive.at(f"micro-batch {number + 1} of {len(batch)}")
             self._begin(last)
+            if self.border is not None:
+                more["position_ids"] = masking.positions(tokens[:, :-1], self.border)
             with layers.unpacked("position_ids" not in more):
                 loss, found = self._loss(tokens[:, :-1], tokens[:, 1:], more)
             total += loss.detach() / len(batch)
@@ -191,7 +201,7 @@ class Engine(ABC):
                 whole = whole + weight * found.aux_loss
             self._backward(whole, last)
         alive.at("update")
-        return Update(total, None if weight is None else balance, *self._update())
+        return Update(total, None if weight is None else balance, *self._update(fits and partial(fits, total)))
 
     def pace(self, rate: float) -> None:
         """Set the learning rate of every group for the next update."""
@@ -242,8 +252,8 @@ class Engine(ABC):
         """Add the gradient of a micro-batch's mean loss to that of the step, which is their mean."""
 
     @abstractmethod
-    def _update(self) -> tuple[float | None, bool]:
-        """Clip and update, after the last micro-batch: `norm` and `applied` of Update."""
+    def _update(self, fits: Callable[[float], bool] | None) -> tuple[float | None, bool]:
+        """Clip and update, after the last micro-batch: `norm` and `applied` of Update. fits: asked with a norm that is finite."""
 
     @abstractmethod
     def save(self, folder: Path) -> None:
@@ -259,6 +269,20 @@ class Engine(ABC):
     @abstractmethod
     def weights(self) -> Weights:
         """Each parameter's name and fp32 master weights, whole, on the CPU; to be run to its end."""
+
+    # The mean of the weights over the last steps (scripts/pretrain/average.py), where `ema` of the settings is not null.
+
+    @abstractmethod
+    def follow(self, weight: float) -> None:
+        """Move the mean by the share `weight` of the way to the weights."""
+
+    @abstractmethod
+    def averaged(self) -> contextlib.AbstractContextManager[None]:
+        """Evaluate with the mean in the place of the weights, which are as before in the end."""
+
+    @abstractmethod
+    def mean(self) -> Weights:
+        """As `weights`, of the mean."""
 
 
 DEFAULT = "deepspeed"  # pretrain.train.engine, where the settings do not say

@@ -1,7 +1,8 @@
 """Export a checkpoint of pretrain.train as a model: a folder of safetensors, config.json and tokenizer, as model/ of the training's result.
 
 At any time, also while the training goes on, from a checkpoint of either engine under any ZeRO stage, on one machine without a GPU. The
-weights are the fp32 ones that the optimizer moves, saved as `save_dtype` of the training says. Memory: the model in fp32.
+weights are the fp32 ones that the optimizer moves, or their mean (`ema`), saved as `save_dtype` of the training says. Memory: the model
+in fp32.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ def export(source: Path, target: Path, dtype: str | None) -> list[Path]:
     from transformers import AutoConfig
 
     from scripts.pretrain import engine, initial, model
+    from scripts.pretrain.average import EMA
 
     if target.exists():
         raise InputError(f"{target} is there already: name a folder that is not")
@@ -39,7 +41,7 @@ def export(source: Path, target: Path, dtype: str | None) -> list[Path]:
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}.") as place:
         held = engine.saved(found, shapes, Path(place))
-        weights = {name: kinds[engine.WEIGHT].float().reshape(shapes[name]) for name, kinds in held}
+        weights = {name: kinds.get(EMA, kinds[engine.WEIGHT]).float().reshape(shapes[name]) for name, kinds in held}
     beside = [path for path in folder.iterdir() if path.name in model.COMPANIONS]
     return model.export(weights, config, dtype or names[str(config.dtype).removeprefix("torch.")], beside, target)
 

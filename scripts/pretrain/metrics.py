@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal, TextIO
 
@@ -48,7 +49,7 @@ class Recorder:
         port: int = 0,
     ) -> None:
         self.exporter = Exporter(folder, port)
-        self.files: dict[str, TextIO] = {}
+        self.folder, self.files = folder, dict[str, TextIO]()
         earlier: list[dict[str, Any]] = []
         for name in (LOSSES, METRICS):
             earlier = cut(folder / name, step)
@@ -76,9 +77,13 @@ class Recorder:
         if self.wandb:
             self.wandb.log({key: value for key, value in row.items() if key != "step"}, step=row["step"])
 
-    def validation(self, step: int, steps: int, found: dict[str, Any]) -> None:
-        """A row of both files of what `heldout.scores` found after a step of `steps`; of several sources, bits per byte of each too."""
+    def validation(self, step: int, steps: int, found: dict[str, Any], over: bool = False) -> None:
+        """A row of both files of what `heldout.scores` found after a step of `steps`; of several sources, bits per byte of each too.
+
+        over: whether the run stops early with it.
+        """
         row = {"step": step, "validation_loss": found["loss"], "bits_per_byte": found["bits_per_byte"]}
+        row |= {"stopped_early": True} if over else {}
         parts = {name: part["bits_per_byte"] for name, part in found["by_source"].items()}
         several = len(parts) > 1
         self.loss(row | ({"bits_per_byte_by_source": parts} if several else {}))
@@ -86,6 +91,18 @@ class Recorder:
         bits = [f"{found['bits_per_byte'] or math.nan:.4f} bits per byte"]
         bits += [f"{name} {value or math.nan:.4f}" for name, value in parts.items()] if several else []
         log.info("step %s/%s, validation loss %.4f, %s", f"{step:,}", f"{steps:,}", found["loss"], ", ".join(bits))
+
+    def rewrite(self, of: Callable[[list[dict[str, Any]]], list[dict[str, Any]]]) -> None:
+        """Put other rows in the place of those of losses.jsonl, and of metrics.jsonl, where steps were taken back.
+
+        Curves in TensorBoard and W&B keep what they have shown.
+        """
+        for name, handle in self.files.items():
+            handle.close()
+            rows = of(read(self.folder / name))
+            text = "".join(json.dumps(row) + "\n" for row in rows)
+            write_atomically(self.folder / name, text)
+            self.files[name] = (self.folder / name).open("a", encoding="utf-8", buffering=1)
 
     def sync(self) -> None:
         """Force all rows to the disk, before a checkpoint counts that follows them."""

@@ -101,6 +101,16 @@ def check(degrees: Degrees, processes: int, settings: dict[str, Any]) -> None:
             f"{WHERE} is {degrees}, and pretrain.train.compile_layers is true: layers are compiled where each process has them whole; set "
             "pretrain.train.compile_layers to false"
         )
+    if settings.get("document_masking") and (degrees.pipeline > 1 or degrees.sequence > 1):
+        raise InputError(
+            f"{WHERE} is {degrees}, and pretrain.train.document_masking is true: its positions are those of whole windows, which "
+            "no stage or part of a sequence has; set pretrain.train.document_masking to false"
+        )
+    if settings.get("batch_ramp") and degrees.pipeline > 1:
+        raise InputError(
+            f"{WHERE}.pipeline is {degrees.pipeline}, and pretrain.train.batch_ramp is set: its small steps would have fewer "
+            "micro-batches than there are stages; leave batch_ramp out"
+        )
     whole = degrees.tensor == degrees.pipeline == degrees.expert == 1
     if settings["optimizer"] == "muon" and not whole:
         raise InputError(

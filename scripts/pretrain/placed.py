@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import asdict
+from math import gcd
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -89,7 +90,8 @@ def place(
         "processes": processes,
         "parallel": asdict(degrees),
     }
-    at["sequences"] = summary["global_batch_tokens"] // summary["shape"]["context"]
+    whole = summary["global_batch_tokens"] // summary["shape"]["context"]
+    at["sequences"] = gcd(whole, *(each for _, each in summary.get("batch_ramp", ())))
     parts = memory.parts(shape, train, at, cuda)
     here = 1 if cuda else train["processes"]
     has = has or (gpu.memory if gpu else memory.available())

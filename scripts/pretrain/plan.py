@@ -32,21 +32,21 @@ def facts(train: dict[str, Any], tokens: int | None, vocabulary: int) -> dict[st
     epochs gives neither steps nor operations. `tokens_per_parameter` is to be compared with the 20 of Hoffmann et al. 2022
     (Chinchilla, https://arxiv.org/abs/2203.15556); operations are those of scripts/pretrain/measures.py.
     """
-    made, given, steps, epochs, corpus = train, train, None, None, tokens
+    made, given, planned, epochs, corpus = train, train, None, None, tokens
     if tokens is None:
         if given["model"].get("size") is not None:
             made = given = {**given, "model": sizes.fill(given["model"], vocabulary)}
         if left := open_keys(given):
             raise InputError(f"{', '.join(left)} are auto: known once tokenize.encode has counted the tokens")
         if (given["steps"], given["tokens"]) != (None, None):
-            steps = schedule.plan({**given, "epochs": None}, 2 + given["model"]["context"]).steps
+            planned = schedule.plan({**given, "epochs": None}, 2 + given["model"]["context"])
     else:
         made = auto.resolve(given, tokens, vocabulary)
         planned = schedule.plan(made, tokens)
-        steps, epochs = planned.steps, planned.epochs
+        epochs = planned.epochs
     model, counted = made["model"], count(made["model"], vocabulary)
     each = flops_per_token(counted.multiplied, model["layers"], counted.width, model["context"])
-    trained = None if steps is None else steps * made["global_batch_tokens"]
+    steps, trained = (planned.steps, planned.tokens(planned.steps)) if planned else (None, None)
     return {
         "parameters": {
             "total": counted.total,
@@ -61,6 +61,7 @@ def facts(train: dict[str, Any], tokens: int | None, vocabulary: int) -> dict[st
         "steps": steps,
         "epochs": epochs,
         "global_batch_tokens": made["global_batch_tokens"],
+        **({"batch_ramp": planned.stages} if planned and planned.stages else {}),  # steps before, sequences of a step
         "tokens_per_parameter": trained and round(trained / counted.total, 2),
         "chinchilla_tokens_per_parameter": auto.TOKENS_A_PARAMETER,
         "flops": {"per_token": each, "total": trained and each * trained},
@@ -76,6 +77,7 @@ def checkpoint_bytes(train: dict[str, Any], counted: Counted) -> int:
     other stages those that it computes with, and fp32 ones beside them but for fp32 without ZeRO.
     """
     moments = 8 * counted.total - (4 * counted.inside if train["optimizer"] == "muon" else 0)
+    moments += 4 * counted.total if train.get("ema") else 0  # their mean
     if train.get("engine") == "torch" or train["zero_stage"] == 3:
         return 4 * counted.total + moments
     beside = train["zero_stage"] or train["precision"] == "bf16"

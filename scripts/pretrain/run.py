@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import math
 import os
 import resource
@@ -21,17 +22,22 @@ from transformers import PreTrainedModel
 
 from scripts.pretrain import (
     auto,
+    average,
     checkpoint,
     data,
+    early,
     engine,
     heldout,
     initial,
+    masking,
     measures,
     model,
     parallel,
     placed,
+    rollback,
     room,
     schedule,
+    skips,
     start_from,
     width,
 )
@@ -63,6 +69,8 @@ class Run:
         self.settings = auto.resolve(settings, len(self.stream), self.vocabulary)
         self.resolved = auto.resolved(settings, self.settings)
         self.plan = schedule.plan(self.settings, len(self.stream))
+        masking.check(self.settings)
+        early.check(self.settings)
         if settings["global_batch_tokens"] == auto.AUTO:
             args.micro_batch = schedule.fitting(self.plan, args.micro_batch, self.place.data)
         settings = self.settings
@@ -97,14 +105,13 @@ class Run:
             shape, settings, self.device, args.micro_batch, self.accumulation, args.activation_checkpointing, values,
             args.selective_checkpointing, parallel=degrees,
         )  # fmt: skip
-        self.done, self.skipped = 0, list(found.skipped) if found else []
         self.changed = found.changed if found else ()
-        self.lowest = found.lowest if found else None
+        self.ema = settings.get("ema")
+        self.spiked = False  # whether the last step was left out as a spike
+        self.begun = found.begun if found else 0  # the step after which a branch of another run begins
         try:
             self.engine = engine.kind(self.kind)(job)
-            if found is not None:
-                self.engine.load(found, folder)
-                self.done = found.step
+            self.restore(found)
         except InputError as error:  # the same on every process
             raise checkpoint.Told(str(error)) from error
         documents, _ = heldout.choose(args.tokens, settings["validation_tokens"], settings["seed"])
@@ -114,6 +121,19 @@ class Run:
         self.validation_bytes = sum(document.bytes for document in documents)
         pieces = list(heldout.pieces(documents, self.eos, self.plan.context, heldout.CARRY))
         self.validation = sorted(pieces, key=lambda piece: len(piece[0]))  # so that a batch needs little padding
+
+    def restore(self, found: checkpoint.Checkpoint | None) -> None:
+        """Be where a checkpoint is; None: at the beginning. A collective call."""
+        self.done, self.skipped = (found.step, list(found.skipped)) if found else (0, [])
+        self.lowest, self.stale = (found.lowest, found.stale) if found else (None, 0)
+        self.stopped, self.best = (
+            found.stopped if found else 0,
+            0,
+        )  # steps: of an early stop, and whose weights were taken then
+        self.spikes = skips.spikes(self.settings, found.recent if found else ())
+        self.ahead, self.rolled = (found.ahead, list(found.rolled)) if found else (0, [])
+        if found is not None:
+            self.engine.load(found, self.folder)
 
     def started(
         self, path: Path, made: PreTrainedModel, values: Callable[[], initial.Weights]
@@ -130,7 +150,19 @@ class Run:
         checkpoint.tell(wrong)
         if self.rank == 0:
             log.info("starting from %s%s", path, f", after step {found.step:,}" if found else "")
-        return replace(found, code=self.code, changed=(), skipped=(), lowest=None) if found else None, values
+        if found:  # `ahead` stays: those batches were seen
+            found = replace(
+                found,
+                code=self.code,
+                changed=(),
+                skipped=(),
+                rolled=(),
+                lowest=None,
+                stale=0,
+                stopped=0,
+                begun=found.step,
+            )
+        return found, values
 
     def check_memory(self, parameters: int) -> None:
         """InputError, with what to change, where this node or its GPUs have too little memory for the run."""
@@ -143,7 +175,7 @@ class Run:
             "parallel": asdict(self.place.degrees),
             "activation_checkpointing": args.activation_checkpointing,
             "selective_checkpointing": args.selective_checkpointing,
-            "sequences": self.plan.sequences,
+            "sequences": self.plan.unit,
         }
         self.room = partial(
             room.enough, shape=shape, settings=self.settings, placement=placement, cuda=self.device.type == "cuda"
@@ -179,21 +211,27 @@ class Run:
 
     def windows(self, step: int) -> data.Tokens:
         """The windows of a step's global batch, the same for any number of processes."""
-        return data.windows_of_step(step, self.plan.sequences, self.plan.windows, self.settings["seed"])
+        first, sequences = self.plan.span(step)
+        return data.windows_from(first + self.ahead, sequences, self.plan.windows, self.settings["seed"])
 
     def step(self, step: int, batch: torch.Tensor, stopping: bool) -> tuple[float, bool]:
         """One optimizer update. Returns the global batch's mean loss in nats a token, and whether to stop.
 
-        Where the loss or the gradient is not finite the update is left out, on every process, and `skipped` ends with
-        this step. After that the learning rate and the data move on as if the step had been taken.
+        Where the loss or the gradient is not finite or a spike the update is left out, on every process, and `skipped` ends
+        with this step. After that the learning rate and the data move on as if the step had been taken.
         """
         rate = schedule.learning_rate(step, self.plan.steps, self.settings)
-        self.update = self.engine.step(batch.to(self.device, non_blocking=True), rate)
+        fits = partial(skips.fits, self) if self.spikes else None
+        self.update = self.engine.step(batch.to(self.device, non_blocking=True), rate, fits)
         total = torch.zeros(2, dtype=torch.float64, device=self.device)
         total[0], total[1] = self.update.loss / self.processes, float(stopping)
         # One all-reduce carries the loss, and whether any process was told to stop, so that all stop together.
         dist.all_reduce(total)
         value, stop = total.tolist()
+        finite = math.isfinite(value) and self.update.norm is not None and math.isfinite(self.update.norm)
+        self.spiked = not self.update.applied and finite
+        if self.update.applied and self.ema:
+            self.engine.follow(average.weight(self.ema, step))
         if not self.update.applied:
             self.skipped.append(step)
         elif not math.isfinite(value):
@@ -204,8 +242,8 @@ class Run:
         """Told, the error of all processes, where more than `most` steps were skipped."""
         if len(self.skipped) > most:
             raise checkpoint.Told(
-                f"the loss or the gradient was not finite in {len(self.skipped)} steps, the last is step "
-                f"{self.skipped[-1]}; pretrain.train.max_skipped_steps is {most}. {REMEDY.capitalize()}; "
+                f"the loss or the gradient was not finite{' or a spike' * bool(self.spikes)} in {len(self.skipped)} steps, the last is "
+                f"step {self.skipped[-1]}; pretrain.train.max_skipped_steps is {most}. {REMEDY.capitalize()}; "
                 "skipped steps and the ids of their documents are in "
                 f"{self.folder / 'losses.jsonl'}. A larger max_skipped_steps resumes from the newest checkpoint"
             )
@@ -230,18 +268,25 @@ class Run:
         total = torch.zeros(len(heldout.sources(self.heldout)), dtype=torch.float64, device=self.device)
         size = self.args.micro_batch
         parts, rank = self.place.data, self.place.data_rank
-        for turn in range(math.ceil(len(self.validation) / (size * parts))):
-            start = (turn * parts + rank) * size
-            batch = self.validation[start : start + size] or [(self.validation[0][0], 0, 0)]
-            total.index_add_(0, torch.tensor([number for *_, number in batch], device=self.device), self.nats(batch))
+        with self.engine.averaged() if self.ema else contextlib.nullcontext():
+            for turn in range(math.ceil(len(self.validation) / (size * parts))):
+                start = (turn * parts + rank) * size
+                batch = self.validation[start : start + size] or [(self.validation[0][0], 0, 0)]
+                sources = torch.tensor([number for *_, number in batch], device=self.device)
+                total.index_add_(0, sources, self.nats(batch))
         dist.all_reduce(total)
         found = heldout.scores(self.heldout, (total / self.place.degrees.copies).tolist())
         if not math.isfinite(found["loss"]):
             raise checkpoint.Told(
                 f"the validation loss is {found['loss']}: the weights are no longer usable. {REMEDY.capitalize()}"
             )
-        self.lowest = found["loss"] if self.lowest is None else min(found["loss"], self.lowest)
+        better = self.lowest is None or found["loss"] < self.lowest
+        self.lowest, self.stale = (found["loss"], 0) if better else (self.lowest, self.stale + 1)
         return found
+
+    def weights(self) -> initial.Weights:
+        """Those of the model that the run makes: a collective call, to be run to its end."""
+        return self.engine.mean() if self.ema else self.engine.weights()
 
     def machine(self) -> dict[str, Any]:
         """What the run trained on: devices by name, processes, nodes. A collective call.
@@ -275,8 +320,11 @@ class Run:
         made = checkpoint.Checkpoint(
             self.folder / f"step-{step:06d}", step, self.processes, self.settings["zero_stage"], self.mark, self.code,
             tuple(self.skipped), self.changed, self.kind, validation, self.lowest,
+            tuple(self.spikes.recent) if self.spikes else (), self.ahead, tuple(self.rolled),
+            self.stale, self.stopped, self.begun,
         )  # fmt: skip
-        kept = checkpoint.Kept(self.args.keep_checkpoints, self.args.keep_every, self.args.keep_best)
+        points, best = rollback.kept_points(self.settings), self.args.keep_best or bool(self.settings.get("early_stop"))
+        kept = checkpoint.Kept(self.args.keep_checkpoints, self.args.keep_every, best, points)
         with engine.patience(), checkpoint.writing(self.folder):
             checkpoint.save(self.write, made, kept)
 

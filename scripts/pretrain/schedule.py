@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,22 +14,41 @@ WHERE = "pretrain.train"
 
 @dataclass(frozen=True)
 class Plan:
-    """A run in numbers. A step is one optimizer update over `sequences` windows of `context` tokens."""
+    """A run in numbers. A step is one optimizer update over `sequences` windows of `context` tokens, or fewer under a ramp."""
 
     steps: int
     sequences: int  # windows of a global batch
     context: int  # predictions a window
     windows: int  # windows of one epoch
+    stages: tuple[
+        tuple[int, int], ...
+    ] = ()  # of a ramp: steps before it, and the windows of each of its steps; () is one stage
 
     @property
     def tokens_per_step(self) -> int:
-        """Predictions of one optimizer update, over all processes."""
+        """Predictions of one optimizer update, over all processes; under a ramp of the last."""
         return self.sequences * self.context
+
+    def span(self, step: int) -> tuple[int, int]:
+        """(windows of all steps before step 1, 2, …, windows of this step)."""
+        stages = self.stages or ((0, self.sequences),)
+        ends = [*(first for first, _ in stages[1:]), step]
+        before = sum(max(0, min(end, step - 1) - first) * each for (first, each), end in zip(stages, ends, strict=True))
+        return before, next(each for first, each in reversed(stages) if first < step)
+
+    def tokens(self, step: int) -> int:
+        """Predictions of the steps up to `step`."""
+        return self.span(step + 1)[0] * self.context
+
+    @property
+    def unit(self) -> int:
+        """The largest number of windows that every step has a multiple of."""
+        return math.gcd(self.sequences, *(each for _, each in self.stages))
 
     @property
     def epochs(self) -> float:
         """How often the run sees each window."""
-        return self.steps * self.sequences / self.windows
+        return self.tokens(self.steps) / self.context / self.windows
 
 
 def check_heads(model: dict[str, Any]) -> None:
@@ -82,8 +102,8 @@ def plan(settings: dict[str, Any], tokens: int) -> Plan:
     """The plan for a training stream of `tokens` tokens.
 
     The budget is `steps`, `tokens` or `epochs`, rounded up to whole steps; one epoch where none is given.
-    Raises InputError where more than one is given, where the global batch is no multiple of the context, or where the
-    stream holds no window.
+    Raises InputError where more than one is given, where the global batch is no multiple of the context, where a ramp does not rise, or
+    where the stream holds no window.
     """
     context, batch = settings["model"]["context"], settings["global_batch_tokens"]
     if batch % context:
@@ -101,23 +121,41 @@ def plan(settings: dict[str, Any], tokens: int) -> Plan:
     if len(given) > 1:
         shown = ", ".join(f"{WHERE}.{key} = {value}" for key, value in given.items())
         raise InputError(f"{shown}: give one of steps, tokens and epochs, and leave the others null")
+    check_ramp(ramp := settings.get("batch_ramp") or [])
+
+    def of(steps: int) -> Plan:
+        stages = [(round(share * steps), max(1, round(part * (batch // context)))) for share, part in ramp]
+        return Plan(steps, batch // context, context, windows, tuple(stages))
+
     if "steps" in given:
-        steps = given["steps"]
-    elif "tokens" in given:
-        steps = math.ceil(given["tokens"] / batch)
-    else:
-        steps = max(1, math.ceil(given.get("epochs", 1) * windows * context / batch))
-    return Plan(steps, batch // context, context, windows)
+        return of(given["steps"])
+    wanted = given["tokens"] if "tokens" in given else given.get("epochs", 1) * windows * context
+    steps = max(1, math.ceil(wanted / batch))
+    if not ramp:
+        return of(steps)
+    # One step more trains on more tokens, also where it moves the stages: the fewest steps that reach the budget.
+    most = math.ceil(steps / ramp[0][1]) + len(ramp)
+    return of(bisect_left(range(most), wanted, lo=steps, key=lambda number: of(number).tokens(number)))
+
+
+def check_ramp(ramp: list[list[float]]) -> None:
+    """InputError for a batch_ramp that does not begin at 0, rise, and end with the whole batch."""
+    shares, parts = [share for share, _ in ramp], [part for _, part in ramp]
+    if ramp and (shares[0] or parts[-1] != 1 or shares != sorted(set(shares)) or parts != sorted(set(parts))):
+        raise InputError(
+            f"{WHERE}.batch_ramp is {ramp}: pairs of a share of the steps, from 0 on, and the share of global_batch_tokens from there on, "
+            "up to 1, both rising, such as [[0, 0.25], [0.1, 0.5], [0.2, 1]]"
+        )
 
 
 def fitting(made: Plan, micro_batch: int, processes: int) -> int:
     """The largest micro-batch up to `micro_batch` that divides a global batch that is `auto`; itself where none does."""
-    sizes = (size for size in range(micro_batch, 0, -1) if made.sequences % (size * processes) == 0)
+    sizes = (size for size in range(micro_batch, 0, -1) if made.unit % (size * processes) == 0)
     return next(sizes, micro_batch)
 
 
 def accumulation(made: Plan, micro_batch: int, processes: int) -> int:
-    """Micro-batches of each process in one step.
+    """Micro-batches of each process in one step; under a ramp in the last.
 
     Raises InputError, with the nearest global batches that would do, where they do not divide evenly.
     """
@@ -129,6 +167,14 @@ def accumulation(made: Plan, micro_batch: int, processes: int) -> int:
             f"{WHERE}.micro_batch × processes × {WHERE}.model.context = {micro_batch} × {processes} × {made.context} "
             f"= {size}; the nearest are {nearest(made.tokens_per_step, size)}"
         )
+    for first, each in made.stages:
+        if each % unit:
+            near = " and ".join(f"{int(number) / made.sequences:g}" for number in nearest(each, unit).split(" and "))
+            raise InputError(
+                f"{WHERE}.batch_ramp has steps of {each} of the {made.sequences} sequences of {WHERE}.global_batch_tokens, from step "
+                f"{first + 1} on; they must be a multiple of {WHERE}.micro_batch × processes = {micro_batch} × {processes} = {unit}: the "
+                f"nearest shares are {near}"
+            )
     return made.sequences // unit
 
 

@@ -9,6 +9,7 @@ number of processes. The position in the data is the step, and nothing else is r
 from __future__ import annotations
 
 import argparse
+import contextlib
 import math
 import os
 import shutil
@@ -16,6 +17,7 @@ import socket
 import sys
 import time
 import traceback
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -23,7 +25,19 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from scripts.pretrain import checkpoint, data, engine, heldout, measures, metrics, model, schedule, vitals
+from scripts.pretrain import (
+    checkpoint,
+    early,
+    engine,
+    heldout,
+    measures,
+    metrics,
+    model,
+    rollback,
+    schedule,
+    skips,
+    vitals,
+)
 from scripts.pretrain.run import REMEDY, Run
 from scripts.training import alive, runs, staging
 from scripts.training.processes import RESUBMIT, listen
@@ -35,21 +49,55 @@ TIMED = 10  # steps after which the rest is foretold
 DAY = 86_400.0  # seconds
 
 
+class Clock:
+    """Time of training alone: what stands in `paused`, validations and checkpoints, does not count."""
+
+    def __init__(self) -> None:
+        self.begun = self.shown = time.monotonic()
+        self.pauses = 0.0
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """A part of the loop that is no training."""
+        before = time.monotonic()
+        yield
+        pause = time.monotonic() - before
+        self.begun, self.shown, self.pauses = self.begun + pause, self.shown + pause, self.pauses + pause
+
+    @property
+    def trained(self) -> float:
+        """Seconds of training."""
+        return time.monotonic() - self.begun
+
+    @property
+    def whole(self) -> float:
+        """Seconds, pauses among them."""
+        return self.trained + self.pauses
+
+    def lap(self) -> float:
+        """Seconds of training since the last lap."""
+        now = time.monotonic()
+        since, self.shown = now - self.shown, now
+        return since
+
+
 def train(run: Run, recorder: metrics.Recorder | None, stopping: list[int]) -> bool:
-    """Train from the checkpoint's step to the last; False where a signal ended it early, after a checkpoint."""
-    steps, per_step, args = run.plan.steps, run.plan.tokens_per_step, run.args
+    """Train from the checkpoint's step to the last, or to an early stop; False where a signal ended it early, after a checkpoint."""
+    steps, tokens, args = run.plan.steps, run.plan.tokens, run.args
+    points = rollback.point_every(run.settings)
     product = torch.cuda.get_device_name() if run.device.type == "cuda" else ""
     peak = measures.peak_of(product, run.settings["precision"])
-    start = shown = time.monotonic()  # of training alone: moved on by the time of validations and checkpoints
-    shown_step, pauses = run.done, 0.0
+    clock, shown = Clock(), run.done
+    rollback.settle(run, recorder)
     engine.begin_steps(args.step_timeout)
     vital = vitals.Vitals(run.engine.blocks(), run.device, args.log_every, steps, args.straggler_threshold)
-    if run.done < steps:
+    last = run.stopped or steps
+    if run.done < last:
         with run.room("a validation, tried before the first step"):
             run.rehearse()
     with ThreadPoolExecutor(1) as reader:  # reads a step ahead
         following = reader.submit(run.batch, run.done + 1)
-        for step in range(run.done + 1, steps + 1):
+        for step in range(run.done + 1, last + 1):
             alive.at("reading tokens", step)
             with vital.reading(step):
                 batch, following = following.result(), reader.submit(run.batch, step + 1)
@@ -57,64 +105,71 @@ def train(run: Run, recorder: metrics.Recorder | None, stopping: list[int]) -> b
                 loss, stop = run.step(step, batch, bool(stopping))
             row: dict[str, Any] = {"step": step, "loss": loss} if math.isfinite(loss) else {"step": step}
             if not run.update.applied:
-                row |= skipped(run, step, loss)
+                row |= skips.row(run, step, loss)
             if recorder:
                 recorder.loss(row)
+            if back := rollback.point(run, step):
+                rollback.go(run, recorder, step, back)
+                if recorder:
+                    recorder.seconds += clock.whole
+                vital.close()
+                return train(run, recorder, stopping)
             run.check_skipped(args.max_skipped_steps)
             everyone = vital.shared()
             if recorder and (step % args.log_every == 0 or step == steps):
-                now = time.monotonic()
-                rate = (step - shown_step) * per_step / (now - shown)
-                rate_so_far = (step - run.done) / (now - start)
-                shown, shown_step = now, step
+                seconds, since = clock.lap(), tokens(step) - tokens(shown)
+                rate, rate_so_far = since / seconds, (tokens(step) - tokens(run.done)) / clock.trained
+                each, shown = step - shown, step
                 used = measures.mfu(rate, run.flops, peak, run.processes)
                 row = {
                     "step": step,
-                    "tokens": step * per_step,
+                    "tokens": tokens(step),
                     "loss": row.get("loss"),
                     "learning_rate": schedule.learning_rate(step, steps, run.settings),
                     "grad_norm": run.update.norm if run.update.applied else None,
                     **({} if run.update.balance is None else {"router_loss": float(run.update.balance)}),
                     "tokens_per_second": round(rate, 1),
                     "mfu": used,
-                    "seconds": round(recorder.seconds + now - start + pauses, 3),
+                    "seconds": round(recorder.seconds + clock.whole, 3),
                     "skipped_steps": len(run.skipped),
-                    **vitals.per_device(rate, run.flops, run.processes, per_step),
-                    **vital.row(step, everyone, per_step / rate),
+                    **vitals.per_device(rate, run.flops, run.processes, since // each),
+                    **vital.row(step, everyone, seconds / each),
                 }
                 recorder.metrics(row, vital.labelled(everyone))
                 log.info(
                     "step %s/%s, loss %.4f, learning rate %.2e, %s tokens/s%s, %s left",
                     f"{step:,}", f"{steps:,}", loss, row["learning_rate"], f"{rate:,.0f}",
-                    f", MFU {used:.1%}" if used else "", duration((steps - step) / rate_so_far),
+                    f", MFU {used:.1%}" if used else "", duration((tokens(steps) - tokens(step)) / rate_so_far),
                 )  # fmt: skip
                 if used and used > measures.MFU_ALARM:
                     log.warning("an MFU of %.0f %% is not to be believed: check the peak in measures.py", 100 * used)
             if recorder and step == run.done + TIMED and step < steps:
-                foretell((steps - step) * (time.monotonic() - start) / TIMED, run.device.type)
+                spent = tokens(step) - tokens(run.done)
+                foretell((tokens(steps) - tokens(step)) * clock.trained / spent, run.device.type)
             every = run.settings["validate_every"]
-            found, best = None, False
+            found, best, over = None, False, False
             if step == steps or (every and step % every == 0):
                 alive.at("validation")
-                before, lowest = time.monotonic(), run.lowest
-                found = run.validate()
-                best = args.keep_best and run.lowest != lowest
+                lowest = run.lowest
+                with clock.paused():
+                    found = run.validate()
+                best = (args.keep_best or bool(run.settings.get("early_stop"))) and run.lowest != lowest
+                over = early.over(run, step)
                 if recorder and found:
-                    recorder.validation(step, steps, found)
-                pause = time.monotonic() - before
-                start, shown, pauses = start + pause, shown + pause, pauses + pause
-            wanted = (step % every == 0 for every in (args.checkpoint_every, args.keep_every) if every)
-            if stop or best or step == steps or any(wanted):
+                    recorder.validation(step, steps, found, over)
+            wanted = (step % every == 0 for every in (args.checkpoint_every, args.keep_every, points) if every)
+            if stop or best or over or step == steps or any(wanted):
                 alive.at("checkpoint")
-                before = time.monotonic()
-                if recorder:
-                    recorder.sync()  # a complete checkpoint has all its rows
-                run.save(step, found["loss"] if found else None)
-                pause = time.monotonic() - before
-                start, shown, pauses = start + pause, shown + pause, pauses + pause
+                with clock.paused():
+                    if recorder:
+                        recorder.sync()  # a complete checkpoint has all its rows
+                    run.save(step, found["loss"] if found else None)
+            if over:
+                break
             if stop and step < steps:
                 log.info("stopped by a signal after step %s; the checkpoint is in %s", f"{step:,}", run.folder)
                 return False
+    early.choose(run)
     engine.wait_at_most(engine.ALONE)
     alive.at("writing the model")
     return True
@@ -131,24 +186,6 @@ def foretell(left: float, device: str) -> None:
         )  # fmt: skip
 
 
-def skipped(run: Run, step: int, loss: float) -> dict[str, Any]:
-    """What losses.jsonl says of a step that was left out: `skipped`, what was not finite, and its `documents`' ids.
-
-    A collective call; process 0 alone reads the ids, and says so in the log.
-    """
-    what, ids = "gradient" if math.isfinite(loss) else "loss", []
-    with engine.patience():
-        if run.rank == 0:
-            ids = data.documents(run.args.tokens, run.windows(step), run.plan.context)
-            some = f"{', '.join(ids[:3])}{', …' * (len(ids) > 3)}"
-            log.warning(
-                "step %s: the %s is not finite, its update is skipped (%s of at most %s); its %s documents: %s",
-                f"{step:,}", what, len(run.skipped), run.args.max_skipped_steps, f"{len(ids):,}", some,
-            )  # fmt: skip
-        dist.barrier()
-    return {"skipped": what, "documents": ids}
-
-
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
     """Train and write the results; returns the manifest's files on process 0 and nothing on the others."""
     alive.begin()
@@ -159,7 +196,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     if os.environ["RANK"] != "0":
         run = Run(args, settings, folder)
         finished = train(run, None, stopping)
-        for _ in run.engine.weights() if finished else ():
+        for _ in run.weights() if finished else ():
             pass
         run.machine()
         if not finished:
@@ -181,13 +218,13 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
             log.info("resuming after step %s of %s", f"{run.done:,}", folder)
         if not run.validation_tokens:
             log.warning("the shards hold no validation documents: there will be no validation loss")
-        manifest.worked = run.done < made.steps
+        manifest.worked = run.done < made.steps and not run.stopped
         recorder = metrics.Recorder(
             folder, run.done, args.tensorboard, args.wandb, args.wandb_project, settings, args.prometheus_port
         )
         finished = train(run, recorder, stopping)
         recorder.close()
-        weights = dict(run.engine.weights()) if finished else {}
+        weights = dict(run.weights()) if finished else {}
         manifest.run |= run.machine()
         if not finished:
             raise SystemExit(RESUBMIT)
@@ -199,6 +236,7 @@ def results(run: Run, weights: dict[str, torch.Tensor], manifest: Manifest, out:
     if bad := [name for name, value in weights.items() if not value.isfinite().all()]:
         raise cli.InputError(f"the weights are not finite ({bad[0]} and {len(bad) - 1} more). {REMEDY.capitalize()}")
     settings, made = run.settings, run.plan
+    trained = run.stopped or made.steps
     with checkpoint.writing(out):
         beside = model.companions(run.args.tokenizer)
         files = model.export(weights, run.engine.model.config, settings["save_dtype"], beside, out / model.FOLDER)
@@ -213,11 +251,9 @@ def results(run: Run, weights: dict[str, torch.Tensor], manifest: Manifest, out:
     if settings["start_from"] is not None:
         after = f", after step {before:,}" if before else ""
         notes.append(f"Training began with the weights of {settings['start_from']}{after}.")
-    if run.skipped:
-        notes.append(
-            f"{len(run.skipped)} of {made.steps:,} steps were skipped, since their loss or gradient was not finite: "
-            f"{', '.join(map(str, run.skipped))} (their documents are in losses.jsonl)."
-        )
+    notes += skips.note(rows, trained) + rollback.note(run.rolled) + early.note(run)
+    if run.best:  # whose weights these are
+        scores = [row for row in scores if row["step"] == run.best]
     if not scores:
         notes.append("The corpus has no validation documents: there is no validation loss.")
     notes += runs.note(list(run.changed))
@@ -226,9 +262,9 @@ def results(run: Run, weights: dict[str, torch.Tensor], manifest: Manifest, out:
         "parameters": {key: run.parameters[key] for key in ("total", "non_embedding")},
         "shape": {**settings["model"], "vocabulary": run.vocabulary},
         "auto": run.resolved,
-        "tokens": (made.steps - before) * made.tokens_per_step,
-        "steps": made.steps,
-        "epochs": made.epochs * (made.steps - before) / made.steps,
+        "tokens": made.tokens(trained) - made.tokens(before),
+        "steps": trained,
+        "epochs": (made.tokens(trained) - made.tokens(before)) / made.context / made.windows,
         "global_batch_tokens": made.tokens_per_step,
         "learning_rate": settings["learning_rate"],
         "loss": losses[-1]["loss"] if losses else None,
@@ -239,6 +275,8 @@ def results(run: Run, weights: dict[str, torch.Tensor], manifest: Manifest, out:
         "validation_bytes": run.validation_bytes,
         "validation_documents": run.validation_documents,
         "skipped_steps": run.skipped,
+        **({"rolled_back": run.rolled} if run.rolled else {}),
+        **early.summary(run),
         "notes": notes,
         **({"other_code": list(run.changed)} if run.changed else {}),
     }

@@ -49,9 +49,15 @@ class Vitals:
         dist.all_gather_object(self.nodes, socket.gethostname())
         self.begun: list[Any] = []
         self.spans: list[tuple[Any, Any]] = []
+        self.hooks: list[Any] = []
         for block in blocks:  # inside of what an engine does around a block, such as gathering its weights
-            block.register_forward_pre_hook(self._enter)
-            block.register_forward_hook(self._leave, prepend=True)
+            self.hooks.append(block.register_forward_pre_hook(self._enter))
+            self.hooks.append(block.register_forward_hook(self._leave, prepend=True))
+
+    def close(self) -> None:
+        """Leave the blocks alone."""
+        for hook in self.hooks:
+            hook.remove()
 
     def _mark(self) -> Any:
         if self.device.type != "cuda":

@@ -9,7 +9,8 @@ import logging
 import math
 import os
 import shutil
-from collections.abc import Iterable
+import sys
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ import torch.distributed as dist
 from torch import nn
 from transformers.initialization import no_init_weights
 
-from scripts.pretrain import engine, initial, layers, model
+from scripts.pretrain import average, engine, initial, layers, model
 from scripts.pretrain.checkpoint import Checkpoint
 from scripts.workflow.console import log
 from scripts.workflow.errors import InputError
@@ -51,6 +52,7 @@ class DeepSpeed(engine.Engine):
         import deepspeed
 
         settings, cuda = job.settings, job.device.type == "cuda"
+        self.accumulation = job.accumulation
         self.stage, self.bf16 = settings["zero_stage"], settings["precision"] == "bf16"
         # DeepSpeed clips under fp32 without ZeRO too, but keeps the norm to itself.
         self.clip_here = settings["gradient_clipping"] if self.stage == 0 and not self.bf16 else None
@@ -81,6 +83,8 @@ class DeepSpeed(engine.Engine):
         for state in self.optimizer.state.values():
             if torch.is_tensor(state.get("step")):
                 state["step"].zero_()
+        self.sizes = {name: getattr(p, "ds_shape", p.shape) for name, p in self.model.named_parameters()}
+        self.means = {part: v.clone() for part, v in self._parts().items()} if settings.get("ema") else {}
         self._finish(settings)
 
     @staticmethod
@@ -102,28 +106,61 @@ class DeepSpeed(engine.Engine):
                     own[name].copy_(value)
         return made
 
-    def forward(self, inputs: torch.Tensor, **more: bool) -> Any:
+    def forward(self, inputs: torch.Tensor, **more: Any) -> Any:
         """As `engine.Engine.forward`."""
         return self.engine(input_ids=inputs, use_cache=False, **more)
 
+    def _begin(self, last: bool) -> None:
+        self.engine.set_gradient_accumulation_boundary(last)
+
     def _backward(self, loss: torch.Tensor, last: bool) -> None:
-        self.engine.backward(loss)
+        self.engine.backward(loss * (self.accumulation / self.parts))  # it divides by the most that a step has
         if not last:
             self.engine.step()
 
-    def _update(self) -> tuple[float | None, bool]:
+    def _update(self, fits: Callable[[float], bool] | None) -> tuple[float | None, bool]:
         """DeepSpeed skips by itself where the norm is not finite, but under fp32 without ZeRO."""
         norm: Any = None
         if self.clip_here is not None:
-            norm = nn.utils.clip_grad_norm_(self.model.parameters(), self.clip_here or float("inf"))
-            if not math.isfinite(float(norm)):
+            norm = float(nn.utils.clip_grad_norm_(self.model.parameters(), self.clip_here or float("inf")))
+            if not (applied := math.isfinite(norm) and (fits is None or fits(norm))):
                 for parameter in self.model.parameters():
                     parameter.grad = None  # which AdamW leaves alone
-        self.engine.step()
-        norm = self.engine.get_global_grad_norm() if self.clip_here is None else norm
+            self.engine.step()
+            return norm, applied
+        with self._asked(fits) as asked:
+            self.engine.step()
+        norm = (
+            asked[0] if asked else self.engine.get_global_grad_norm()
+        )  # which is infinite after a step that was skipped
         norm = None if norm is None else float(norm)
         overflow = bool(getattr(self.engine.optimizer, "overflow", False))
         return norm, not overflow and (norm is None or math.isfinite(norm))
+
+    @contextlib.contextmanager
+    def _asked(self, fits: Callable[[float], bool] | None) -> Iterator[list[float]]:
+        """Have DeepSpeed skip a step whose norm does not fit as it skips one whose norm is not finite; yields the norm that it asked for.
+
+        Each of its optimizers asks `is_invalid_grad_norm` before anything has moved, some of them more than once.
+        """
+        asked: list[float] = []
+        verdicts: list[bool] = []
+        place = sys.modules[type(self.engine.optimizer).__module__]
+        own = place.is_invalid_grad_norm
+
+        def invalid(norm: Any) -> bool:
+            if own(norm):
+                return True
+            asked.append(float(norm))
+            if not verdicts:
+                verdicts.append(fits is not None and not fits(asked[0]))
+            return verdicts[0]
+
+        place.is_invalid_grad_norm = invalid  # type: ignore[attr-defined]
+        try:
+            yield asked
+        finally:
+            place.is_invalid_grad_norm = own  # type: ignore[attr-defined]
 
     def save(self, folder: Path) -> None:
         """DeepSpeed's own files: a part of each process."""
@@ -133,6 +170,8 @@ class DeepSpeed(engine.Engine):
         order = None if self.stage else [[names[id(parameter)] for parameter in group] for group in groups]
         self.engine.save_checkpoint(str(folder.parent), tag=folder.name, client_state={ORDER: order}, save_latest=False)
         dist.barrier()
+        if self.means:
+            average.save(self.means, folder, bool(self.stage))
         if dist.get_rank() == 0:
             for name in NEEDLESS:
                 (folder.parent / name).unlink(missing_ok=True)
@@ -157,9 +196,46 @@ class DeepSpeed(engine.Engine):
                 state["step"] = state["step"].clone()
         for group in self.optimizer.param_groups:  # a checkpoint of another run brings its own
             group |= self.adam
+        if self.means:
+            self.means = {part: value.clone() for part, value in self._parts().items()}
+            average.load(self.means, found.path)  # of a run without, it begins here
         dist.barrier()
         if convert and dist.get_rank() == 0:
             shutil.rmtree(path, ignore_errors=True)
+
+    def follow(self, weight: float) -> None:
+        """As `engine.Engine.follow`."""
+        for part, value in self._parts().items():
+            self.means[part].lerp_(value, weight)
+
+    def _parts(self) -> average.Parts:
+        return average.parts(self.engine, self.stage, self.bf16)
+
+    @contextlib.contextmanager
+    def averaged(self) -> Iterator[None]:
+        """As `engine.Engine.averaged`; without ZeRO in fp32 the weights wait in a copy, elsewhere they come from the fp32 ones."""
+        kept = {} if self.stage or self.bf16 else {part: value.clone() for part, value in self._parts().items()}
+        self._put(self.mean())
+        try:
+            yield
+        finally:
+            self._put(average.whole(kept, self.sizes, False) if kept else self.weights())
+
+    @torch.no_grad()
+    def _put(self, values: engine.Weights) -> None:
+        """Compute with these weights until the next update; the fp32 ones of bf16 or ZeRO stay."""
+        import deepspeed
+
+        own = dict(self.model.named_parameters())
+        for name, value in values:
+            with deepspeed.zero.GatheredParameters(own[name], modifier_rank=0, enabled=self.stage == 3):
+                if self.stage < 3 or dist.get_rank() == 0:
+                    own[name].copy_(value)
+
+    def mean(self) -> engine.Weights:
+        """As `weights`, of the mean."""
+        for name, value in average.whole(self.means, self.sizes, bool(self.stage)):
+            yield name, value.cpu()
 
     def weights(self) -> engine.Weights:
         """Each parameter's name and fp32 master weights, whole, on the CPU."""
@@ -222,6 +298,16 @@ def saved(found: Checkpoint, names: Iterable[str], folder: Path) -> engine.Saved
 
     folder: for a copy of ZeRO's parts put together, which is removed at the end. Raises InputError for one that does not say enough.
     """
+    for name, kinds in _saved(found, names, folder):
+        if (found.path / average.EMA).is_dir():
+            mean = torch.empty(kinds[engine.WEIGHT].numel())
+            average.read(found.path, name, 0, mean)
+            kinds = {**kinds, average.EMA: mean.view(kinds[engine.WEIGHT].shape)}
+        yield name, kinds
+
+
+def _saved(found: Checkpoint, names: Iterable[str], folder: Path) -> engine.Saved:
+    """As `saved`, without the mean of the weights."""
     _read_safely()
     if found.zero_stage:
         path = universal(found, folder)

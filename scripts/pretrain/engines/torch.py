@@ -17,9 +17,11 @@ backward pass: DDP takes no DTensors.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +35,7 @@ from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 
 from scripts.pretrain import engine, initial, layers
+from scripts.pretrain.average import EMA
 from scripts.pretrain.checkpoint import Checkpoint
 from scripts.pretrain.engines.cut import Cut
 from scripts.pretrain.engines.pipe import Pipe, Stage
@@ -44,7 +47,7 @@ class Torch(engine.Engine):
 
     def __init__(self, job: engine.Job) -> None:
         self.stage, self.clipping = job.settings["zero_stage"], job.settings["gradient_clipping"]
-        self.low, self.device, self.accumulation = job.settings["precision"] == "bf16", job.device, job.accumulation
+        self.low, self.device = job.settings["precision"] == "bf16", job.device
         self.model = initial.empty(job.config)
         self.names = {name: value.shape for name, value in self.model.named_parameters()}
         self.cut = Cut(job.parallel, job.device) if job.parallel else None
@@ -69,6 +72,8 @@ class Torch(engine.Engine):
             places = [job.device] if job.device.type == "cuda" else None
             self.runs = nn.parallel.DistributedDataParallel(self.model, device_ids=places, gradient_as_bucket_view=True)
         self.optimizer = self._optimizer(job, fused=True)
+        kept = self.model.named_parameters() if job.settings.get("ema") else ()
+        self.means = {name: parameter.detach().clone() for name, parameter in kept}
         # As the optimizer would at its first step: a checkpoint has it all from the start.
         for group in self.optimizer.param_groups:
             for parameter in group["params"]:
@@ -102,14 +107,14 @@ class Torch(engine.Engine):
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.low and not self.stage):
             return self.runs(input_ids=inputs, use_cache=False, **more)
 
-    def step(self, batch: torch.Tensor, rate: float) -> engine.Update:
+    def step(self, batch: torch.Tensor, rate: float, fits: engine.Fits | None = None) -> engine.Update:
         """As `engine.Engine.step`; a batch is the same for all processes that work on it together."""
         batch = self.cut.part(batch) if self.cut else batch
         if self.pipe is None:
-            return super().step(batch, rate)
+            return super().step(batch, rate, fits)
         self.pace(rate)
         loss = self.pipe.gradients(batch, self.loss)
-        return engine.Update(loss, None, *self._update())
+        return engine.Update(loss, None, *self._update(fits and partial(fits, loss)))
 
     def evaluate(self, inputs: torch.Tensor, targets: torch.Tensor, ignored: int) -> torch.Tensor:
         """As `engine.Engine.evaluate`.
@@ -134,31 +139,60 @@ class Torch(engine.Engine):
             self.runs.set_reshard_after_backward(last or self.stage == 3)
 
     def _backward(self, loss: torch.Tensor, last: bool) -> None:
-        (loss / self.accumulation).backward()
+        (loss / self.parts).backward()
 
-    def _update(self) -> tuple[float | None, bool]:
+    def _update(self, fits: Callable[[float], bool] | None) -> tuple[float | None, bool]:
         parameters = list(self.model.parameters())
         if self.cut:
-            return self._update_parts(self.cut)
+            return self._update_parts(self.cut, fits)
         total = nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None])
         norm = float(total.full_tensor() if isinstance(total, DTensor) else total)
-        if applied := math.isfinite(norm):
+        if applied := math.isfinite(norm) and (fits is None or fits(norm)):
             if self.clipping:
                 nn.utils.clip_grads_with_norm_(parameters, self.clipping, torch.tensor(norm, device=self.device))
             self.optimizer.step()
         self.optimizer.zero_grad()
         return norm, applied
 
-    def _update_parts(self, cut: Cut) -> tuple[float | None, bool]:
+    def _update_parts(self, cut: Cut, fits: Callable[[float], bool] | None) -> tuple[float | None, bool]:
         """The same where processes hold parts that are not FSDP's alone."""
         cut.reduce(self.model.named_parameters(), sharded=self.stage > 0)
         norm = cut.norm(self.model.named_parameters())
-        if applied := math.isfinite(norm):
+        if applied := math.isfinite(norm) and (fits is None or fits(norm)):
             if self.clipping:
                 cut.clip(self.model.parameters(), norm, self.clipping)
             self.optimizer.step()
         self.optimizer.zero_grad()
         return norm, applied
+
+    def follow(self, weight: float) -> None:
+        """As `engine.Engine.follow`."""
+        for name, parameter in self.model.named_parameters():
+            local(self.means[name]).lerp_(local(parameter.detach()), weight)
+
+    @contextlib.contextmanager
+    def averaged(self) -> Iterator[None]:
+        """As `engine.Engine.averaged`: mean and weights change places, one parameter after another."""
+        self._swap()
+        try:
+            yield
+        finally:
+            self._swap()
+
+    def _swap(self) -> None:
+        for name, parameter in self.model.named_parameters():
+            one, other = local(parameter.detach()), local(self.means[name])
+            before = one.clone()
+            one.copy_(other)
+            other.copy_(before)
+
+    def mean(self) -> engine.Weights:
+        """As `weights`, of the mean."""
+        return self._whole(self.means)
+
+    def _begin_mean(self) -> None:
+        for name, parameter in self.model.named_parameters():
+            local(self.means[name]).copy_(local(parameter.detach()))
 
     def _state(self) -> dict[str, torch.Tensor]:
         """Weights and optimizer state by `kind/NAME`; a process's parts where they are sharded."""
@@ -166,7 +200,7 @@ class Torch(engine.Engine):
         for name, parameter in self.model.named_parameters():
             found[f"{engine.WEIGHT}/{name}"] = parameter.detach()
             found |= {f"{kind}/{name}": value for kind, value in self.optimizer.state[parameter].items()}
-        return found
+        return found | {f"{EMA}/{name}": value for name, value in self.means.items()}
 
     def save(self, folder: Path) -> None:
         """Safetensors, whose keys are `kind/NAME`: a part of each process."""
@@ -180,8 +214,12 @@ class Torch(engine.Engine):
         if found.engine != "torch":
             return self._adopt(engine.saved(found, self.names, folder), found.path)
         state, reader = self._state(), HuggingFaceStorageReader(str(found.path))
+        held = reader.read_metadata().state_dict_metadata.keys()
+        if begins := bool(self.means) and not any(key.startswith(f"{EMA}/") for key in held):  # of a run without
+            state = {key: value for key, value in state.items() if not key.startswith(f"{EMA}/")}
+        unwanted = () if self.means else {key for key in held if key.startswith(f"{EMA}/")}
         every = state.keys() if self.cut is None else {key for keys in self.cut.everyone(list(state)) for key in keys}
-        if other := sorted(every ^ reader.read_metadata().state_dict_metadata.keys()):
+        if other := sorted(every ^ (held - unwanted)):
             raise InputError(other_optimizer(found.path, other[0]))
         try:
             dcp.load(state, storage_reader=reader)
@@ -189,6 +227,8 @@ class Torch(engine.Engine):
             raise InputError(
                 f"{found.path} could not be loaded: {failed}; delete it to resume from the one before"
             ) from failed
+        if begins:
+            self._begin_mean()
 
     def _adopt(self, given: engine.Saved, path: Path) -> None:
         """Take each parameter's whole tensors from another engine's checkpoint."""
@@ -198,15 +238,22 @@ class Torch(engine.Engine):
                 if name not in own_names:  # another stage has it
                     continue
                 for kind, value in kinds.items():
+                    if kind == EMA and not self.means:
+                        continue
                     if (own := state.pop(f"{kind}/{name}", None)) is None:
                         raise InputError(other_optimizer(path, f"{kind}/{name}"))
                     own.copy_(share(torch.as_tensor(value).reshape(own.shape), own))
-        if state:
+        if state and all(key.startswith(f"{EMA}/") for key in state):
+            self._begin_mean()
+        elif state:
             raise InputError(other_optimizer(path, min(state)))
 
     def weights(self) -> engine.Weights:
         """Each parameter's name and fp32 master weights, whole, on the CPU."""
-        own = {name: parameter.detach() for name, parameter in self.model.named_parameters()}
+        return self._whole({name: parameter.detach() for name, parameter in self.model.named_parameters()})
+
+    def _whole(self, own: dict[str, torch.Tensor]) -> engine.Weights:
+        """Each parameter's name and what all processes together have for it. own: this process's."""
         stages = self.cut.everyone(list(own)) if self.cut else [list(own)]
         for name, shape in self.names.items():
             value = whole(own[name]).float() if name in own else torch.empty(shape, device=self.device)
@@ -222,6 +269,11 @@ def other_optimizer(path: Path, key: str) -> str:
         f"{path} has the state of another optimizer or model ({key} is not in both): set pretrain.train.optimizer to the one that it "
         "was made with, or start from its run's model"
     )
+
+
+def local(value: torch.Tensor) -> torch.Tensor:
+    """This process's part of a tensor."""
+    return value.to_local() if isinstance(value, DTensor) else value
 
 
 def share(value: torch.Tensor, own: torch.Tensor | None) -> torch.Tensor:

@@ -1,9 +1,10 @@
-"""scripts.pretrain.train, whose last process meets numbers that are not finite in the steps that POISON names.
+"""scripts.pretrain.train, whose last process meets bad numbers in the steps that POISON names.
 
-POISON is `loss:7` (the forward pass gives no number) or `gradient:7,9` (only the backward pass does not), or several of these
-with a space between. Everything else is the program itself. With CASES, such as `0-fp32 3-bf16-6 torch-0-fp32`, it trains once for each
-engine (deepspeed, where none is named), ZeRO stage, precision and number of steps (that of the config where a case has none), into a
-folder of that name beside the manifest: in one process, since starting takes longest.
+POISON is `loss:7` (the forward pass gives no number), `gradient:7,9` (only the backward pass does not), `high:7` (logits, and so the
+loss, are much too large) or `steep:7` (only the gradient is), or several of these with a space between.
+Everything else is the program itself. With CASES, such as `0-fp32 3-bf16-6 torch-0-fp32`, it trains once for each engine (deepspeed, where
+none is named), ZeRO stage, precision and number of steps (that of the config where a case has none), into a folder of that name beside the
+manifest: in one process, since starting takes longest. AHEAD is `20:6`: after step 20 the batches are those of 6 steps later.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ step_of = Run.step
 
 def step(self: Run, number: int, *rest: Any) -> Any:
     global now
-    now = number
+    now = number + self.ahead // self.plan.sequences  # the poison is in the batch
     if "forward" not in vars(self.engine):
         self.engine.forward = partial(forward, self.engine.forward)  # type: ignore[method-assign]
     try:
@@ -44,17 +45,25 @@ def step(self: Run, number: int, *rest: Any) -> Any:
         now = 0
 
 
-def forward(forward_of: Callable[..., Any], inputs: torch.Tensor, **more: bool) -> Any:
+def forward(forward_of: Callable[..., Any], inputs: torch.Tensor, **more: Any) -> Any:
     found = forward_of(inputs, **more)
     poison = POISON.get(now) if LAST else None
     if poison == "gradient":
         found.logits.register_hook(lambda gradient: gradient * float("inf"))
     if poison == "loss":
         found.logits = found.logits * float("nan")
+    if poison == "steep":
+        found.logits.register_hook(lambda gradient: gradient * 1000)
+    if poison == "high":
+        found.logits = found.logits * 50
     return found
 
 
 Run.step = step  # type: ignore[method-assign]
+if "AHEAD" in os.environ:
+    after, more = map(int, os.environ["AHEAD"].split(":"))
+    windows_of = Run.windows
+    Run.windows = lambda self, number: windows_of(self, number + more * (number > after))  # type: ignore[method-assign]
 
 
 class Ended(Exception):

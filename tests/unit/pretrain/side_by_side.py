@@ -141,6 +141,8 @@ def case(name: str, stage: int, precision: str, optimizer: str, place: Path, oth
     (whole,) = checkpoint.complete(place)
     found["saved"] = sum(path.stat().st_size for path in whole.path.rglob("*") if path.is_file())
     found["resumed"] = went_on(whole, wanted)
+    built.load(whole, place)  # the engine that has trained on goes back
+    found["back"] = {"steps": train(built, wanted, range(HALF + 1, STEPS + 1)), "weights": state(built.weights())[0]}
     sizes = {name: value.shape for name, value in initial.empty(shape()).named_parameters()}
     neutral = [(name, kinds["weight"].reshape(sizes[name])) for name, kinds in engine.saved(whole, sizes, place)]
     found["neutral"] = state(iter(neutral))[0] == half

@@ -68,7 +68,7 @@ def test_resumed_is_the_same_to_the_byte(
     found: dict[int, dict[str, Any]], name: str, case: str, processes: int
 ) -> None:
     one = found[processes][f"{name}-{case}"]
-    assert one["resumed"] == {"steps": one["steps"][2:], "weights": one["weights"]}
+    assert one["resumed"] == one["back"] == {"steps": one["steps"][2:], "weights": one["weights"]}
 
 
 @pytest.mark.parametrize(("name", "case"), CASES)

@@ -155,6 +155,8 @@ def test_the_data_are_shared_out_by_what_the_other_degrees_leave() -> None:
             "parallel.expert is 2, and pretrain.train.zero_stage is 1.*set pretrain.train.zero_stage to 0",
         ),
         ({"tensor": 2}, 2, {"loss_chunk": 64}, "set pretrain.train.loss_chunk to 0"),
+        ({"sequence": 2}, 2, {"document_masking": True}, "set pretrain.train.document_masking to false"),
+        ({"pipeline": 2}, 2, {"batch_ramp": [[0, 0.5]]}, "leave batch_ramp out"),
         ({"sequence": 2}, 2, {"compile_layers": True}, "set pretrain.train.compile_layers to false"),
         ({"tensor": 2}, 2, {"optimizer": "muon"}, "pretrain.train.optimizer is muon, which needs every matrix whole"),
         (

@@ -120,3 +120,62 @@ def test_flops_and_mfu() -> None:
 )
 def test_peak(name: str, peak: float | None) -> None:
     assert measures.peak_flops(name) == peak
+
+
+RAMP = [[0, 0.25], [0.1, 0.5], [0.2, 1]]
+
+
+@hypothesis_settings(deadline=None)  # the machine may be busy
+@given(
+    st.lists(
+        st.tuples(st.floats(0.01, 0.99), st.floats(0.05, 0.95)), max_size=3, unique_by=(lambda p: p[0], lambda p: p[1])
+    ),
+    st.integers(1, 300),
+    st.integers(1, 40),
+)
+def test_a_ramp_leaves_no_window_out(stages: list[tuple[float, float]], steps: int, sequences: int) -> None:
+    """The windows of the steps follow one another without a gap; tokens, epochs and budgets are their sums."""
+    shares, parts = [0, *sorted(share for share, _ in stages)], [*sorted(part for _, part in stages), 1]
+    changes = {
+        "batch_ramp": [list(pair) for pair in zip(shares, parts, strict=True)],
+        "global_batch_tokens": 10 * sequences,
+    }
+    made = plan(settings(steps=steps, **changes), 100_001)
+    at, sizes = 0, []
+    for step in range(1, steps + 1):
+        first, size = made.span(step)
+        assert first == at and 1 <= size <= sequences and made.tokens(step - 1) == 10 * at
+        sizes.append(size)
+        at += size
+    assert sizes == sorted(sizes) and made.tokens(steps) == 10 * at and made.epochs == at / 10_000
+    # The fewest steps that reach a budget of tokens, or of epochs.
+    for budget in ({"tokens": 10 * at}, {"epochs": (at - 0.5) / 10_000}):
+        found = plan(settings(**budget, **changes), 100_001)
+        assert found.tokens(found.steps) >= 10 * at
+        assert (
+            found.steps == 1
+            or plan(settings(steps=found.steps - 1, **changes), 100_001).tokens(found.steps - 1) < 10 * at
+        )
+
+
+def test_a_ramp_by_numbers() -> None:
+    made = plan(settings(steps=100, batch_ramp=RAMP, global_batch_tokens=160), 10_001)  # 16 windows
+    assert made.stages == ((0, 4), (10, 8), (20, 16)) and made.unit == 4
+    assert [made.span(step) for step in (1, 10, 11, 20, 21, 100)] == [
+        (0, 4),
+        (36, 4),
+        (40, 8),
+        (112, 8),
+        (120, 16),
+        (1384, 16),
+    ]
+    assert made.tokens(100) == 14_000 and made.tokens_per_step == 160
+    assert plan(settings(tokens=14_000, batch_ramp=RAMP, global_batch_tokens=160), 10_001).steps == 100
+    assert accumulation(made, 2, 2) == 4 and fitting(made, 8, 2) == 2
+    with pytest.raises(
+        InputError, match=r"steps of 4 of the 16 .* from step 1 on; .* = 4 × 2 = 8: the nearest shares are 0\.5$"
+    ):
+        accumulation(made, 4, 2)
+    for wrong in ([[0.1, 1]], [[0, 0.5]], [[0, 0.5], [0.2, 0.4], [0.3, 1]], [[0, 0.5], [0, 1]]):
+        with pytest.raises(InputError, match="from 0 on"):
+            plan(settings(steps=5, batch_ramp=wrong), 10_001)

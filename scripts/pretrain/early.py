@@ -1,0 +1,71 @@
+"""Early stop: a run ends where `early_stop` validations in a row were no better than the best, and its model is that of the best.
+
+As in Prechelt 1998 (Early stopping – but when?, criterion UP with validations for strips). The learning rate follows the whole number of
+steps all the same. Each best validation has a checkpoint, whatever `keep_best` says, so that the result depends on no placement.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch.distributed as dist
+
+from scripts.pretrain import checkpoint, engine
+from scripts.workflow.console import log
+from scripts.workflow.errors import InputError
+
+if TYPE_CHECKING:
+    from scripts.pretrain.run import Run
+
+
+def check(settings: dict[str, Any]) -> None:
+    """InputError where a run is to stop early and validates at its end alone."""
+    if settings.get("early_stop") and settings["validate_every"] == 0:
+        raise InputError(
+            f"pretrain.train.early_stop is {settings['early_stop']}, and pretrain.train.validate_every is 0, at the end only: set "
+            "validate_every to steps between validations, or to auto, or early_stop to null"
+        )
+
+
+def over(run: Run, step: int) -> bool:
+    """Whether the run ends after the validation of `step`, before its last step."""
+    wanted = run.settings.get("early_stop")
+    if wanted and run.stale >= wanted and step < run.plan.steps:
+        run.stopped = step
+        return True
+    return False
+
+
+def choose(run: Run) -> None:
+    """At the end of a run that may stop early, take the weights of its best validation. A collective call."""
+    if not run.settings.get("early_stop") or run.lowest is None:
+        return
+    box: list[Any] = [None]
+    if run.rank == 0:
+        scored = [one for one in checkpoint.complete(run.folder) if one.validation is not None]
+        box[0] = min(scored, key=lambda one: (one.validation, one.step), default=None)
+        if box[0] is not None and run.stopped:
+            log.info(
+                "stopped early after step %s: no validation since step %s was better",
+                f"{run.stopped:,}",
+                f"{box[0].step:,}",
+            )
+    dist.broadcast_object_list(box, device=run.device)
+    if box[0] is None or box[0].validation != run.lowest:
+        raise checkpoint.Told(f"the checkpoint of the best validation, {run.lowest}, is no longer in {run.folder}")
+    with engine.patience():
+        run.engine.load(box[0], run.folder)
+    run.best = box[0].step
+
+
+def summary(run: Run) -> dict[str, Any]:
+    """What the manifest says."""
+    return {"early_stop": {"after_step": run.stopped or None, "best_step": run.best}} if run.best else {}
+
+
+def note(run: Run) -> list[str]:
+    """Notes for the report."""
+    if not run.best:
+        return []
+    ended = f"It stopped early, after step {run.stopped:,} of {run.plan.steps:,}: " if run.stopped else ""
+    return [f"{ended}the model is that of step {run.best:,}, the best validation."]
