@@ -13,7 +13,7 @@ import socket
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -29,6 +29,7 @@ from scripts.pretrain.checkpoint import Checkpoint
 from scripts.pretrain.entropy import Head, cross_entropy
 from scripts.pretrain.initial import Weights
 from scripts.pretrain.muon import Muon
+from scripts.pretrain.parallel import Degrees
 from scripts.training import alive
 from scripts.workflow.errors import InputError
 
@@ -124,6 +125,7 @@ class Job:
     recomputed: bool  # activations, in the backward pass
     values: Callable[[], Weights]
     selective: bool = False  # and then not those of matrix products and attention
+    parallel: Degrees = field(default_factory=Degrees, kw_only=True)
 
 
 @dataclass(frozen=True)
@@ -157,7 +159,8 @@ class Engine(ABC):
         names, own = {id(p): name for name, p in whole.named_parameters()}, dict(self.model.named_parameters())
         groups = model.groups(whole, settings)
         for group in groups:
-            group["params"] = [own[names[id(parameter)]] for parameter in group["params"]]
+            group["params"] = [own[name] for parameter in group["params"] if (name := names[id(parameter)]) in own]
+        groups = [group for group in groups if group["params"]]
         self.own = [(group["scale"], group["weight_decay"]) for group in groups]
         self.z_loss, self.compiled = settings.get("z_loss", 0.0), settings.get("compile_layers", False)
         self.adam = {"betas": (settings["beta1"], settings["beta2"]), "eps": settings["epsilon"]}
@@ -169,8 +172,7 @@ class Engine(ABC):
 
         Where the loss or the norm of the whole gradient is not finite, weights and optimizer stay as they are, on every process.
         """
-        for group, (scale, decay) in zip(self.optimizer.param_groups, self.own, strict=True):
-            group["lr"], group["weight_decay"] = rate * scale, decay  # DeepSpeed's checkpoints bring their own
+        self.pace(rate)
         total, balance = torch.zeros(2, dtype=torch.float64, device=batch.device)
         # What mixtures of experts have in their configuration: how much it counts that all experts are used alike.
         weight = getattr(self.model.config, "router_aux_loss_coef", None)
@@ -191,6 +193,11 @@ class Engine(ABC):
         alive.at("update")
         return Update(total, None if weight is None else balance, *self._update())
 
+    def pace(self, rate: float) -> None:
+        """Set the learning rate of every group for the next update."""
+        for group, (scale, decay) in zip(self.optimizer.param_groups, self.own, strict=True):
+            group["lr"], group["weight_decay"] = rate * scale, decay  # DeepSpeed's checkpoints bring their own
+
     def _finish(self, settings: dict[str, Any]) -> None:
         """What an engine does last, around a model that it has wrapped."""
         if self.compiled:
@@ -203,7 +210,11 @@ class Engine(ABC):
         if self.head:
             return self.head.loss_of(partial(self.forward, inputs, **more), targets)
         found = self.forward(inputs, **more)
-        return cross_entropy(found.logits.float().flatten(0, 1), targets.flatten(), self.z_loss), found
+        return self.loss(found.logits, targets), found
+
+    def loss(self, logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        """The mean loss in nats a token that is differentiated: logits [n, length, vocabulary], int64 [n, length]."""
+        return cross_entropy(logits.float().flatten(0, 1), targets.flatten(), self.z_loss)
 
     @torch.no_grad()
     def evaluate(self, inputs: torch.Tensor, targets: torch.Tensor, ignored: int) -> torch.Tensor:
@@ -220,7 +231,7 @@ class Engine(ABC):
         return initial.blocks(self.model)
 
     @abstractmethod
-    def forward(self, inputs: torch.Tensor, **more: bool) -> Any:
+    def forward(self, inputs: torch.Tensor, **more: Any) -> Any:
         """Token ids [n, length] → what the model of transformers returns: `logits` [n, length, vocabulary], and what `more` asks for."""
 
     def _begin(self, last: bool) -> None:  # noqa: B027 - most need nothing

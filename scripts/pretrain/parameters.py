@@ -42,6 +42,7 @@ class Counted:
     kv: int  # the same of keys, and of values
     feed: int  # width of a feed-forward layer; of one expert
     chosen: int  # experts of a token; 1 where there is one feed-forward layer for all
+    experts: int  # parameters of all experts; 0 where there are none
     exact: bool  # False: counted as a Llama of this shape, since the type is none of FAMILIES
 
     @property
@@ -63,7 +64,7 @@ def count(model: dict[str, Any], vocabulary: int) -> Counted:
         model.get("type") == "gpt2"
     ):  # two matrices a feed-forward layer, biases, norms with biases, a table of positions
         feed = more.get("n_inner") or 4 * hidden
-        kv, chosen = hidden, 1
+        kv, chosen, number = hidden, 1, 1
         layer, idle = 4 * hidden * hidden + 2 * hidden * feed + 9 * hidden + feed, 0
         positions, last = model["context"] * hidden, 2 * hidden
     else:
@@ -84,5 +85,6 @@ def count(model: dict[str, Any], vocabulary: int) -> Counted:
         kv=kv,
         feed=feed,
         chosen=chosen,
+        experts=layers * 3 * hidden * feed * number if family.experts else 0,
         exact=model.get("type", "llama") in FAMILIES,
     )

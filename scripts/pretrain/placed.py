@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import asdict
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 from scripts.pretrain import auto, gpus
 from scripts.pretrain.measures import flops_per_token, peak_of
+from scripts.pretrain.parallel import Degrees, check
 from scripts.pretrain.parameters import count
 from scripts.pretrain.schedule import check_layers
 from scripts.training import memory
@@ -34,7 +36,7 @@ def shape_of(summary: dict[str, Any], optimizer: str) -> memory.Shape:
     counted = count(model, vocabulary)
     return memory.Shape(
         counted.total, model["layers"], model["hidden_size"], counted.feed * counted.chosen, vocabulary, model["context"],
-        counted.width, counted.kv, counted.inside if optimizer == "muon" else 0,
+        counted.width, counted.kv, counted.inside if optimizer == "muon" else 0, counted.experts,
     )  # fmt: skip
 
 
@@ -75,14 +77,17 @@ def place(
     """What a training with this summary takes where it runs.
 
     train: pretrain.train with its placement; own: pretrain.plan. has: bytes of memory, in the place of the GPU's or of what this
-    machine has free. Raises InputError for a GPU of which nothing is known.
+    machine has free. Raises InputError for a GPU of which nothing is known, and for processes that pretrain.train.parallel does not allow.
     """
     check_layers(train, train["selective_checkpointing"])
     gpu = gpus.chosen(own, train["device"], profile_gpu)
     processes, cuda = train["processes"] * train["nodes"], gpu is not None
     shape = shape_of(summary, train["optimizer"])
+    degrees = Degrees.of(train)
+    check(degrees, processes, train)
     at = {key: train[key] for key in ("micro_batch", "activation_checkpointing", "selective_checkpointing")} | {
-        "processes": processes
+        "processes": processes,
+        "parallel": asdict(degrees),
     }
     at["sequences"] = summary["global_batch_tokens"] // summary["shape"]["context"]
     parts = memory.parts(shape, train, at, cuda)

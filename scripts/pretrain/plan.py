@@ -96,7 +96,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     train, shards = settings["train"], [Manifest.read(path) for path in args.tokens]
     tokens = sum(shard.summary["train"]["tokens"] for shard in shards)
     summary = facts(train, tokens, Manifest.read(args.tokenizer).summary["vocabulary"])
-    placement = {key: getattr(args, key) for whose in (True, options.LAUNCHER) for key in options.of(TRAIN, whose)}
+    placement = options.given(args, TRAIN) | options.given(args, TRAIN, options.LAUNCHER)
     own = {key: getattr(args, key) for key in options.of(args.step)}
     last = placed.measured(args.manifest.parents[1] / "train")
     manifest.summary = summary

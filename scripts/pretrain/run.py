@@ -10,7 +10,7 @@ import shutil
 import socket
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from scripts.pretrain import (
     initial,
     measures,
     model,
+    parallel,
     placed,
     room,
     schedule,
@@ -35,6 +36,7 @@ from scripts.pretrain import (
     width,
 )
 from scripts.training import memory
+from scripts.workflow import options
 from scripts.workflow.console import log
 from scripts.workflow.errors import InputError
 from scripts.workflow.fingerprint import code
@@ -53,18 +55,24 @@ class Run:
     def __init__(self, args: argparse.Namespace, settings: dict[str, Any], folder: Path) -> None:
         self.args, self.folder, self.estimated = args, folder, 0
         self.rank, self.processes = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+        degrees = parallel.Degrees(**options.given(args, "pretrain.train")["parallel"])
+        parallel.check(degrees, self.processes, settings)
+        self.place = parallel.Place(self.rank, self.processes, degrees)
         self.vocabulary, self.eos = model.load_tokenizer(args.tokenizer)
         self.stream = data.open_split(args.tokens, "train")
         self.settings = auto.resolve(settings, len(self.stream), self.vocabulary)
         self.resolved = auto.resolved(settings, self.settings)
         self.plan = schedule.plan(self.settings, len(self.stream))
         if settings["global_batch_tokens"] == auto.AUTO:
-            args.micro_batch = schedule.fitting(self.plan, args.micro_batch, self.processes)
+            args.micro_batch = schedule.fitting(self.plan, args.micro_batch, self.place.data)
         settings = self.settings
         schedule.check_layers(settings, args.selective_checkpointing)
-        self.accumulation = schedule.accumulation(self.plan, args.micro_batch, self.processes)
+        self.accumulation = schedule.accumulation(self.plan, args.micro_batch, self.place.data)
         chosen = {key.removeprefix("model.") for key in self.resolved}
         shape = model.configuration(settings["model"], self.vocabulary, self.eos, chosen)
+        parallel.check_model(degrees, shape, self.plan.context, self.accumulation)
+        if degrees and self.rank == 0:
+            log.info("shared out: %s; %d of %d processes read different data", degrees, self.place.data, self.processes)
         self.device = engine.choose_device(args.device, int(os.environ["LOCAL_WORLD_SIZE"]))
         self.check_memory(model.size(shape))
 
@@ -87,7 +95,7 @@ class Run:
         )
         job = engine.Job(
             shape, settings, self.device, args.micro_batch, self.accumulation, args.activation_checkpointing, values,
-            args.selective_checkpointing,
+            args.selective_checkpointing, parallel=degrees,
         )  # fmt: skip
         self.done, self.skipped = 0, list(found.skipped) if found else []
         self.changed = found.changed if found else ()
@@ -132,6 +140,7 @@ class Run:
         placement = {
             "micro_batch": args.micro_batch,
             "processes": self.processes,
+            "parallel": asdict(self.place.degrees),
             "activation_checkpointing": args.activation_checkpointing,
             "selective_checkpointing": args.selective_checkpointing,
             "sequences": self.plan.sequences,
@@ -160,7 +169,7 @@ class Run:
 
     def batch(self, step: int) -> torch.Tensor:
         """This process's windows of a step: int64 [accumulation, micro_batch, context + 1], on the CPU."""
-        mine = data.share(self.windows(step), self.rank, self.processes, self.args.micro_batch)
+        mine = data.share(self.windows(step), self.place.data_rank, self.place.data, self.args.micro_batch)
         tokens = data.read_windows(self.stream, mine, self.plan.context)
         if tokens.max() >= self.vocabulary:
             raise InputError(
@@ -220,12 +229,13 @@ class Run:
             return None
         total = torch.zeros(len(heldout.sources(self.heldout)), dtype=torch.float64, device=self.device)
         size = self.args.micro_batch
-        for turn in range(math.ceil(len(self.validation) / (size * self.processes))):
-            start = (turn * self.processes + self.rank) * size
+        parts, rank = self.place.data, self.place.data_rank
+        for turn in range(math.ceil(len(self.validation) / (size * parts))):
+            start = (turn * parts + rank) * size
             batch = self.validation[start : start + size] or [(self.validation[0][0], 0, 0)]
             total.index_add_(0, torch.tensor([number for *_, number in batch], device=self.device), self.nats(batch))
         dist.all_reduce(total)
-        found = heldout.scores(self.heldout, total.tolist())
+        found = heldout.scores(self.heldout, (total / self.place.degrees.copies).tolist())
         if not math.isfinite(found["loss"]):
             raise checkpoint.Told(
                 f"the validation loss is {found['loss']}: the weights are no longer usable. {REMEDY.capitalize()}"
@@ -256,6 +266,7 @@ class Run:
             "devices": dict(sorted(devices.items())),
             "processes": self.processes,
             "nodes": len({one["node"] for one in every}),
+            **({"parallel": asdict(self.place.degrees)} if self.place.degrees else {}),
             "estimated_memory_bytes": self.estimated,
         }
 

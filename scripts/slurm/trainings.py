@@ -8,7 +8,7 @@ from typing import Any
 
 from scripts.plan import training
 from scripts.plan.last import Last
-from scripts.pretrain import gpus
+from scripts.pretrain import gpus, parallel
 from scripts.slurm import queue
 from scripts.slurm.needs import Need
 from scripts.workflow.errors import InputError
@@ -27,6 +27,10 @@ def placement(needs: list[Need], config: dict[str, Any]) -> tuple[list[str], lis
             errors.append(f"{need.rule}: takes {cards * need.nodes} GPUs, more than the profile's gpu_cap")
         for key, section in sections(need.rule, config) if cards else ():
             processes, nodes = section["processes"], section.get("nodes", 1)
+            try:
+                parallel.check(parallel.Degrees.of(section), processes * nodes, section)
+            except InputError as error:
+                errors.append(f"{need.rule}: {error}")
             if nodes != need.nodes:
                 errors.append(
                     f"{need.rule}: the profile asks for {need.nodes} nodes, the config has {key}.nodes: {nodes}"

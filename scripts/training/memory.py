@@ -9,7 +9,8 @@ fitted. docs/pretrain.md compares the sum with peaks that were measured, and so 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +54,7 @@ class Shape:
     width: int = 0
     kv: int = 0
     matrices: int = 0  # parameters that Muon moves, of which it keeps one moment and not two
+    experts: int = 0  # parameters of a mixture's experts, all of them
 
 
 def activations(shape: Shape, tokens: int, low: int) -> int:
@@ -183,10 +185,37 @@ def check_host(parameters: int, has: int, here: int) -> None:
 
 
 def parts(shape: Shape, settings: dict[str, Any], placement: dict[str, Any], cuda: bool) -> dict[str, int]:
-    """`needed` of pretrain.train. settings: precision, zero_stage; placement: micro_batch, processes (all), activation_checkpointing."""
-    fixed = (settings["precision"], settings["zero_stage"], placement["processes"])
+    """`needed` of pretrain.train.
+
+    settings: precision, zero_stage, loss_chunk; placement: micro_batch, processes (all), activation_checkpointing,
+    selective_checkpointing, parallel.
+    """
+    parallel = placement.get("parallel", {})
+    processes = placement["processes"] // (parallel.get("tensor", 1) * parallel.get("pipeline", 1))
+    fixed = (settings["precision"], settings["zero_stage"], max(1, processes))
+    part = shared_out(shape, parallel)
     more = {"selective": placement.get("selective_checkpointing", False), "chunk": settings.get("loss_chunk", 0)}
-    return needed(shape, placement["micro_batch"], *fixed, placement["activation_checkpointing"], cuda, **more)
+    return needed(part, placement["micro_batch"], *fixed, placement["activation_checkpointing"], cuda, **more)
+
+
+def shared_out(shape: Shape, parallel: dict[str, int]) -> Shape:
+    """What a process has of a model and of a window under pretrain.train.parallel; counted, not measured.
+
+    Tensor parallelism gathers the logits and leaves experts whole. The first stage of a pipeline keeps the activations of as many
+    micro-batches as there are stages, so together those of all layers; a stage at the end has a table of the vocabulary.
+    """
+    tensor, table = parallel.get("tensor", 1), shape.vocabulary * shape.hidden
+    if not any(size > 1 for size in parallel.values()):
+        return shape
+    inside = (shape.parameters - table - shape.experts) // tensor + shape.experts // parallel.get("expert", 1)
+    return replace(
+        shape,
+        parameters=table // tensor + inside // parallel.get("pipeline", 1),
+        intermediate=-(-shape.intermediate // tensor),
+        context=-(-shape.context // parallel.get("sequence", 1)),
+        width=(shape.width or shape.hidden) // tensor,
+        kv=(shape.kv or shape.width or shape.hidden) // tensor,
+    )
 
 
 def changes(
@@ -203,7 +232,11 @@ def changes(
 
     def divides(number: int) -> bool:
         """Whether micro-batches of `number` processes make up a global batch, without which the trainer refuses."""
-        return placement.get("sequences", 0) % (placement["micro_batch"] * number) == 0
+        together = prod(size for kind, size in placement.get("parallel", {}).items() if kind != "expert")
+        return (
+            number % together == 0
+            and placement.get("sequences", 0) % (placement["micro_batch"] * number // together) == 0
+        )
 
     def said(words: str, size: int) -> str:
         return f"{words} ({gigabytes(size)})"

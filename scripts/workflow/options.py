@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from scripts.workflow import config as configuration
+from scripts.workflow.trees import lookup
 
 PROGRAM, LAUNCHER = True, "launcher"  # values of `placement` in the schema
 NULL = "null"
@@ -22,8 +23,25 @@ def of(step: str, whose: bool | str = PROGRAM) -> dict[str, dict[str, Any]]:
 
 
 def flag(key: str) -> str:
-    """`checkpoint_every` → `--checkpoint-every`."""
-    return f"--{key.replace('_', '-')}"
+    """`checkpoint_every` → `--checkpoint-every`, `parallel.tensor` → `--parallel-tensor`."""
+    return f"--{name(key).replace('_', '-')}"
+
+
+def name(key: str) -> str:
+    """The attribute that argparse gives the value of a key: `parallel.tensor` → `parallel_tensor`."""
+    return key.replace(".", "_")
+
+
+def given(args: argparse.Namespace, step: str, whose: bool | str = PROGRAM) -> dict[str, Any]:
+    """The placement keys of a step as parsed, in sections as the config has them."""
+    found: dict[str, Any] = {}
+    for key in of(step, whose):
+        *path, last = key.split(".")
+        inner = found
+        for part in path:
+            inner = inner.setdefault(part, {})
+        inner[last] = getattr(args, name(key))
+    return found
 
 
 def word(value: Any) -> str:
@@ -35,7 +53,7 @@ def word(value: Any) -> str:
 
 def words(step: str, section: dict[str, Any], whose: bool | str = PROGRAM) -> list[str]:
     """The options of a step's program, or of its launcher, that say what the step's section of the config says."""
-    return [f"{flag(key)}={word(section[key])}" for key in of(step, whose)]
+    return [f"{flag(key)}={word(lookup(section, key))}" for key in of(step, whose)]
 
 
 def boolean(text: str) -> bool:

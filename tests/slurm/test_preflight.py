@@ -122,6 +122,26 @@ def test_the_config_starts_what_the_profile_asks_for(section: dict[str, object],
     assert tuple(map(len, found)) == (errors, warnings)
 
 
+def test_processes_that_cannot_be_grouped_are_refused() -> None:
+    """Two nodes of four GPUs hold no groups of three; DeepSpeed has no groups."""
+    section = {
+        "processes": 4,
+        "nodes": 2,
+        "engine": "torch",
+        "zero_stage": 0,
+        "optimizer": "adamw",
+        "parallel": {"tensor": 3},
+    }
+    (error,), _ = trainings.placement([FITS], {"pretrain": {"train": section}})
+    assert error.startswith(
+        "pretrain_train: pretrain.train.parallel is tensor 3: 3 processes work on the same windows, and 8 "
+    )
+    (error,), _ = trainings.placement(
+        [FITS], {"pretrain": {"train": {**section, "engine": "deepspeed", "parallel": {"tensor": 2}}}}
+    )
+    assert "set pretrain.train.engine to torch" in error
+
+
 def test_a_cap_below_what_one_job_takes_is_refused() -> None:
     errors, _ = trainings.placement([replace(FITS, cards=4)], {})
     assert errors == ["pretrain_train: takes 8 GPUs, more than the profile's gpu_cap"]

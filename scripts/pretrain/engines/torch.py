@@ -9,6 +9,10 @@ What the `zero_stage` of the config means here, of fp32 weights, their gradients
 
 Gradients are fp32 when they are added up and when they are reduced. Under stages 1–3 the model is built on the meta device, and no
 process holds more than one of its blocks whole (stages 1 and 2: but for the bf16 or fp32 copy that a step computes with).
+
+Where matrices, layers, sequences or experts are shared out too (`pretrain.train.parallel`), cut.py has the groups of processes, pipe.py
+the pipeline's schedule and ulysses.py the sequence's attention. Without ZeRO gradients are then added up once a step, after the last
+backward pass: DDP takes no DTensors.
 """
 
 from __future__ import annotations
@@ -30,6 +34,8 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 
 from scripts.pretrain import engine, initial, layers
 from scripts.pretrain.checkpoint import Checkpoint
+from scripts.pretrain.engines.cut import Cut
+from scripts.pretrain.engines.pipe import Pipe, Stage
 from scripts.workflow.errors import InputError
 
 
@@ -40,14 +46,26 @@ class Torch(engine.Engine):
         self.stage, self.clipping = job.settings["zero_stage"], job.settings["gradient_clipping"]
         self.low, self.device, self.accumulation = job.settings["precision"] == "bf16", job.device, job.accumulation
         self.model = initial.empty(job.config)
+        self.names = {name: value.shape for name, value in self.model.named_parameters()}
+        self.cut = Cut(job.parallel, job.device) if job.parallel else None
+        if self.cut:
+            self.cut.apply(self.model)
         if job.recomputed:
             layers.recompute(self.model, job.selective)
+        self.runs: nn.Module = self.model
+        if self.cut and job.parallel.pipeline > 1:
+            self.runs = Stage(self.model, self.cut, self.low and not self.stage)
         if self.stage:
             self._shard()
         own = dict(self.model.named_parameters())
-        initial.filled(self.model, job.device, ((name, share(value, own.get(name))) for name, value in job.values()))
-        self.runs: nn.Module = self.model
-        if not self.stage and dist.get_world_size() > 1:
+        held = own.keys() | dict(self.model.named_buffers()).keys()
+        given = ((name, share(value, own.get(name))) for name, value in job.values() if name in held)
+        initial.filled(self.model, job.device, given)
+        self.pipe = None
+        if self.cut and job.parallel.pipeline > 1:
+            hidden = torch.bfloat16 if self.low and self.stage else torch.float32
+            self.pipe = Pipe(self.runs, self.cut, hidden, job.config.vocab_size, job.config.hidden_size)
+        if not self.stage and not self.cut and dist.get_world_size() > 1:
             places = [job.device] if job.device.type == "cuda" else None
             self.runs = nn.parallel.DistributedDataParallel(self.model, device_ids=places, gradient_as_bucket_view=True)
         self.optimizer = self._optimizer(job, fused=True)
@@ -63,21 +81,46 @@ class Torch(engine.Engine):
 
     def _shard(self) -> None:
         """FSDP2 for each block, and for what is around them."""
-        mesh = init_device_mesh(self.device.type, (dist.get_world_size(),))
+        mesh = self.cut.shared if self.cut else init_device_mesh(self.device.type, (dist.get_world_size(),))
         policy = MixedPrecisionPolicy(torch.bfloat16 if self.low else None, torch.float32)
         for block in initial.blocks(self.model):
             fully_shard(block, mesh=mesh, mp_policy=policy, reshard_after_forward=self.stage == 3)
-        fully_shard(self.model, mesh=mesh, mp_policy=policy, reshard_after_forward=None if self.stage == 3 else False)
+        fully_shard(self.runs, mesh=mesh, mp_policy=policy, reshard_after_forward=None if self.stage == 3 else False)
 
-    def forward(self, inputs: torch.Tensor, **more: bool) -> Any:
-        """As `engine.Engine.forward`."""
+    def _optimizer(self, job: engine.Job, fused: bool) -> torch.optim.Optimizer:
+        made = super()._optimizer(job, fused)
+        if self.cut:
+            split = [list(self.cut.alike(group)) for group in made.param_groups]
+            self.own = [own for own, groups in zip(self.own, split, strict=True) for _ in groups]
+            made.param_groups = [group for groups in split for group in groups]
+        return made
+
+    def forward(self, inputs: torch.Tensor, **more: Any) -> Any:
+        """As `engine.Engine.forward`; of a sequence that is shared out, this process's part."""
+        if self.cut:
+            more |= self.cut.positions(inputs.shape[1])
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.low and not self.stage):
             return self.runs(input_ids=inputs, use_cache=False, **more)
 
+    def step(self, batch: torch.Tensor, rate: float) -> engine.Update:
+        """As `engine.Engine.step`; a batch is the same for all processes that work on it together."""
+        batch = self.cut.part(batch) if self.cut else batch
+        if self.pipe is None:
+            return super().step(batch, rate)
+        self.pace(rate)
+        loss = self.pipe.gradients(batch, self.loss)
+        return engine.Update(loss, None, *self._update())
+
     def evaluate(self, inputs: torch.Tensor, targets: torch.Tensor, ignored: int) -> torch.Tensor:
-        """As `engine.Engine.evaluate`."""
-        found = super().evaluate(inputs, targets, ignored)
-        for module in self.model.modules():
+        """As `engine.Engine.evaluate`.
+
+        Of a sequence that is shared out, each process sums over its part; all stages of a pipeline have the same.
+        """
+        if self.cut:
+            inputs, targets = self.cut.padded(inputs, 0), self.cut.padded(targets, ignored)
+        how = self.pipe.evaluate if self.pipe else super().evaluate
+        found = how(inputs, targets, ignored)
+        for module in self.runs.modules():
             if isinstance(module, FSDPModule):
                 module.reshard()  # without a backward pass, whole weights would stay in memory
         return found
@@ -95,11 +138,24 @@ class Torch(engine.Engine):
 
     def _update(self) -> tuple[float | None, bool]:
         parameters = list(self.model.parameters())
+        if self.cut:
+            return self._update_parts(self.cut)
         total = nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None])
         norm = float(total.full_tensor() if isinstance(total, DTensor) else total)
         if applied := math.isfinite(norm):
             if self.clipping:
                 nn.utils.clip_grads_with_norm_(parameters, self.clipping, torch.tensor(norm, device=self.device))
+            self.optimizer.step()
+        self.optimizer.zero_grad()
+        return norm, applied
+
+    def _update_parts(self, cut: Cut) -> tuple[float | None, bool]:
+        """The same where processes hold parts that are not FSDP's alone."""
+        cut.reduce(self.model.named_parameters(), sharded=self.stage > 0)
+        norm = cut.norm(self.model.named_parameters())
+        if applied := math.isfinite(norm):
+            if self.clipping:
+                cut.clip(self.model.parameters(), norm, self.clipping)
             self.optimizer.step()
         self.optimizer.zero_grad()
         return norm, applied
@@ -122,9 +178,10 @@ class Torch(engine.Engine):
     def load(self, found: Checkpoint, folder: Path) -> None:
         """A checkpoint of any engine, by any number of processes under any stage."""
         if found.engine != "torch":
-            return self._adopt(engine.saved(found, dict(self.model.named_parameters()), folder), found.path)
+            return self._adopt(engine.saved(found, self.names, folder), found.path)
         state, reader = self._state(), HuggingFaceStorageReader(str(found.path))
-        if other := sorted(state.keys() ^ reader.read_metadata().state_dict_metadata.keys()):
+        every = state.keys() if self.cut is None else {key for keys in self.cut.everyone(list(state)) for key in keys}
+        if other := sorted(every ^ reader.read_metadata().state_dict_metadata.keys()):
             raise InputError(other_optimizer(found.path, other[0]))
         try:
             dcp.load(state, storage_reader=reader)
@@ -135,9 +192,11 @@ class Torch(engine.Engine):
 
     def _adopt(self, given: engine.Saved, path: Path) -> None:
         """Take each parameter's whole tensors from another engine's checkpoint."""
-        state = self._state()
+        state, own_names = self._state(), dict(self.model.named_parameters())
         with torch.no_grad():
             for name, kinds in given:
+                if name not in own_names:  # another stage has it
+                    continue
                 for kind, value in kinds.items():
                     if (own := state.pop(f"{kind}/{name}", None)) is None:
                         raise InputError(other_optimizer(path, f"{kind}/{name}"))
@@ -147,8 +206,14 @@ class Torch(engine.Engine):
 
     def weights(self) -> engine.Weights:
         """Each parameter's name and fp32 master weights, whole, on the CPU."""
-        for name, parameter in self.model.named_parameters():
-            yield name, whole(parameter.detach()).float().cpu().clone()
+        own = {name: parameter.detach() for name, parameter in self.model.named_parameters()}
+        stages = self.cut.everyone(list(own)) if self.cut else [list(own)]
+        for name, shape in self.names.items():
+            value = whole(own[name]).float() if name in own else torch.empty(shape, device=self.device)
+            if self.cut and len(stages) > 1:
+                holder = next(number for number, held in enumerate(stages) if name in held)
+                value = self.cut.from_stage(value.clone(memory_format=torch.contiguous_format), holder)
+            yield name, value.cpu().clone()
 
 
 def other_optimizer(path: Path, key: str) -> str:

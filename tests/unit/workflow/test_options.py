@@ -25,7 +25,16 @@ def read(step: str, words: list[str], whose: bool | str = options.PROGRAM) -> di
 def test_every_default_comes_back(step: str, whose: bool | str) -> None:
     section = config.lookup(config.validate({}), step)
     found = read(step, options.words(step, section, whose), whose)
-    assert found == {key: section[key] for key in options.of(step, whose)}
+    assert found == {options.name(key): config.lookup(section, key) for key in options.of(step, whose)}
+
+
+def test_the_keys_of_a_section_come_back_as_a_section() -> None:
+    parser = argparse.ArgumentParser(allow_abbrev=False)
+    cli.placement(parser, "pretrain.train")
+    args = parser.parse_args(["--parallel-tensor=2", "--micro-batch=3"])
+    found = options.given(args, "pretrain.train")
+    assert found["parallel"] == {"tensor": 2, "pipeline": 1, "sequence": 1, "expert": 1}
+    assert found["micro_batch"] == 3 and "processes" not in found
 
 
 def test_null_and_numbers_of_a_key_that_takes_both() -> None:

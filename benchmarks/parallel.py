@@ -1,0 +1,164 @@
+"""Every placement of pretrain.train.parallel that runs here, against a single process: the loss, and how far it is from that.
+
+    python -m benchmarks.parallel                     # writes benchmarks/results/parallel.json, prints the table of docs/pretrain.md
+
+A Llama of 0.5 million parameters (for experts a Mixtral with four of them) trains with the engine torch in fp32 on synthetic tokens,
+2,048 a step in micro-batches of 4 × 128 over all processes, with AdamW, on the same data and weights everywhere. Each case is a process
+group of its own, of gloo processes with one thread each. Difference: the largest of all steps' losses, and of the gradient's norms before
+clipping as a share of the norm, from those of one process. Held: elements of the parameters in process 0, as a share of the model's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from benchmarks.machine import processor, versions
+from scripts.pretrain.parallel import Degrees, Place
+from scripts.training.processes import environments, free_port
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULT = ROOT / "benchmarks/results/parallel.json"
+VOCABULARY, CONTEXT, SEQUENCES, BATCH = 1024, 128, 16, 4  # BATCH: micro-batches of a step
+SHAPE = {
+    "hidden_size": 96, "intermediate_size": 256, "num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 4,
+    "vocab_size": VOCABULARY, "max_position_embeddings": CONTEXT, "tie_word_embeddings": True, "bos_token_id": 0, "eos_token_id": 0,
+}  # fmt: skip
+# Routers' own loss depends on how tokens are dealt to processes: without it, processes train what one does.
+EXPERTS = {"num_local_experts": 4, "num_experts_per_tok": 2, "router_aux_loss_coef": 0.0}
+CASES: list[tuple[str, int, int, dict[str, int]]] = [  # (type, processes, ZeRO stage, degrees)
+    ("llama", 1, 0, {}),
+    ("llama", 2, 0, {}),
+    ("llama", 2, 0, {"tensor": 2}),
+    ("llama", 4, 0, {"tensor": 2}),
+    ("llama", 4, 3, {"tensor": 2}),
+    ("llama", 2, 0, {"sequence": 2}),
+    ("llama", 4, 2, {"sequence": 2}),
+    ("llama", 2, 0, {"pipeline": 2}),
+    ("llama", 4, 0, {"pipeline": 2}),
+    ("llama", 4, 1, {"pipeline": 2}),
+    ("llama", 4, 0, {"pipeline": 4}),
+    ("llama", 4, 0, {"tensor": 2, "pipeline": 2}),
+    ("llama", 4, 0, {"tensor": 2, "sequence": 2}),
+    ("llama", 4, 0, {"pipeline": 2, "sequence": 2}),
+    ("mixtral", 1, 0, {}),
+    ("mixtral", 2, 0, {"expert": 2}),
+    ("mixtral", 4, 0, {"expert": 2}),
+    ("mixtral", 4, 0, {"tensor": 2, "expert": 2}),
+]
+
+
+def batch(step: int) -> Any:
+    """The global batch of a step, int64 [micro-batches, sequences, context + 1]: a walk through the vocabulary."""
+    import torch
+
+    chance = torch.Generator().manual_seed(step)
+    moves = torch.randint(0, 16, (BATCH, SEQUENCES // BATCH, CONTEXT + 1), generator=chance)
+    return (moves.cumsum(-1) * 7) % VOCABULARY
+
+
+def worker(kind: str, stage: int, degrees: Degrees, steps: int) -> None:
+    """One process of a case; process 0 prints the result."""
+    import torch
+    import torch.distributed as dist
+    from transformers import AutoConfig
+
+    from scripts.pretrain import engine, initial, parallel
+    from scripts.workflow import config
+
+    place, device = Place(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), degrees), torch.device("cpu")
+    engine.start("torch", device, 1)
+    shape = AutoConfig.for_model(kind, **SHAPE, **(EXPERTS if kind == "mixtral" else {}))
+    settings = config.validate({})["pretrain"]["train"]
+    settings |= {"engine": "torch", "zero_stage": stage, "learning_rate": 0.001}
+    parallel.check(degrees, place.processes, settings)
+    parallel.check_model(degrees, shape, CONTEXT, BATCH)
+    micro = SEQUENCES // BATCH // place.data
+    built = engine.kind("torch")(
+        engine.Job(shape, settings, device, micro, BATCH, False, partial(initial.values, shape, 0), parallel=degrees)
+    )
+    held = sum(getattr(value, "_local_tensor", value).numel() for value in built.model.parameters())
+    rows, begun = [], time.perf_counter()
+    for step in range(1, steps + 1):
+        found = built.step(batch(step).chunk(place.data, dim=1)[place.data_rank], 0.001)
+        loss = found.loss / place.processes
+        dist.all_reduce(loss)
+        rows.append([float(loss), found.norm])
+    if place.rank == 0:
+        whole = sum(value.numel() for value in initial.empty(shape).parameters())
+        print(json.dumps({"steps": rows, "held": held / whole, "seconds": time.perf_counter() - begun}), flush=True)
+    dist.barrier()
+    os._exit(0)
+
+
+def measured(case: tuple[str, int, int, dict[str, int]], steps: int) -> dict[str, Any]:
+    """Run one case as a process group; RuntimeError where it fails."""
+    kind, processes, stage, degrees = case
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks.parallel",
+        "--steps",
+        str(steps),
+        "--worker",
+        json.dumps([kind, stage, degrees]),
+    ]
+    started = [
+        subprocess.Popen(command, cwd=ROOT, env={**os.environ, **place}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for place in environments(0, 1, processes, "127.0.0.1", free_port())
+    ]  # fmt: skip
+    outputs = [process.communicate() for process in started]
+    for process, (_, errors) in zip(started, outputs, strict=True):
+        if process.returncode:
+            raise RuntimeError(f"{case} ended with {process.returncode}:\n{errors}")
+    found = json.loads(outputs[0][0].splitlines()[-1])
+    return {"type": kind, "processes": processes, "zero_stage": stage, "degrees": degrees, **found}
+
+
+def compared(found: dict[str, Any], alone: dict[str, Any]) -> dict[str, Any]:
+    """A case with its largest differences from one process."""
+    pairs = list(zip(found["steps"], alone["steps"], strict=True))
+    loss = max(abs(one[0] - other[0]) for one, other in pairs)
+    norm = max(abs(one[1] - other[1]) / other[1] for one, other in pairs)
+    return {**found, "loss": found["steps"][-1][0], "loss_difference": loss, "norm_difference": norm}
+
+
+def row(found: dict[str, Any]) -> str:
+    """A line of the table in docs/pretrain.md."""
+    degrees = Degrees(**found["degrees"])
+    data = found["processes"] // degrees.together
+    return (
+        f"| {found['type']} | {found['processes']} | {data} | {degrees or '–'} | {found['zero_stage']} | {found['loss']:.6f} | "
+        f"{found['loss_difference']:.1e} | {found['norm_difference']:.1e} | {found['held']:.0%} |"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--steps", type=int, default=8, help="steps of each case (default: 8)")
+    parser.add_argument("--out", type=Path, default=RESULT, help="the JSON to write")
+    parser.add_argument("--worker", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.worker:
+        kind, stage, degrees = json.loads(args.worker)
+        worker(kind, stage, Degrees(**degrees), args.steps)
+    rows: list[dict[str, Any]] = []
+    for case in CASES:
+        found = measured(case, args.steps)
+        alone = next((one for one in rows if one["type"] == case[0]), found)  # the first of a type is one process
+        rows.append(compared(found, alone))
+        print(row(rows[-1]), flush=True)
+    machine = {"processor": processor(), "cores": os.cpu_count(), "versions": versions("torch", "transformers")}
+    body = {"machine": machine, "steps": args.steps, "tokens_per_step": SEQUENCES * CONTEXT, "cases": rows}
+    args.out.write_text(json.dumps(body, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
