@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from scripts.slurm.patience import SlurmError, ask
-from scripts.training import alive
+from scripts.training import alive, hung
 from scripts.training.processes import (
     RANKS,
     RESUBMIT,
@@ -178,7 +178,7 @@ def main(argv: list[str] | None = None) -> int:
     places = environments(node, args.nodes, args.processes, address, port)
     # One for each group of processes, and the same on all of its nodes, which share the folder of checkpoints.
     folder = (given(args.options, "--checkpoints") or Path("checkpoints")).absolute() / f".alive-{address}-{port}"
-    watch = alive.Watch(folder, [place["RANK"] for place in places], args.nodes * args.processes)
+    watch = hung.Watch(folder, [place["RANK"] for place in places], args.nodes * args.processes)
     places = [{**os.environ, **place, alive.FOLDER: str(folder)} for place in places]
     return supervise([(command, place) for place in places], step=step, say=say, watch=watch)
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from types import FrameType
 from typing import IO
 
-from scripts.training.alive import Watch
+from scripts.training.hung import Watch
 from scripts.workflow import ended
 
 RESUBMIT = 85  # exit status: stopped by a signal after a checkpoint; start again to resume

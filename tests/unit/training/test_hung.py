@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from scripts.training import alive
+from scripts.training import hung
 
 
 def said(**changes: Any) -> dict[str, Any]:
@@ -25,34 +25,34 @@ def said(**changes: Any) -> dict[str, Any]:
     return {**usual, "calls": {"0 0": 20}, **changes}
 
 
-def beats(*calls: dict[str, int]) -> dict[str, alive.Beat]:
+def beats(*calls: dict[str, int]) -> dict[str, hung.Beat]:
     made = {}
     for rank, one in enumerate(calls):
-        made[str(rank)] = alive.Beat(0)
+        made[str(rank)] = hung.Beat(0)
         made[str(rank)].hear(said(calls=one), 0)
     return made
 
 
 def test_the_one_with_fewer_calls_is_behind() -> None:
-    assert alive.behind(beats({"0 0": 5}, {"0 0": 4}, {"0 0": 5})) == ["1"]
-    assert alive.behind(beats({"0 0": 5}, {"0 0": 5})) == []
+    assert hung.behind(beats({"0 0": 5}, {"0 0": 4}, {"0 0": 5})) == ["1"]
+    assert hung.behind(beats({"0 0": 5}, {"0 0": 5})) == []
 
 
 def test_groups_are_compared_one_by_one() -> None:
     """2 waits in its pair for 3, and so 0 and 1 wait for 2 in the group of all."""
     found = beats({"0 0": 5, "1 0": 9}, {"0 0": 5, "1 0": 9}, {"0 0": 4, "2 2": 3}, {"0 0": 4, "2 2": 2})
-    assert alive.behind(found) == ["3"]
+    assert hung.behind(found) == ["3"]
 
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     now = [0.0]
-    monkeypatch.setattr(alive.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(hung.time, "monotonic", lambda: now[0])
     return now
 
 
 def test_only_after_the_limit_and_where_nothing_moves(tmp_path: Path, clock: list[float]) -> None:
-    watch = alive.Watch(tmp_path, ["0"], 2)  # rank 1 is of another node
+    watch = hung.Watch(tmp_path, ["0"], 2)  # rank 1 is of another node
     (tmp_path / "0").write_text(json.dumps(said(calls={"0 0": 21})))
     (tmp_path / "1").write_text(json.dumps(said()))
 
@@ -78,7 +78,7 @@ def test_only_after_the_limit_and_where_nothing_moves(tmp_path: Path, clock: lis
 
 def test_one_without_beats_is_not_given_the_time_to_work_alone(tmp_path: Path, clock: list[float]) -> None:
     """It was stopped in a checkpoint, for which the others wait for hours."""
-    watch = alive.Watch(tmp_path, ["0"], 2)
+    watch = hung.Watch(tmp_path, ["0"], 2)
     (tmp_path / "0").write_text(json.dumps(said(limit=1e5)))
     (tmp_path / "1").write_text(json.dumps(said(limit=1e5)))
     for number in range(200):
@@ -86,11 +86,11 @@ def test_one_without_beats_is_not_given_the_time_to_work_alone(tmp_path: Path, c
         (tmp_path / "0").write_text(json.dumps(said(limit=1e5, number=number)))
         if found := watch.look():
             break
-    assert found and found[0].startswith("rank 1 (of 2") and 90 + alive.ANSWER < clock[0] < 95 + alive.ANSWER
+    assert found and found[0].startswith("rank 1 (of 2") and 90 + hung.ANSWER < clock[0] < 95 + hung.ANSWER
 
 
 def test_time_in_which_the_launcher_was_stopped_does_not_count(tmp_path: Path, clock: list[float]) -> None:
-    watch = alive.Watch(tmp_path, ["0"], 1)
+    watch = hung.Watch(tmp_path, ["0"], 1)
     (tmp_path / "0").write_text(json.dumps(said()))
     clock[0] += 2
     assert watch.look() is None
@@ -100,7 +100,7 @@ def test_time_in_which_the_launcher_was_stopped_does_not_count(tmp_path: Path, c
 
 def test_what_another_attempt_left_is_not_read(tmp_path: Path) -> None:
     (tmp_path / "0").write_text(json.dumps(said()))
-    alive.Watch(tmp_path, ["0"], 1)
+    hung.Watch(tmp_path, ["0"], 1)
     assert not (tmp_path / "0").exists()
 
 
@@ -109,4 +109,4 @@ def test_the_main_threads_frames_alone() -> None:
         "Thread 0x00007f0000000001 (most recent call first):\n  File \"a\", line 1 in other\n\n"
         "Current thread 0x00007f0000000002 (most recent call first):\n  File \"b\", line 2 in main\n"
     )  # fmt: skip
-    assert list(alive._thread(dump.splitlines(), 0x7F0000000002)) == ['  File "b", line 2 in main']
+    assert list(hung._thread(dump.splitlines(), 0x7F0000000002)) == ['  File "b", line 2 in main']
