@@ -19,6 +19,12 @@ STAGED = ("llama", "mistral", "qwen2", "qwen3", "olmo2", "phi3")
 MIXED = ("mixtral", "olmoe")
 PLANNED = (*STAGED, *MIXED)
 CAUSAL = (*PLANNED, "gpt2")
+# Keys of pretrain.train that some of these do not go with, where they are set, and why.
+APART = {
+    "document_masking": (("sequence", "pipeline"), "attention is over whole windows there, whose positions begin once"),
+    "batch_ramp": (("pipeline",), "the schedule 1F1B needs as many micro-batches as stages in every step"),
+    "ema": (("pipeline",), "no process has the mean of all weights"),
+}
 
 
 @dataclass(frozen=True)
@@ -101,6 +107,12 @@ def check(degrees: Degrees, processes: int, settings: dict[str, Any]) -> None:
             f"{WHERE} is {degrees}, and pretrain.train.compile_layers is true: layers are compiled where each process has them whole; set "
             "pretrain.train.compile_layers to false"
         )
+    for key, (kinds, why) in APART.items():
+        if settings.get(key) and (kind := next((kind for kind in kinds if getattr(degrees, kind) > 1), None)):
+            raise InputError(
+                f"{WHERE}.{kind} is {getattr(degrees, kind)}, and pretrain.train.{key} is {settings[key]}: {why}; set {WHERE}.{kind} "
+                f"to 1, or pretrain.train.{key} to its default"
+            )
     whole = degrees.tensor == degrees.pipeline == degrees.expert == 1
     if settings["optimizer"] == "muon" and not whole:
         raise InputError(

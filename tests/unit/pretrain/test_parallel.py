@@ -156,6 +156,13 @@ def test_the_data_are_shared_out_by_what_the_other_degrees_leave() -> None:
         ),
         ({"tensor": 2}, 2, {"loss_chunk": 64}, "set pretrain.train.loss_chunk to 0"),
         ({"sequence": 2}, 2, {"compile_layers": True}, "set pretrain.train.compile_layers to false"),
+        (
+            {"tensor": 1, "sequence": 2},
+            2,
+            {"document_masking": True},
+            "parallel.sequence is 2, and pretrain.train.document_masking is True",
+        ),
+        ({"pipeline": 2}, 2, {"ema": 0.99}, "parallel.pipeline is 2, and pretrain.train.ema is 0.99.*to its default"),
         ({"tensor": 2}, 2, {"optimizer": "muon"}, "pretrain.train.optimizer is muon, which needs every matrix whole"),
         (
             {"pipeline": 2},
