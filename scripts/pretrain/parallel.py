@@ -19,6 +19,14 @@ STAGED = ("llama", "mistral", "qwen2", "qwen3", "olmo2", "phi3")
 MIXED = ("mixtral", "olmoe")
 PLANNED = (*STAGED, *MIXED)
 CAUSAL = (*PLANNED, "gpt2")
+# Keys of pretrain.train that some of these do not go with, where they are set, and why.
+APART = {
+    "document_masking": (("sequence", "pipeline"), "attention is over whole windows there, whose positions begin once"),
+    "batch_ramp": (("pipeline",), "the schedule 1F1B needs as many micro-batches as stages in every step"),
+    "ema": (("pipeline",), "no process has the mean of all weights"),
+    "loss_chunk": (("tensor", "pipeline"), "it needs the head and its input whole in each process"),
+    "compile_layers": (KINDS, "layers are compiled where each process has them whole"),
+}
 
 
 @dataclass(frozen=True)
@@ -91,26 +99,12 @@ def check(degrees: Degrees, processes: int, settings: dict[str, Any]) -> None:
             f"{WHERE}.expert is {degrees.expert}: experts are shared out over the processes of data and sequence, which are {shared} "
             f"here; it must divide {shared}"
         )
-    if settings.get("loss_chunk") and degrees.copies > 1:
-        raise InputError(
-            f"{WHERE} is {degrees}, and pretrain.train.loss_chunk is {settings['loss_chunk']}: it needs the head and its input whole in "
-            "each process; set pretrain.train.loss_chunk to 0"
-        )
-    if settings.get("compile_layers"):
-        raise InputError(
-            f"{WHERE} is {degrees}, and pretrain.train.compile_layers is true: layers are compiled where each process has them whole; set "
-            "pretrain.train.compile_layers to false"
-        )
-    if settings.get("document_masking") and (degrees.pipeline > 1 or degrees.sequence > 1):
-        raise InputError(
-            f"{WHERE} is {degrees}, and pretrain.train.document_masking is true: its positions are those of whole windows, which "
-            "no stage or part of a sequence has; set pretrain.train.document_masking to false"
-        )
-    if settings.get("batch_ramp") and degrees.pipeline > 1:
-        raise InputError(
-            f"{WHERE}.pipeline is {degrees.pipeline}, and pretrain.train.batch_ramp is set: its small steps would have fewer "
-            "micro-batches than there are stages; leave batch_ramp out"
-        )
+    for key, (kinds, why) in APART.items():
+        if settings.get(key) and (kind := next((kind for kind in kinds if getattr(degrees, kind) > 1), None)):
+            raise InputError(
+                f"{WHERE}.{kind} is {getattr(degrees, kind)}, and pretrain.train.{key} is {settings[key]}: {why}; set {WHERE}.{kind} "
+                f"to 1, or pretrain.train.{key} to its default"
+            )
     whole = degrees.tensor == degrees.pipeline == degrees.expert == 1
     if settings["optimizer"] == "muon" and not whole:
         raise InputError(
