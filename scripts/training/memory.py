@@ -170,7 +170,7 @@ def check_host(parameters: int, has: int, here: int) -> None:
 
 
 def parts(shape: Shape, settings: dict[str, Any], placement: dict[str, Any], cuda: bool) -> dict[str, int]:
-    """`needed` of pretrain.train. settings: precision, zero_stage, ema; placement: micro_batch, processes (all), activation_checkpointing."""
+    """`needed` of pretrain.train. settings: precision, zero_stage, ema; placement: micro_batch, all processes, activation_checkpointing."""
     fixed = (settings["precision"], settings["zero_stage"], placement["processes"])
     found = needed(shape, placement["micro_batch"], *fixed, placement["activation_checkpointing"], cuda)
     if settings.get("ema"):  # a mean of the weights, in fp32
