@@ -199,16 +199,16 @@ class Kept:
 
     def of(self, found: list[Checkpoint]) -> list[Checkpoint]:
         """Those of `found`, oldest first, that stay."""
-        scored = [one for one in found if one.validation is not None]
-        best = min(scored, key=lambda one: (one.validation, one.step)).path if self.best and scored else None
-        last = {one.path for one in found[-self.newest :]}
+        stay = {one.step for one in found[-self.newest :]}
         every, window = self.points
-        if every:
-            first = (found[-1].step - window) // every * every
-            last |= {one.path for one in found if one.step % every == 0 and one.step >= first}
-        return [
-            one for one in found if one.path in last or one.path == best or (self.every and one.step % self.every == 0)
-        ]
+        first = (found[-1].step - window) // every * every if every else 0
+        points = [one.step for one in found if every and one.step % every == 0 and one.step >= first]
+        stay |= {*points, *(one.step for one in found if self.every and one.step % self.every == 0)}
+        if self.best:  # also as it was at what the run may go back to
+            for end in [*points, found[-1].step]:
+                scored = [one for one in found if one.validation is not None and one.step <= end]
+                stay |= {min(scored, key=lambda one: (one.validation, one.step)).step} if scored else set()
+        return [one for one in found if one.step in stay]
 
 
 def save(write: Callable[[Path], None], made: Checkpoint, kept: Kept) -> None:

@@ -187,7 +187,7 @@ def check_host(parameters: int, has: int, here: int) -> None:
 def parts(shape: Shape, settings: dict[str, Any], placement: dict[str, Any], cuda: bool) -> dict[str, int]:
     """`needed` of pretrain.train.
 
-    settings: precision, zero_stage, loss_chunk; placement: micro_batch, processes (all), activation_checkpointing,
+    settings: precision, zero_stage, loss_chunk, ema; placement: micro_batch, processes (all), activation_checkpointing,
     selective_checkpointing, parallel.
     """
     parallel = placement.get("parallel", {})
@@ -195,7 +195,10 @@ def parts(shape: Shape, settings: dict[str, Any], placement: dict[str, Any], cud
     fixed = (settings["precision"], settings["zero_stage"], max(1, processes))
     part = shared_out(shape, parallel)
     more = {"selective": placement.get("selective_checkpointing", False), "chunk": settings.get("loss_chunk", 0)}
-    return needed(part, placement["micro_batch"], *fixed, placement["activation_checkpointing"], cuda, **more)
+    found = needed(part, placement["micro_batch"], *fixed, placement["activation_checkpointing"], cuda, **more)
+    if settings.get("ema"):  # a mean of the weights, in fp32
+        found["optimizer"] += 4 * part.parameters // (max(1, processes) if settings["zero_stage"] else 1)
+    return found
 
 
 def shared_out(shape: Shape, parallel: dict[str, int]) -> Shape:

@@ -67,6 +67,7 @@ def test_a_checkpoint_from_before_there_were_two_engines_is_deepspeeds(folder: P
         (Kept(9), [10, 20, 30, 40, 50]),
         (Kept(1, points=(20, 25)), [20, 40, 50]),
         (Kept(1, points=(20, 9)), [40, 50]),
+        (Kept(1, best=True, points=(20, 25)), [10, 20, 30, 40, 50]),  # 10 was the best until 20
     ],
 )
 def test_which_checkpoints_stay(kept: Kept, steps: list[int]) -> None:

@@ -213,3 +213,14 @@ def test_a_real_control_group() -> None:
         assert 0.9 * (1 << 30) < int(out.stdout) <= 1 << 30
     finally:
         group.rmdir()
+
+
+def test_a_mean_of_the_weights_takes_four_bytes_a_parameter() -> None:
+    """Shared out under ZeRO; in a checkpoint too."""
+    for stage, split in ((0, 1), (1, 2), (3, 2)):
+        settings = {"precision": "bf16", "zero_stage": stage}
+        plain, more = (
+            memory.parts(WIDE, settings | ema, {**PLACE, "processes": 2}, True)["optimizer"]
+            for ema in ({}, {"ema": 0.99})
+        )
+        assert more - plain == 4 * WIDE.parameters // split
