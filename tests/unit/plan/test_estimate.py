@@ -189,7 +189,7 @@ def test_a_new_variant_goes_by_main(folder: Folder) -> None:
 
 
 def trained(folder: Folder, device: str = "cpu", processes: int = 2) -> None:
-    summary = {"steps": 40, "global_batch_tokens": 1024, "shape": SHAPE}
+    summary = {"steps": 40, "global_batch_tokens": 1024, "tokens": 40_960, "shape": SHAPE}
     folder.made("tokenize.encode", "00000", 4, counts(40, 40), {"train": {"tokens": 50_000}})
     folder.made("pretrain.train", "", 90, {}, summary, {"device": device, "processes": processes})
 
@@ -208,7 +208,7 @@ def test_a_training_goes_by_its_operations(folder: Folder) -> None:
 
 
 def test_operations_are_those_that_the_manifest_says() -> None:
-    summary = {"steps": 40, "global_batch_tokens": 1024, "shape": SHAPE}
+    summary = {"steps": 40, "global_batch_tokens": 1024, "tokens": 40_960, "shape": SHAPE}
     each, whole = done(summary) or (0, 0)
     assert operations(CONFIG["pretrain"]["train"], 50_000, 600) == (each, whole) and whole == 40 * 1024 * each > 0
     assert operations(CONFIG["pretrain"]["train"], 20, 600) is None  # less than a window
