@@ -17,7 +17,7 @@ from scripts.pretrain import auto, gpus
 from scripts.pretrain.measures import flops_per_token, peak_of
 from scripts.pretrain.parallel import Degrees, check
 from scripts.pretrain.parameters import count
-from scripts.pretrain.schedule import check_layers
+from scripts.pretrain.schedule import BACK, WINDOW, check_layers
 from scripts.training import memory
 from scripts.workflow import record
 from scripts.workflow.console import duration
@@ -124,18 +124,23 @@ def checkpoints(summary: dict[str, Any], train: dict[str, Any]) -> int:
     steps, the last and, with `keep_best`, one after each validation. Before the steps are known, every n-th step's are not counted.
     """
     newest, steps = train["keep_checkpoints"] + 1, summary["steps"]
+    best, back = train["keep_best"] or bool(train.get("early_stop")), 0
+    if train.get("roll_backs"):  # at most those that a run may go back to, with a best one before each
+        back = train.get("roll_back_every", BACK)
+        newest += (train.get("spike_window", WINDOW) // back + 2) * (1 + best)
     if steps is None:
-        return int(newest + train["keep_best"])
+        return int(newest + best)
     every = train["keep_every"]
     saved = {steps, *range(train["checkpoint_every"], steps + 1, train["checkpoint_every"])}
     saved |= set(range(every, steps + 1, every)) if every else set()
-    if train["keep_best"]:
+    saved |= set(range(back, steps + 1, back)) if back else set()
+    if best:
         between = summary["auto"].get("validate_every", train["validate_every"])
         between = auto.between(steps) if between == auto.AUTO else between
         saved |= set(range(between, steps + 1, between)) if between else set()
     older = sorted(saved)[:-newest]
     marked = sum(step % every == 0 for step in older) if every else 0
-    return min(newest, len(saved)) + marked + (train["keep_best"] and marked < len(older))
+    return min(newest, len(saved)) + marked + (best and marked < len(older))
 
 
 def speed(

@@ -13,20 +13,20 @@ from typing import TYPE_CHECKING, Any
 import torch.distributed as dist
 
 from scripts.pretrain import checkpoint, engine
-from scripts.pretrain.skips import WINDOW
+from scripts.pretrain.schedule import BACK, WINDOW
 from scripts.workflow.console import log
 
 if TYPE_CHECKING:
     from scripts.pretrain.metrics import Recorder
     from scripts.pretrain.run import Run
 
-AFTER, EVERY = 3, 100  # the defaults of roll_back_after and roll_back_every
+AFTER = 3  # the default of roll_back_after
 ROW = "roll_back"  # in a row of losses.jsonl: 1 for the first
 
 
 def point_every(settings: dict[str, Any]) -> int:
     """Steps between the checkpoints that a run may go back to; 0 where it never does."""
-    return settings.get("roll_back_every", EVERY) if settings.get("roll_backs") else 0
+    return settings.get("roll_back_every", BACK) if settings.get("roll_backs") else 0
 
 
 def kept_points(settings: dict[str, Any]) -> tuple[int, int]:

@@ -10,6 +10,8 @@ from typing import Any
 from scripts.workflow.errors import InputError
 
 WHERE = "pretrain.train"
+WINDOW = 128  # steps, the default of spike_window: OLMo-core's rolling_interval_length
+BACK = 100  # steps, the default of roll_back_every: PaLM's
 
 
 @dataclass(frozen=True)

@@ -18,12 +18,12 @@ import torch
 import torch.distributed as dist
 
 from scripts.pretrain import data, engine
+from scripts.pretrain.schedule import WINDOW
 from scripts.workflow.console import log
 
 if TYPE_CHECKING:
     from scripts.pretrain.run import Run
 
-WINDOW = 128  # steps: OLMo-core's rolling_interval_length
 LEAST = 20  # steps before any is judged: OLMo-core's
 
 Pair = tuple[float, float]  # a step's mean loss in nats a token, and the norm of its gradient

@@ -84,3 +84,23 @@ def test_no_more_than_roll_backs_and_not_before_the_first_point(start: Any, tmp_
 def test_rows_of_earlier_ways_stay_known() -> None:
     found = [{"step": 1}, {"step": 8, ROW: 1}, {"step": 9}]
     assert until(found, 5) == [{"step": 1}, {"step": 5, ROW: 1}]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("more", ENGINES)
+def test_with_all_else_that_a_checkpoint_holds(start: Any, tmp_path: Path, more: dict[str, Any]) -> None:
+    """A ramp, a mean of the weights, document masks and an early stop: goes back, is killed, and ends the same."""
+    changes = (
+        CHANGES | more | {"ema": 0.9, "document_masking": True, "early_stop": 9, "batch_ramp": [[0, 0.5], [0.3, 1]]}
+    )
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    assert "back to step 20" in finish(poisoned(start, whole, POISON, 2, changes))
+    process = poisoned(start, broken, POISON, 2, changes)
+    wait_for(process, broken, "checkpoints/*/step-000030")
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+    assert "resuming after step" in finish(poisoned(start, broken, POISON, 2, changes))
+    same(whole, broken)
+    summary = json.loads((whole / "out/manifest.json").read_text())["summary"]
+    assert summary["rolled_back"][0]["sequences"] == 48 and summary["early_stop"]["best_step"] == 34
+    assert summary["tokens"] == 32 * (10 * 4 + 24 * 8)
