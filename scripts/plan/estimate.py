@@ -106,7 +106,9 @@ def done(summary: dict[str, Any]) -> tuple[float, float] | None:
     """The same of the pre-training with this summary in its manifest; None where it does not say."""
     try:
         each = auto.operations(summary["shape"], summary["shape"]["vocabulary"])
-        return float(each), float(summary["tokens"] * each)
+        # Under a batch_ramp steps differ; an earlier version's manifest may not say the tokens.
+        tokens = summary.get("tokens") or summary["steps"] * summary["global_batch_tokens"]
+        return float(each), float(tokens * each)
     except (KeyError, TypeError):
         return None
 
