@@ -244,6 +244,8 @@ def results(run: Run, weights: dict[str, torch.Tensor], manifest: Manifest, out:
         shutil.copyfile(run.folder / name, out / name)
     rows = metrics.read(out / metrics.LOSSES)
     losses, scores = [row for row in rows if "loss" in row], [row for row in rows if "bits_per_byte" in row]
+    if run.best:  # whose weights these are
+        scores = [row for row in scores if row["step"] == run.best]
     last = scores[-1].get("bits_per_byte_by_source", {}) if scores else {}
     by_source = {name: {"bits_per_byte": bits, **heldout.sizes(run.heldout, name)} for name, bits in last.items()}
     before = rows[0]["step"] - 1 if rows else 0  # steps of the run that this one is a branch of
@@ -252,8 +254,6 @@ def results(run: Run, weights: dict[str, torch.Tensor], manifest: Manifest, out:
         after = f", after step {before:,}" if before else ""
         notes.append(f"Training began with the weights of {settings['start_from']}{after}.")
     notes += skips.note(rows, trained) + rollback.note(run.rolled) + early.note(run)
-    if run.best:  # whose weights these are
-        scores = [row for row in scores if row["step"] == run.best]
     if not scores:
         notes.append("The corpus has no validation documents: there is no validation loss.")
     notes += runs.note(list(run.changed))
