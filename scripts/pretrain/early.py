@@ -12,19 +12,9 @@ import torch.distributed as dist
 
 from scripts.pretrain import checkpoint, engine
 from scripts.workflow.console import log
-from scripts.workflow.errors import InputError
 
 if TYPE_CHECKING:
     from scripts.pretrain.run import Run
-
-
-def check(settings: dict[str, Any]) -> None:
-    """InputError where a run is to stop early and validates at its end alone."""
-    if settings.get("early_stop") and settings["validate_every"] == 0:
-        raise InputError(
-            f"pretrain.train.early_stop is {settings['early_stop']}, and pretrain.train.validate_every is 0, at the end only: set "
-            "validate_every to steps between validations, or to auto, or early_stop to null"
-        )
 
 
 def over(run: Run, step: int) -> bool:

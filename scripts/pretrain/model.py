@@ -16,8 +16,7 @@ from transformers import AutoConfig, AutoTokenizer, PreTrainedConfig, PreTrained
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 from transformers.utils import logging as progress
 
-from scripts.pretrain import initial, width
-from scripts.pretrain.schedule import check_heads
+from scripts.pretrain import checks, initial, width
 from scripts.workflow.errors import InputError
 from scripts.workflow.manifest import Manifest
 
@@ -72,7 +71,7 @@ def configuration(settings: dict[str, Any], vocabulary: int, eos: int, chosen: C
                 f"{where}.overrides.{name} is {settings['overrides'][name]}, and training here is without dropout, so that a run which was "
                 "killed goes on as if it had not been; leave it out"
             )
-    check_heads(settings)
+    checks.heads(settings)
     if kind == "mamba2" and "head_dim" not in settings["overrides"]:  # its heads share out the inner width
         wanted["head_dim"] = (
             settings["overrides"].get("expand", known.expand) * settings["hidden_size"] // settings["heads"]

@@ -13,11 +13,11 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from scripts.pretrain import auto, gpus
+from scripts.pretrain import auto, checks, gpus
 from scripts.pretrain.measures import flops_per_token, peak_of
-from scripts.pretrain.parallel import Degrees, check
+from scripts.pretrain.parallel import Degrees
 from scripts.pretrain.parameters import count
-from scripts.pretrain.schedule import BACK, WINDOW, check_layers
+from scripts.pretrain.schedule import BACK, WINDOW
 from scripts.training import memory
 from scripts.workflow import record
 from scripts.workflow.console import duration
@@ -25,9 +25,8 @@ from scripts.workflow.manifest import Manifest, ManifestError
 
 MFU = 0.35  # assumed where none was measured: what trainings of models of a billion parameters report; smaller models reach less
 CPU = 30e9  # assumed FLOP/s of a thread in fp32: two x86-64 cores reach 40 to 80 GFLOP/s (scripts/pretrain/auto.py)
-RECOMPUTED = (
-    4 / 3
-)  # time with activation checkpointing: a forward pass more, 2 of then 8 operations a parameter and token
+# Time with activation checkpointing: a forward pass more, 2 of then 8 operations a parameter and token.
+RECOMPUTED = 4 / 3
 TIGHT = 0.9  # share of a GPU's memory above which a plan says that there is no reserve
 
 
@@ -36,9 +35,17 @@ def shape_of(summary: dict[str, Any], optimizer: str) -> memory.Shape:
     model, vocabulary = summary["shape"], summary["shape"]["vocabulary"]
     counted = count(model, vocabulary)
     return memory.Shape(
-        counted.total, model["layers"], model["hidden_size"], counted.feed * counted.chosen, vocabulary, model["context"],
-        counted.width, counted.kv, counted.inside if optimizer == "muon" else 0, counted.experts,
-    )  # fmt: skip
+        parameters=counted.total,
+        layers=model["layers"],
+        hidden=model["hidden_size"],
+        intermediate=counted.feed * counted.chosen,
+        vocabulary=vocabulary,
+        context=model["context"],
+        width=counted.width,
+        kv=counted.kv,
+        matrices=counted.inside if optimizer == "muon" else 0,
+        experts=counted.experts,
+    )
 
 
 def measured(folder: Path) -> dict[str, Any] | None:
@@ -80,12 +87,11 @@ def place(
     train: pretrain.train with its placement; own: pretrain.plan. has: bytes of memory, in the place of the GPU's or of what this
     machine has free. Raises InputError for a GPU of which nothing is known, and for processes that pretrain.train.parallel does not allow.
     """
-    check_layers(train, train["selective_checkpointing"])
     gpu = gpus.chosen(own, train["device"], profile_gpu)
     processes, cuda = train["processes"] * train["nodes"], gpu is not None
     shape = shape_of(summary, train["optimizer"])
     degrees = Degrees.of(train)
-    check(degrees, processes, train)
+    checks.check(train, processes)
     at = {key: train[key] for key in ("micro_batch", "activation_checkpointing", "selective_checkpointing")} | {
         "processes": processes,
         "parallel": asdict(degrees),

@@ -24,12 +24,11 @@ from scripts.pretrain import (
     auto,
     average,
     checkpoint,
+    checks,
     data,
-    early,
     engine,
     heldout,
     initial,
-    masking,
     measures,
     model,
     parallel,
@@ -62,19 +61,16 @@ class Run:
         self.args, self.folder, self.estimated = args, folder, 0
         self.rank, self.processes = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
         degrees = parallel.Degrees(**options.given(args, "pretrain.train")["parallel"])
-        parallel.check(degrees, self.processes, settings)
+        checks.check(settings | options.given(args, "pretrain.train"), self.processes)
         self.place = parallel.Place(self.rank, self.processes, degrees)
         self.vocabulary, self.eos = model.load_tokenizer(args.tokenizer)
         self.stream = data.open_split(args.tokens, "train")
         self.settings = auto.resolve(settings, len(self.stream), self.vocabulary)
         self.resolved = auto.resolved(settings, self.settings)
         self.plan = schedule.plan(self.settings, len(self.stream))
-        masking.check(self.settings)
-        early.check(self.settings)
         if settings["global_batch_tokens"] == auto.AUTO:
             args.micro_batch = schedule.fitting(self.plan, args.micro_batch, self.place.data)
         settings = self.settings
-        schedule.check_layers(settings, args.selective_checkpointing)
         self.accumulation = schedule.accumulation(self.plan, args.micro_batch, self.place.data)
         chosen = {key.removeprefix("model.") for key in self.resolved}
         shape = model.configuration(settings["model"], self.vocabulary, self.eos, chosen)

@@ -7,6 +7,7 @@ from bisect import bisect_left
 from dataclasses import dataclass
 from typing import Any
 
+from scripts.pretrain import checks
 from scripts.workflow.errors import InputError
 
 WHERE = "pretrain.train"
@@ -22,9 +23,8 @@ class Plan:
     sequences: int  # windows of a global batch
     context: int  # predictions a window
     windows: int  # windows of one epoch
-    stages: tuple[
-        tuple[int, int], ...
-    ] = ()  # of a ramp: steps before it, and the windows of each of its steps; () is one stage
+    # Of a ramp: steps before each stage, and the windows of each of its steps; () is one stage.
+    stages: tuple[tuple[int, int], ...] = ()
 
     @property
     def tokens_per_step(self) -> int:
@@ -53,53 +53,6 @@ class Plan:
         return self.tokens(self.steps) / self.context / self.windows
 
 
-def check_heads(model: dict[str, Any]) -> None:
-    """InputError where heads do not divide, as far as numbers are set: a plan says so before any data are read."""
-    where, (hidden, heads) = f"{WHERE}.model", (model["hidden_size"], model["heads"])
-    kv_heads = model["kv_heads"] or heads
-    if isinstance(heads, int) and isinstance(kv_heads, int) and heads % kv_heads:
-        raise InputError(f"{where}.heads is {heads}, not a multiple of {where}.kv_heads = {kv_heads}")
-    if isinstance(heads, int) and isinstance(hidden, int) and hidden % heads and "head_dim" not in model["overrides"]:
-        raise InputError(f"{where}.hidden_size is {hidden}, not a multiple of {where}.heads = {heads}")
-
-
-def check_optimizer(settings: dict[str, Any]) -> None:
-    """InputError for Muon with ZeRO: it needs whole matrices, which ZeRO cuts into pieces without shape."""
-    if settings["optimizer"] == "muon" and settings["zero_stage"]:
-        raise InputError(
-            f"{WHERE}.optimizer is muon, and {WHERE}.zero_stage is {settings['zero_stage']}: ZeRO shards matrices, which Muon needs "
-            f"whole; set {WHERE}.zero_stage to 0, or {WHERE}.optimizer to adamw"
-        )
-
-
-def check_width(settings: dict[str, Any]) -> None:
-    """InputError where learning rates cannot carry over from `base_width` (scripts/pretrain/width.py)."""
-    if (base := settings.get("base_width")) is None:
-        return
-    model, allowed = settings["model"], ("llama", "qwen3", "gpt2")
-    if model["type"] not in allowed:
-        raise InputError(
-            f"{WHERE}.base_width is {base}, and {WHERE}.model.type {model['type']}: allowed are {', '.join(allowed)}"
-        )
-    if model["tie_embeddings"]:
-        raise InputError(
-            f"{WHERE}.base_width is {base}, and {WHERE}.model.tie_embeddings true: one matrix cannot move as an embedding and as a head "
-            f"do, whose learning rates differ by width; set {WHERE}.model.tie_embeddings to false"
-        )
-
-
-def check_layers(settings: dict[str, Any], selective: bool) -> None:
-    """InputError where layers that gather weights inside would be compiled, or selectively computed again: DeepSpeed's ZeRO 3."""
-    if settings.get("engine", "deepspeed") != "deepspeed" or settings["zero_stage"] != 3:
-        return
-    for key, on in (("compile_layers", settings.get("compile_layers")), ("selective_checkpointing", selective)):
-        if on:
-            raise InputError(
-                f"{WHERE}.{key} is true with {WHERE}.engine deepspeed and {WHERE}.zero_stage 3, which gathers weights inside of the "
-                f"layers: set {WHERE}.engine to torch, {WHERE}.zero_stage to 2 or less, or {WHERE}.{key} to false"
-            )
-
-
 def plan(settings: dict[str, Any], tokens: int) -> Plan:
     """The plan for a training stream of `tokens` tokens.
 
@@ -123,7 +76,7 @@ def plan(settings: dict[str, Any], tokens: int) -> Plan:
     if len(given) > 1:
         shown = ", ".join(f"{WHERE}.{key} = {value}" for key, value in given.items())
         raise InputError(f"{shown}: give one of steps, tokens and epochs, and leave the others null")
-    check_ramp(ramp := settings.get("batch_ramp") or [])
+    checks.ramp(ramp := settings.get("batch_ramp") or [])
 
     def of(steps: int) -> Plan:
         stages = [(round(share * steps), max(1, round(part * (batch // context)))) for share, part in ramp]
@@ -138,16 +91,6 @@ def plan(settings: dict[str, Any], tokens: int) -> Plan:
     # One step more trains on more tokens, also where it moves the stages: the fewest steps that reach the budget.
     most = math.ceil(steps / ramp[0][1]) + len(ramp)
     return of(bisect_left(range(most), wanted, lo=steps, key=lambda number: of(number).tokens(number)))
-
-
-def check_ramp(ramp: list[list[float]]) -> None:
-    """InputError for a batch_ramp that does not begin at 0, rise, and end with the whole batch."""
-    shares, parts = [share for share, _ in ramp], [part for _, part in ramp]
-    if ramp and (shares[0] or parts[-1] != 1 or shares != sorted(set(shares)) or parts != sorted(set(parts))):
-        raise InputError(
-            f"{WHERE}.batch_ramp is {ramp}: pairs of a share of the steps, from 0 on, and the share of global_batch_tokens from there on, "
-            "up to 1, both rising, such as [[0, 0.25], [0.1, 0.5], [0.2, 1]]"
-        )
 
 
 def fitting(made: Plan, micro_batch: int, processes: int) -> int:

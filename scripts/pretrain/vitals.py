@@ -1,7 +1,8 @@
 """How each process fares: time of its own, memory, its GPU; shared with process 0 in the steps that are logged, which names a slow one.
 
-A process's own time in a step is what the others wait for: reading its tokens, and the forward pass of its blocks. Both have no
-collective call in them (under ZeRO 3 of DeepSpeed the blocks gather weights inside: there a fast process waits in them too). It is
+A process's own time in a step is what the others wait for: reading its tokens, and the forward pass of its blocks. Where blocks
+exchange something inside (ZeRO 3 of DeepSpeed; tensor, sequence and expert parallelism) a fast process waits in them too, and the figure
+says less; so it does of a pipeline, whose stages may have unequal numbers of layers. It is
 measured in the logged steps alone, by CUDA events on a GPU, which are read after the step: no step waits for it. Megatron-LM's
 straggler detector (megatron/core/utils.py, StragglerDetector) compares such times between processes too.
 """
@@ -14,6 +15,8 @@ import socket
 import statistics
 import time
 from collections.abc import Iterable, Iterator
+from functools import reduce
+from operator import or_
 from typing import Any
 
 import torch
@@ -114,14 +117,17 @@ class Vitals:
     def row(self, step: int, everyone: list[dict[str, float]], seconds: float) -> dict[str, float]:
         """What metrics.jsonl says of all processes, whose steps took `seconds` each; a straggler is warned about.
 
-        The largest of each measure, of GPUs' use and clock the smallest; the median of `compute_seconds`; `slowest_rank` and
-        `slowest_share`, the share of the step in which the slowest process reads its tokens and computes.
+        The largest of each measure, of GPUs' use and clock the smallest, of the reasons of a low clock all; the median of
+        `compute_seconds`; `slowest_rank` and `slowest_share`, the share of the step in which the slowest process reads its tokens and
+        computes.
         """
         found: dict[str, float] = {}
         for name in FIELDS:
             if values := [one[name] for one in everyone if name in one]:
                 least = name in ("gpu_utilization_percent", "gpu_clock_mhz")
                 found[name] = round(min(values) if least else max(values), 6)
+        if bits := [int(one["gpu_throttle_reasons"]) for one in everyone if "gpu_throttle_reasons" in one]:
+            found["gpu_throttle_reasons"] = reduce(or_, bits)  # a bit for each reason, of any GPU
         took = [one["data_loading_seconds"] + one["compute_seconds"] for one in everyone]
         slowest = max(range(len(took)), key=took.__getitem__)
         usual = statistics.median_low(took)  # of two, the faster
@@ -132,8 +138,9 @@ class Vitals:
         }
         if took[slowest] > self.threshold * usual and took[slowest] - usual > FEW:
             log.warning(
-                "step %s: rank %d on %s is slow: %.3f s to read its tokens and compute, %.1f times the median of all processes (%.3f s), "
-                "%.0f %% of the step", f"{step:,}", slowest, self.nodes[slowest], took[slowest], took[slowest] / max(usual, 1e-9), usual,
+                "step %s: rank %d on %s is slow: %.3f s to read its tokens and compute, %.1f times the (lower) median of all processes "
+                "(%.3f s), %.0f %% of the step",
+                f"{step:,}", slowest, self.nodes[slowest], took[slowest], took[slowest] / max(usual, 1e-9), usual,
                 100 * found["slowest_share"],
             )  # fmt: skip
         for rank, one in enumerate(everyone):

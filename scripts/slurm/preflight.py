@@ -144,14 +144,17 @@ def check(workflow: Any) -> Report:
     variants = workflow.globals.get("VARIANTS", {})  # of rules/common.smk; another workflow has none
     trained = {job.wildcards.variant for job in workflow.dag.needrun_jobs() if job.rule.name == trainings.PRETRAIN}
     configs = {name: variants[name] for name in variants if name in trained}
+    planned = {(job.rule.name, getattr(job.wildcards, "variant", "main")) for job in workflow.dag.needrun_jobs()}
+    for name in sorted({name for _, name in planned}):
+        own = [need for need in report.needs if (need.rule, name) in planned]
+        found.append(trainings.placement(own, variants.get(name, config), name))
     found += [
-        trainings.placement(report.needs, config),
         trainings.memory(report.needs, configs, Path.cwd()),
         site(report.needs),
     ]
     for errors, warnings in found:
-        report.errors += errors
-        report.warnings += warnings
+        report.errors += [line for line in errors if line not in report.errors]
+        report.warnings += [line for line in warnings if line not in report.warnings]
     return report
 
 

@@ -16,10 +16,11 @@ from scripts.workflow.errors import InputError
 PRETRAIN = "pretrain_train"
 
 
-def placement(needs: list[Need], config: dict[str, Any]) -> tuple[list[str], list[str]]:
-    """(errors, warnings) where the config starts other processes than the profile gives GPUs and nodes for."""
+def placement(needs: list[Need], config: dict[str, Any], variant: str = "main") -> tuple[list[str], list[str]]:
+    """(errors, warnings) where the config of a variant starts other processes than the profile gives GPUs and nodes for."""
     errors: list[str] = []
     warnings: list[str] = []
+    whose = "the config" if variant == "main" else f"variant {variant}"
     for need in needs:
         cards = queue.gpus(need.gres)
         if need.cards < cards * need.nodes:
@@ -32,12 +33,10 @@ def placement(needs: list[Need], config: dict[str, Any]) -> tuple[list[str], lis
             except InputError as error:
                 errors.append(f"{need.rule}: {error}")
             if nodes != need.nodes:
-                errors.append(
-                    f"{need.rule}: the profile asks for {need.nodes} nodes, the config has {key}.nodes: {nodes}"
-                )
+                errors.append(f"{need.rule}: the profile asks for {need.nodes} nodes, {whose} has {key}.nodes: {nodes}")
             if processes > cards:
                 errors.append(
-                    f"{need.rule}: the config has {key}.processes: {processes}, the profile {cards} GPUs of a node"
+                    f"{need.rule}: {whose} has {key}.processes: {processes}, the profile {cards} GPUs of a node"
                 )
             elif processes < cards:
                 warnings.append(

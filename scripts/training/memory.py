@@ -19,9 +19,8 @@ from scripts.workflow.errors import InputError
 
 WHERE = "pretrain.train"
 PROGRAM = 560_000_000  # bytes of a process before it holds a model: torch, transformers, DeepSpeed and their threads
-TOLERANCE = (
-    1.15  # a run is refused where it needs this many times what there is: so far may the estimate be from the peak
-)
+# A run is refused where it needs this many times what there is: so far may the estimate be from the peak.
+TOLERANCE = 1.15
 HERE = "this machine (or its control group)"
 CONTEXT = 1_000_000_000  # bytes of a GPU that CUDA and NCCL take
 LIMITS = (  # (limit, used, before the names in memory.stat) of cgroup v2 and v1
@@ -41,7 +40,7 @@ LOGIT = 16  # bytes for each logit of a loss of torch: itself, its logarithm and
 CHUNK = 1024  # tokens; what is proposed as pretrain.train.loss_chunk
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Shape:
     """What decides the size of a model: `parameters` are all, embeddings too. width, kv: of queries, of keys, where not the hidden size."""
 
@@ -114,9 +113,8 @@ def needed(
     largest = shape.hidden * max(shape.vocabulary, shape.intermediate)
     working = low * (2 * tokens * shape.intermediate + largest)
     bucket = low * min(n, BUCKET) if third or (zero_stage and processes > 1) else 0
-    late = (
-        bucket if zero_stage in (1, 2) and not cuda else 0
-    )  # the system gives its pages as gradients fill it, when activations go
+    # The system gives its pages as gradients fill it, when activations go.
+    late = bucket if zero_stage in (1, 2) and not cuda else 0
     if cuda:  # torch's fused AdamW needs no arrays of its own; gradients are flattened, or made fp32
         update = 4 * share if zero_stage in (1, 2) or mixed else 0
     elif zero_stage:  # the flat gradient, in fp32 a copy of it that the second step brings, and two arrays of AdamW's
@@ -214,7 +212,7 @@ def shared_out(shape: Shape, parallel: dict[str, int]) -> Shape:
     return replace(
         shape,
         parameters=table // tensor + inside // parallel.get("pipeline", 1),
-        intermediate=-(-shape.intermediate // tensor),
+        intermediate=shape.intermediate if shape.experts else -(-shape.intermediate // tensor),
         context=-(-shape.context // parallel.get("sequence", 1)),
         width=(shape.width or shape.hidden) // tensor,
         kv=(shape.kv or shape.width or shape.hidden) // tensor,
@@ -322,7 +320,10 @@ def check_loaded(
     config, here = model.config, max(training, 1)
     wide = getattr(config, "intermediate_size", None) or 4 * config.hidden_size
     held = sum(p.numel() for p in model.parameters())
-    shape = Shape(held, config.num_hidden_layers, config.hidden_size, wide, config.vocab_size, batch[1])
+    shape = Shape(
+        parameters=held, layers=config.num_hidden_layers, hidden=config.hidden_size, intermediate=wide, vocabulary=config.vocab_size,
+        context=batch[1],
+    )  # fmt: skip
     parts = needed(shape, batch[0], precision, 0, here, recomputed, logit=LOGIT)
     if not training:
         parts = {name: parts[name] for name in ("program", "weights", "logits")}

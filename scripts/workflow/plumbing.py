@@ -19,6 +19,7 @@ PLUMBING = {
     "scripts/new/": "writes a config for people",
     "scripts/picture/": "draws a plan",
     "scripts/plan/": "says what would run, why, and how long it may take",
+    "scripts/pretrain/checks.py": "refuses settings that cannot work together",
     "scripts/pretrain/export.py": "writes the model of a checkpoint for a person",
     "scripts/pretrain/expected.py": "says what `auto` will be",
     "scripts/pretrain/gpus.py": "memory and peak of GPUs, for what a plan says of a machine",

@@ -15,7 +15,7 @@ from typing import Any
 from scripts.finetune import patterns
 from scripts.ingest import sources
 from scripts.language import labels
-from scripts.pretrain import gpus, schedule, sizes
+from scripts.pretrain import checks, gpus, sizes
 from scripts.workflow import config as configuration
 from scripts.workflow import contents, fingerprint, record, steps
 from scripts.workflow.freshness import Freshness
@@ -59,9 +59,8 @@ class Project:
         for name, config in self.variants.items():
             if "language" in config["filters"]:
                 labels.check(config["language"])
-            schedule.check_heads(config["pretrain"]["train"]["model"])
-            schedule.check_optimizer(config["pretrain"]["train"])
-            schedule.check_width(config["pretrain"]["train"])
+            train = config["pretrain"]["train"]
+            checks.check(train, train["processes"] * train["nodes"])
             model, vocabulary = config["pretrain"]["train"]["model"], config["tokenize"]["train"]["vocabulary"]
             if model["size"] is not None and isinstance(vocabulary, int):
                 sizes.fill(model, vocabulary)

@@ -122,6 +122,11 @@ def test_the_config_starts_what_the_profile_asks_for(section: dict[str, object],
     assert tuple(map(len, found)) == (errors, warnings)
 
 
+def test_a_variant_is_named() -> None:
+    (error,), _ = trainings.placement([FITS], {"pretrain": {"train": {"processes": 8, "nodes": 2}}}, "wide")
+    assert error.startswith("pretrain_train: variant wide has pretrain.train.processes: 8")
+
+
 def test_processes_that_cannot_be_grouped_are_refused() -> None:
     """Two nodes of four GPUs hold no groups of three; DeepSpeed has no groups."""
     section = {

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from scripts.pretrain import early, export
+from scripts.pretrain import checks, export
 from scripts.workflow.errors import InputError
 from tests.unit.pretrain.runs import finish, rows, same, wait_for
 
@@ -71,5 +71,5 @@ def test_a_run_that_gets_better_to_its_end_does_not_stop(start: Any, tmp_path: P
 
 def test_needs_validations() -> None:
     with pytest.raises(InputError, match="early_stop is 2, and pretrain"):
-        early.check({"early_stop": 2, "validate_every": 0})
-    early.check({"validate_every": 0})
+        checks.early_stop({"early_stop": 2, "validate_every": 0})
+    checks.early_stop({"validate_every": 0})

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from scripts.pretrain import masking, model
+from scripts.pretrain import checks, masking, model
 from scripts.workflow import config
 from scripts.workflow.errors import InputError
 from tests.unit.pretrain.runs import finish, rows, same, wait_for
@@ -34,7 +34,7 @@ def test_positions_begin_with_each_document() -> None:
     assert masking.positions(tokens, 0).tolist() == [[0, 1, 0, 1, 2, 0, 0, 1], list(range(8))]
 
 
-@pytest.mark.parametrize("kind", masking.TRIED)
+@pytest.mark.parametrize("kind", checks.TRIED)
 def test_logits_are_those_of_each_document_alone(kind: str) -> None:
     """Also of a document of no tokens, and of what a window begins and ends in the middle of."""
     built = model.build(model.configuration(shape(kind), 64, EOS, ("kv_heads", "intermediate_size")), 3).train()
@@ -59,8 +59,8 @@ def test_logits_are_those_of_each_document_alone(kind: str) -> None:
 
 def test_types_that_were_not_tried_are_refused() -> None:
     with pytest.raises(InputError, match=r"document_masking is true, and pretrain\.train\.model\.type is 'mamba'"):
-        masking.check({"model": {"type": "mamba"}, "document_masking": True})
-    masking.check({"model": {"type": "mamba"}})
+        checks.masks({"model": {"type": "mamba"}, "document_masking": True})
+    checks.masks({"model": {"type": "mamba"}})
 
 
 @pytest.mark.slow  # starts trainings

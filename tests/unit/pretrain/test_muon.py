@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import nn
 
-from scripts.pretrain import model, schedule
+from scripts.pretrain import checks, model
 from scripts.pretrain.muon import QUINTIC, STEPS, Muon, orthogonal
 from scripts.workflow.errors import InputError
 from tests.unit.pretrain.test_model import made
@@ -142,6 +142,6 @@ def test_no_gradient_no_move() -> None:
 
 
 def test_not_with_zero() -> None:
-    schedule.check_optimizer({"optimizer": "adamw", "zero_stage": 3})
+    checks.optimizer({"optimizer": "adamw", "zero_stage": 3})
     with pytest.raises(InputError, match=r"zero_stage is 1: .* set pretrain\.train\.zero_stage to 0"):
-        schedule.check_optimizer({"optimizer": "muon", "zero_stage": 1})
+        checks.optimizer({"optimizer": "muon", "zero_stage": 1})

@@ -262,9 +262,23 @@ def test_the_plan_counts_the_part_of_a_process() -> None:
         of(tensor=3)
 
 
+def test_tensor_parallelism_leaves_experts_whole() -> None:
+    mixture = {
+        "parameters": 90_000_000,
+        "layers": 8,
+        "hidden": 512,
+        "intermediate": 4096,
+        "vocabulary": 8192,
+        "context": 512,
+    }
+    experts = memory.Shape(**mixture, experts=60_000_000)
+    assert memory.shared_out(experts, {"tensor": 4}).intermediate == 4096
+    assert memory.shared_out(memory.Shape(**mixture), {"tensor": 4}).intermediate == 1024
+
+
 def test_a_change_that_is_proposed_leaves_whole_groups() -> None:
     """Of 8 processes in groups of 2 with 16 sequences in micro-batches of 4, 4 processes are possible, and 5 to 7 are not."""
-    shape = memory.Shape(50_000_000, 8, 512, 2048, 8192, 512)
+    shape = memory.Shape(parameters=50_000_000, layers=8, hidden=512, intermediate=2048, vocabulary=8192, context=512)
     at = {
         "micro_batch": 4,
         "processes": 8,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scripts.pretrain import auto, schedule, sizes
+from scripts.pretrain import auto, checks, schedule, sizes
 from scripts.pretrain.parameters import count
 from scripts.workflow import config, fingerprint
 from scripts.workflow.errors import InputError
@@ -58,7 +58,7 @@ def test_what_is_set_stays_or_is_refused(model: dict[str, Any]) -> None:
         return
     assert found["model"] == found["model"] | model
     assert count(found["model"], 16_384).total == pytest.approx(125e6, rel=0.3)
-    schedule.check_heads(found["model"])
+    checks.heads(found["model"])
 
 
 def test_the_published_shapes_are_near() -> None:

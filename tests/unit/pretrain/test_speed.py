@@ -16,7 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from transformers import AutoConfig
 
-from scripts.pretrain import engine, initial, layers, schedule
+from scripts.pretrain import checks, engine, initial, layers
 from scripts.pretrain.engines.torch import Torch
 from scripts.pretrain.entropy import cross_entropy, linear_cross_entropy
 from scripts.training import memory
@@ -248,11 +248,11 @@ def test_compiled_by_inductor_it_learns_the_same() -> None:
 
 @pytest.mark.parametrize("key", ["compile_layers", "selective_checkpointing"])
 def test_layers_that_gather_weights_are_left_as_they_are(key: str) -> None:
-    settings = validate({})["pretrain"]["train"] | {key: True, "zero_stage": 3}
+    settings = validate({})["pretrain"]["train"] | {key: True, "zero_stage": 3, "activation_checkpointing": True}
     with pytest.raises(InputError, match=rf"{key} is true with .*engine deepspeed and .*zero_stage 3"):
-        schedule.check_layers(settings, settings["selective_checkpointing"])
-    schedule.check_layers(settings | {"engine": "torch"}, True)
-    schedule.check_layers(settings | {"zero_stage": 2}, True)
+        checks.layers(settings)
+    checks.layers(settings | {"engine": "torch"})
+    checks.layers(settings | {"zero_stage": 2})
 
 
 # Activations
@@ -292,7 +292,10 @@ def test_selective_checkpointing_keeps_less_than_all_and_more_than_none() -> Non
     plain, some, none = held(False, False), held(True, True), held(True, False)
     assert none < 0.2 * plain and 1.5 * none < some < 0.6 * plain
     # What the memory of a process is estimated by: of the layers, beside what is around them.
-    estimate = memory.dear(memory.Shape(0, 256, 768, 6, VOCABULARY, CONTEXT, 256, 128), 4 * CONTEXT, 4)
+    shape = memory.Shape(
+        parameters=0, layers=6, hidden=256, intermediate=768, vocabulary=VOCABULARY, context=CONTEXT, width=256, kv=128
+    )
+    estimate = memory.dear(shape, 4 * CONTEXT, 4)
     assert some - none == pytest.approx(6 * estimate - 6 * 4 * 4 * CONTEXT * 256, rel=0.05)
 
 

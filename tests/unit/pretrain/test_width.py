@@ -13,7 +13,7 @@ import torch
 from transformers import LlamaConfig
 
 from scripts.pretrain import initial, model, width
-from scripts.pretrain.schedule import check_width
+from scripts.pretrain.checks import wide
 from scripts.workflow.errors import InputError
 
 BASE = 64
@@ -127,5 +127,5 @@ def test_without_a_base_nothing_is_scaled() -> None:
 def test_refused(changes: dict[str, Any], words: str) -> None:
     shape = {"type": "llama", "tie_embeddings": False, **changes}
     with pytest.raises(InputError, match=words):
-        check_width({"base_width": 64, "model": shape})
-    check_width({"base_width": None, "model": shape})
+        wide({"base_width": 64, "model": shape})
+    wide({"base_width": None, "model": shape})

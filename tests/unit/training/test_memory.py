@@ -68,7 +68,16 @@ def test_a_loaded_model_is_weighed_for_fine_tuning_and_for_evaluation() -> None:
         memory.check_loaded("fine-tuning", model, (256, 256), 4_000_000_000, ["lower it"], training=2)
 
 
-WIDE = Shape(1_036_000_000, 22, 2048, 5632, 32_768, 2048, 2048, 256)
+WIDE = Shape(
+    parameters=1_036_000_000,
+    layers=22,
+    hidden=2048,
+    intermediate=5632,
+    vocabulary=32_768,
+    context=2048,
+    width=2048,
+    kv=256,
+)
 EIGHT = {"micro_batch": 8, "processes": 8, "activation_checkpointing": False, "sequences": 256}
 
 

@@ -1,0 +1,125 @@
+"""What is refused of the settings of pretrain.train before anything runs: what cannot work together, whatever the corpus and the machine.
+
+What depends on the corpus is refused in schedule.py and auto.py, what depends on a built model in model.py and parallel.py.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from scripts.pretrain import parallel
+from scripts.workflow.errors import InputError
+
+WHERE = "pretrain.train"
+
+# Types whose logits a test found to be those of each document alone. Others may ignore positions, or carry state over borders (Mamba).
+TRIED = ("gemma2", "gpt2", "gpt_neox", "llama", "mistral", "mixtral", "olmo2", "olmoe", "phi3", "qwen2", "qwen3")
+
+
+def check(train: dict[str, Any], processes: int) -> None:
+    """Raises InputError for settings of pretrain.train, placement among them, that no training can have.
+
+    processes: of all nodes.
+    """
+    heads(train["model"])
+    optimizer(train)
+    wide(train)
+    layers(train)
+    reduction(train)
+    masks(train)
+    early_stop(train)
+    ramp(train.get("batch_ramp") or [])
+    parallel.check(parallel.Degrees.of(train), processes, train)
+
+
+def heads(model: dict[str, Any]) -> None:
+    """InputError where heads do not divide, as far as numbers are set: a plan says so before any data are read."""
+    where, (hidden, heads) = f"{WHERE}.model", (model["hidden_size"], model["heads"])
+    kv_heads = model["kv_heads"] or heads
+    if isinstance(heads, int) and isinstance(kv_heads, int) and heads % kv_heads:
+        raise InputError(f"{where}.heads is {heads}, not a multiple of {where}.kv_heads = {kv_heads}")
+    if isinstance(heads, int) and isinstance(hidden, int) and hidden % heads and "head_dim" not in model["overrides"]:
+        raise InputError(f"{where}.hidden_size is {hidden}, not a multiple of {where}.heads = {heads}")
+
+
+def optimizer(settings: dict[str, Any]) -> None:
+    """InputError for Muon with ZeRO: it needs whole matrices, which ZeRO cuts into pieces without shape."""
+    if settings["optimizer"] == "muon" and settings["zero_stage"]:
+        raise InputError(
+            f"{WHERE}.optimizer is muon, and {WHERE}.zero_stage is {settings['zero_stage']}: ZeRO shards matrices, which Muon needs "
+            f"whole; set {WHERE}.zero_stage to 0, or {WHERE}.optimizer to adamw"
+        )
+
+
+def wide(settings: dict[str, Any]) -> None:
+    """InputError where learning rates cannot carry over from `base_width` (scripts/pretrain/width.py)."""
+    if (base := settings.get("base_width")) is None:
+        return
+    model, allowed = settings["model"], ("llama", "qwen3", "gpt2")
+    if model["type"] not in allowed:
+        raise InputError(
+            f"{WHERE}.base_width is {base}, and {WHERE}.model.type {model['type']}: allowed are {', '.join(allowed)}"
+        )
+    if model["tie_embeddings"]:
+        raise InputError(
+            f"{WHERE}.base_width is {base}, and {WHERE}.model.tie_embeddings true: one matrix cannot move as an embedding and as a head "
+            f"do, whose learning rates differ by width; set {WHERE}.model.tie_embeddings to false"
+        )
+
+
+def layers(settings: dict[str, Any]) -> None:
+    """InputError where layers that gather weights inside would be compiled, or selectively computed again: DeepSpeed's ZeRO 3."""
+    if settings.get("selective_checkpointing") and not settings.get("activation_checkpointing"):
+        raise InputError(
+            f"{WHERE}.selective_checkpointing is true, and {WHERE}.activation_checkpointing false: it says which activations are kept "
+            f"where others are computed again; set {WHERE}.activation_checkpointing to true"
+        )
+    if settings.get("engine", "deepspeed") != "deepspeed" or settings["zero_stage"] != 3:
+        return
+    for key in ("compile_layers", "selective_checkpointing"):
+        if settings.get(key):
+            raise InputError(
+                f"{WHERE}.{key} is true with {WHERE}.engine deepspeed and {WHERE}.zero_stage 3, which gathers weights inside of the "
+                f"layers: set {WHERE}.engine to torch, {WHERE}.zero_stage to 2 or less, or {WHERE}.{key} to false"
+            )
+
+
+def reduction(settings: dict[str, Any]) -> None:
+    """InputError for a precision of sums that the engine or fp32 has anyway: the key would retrain for nothing."""
+    if settings.get("reduce_dtype", "auto") == "auto":
+        return
+    for key, needed in (("engine", "deepspeed"), ("precision", "bf16")):
+        if (value := settings.get(key, needed)) != needed:
+            raise InputError(
+                f"{WHERE}.reduce_dtype is {settings['reduce_dtype']}, which {WHERE}.{key} {value} has anyway: set "
+                f"{WHERE}.reduce_dtype to auto"
+            )
+
+
+def masks(settings: dict[str, Any]) -> None:
+    """InputError where pretrain.train asks for masks that the architecture is not known to keep."""
+    kind = settings["model"]["type"]
+    if settings.get("document_masking") and kind not in TRIED:
+        raise InputError(
+            f"pretrain.train.document_masking is true, and pretrain.train.model.type is {kind!r}: it was tried with {', '.join(TRIED)}; "
+            "take one of these, or set document_masking to false"
+        )
+
+
+def early_stop(settings: dict[str, Any]) -> None:
+    """InputError where a run is to stop early and validates at its end alone."""
+    if settings.get("early_stop") and settings["validate_every"] == 0:
+        raise InputError(
+            f"pretrain.train.early_stop is {settings['early_stop']}, and pretrain.train.validate_every is 0, at the end only: set "
+            "validate_every to steps between validations, or to auto, or early_stop to null"
+        )
+
+
+def ramp(stages: list[list[float]]) -> None:
+    """InputError for a batch_ramp that does not begin at 0, rise, and end with the whole batch."""
+    shares, parts = [share for share, _ in stages], [part for _, part in stages]
+    if stages and (shares[0] or parts[-1] != 1 or shares != sorted(set(shares)) or parts != sorted(set(parts))):
+        raise InputError(
+            f"{WHERE}.batch_ramp is {stages}: pairs of a share of the steps, from 0 on, and the share of global_batch_tokens from there "
+            "on, up to 1, both rising, such as [[0, 0.25], [0.1, 0.5], [0.2, 1]]"
+        )
