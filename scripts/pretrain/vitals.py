@@ -33,6 +33,7 @@ OWN = (
 )  # fmt: skip
 FIELDS = (*OWN, *nvml.FIELDS)
 FEW = 0.001  # seconds of compute below which a difference says nothing
+STREAK = 3  # logged steps in a row in which a process is the slow one before that is said: now and then any is
 
 
 class Vitals:
@@ -52,6 +53,7 @@ class Vitals:
         dist.all_gather_object(self.nodes, socket.gethostname())
         self.begun: list[Any] = []
         self.spans: list[tuple[Any, Any]] = []
+        self.slow = (0, 0)  # the last slow process, and in how many logged steps in a row
         self.hooks: list[Any] = []
         for block in blocks:  # inside of what an engine does around a block, such as gathering its weights
             self.hooks.append(block.register_forward_pre_hook(self._enter))
@@ -115,7 +117,7 @@ class Vitals:
         return [{n: value for n, value in zip(FIELDS, row, strict=True) if value == value} for row in rows]
 
     def row(self, step: int, everyone: list[dict[str, float]], seconds: float) -> dict[str, float]:
-        """What metrics.jsonl says of all processes, whose steps took `seconds` each; a straggler is warned about.
+        """What metrics.jsonl says of all processes, whose steps took `seconds` each; a straggler is warned about once.
 
         The largest of each measure, of GPUs' use and clock the smallest, of the reasons of a low clock all; the median of
         `compute_seconds`; `slowest_rank` and `slowest_share`, the share of the step in which the slowest process reads its tokens and
@@ -136,7 +138,9 @@ class Vitals:
             "slowest_rank": slowest,
             "slowest_share": round(took[slowest] / seconds, 4) if seconds else 0.0,
         }
-        if took[slowest] > self.threshold * usual and took[slowest] - usual > FEW:
+        late = took[slowest] > self.threshold * usual and took[slowest] - usual > FEW
+        self.slow = (slowest, 1 + self.slow[1] * (self.slow[0] == slowest)) if late else (slowest, 0)
+        if self.slow[1] == STREAK:
             log.warning(
                 "step %s: rank %d on %s is slow: %.3f s to read its tokens and compute, %.1f times the (lower) median of all processes "
                 "(%.3f s), %.0f %% of the step",

@@ -38,15 +38,14 @@ def read(text: str) -> dict[tuple[str, str], float]:
 )
 def test_a_slow_process_is_named_and_shown(start: Any, tmp_path: Path, case: dict[str, Any]) -> None:
     port = free_port()
-    options = [f"--prometheus-port={port}", "--log-every=4"]
+    options = [f"--prometheus-port={port}", "--log-every=2", "--straggler-threshold=1.1"]
     errors = finish(start(tmp_path, 2, {"steps": 8, **case}, *options, program="tests.unit.pretrain.slow"))
     warned = re.findall(r"step (\d): rank (\d) on (\S+) is slow: ([0-9.]+) s", errors)
-    assert [(step, rank, host) for step, rank, host, _ in warned] == [
-        (step, "1", socket.gethostname()) for step in "48"
-    ]
+    # At the third logged step in a row; the load of the machine may interrupt the row.
+    assert len(warned) == 1 and warned[0][:3] in [(step, "1", socket.gethostname()) for step in "68"]
 
     measured = [row for row in rows(tmp_path / "out/metrics.jsonl") if "slowest_rank" in row]
-    assert [row["step"] for row in measured] == [4, 8]  # and nothing is exchanged in other steps
+    assert [row["step"] for row in measured] == [2, 4, 6, 8]  # and nothing is exchanged in other steps
     for row in measured:
         assert row["slowest_rank"] == 1
         assert row["compute_seconds"] > 0.12  # two micro-batches a step
