@@ -67,9 +67,8 @@ class Checkpoint:
     validation: float | None = None  # loss of a validation after this very step
     lowest: float | None = None  # of all validations of the run up to here
     recent: tuple[tuple[float, float], ...] = ()  # loss and norm of the last steps, where spikes are looked for
-    ahead: int = (
-        0  # sequences that were left out by going back, and what was thrown away (scripts/pretrain/rollback.py)
-    )
+    # Sequences that were left out by going back, and what was thrown away (scripts/pretrain/rollback.py).
+    ahead: int = 0
     rolled: tuple[dict[str, Any], ...] = ()
     stale: int = 0  # validations since the best one
     stopped: int = 0  # this step, where the run ended early with it (scripts/pretrain/early.py)
@@ -236,8 +235,7 @@ def save(write: Callable[[Path], None], made: Checkpoint, kept: Kept) -> None:
         sync(folder)
         found = complete(folder)
         stay = kept.of(found)
-        for old in (
-            one for one in found if one not in stay
-        ):  # renamed first: a folder that is half removed would look damaged
+        for old in (one for one in found if one not in stay):
+            # Renamed first: a folder that is half removed would look damaged.
             shutil.rmtree(old.path.rename(folder / f".{old.path.name}.old"))
     dist.barrier()

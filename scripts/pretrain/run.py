@@ -126,10 +126,8 @@ class Run:
         """Be where a checkpoint is; None: at the beginning. A collective call."""
         self.done, self.skipped = (found.step, list(found.skipped)) if found else (0, [])
         self.lowest, self.stale = (found.lowest, found.stale) if found else (None, 0)
-        self.stopped, self.best = (
-            found.stopped if found else 0,
-            0,
-        )  # steps: of an early stop, and whose weights were taken then
+        # Steps: of an early stop, and whose weights were taken then.
+        self.stopped, self.best = found.stopped if found else 0, 0
         self.spikes = skips.spikes(self.settings, found.recent if found else ())
         self.ahead, self.rolled = (found.ahead, list(found.rolled)) if found else (0, [])
         if found is not None:

@@ -35,18 +35,15 @@ class Spikes:
     def __init__(self, sigma: float, window: int, recent: Iterable[Pair]) -> None:
         self.sigma, self.window = sigma, window
         self.recent = deque([(float(loss), float(norm)) for loss, norm in recent], maxlen=window)
-        self.what, self.deviations = (
-            "",
-            0.0,
-        )  # of the last step, if it was a spike: `loss` or `gradient`, and how many deviations
+        # Of the last step, if it was a spike: `loss` or `gradient`, and how many deviations.
+        self.what, self.deviations = "", 0.0
 
     def found(self, loss: float, norm: float) -> bool:
         """Whether a step with this loss and norm, both finite, is a spike; it is among those before the next from now on."""
         self.what = ""
         if len(self.recent) + 1 >= max(LEAST, self.window // 2):
-            for what, value, before in zip(
-                ("loss", "gradient"), (loss, norm), zip(*self.recent, strict=True), strict=True
-            ):
+            losses, norms = zip(*self.recent, strict=True)
+            for what, value, before in (("loss", loss, losses), ("gradient", norm, norms)):
                 spread = stdev(before)
                 if not self.what and value > fmean(before) + self.sigma * spread:
                     self.what = what

@@ -25,9 +25,8 @@ from scripts.pretrain.checkpoint import Checkpoint
 from scripts.workflow.console import log
 from scripts.workflow.errors import InputError
 
-ORDER = (
-    "crawl2llm_order"  # in a checkpoint without ZeRO: the names of each group's parameters, in the optimizer's order
-)
+# In a checkpoint without ZeRO: the names of each group's parameters, in the optimizer's order.
+ORDER = "crawl2llm_order"
 MODEL = "mp_rank_00_model_states.pt"
 STATE = ("step", "exp_avg", "exp_avg_sq", "momentum")
 BUCKET = 500_000_000  # elements that are reduced in one piece at most: DeepSpeed's default
@@ -130,9 +129,8 @@ class DeepSpeed(engine.Engine):
             return norm, applied
         with self._asked(fits) as asked:
             self.engine.step()
-        norm = (
-            asked[0] if asked else self.engine.get_global_grad_norm()
-        )  # which is infinite after a step that was skipped
+        # DeepSpeed's own norm is infinite after a step that was skipped.
+        norm = asked[0] if asked else self.engine.get_global_grad_norm()
         norm = None if norm is None else float(norm)
         overflow = bool(getattr(self.engine.optimizer, "overflow", False))
         return norm, not overflow and (norm is None or math.isfinite(norm))
