@@ -162,6 +162,11 @@ class Run:
             )
         return found, values
 
+    @property
+    def keeps_best(self) -> bool:
+        """Whether the checkpoint of the best validation stays, whatever its age."""
+        return self.args.keep_best or bool(self.settings.get("early_stop"))
+
     def check_memory(self, parameters: int) -> None:
         """InputError, with what to change, where this node or its GPUs have too little memory for the run."""
         args = self.args
@@ -321,8 +326,8 @@ class Run:
             tuple(self.spikes.recent) if self.spikes else (), self.ahead, tuple(self.rolled),
             self.stale, self.stopped, self.begun,
         )  # fmt: skip
-        points, best = rollback.kept_points(self.settings), self.args.keep_best or bool(self.settings.get("early_stop"))
-        kept = checkpoint.Kept(self.args.keep_checkpoints, self.args.keep_every, best, points)
+        points = rollback.kept_points(self.settings)
+        kept = checkpoint.Kept(self.args.keep_checkpoints, self.args.keep_every, self.keeps_best, points)
         with engine.patience(), checkpoint.writing(self.folder):
             checkpoint.save(self.write, made, kept)
 
