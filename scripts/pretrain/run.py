@@ -27,6 +27,7 @@ from scripts.pretrain import (
     data,
     early,
     engine,
+    group,
     heldout,
     initial,
     masking,
@@ -81,11 +82,11 @@ class Run:
         parallel.check_model(degrees, shape, self.plan.context, self.accumulation)
         if degrees and self.rank == 0:
             log.info("shared out: %s; %d of %d processes read different data", degrees, self.place.data, self.processes)
-        self.device = engine.choose_device(args.device, int(os.environ["LOCAL_WORLD_SIZE"]))
+        self.device = group.choose_device(args.device, int(os.environ["LOCAL_WORLD_SIZE"]))
         self.check_memory(model.size(shape))
 
         self.kind = settings.get("engine", engine.DEFAULT)
-        engine.start(self.kind, self.device, settings["threads"])
+        group.start(self.kind, self.device, settings["threads"])
         self.code = code("scripts.pretrain.train")
         self.mark = digest(canonical([settings, self.plan.steps]))
         found = checkpoint.agreed(folder, self.code, self.mark, self.plan.steps, self.device)
@@ -187,7 +188,7 @@ class Run:
             return
         here = int(os.environ["LOCAL_WORLD_SIZE"])
         if self.device.type == "cuda":
-            if self.settings["zero_stage"] < 3 and self.settings.get("engine", engine.DEFAULT) == engine.DEFAULT:
+            if self.settings["zero_stage"] < 3 and self.settings.get("engine", engine.DEFAULT) == "deepspeed":
                 memory.check_host(parameters, memory.available(), here)  # elsewhere a process holds a block of it
             free, _ = torch.cuda.mem_get_info()
             try:
@@ -328,7 +329,7 @@ class Run:
         )  # fmt: skip
         points = rollback.kept_points(self.settings)
         kept = checkpoint.Kept(self.args.keep_checkpoints, self.args.keep_every, self.keeps_best, points)
-        with engine.patience(), checkpoint.writing(self.folder):
+        with group.patience(), checkpoint.writing(self.folder):
             checkpoint.save(self.write, made, kept)
 
     def write(self, folder: Path) -> None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.distributed as dist
 
-from scripts.pretrain import data, engine
+from scripts.pretrain import data, group
 from scripts.pretrain.schedule import WINDOW
 from scripts.workflow.console import log
 
@@ -80,7 +80,7 @@ def row(run: Run, step: int, loss: float) -> dict[str, Any]:
     if run.spiked and run.spikes is not None:
         what, reason, far = run.spikes.what, "spike", round(run.spikes.deviations, 2)
         spike, said = {"deviations": far}, f"is {far:,.1f} standard deviations above the mean of the last steps"
-    with engine.patience():
+    with group.patience():
         if run.rank == 0:
             ids = data.documents(run.args.tokens, run.windows(step), run.plan.context)
             some = f"{', '.join(ids[:3])}{', …' * (len(ids) > 3)}"

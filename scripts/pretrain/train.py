@@ -28,7 +28,7 @@ import torch.distributed as dist
 from scripts.pretrain import (
     checkpoint,
     early,
-    engine,
+    group,
     heldout,
     measures,
     metrics,
@@ -87,7 +87,7 @@ def train(run: Run, recorder: metrics.Recorder | None, stopping: list[int]) -> b
         pass  # gone back
     if finished:
         early.choose(run)
-        engine.wait_at_most(engine.ALONE)
+        group.wait_at_most(group.ALONE)
         alive.at("writing the model")
     return finished
 
@@ -98,7 +98,7 @@ def stretch(run: Run, recorder: metrics.Recorder | None, stopping: list[int]) ->
     points = rollback.point_every(run.settings)
     clock, shown = Clock(), run.done
     rollback.settle(run, recorder)
-    engine.begin_steps(args.step_timeout)
+    group.begin_steps(args.step_timeout)
     vital = vitals.Vitals(run.engine.blocks(), run.device, args.log_every, steps, args.straggler_threshold)
     last = run.stopped or steps
     if run.done < last:
@@ -344,7 +344,7 @@ def main(argv: list[str] | None = None) -> int:
             print(f"error of process {os.environ['RANK']} on {socket.gethostname()}: {error}", file=sys.stderr)
         status = 1
     if status in (0, RESUBMIT):
-        engine.stop(status)
+        group.stop(status)
     sys.stderr.flush()
     os._exit(status)
 

@@ -22,6 +22,7 @@ from transformers.initialization import no_init_weights
 
 from scripts.pretrain import average, engine, initial, layers, model
 from scripts.pretrain.checkpoint import Checkpoint
+from scripts.pretrain.group import ALONE
 from scripts.workflow.console import log
 from scripts.workflow.errors import InputError
 
@@ -44,7 +45,7 @@ class DeepSpeed(engine.Engine):
         # Compiled on first use otherwise, for over a minute; without it CPU processes talk through gloo.
         deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
         logging.getLogger("DeepSpeed").setLevel(logging.ERROR)
-        deepspeed.init_distributed("gloo" if device.type == "cpu" else "nccl", timeout=engine.ALONE, verbose=False)
+        deepspeed.init_distributed("gloo" if device.type == "cpu" else "nccl", timeout=ALONE, verbose=False)
         _read_safely()
 
     def __init__(self, job: engine.Job) -> None:

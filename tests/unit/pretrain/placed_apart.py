@@ -19,7 +19,7 @@ import torch
 import torch.distributed as dist
 from transformers import AutoConfig, PreTrainedConfig
 
-from scripts.pretrain import checkpoint, engine, initial, parallel, schedule
+from scripts.pretrain import checkpoint, engine, group, initial, parallel, schedule
 from tests.unit.pretrain.side_by_side import CPU, HALF, STEPS, settings, state
 
 SEQUENCES, CONTEXT, VOCABULARY = 16, 16, 101
@@ -131,7 +131,7 @@ class Case:
 
     def run(self, out: Path) -> dict[str, Any]:
         """All that is compared. out: with a folder of each case and number of processes."""
-        engine.start("torch", CPU, 1)
+        group.start("torch", CPU, 1)
         place = out / str(self.place.processes) / self.name
         built = self.made()
         begun = state(built.weights())[0]
@@ -178,7 +178,7 @@ class Case:
 
 def main() -> None:
     out, world = Path(sys.argv[1]), int(os.environ["WORLD_SIZE"])
-    engine.start("torch", CPU, 1)
+    group.start("torch", CPU, 1)
     found = {name: Case(name).run(out) for name in sys.argv[2:]}
     if dist.get_rank() == 0:
         (out / f"{world}.json").write_text(json.dumps(found))

@@ -22,6 +22,7 @@ import torch.distributed as dist
 from transformers import AutoConfig, PreTrainedConfig
 
 from scripts.pretrain import checkpoint, engine, initial, model, schedule
+from scripts.pretrain.group import start
 from scripts.pretrain.initial import Weights
 from scripts.workflow import config
 
@@ -119,7 +120,7 @@ def went_on(found: checkpoint.Checkpoint, wanted: dict[str, Any]) -> dict[str, A
 
 def case(name: str, stage: int, precision: str, optimizer: str, place: Path, others: Path | None) -> dict[str, Any]:
     """One engine under one stage and precision. place: for its checkpoint; others: where the same case of other processes has one."""
-    engine.start(name, CPU, 1)
+    start(name, CPU, 1)
     wanted = settings(zero_stage=stage, precision=precision, optimizer=optimizer)
     built = made(name, wanted)
     begun = state(built.weights())
