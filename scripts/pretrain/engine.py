@@ -15,14 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import torch.nn.functional as functional
 from transformers import PreTrainedConfig, PreTrainedModel
 
 from scripts.pretrain import initial, layers, masking, model
 from scripts.pretrain.checkpoint import Checkpoint
-from scripts.pretrain.entropy import Head, cross_entropy
-from scripts.pretrain.group import patience as patience
-from scripts.pretrain.group import start as start
+from scripts.pretrain.entropy import Head, by_row, cross_entropy, guarded
+from scripts.pretrain.group import patience as patience  # scripts/pretrain/early.py calls it here
+from scripts.pretrain.group import start as start  # and benchmarks this
 from scripts.pretrain.initial import Weights
 from scripts.pretrain.muon import Muon
 from scripts.pretrain.parallel import Degrees
@@ -114,8 +113,7 @@ class Engine(ABC):
             with layers.unpacked("position_ids" not in more):
                 loss, found = self._loss(tokens[:, :-1], tokens[:, 1:], more)
             total += loss.detach() / len(batch)
-            # A loss that is not finite can have a finite gradient (a target of probability 0): it does not get through.
-            whole = loss * torch.where(loss.detach().isfinite(), 1.0, float("nan"))
+            whole = guarded(loss)
             if weight is not None:
                 balance += found.aux_loss.detach() / len(batch)
                 whole = whole + weight * found.aux_loss
@@ -151,10 +149,9 @@ class Engine(ABC):
         """The loss of each row of token ids [n, length] in nats, summed over its targets that are not `ignored`: float64 [n]."""
         self.model.eval()
         with layers.plainly(self.compiled):
-            logits = self.forward(inputs).logits.float().flatten(0, 1)
+            logits = self.forward(inputs).logits.float()
         self.model.train()
-        nats = functional.cross_entropy(logits, targets.flatten(), ignore_index=ignored, reduction="none")
-        return nats.double().reshape(targets.shape).sum(1)
+        return by_row(logits, targets, ignored)
 
     def blocks(self) -> list[torch.nn.Module]:
         """The decoder layers, as they run."""

@@ -240,10 +240,7 @@ class DeepSpeed(engine.Engine):
         """Each parameter's name and fp32 master weights, whole, on the CPU."""
         from deepspeed.utils import safe_get_full_fp32_param
 
-        masters = {}
-        if self.bf16 and self.stage == 0:
-            low, high = self.engine.optimizer.fp16_groups, self.engine.optimizer.fp32_groups
-            masters = {id(p): m for ps, ms in zip(low, high, strict=True) for p, m in zip(ps, ms, strict=True)}
+        masters = average.masters(self.engine) if self.bf16 and self.stage == 0 else {}
         for name, parameter in self.model.named_parameters():
             whole = masters.get(id(parameter)) if self.stage == 0 else safe_get_full_fp32_param(parameter)
             yield name, (parameter if whole is None else whole).detach().float().cpu().clone()

@@ -37,7 +37,7 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 from scripts.pretrain import engine, initial, layers
 from scripts.pretrain.average import EMA
 from scripts.pretrain.checkpoint import Checkpoint
-from scripts.pretrain.engines.cut import Cut
+from scripts.pretrain.engines.cut import Cut, local
 from scripts.pretrain.engines.pipe import Pipe, Stage
 from scripts.workflow.errors import InputError
 
@@ -269,11 +269,6 @@ def other_optimizer(path: Path, key: str) -> str:
         f"{path} has the state of another optimizer or model ({key} is not in both): set pretrain.train.optimizer to the one that it "
         "was made with, or start from its run's model"
     )
-
-
-def local(value: torch.Tensor) -> torch.Tensor:
-    """This process's part of a tensor."""
-    return value.to_local() if isinstance(value, DTensor) else value
 
 
 def share(value: torch.Tensor, own: torch.Tensor | None) -> torch.Tensor:
