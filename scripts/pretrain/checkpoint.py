@@ -46,7 +46,7 @@ def tell(error: str) -> None:
             raise Told(f"process {rank} on {host}: {text}" if rank else text)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Checkpoint:
     """A complete checkpoint on disk: `processes` is the world size that wrote it, `code` has the hashes of its modules,
     `settings` is a digest of the settings, with a number for each `auto`, and of the number of steps.
@@ -85,7 +85,9 @@ def read(path: Path) -> Checkpoint | None:
     """The checkpoint in a folder; None, and a line in the log, for one that is not complete."""
     try:
         facts = opened(path, FACTS)
-        return Checkpoint(path, **{**facts, "skipped": tuple(facts["skipped"]), "changed": tuple(facts["changed"])})
+        return Checkpoint(
+            path=path, **{**facts, "skipped": tuple(facts["skipped"]), "changed": tuple(facts["changed"])}
+        )
     except (OSError, ValueError, KeyError, TypeError) as error:
         log.warning("%s is not used: %s", path, error)
         return None

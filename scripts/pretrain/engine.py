@@ -32,7 +32,7 @@ Saved = Iterator[tuple[str, dict[str, torch.Tensor]]]
 WEIGHT = "weight"  # the first kind; the others are the optimizer's state, by its own names
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Job:
     """What an engine is built for. `settings` are those of pretrain.train; `values` gives the weights to begin with, fp32."""
 
@@ -44,7 +44,7 @@ class Job:
     recomputed: bool  # activations, in the backward pass
     values: Callable[[], Weights]
     selective: bool = False  # and then not those of matrix products and attention
-    parallel: Degrees = field(default_factory=Degrees, kw_only=True)
+    parallel: Degrees = field(default_factory=Degrees)
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Engine(ABC):
 
     model: PreTrainedModel
     optimizer: torch.optim.Optimizer
-    parts: int  # micro-batches of the step that is under way
+    micro_batches: int  # of the step that is under way
 
     @staticmethod  # noqa: B027 - most need nothing
     def prepare(device: torch.device) -> None:
@@ -103,7 +103,7 @@ class Engine(ABC):
         # What mixtures of experts have in their configuration: how much it counts that all experts are used alike.
         weight = getattr(self.model.config, "router_aux_loss_coef", None)
         more: dict[str, Any] = {} if weight is None else {"output_router_logits": True}
-        self.parts = len(batch)
+        self.micro_batches = len(batch)
         for number, tokens in enumerate(batch):
             last = number + 1 == len(batch)
             alive.at(f"micro-batch {number + 1} of {len(batch)}")

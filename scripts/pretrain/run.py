@@ -103,9 +103,16 @@ class Run:
             self.parameters["multiplied"], shape.num_hidden_layers, across, self.plan.context
         )
         job = engine.Job(
-            shape, settings, self.device, args.micro_batch, self.accumulation, args.activation_checkpointing, values,
-            args.selective_checkpointing, parallel=degrees,
-        )  # fmt: skip
+            config=shape,
+            settings=settings,
+            device=self.device,
+            micro_batch=args.micro_batch,
+            accumulation=self.accumulation,
+            recomputed=args.activation_checkpointing,
+            selective=args.selective_checkpointing,
+            values=values,
+            parallel=degrees,
+        )
         self.changed = found.changed if found else ()
         self.ema = settings.get("ema")
         self.spiked = False  # whether the last step was left out as a spike
@@ -322,11 +329,24 @@ class Run:
     def save(self, step: int, validation: float | None = None) -> None:
         """A checkpoint of all processes. validation: the loss of one after this step."""
         made = checkpoint.Checkpoint(
-            self.folder / f"step-{step:06d}", step, self.processes, self.settings["zero_stage"], self.mark, self.code,
-            tuple(self.skipped), self.changed, self.kind, validation, self.lowest,
-            tuple(self.spikes.recent) if self.spikes else (), self.ahead, tuple(self.rolled),
-            self.stale, self.stopped, self.begun,
-        )  # fmt: skip
+            path=self.folder / f"step-{step:06d}",
+            step=step,
+            processes=self.processes,
+            zero_stage=self.settings["zero_stage"],
+            settings=self.mark,
+            code=self.code,
+            skipped=tuple(self.skipped),
+            changed=self.changed,
+            engine=self.kind,
+            validation=validation,
+            lowest=self.lowest,
+            recent=tuple(self.spikes.recent) if self.spikes else (),
+            ahead=self.ahead,
+            rolled=tuple(self.rolled),
+            stale=self.stale,
+            stopped=self.stopped,
+            begun=self.begun,
+        )
         points = rollback.kept_points(self.settings)
         kept = checkpoint.Kept(self.args.keep_checkpoints, self.args.keep_every, self.keeps_best, points)
         with group.patience(), checkpoint.writing(self.folder):

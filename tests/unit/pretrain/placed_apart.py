@@ -99,7 +99,16 @@ class Case:
         parallel.check_model(self.degrees, self.config, CONTEXT, BATCH)
         values = partial(initial.values, self.config, 7)
         micro = SEQUENCES // BATCH // self.place.data
-        job = engine.Job(self.config, self.settings, CPU, micro, BATCH, self.recomputed, values, parallel=self.degrees)
+        job = engine.Job(
+            config=self.config,
+            settings=self.settings,
+            device=CPU,
+            micro_batch=micro,
+            accumulation=BATCH,
+            recomputed=self.recomputed,
+            values=values,
+            parallel=self.degrees,
+        )
         return engine.kind("torch")(job)
 
     def train(self, built: engine.Engine, steps: range) -> list[tuple[float, float | None]]:
@@ -139,7 +148,13 @@ class Case:
         rows = self.train(built, range(1, HALF + 1))
         stage = self.settings["zero_stage"]
         saved = checkpoint.Checkpoint(
-            place / f"step-{HALF:06d}", HALF, self.place.processes, stage, "s", {}, engine="torch"
+            path=place / f"step-{HALF:06d}",
+            step=HALF,
+            processes=self.place.processes,
+            zero_stage=stage,
+            settings="s",
+            code={},
+            engine="torch",
         )
         if dist.get_rank() == 0:
             place.mkdir(parents=True)
