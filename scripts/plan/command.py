@@ -236,9 +236,8 @@ def show(
     """Print the plan in a dry run's output; the exit status. options: those that Snakemake was given; pictures: kind → file to write."""
     lines = list(notes(lines))
     tasks, errors = dryrun.read(lines)
-    if not errors and not any(
-        line.startswith(dryrun.ENDS) for line in lines
-    ):  # refused, killed, or not Snakemake's at all
+    if not errors and not any(line.startswith(dryrun.ENDS) for line in lines):
+        # Refused, killed, or not Snakemake's at all.
         errors = [*filter(None, lines), "error: Snakemake ended before its plan was complete; what it said is above"]
     if errors:
         # Of an option that it does not know, Snakemake first prints all that it does.

@@ -28,25 +28,28 @@ def weight(decay: float, step: int) -> float:
     return 1 - min(decay, (1 + step) / (10 + step))
 
 
+def masters(engine: Any) -> dict[int, torch.Tensor]:
+    """The fp32 weights of a DeepSpeed engine in bf16 without ZeRO, by the `id` of their parameter."""
+    low, high = engine.optimizer.fp16_groups, engine.optimizer.fp32_groups
+    return {id(p): m for ps, ms in zip(low, high, strict=True) for p, m in zip(ps, ms, strict=True)}
+
+
 def parts(engine: Any, stage: int, bf16: bool) -> Parts:
     """This process's part of the fp32 weights that a DeepSpeed engine moves: views of them."""
     from deepspeed.utils import safe_get_local_fp32_param
 
     named = dict(engine.module.named_parameters())
     if stage == 0:
-        masters: dict[int, Any] = {}
-        if bf16:
-            low, high = engine.optimizer.fp16_groups, engine.optimizer.fp32_groups
-            masters = {id(p): m for ps, ms in zip(low, high, strict=True) for p, m in zip(ps, ms, strict=True)}
-        return {(name, 0): cast(Any, masters.get(id(p), p)).detach().view(-1) for name, p in named.items()}
+        held = masters(engine) if bf16 else {}
+        return {(name, 0): cast(Any, held.get(id(p), p)).detach().view(-1) for name, p in named.items()}
     found = {}
     for name, parameter in named.items():
         if stage == 3:
             size = parameter.ds_tensor.ds_numel
             first = dist.get_rank() * size
-            held: Any = cast(Any, safe_get_local_fp32_param)(parameter)
+            own: Any = cast(Any, safe_get_local_fp32_param)(parameter)
             if (count := min(size, parameter.ds_numel - first)) > 0:
-                found[name, first] = held.detach().view(-1)[:count]
+                found[name, first] = own.detach().view(-1)[:count]
         elif parameter._hp_mapping is not None:
             first = parameter._hp_mapping.lp_fragment_address.start
             found[name, first] = parameter._hp_mapping.get_hp_fragment().detach().view(-1)

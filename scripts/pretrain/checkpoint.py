@@ -46,7 +46,7 @@ def tell(error: str) -> None:
             raise Told(f"process {rank} on {host}: {text}" if rank else text)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Checkpoint:
     """A complete checkpoint on disk: `processes` is the world size that wrote it, `code` has the hashes of its modules,
     `settings` is a digest of the settings, with a number for each `auto`, and of the number of steps.
@@ -67,9 +67,8 @@ class Checkpoint:
     validation: float | None = None  # loss of a validation after this very step
     lowest: float | None = None  # of all validations of the run up to here
     recent: tuple[tuple[float, float], ...] = ()  # loss and norm of the last steps, where spikes are looked for
-    ahead: int = (
-        0  # sequences that were left out by going back, and what was thrown away (scripts/pretrain/rollback.py)
-    )
+    # Sequences that were left out by going back, and what was thrown away (scripts/pretrain/rollback.py).
+    ahead: int = 0
     rolled: tuple[dict[str, Any], ...] = ()
     stale: int = 0  # validations since the best one
     stopped: int = 0  # this step, where the run ended early with it (scripts/pretrain/early.py)
@@ -86,7 +85,9 @@ def read(path: Path) -> Checkpoint | None:
     """The checkpoint in a folder; None, and a line in the log, for one that is not complete."""
     try:
         facts = opened(path, FACTS)
-        return Checkpoint(path, **{**facts, "skipped": tuple(facts["skipped"]), "changed": tuple(facts["changed"])})
+        return Checkpoint(
+            path=path, **{**facts, "skipped": tuple(facts["skipped"]), "changed": tuple(facts["changed"])}
+        )
     except (OSError, ValueError, KeyError, TypeError) as error:
         log.warning("%s is not used: %s", path, error)
         return None
@@ -236,8 +237,7 @@ def save(write: Callable[[Path], None], made: Checkpoint, kept: Kept) -> None:
         sync(folder)
         found = complete(folder)
         stay = kept.of(found)
-        for old in (
-            one for one in found if one not in stay
-        ):  # renamed first: a folder that is half removed would look damaged
+        for old in (one for one in found if one not in stay):
+            # Renamed first: a folder that is half removed would look damaged.
             shutil.rmtree(old.path.rename(folder / f".{old.path.name}.old"))
     dist.barrier()

@@ -1,4 +1,4 @@
-"""What trains: one interface to the engines in scripts/pretrain/engines/, and the group of processes that they work in.
+"""What trains: one interface to the engines in scripts/pretrain/engines/. Their processes' group is in group.py.
 
 An engine has the model, its optimizer and their state, sharded or not. All that the trainer knows of it is here: an engine is
 chosen by `pretrain.train.engine`, and `zero_stage` says what each process holds a part of. docs/pretrain.md has the table.
@@ -7,113 +7,32 @@ chosen by `pretrain.train.engine`, and `zero_stage` says what each process holds
 from __future__ import annotations
 
 import contextlib
-import logging
-import os
-import socket
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-import torch.distributed as dist
-import torch.nn.functional as functional
 from transformers import PreTrainedConfig, PreTrainedModel
 
 from scripts.pretrain import initial, layers, masking, model
 from scripts.pretrain.checkpoint import Checkpoint
-from scripts.pretrain.entropy import Head, cross_entropy
+from scripts.pretrain.entropy import Head, by_row, cross_entropy, guarded
+from scripts.pretrain.group import patience as patience  # scripts/pretrain/early.py calls it here
+from scripts.pretrain.group import start as start  # and benchmarks this
 from scripts.pretrain.initial import Weights
 from scripts.pretrain.muon import Muon
 from scripts.pretrain.parallel import Degrees
 from scripts.training import alive
-from scripts.workflow.errors import InputError
-
-# How long a process waits for the others before it ends. While one works alone (copies token files to its node, converts
-# or seals a checkpoint, writes the model), many terabytes may have to move. In a step no process has anything to do that
-# takes minutes: one that is not there after this time (pretrain.train.step_timeout) will not come, and the GPUs wait for nothing.
-ALONE = timedelta(hours=6)
-STEP = timedelta(minutes=10)
-
-
-def choose_device(wanted: str, processes_here: int) -> torch.device:
-    """The device of this process. Raises InputError where the machine lacks what `wanted` asks for."""
-    found = torch.cuda.device_count()
-    if wanted == "cpu" or (wanted == "auto" and not found):
-        return torch.device("cpu")
-    if not found:
-        raise InputError(
-            f"pretrain.train.device is 'cuda', but torch {torch.__version__} sees no CUDA device on {socket.gethostname()} "
-            f"(CUDA_VISIBLE_DEVICES={os.environ.get('CUDA_VISIBLE_DEVICES')!r}); use 'cpu' or 'auto', or a GPU node"
-        )
-    if processes_here > found:
-        raise InputError(
-            f"pretrain.train.processes is {processes_here}, more than the {found} CUDA devices of this node"
-        )
-    device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
-    torch.cuda.set_device(device)
-    return device
-
-
-def start(name: str, device: torch.device, threads: int) -> None:
-    """Join the process group that RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT describe, deterministic on a CPU.
-
-    name: the engine that will train.
-    """
-    os.environ["DS_ACCELERATOR"] = device.type  # DeepSpeed's import warns without it, and transformers imports it too
-    warnings.filterwarnings("ignore", category=FutureWarning, module=r"torch\.distributed|deepspeed")
-    torch.set_num_threads(threads)
-    if device.type == "cpu":
-        torch.use_deterministic_algorithms(True)
-        setattr(torch.utils.deterministic, "fill_uninitialized_memory", False)  # noqa: B010 - for debugging; costs time
-    if not dist.is_initialized():
-        dist.init_process_group("gloo" if device.type == "cpu" else "nccl", timeout=ALONE)
-    kind(name).prepare(device)
-
-
-def wait_at_most(time: timedelta) -> None:
-    """Set how long collective calls wait from now on, in every group (as torchtitan does, utils.set_pg_timeouts)."""
-    alive.within(time.total_seconds())
-    for group in dist.distributed_c10d._world.pg_map:
-        dist.distributed_c10d._set_pg_timeout(time, group)
-
-
-def begin_steps(seconds: float) -> None:
-    """From now on collective calls wait so long, but in `patience`."""
-    global STEP
-    STEP = timedelta(seconds=seconds)
-    wait_at_most(STEP)
-
-
-@contextlib.contextmanager
-def patience() -> Iterator[None]:
-    """A part of the training loop in which one process works alone and the others wait for it."""
-    wait_at_most(ALONE)
-    try:
-        yield
-    finally:
-        wait_at_most(STEP)
-
-
-def stop(status: int) -> None:
-    """Leave the process group together and end this process; the interpreter's own end sometimes aborts."""
-    if dist.is_initialized():
-        dist.barrier()
-        dist.destroy_process_group()
-    logging.shutdown()
-    os._exit(status)
-
 
 # A checkpoint's neutral form: each parameter's name, {kind: whole tensor, fp32}.
 Saved = Iterator[tuple[str, dict[str, torch.Tensor]]]
 WEIGHT = "weight"  # the first kind; the others are the optimizer's state, by its own names
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Job:
     """What an engine is built for. `settings` are those of pretrain.train; `values` gives the weights to begin with, fp32."""
 
@@ -125,7 +44,7 @@ class Job:
     recomputed: bool  # activations, in the backward pass
     values: Callable[[], Weights]
     selective: bool = False  # and then not those of matrix products and attention
-    parallel: Degrees = field(default_factory=Degrees, kw_only=True)
+    parallel: Degrees = field(default_factory=Degrees)
 
 
 @dataclass(frozen=True)
@@ -148,7 +67,7 @@ class Engine(ABC):
 
     model: PreTrainedModel
     optimizer: torch.optim.Optimizer
-    parts: int  # micro-batches of the step that is under way
+    micro_batches: int  # of the step that is under way
 
     @staticmethod  # noqa: B027 - most need nothing
     def prepare(device: torch.device) -> None:
@@ -184,7 +103,7 @@ class Engine(ABC):
         # What mixtures of experts have in their configuration: how much it counts that all experts are used alike.
         weight = getattr(self.model.config, "router_aux_loss_coef", None)
         more: dict[str, Any] = {} if weight is None else {"output_router_logits": True}
-        self.parts = len(batch)
+        self.micro_batches = len(batch)
         for number, tokens in enumerate(batch):
             last = number + 1 == len(batch)
             alive.at(f"micro-batch {number + 1} of {len(batch)}")
@@ -194,8 +113,7 @@ class Engine(ABC):
             with layers.unpacked("position_ids" not in more):
                 loss, found = self._loss(tokens[:, :-1], tokens[:, 1:], more)
             total += loss.detach() / len(batch)
-            # A loss that is not finite can have a finite gradient (a target of probability 0): it does not get through.
-            whole = loss * torch.where(loss.detach().isfinite(), 1.0, float("nan"))
+            whole = guarded(loss)
             if weight is not None:
                 balance += found.aux_loss.detach() / len(batch)
                 whole = whole + weight * found.aux_loss
@@ -215,7 +133,7 @@ class Engine(ABC):
         rows = settings.get("loss_chunk", 0)
         self.head = Head(self.model.get_output_embeddings(), self.z_loss, rows) if rows else None
 
-    def _loss(self, inputs: torch.Tensor, targets: torch.Tensor, more: dict[str, bool]) -> tuple[torch.Tensor, Any]:
+    def _loss(self, inputs: torch.Tensor, targets: torch.Tensor, more: dict[str, Any]) -> tuple[torch.Tensor, Any]:
         """(mean loss in nats a token, what the model returned) of a micro-batch: int64 [n, context] each."""
         if self.head:
             return self.head.loss_of(partial(self.forward, inputs, **more), targets)
@@ -231,10 +149,9 @@ class Engine(ABC):
         """The loss of each row of token ids [n, length] in nats, summed over its targets that are not `ignored`: float64 [n]."""
         self.model.eval()
         with layers.plainly(self.compiled):
-            logits = self.forward(inputs).logits.float().flatten(0, 1)
+            logits = self.forward(inputs).logits.float()
         self.model.train()
-        nats = functional.cross_entropy(logits, targets.flatten(), ignore_index=ignored, reduction="none")
-        return nats.double().reshape(targets.shape).sum(1)
+        return by_row(logits, targets, ignored)
 
     def blocks(self) -> list[torch.nn.Module]:
         """The decoder layers, as they run."""
@@ -290,7 +207,7 @@ DEFAULT = "deepspeed"  # pretrain.train.engine, where the settings do not say
 
 def kind(name: str) -> type[Engine]:
     """The class of an engine, by pretrain.train.engine. Its library is imported now: DeepSpeed's import takes seconds."""
-    if name == DEFAULT:
+    if name == "deepspeed":
         from scripts.pretrain.engines.deepspeed import DeepSpeed
 
         return DeepSpeed
@@ -304,7 +221,7 @@ def saved(found: Checkpoint, names: Iterable[str], folder: Path) -> Saved:
 
     names: the parameters of the model, a tied one once. folder: a place for files on the way.
     """
-    if found.engine == DEFAULT:
+    if found.engine == "deepspeed":
         from scripts.pretrain.engines import deepspeed
 
         return deepspeed.saved(found, names, folder)

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+import torch.nn.functional as functional
 from torch.autograd.function import once_differentiable
 
 from scripts.workflow.errors import InputError
@@ -58,6 +59,23 @@ def cross_entropy(logits: torch.Tensor, targets: torch.Tensor, z_loss: float = 0
     a loss and a gradient that are not.
     """
     return _CrossEntropy.apply(logits, targets, z_loss)
+
+
+def guarded(loss: torch.Tensor) -> torch.Tensor:
+    """A loss as it is; where it is not finite, one whose gradient is not finite either.
+
+    The gradient of such a loss can be finite by itself (a target of probability 0), and would get through.
+    """
+    return loss * torch.where(loss.detach().isfinite(), 1.0, float("nan"))
+
+
+def by_row(logits: torch.Tensor, targets: torch.Tensor, ignored: int) -> torch.Tensor:
+    """The cross-entropy of each row in nats, summed over its targets that are not `ignored`: float64 [n].
+
+    logits: fp32 [n, length, vocabulary]. targets: int64 [n, length].
+    """
+    nats = functional.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=ignored, reduction="none")
+    return nats.double().reshape(targets.shape).sum(1)
 
 
 class _Linear(torch.autograd.Function):

@@ -31,11 +31,8 @@ SHAPE = {  # keys of the config → the names that transformers' configurations 
 }
 OTHER_NAMES = {"mamba2": {"heads": "num_heads"}}
 FOLDER = "model"  # of a result, and of a checkpoint
-EXPERTS = (
-    "num_local_experts",
-    "num_experts",
-    "n_routed_experts",
-)  # what transformers' configurations call their number
+# What transformers' configurations call their number.
+EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts")
 COMPANIONS = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja")
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 

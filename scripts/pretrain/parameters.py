@@ -60,9 +60,8 @@ def count(model: dict[str, Any], vocabulary: int) -> Counted:
     feed = model["intermediate_size"] or family.intermediate_size or 4 * hidden
     tables = vocabulary * hidden
     head = 0 if model["tie_embeddings"] else tables
-    if (
-        model.get("type") == "gpt2"
-    ):  # two matrices a feed-forward layer, biases, norms with biases, a table of positions
+    if model.get("type") == "gpt2":
+        # Two matrices a feed-forward layer, biases, norms with biases, a table of positions.
         feed = more.get("n_inner") or 4 * hidden
         kv, chosen, number = hidden, 1, 1
         layer, idle = 4 * hidden * hidden + 2 * hidden * feed + 9 * hidden + feed, 0

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch.distributed as dist
 
-from scripts.pretrain import checkpoint, engine
+from scripts.pretrain import checkpoint, group
 from scripts.pretrain.schedule import BACK, WINDOW
 from scripts.workflow.console import log
 
@@ -61,7 +61,7 @@ def go(run: Run, recorder: Recorder | None, step: int, back: int) -> None:
         raise checkpoint.Told(f"{run.folder / f'step-{back:06d}'}, to go back to, is not there or not complete")
     left_out = run.plan.span(step + 1)[0] - run.plan.span(back + 1)[0]
     ahead, rolled = run.ahead + left_out, [*run.rolled, thrown | {"sequences": left_out}]
-    with engine.patience():
+    with group.patience():
         run.restore(box[0])
     run.ahead, run.rolled = ahead, rolled
     if recorder:

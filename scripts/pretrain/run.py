@@ -27,6 +27,7 @@ from scripts.pretrain import (
     checks,
     data,
     engine,
+    group,
     heldout,
     initial,
     measures,
@@ -77,11 +78,11 @@ class Run:
         parallel.check_model(degrees, shape, self.plan.context, self.accumulation)
         if degrees and self.rank == 0:
             log.info("shared out: %s; %d of %d processes read different data", degrees, self.place.data, self.processes)
-        self.device = engine.choose_device(args.device, int(os.environ["LOCAL_WORLD_SIZE"]))
+        self.device = group.choose_device(args.device, int(os.environ["LOCAL_WORLD_SIZE"]))
         self.check_memory(model.size(shape))
 
         self.kind = settings.get("engine", engine.DEFAULT)
-        engine.start(self.kind, self.device, settings["threads"])
+        group.start(self.kind, self.device, settings["threads"])
         self.code = code("scripts.pretrain.train")
         self.mark = digest(canonical([settings, self.plan.steps]))
         found = checkpoint.agreed(folder, self.code, self.mark, self.plan.steps, self.device)
@@ -98,9 +99,16 @@ class Run:
             self.parameters["multiplied"], shape.num_hidden_layers, across, self.plan.context
         )
         job = engine.Job(
-            shape, settings, self.device, args.micro_batch, self.accumulation, args.activation_checkpointing, values,
-            args.selective_checkpointing, parallel=degrees,
-        )  # fmt: skip
+            config=shape,
+            settings=settings,
+            device=self.device,
+            micro_batch=args.micro_batch,
+            accumulation=self.accumulation,
+            recomputed=args.activation_checkpointing,
+            selective=args.selective_checkpointing,
+            values=values,
+            parallel=degrees,
+        )
         self.changed = found.changed if found else ()
         self.ema = settings.get("ema")
         self.spiked = False  # whether the last step was left out as a spike
@@ -122,10 +130,8 @@ class Run:
         """Be where a checkpoint is; None: at the beginning. A collective call."""
         self.done, self.skipped = (found.step, list(found.skipped)) if found else (0, [])
         self.lowest, self.stale = (found.lowest, found.stale) if found else (None, 0)
-        self.stopped, self.best = (
-            found.stopped if found else 0,
-            0,
-        )  # steps: of an early stop, and whose weights were taken then
+        # Steps: of an early stop, and whose weights were taken then.
+        self.stopped, self.best = found.stopped if found else 0, 0
         self.spikes = skips.spikes(self.settings, found.recent if found else ())
         self.ahead, self.rolled = (found.ahead, list(found.rolled)) if found else (0, [])
         if found is not None:
@@ -160,6 +166,11 @@ class Run:
             )
         return found, values
 
+    @property
+    def keeps_best(self) -> bool:
+        """Whether the checkpoint of the best validation stays, whatever its age."""
+        return self.args.keep_best or bool(self.settings.get("early_stop"))
+
     def check_memory(self, parameters: int) -> None:
         """InputError, with what to change, where this node or its GPUs have too little memory for the run."""
         args = self.args
@@ -180,7 +191,7 @@ class Run:
             return
         here = int(os.environ["LOCAL_WORLD_SIZE"])
         if self.device.type == "cuda":
-            if self.settings["zero_stage"] < 3 and self.settings.get("engine", engine.DEFAULT) == engine.DEFAULT:
+            if self.settings["zero_stage"] < 3 and self.settings.get("engine", engine.DEFAULT) == "deepspeed":
                 memory.check_host(parameters, memory.available(), here)  # elsewhere a process holds a block of it
             free, _ = torch.cuda.mem_get_info()
             try:
@@ -314,14 +325,27 @@ class Run:
     def save(self, step: int, validation: float | None = None) -> None:
         """A checkpoint of all processes. validation: the loss of one after this step."""
         made = checkpoint.Checkpoint(
-            self.folder / f"step-{step:06d}", step, self.processes, self.settings["zero_stage"], self.mark, self.code,
-            tuple(self.skipped), self.changed, self.kind, validation, self.lowest,
-            tuple(self.spikes.recent) if self.spikes else (), self.ahead, tuple(self.rolled),
-            self.stale, self.stopped, self.begun,
-        )  # fmt: skip
-        points, best = rollback.kept_points(self.settings), self.args.keep_best or bool(self.settings.get("early_stop"))
-        kept = checkpoint.Kept(self.args.keep_checkpoints, self.args.keep_every, best, points)
-        with engine.patience(), checkpoint.writing(self.folder):
+            path=self.folder / f"step-{step:06d}",
+            step=step,
+            processes=self.processes,
+            zero_stage=self.settings["zero_stage"],
+            settings=self.mark,
+            code=self.code,
+            skipped=tuple(self.skipped),
+            changed=self.changed,
+            engine=self.kind,
+            validation=validation,
+            lowest=self.lowest,
+            recent=tuple(self.spikes.recent) if self.spikes else (),
+            ahead=self.ahead,
+            rolled=tuple(self.rolled),
+            stale=self.stale,
+            stopped=self.stopped,
+            begun=self.begun,
+        )
+        points = rollback.kept_points(self.settings)
+        kept = checkpoint.Kept(self.args.keep_checkpoints, self.args.keep_every, self.keeps_best, points)
+        with group.patience(), checkpoint.writing(self.folder):
             checkpoint.save(self.write, made, kept)
 
     def write(self, folder: Path) -> None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.distributed as dist
 
-from scripts.pretrain import data, engine
+from scripts.pretrain import data, group
 from scripts.pretrain.schedule import WINDOW
 from scripts.workflow.console import log
 
@@ -35,18 +35,15 @@ class Spikes:
     def __init__(self, sigma: float, window: int, recent: Iterable[Pair]) -> None:
         self.sigma, self.window = sigma, window
         self.recent = deque([(float(loss), float(norm)) for loss, norm in recent], maxlen=window)
-        self.what, self.deviations = (
-            "",
-            0.0,
-        )  # of the last step, if it was a spike: `loss` or `gradient`, and how many deviations
+        # Of the last step, if it was a spike: `loss` or `gradient`, and how many deviations.
+        self.what, self.deviations = "", 0.0
 
     def found(self, loss: float, norm: float) -> bool:
         """Whether a step with this loss and norm, both finite, is a spike; it is among those before the next from now on."""
         self.what = ""
         if len(self.recent) + 1 >= max(LEAST, self.window // 2):
-            for what, value, before in zip(
-                ("loss", "gradient"), (loss, norm), zip(*self.recent, strict=True), strict=True
-            ):
+            losses, norms = zip(*self.recent, strict=True)
+            for what, value, before in (("loss", loss, losses), ("gradient", norm, norms)):
                 spread = stdev(before)
                 if not self.what and value > fmean(before) + self.sigma * spread:
                     self.what = what
@@ -83,7 +80,7 @@ def row(run: Run, step: int, loss: float) -> dict[str, Any]:
     if run.spiked and run.spikes is not None:
         what, reason, far = run.spikes.what, "spike", round(run.spikes.deviations, 2)
         spike, said = {"deviations": far}, f"is {far:,.1f} standard deviations above the mean of the last steps"
-    with engine.patience():
+    with group.patience():
         if run.rank == 0:
             ids = data.documents(run.args.tokens, run.windows(step), run.plan.context)
             some = f"{', '.join(ids[:3])}{', …' * (len(ids) > 3)}"

@@ -28,7 +28,7 @@ import torch.distributed as dist
 from scripts.pretrain import (
     checkpoint,
     early,
-    engine,
+    group,
     heldout,
     measures,
     metrics,
@@ -83,13 +83,22 @@ class Clock:
 
 def train(run: Run, recorder: metrics.Recorder | None, stopping: list[int]) -> bool:
     """Train from the checkpoint's step to the last, or to an early stop; False where a signal ended it early, after a checkpoint."""
+    while (finished := stretch(run, recorder, stopping)) is None:
+        pass  # gone back
+    if finished:
+        early.choose(run)
+        group.wait_at_most(group.ALONE)
+        alive.at("writing the model")
+    return finished
+
+
+def stretch(run: Run, recorder: metrics.Recorder | None, stopping: list[int]) -> bool | None:
+    """Train from `run.done` on: as `train` returns, and None where the run has gone back and is to go on from there."""
     steps, tokens, args = run.plan.steps, run.plan.tokens, run.args
     points = rollback.point_every(run.settings)
-    product = torch.cuda.get_device_name() if run.device.type == "cuda" else ""
-    peak = measures.peak_of(product, run.settings["precision"])
     clock, shown = Clock(), run.done
     rollback.settle(run, recorder)
-    engine.begin_steps(args.step_timeout)
+    group.begin_steps(args.step_timeout)
     vital = vitals.Vitals(run.engine.blocks(), run.device, args.log_every, steps, args.straggler_threshold)
     last = run.stopped or steps
     if run.done < last:
@@ -113,36 +122,12 @@ def train(run: Run, recorder: metrics.Recorder | None, stopping: list[int]) -> b
                 if recorder:
                     recorder.seconds += clock.whole
                 vital.close()
-                return train(run, recorder, stopping)
+                return None
             run.check_skipped(args.max_skipped_steps)
             everyone = vital.shared()
             if recorder and (step % args.log_every == 0 or step == steps):
-                seconds, since = clock.lap(), tokens(step) - tokens(shown)
-                rate, rate_so_far = since / seconds, (tokens(step) - tokens(run.done)) / clock.trained
-                each, shown = step - shown, step
-                used = measures.mfu(rate, run.flops, peak, run.processes)
-                row = {
-                    "step": step,
-                    "tokens": tokens(step),
-                    "loss": row.get("loss"),
-                    "learning_rate": schedule.learning_rate(step, steps, run.settings),
-                    "grad_norm": run.update.norm if run.update.applied else None,
-                    **({} if run.update.balance is None else {"router_loss": float(run.update.balance)}),
-                    "tokens_per_second": round(rate, 1),
-                    "mfu": used,
-                    "seconds": round(recorder.seconds + clock.whole, 3),
-                    "skipped_steps": len(run.skipped),
-                    **vitals.per_device(rate, run.flops, run.processes, since // each),
-                    **vital.row(step, everyone, seconds / each),
-                }
-                recorder.metrics(row, vital.labelled(everyone))
-                log.info(
-                    "step %s/%s, loss %.4f, learning rate %.2e, %s tokens/s%s, %s left",
-                    f"{step:,}", f"{steps:,}", loss, row["learning_rate"], f"{rate:,.0f}",
-                    f", MFU {used:.1%}" if used else "", duration((tokens(steps) - tokens(step)) / rate_so_far),
-                )  # fmt: skip
-                if used and used > measures.MFU_ALARM:
-                    log.warning("an MFU of %.0f %% is not to be believed: check the peak in measures.py", 100 * used)
+                progress(run, recorder, clock, vital, everyone, step, shown, loss)
+                shown = step
             if recorder and step == run.done + TIMED and step < steps:
                 spent = tokens(step) - tokens(run.done)
                 foretell((tokens(steps) - tokens(step)) * clock.trained / spent, run.device.type)
@@ -153,7 +138,7 @@ def train(run: Run, recorder: metrics.Recorder | None, stopping: list[int]) -> b
                 lowest = run.lowest
                 with clock.paused():
                     found = run.validate()
-                best = (args.keep_best or bool(run.settings.get("early_stop"))) and run.lowest != lowest
+                best = run.keeps_best and run.lowest != lowest
                 over = early.over(run, step)
                 if recorder and found:
                     recorder.validation(step, steps, found, over)
@@ -169,10 +154,51 @@ def train(run: Run, recorder: metrics.Recorder | None, stopping: list[int]) -> b
             if stop and step < steps:
                 log.info("stopped by a signal after step %s; the checkpoint is in %s", f"{step:,}", run.folder)
                 return False
-    early.choose(run)
-    engine.wait_at_most(engine.ALONE)
-    alive.at("writing the model")
     return True
+
+
+def progress(
+    run: Run,
+    recorder: metrics.Recorder,
+    clock: Clock,
+    vital: vitals.Vitals,
+    everyone: list[dict[str, float]],
+    step: int,
+    shown: int,
+    loss: float,
+) -> None:
+    """A row of metrics.jsonl and a line of the log on the steps from `shown`, exclusive, to `step`.
+
+    everyone: what `vital.shared` returned. loss: of `step`, in nats a token; one that is not finite is in the line alone.
+    """
+    steps, tokens = run.plan.steps, run.plan.tokens
+    seconds, since = clock.lap(), tokens(step) - tokens(shown)
+    rate, rate_so_far = since / seconds, (tokens(step) - tokens(run.done)) / clock.trained
+    each = step - shown
+    product = torch.cuda.get_device_name() if run.device.type == "cuda" else ""
+    used = measures.mfu(rate, run.flops, measures.peak_of(product, run.settings["precision"]), run.processes)
+    row = {
+        "step": step,
+        "tokens": tokens(step),
+        "loss": loss if math.isfinite(loss) else None,
+        "learning_rate": schedule.learning_rate(step, steps, run.settings),
+        "grad_norm": run.update.norm if run.update.applied else None,
+        **({} if run.update.balance is None else {"router_loss": float(run.update.balance)}),
+        "tokens_per_second": round(rate, 1),
+        "mfu": used,
+        "seconds": round(recorder.seconds + clock.whole, 3),
+        "skipped_steps": len(run.skipped),
+        **vitals.per_device(rate, run.flops, run.processes, since // each),
+        **vital.row(step, everyone, seconds / each),
+    }
+    recorder.metrics(row, vital.labelled(everyone))
+    log.info(
+        "step %s/%s, loss %.4f, learning rate %.2e, %s tokens/s%s, %s left",
+        f"{step:,}", f"{steps:,}", loss, row["learning_rate"], f"{rate:,.0f}",
+        f", MFU {used:.1%}" if used else "", duration((tokens(steps) - tokens(step)) / rate_so_far),
+    )  # fmt: skip
+    if used and used > measures.MFU_ALARM:
+        log.warning("an MFU of %.0f %% is not to be believed: check the peak in measures.py", 100 * used)
 
 
 def foretell(left: float, device: str) -> None:
@@ -237,6 +263,7 @@ def results(run: Run, weights: dict[str, torch.Tensor], manifest: Manifest, out:
         raise cli.InputError(f"the weights are not finite ({bad[0]} and {len(bad) - 1} more). {REMEDY.capitalize()}")
     settings, made = run.settings, run.plan
     trained = run.stopped or made.steps
+    tokens = made.tokens(trained) - made.tokens(run.begun)  # without those of the run that this one is a branch of
     with checkpoint.writing(out):
         beside = model.companions(run.args.tokenizer)
         files = model.export(weights, run.engine.model.config, settings["save_dtype"], beside, out / model.FOLDER)
@@ -248,10 +275,9 @@ def results(run: Run, weights: dict[str, torch.Tensor], manifest: Manifest, out:
         scores = [row for row in scores if row["step"] == run.best]
     last = scores[-1].get("bits_per_byte_by_source", {}) if scores else {}
     by_source = {name: {"bits_per_byte": bits, **heldout.sizes(run.heldout, name)} for name, bits in last.items()}
-    before = rows[0]["step"] - 1 if rows else 0  # steps of the run that this one is a branch of
     notes = []
     if settings["start_from"] is not None:
-        after = f", after step {before:,}" if before else ""
+        after = f", after step {run.begun:,}" if run.begun else ""
         notes.append(f"Training began with the weights of {settings['start_from']}{after}.")
     notes += skips.note(rows, trained) + rollback.note(run.rolled) + early.note(run)
     if not scores:
@@ -262,9 +288,9 @@ def results(run: Run, weights: dict[str, torch.Tensor], manifest: Manifest, out:
         "parameters": {key: run.parameters[key] for key in ("total", "non_embedding")},
         "shape": {**settings["model"], "vocabulary": run.vocabulary},
         "auto": run.resolved,
-        "tokens": made.tokens(trained) - made.tokens(before),
+        "tokens": tokens,
         "steps": trained,
-        "epochs": (made.tokens(trained) - made.tokens(before)) / made.context / made.windows,
+        "epochs": tokens / made.context / made.windows,
         "global_batch_tokens": made.tokens_per_step,
         "learning_rate": settings["learning_rate"],
         "loss": losses[-1]["loss"] if losses else None,
@@ -318,7 +344,7 @@ def main(argv: list[str] | None = None) -> int:
             print(f"error of process {os.environ['RANK']} on {socket.gethostname()}: {error}", file=sys.stderr)
         status = 1
     if status in (0, RESUBMIT):
-        engine.stop(status)
+        group.stop(status)
     sys.stderr.flush()
     os._exit(status)
 

@@ -190,7 +190,7 @@ class Cut:
 
 def local(value: torch.Tensor) -> torch.Tensor:
     """This process's part of a tensor; itself where it is whole."""
-    return value._local_tensor if isinstance(value, DTensor) else value
+    return value.to_local() if isinstance(value, DTensor) else value
 
 
 def _parts(parameter: torch.Tensor) -> int:

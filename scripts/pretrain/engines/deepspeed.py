@@ -22,12 +22,12 @@ from transformers.initialization import no_init_weights
 
 from scripts.pretrain import average, engine, initial, layers, model
 from scripts.pretrain.checkpoint import Checkpoint
+from scripts.pretrain.group import ALONE
 from scripts.workflow.console import log
 from scripts.workflow.errors import InputError
 
-ORDER = (
-    "crawl2llm_order"  # in a checkpoint without ZeRO: the names of each group's parameters, in the optimizer's order
-)
+# In a checkpoint without ZeRO: the names of each group's parameters, in the optimizer's order.
+ORDER = "crawl2llm_order"
 MODEL = "mp_rank_00_model_states.pt"
 STATE = ("step", "exp_avg", "exp_avg_sq", "momentum")
 BUCKET = 500_000_000  # elements that are reduced in one piece at most: DeepSpeed's default
@@ -45,7 +45,7 @@ class DeepSpeed(engine.Engine):
         # Compiled on first use otherwise, for over a minute; without it CPU processes talk through gloo.
         deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
         logging.getLogger("DeepSpeed").setLevel(logging.ERROR)
-        deepspeed.init_distributed("gloo" if device.type == "cpu" else "nccl", timeout=engine.ALONE, verbose=False)
+        deepspeed.init_distributed("gloo" if device.type == "cpu" else "nccl", timeout=ALONE, verbose=False)
         _read_safely()
 
     def __init__(self, job: engine.Job) -> None:
@@ -53,26 +53,26 @@ class DeepSpeed(engine.Engine):
 
         settings, cuda = job.settings, job.device.type == "cuda"
         self.accumulation = job.accumulation
-        self.stage, self.bf16 = settings["zero_stage"], settings["precision"] == "bf16"
+        self.zero, self.bf16 = settings["zero_stage"], settings["precision"] == "bf16"
         # DeepSpeed clips under fp32 without ZeRO too, but keeps the norm to itself.
-        self.clip_here = settings["gradient_clipping"] if self.stage == 0 and not self.bf16 else None
+        self.clip_here = settings["gradient_clipping"] if self.zero == 0 and not self.bf16 else None
         size = model.size(job.config)
         config: dict[str, Any] = {
             "train_micro_batch_size_per_gpu": job.micro_batch,
             "gradient_accumulation_steps": job.accumulation,
             "gradient_clipping": 0.0 if self.clip_here is not None else settings["gradient_clipping"],
             # Reduced at most in one piece; DeepSpeed's 500 million would be allocated whole for a small model too.
-            "zero_optimization": {"stage": self.stage, "reduce_bucket_size": min(size, BUCKET)},
+            "zero_optimization": {"stage": self.zero, "reduce_bucket_size": min(size, BUCKET)},
             "bf16": {"enabled": self.bf16},
             "steps_per_print": 1 << 40,
         }
-        if self.bf16 and self.stage:  # DeepSpeed has no fp32 accumulation without ZeRO
+        if self.bf16 and self.zero:  # DeepSpeed has no fp32 accumulation without ZeRO
             config["data_types"] = {"grad_accum_dtype": "fp32"}
         if settings.get("reduce_dtype") == "fp32":
             config["communication_data_type"] = "fp32"
-            if self.stage in (1, 2):  # stage 3 does it by itself, and without ZeRO there is no such choice
+            if self.zero in (1, 2):  # stage 3 does it by itself, and without ZeRO there is no such choice
                 config["zero_optimization"]["overlap_comm"] = True
-        self.model = self._sharded(job, config) if self.stage == 3 else _whole(job)
+        self.model = self._sharded(job, config) if self.zero == 3 else _whole(job)
         if job.recomputed:
             layers.recompute(self.model, job.selective)
         self.optimizer = self._optimizer(job, fused=cuda)
@@ -114,7 +114,7 @@ class DeepSpeed(engine.Engine):
         self.engine.set_gradient_accumulation_boundary(last)
 
     def _backward(self, loss: torch.Tensor, last: bool) -> None:
-        self.engine.backward(loss * (self.accumulation / self.parts))  # it divides by the most that a step has
+        self.engine.backward(loss * (self.accumulation / self.micro_batches))  # it divides by the most that a step has
         if not last:
             self.engine.step()
 
@@ -130,9 +130,8 @@ class DeepSpeed(engine.Engine):
             return norm, applied
         with self._asked(fits) as asked:
             self.engine.step()
-        norm = (
-            asked[0] if asked else self.engine.get_global_grad_norm()
-        )  # which is infinite after a step that was skipped
+        # DeepSpeed's own norm is infinite after a step that was skipped.
+        norm = asked[0] if asked else self.engine.get_global_grad_norm()
         norm = None if norm is None else float(norm)
         overflow = bool(getattr(self.engine.optimizer, "overflow", False))
         return norm, not overflow and (norm is None or math.isfinite(norm))
@@ -165,13 +164,13 @@ class DeepSpeed(engine.Engine):
     def save(self, folder: Path) -> None:
         """DeepSpeed's own files: a part of each process."""
         names = {id(parameter): name for name, parameter in self.model.named_parameters()}
-        held = getattr(self.engine.optimizer, "fp16_groups", None) if self.stage == 0 else None
+        held = getattr(self.engine.optimizer, "fp16_groups", None) if self.zero == 0 else None
         groups = held or [group["params"] for group in self.optimizer.param_groups]
-        order = None if self.stage else [[names[id(parameter)] for parameter in group] for group in groups]
+        order = None if self.zero else [[names[id(parameter)] for parameter in group] for group in groups]
         self.engine.save_checkpoint(str(folder.parent), tag=folder.name, client_state={ORDER: order}, save_latest=False)
         dist.barrier()
         if self.means:
-            average.save(self.means, folder, bool(self.stage))
+            average.save(self.means, folder, bool(self.zero))
         if dist.get_rank() == 0:
             for name in NEEDLESS:
                 (folder.parent / name).unlink(missing_ok=True)
@@ -209,12 +208,12 @@ class DeepSpeed(engine.Engine):
             self.means[part].lerp_(value, weight)
 
     def _parts(self) -> average.Parts:
-        return average.parts(self.engine, self.stage, self.bf16)
+        return average.parts(self.engine, self.zero, self.bf16)
 
     @contextlib.contextmanager
     def averaged(self) -> Iterator[None]:
         """As `engine.Engine.averaged`; without ZeRO in fp32 the weights wait in a copy, elsewhere they come from the fp32 ones."""
-        kept = {} if self.stage or self.bf16 else {part: value.clone() for part, value in self._parts().items()}
+        kept = {} if self.zero or self.bf16 else {part: value.clone() for part, value in self._parts().items()}
         self._put(self.mean())
         try:
             yield
@@ -228,25 +227,22 @@ class DeepSpeed(engine.Engine):
 
         own = dict(self.model.named_parameters())
         for name, value in values:
-            with deepspeed.zero.GatheredParameters(own[name], modifier_rank=0, enabled=self.stage == 3):
-                if self.stage < 3 or dist.get_rank() == 0:
+            with deepspeed.zero.GatheredParameters(own[name], modifier_rank=0, enabled=self.zero == 3):
+                if self.zero < 3 or dist.get_rank() == 0:
                     own[name].copy_(value)
 
     def mean(self) -> engine.Weights:
         """As `weights`, of the mean."""
-        for name, value in average.whole(self.means, self.sizes, bool(self.stage)):
+        for name, value in average.whole(self.means, self.sizes, bool(self.zero)):
             yield name, value.cpu()
 
     def weights(self) -> engine.Weights:
         """Each parameter's name and fp32 master weights, whole, on the CPU."""
         from deepspeed.utils import safe_get_full_fp32_param
 
-        masters = {}
-        if self.bf16 and self.stage == 0:
-            low, high = self.engine.optimizer.fp16_groups, self.engine.optimizer.fp32_groups
-            masters = {id(p): m for ps, ms in zip(low, high, strict=True) for p, m in zip(ps, ms, strict=True)}
+        masters = average.masters(self.engine) if self.bf16 and self.zero == 0 else {}
         for name, parameter in self.model.named_parameters():
-            whole = masters.get(id(parameter)) if self.stage == 0 else safe_get_full_fp32_param(parameter)
+            whole = masters.get(id(parameter)) if self.zero == 0 else safe_get_full_fp32_param(parameter)
             yield name, (parameter if whole is None else whole).detach().float().cpu().clone()
 
 

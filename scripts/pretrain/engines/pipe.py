@@ -11,12 +11,12 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-import torch.nn.functional as functional
 from torch import nn
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B
 from transformers import PreTrainedModel
 
 from scripts.pretrain.engines.cut import Cut
+from scripts.pretrain.entropy import by_row, guarded
 
 Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
@@ -55,8 +55,7 @@ class Pipe:
         def mean(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
             one = self.loss(logits, targets)
             self.found.append(one.detach())
-            # A loss that is not finite can have a finite gradient: it does not get through.
-            return one * torch.where(one.detach().isfinite(), 1.0, float("nan")) / micro_batches
+            return guarded(one) / micro_batches
 
         ids = torch.empty(n, length, dtype=torch.int64, device="meta")
         stage = PipelineStage(
@@ -92,9 +91,7 @@ class Pipe:
         logits, rows = self._logits(inputs), torch.zeros(len(inputs), dtype=torch.float64, device=inputs.device)
         self.runs.train()
         if logits is not None:
-            flat = logits.float().flatten(0, 1)
-            nats = functional.cross_entropy(flat, targets.flatten(), ignore_index=ignored, reduction="none")
-            rows += nats.double().reshape(targets.shape).sum(1)
+            rows += by_row(logits.float(), targets, ignored)
         return self.cut.from_stage(rows, self.cut.stage.pp_size - 1)
 
     def _logits(self, inputs: torch.Tensor) -> torch.Tensor | None:

@@ -37,7 +37,7 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 from scripts.pretrain import engine, initial, layers
 from scripts.pretrain.average import EMA
 from scripts.pretrain.checkpoint import Checkpoint
-from scripts.pretrain.engines.cut import Cut
+from scripts.pretrain.engines.cut import Cut, local
 from scripts.pretrain.engines.pipe import Pipe, Stage
 from scripts.workflow.errors import InputError
 
@@ -46,7 +46,7 @@ class Torch(engine.Engine):
     """A model under DDP or FSDP2 with torch's AdamW, or Muon beside it."""
 
     def __init__(self, job: engine.Job) -> None:
-        self.stage, self.clipping = job.settings["zero_stage"], job.settings["gradient_clipping"]
+        self.zero, self.clipping = job.settings["zero_stage"], job.settings["gradient_clipping"]
         self.low, self.device = job.settings["precision"] == "bf16", job.device
         self.model = initial.empty(job.config)
         self.names = {name: value.shape for name, value in self.model.named_parameters()}
@@ -57,8 +57,8 @@ class Torch(engine.Engine):
             layers.recompute(self.model, job.selective)
         self.runs: nn.Module = self.model
         if self.cut and job.parallel.pipeline > 1:
-            self.runs = Stage(self.model, self.cut, self.low and not self.stage)
-        if self.stage:
+            self.runs = Stage(self.model, self.cut, self.low and not self.zero)
+        if self.zero:
             self._shard()
         own = dict(self.model.named_parameters())
         held = own.keys() | dict(self.model.named_buffers()).keys()
@@ -66,9 +66,9 @@ class Torch(engine.Engine):
         initial.filled(self.model, job.device, given)
         self.pipe = None
         if self.cut and job.parallel.pipeline > 1:
-            hidden = torch.bfloat16 if self.low and self.stage else torch.float32
+            hidden = torch.bfloat16 if self.low and self.zero else torch.float32
             self.pipe = Pipe(self.runs, self.cut, hidden, job.config.vocab_size, job.config.hidden_size)
-        if not self.stage and not self.cut and dist.get_world_size() > 1:
+        if not self.zero and not self.cut and dist.get_world_size() > 1:
             places = [job.device] if job.device.type == "cuda" else None
             self.runs = nn.parallel.DistributedDataParallel(self.model, device_ids=places, gradient_as_bucket_view=True)
         self.optimizer = self._optimizer(job, fused=True)
@@ -89,8 +89,8 @@ class Torch(engine.Engine):
         mesh = self.cut.shared if self.cut else init_device_mesh(self.device.type, (dist.get_world_size(),))
         policy = MixedPrecisionPolicy(torch.bfloat16 if self.low else None, torch.float32)
         for block in initial.blocks(self.model):
-            fully_shard(block, mesh=mesh, mp_policy=policy, reshard_after_forward=self.stage == 3)
-        fully_shard(self.runs, mesh=mesh, mp_policy=policy, reshard_after_forward=None if self.stage == 3 else False)
+            fully_shard(block, mesh=mesh, mp_policy=policy, reshard_after_forward=self.zero == 3)
+        fully_shard(self.runs, mesh=mesh, mp_policy=policy, reshard_after_forward=None if self.zero == 3 else False)
 
     def _optimizer(self, job: engine.Job, fused: bool) -> torch.optim.Optimizer:
         made = super()._optimizer(job, fused)
@@ -104,7 +104,7 @@ class Torch(engine.Engine):
         """As `engine.Engine.forward`; of a sequence that is shared out, this process's part."""
         if self.cut:
             more |= self.cut.positions(inputs.shape[1])
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.low and not self.stage):
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.low and not self.zero):
             return self.runs(input_ids=inputs, use_cache=False, **more)
 
     def step(self, batch: torch.Tensor, rate: float, fits: engine.Fits | None = None) -> engine.Update:
@@ -135,11 +135,11 @@ class Torch(engine.Engine):
             self.runs.require_backward_grad_sync = last
         elif isinstance(self.runs, FSDPModule):
             self.runs.set_is_last_backward(last)
-            self.runs.set_requires_gradient_sync(last or self.stage > 1)
-            self.runs.set_reshard_after_backward(last or self.stage == 3)
+            self.runs.set_requires_gradient_sync(last or self.zero > 1)
+            self.runs.set_reshard_after_backward(last or self.zero == 3)
 
     def _backward(self, loss: torch.Tensor, last: bool) -> None:
-        (loss / self.parts).backward()
+        (loss / self.micro_batches).backward()
 
     def _update(self, fits: Callable[[float], bool] | None) -> tuple[float | None, bool]:
         parameters = list(self.model.parameters())
@@ -156,7 +156,7 @@ class Torch(engine.Engine):
 
     def _update_parts(self, cut: Cut, fits: Callable[[float], bool] | None) -> tuple[float | None, bool]:
         """The same where processes hold parts that are not FSDP's alone."""
-        cut.reduce(self.model.named_parameters(), sharded=self.stage > 0)
+        cut.reduce(self.model.named_parameters(), sharded=self.zero > 0)
         norm = cut.norm(self.model.named_parameters())
         if applied := math.isfinite(norm) and (fits is None or fits(norm)):
             if self.clipping:
@@ -269,11 +269,6 @@ def other_optimizer(path: Path, key: str) -> str:
         f"{path} has the state of another optimizer or model ({key} is not in both): set pretrain.train.optimizer to the one that it "
         "was made with, or start from its run's model"
     )
-
-
-def local(value: torch.Tensor) -> torch.Tensor:
-    """This process's part of a tensor."""
-    return value.to_local() if isinstance(value, DTensor) else value
 
 
 def share(value: torch.Tensor, own: torch.Tensor | None) -> torch.Tensor:

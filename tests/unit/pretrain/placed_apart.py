@@ -19,7 +19,7 @@ import torch
 import torch.distributed as dist
 from transformers import AutoConfig, PreTrainedConfig
 
-from scripts.pretrain import checkpoint, engine, initial, parallel, schedule
+from scripts.pretrain import checkpoint, engine, group, initial, parallel, schedule
 from tests.unit.pretrain.side_by_side import CPU, HALF, STEPS, settings, state
 
 SEQUENCES, CONTEXT, VOCABULARY = 16, 16, 101
@@ -99,7 +99,16 @@ class Case:
         parallel.check_model(self.degrees, self.config, CONTEXT, BATCH)
         values = partial(initial.values, self.config, 7)
         micro = SEQUENCES // BATCH // self.place.data
-        job = engine.Job(self.config, self.settings, CPU, micro, BATCH, self.recomputed, values, parallel=self.degrees)
+        job = engine.Job(
+            config=self.config,
+            settings=self.settings,
+            device=CPU,
+            micro_batch=micro,
+            accumulation=BATCH,
+            recomputed=self.recomputed,
+            values=values,
+            parallel=self.degrees,
+        )
         return engine.kind("torch")(job)
 
     def train(self, built: engine.Engine, steps: range) -> list[tuple[float, float | None]]:
@@ -131,7 +140,7 @@ class Case:
 
     def run(self, out: Path) -> dict[str, Any]:
         """All that is compared. out: with a folder of each case and number of processes."""
-        engine.start("torch", CPU, 1)
+        group.start("torch", CPU, 1)
         place = out / str(self.place.processes) / self.name
         built = self.made()
         begun = state(built.weights())[0]
@@ -139,7 +148,13 @@ class Case:
         rows = self.train(built, range(1, HALF + 1))
         stage = self.settings["zero_stage"]
         saved = checkpoint.Checkpoint(
-            place / f"step-{HALF:06d}", HALF, self.place.processes, stage, "s", {}, engine="torch"
+            path=place / f"step-{HALF:06d}",
+            step=HALF,
+            processes=self.place.processes,
+            zero_stage=stage,
+            settings="s",
+            code={},
+            engine="torch",
         )
         if dist.get_rank() == 0:
             place.mkdir(parents=True)
@@ -178,7 +193,7 @@ class Case:
 
 def main() -> None:
     out, world = Path(sys.argv[1]), int(os.environ["WORLD_SIZE"])
-    engine.start("torch", CPU, 1)
+    group.start("torch", CPU, 1)
     found = {name: Case(name).run(out) for name in sys.argv[2:]}
     if dist.get_rank() == 0:
         (out / f"{world}.json").write_text(json.dumps(found))

@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from scripts.pretrain import engine, train
+from scripts.pretrain import group, train
 from scripts.pretrain.run import Run
 from scripts.workflow.fingerprint import canonical
 
@@ -76,7 +76,7 @@ def end(status: int) -> None:
 
 def several(cases: list[str], argv: list[str]) -> None:
     """Train each case in this process; ends it with the first status that is not 0."""
-    leave, engine.stop, os._exit = engine.stop, end, end  # type: ignore[assignment]
+    leave, group.stop, os._exit = group.stop, end, end  # type: ignore[assignment]
     config, manifest = argv.index("--config") + 1, argv.index("--manifest") + 1
     given, path = json.loads(argv[config]), Path(argv[manifest])
     for case in cases:
@@ -91,7 +91,7 @@ def several(cases: list[str], argv: list[str]) -> None:
         except Ended as ended:
             if ended.args[0]:
                 raise SystemExit(ended.args[0]) from None
-    engine.stop = leave
+    group.stop = leave
     sys.stdout.flush()
     torch.distributed.barrier()
 

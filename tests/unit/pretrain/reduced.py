@@ -16,7 +16,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from scripts.pretrain import engine
+from scripts.pretrain import group
 from tests.unit.pretrain.side_by_side import made, settings, train
 
 SUMS = (
@@ -41,7 +41,7 @@ def spy(function: Any, *args: Any, **more: Any) -> Any:
 
 
 def main() -> None:
-    engine.start("deepspeed", torch.device("cpu"), 1)
+    group.start("deepspeed", torch.device("cpu"), 1)
     for name in SUMS:
         if hasattr(dist, name):
             setattr(dist, name, partial(spy, getattr(dist, name)))

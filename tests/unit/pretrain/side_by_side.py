@@ -22,6 +22,7 @@ import torch.distributed as dist
 from transformers import AutoConfig, PreTrainedConfig
 
 from scripts.pretrain import checkpoint, engine, initial, model, schedule
+from scripts.pretrain.group import start
 from scripts.pretrain.initial import Weights
 from scripts.workflow import config
 
@@ -58,7 +59,16 @@ def made(name: str, wanted: dict[str, Any]) -> engine.Engine:
     """An engine with a model that has its initial weights."""
     world = dist.get_world_size()
     values = partial(initial.values, shape(), 7)
-    return engine.kind(name)(engine.Job(shape(), wanted, CPU, MICRO // world, ACCUMULATION, False, values))
+    job = engine.Job(
+        config=shape(),
+        settings=wanted,
+        device=CPU,
+        micro_batch=MICRO // world,
+        accumulation=ACCUMULATION,
+        recomputed=False,
+        values=values,
+    )
+    return engine.kind(name)(job)
 
 
 def train(built: engine.Engine, wanted: dict[str, Any], steps: range) -> list[tuple[float, float | None]]:
@@ -119,13 +129,21 @@ def went_on(found: checkpoint.Checkpoint, wanted: dict[str, Any]) -> dict[str, A
 
 def case(name: str, stage: int, precision: str, optimizer: str, place: Path, others: Path | None) -> dict[str, Any]:
     """One engine under one stage and precision. place: for its checkpoint; others: where the same case of other processes has one."""
-    engine.start(name, CPU, 1)
+    start(name, CPU, 1)
     wanted = settings(zero_stage=stage, precision=precision, optimizer=optimizer)
     built = made(name, wanted)
     begun = state(built.weights())
     local = [getattr(value, "ds_tensor", getattr(value, "_local_tensor", value)) for value in built.model.parameters()]
     rows = train(built, wanted, range(1, HALF + 1))
-    saved = checkpoint.Checkpoint(place / f"step-{HALF:06d}", HALF, dist.get_world_size(), stage, "s", {}, engine=name)
+    saved = checkpoint.Checkpoint(
+        path=place / f"step-{HALF:06d}",
+        step=HALF,
+        processes=dist.get_world_size(),
+        zero_stage=stage,
+        settings="s",
+        code={},
+        engine=name,
+    )
     if dist.get_rank() == 0:
         place.mkdir(parents=True)
     dist.barrier()

@@ -52,7 +52,15 @@ def group(tmp_path_factory: pytest.TempPathFactory) -> Any:
 def trained(config: Any, steps: int = 8, **changes: Any) -> tuple[Torch, list[engine.Update]]:
     """An engine after some updates on the same batch."""
     train = validate({})["pretrain"]["train"] | {"learning_rate": 0.01, "zero_stage": 0, "precision": "fp32"} | changes
-    job = engine.Job(config, train, torch.device("cpu"), 2, 2, False, lambda: initial.values(config, 1))
+    job = engine.Job(
+        config=config,
+        settings=train,
+        device=torch.device("cpu"),
+        micro_batch=2,
+        accumulation=2,
+        recomputed=False,
+        values=lambda: initial.values(config, 1),
+    )
     made = Torch(job)
     tokens = torch.randint(0, VOCABULARY, (2, 2, CONTEXT + 1), generator=torch.Generator().manual_seed(0))
     return made, [made.step(tokens, 0.01) for _ in range(steps)]

@@ -26,7 +26,7 @@ def made(folder: Path, step: int, code: dict[str, str] = ONE, settings: str = "s
     path = folder / f"step-{step:06d}"
     path.mkdir(parents=True)
     (path / "weights").write_text(str(code))
-    facts = asdict(Checkpoint(path, step, 1, 1, settings, code))
+    facts = asdict(Checkpoint(path=path, step=step, processes=1, zero_stage=1, settings=settings, code=code))
     seal(path, FACTS, {name: value for name, value in facts.items() if name != "path"}, synced(path))
     return path
 
@@ -72,7 +72,12 @@ def test_a_checkpoint_from_before_there_were_two_engines_is_deepspeeds(folder: P
 )
 def test_which_checkpoints_stay(kept: Kept, steps: list[int]) -> None:
     losses = {10: 3.0, 30: 2.0, 40: 2.5}
-    found = [Checkpoint(Path(str(n)), n, 1, 1, "s", ONE, validation=losses.get(n)) for n in range(10, 51, 10)]
+    found = [
+        Checkpoint(
+            path=Path(str(n)), step=n, processes=1, zero_stage=1, settings="s", code=ONE, validation=losses.get(n)
+        )
+        for n in range(10, 51, 10)
+    ]
     assert [one.step for one in kept.of(found)] == steps
 
 

@@ -195,7 +195,9 @@ def test_checkpoints_on_the_disk_are_never_more_than_planned(
         record_low = loss is not None and loss < lowest
         lowest = min(lowest, loss) if loss is not None else lowest
         if step == steps or step % every == 0 or (apart and step % apart == 0) or (best and record_low):
-            made = Checkpoint(Path(f"{step}"), step, 1, 0, "", {}, validation=loss)
+            made = Checkpoint(
+                path=Path(f"{step}"), step=step, processes=1, zero_stage=0, settings="", code={}, validation=loss
+            )
             most = max(most, len(there) + 1)
             there = kept.of([*there, made])
     planned = placed.checkpoints(facts(train, None, 32_768), train)

@@ -86,7 +86,17 @@ def built(
         **changes,
     }
     values = lambda: initial.values(config, 1)  # noqa: E731
-    return Torch(engine.Job(config, settings, CPU, MICRO, accumulation, recomputed, values, selective))
+    job = engine.Job(
+        config=config,
+        settings=settings,
+        device=CPU,
+        micro_batch=MICRO,
+        accumulation=accumulation,
+        recomputed=recomputed,
+        selective=selective,
+        values=values,
+    )
+    return Torch(job)
 
 
 def batch(accumulation: int = 2) -> torch.Tensor:
