@@ -1,6 +1,6 @@
 """Every placement of pretrain.train.parallel that runs here, against a single process: the loss, and how far it is from that.
 
-    python -m benchmarks.parallel                     # writes benchmarks/results/parallel.json, prints the table of docs/pretrain.md
+    python -m benchmarks.parallel                     # writes benchmarks/results/parallel.json, prints the table of docs/engines.md
 
 A Llama of 0.5 million parameters (for experts a Mixtral with four of them) trains with the engine torch in fp32 on synthetic tokens,
 2,048 a step in micro-batches of 4 × 128 over all processes, with AdamW, on the same data and weights everywhere. Each case is a process
@@ -131,7 +131,7 @@ def compared(found: dict[str, Any], alone: dict[str, Any]) -> dict[str, Any]:
 
 
 def row(found: dict[str, Any]) -> str:
-    """A line of the table in docs/pretrain.md."""
+    """A line of the table in docs/engines.md."""
     degrees = Degrees(**found["degrees"])
     data = found["processes"] // degrees.together
     return (
