@@ -1,6 +1,6 @@
 """Every engine of pretrain.train under every ZeRO stage, precision and number of processes that run here: loss, memory, speed.
 
-    python -m benchmarks.engines                      # writes benchmarks/results/engines.json, prints the table of docs/engines.md, with speed
+    python -m benchmarks.engines                      # writes benchmarks/results/engines.json, prints docs/engines.md's table
 
 A Llama of 2.6 million parameters trains on synthetic tokens, 2,048 a step in micro-batches of 4 × 256, with AdamW; on the same data,
 weights and threads (2, shared by the processes) everywhere. Each case is a process group of its own. Loss: of the last step. Memory:

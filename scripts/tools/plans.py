@@ -88,8 +88,8 @@ def cells(path: Path) -> list[str]:
 def table() -> Iterator[str]:
     """The table, line by line."""
     yield row(
-        "config", "parameters", "tokens", "on", "memory of a process, GB by part", "a checkpoint, all disk", "time, estimated"
-    )
+        "config", "parameters", "tokens", "on", "memory of a process, GB by part", "a checkpoint, all disk", "time, estimated",
+    )  # fmt: skip
     yield "|---|---|---|---|---|---|---|"
     for path in configs():
         yield row(f"`{path.relative_to(ROOT)}`", *cells(path))
