@@ -102,14 +102,8 @@ def measured(case: tuple[str, int, int, dict[str, int]], steps: int) -> dict[str
     """Run one case as a process group; RuntimeError where it fails."""
     kind, processes, stage, degrees = case
     command = [
-        sys.executable,
-        "-m",
-        "benchmarks.parallel",
-        "--steps",
-        str(steps),
-        "--worker",
-        json.dumps([kind, stage, degrees]),
-    ]
+        sys.executable, "-m", "benchmarks.parallel", "--steps", str(steps), "--worker", json.dumps([kind, stage, degrees]),
+    ]  # fmt: skip
     started = [
         subprocess.Popen(command, cwd=ROOT, env={**os.environ, **place}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         for place in environments(0, 1, processes, "127.0.0.1", free_port())
