@@ -133,13 +133,23 @@ def trainer(plan: Plan) -> tuple[Any, Run]:
     import torch
     from transformers import AutoModelForCausalLM, Trainer, TrainerCallback, TrainingArguments
 
+    parts: list[Any] = []  # losses of the micro-batches of a step, which add up to that of the step
+
     model = AutoModelForCausalLM.from_config(shape(plan), dtype=torch.float32)
     rows = [row[:-1] for batch in batches(plan, "cpu") for part in batch for row in part]
 
     def run(steps: int, done: Callable[[int], None]) -> None:
         class Told(TrainerCallback):
+            def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+                parts.clear()
+
             def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
                 done(state.global_step)
+
+        class Kept(Trainer):
+            def training_step(self, *args: Any, **more: Any) -> Any:
+                parts.append(super().training_step(*args, **more))
+                return parts[-1]
 
         with tempfile.TemporaryDirectory() as folder:
             arguments = TrainingArguments(
@@ -152,8 +162,8 @@ def trainer(plan: Plan) -> tuple[Any, Run]:
             )  # fmt: skip
             data: Any = [{"input_ids": row, "labels": row} for row in rows]
             with contextlib.redirect_stdout(sys.stderr):
-                found = Trainer(model, arguments, train_dataset=data, callbacks=[Told()]).train()
-            run.loss = torch.tensor(found.training_loss)  # type: ignore[attr-defined] - the mean of all steps
+                Kept(model, arguments, train_dataset=data, callbacks=[Told()]).train()
+            run.loss = sum(parts)  # type: ignore[attr-defined]
 
     return model, run
 
@@ -210,15 +220,12 @@ def measure(name: str, plan: Plan) -> dict[str, Any]:
             torch.cuda.synchronize()
         profile.stop()
         found["kinds"] = kernels.kinds(profile, plan.block, cuda)
-    peak = (
-        torch.cuda.max_memory_allocated()
-        if cuda
-        else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - before
-    )
+    # What torchtitan's log has too: reserved, with the holes between tensors.
+    resident = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - before
+    peak = torch.cuda.max_memory_reserved() if cuda else resident
     own = dict(model.named_parameters())
-    looked_up = sum(
-        p.numel() for key, p in own.items() if "wpe" in key
-    )  # positions; the tied embedding is multiplied too
+    # Positions are looked up alone; the tied embedding is multiplied too.
+    looked_up = sum(p.numel() for key, p in own.items() if "wpe" in key)
     total = sum(getattr(p, "ds_numel", p.numel()) for p in own.values())
     return found | {
         "seconds": statistics.median(b - a for a, b in pairwise(clock)) / plan.block,

@@ -1,6 +1,6 @@
 """Every engine of pretrain.train under every ZeRO stage, precision and number of processes that run here: loss, memory, speed.
 
-    python -m benchmarks.engines                      # writes benchmarks/results/engines.json, prints the table of docs/pretrain.md
+    python -m benchmarks.engines                      # writes benchmarks/results/engines.json, prints docs/engines.md's table
 
 A Llama of 2.6 million parameters trains on synthetic tokens, 2,048 a step in micro-batches of 4 × 256, with AdamW; on the same data,
 weights and threads (2, shared by the processes) everywhere. Each case is a process group of its own. Loss: of the last step. Memory:
@@ -115,7 +115,7 @@ def measured(case: tuple[str, int, str, int], steps: int) -> dict[str, Any]:
 
 
 def row(found: dict[str, Any]) -> str:
-    """A line of the table in docs/pretrain.md."""
+    """A line of the table in docs/engines.md, with speed, which a busy machine makes worthless."""
     return (
         f"| {found['engine']} | {found['zero_stage']} | {found['precision']} | {found['processes']} | {found['loss']:.4f} | "
         f"{found['memory_mb']:.0f} | {found['tokens_per_second']:,.0f} | {found['tokens_per_cpu_second']:,.0f} |"

@@ -6,6 +6,7 @@
 It needs torch, transformers and DeepSpeed, and no network: tokens are synthetic. Every contender trains a Llama of the same shape
 (nanoGPT: GPT-2's layers of the same width and depth) with AdamW, bf16 on a GPU, in processes of its own, and contenders take turns
 `--rounds` times, so that a GPU that grows warm slows all alike. A step's time is the median over blocks of steps, and over rounds.
+Memory is the most that torch's allocator has reserved on the GPU of process 0; the loss is that of the last step on process 0.
 torch and deepspeed: our trainer with that engine; plain: transformers in a loop as nanoGPT's; trainer: transformers' Trainer, where
 accelerate is installed; nanogpt: a copy of its repository; torchtitan: a copy of its repository, started by torchrun with
 `--torchtitan-arguments`, whose own log is read. Without a GPU it runs at a tiny size, says so, and shows no more than that it works.
@@ -38,9 +39,8 @@ SIZES = {
     "1B": (2048, 22, 32, 4, 5632),
 }  # fmt: skip
 PACKAGES = ("torch", "transformers", "deepspeed", "accelerate", "triton", "flash-attn", "liger-kernel", "torchtitan")
-TITAN = re.compile(
-    r"memory:\s*([0-9.]+)GiB.*?tps:\s*([0-9,]+)"
-)  # torchtitan/components/metrics.py, MetricsProcessor.log
+# A line of torchtitan/components/metrics.py, MetricsProcessor.log; its memory is what torch has reserved at most.
+TITAN = re.compile(r"memory:\s*([0-9.]+)GiB.*?tps:\s*([0-9,]+)")
 
 
 def gpus() -> dict[str, Any] | None:
@@ -82,14 +82,8 @@ def side_by_side(name: str, plan: Plan, processes: int) -> dict[str, Any]:
 def titan(repository: Path, arguments: str, plan: Plan, processes: int) -> dict[str, Any]:
     """One round of torchtitan, by the steps after the warm-up in its log: its own tokens/s of a device and GiB reserved."""
     command = [
-        sys.executable,
-        "-m",
-        "torch.distributed.run",
-        "--standalone",
-        f"--nproc-per-node={processes}",
-        "-m",
-        "torchtitan.train",
-    ]
+        sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}", "-m", "torchtitan.train",
+    ]  # fmt: skip
     command += [*arguments.split(), f"--training.steps={plan.warmup + plan.steps}", "--metrics.log_freq=1"]
     command += [f"--training.local_batch_size={plan.micro_batch}", f"--training.seq_len={plan.context}"]
     done = subprocess.run(command, cwd=repository, capture_output=True, text=True, check=False)
@@ -111,7 +105,7 @@ def titan_said(log: str, plan: Plan) -> dict[str, Any]:
 
 
 def summary(rounds: list[dict[str, Any]], plan: Plan, processes: int, gpu: str) -> dict[str, Any]:
-    """One contender's rounds as medians: tokens/s of all processes, MFU, peak memory of a process."""
+    """One contender's rounds as medians: tokens/s of all processes, MFU, peak memory of process 0."""
     good = [one for one in rounds if "error" not in one]
     if not good:
         return {"error": rounds[-1]["error"]}
@@ -201,7 +195,7 @@ def main(argv: list[str] | None = None) -> int:
                 rounds[name].append(side_by_side(name, plan, processes))
     product = gpu["name"] if gpu else ""
     found = {name: summary(each, plan, processes, product) for name, each in rounds.items()}
-    print("| contender | tokens/s | MFU | peak memory of a process, GiB | loss |\n|---|---|---|---|---|")
+    print("| contender | tokens/s | MFU | peak memory of process 0, GiB | loss |\n|---|---|---|---|---|")
     for name, one in found.items():
         if "error" in one:
             print(f"| {name} | failed: {one['error'].splitlines()[-1] if one['error'] else ''} | | | |")

@@ -1,6 +1,6 @@
 """Every placement of pretrain.train.parallel that runs here, against a single process: the loss, and how far it is from that.
 
-    python -m benchmarks.parallel                     # writes benchmarks/results/parallel.json, prints the table of docs/pretrain.md
+    python -m benchmarks.parallel                     # writes benchmarks/results/parallel.json, prints the table of docs/engines.md
 
 A Llama of 0.5 million parameters (for experts a Mixtral with four of them) trains with the engine torch in fp32 on synthetic tokens,
 2,048 a step in micro-batches of 4 × 128 over all processes, with AdamW, on the same data and weights everywhere. Each case is a process
@@ -102,14 +102,8 @@ def measured(case: tuple[str, int, int, dict[str, int]], steps: int) -> dict[str
     """Run one case as a process group; RuntimeError where it fails."""
     kind, processes, stage, degrees = case
     command = [
-        sys.executable,
-        "-m",
-        "benchmarks.parallel",
-        "--steps",
-        str(steps),
-        "--worker",
-        json.dumps([kind, stage, degrees]),
-    ]
+        sys.executable, "-m", "benchmarks.parallel", "--steps", str(steps), "--worker", json.dumps([kind, stage, degrees]),
+    ]  # fmt: skip
     started = [
         subprocess.Popen(command, cwd=ROOT, env={**os.environ, **place}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         for place in environments(0, 1, processes, "127.0.0.1", free_port())
@@ -131,7 +125,7 @@ def compared(found: dict[str, Any], alone: dict[str, Any]) -> dict[str, Any]:
 
 
 def row(found: dict[str, Any]) -> str:
-    """A line of the table in docs/pretrain.md."""
+    """A line of the table in docs/engines.md."""
     degrees = Degrees(**found["degrees"])
     data = found["processes"] // degrees.together
     return (

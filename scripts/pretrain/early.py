@@ -1,7 +1,8 @@
 """Early stop: a run ends where `early_stop` validations in a row were no better than the best, and its model is that of the best.
 
-As in Prechelt 1998 (Early stopping – but when?, criterion UP with validations for strips). The learning rate follows the whole number of
-steps all the same. Each best validation has a checkpoint, whatever `keep_best` says, so that the result depends on no placement.
+`early_stop` is the patience of Goodfellow, Bengio and Courville 2016 (Deep Learning, algorithm 7.1, where the parameters are those of the
+best validation too). The learning rate follows the whole number of steps all the same. Each best validation has a checkpoint,
+whatever `keep_best` says, so that the result depends on no placement.
 """
 
 from __future__ import annotations

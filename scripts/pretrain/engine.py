@@ -1,7 +1,7 @@
 """What trains: one interface to the engines in scripts/pretrain/engines/. Their processes' group is in group.py.
 
 An engine has the model, its optimizer and their state, sharded or not. All that the trainer knows of it is here: an engine is
-chosen by `pretrain.train.engine`, and `zero_stage` says what each process holds a part of. docs/pretrain.md has the table.
+chosen by `pretrain.train.engine`, and `zero_stage` says what each process holds a part of. docs/engines.md has the table.
 """
 
 from __future__ import annotations

@@ -2,8 +2,9 @@
 
 The gradient of the mean loss is (softmax(logits) - one-hot(target)) / n. torch keeps the logarithm of the softmax for it, and
 fills two more arrays of the logits' size in the backward pass; here the logits themselves become the gradient, a few rows at a time
-so that they are still in the processor's cache. As Liger's fused_linear_cross_entropy does, but for the head's matrix, which stays outside:
-https://arxiv.org/abs/2410.10989. It takes the memory of one array of logits, not of three, and no more time than torch on a CPU.
+so that they are still in the processor's cache. It takes the memory of one array of logits, not of three, and no more time than
+torch on a CPU. `linear_cross_entropy` takes in the head's matrix too, as Liger's fused_linear_cross_entropy does:
+https://arxiv.org/abs/2410.10989.
 """
 
 from __future__ import annotations

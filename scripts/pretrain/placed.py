@@ -1,6 +1,6 @@
 """Where a planned training runs: the memory of a process by its parts, whether it fits, hours, price. Nothing here decides a byte.
 
-One definition for the step pretrain.plan, `crawl2llm plan`, the preflight and the table in docs/pretrain.md.
+One definition for the step pretrain.plan, `crawl2llm plan`, the preflight and the table in docs/memory.md.
 """
 
 from __future__ import annotations

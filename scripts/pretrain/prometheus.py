@@ -25,7 +25,7 @@ METRICS = {
     "router_loss": "Mean loss of the routers of a mixture of experts.",
     "learning_rate": "Learning rate of the step.",
     "grad_norm": "Norm of the whole gradient before clipping.",
-    "skipped_steps": "Steps whose update was skipped, since the loss or the gradient was not finite.",
+    "skipped_steps": "Steps whose update was skipped: not finite, or a spike; without those that a roll back threw away.",
     "tokens_per_second": "Tokens a second of all processes.",
     "tokens_per_second_per_device": "Tokens a second of one process.",
     "tflops": "Operations that the model needs, 1e12 a second, of one process.",

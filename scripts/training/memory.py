@@ -3,7 +3,7 @@
 The parts are counted: weights, gradients and optimizer by precision and ZeRO stage (Rajbhandari et al. 2020,
 https://arxiv.org/abs/1910.02054, section 3), with the copies that DeepSpeed 0.19.8 keeps beside them; activations of a layer with fused
 attention, tensor by tensor as torch saves them for the backward pass of a Llama; and logits. Only what glibc's heap adds on a CPU is
-fitted. docs/pretrain.md compares the sum with peaks that were measured, and so does tests/unit/training/test_peaks.py.
+fitted. docs/memory.md compares the sum with peaks that were measured, and so does tests/unit/training/test_peaks.py.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ GRACE = 15.0  # seconds for the other processes to end by themselves after one f
 TAIL = 200  # lines of a process's stderr that are kept to tell why it failed
 TRACEBACK = "Traceback (most recent call last):"
 # Large tensors of a training step come from the heap and stay in it, in huge pages: by default glibc maps and unmaps each,
-# and every page of it is faulted in and zeroed again (glibc manual, "Memory Allocation Tunables"). docs/pretrain.md has the gain.
+# and every page of it is faulted in and zeroed again (glibc manual, "Memory Allocation Tunables"). docs/memory.md has the gain.
 TUNABLES = ":".join(
     f"glibc.malloc.{name}" for name in ("mmap_threshold=1073741824", "trim_threshold=1073741824", "hugetlb=1")
 )

@@ -87,7 +87,7 @@ class Cut:
         model.tie_weights()  # the parameters above are new ones
 
     def _tensor(self, model: PreTrainedModel) -> None:
-        """Cut matrices by the plan, but for experts: DCP does not save one that packs two (docs/pretrain.md quotes it)."""
+        """Cut matrices by the plan, but for experts: DCP does not save one that packs two (docs/engines.md quotes it)."""
         parameters = dict(model.named_parameters())  # without a tied head's
         modules = {name for name, module in model.named_modules() if not isinstance(module, PipelineIdentityLayer)}
         plan = {name: how for name, how in model._expand_parallel_plan(model.tp_plan).items() if ".experts" not in name}
