@@ -32,7 +32,8 @@ OWN = (
     "memory_num_alloc_retries", "memory_num_ooms",
 )  # fmt: skip
 FIELDS = (*OWN, *nvml.FIELDS)
-FEW = 0.001  # seconds of compute below which a difference says nothing
+# Seconds of a step by which a process may be slower: of a GPU; of a CPU, whose cores others use too.
+FEW, FEW_CPU = 0.001, 0.1
 STREAK = 3  # logged steps in a row in which a process is the slow one before that is said: now and then any is
 
 
@@ -138,7 +139,8 @@ class Vitals:
             "slowest_rank": slowest,
             "slowest_share": round(took[slowest] / seconds, 4) if seconds else 0.0,
         }
-        late = took[slowest] > self.threshold * usual and took[slowest] - usual > FEW
+        few = FEW if self.device.type == "cuda" else FEW_CPU
+        late = took[slowest] > self.threshold * usual and took[slowest] - usual > few
         self.slow = (slowest, 1 + self.slow[1] * (self.slow[0] == slowest)) if late else (slowest, 0)
         if self.slow[1] == STREAK:
             log.warning(

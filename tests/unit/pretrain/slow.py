@@ -1,4 +1,4 @@
-"""scripts.pretrain.train, whose process 1 takes 60 ms more in the second block's forward pass. Everything else is the program itself."""
+"""scripts.pretrain.train, whose process 1 takes 100 ms more in the second block's forward pass. Everything else is the program itself."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ show = metrics.Recorder.metrics
 
 def slower(forward: Callable[..., Any]) -> Callable[..., Any]:
     def slow(*args: Any, **more: Any) -> Any:
-        time.sleep(0.06)
+        time.sleep(0.1)
         return forward(*args, **more)
 
     return slow
