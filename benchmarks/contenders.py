@@ -35,11 +35,11 @@ def ours(name: str) -> Callable[[Plan], tuple[Any, Run]]:
     def build(plan: Plan) -> tuple[Any, Run]:
         from functools import partial
 
-        from scripts.pretrain import engine, initial
+        from scripts.pretrain import engine, group, initial
         from scripts.workflow import config
 
         device = device_of(plan)
-        engine.start(name, device, 1 if plan.device == "cuda" else 2)
+        group.start(name, device, 1 if plan.device == "cuda" else 2)
         given = {
             "zero_stage": plan.zero_stage,
             "precision": plan.precision,
@@ -49,9 +49,15 @@ def ours(name: str) -> Callable[[Plan], tuple[Any, Run]]:
         }
         settings = config.validate({"pretrain": {"train": given}})["pretrain"]["train"]
         job = engine.Job(
-            shape(plan), settings, device, plan.micro_batch, plan.accumulation, settings["activation_checkpointing"],
-            partial(initial.values, shape(plan), 0), settings["selective_checkpointing"],
-        )  # fmt: skip
+            config=shape(plan),
+            settings=settings,
+            device=device,
+            micro_batch=plan.micro_batch,
+            accumulation=plan.accumulation,
+            recomputed=settings["activation_checkpointing"],
+            selective=settings["selective_checkpointing"],
+            values=partial(initial.values, shape(plan), 0),
+        )
         built, made = engine.kind(name)(job), batches(plan, device)
 
         def run(steps: int, done: Callable[[int], None]) -> None:

@@ -57,17 +57,25 @@ def worker(name: str, stage: int, precision: str, steps: int) -> None:
     import torch.distributed as dist
     from transformers import AutoConfig
 
-    from scripts.pretrain import engine, initial, model
+    from scripts.pretrain import engine, group, initial, model
     from scripts.workflow import config
 
     world, rank, device = int(os.environ["WORLD_SIZE"]), int(os.environ["RANK"]), torch.device("cpu")
-    engine.start(name, device, max(1, 2 // world))
+    group.start(name, device, max(1, 2 // world))
     shape = AutoConfig.for_model("llama", **SHAPE)
     settings = config.validate({})["pretrain"]["train"]
     settings |= {"learning_rate": 0.001, "zero_stage": stage, "precision": precision}
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     accumulation = SEQUENCES // MICRO // world
-    job = engine.Job(shape, settings, device, MICRO, accumulation, False, partial(initial.values, shape, 0))
+    job = engine.Job(
+        config=shape,
+        settings=settings,
+        device=device,
+        micro_batch=MICRO,
+        accumulation=accumulation,
+        recomputed=False,
+        values=partial(initial.values, shape, 0),
+    )
     built = engine.kind(name)(job)
     spent = []
     for step in range(1, steps + 1):

@@ -70,11 +70,11 @@ def worker(kind: str, stage: int, degrees: Degrees, steps: int) -> None:
     import torch.distributed as dist
     from transformers import AutoConfig
 
-    from scripts.pretrain import engine, initial, parallel
+    from scripts.pretrain import engine, group, initial, parallel
     from scripts.workflow import config
 
     place, device = Place(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), degrees), torch.device("cpu")
-    engine.start("torch", device, 1)
+    group.start("torch", device, 1)
     shape = AutoConfig.for_model(kind, **SHAPE, **(EXPERTS if kind == "mixtral" else {}))
     settings = config.validate({})["pretrain"]["train"]
     settings |= {"engine": "torch", "zero_stage": stage, "learning_rate": 0.001}
@@ -82,7 +82,16 @@ def worker(kind: str, stage: int, degrees: Degrees, steps: int) -> None:
     parallel.check_model(degrees, shape, CONTEXT, BATCH)
     micro = SEQUENCES // BATCH // place.data
     built = engine.kind("torch")(
-        engine.Job(shape, settings, device, micro, BATCH, False, partial(initial.values, shape, 0), parallel=degrees)
+        engine.Job(
+            config=shape,
+            settings=settings,
+            device=device,
+            micro_batch=micro,
+            accumulation=BATCH,
+            recomputed=False,
+            values=partial(initial.values, shape, 0),
+            parallel=degrees,
+        )
     )
     held = sum(getattr(value, "_local_tensor", value).numel() for value in built.model.parameters())
     rows, begun = [], time.perf_counter()

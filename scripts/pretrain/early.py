@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch.distributed as dist
 
-from scripts.pretrain import checkpoint, engine
+from scripts.pretrain import checkpoint, group
 from scripts.workflow.console import log
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def choose(run: Run) -> None:
     dist.broadcast_object_list(box, device=run.device)
     if box[0] is None or box[0].validation != run.lowest:
         raise checkpoint.Told(f"the checkpoint of the best validation, {run.lowest}, is no longer in {run.folder}")
-    with engine.patience():
+    with group.patience():
         run.engine.load(box[0], run.folder)
     run.best = box[0].step
 

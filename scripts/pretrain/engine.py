@@ -20,8 +20,6 @@ from transformers import PreTrainedConfig, PreTrainedModel
 from scripts.pretrain import initial, layers, masking, model
 from scripts.pretrain.checkpoint import Checkpoint
 from scripts.pretrain.entropy import Head, by_row, cross_entropy, guarded
-from scripts.pretrain.group import patience as patience  # scripts/pretrain/early.py calls it here
-from scripts.pretrain.group import start as start  # and benchmarks this
 from scripts.pretrain.initial import Weights
 from scripts.pretrain.muon import Muon
 from scripts.pretrain.parallel import Degrees
