@@ -11,20 +11,27 @@ from typing import Any, Literal, TextIO
 
 from scripts.pretrain.prometheus import Exporter, Labelled
 from scripts.workflow.console import log
+from scripts.workflow.errors import InputError
 from scripts.workflow.manifest import write_atomically
 
 Wandb = Literal["offline", "online", "disabled"]
 LOSSES, METRICS = "losses.jsonl", "metrics.jsonl"
+ROLLED = "roll_back"  # in a row of losses.jsonl that says that the run went back: 1 for the first time
+AGAIN = "put the file back as the run wrote it, or remove its folder and train from the beginning"
 
 
 def read(path: Path) -> list[dict[str, Any]]:
-    """The rows of a JSON Lines file, up to one that was being written when the run was killed."""
-    rows = []
-    for line in path.read_text(encoding="utf-8").splitlines():
+    """The rows of a JSON Lines file, without one at its end that was being written when the run was killed.
+
+    Raises InputError for any other line that is no row.
+    """
+    rows, lines = [], path.read_text(encoding="utf-8").splitlines()
+    for number, line in enumerate(lines, 1):
         try:
             rows.append(json.loads(line))
         except ValueError:
-            break
+            if number < len(lines):
+                raise InputError(f"{path}, line {number} is not JSON: {AGAIN}") from None
     return rows
 
 
@@ -35,13 +42,24 @@ def cut(path: Path, step: int) -> list[dict[str, Any]]:
     return kept
 
 
+def check(path: Path, rows: list[dict[str, Any]], begun: int, done: int) -> None:
+    """InputError where losses.jsonl does not have a row for each step after `begun`, up to `done`."""
+    steps = [row["step"] for row in rows if ROLLED not in row and "bits_per_byte" not in row]
+    if lost := sorted(set(range(begun + 1, done + 1)) - set(steps)):
+        raise InputError(f"{path} lacks {len(lost):,} of {done - begun:,} steps, the first is {lost[0]:,}: {AGAIN}")
+
+
 class Recorder:
-    """Writes the rows of process 0 into the run's folder, from `step` on."""
+    """Writes the rows of process 0 into the run's folder, from `step` on.
+
+    begun: the step after which the run began, of another run that it is a branch of. Raises InputError where rows before `step` are gone.
+    """
 
     def __init__(
         self,
         folder: Path,
         step: int,
+        begun: int,
         tensorboard: bool,
         wandb: Wandb,
         project: str,
@@ -53,6 +71,8 @@ class Recorder:
         earlier: list[dict[str, Any]] = []
         for name in (LOSSES, METRICS):
             earlier = cut(folder / name, step)
+            if name == LOSSES:
+                check(folder / name, earlier, begun, step)
             self.files[name] = (folder / name).open("a", encoding="utf-8", buffering=1)
         self.seconds = max((row.get("seconds", 0.0) for row in earlier), default=0.0)  # of the attempts before
         self.board: Any = None

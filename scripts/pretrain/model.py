@@ -83,8 +83,8 @@ def configuration(settings: dict[str, Any], vocabulary: int, eos: int, chosen: C
 
 
 def is_dropout(name: str) -> bool:
-    """Whether a key of a configuration of transformers is a share of what is dropped."""
-    return "dropout" in name or name.endswith("pdrop")
+    """Whether a key of a configuration of transformers makes training random: a share of what is dropped, or the width of a noise."""
+    return "dropout" in name or name.endswith(("pdrop", "layerdrop", "jitter_noise"))
 
 
 def build(config: PreTrainedConfig, seed: int) -> PreTrainedModel:

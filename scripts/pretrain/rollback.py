@@ -1,7 +1,8 @@
 """Going back to a checkpoint before a spike that stays, and on with other batches.
 
 As for PaLM (https://arxiv.org/abs/2204.02311, section 5.1): training goes on from a checkpoint some 100 steps before the spike began,
-without the batches that led to it. A spike stays where `roll_back_after` of the last `spike_window` steps were skipped. The run goes
+without the batches that led to it. A spike stays where `roll_back_after` of the last `spike_window` steps, since
+the run last went back, were skipped. The run goes
 back to the last multiple of `roll_back_every` before the first of them; these steps have a checkpoint each, whatever `checkpoint_every`
 says, so that the result depends on no placement. The sequences of a step are then as many further on as were left out (`Run.ahead`).
 """
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch.distributed as dist
 
 from scripts.pretrain import checkpoint, group
+from scripts.pretrain.metrics import ROLLED as ROW
 from scripts.pretrain.schedule import BACK, WINDOW
 from scripts.workflow.console import log
 
@@ -21,7 +23,6 @@ if TYPE_CHECKING:
     from scripts.pretrain.run import Run
 
 AFTER = 3  # the default of roll_back_after
-ROW = "roll_back"  # in a row of losses.jsonl: 1 for the first
 
 
 def point_every(settings: dict[str, Any]) -> int:
@@ -40,7 +41,9 @@ def point(run: Run, step: int) -> int:
     if not every or run.update.applied or len(run.rolled) >= settings["roll_backs"]:
         return 0
     window = settings.get("spike_window", WINDOW)
-    left_out = [each for each in run.skipped if each > step - window]
+    # Those after the step that the run last went back to: further back it never goes, where no checkpoint may be left.
+    since = max(step - window, run.rolled[-1]["to"] if run.rolled else 0)
+    left_out = [each for each in run.skipped if each > since]
     if len(left_out) < settings.get("roll_back_after", AFTER):
         return 0
     found = (left_out[0] - 1) // every * every

@@ -152,9 +152,12 @@ class Run:
         checkpoint.tell(wrong)
         if self.rank == 0:
             log.info("starting from %s%s", path, f", after step {found.step:,}" if found else "")
-        if found:  # `ahead` stays: those batches were seen
+        if found:
+            # The branch's own steps would begin elsewhere in the data, where its batches or its ramp are others.
+            seen = found.ahead if found.seen is None else found.seen - self.plan.span(found.step + 1)[0]
             found = replace(
                 found,
+                ahead=seen,
                 code=self.code,
                 changed=(),
                 skipped=(),
@@ -338,6 +341,7 @@ class Run:
             lowest=self.lowest,
             recent=tuple(self.spikes.recent) if self.spikes else (),
             ahead=self.ahead,
+            seen=self.plan.span(step + 1)[0] + self.ahead,
             rolled=tuple(self.rolled),
             stale=self.stale,
             stopped=self.stopped,

@@ -78,8 +78,12 @@ def row(run: Run, step: int, loss: float) -> dict[str, Any]:
     what, spike, ids = "gradient" if math.isfinite(loss) else "loss", {}, []
     reason, said = "not finite", "is not finite"
     if run.spiked and run.spikes is not None:
-        what, reason, far = run.spikes.what, "spike", round(run.spikes.deviations, 2)
-        spike, said = {"deviations": far}, f"is {far:,.1f} standard deviations above the mean of the last steps"
+        what, reason, far = run.spikes.what, "spike", run.spikes.deviations
+        many = f"{far:,.1f} standard deviations" if math.isfinite(far) else "far"  # all steps before were the same
+        spike, said = (
+            {"deviations": round(far, 2) if math.isfinite(far) else None},
+            f"is {many} above the mean of the last steps",
+        )
     with group.patience():
         if run.rank == 0:
             ids = data.documents(run.args.tokens, run.windows(step), run.plan.context)

@@ -246,7 +246,14 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
             log.warning("the shards hold no validation documents: there will be no validation loss")
         manifest.worked = run.done < made.steps and not run.stopped
         recorder = metrics.Recorder(
-            folder, run.done, args.tensorboard, args.wandb, args.wandb_project, settings, args.prometheus_port
+            folder,
+            run.done,
+            run.begun,
+            args.tensorboard,
+            args.wandb,
+            args.wandb_project,
+            settings,
+            args.prometheus_port,
         )
         finished = train(run, recorder, stopping)
         recorder.close()
@@ -272,6 +279,7 @@ def results(run: Run, weights: dict[str, torch.Tensor], manifest: Manifest, out:
     rows = metrics.read(out / metrics.LOSSES)
     losses, scores = [row for row in rows if "loss" in row], [row for row in rows if "bits_per_byte" in row]
     if run.best:  # whose weights these are
+        losses = [row for row in losses if row["step"] == run.best and "bits_per_byte" not in row]
         scores = [row for row in scores if row["step"] == run.best]
     last = scores[-1].get("bits_per_byte_by_source", {}) if scores else {}
     by_source = {name: {"bits_per_byte": bits, **heldout.sizes(run.heldout, name)} for name, bits in last.items()}

@@ -81,6 +81,19 @@ def test_no_more_than_roll_backs_and_not_before_the_first_point(start: Any, tmp_
     assert "back to step" not in errors
 
 
+def test_twice_is_the_same_whatever_is_kept(start: Any, tmp_path: Path) -> None:
+    """Steps that were skipped before the point that it went back to are no reason to go further back, where no checkpoint is left."""
+    changes = {
+        "steps": 40, "spike_window": 20, "roll_backs": 3, "roll_back_after": 2, "roll_back_every": 5, "engine": "torch", "zero_stage": 0,
+    }  # fmt: skip
+    for name, number in (("few", "2"), ("many", "30")):
+        errors = finish(
+            poisoned(start, tmp_path / name, "gradient:10,30,31,33", 1, changes, "--keep-checkpoints", number)
+        )
+        assert errors.count("back to step") == 1 and "back to step 25" in errors
+    same(tmp_path / "few", tmp_path / "many")
+
+
 def test_rows_of_earlier_ways_stay_known() -> None:
     found = [{"step": 1}, {"step": 8, ROW: 1}, {"step": 9}]
     assert until(found, 5) == [{"step": 1}, {"step": 5, ROW: 1}]

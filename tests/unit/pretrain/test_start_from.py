@@ -73,6 +73,20 @@ def test_an_extension_on_another_number_of_processes_resumes(start: Any, whole: 
 
 
 @pytest.mark.slow
+def test_a_ramp_of_its_own_begins_where_the_data_were_left(start: Any, folder: Path) -> None:
+    """The branch's steps would have read other sequences up to here: none is read again, and none left out."""
+    ramp = {"batch_ramp": [[0, 0.5], [0.5, 1]], "steps": 12}
+    finish(start(folder / "ramp", 1, ramp, "--keep-checkpoints", "9", program="tests.unit.pretrain.windows"))
+    more = ramp | {"steps": 24, "start_from": newest(folder / "ramp", 10)}
+    finish(start(folder / "ramp-longer", 1, more, program="tests.unit.pretrain.windows"))
+    first, then = (dict(rows(folder / name / "windows.jsonl")) for name in ("ramp", "ramp-longer"))
+    seen = [window for step in range(1, 11) for window in first[step]]
+    assert len(then[11]) == len(first[11]) // 2  # the longer ramp has small batches here
+    assert then[11] == first[11][: len(then[11])]
+    assert not set(seen) & {window for step in (11, 12) for window in then[step]}
+
+
+@pytest.mark.slow
 def test_the_other_engine_goes_on(start: Any, whole: Path, folder: Path) -> None:
     """From a checkpoint of DeepSpeed, with the optimizer's state, under another stage: the same losses within rounding."""
     made = folder / "torch"
