@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from scripts.pretrain import parallel
+from scripts.pretrain import parallel, schedule
 from scripts.workflow.errors import InputError
 
 WHERE = "pretrain.train"
@@ -28,8 +28,9 @@ def check(train: dict[str, Any], processes: int) -> None:
     reduction(train)
     masks(train)
     early_stop(train)
-    ramp(train.get("batch_ramp") or [])
-    parallel.check(parallel.Degrees.of(train), processes, train)
+    degrees = parallel.Degrees.of(train)
+    parallel.check(degrees, processes, train)
+    schedule.check(train, processes // degrees.together)
 
 
 def heads(model: dict[str, Any]) -> None:
@@ -112,14 +113,4 @@ def early_stop(settings: dict[str, Any]) -> None:
         raise InputError(
             f"pretrain.train.early_stop is {settings['early_stop']}, and pretrain.train.validate_every is 0, at the end only: set "
             "validate_every to steps between validations, or to auto, or early_stop to null"
-        )
-
-
-def ramp(stages: list[list[float]]) -> None:
-    """InputError for a batch_ramp that does not begin at 0, rise, and end with the whole batch."""
-    shares, parts = [share for share, _ in stages], [part for _, part in stages]
-    if stages and (shares[0] or parts[-1] != 1 or shares != sorted(set(shares)) or parts != sorted(set(parts))):
-        raise InputError(
-            f"{WHERE}.batch_ramp is {stages}: pairs of a share of the steps, from 0 on, and the share of global_batch_tokens from there "
-            "on, up to 1, both rising, such as [[0, 0.25], [0.1, 0.5], [0.2, 1]]"
         )

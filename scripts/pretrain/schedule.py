@@ -7,7 +7,6 @@ from bisect import bisect_left
 from dataclasses import dataclass
 from typing import Any
 
-from scripts.pretrain import checks
 from scripts.workflow.errors import InputError
 
 WHERE = "pretrain.train"
@@ -53,6 +52,59 @@ class Plan:
         return self.tokens(self.steps) / self.context / self.windows
 
 
+def check(settings: dict[str, Any], data: int) -> None:
+    """InputError for a budget, a batch or a ramp that no corpus goes with, as far as numbers are set.
+
+    data: processes that read different windows.
+    """
+    budget({**settings, "epochs": None if settings["epochs"] == "auto" else settings["epochs"]})
+    check_ramp(ramp := settings.get("batch_ramp") or [])
+    context, batch = settings["model"]["context"], settings["global_batch_tokens"]
+    if not (isinstance(context, int) and isinstance(batch, int)):
+        return
+    check_batch(settings)
+    whole = batch // context
+    stages = [(0, max(1, round(part * whole))) for _, part in ramp]
+    accumulation(Plan(1, whole, context, 1, tuple(stages)), settings["micro_batch"], data)
+
+
+def check_batch(settings: dict[str, Any]) -> None:
+    """InputError for a global batch that is no multiple of the context."""
+    context, batch = settings["model"]["context"], settings["global_batch_tokens"]
+    if batch % context:
+        raise InputError(
+            f"{WHERE}.global_batch_tokens is {batch}; it must be a multiple of {WHERE}.model.context = {context}; "
+            f"the nearest are {nearest(batch, context)}"
+        )
+
+
+def budget(settings: dict[str, Any]) -> dict[str, Any]:
+    """The one of steps, tokens and epochs that is given, by its name; empty for none. Raises InputError for more."""
+    given = {key: settings[key] for key in ("steps", "tokens", "epochs") if settings[key] is not None}
+    if len(given) > 1:
+        shown = ", ".join(f"{WHERE}.{key} = {value}" for key, value in given.items())
+        raise InputError(f"{shown}: give one of steps, tokens and epochs, and leave the others null")
+    return given
+
+
+def check_ramp(ramp: list[list[float]]) -> None:
+    """InputError for a batch_ramp that does not begin at 0, rise, and end with the whole batch."""
+    if not ramp:
+        return
+    shares, parts = zip(*ramp, strict=True)
+    faults = {
+        f"it begins at {shares[0]:g} of the steps, not at 0": shares[0] != 0,
+        f"it ends with {parts[-1]:g} of the batch, not with 1": parts[-1] != 1,
+        "the shares of the steps do not rise": list(shares) != sorted(set(shares)),
+        "the shares of the batch do not rise": list(parts) != sorted(set(parts)),
+    }
+    if wrong := [words for words, so in faults.items() if so]:
+        raise InputError(
+            f"{WHERE}.batch_ramp is {ramp}: {'; '.join(wrong)}. It is pairs of a share of the steps, and the share of global_batch_tokens "
+            "from there on, such as [[0, 0.25], [0.1, 0.5], [0.2, 1]]"
+        )
+
+
 def plan(settings: dict[str, Any], tokens: int) -> Plan:
     """The plan for a training stream of `tokens` tokens.
 
@@ -60,23 +112,16 @@ def plan(settings: dict[str, Any], tokens: int) -> Plan:
     Raises InputError where more than one is given, where the global batch is no multiple of the context, where a ramp does not rise, or
     where the stream holds no window.
     """
+    check_batch(settings)
     context, batch = settings["model"]["context"], settings["global_batch_tokens"]
-    if batch % context:
-        raise InputError(
-            f"{WHERE}.global_batch_tokens is {batch}; it must be a multiple of {WHERE}.model.context = {context}; "
-            f"the nearest are {nearest(batch, context)}"
-        )
     windows = (tokens - 1) // context
     if windows < 1:
         raise InputError(
             f"the training shards hold {tokens:,} tokens, too few for one window of {WHERE}.model.context = {context} "
             "tokens and the one after it"
         )
-    given = {key: settings[key] for key in ("steps", "tokens", "epochs") if settings[key] is not None}
-    if len(given) > 1:
-        shown = ", ".join(f"{WHERE}.{key} = {value}" for key, value in given.items())
-        raise InputError(f"{shown}: give one of steps, tokens and epochs, and leave the others null")
-    checks.ramp(ramp := settings.get("batch_ramp") or [])
+    given = budget(settings)
+    check_ramp(ramp := settings.get("batch_ramp") or [])
 
     def of(steps: int) -> Plan:
         stages = [(round(share * steps), max(1, round(part * (batch // context)))) for share, part in ramp]
@@ -112,13 +157,13 @@ def accumulation(made: Plan, micro_batch: int, processes: int) -> int:
             f"{WHERE}.micro_batch × processes × {WHERE}.model.context = {micro_batch} × {processes} × {made.context} "
             f"= {size}; the nearest are {nearest(made.tokens_per_step, size)}"
         )
-    for first, each in made.stages:
+    for _, each in made.stages:
         if each % unit:
             near = " and ".join(f"{int(number) / made.sequences:g}" for number in nearest(each, unit).split(" and "))
             raise InputError(
-                f"{WHERE}.batch_ramp has steps of {each} of the {made.sequences} sequences of {WHERE}.global_batch_tokens, from step "
-                f"{first + 1} on; they must be a multiple of {WHERE}.micro_batch × processes = {micro_batch} × {processes} = {unit}: the "
-                f"nearest shares are {near}"
+                f"{WHERE}.batch_ramp has steps of {each} of the {made.sequences} sequences of {WHERE}.global_batch_tokens; they must be a "
+                f"multiple of {WHERE}.micro_batch × processes = {micro_batch} × {processes} = {unit}: the nearest shares are {near}; a "
+                f"smaller {WHERE}.micro_batch allows others"
             )
     return made.sequences // unit
 

@@ -212,7 +212,11 @@ def training_facts(facts: dict[str, Any]) -> list[Fact]:
     """A training step's summary as rows; what it does not measure is left out."""
     held = f"{integer(facts.get('heldout_tokens'))} tokens of {integer(facts.get('heldout_pairs'))} held-out pairs"
     answers = f"nats per answer token, {held}"
-    scored = f"{integer(facts.get('validation_tokens'))} validation tokens, {size(facts.get('validation_bytes'))}, after the last step"
+    best = dig(facts, "early_stop", "best_step")
+    when = f"after step {integer(best)}, whose weights the model has" if best else "after the last step"
+    scored = (
+        f"{integer(facts.get('validation_tokens'))} validation tokens, {size(facts.get('validation_bytes'))}, {when}"
+    )
     rows = [
         ("Parameters", integer(parameters(facts)), "weights of the model"),
         ("Without embeddings", integer(dig(facts, "parameters", "non_embedding")), "parameters"),
@@ -222,7 +226,11 @@ def training_facts(facts: dict[str, Any]) -> list[Fact]:
         ("Training pairs", integer(facts.get("pairs")), "questions with their answers, from training documents"),
         ("Optimizer steps", integer(facts.get("steps")), ""),
         ("Training loss, first", significant(facts.get("loss_first")), "nats per token, first step"),
-        ("Training loss, last", significant(facts.get("loss_last", facts.get("loss"))), "nats per token, last step"),
+        (
+            "Training loss, last",
+            significant(facts.get("loss_last", facts.get("loss"))),
+            f"nats per token, {f'step {integer(best)}' if best else 'last step'}",
+        ),
         ("Validation loss", significant(facts.get("validation_loss")), f"nats per token, {scored}"),
         ("Validation bits per byte", significant(facts.get("bits_per_byte")), scored),
         *(

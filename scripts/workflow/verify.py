@@ -5,6 +5,7 @@ Names what is missing or damaged, and what makes it again. Exit status: 0 where 
 
 from __future__ import annotations
 
+import os
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -16,7 +17,8 @@ from scripts.workflow.console import Progress, log, setup
 from scripts.workflow.inputs import Inputs
 from scripts.workflow.manifest import Manifest, ManifestError
 
-AGAIN = "snakemake --profile profiles/local --configfile YOUR-RUNS-CONFIG.yaml"
+# The target comes first: --configfile takes all words after it.
+AGAIN = "snakemake {} --profile profiles/local --configfile YOUR-RUNS-CONFIG.yaml"
 
 
 @dataclass
@@ -56,14 +58,19 @@ def check(results: Path, deep: bool) -> Found:
     return found
 
 
-def lines(found: Found, results: Path, deep: bool) -> Iterator[str]:
-    """What was found, for a person."""
+def lines(found: Found, deep: bool, directory: Path = Path()) -> Iterator[str]:
+    """What was found, for a person. directory: the run's working directory."""
+
+    def again(path: Path | str) -> str:
+        where = "" if directory == Path() else f" --directory {directory}"
+        return AGAIN.format(os.path.relpath(path, directory)) + where
+
     for path, faults in found.faults.items():
         yield from (f"damaged: {fault}" for fault in faults)
-        yield f"  to make it again: rm {path} && {AGAIN} {path}"
+        yield f"  to make it again: rm {path} && {again(path)}"
     for path, number in sorted((path, n) for path, n in found.gone.items() if n):
         yield f"missing: {path}, which {number} result{'s were' if number > 1 else ' was'} made from"
-        yield f"  to make it again: {AGAIN} {path}"
+        yield f"  to make it again: {again(path)}"
     how = "checksums" if deep else "sizes; --deep compares checksums"
     whole = "all as their manifests say" if not found.faults and not found.gone.total() else "not whole, see above"
     if not found.manifests:
@@ -87,7 +94,7 @@ def main(argv: list[str] | None = None) -> int:
     found = check(args.results, args.deep)
     if not found.manifests:
         log.info("no manifest below %s", args.results)
-    for line in lines(found, args.results, args.deep):
+    for line in lines(found, args.deep, args.directory):
         print(line)
     return int(bool(found.faults) or bool(found.gone.total()) or not found.manifests)
 
