@@ -50,7 +50,12 @@ def test_by_the_tokens_that_were_counted(tmp_path: Path) -> None:
 
 def test_on_the_gpus_of_the_profile(tmp_path: Path) -> None:
     found = said(
-        encoded(tmp_path), [task("pretrain.train", resources=RESOURCES)], processes=4, nodes=2, precision="bf16"
+        encoded(tmp_path),
+        [task("pretrain.train", resources=RESOURCES)],
+        processes=4,
+        nodes=2,
+        micro_batch=1,
+        precision="bf16",
     )
     assert "8 × on an h100 of 80 GB: fits" in found[1] and "on 8 GPUs = " in found[2]
     unnamed = RESOURCES.replace(":h100", "") + ", slurm_partition=gpu"

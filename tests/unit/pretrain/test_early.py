@@ -27,7 +27,11 @@ CHANGES = {
 
 @pytest.mark.slow  # starts trainings
 @pytest.mark.parametrize(
-    "more", [{"zero_stage": 1}, {"zero_stage": 3, "precision": "bf16", "engine": "torch", "ema": 0.5}]
+    "more",
+    [
+        pytest.param({"zero_stage": 1}, marks=pytest.mark.long),
+        {"zero_stage": 3, "precision": "bf16", "engine": "torch", "ema": 0.5},
+    ],
 )
 def test_stops_with_the_best_weights(start: Any, tmp_path: Path, more: dict[str, Any]) -> None:
     whole, killed = tmp_path / "whole", tmp_path / "killed"

@@ -239,7 +239,7 @@ def test_the_plan_counts_the_part_of_a_process() -> None:
     wanted = {
         "model": model,
         "steps": 10,
-        "global_batch_tokens": 8192,
+        "global_batch_tokens": 16_384,
         "engine": "torch",
         "zero_stage": 0,
         "processes": 4,

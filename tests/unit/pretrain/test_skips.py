@@ -77,7 +77,9 @@ def test_a_skipped_spike_changes_nothing(start: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("more", [{"zero_stage": 1}, {"zero_stage": 3, "engine": "torch"}])
+@pytest.mark.parametrize(
+    "more", [{"zero_stage": 1}, pytest.param({"zero_stage": 3, "engine": "torch"}, marks=pytest.mark.long)]
+)
 def test_resumed_before_a_spike_skips_it_too(start: Any, tmp_path: Path, more: dict[str, Any]) -> None:
     """Killed while the window is not full: the checkpoint has what it held. On one process instead of two the same steps are left out."""
     poison, changes = "steep:24 high:28", {"steps": 30, **LOOKED, **more}
