@@ -63,7 +63,7 @@ plan: $(VENV)/.compiled ## what would run, why, and about how long it takes
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m scripts.crawl2llm plan --profile $(PROFILE) $(if $(CONFIG),--configfile $(CONFIG))
 
 dag: $(VENV)/.compiled ## the plan as a picture, plan.html and plan.svg (the workflow alone: docs/rulegraph.svg)
-	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m scripts.crawl2llm plan --profile $(PROFILE) --html=plan.html --svg=plan.svg $(if $(CONFIG),--configfile $(CONFIG))
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m scripts.crawl2llm plan --html=plan.html --svg=plan.svg --profile $(PROFILE) $(if $(CONFIG),--configfile $(CONFIG))
 
 status: $(VENV)/.compiled ## what runs where on SLURM, until when, what waits and why, GPU-hours by rule
 	@$(BIN)/python -m scripts.crawl2llm status
