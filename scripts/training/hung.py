@@ -10,13 +10,14 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import signal
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from scripts.training.alive import EVERY, FOLDER
+from scripts.training.alive import ALWAYS, EVERY, FOLDER
 
 SHARE = 0.9  # of the time that a process waits for the others, after which it is looked for who hangs: before all of them give up
 STACK = 5.0  # seconds for a process to write its stack
@@ -49,6 +50,15 @@ class Beat:
         return before(self.said["limit"] or float("inf"))
 
 
+def _tidy(folder: Path) -> None:
+    """Remove the folders of launchers that were killed: those beside this one whose processes have long written nothing."""
+    now = folder.stat().st_mtime  # by the clock of the file system that wrote the others
+    for other in folder.parent.glob(f"{folder.name.split('-')[0]}-*"):
+        with contextlib.suppress(OSError):  # another launcher removes it, too
+            if now - max(path.stat().st_mtime for path in (other, *other.iterdir())) > ALWAYS:
+                shutil.rmtree(other)
+
+
 def before(seconds: float) -> float:
     """When to look who hangs, where all give up after `seconds`: a beat is read up to two EVERY after what it tells."""
     return min(SHARE * seconds, seconds - 4 * EVERY)
@@ -77,6 +87,7 @@ class Watch:
     def __init__(self, folder: Path, own: list[str], world: int) -> None:
         self.folder, self.own, self.world = folder, own, world
         folder.mkdir(parents=True, exist_ok=True)
+        _tidy(folder)
         for rank in own:  # of an earlier attempt
             for name in (rank, f"{rank}.stack", f"{rank}.hangs"):
                 (folder / name).unlink(missing_ok=True)

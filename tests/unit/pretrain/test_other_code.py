@@ -50,7 +50,7 @@ def test_an_unfinished_run_goes_on_and_its_manifest_says_so(start: Any, tmp_path
         in manifest(folder)["summary"]["notes"]
     )
     assert [row["step"] for row in rows(folder / "out/losses.jsonl") if "loss" in row] == list(range(1, 25))
-    assert len(list((folder / "checkpoints").iterdir())) == 1
+    assert len(list(folder.glob("checkpoints/[!.]*"))) == 1
 
 
 def codes(edited: Path) -> list[dict[str, str]]:
@@ -61,7 +61,7 @@ def test_a_finished_run_trains_anew(start: Any, tmp_path: Path, edited: Path) ->
     folder = tmp_path / "run"
     finish(start(folder, 1))
     before = manifest(folder)
-    (place,) = (folder / "checkpoints").iterdir()
+    (place,) = folder.glob("checkpoints/[!.]*")
     errors = finish(start(folder, 1, root=edited))
     assert f"this training was finished under other code ({EDITED}), so it starts again from its first step" in errors
     assert "resuming" not in errors and "step 24/24" in errors
@@ -69,7 +69,7 @@ def test_a_finished_run_trains_anew(start: Any, tmp_path: Path, edited: Path) ->
     assert {k: v for k, v in manifest(folder).items() if k != "fingerprint"} == {
         k: v for k, v in before.items() if k != "fingerprint"
     }
-    kept = sorted(path.name for path in (folder / "checkpoints").iterdir())
+    kept = sorted(path.name for path in folder.glob("checkpoints/[!.]*"))
     assert len(kept) == 2 and kept[0] == place.name and kept[1].startswith(f"{place.name}-")
     # The finished one of the first code is still whole, and with that code the second is set apart in its turn.
     assert "starts again from its first step" in finish(start(folder, 1))

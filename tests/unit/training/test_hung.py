@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -102,6 +104,23 @@ def test_what_another_attempt_left_is_not_read(tmp_path: Path) -> None:
     (tmp_path / "0").write_text(json.dumps(said()))
     hung.Watch(tmp_path, ["0"], 1)
     assert not (tmp_path / "0").exists()
+
+
+def test_what_a_killed_launcher_left_is_removed_once_it_is_old(tmp_path: Path) -> None:
+    for name, age in (("old", 700.0), ("new", 500.0), ("young", 700.0)):
+        (tmp_path / f".alive-{name}").mkdir()
+        (tmp_path / f".alive-{name}/0").write_text("{}")
+        for path in (tmp_path / f".alive-{name}/0", tmp_path / f".alive-{name}"):
+            os.utime(path, (time.time() - age,) * 2)
+    (tmp_path / ".alive-young/1").write_text("{}")
+    (tmp_path / "step-000010").mkdir()
+    hung.Watch(tmp_path / ".alive-this", ["0"], 1)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        ".alive-new",
+        ".alive-this",
+        ".alive-young",
+        "step-000010",
+    ]
 
 
 def test_the_main_threads_frames_alone() -> None:
