@@ -40,7 +40,7 @@ from scripts.pretrain import (
 )
 from scripts.pretrain.run import REMEDY, Run
 from scripts.training import alive, runs, staging
-from scripts.training.processes import RESUBMIT, listen
+from scripts.training.processes import RESUBMIT, free_port, listen
 from scripts.workflow import cli
 from scripts.workflow.console import duration, log
 from scripts.workflow.manifest import Manifest, digest
@@ -319,7 +319,7 @@ def results(run: Run, weights: dict[str, torch.Tensor], manifest: Manifest, out:
 
 def main(argv: list[str] | None = None) -> int:
     alone = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "LOCAL_WORLD_SIZE": "1"}
-    for name, value in {**alone, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}.items():
+    for name, value in {**alone, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}.items():
         os.environ.setdefault(name, value)
     parser = cli.parser(
         "pretrain.train",

@@ -100,8 +100,16 @@ def test_checkpoints_go_from_one_placement_to_another(found: dict[int, dict[str,
 
 
 @pytest.mark.slow
-def test_the_program_trains_the_same_in_two_stages_and_after_a_kill(start: Any, tmp_path: Path) -> None:
-    """Losses and validations of a single process; killed and resumed, the same bytes."""
+def test_the_program_trains_the_same_in_two_stages(start: Any, tmp_path: Path) -> None:
+    """Losses and validations of a single process."""
+    changes = {"engine": "torch", "zero_stage": 0, "steps": 12, "validate_every": 6}
+    finish(start(tmp_path / "one", 1, changes))
+    finish(start(tmp_path / "pipeline", 2, changes, "--parallel-pipeline", "2"))
+    as_one(tmp_path, "pipeline")
+
+
+@pytest.mark.long
+def test_the_program_trains_the_same_wherever_it_is_placed_and_after_a_kill(start: Any, tmp_path: Path) -> None:
     changes = {"engine": "torch", "zero_stage": 0, "steps": 12, "validate_every": 6}
     finish(start(tmp_path / "one", 1, changes))
     two = ("--parallel-pipeline", "2")  # of four processes: two read different data
@@ -114,13 +122,18 @@ def test_the_program_trains_the_same_in_two_stages_and_after_a_kill(start: Any, 
     process.communicate()
     finish(start(tmp_path / "killed", 4, changes, *two))
     same(tmp_path / "two", tmp_path / "killed")
-    expected = rows(tmp_path / "one/out/losses.jsonl")
-    for placed_so in ("two", "tensor", "sequence"):
-        model = tmp_path / placed_so / "out/model/config.json"
-        assert model.read_bytes() == (tmp_path / "one/out/model/config.json").read_bytes()
-        for one, wanted in zip(rows(tmp_path / placed_so / "out/losses.jsonl"), expected, strict=True):
+    as_one(tmp_path, "two", "tensor", "sequence")
+
+
+def as_one(folder: Path, *names: str) -> None:
+    """Runs in `folder` have the losses of the one there that is called `one`, and are the same run."""
+    expected = rows(folder / "one/out/losses.jsonl")
+    for placed_so in names:
+        model = folder / placed_so / "out/model/config.json"
+        assert model.read_bytes() == (folder / "one/out/model/config.json").read_bytes()
+        for one, wanted in zip(rows(folder / placed_so / "out/losses.jsonl"), expected, strict=True):
             assert one == pytest.approx(wanted, abs=1e-4)
-    folders = {path.name for path in tmp_path.glob("*/checkpoints/[!.]*")}
+    folders = {path.name for path in folder.glob("*/checkpoints/[!.]*")}
     assert len(folders) == 1  # placement is no part of what a run is
 
 
