@@ -135,7 +135,7 @@ def nanogpt(plan: Plan) -> tuple[Any, Run]:
 
 
 def litgpt(plan: Plan) -> tuple[Any, Run]:
-    """The model and loss of github.com/Lightning-AI/litgpt, a package beside ours: the same shape, with a head of its own."""
+    """The model and loss of github.com/Lightning-AI/litgpt, a package beside ours: the same shape, but for a head of its own."""
     import torch
     from litgpt.config import Config
     from litgpt.model import GPT
@@ -146,8 +146,9 @@ def litgpt(plan: Plan) -> tuple[Any, Run]:
         n_head=plan.heads, n_query_groups=plan.kv_heads, intermediate_size=plan.intermediate, rotary_percentage=1.0, bias=False,
         parallel_residual=False, norm_class_name="RMSNorm", mlp_class_name="LLaMAMLP",
     )  # fmt: skip
-    model = GPT(config).to(device_of(plan))
-    model.lm_head.weight = model.transformer.wte.weight  # tied, as in the others
+    model = GPT(config)
+    model.apply(model._init_weights)
+    model = model.to(device_of(plan))
     adam = torch.optim.AdamW(model.parameters(), lr=RATE, betas=BETAS, weight_decay=DECAY, fused=True)
     return model, loop(
         plan, model, adam, lambda runs, tokens: chunked_cross_entropy(runs(tokens[:, :-1]), tokens[:, 1:], chunk_size=0)
