@@ -14,6 +14,7 @@ import pytest
 from scripts.pretrain import placed, plan
 from scripts.pretrain.parallel import Degrees, Place, check, check_model
 from scripts.training import memory
+from scripts.training.estimate.shape import shared_out
 from scripts.workflow import config
 from scripts.workflow.errors import InputError
 from tests.unit.pretrain.placed_apart import CASES, MORE
@@ -272,8 +273,8 @@ def test_tensor_parallelism_leaves_experts_whole() -> None:
         "context": 512,
     }
     experts = memory.Shape(**mixture, experts=60_000_000)
-    assert memory.shared_out(experts, {"tensor": 4}).intermediate == 4096
-    assert memory.shared_out(memory.Shape(**mixture), {"tensor": 4}).intermediate == 1024
+    assert shared_out(experts, {"tensor": 4}).intermediate == 4096
+    assert shared_out(memory.Shape(**mixture), {"tensor": 4}).intermediate == 1024
 
 
 def test_a_change_that_is_proposed_leaves_whole_groups() -> None:

@@ -14,7 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scripts.training import memory
-from scripts.training.memory import Shape, available, check, needed
+from scripts.training.estimate import deepspeed, torch
+from scripts.training.estimate.shape import Shape, Training
+from scripts.training.memory import available, check
 from scripts.workflow.config import ROOT
 from scripts.workflow.errors import InputError
 
@@ -143,12 +145,20 @@ def test_where_no_single_change_is_enough_it_says_what_all_together_leave() -> N
     assert "ZeRO 0" in words  # Muon needs whole matrices
 
 
+@pytest.mark.parametrize("engine", [deepspeed, torch])
 @given(st.integers(1, 64), st.sampled_from(["fp32", "bf16"]), st.integers(0, 3), st.integers(1, 64), st.booleans())
 def test_it_grows_with_the_batch_and_shrinks_with_sharding(
-    micro: int, precision: str, stage: int, processes: int, recomputed: bool
+    engine: Any, micro: int, precision: str, stage: int, processes: int, recomputed: bool
 ) -> None:
-    def total(batch: int, zero: int, ranks: int, again: bool) -> int:
-        return sum(needed(LARGE, batch, precision, zero, ranks, again).values())
+    def needed(batch: int, zero: int, ranks: int, again: bool, cuda: bool = False) -> dict[str, int]:
+        how = Training(
+            micro_batch=batch, precision=precision, zero_stage=zero, processes=ranks, recomputed=again, cuda=cuda
+        )
+        found: dict[str, int] = engine.needed(LARGE, how)
+        return found
+
+    def total(*how: Any) -> int:
+        return sum(needed(*how).values())
 
     assert total(micro + 1, stage, processes, recomputed) > total(micro, stage, processes, recomputed)
     # The second process brings what it exchanges with the first; from then on more of them need less each.
@@ -156,7 +166,7 @@ def test_it_grows_with_the_batch_and_shrinks_with_sharding(
     assert total(micro, stage, processes, True) < total(micro, stage, processes, False)
     if stage == 1:
         assert total(micro, 2, processes, recomputed) <= total(micro, 1, processes, recomputed)
-    assert needed(LARGE, micro, precision, 3, 8, recomputed, True)["weights"] <= 2 * 4 * LARGE.parameters
+    assert needed(micro, 3, 8, recomputed, True)["weights"] <= 2 * 4 * LARGE.parameters
 
 
 def group(folder: Path, **files: object) -> None:
