@@ -10,8 +10,8 @@ from __future__ import annotations
 from scripts.training.estimate import shape as model
 from scripts.training.estimate.shape import CONTEXT, PROGRAM, Shape, Training
 
-# Copies of a process's state while it is written: safetensors' `save` makes bytes of each tensor, and one string of them all, which is
-# what _write_files_from_queue of checkpoint/_hf_utils and hf_storage.py hands to the file.
+# Copies of a process's state while its file is written: safetensors' `save` makes bytes of each tensor, and one string of them all
+# (checkpoint/filesystem.py, _write_files_from_queue).
 SAVED = 2
 # What glibc's heap adds on a CPU, measured on 3 shapes with the launcher's GLIBC_TUNABLES. Of activations and logits, where all blocks come
 # from it: 0.70 to 0.85 of them, 1.3 with recomputation; one process of FSDP2 leaves holes of the size of its weights beside.
@@ -48,8 +48,8 @@ def copies(shape: Shape, how: Training) -> int:
 def gradients(shape: Shape, how: Training) -> tuple[int, int]:
     """Bytes of gradients in fp32 when the last backward pass of a step (begins, ends).
 
-    DDP's buckets are there from the first step on, and the gradients lie in them (gradient_as_bucket_view). Elsewhere there are none
-    before the first backward pass. Stage 1 adds up whole ones in all but the last micro-batch (to_accumulated_grad_if_needed).
+    DDP's buckets are there at all times, and the gradients lie in them (gradient_as_bucket_view). Elsewhere there are none before the
+    first backward pass. Stage 1 adds up whole ones in all but the last micro-batch (to_accumulated_grad_if_needed).
     """
     whole, share = 4 * shape.parameters, 4 * shape.parameters // how.split
     if not how.zero_stage:
@@ -97,37 +97,37 @@ def moments(shape: Shape, how: Training) -> list[dict[str, int]]:
     """The memory of one process in bytes by what takes it: a backward pass begins, the last one ends, the update, a checkpoint."""
     weights, optimizer = state(shape, how)
     begins, ends = gradients(shape, how)
-    cast = how.low == 2 and not how.zero_stage
+    cast, table = how.low == 2 and not how.zero_stage, how.low * shape.vocabulary * shape.hidden
     held, logits = model.held(shape, how, cast), model.logits(shape, how)
-    own = {"program": CONTEXT if how.cuda else PROGRAM, "weights": weights, "gradients": ends, "optimizer": optimizer}
-    outside, low = shape.outside, how.low
-    # The root's gradients, in the buffer that they are reduced from as well.
-    last = (low + 4) * outside if how.zero_stage else 0
-    still = (
-        low * (outside if how.accumulated is False or how.zero_stage == 3 else shape.parameters)
-        if how.zero_stage
-        else 0
-    )
-    found = [
-        own
-        | {
-            "weights": weights + copies(shape, how),
-            "gradients": begins,
-            "activations": held,
-            "logits": logits,
-            # A chunk's logits are gone when the layers' turn comes; the head's gradient stays.
-            "buffers": max(0, working(shape, how) - (logits - low * shape.vocabulary * shape.hidden) * bool(how.chunk)),
-        }
-        | ({} if how.cuda else {"heap": heap(shape, how, held + logits)}),
-        own | {"weights": weights + still, "activations": 0, "logits": 0, "buffers": last},
-        own | {"activations": 0, "logits": 0, "buffers": model.orthogonal(shape, how)},
-    ]
+    own = {
+        "program": CONTEXT if how.cuda else PROGRAM,
+        "weights": weights,
+        "gradients": ends,
+        "optimizer": optimizer,
+        "activations": 0,
+        "logits": 0,
+    }
+    # A chunk's logits are gone when the layers' turn comes; the head's gradient stays.
+    room = logits - table if how.chunk else 0
+    beginning = own | {
+        "weights": weights + copies(shape, how),
+        "gradients": begins,
+        "activations": held,
+        "logits": logits,
+        "buffers": max(0, working(shape, how) - room),
+    }
+    if not how.cuda:
+        beginning["heap"] = heap(shape, how, held + logits)
+    found = [beginning, own | {"buffers": model.orthogonal(shape, how)}]
+    if how.zero_stage:  # the last micro-batch frees what was gathered of the layers; the root's gradients, and what they are reduced from
+        gathered = how.low * (shape.parameters if how.zero_stage < 3 and how.accumulated else shape.outside)
+        found.append(own | {"weights": weights + gathered, "buffers": (how.low + 4) * shape.outside})
     if not how.cuda:  # whose checkpoint is made in the memory of the host
-        buckets = ends if not how.zero_stage and how.processes > 1 else 0
         saved = SAVED * (4 * shape.parameters * (3 + how.ema) - 4 * shape.matrices) // how.processes
         if not mapped(how):  # what that took stays in the heap while the weights are gathered
             saved += 4 * shape.parameters
-        found.append(own | {"gradients": buckets, "activations": 0, "logits": 0, "checkpoint": saved})
+        buckets = ends if not how.zero_stage and how.processes > 1 else 0
+        found.append(own | {"gradients": buckets, "checkpoint": saved})
     return found
 
 
