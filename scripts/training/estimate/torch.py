@@ -14,10 +14,11 @@ from scripts.training.estimate.shape import CONTEXT, PROGRAM, Shape, Training
 # (checkpoint/filesystem.py, _write_files_from_queue).
 SAVED = 2
 # What glibc's heap adds on a CPU, measured on 3 shapes with the launcher's GLIBC_TUNABLES. Of activations and logits, where all blocks come
-# from it: 0.70 to 0.85 of them, 1.3 with recomputation; one process of FSDP2 leaves holes of the size of its weights beside.
-HEAP, RECOMPUTED = 0.78, 1.2
-# And where large blocks are mapped (scripts/training/heap.py): 0.26 to 0.56; 0.74 to 0.95 where activations are smaller than these.
-MAPPED, SMALL = 0.4, 0.8
+# from it: 0.66 to 0.82 of them, 1.1 with recomputation; one process of FSDP2 leaves holes of the size of its weights beside.
+HEAP, RECOMPUTED = 0.78, 1.1
+# And where large blocks are mapped (scripts/training/heap.py), by how many of the activations are large: all 0.11 to 0.34, those of the
+# hidden size 0.26 to 0.56, none 0.74 to 0.95.
+ALL, SOME, NONE = 0.15, 0.4, 0.8
 KERNELS = 16_000_000  # bytes of oneDNN's kernels and buffers for bf16 on a CPU
 
 
@@ -86,8 +87,10 @@ def heap(shape: Shape, how: Training, passing: int) -> int:
     """
     kernels = KERNELS if how.low == 2 else 0
     if mapped(how):
-        small = how.low * how.micro_batch * shape.context * shape.hidden < model.LARGE
-        return round((SMALL if small else MAPPED) * passing) + 4 * shape.block + kernels
+        each = how.low * how.micro_batch * shape.context
+        smallest = each * (shape.kv or shape.width or shape.hidden)
+        factor = ALL if smallest >= model.LARGE else SOME if each * shape.hidden >= model.LARGE else NONE
+        return round(factor * passing) + 4 * shape.block + kernels
     factor = RECOMPUTED if how.recomputed and not how.selective else HEAP
     holes = 4 * shape.parameters if how.zero_stage else 0
     return round(factor * passing) + holes + kernels + model.orthogonal(shape, how)

@@ -103,8 +103,8 @@ def test_checkpoints_go_from_one_placement_to_another(found: dict[int, dict[str,
 
 @pytest.mark.slow
 def test_the_program_trains_the_same_in_two_stages_and_after_a_kill(start: Any, tmp_path: Path) -> None:
-    """Losses and validations of a single process; killed and resumed, the same bytes."""
-    changes = {"engine": "torch", "zero_stage": 0, "steps": 12, "validate_every": 6}
+    """Losses and validations of a single process, those by a mean of the weights; killed and resumed, the same bytes."""
+    changes = {"engine": "torch", "zero_stage": 0, "steps": 12, "validate_every": 6, "ema": 0.8}
     finish(start(tmp_path / "one", 1, changes))
     two = ("--parallel-pipeline", "2")  # of four processes: two read different data
     finish(start(tmp_path / "two", 4, changes, *two))

@@ -34,6 +34,7 @@ VOCABULARY = 4096
 NOTHING = {"hidden_size": 8, "intermediate_size": 8, "layers": 1, "heads": 1, "kv_heads": 1, "context": 8}
 LLAMA = "transformers.models.llama.modeling_llama"
 LIMIT = 240  # seconds for all trainings of a start
+AT_ONCE = 6  # trainings of a start
 
 
 def prepared(folder: Path, vocabulary: int = VOCABULARY) -> tuple[Path, Path]:
@@ -89,8 +90,10 @@ def options(tree: dict[str, Any], given: tuple[Path, Path], folder: Path) -> lis
     return [*own, "--tensorboard=false", "--wandb=disabled"]
 
 
-def peaks(folder: Path, given: tuple[Path, Path], trees: dict[str, dict[str, Any]], tunables: str) -> dict[str, int]:
-    """Peak resident bytes of process 0 of each training, by its name; `folder` is not there yet."""
+def peaks(
+    folder: Path, given: tuple[Path, Path], trees: dict[str, dict[str, Any]], tunables: str
+) -> dict[str, tuple[int, int]]:
+    """(peak resident bytes of process 0, what the trainer estimated) of each training, by its name; `folder` is not there yet."""
     cases = []
     for number, tree in enumerate(trees.values()):
         place = folder / str(number)
@@ -102,7 +105,29 @@ def peaks(folder: Path, given: tuple[Path, Path], trees: dict[str, dict[str, Any
         input=json.dumps(cases), cwd=ROOT, env={**os.environ, **own}, capture_output=True, text=True, check=False, timeout=LIMIT,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-4000:]
-    return {name: int((folder / str(number) / "peak").read_text()) for number, name in enumerate(trees)}
+    found = {}
+    for number, name in enumerate(trees):
+        place = folder / str(number)
+        record = json.loads((place / "out/run.json").read_text())
+        found[name] = (int((place / "peak").read_text()), record["estimated_memory_bytes"])
+    return found
+
+
+def grown(folder: Path, given: tuple[Path, Path], trees: dict[str, dict[str, Any]], tunables: str) -> dict[str, int]:
+    """By how many bytes each training takes more than one of next to nothing with the same engine; a few in each start.
+
+    What the trainer estimates before it begins has to be what the plan says.
+    """
+    found, names = {}, list(trees)
+    for first in range(0, len(names), AT_ONCE):
+        some = {name: trees[name] for name in names[first : first + AT_ONCE]}
+        of = {name: tree["pretrain"]["train"]["engine"] for name, tree in some.items()}
+        nothing = {engine: settings(NOTHING, 1, engine=engine) for engine in of.values()}
+        one = peaks(folder / f"from-{first}", given, nothing | some, tunables)
+        for name, tree in some.items():
+            assert one[name][1] == sum(estimated(tree).values())
+            found[name] = one[name][0] - one[of[name]][0]
+    return found
 
 
 def start(folder: str, arguments: list[str], place: dict[str, str]) -> int:

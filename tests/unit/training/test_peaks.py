@@ -14,7 +14,7 @@ import pytest
 
 from scripts.training.estimate.shape import PROGRAM
 from scripts.training.processes import TUNABLES
-from tests.unit.training.peaks import NOTHING, estimated, peaks, prepared, settings
+from tests.unit.training.peaks import NOTHING, estimated, grown, prepared, settings
 
 pytestmark = pytest.mark.slow  # trains
 WITHIN = 0.15
@@ -62,14 +62,6 @@ ALL = [*CASES, *(pytest.param(name, marks=pytest.mark.long) for name in MORE)]
 def given(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """(manifest of a shard of random tokens, manifest of a tokenizer)."""
     return prepared(tmp_path_factory.mktemp("peaks"))
-
-
-def grown(folder: Path, given: tuple[Path, Path], trees: dict[str, Any], tunables: str) -> dict[str, int]:
-    """By how many bytes each training takes more than one of next to nothing with the same engine."""
-    engines = {tree["pretrain"]["train"]["engine"] for tree in trees.values()}
-    nothing = {engine: settings(NOTHING, 1, engine=engine) for engine in engines}
-    found = peaks(folder / "runs", given, {**nothing, **trees}, tunables)
-    return {name: found[name] - found[tree["pretrain"]["train"]["engine"]] for name, tree in trees.items()}
 
 
 def expected(tree: dict[str, Any]) -> int:
