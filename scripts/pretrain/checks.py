@@ -11,6 +11,7 @@ from scripts.pretrain import parallel, schedule
 from scripts.workflow.errors import InputError
 
 WHERE = "pretrain.train"
+DEEPSPEED = "deepspeed"
 
 # Types whose logits a test found to be those of each document alone. Others may ignore positions, or carry state over borders (Mamba).
 TRIED = ("gemma2", "gpt2", "gpt_neox", "llama", "mistral", "mixtral", "olmo2", "olmoe", "phi3", "qwen2", "qwen3")
@@ -44,11 +45,15 @@ def heads(model: dict[str, Any]) -> None:
 
 
 def optimizer(settings: dict[str, Any]) -> None:
-    """InputError for Muon with ZeRO: it needs whole matrices, which ZeRO cuts into pieces without shape."""
-    if settings["optimizer"] == "muon" and settings["zero_stage"]:
+    """InputError for Muon under DeepSpeed's ZeRO, which hands the optimizer pieces of matrices without shape.
+
+    DeepSpeed's own Muon puts orthogonal updates in the place of gradients, whose norm and clipping are then those of the updates.
+    """
+    if settings["optimizer"] == "muon" and settings["zero_stage"] and settings.get("engine", DEEPSPEED) == DEEPSPEED:
         raise InputError(
-            f"{WHERE}.optimizer is muon, and {WHERE}.zero_stage is {settings['zero_stage']}: ZeRO shards matrices, which Muon needs "
-            f"whole; set {WHERE}.zero_stage to 0, or {WHERE}.optimizer to adamw"
+            f"{WHERE}.optimizer is muon, {WHERE}.engine deepspeed, and {WHERE}.zero_stage {settings['zero_stage']}: DeepSpeed's ZeRO cuts "
+            f"matrices into pieces without shape, and Muon needs whole ones; set {WHERE}.engine to torch, {WHERE}.zero_stage to 0, or "
+            f"{WHERE}.optimizer to adamw"
         )
 
 

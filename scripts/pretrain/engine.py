@@ -115,6 +115,7 @@ class Engine(ABC):
             if weight is not None:
                 balance += found.aux_loss.detach() / len(batch)
                 whole = whole + weight * found.aux_loss
+            del loss, found  # logits, which the backward pass frees when it has used them
             self._backward(whole, last)
         alive.at("update")
         return Update(total, None if weight is None else balance, *self._update(fits and partial(fits, total)))

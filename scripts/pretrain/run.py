@@ -186,6 +186,7 @@ class Run:
             "activation_checkpointing": args.activation_checkpointing,
             "selective_checkpointing": args.selective_checkpointing,
             "sequences": self.plan.unit,
+            "largest": self.plan.sequences,
         }
         self.room = partial(
             room.enough, shape=shape, settings=self.settings, placement=placement, cuda=self.device.type == "cuda"

@@ -37,8 +37,10 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 from scripts.pretrain import engine, initial, layers
 from scripts.pretrain.average import EMA
 from scripts.pretrain.checkpoint import Checkpoint
-from scripts.pretrain.engines.cut import Cut, local
+from scripts.pretrain.engines.cut import Cut
 from scripts.pretrain.engines.pipe import Pipe, Stage
+from scripts.pretrain.muon import Muon, local
+from scripts.training import heap
 from scripts.workflow.errors import InputError
 
 
@@ -60,6 +62,8 @@ class Torch(engine.Engine):
             self.runs = Stage(self.model, self.cut, self.low and not self.zero)
         if self.zero:
             self._shard()
+            if job.device.type == "cpu" and dist.get_world_size() > 1:
+                heap.map_large()  # weights that are gathered and freed would leave holes between activations
         own = dict(self.model.named_parameters())
         held = own.keys() | dict(self.model.named_buffers()).keys()
         given = ((name, share(value, own.get(name))) for name, value in job.values() if name in held)
@@ -70,6 +74,8 @@ class Torch(engine.Engine):
             self.pipe = Pipe(self.runs, self.cut, hidden, job.config.vocab_size, job.config.hidden_size)
         if not self.zero and not self.cut and dist.get_world_size() > 1:
             places = [job.device] if job.device.type == "cuda" else None
+            for parameter in self.model.parameters():
+                parameter.grad = torch.zeros_like(parameter)  # which DDP takes into its buckets
             self.runs = nn.parallel.DistributedDataParallel(self.model, device_ids=places, gradient_as_bucket_view=True)
         self.optimizer = self._optimizer(job, fused=True)
         kept = self.model.named_parameters() if job.settings.get("ema") else ()
@@ -95,6 +101,8 @@ class Torch(engine.Engine):
     def _optimizer(self, job: engine.Job, fused: bool) -> torch.optim.Optimizer:
         made = super()._optimizer(job, fused)
         if self.cut:
+            if isinstance(made, Muon):
+                made.together = self.cut.shared.get_group()
             split = [list(self.cut.alike(group)) for group in made.param_groups]
             self.own = [own for own, groups in zip(self.own, split, strict=True) for _ in groups]
             made.param_groups = [group for groups in split for group in groups]
@@ -151,7 +159,8 @@ class Torch(engine.Engine):
             if self.clipping:
                 nn.utils.clip_grads_with_norm_(parameters, self.clipping, torch.tensor(norm, device=self.device))
             self.optimizer.step()
-        self.optimizer.zero_grad()
+        # DDP's stay, in its buckets: in all but the last micro-batch there would be others beside them.
+        self.optimizer.zero_grad(set_to_none=not isinstance(self.runs, nn.parallel.DistributedDataParallel))
         return norm, applied
 
     def _update_parts(self, cut: Cut, fits: Callable[[float], bool] | None) -> tuple[float | None, bool]:
@@ -204,6 +213,7 @@ class Torch(engine.Engine):
 
     def save(self, folder: Path) -> None:
         """Safetensors, whose keys are `kind/NAME`: a part of each process."""
+        heap.give_back()  # the files are made in memory
         try:
             dcp.save(self._state(), storage_writer=HuggingFaceStorageWriter(str(folder), save_distributed=True))
         except CheckpointException as failed:  # which is no Exception

@@ -37,6 +37,8 @@ LATER = [
     (0, "bf16", {"optimizer": "muon"}),
     (0, "fp32", {"engine": "torch"}),
     (2, "bf16", {"engine": "torch"}),
+    (3, "bf16", {"engine": "torch"}),
+    (1, "fp32", {"engine": "torch", "optimizer": "muon"}),
 ]
 
 
@@ -44,7 +46,7 @@ LATER = [
     ("stage", "precision", "more"),
     [
         (1, "fp32", {}),
-        (3, "bf16", {"engine": "torch"}),
+        (3, "bf16", {"engine": "torch", "optimizer": "muon"}),
         *(pytest.param(*case, marks=pytest.mark.long) for case in LATER),
     ],
 )
