@@ -28,6 +28,7 @@ from scripts.training import alive
 # A checkpoint's neutral form: each parameter's name, {kind: whole tensor, fp32}.
 Saved = Iterator[tuple[str, dict[str, torch.Tensor]]]
 WEIGHT = "weight"  # the first kind; the others are the optimizer's state, by its own names
+MOMENTS, MOMENTUM = ("exp_avg", "exp_avg_sq"), ("momentum",)  # AdamW's of a parameter, and Muon's; both have `step` too
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -226,3 +227,11 @@ def saved(found: Checkpoint, names: Iterable[str], folder: Path) -> Saved:
     from scripts.pretrain.engines import torch as own
 
     return own.saved(found.path, names)
+
+
+def other_optimizer(path: Path, key: str) -> str:
+    """What to say of a checkpoint whose state is not that of this run's optimizer."""
+    return (
+        f"{path} has the state of another optimizer or model ({key} is not in both): set pretrain.train.optimizer to the one that it "
+        "was made with, or start from its run's model"
+    )

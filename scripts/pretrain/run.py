@@ -143,7 +143,7 @@ class Run:
         """The checkpoint at `path` from which the run continues, None for a model; the values to begin with. A collective call."""
         found, wrong = None, ""
         try:
-            found = start_from.checkpoint_of(path, self.kind, self.settings["zero_stage"], self.plan.steps)
+            found = start_from.checkpoint_of(path, self.plan.steps)
             if found is None:
                 files = start_from.check_weights(made, path, model.tokenizer_file(self.args.tokenizer))
                 values = partial(start_from.weights, files, values)
