@@ -175,6 +175,13 @@ class Engine(ABC):
     def save(self, folder: Path) -> None:
         """Write weights and optimizer into `folder`, which is not there yet. Nothing is a pickle that is read without weights_only."""
 
+    def staged(self) -> Callable[[Path], list[str]]:
+        """Copy weights and optimizer to memory; what writes the copy into a folder, makes no collective call and returns the files' names.
+
+        A copy is written before the next is made. Only for the engines of checks.BESIDE.
+        """
+        raise NotImplementedError
+
     @abstractmethod
     def load(self, found: Checkpoint, folder: Path) -> None:
         """Take weights and optimizer of a checkpoint; `folder` is the run's, for what has to be converted.

@@ -196,6 +196,11 @@ def parts(shape: Shape, settings: dict[str, Any], placement: dict[str, Any], cud
     found = needed(part, placement["micro_batch"], *fixed, placement["activation_checkpointing"], cuda, **more)
     if settings.get("ema"):  # a mean of the weights, in fp32
         found["optimizer"] += 4 * part.parameters // (max(1, processes) if settings["zero_stage"] else 1)
+    if (
+        placement.get("async_checkpoints") and not cuda
+    ):  # what a process writes of one, and again as the bytes of its file
+        numbers = (4 if settings.get("ema") else 3) * part.parameters - part.matrices
+        found["checkpoint"] = 2 * 4 * numbers // max(1, processes)
     return found
 
 
@@ -251,6 +256,9 @@ def changes(
         found.append(said(f"set {WHERE}.activation_checkpointing to true", total(**again)))
     if not settings.get("loss_chunk") and total(loss_chunk=CHUNK) <= has:
         found.append(said(f"set {WHERE}.loss_chunk to {CHUNK}, which trains again", total(loss_chunk=CHUNK)))
+    waits = {"async_checkpoints": False}
+    if placement.get("async_checkpoints") and total(**waits) <= has:
+        found.append(said(f"set {WHERE}.async_checkpoints to false", total(**waits)))
     muon = settings.get("optimizer") == "muon"  # needs whole matrices
     stages = range(settings["zero_stage"] + 1, 4) if processes > 1 and not muon else ()
     if stage := next((stage for stage in stages if total(zero_stage=stage) <= has), 0):

@@ -39,6 +39,7 @@ from scripts.pretrain.average import EMA
 from scripts.pretrain.checkpoint import Checkpoint
 from scripts.pretrain.engines.cut import Cut, local
 from scripts.pretrain.engines.pipe import Pipe, Stage
+from scripts.pretrain.engines.staged import Staged
 from scripts.workflow.errors import InputError
 
 
@@ -82,6 +83,7 @@ class Torch(engine.Engine):
                     "step": torch.zeros((), device=job.device),
                     **{name: torch.zeros_like(parameter) for name in kinds},
                 }
+        self.copy: Staged | None = None
         self._finish(job.settings)
 
     def _shard(self) -> None:
@@ -208,6 +210,13 @@ class Torch(engine.Engine):
             dcp.save(self._state(), storage_writer=HuggingFaceStorageWriter(str(folder), save_distributed=True))
         except CheckpointException as failed:  # which is no Exception
             raise RuntimeError(str(failed)) from failed
+
+    def staged(self) -> Callable[[Path], list[str]]:
+        """As `engine.Engine.staged`: the files are those of `save`."""
+        state = self._state()
+        self.copy = self.copy or Staged(state)
+        self.copy.take(state)
+        return self.copy.write
 
     def load(self, found: Checkpoint, folder: Path) -> None:
         """A checkpoint of any engine, by any number of processes under any stage."""
