@@ -13,6 +13,8 @@ from scripts.workflow.errors import InputError
 WHERE = "pretrain.train"
 DEEPSPEED = "deepspeed"
 
+BESIDE = ("torch",)  # engines that copy their state, so that a checkpoint is written while training goes on
+
 # Types whose logits a test found to be those of each document alone. Others may ignore positions, or carry state over borders (Mamba).
 TRIED = ("gemma2", "gpt2", "gpt_neox", "llama", "mistral", "mixtral", "olmo2", "olmoe", "phi3", "qwen2", "qwen3")
 
@@ -29,6 +31,7 @@ def check(train: dict[str, Any], processes: int) -> None:
     reduction(train)
     masks(train)
     early_stop(train)
+    saving(train)
     degrees = parallel.Degrees.of(train)
     parallel.check(degrees, processes, train)
     schedule.check(train, processes // degrees.together)
@@ -118,4 +121,14 @@ def early_stop(settings: dict[str, Any]) -> None:
         raise InputError(
             f"pretrain.train.early_stop is {settings['early_stop']}, and pretrain.train.validate_every is 0, at the end only: set "
             "validate_every to steps between validations, or to auto, or early_stop to null"
+        )
+
+
+def saving(settings: dict[str, Any]) -> None:
+    """InputError where checkpoints are to be written beside the training by an engine that holds the step until they are."""
+    kind = settings.get("engine", "deepspeed")
+    if settings.get("async_checkpoints") and kind not in BESIDE:
+        raise InputError(
+            f"{WHERE}.async_checkpoints is true, and {WHERE}.engine {kind}, whose checkpoints are written while training waits: set "
+            f"{WHERE}.async_checkpoints to false, or {WHERE}.engine to {' or '.join(BESIDE)}"
         )

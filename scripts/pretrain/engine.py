@@ -28,6 +28,7 @@ from scripts.training import alive
 # A checkpoint's neutral form: each parameter's name, {kind: whole tensor, fp32}.
 Saved = Iterator[tuple[str, dict[str, torch.Tensor]]]
 WEIGHT = "weight"  # the first kind; the others are the optimizer's state, by its own names
+MOMENTS, MOMENTUM = ("exp_avg", "exp_avg_sq"), ("momentum",)  # AdamW's of a parameter, and Muon's; both have `step` too
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -175,6 +176,13 @@ class Engine(ABC):
     def save(self, folder: Path) -> None:
         """Write weights and optimizer into `folder`, which is not there yet. Nothing is a pickle that is read without weights_only."""
 
+    def staged(self) -> Callable[[Path], list[str]]:
+        """Copy weights and optimizer to memory; what writes the copy into a folder, makes no collective call and returns the files' names.
+
+        A copy is written before the next is made. Only for the engines of checks.BESIDE.
+        """
+        raise NotImplementedError
+
     @abstractmethod
     def load(self, found: Checkpoint, folder: Path) -> None:
         """Take weights and optimizer of a checkpoint; `folder` is the run's, for what has to be converted.
@@ -227,3 +235,11 @@ def saved(found: Checkpoint, names: Iterable[str], folder: Path) -> Saved:
     from scripts.pretrain.engines import torch as own
 
     return own.saved(found.path, names)
+
+
+def other_optimizer(path: Path, key: str) -> str:
+    """What to say of a checkpoint whose state is not that of this run's optimizer."""
+    return (
+        f"{path} has the state of another optimizer or model ({key} is not in both): set pretrain.train.optimizer to the one that it "
+        "was made with, or start from its run's model"
+    )

@@ -93,7 +93,8 @@ def place(
     shape = shape_of(summary, train["optimizer"])
     degrees = Degrees.of(train)
     checks.check(train, processes)
-    at = {key: train[key] for key in ("micro_batch", "activation_checkpointing", "selective_checkpointing")} | {
+    keys = ("micro_batch", "activation_checkpointing", "selective_checkpointing", "async_checkpoints")
+    at = {key: train[key] for key in keys} | {
         "processes": processes,
         "parallel": asdict(degrees),
     }

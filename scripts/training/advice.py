@@ -44,6 +44,9 @@ def changes(
         found.append(said(f"set {WHERE}.activation_checkpointing to true", total(**again)))
     if not settings.get("loss_chunk") and total(loss_chunk=CHUNK) <= has:
         found.append(said(f"set {WHERE}.loss_chunk to {CHUNK}, which trains again", total(loss_chunk=CHUNK)))
+    waits = {"async_checkpoints": False}
+    if placement.get("async_checkpoints") and total(**waits) <= has:
+        found.append(said(f"set {WHERE}.async_checkpoints to false", total(**waits)))
     # DeepSpeed cuts matrices into pieces without shape, of which Muon can make nothing.
     whole = settings.get("optimizer") == "muon" and settings.get("engine", "deepspeed") == "deepspeed"
     stages = range(settings["zero_stage"] + 1, 4) if processes > 1 and not whole else ()

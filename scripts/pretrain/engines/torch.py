@@ -39,6 +39,7 @@ from scripts.pretrain.average import EMA
 from scripts.pretrain.checkpoint import Checkpoint
 from scripts.pretrain.engines.cut import Cut
 from scripts.pretrain.engines.pipe import Pipe, Stage
+from scripts.pretrain.engines.staged import Staged
 from scripts.pretrain.muon import Muon, local
 from scripts.training import heap
 from scripts.workflow.errors import InputError
@@ -83,11 +84,12 @@ class Torch(engine.Engine):
         # As the optimizer would at its first step: a checkpoint has it all from the start.
         for group in self.optimizer.param_groups:
             for parameter in group["params"]:
-                kinds = ("momentum",) if "momentum" in group else ("exp_avg", "exp_avg_sq")
+                kinds = engine.MOMENTUM if "momentum" in group else engine.MOMENTS
                 self.optimizer.state[parameter] = {
                     "step": torch.zeros((), device=job.device),
                     **{name: torch.zeros_like(parameter) for name in kinds},
                 }
+        self.copy: Staged | None = None
         self._finish(job.settings)
 
     def _shard(self) -> None:
@@ -219,6 +221,13 @@ class Torch(engine.Engine):
         except CheckpointException as failed:  # which is no Exception
             raise RuntimeError(str(failed)) from failed
 
+    def staged(self) -> Callable[[Path], list[str]]:
+        """As `engine.Engine.staged`: the files are those of `save`."""
+        state = self._state()
+        self.copy = self.copy or Staged(state)
+        self.copy.take(state)
+        return self.copy.write
+
     def load(self, found: Checkpoint, folder: Path) -> None:
         """A checkpoint of any engine, by any number of processes under any stage."""
         if found.engine != "torch":
@@ -230,7 +239,7 @@ class Torch(engine.Engine):
         unwanted = () if self.means else {key for key in held if key.startswith(f"{EMA}/")}
         every = state.keys() if self.cut is None else {key for keys in self.cut.everyone(list(state)) for key in keys}
         if other := sorted(every ^ (held - unwanted)):
-            raise InputError(other_optimizer(found.path, other[0]))
+            raise InputError(engine.other_optimizer(found.path, other[0]))
         try:
             dcp.load(state, storage_reader=reader)
         except CheckpointException as failed:
@@ -251,12 +260,12 @@ class Torch(engine.Engine):
                     if kind == EMA and not self.means:
                         continue
                     if (own := state.pop(f"{kind}/{name}", None)) is None:
-                        raise InputError(other_optimizer(path, f"{kind}/{name}"))
+                        raise InputError(engine.other_optimizer(path, f"{kind}/{name}"))
                     own.copy_(share(torch.as_tensor(value).reshape(own.shape), own))
         if state and all(key.startswith(f"{EMA}/") for key in state):
             self._begin_mean()
         elif state:
-            raise InputError(other_optimizer(path, min(state)))
+            raise InputError(engine.other_optimizer(path, min(state)))
 
     def weights(self) -> engine.Weights:
         """Each parameter's name and fp32 master weights, whole, on the CPU."""
@@ -271,14 +280,6 @@ class Torch(engine.Engine):
                 holder = next(number for number, held in enumerate(stages) if name in held)
                 value = self.cut.from_stage(value.clone(memory_format=torch.contiguous_format), holder)
             yield name, value.cpu().clone()
-
-
-def other_optimizer(path: Path, key: str) -> str:
-    """What to say of a checkpoint whose state is not that of this run's optimizer."""
-    return (
-        f"{path} has the state of another optimizer or model ({key} is not in both): set pretrain.train.optimizer to the one that it "
-        "was made with, or start from its run's model"
-    )
 
 
 def share(value: torch.Tensor, own: torch.Tensor | None) -> torch.Tensor:

@@ -14,7 +14,7 @@ def parts(shape: Shape, settings: dict[str, Any], placement: dict[str, Any], cud
     """The peak memory of one process of pretrain.train in bytes, by what takes it.
 
     settings: precision, zero_stage, loss_chunk, ema, engine; placement: micro_batch, processes (all), activation_checkpointing,
-    selective_checkpointing, parallel, and where it is known `largest`, the sequences of a step. cuda: of a GPU.
+    selective_checkpointing, async_checkpoints, parallel, and where it is known `largest`, the sequences of a step. cuda: of a GPU.
     """
     parallel, micro_batch = placement.get("parallel", {}), placement["micro_batch"]
     processes = max(1, placement["processes"] // (parallel.get("tensor", 1) * parallel.get("pipeline", 1)))
@@ -30,6 +30,7 @@ def parts(shape: Shape, settings: dict[str, Any], placement: dict[str, Any], cud
         ema=bool(settings.get("ema")),
         accumulated=placement.get("largest", at_once + 1) > at_once,
         cuda=cuda,
+        beside=bool(placement.get("async_checkpoints")),
     )
     return ENGINES[settings.get("engine", "deepspeed")](shared_out(shape, parallel), how)
 

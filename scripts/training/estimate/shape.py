@@ -61,6 +61,7 @@ class Training:
     ema: bool = False  # a mean of the weights, in fp32
     accumulated: bool = True
     cuda: bool = False
+    beside: bool = False  # a checkpoint is written while the training goes on
 
     @property
     def low(self) -> int:

@@ -97,7 +97,10 @@ def heap(shape: Shape, how: Training, passing: int) -> int:
 
 
 def moments(shape: Shape, how: Training) -> list[dict[str, int]]:
-    """The memory of one process in bytes by what takes it: a backward pass begins, the last one ends, the update, a checkpoint."""
+    """The memory of one process in bytes by what takes it: a backward pass begins, the last one ends, the update, a checkpoint.
+
+    With `async_checkpoints` one is written while all else goes on.
+    """
     weights, optimizer = state(shape, how)
     begins, ends = gradients(shape, how)
     cast, table = how.low == 2 and not how.zero_stage, how.low * shape.vocabulary * shape.hidden
@@ -127,6 +130,8 @@ def moments(shape: Shape, how: Training) -> list[dict[str, int]]:
         found.append(own | {"weights": weights + gathered, "buffers": (how.low + 4) * shape.outside})
     if not how.cuda:  # whose checkpoint is made in the memory of the host
         saved = SAVED * (4 * shape.parameters * (3 + how.ema) - 4 * shape.matrices) // how.processes
+        if how.beside:
+            found = [each | {"checkpoint": saved} for each in found]
         if not mapped(how):  # what that took stays in the heap while the weights are gathered
             saved += 4 * shape.parameters
         buckets = ends if not how.zero_stage and how.processes > 1 else 0
