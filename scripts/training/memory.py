@@ -171,14 +171,14 @@ def listed(parts: dict[str, int]) -> str:
     return ", ".join(f"{name} {gigabytes(size)}" for name, size in parts.items())
 
 
-def check_host(parameters: int, has: int, here: int) -> None:
+def check_host(parameters: int, has: int, here: int, where: str = WHERE) -> None:
     """InputError where `here` processes with a GPU each cannot build the model in `has` bytes of the node's own memory."""
     total = here * (PROGRAM + CONTEXT + 4 * parameters)
     if total > has:
         raise InputError(
             f"each of the {here} processes of this node builds the model in fp32 before its GPU gets it: that takes "
             f"{gigabytes(total)}, and this node (or its control group) has {gigabytes(has)} free; ask for more memory, "
-            f"or lower {WHERE}.processes and raise {WHERE}.nodes"
+            f"or lower {where}.processes and raise {where}.nodes"
         )
 
 
@@ -220,11 +220,18 @@ def shared_out(shape: Shape, parallel: dict[str, int]) -> Shape:
 
 
 def changes(
-    shape: Shape, settings: dict[str, Any], placement: dict[str, Any], has: float, here: int, cuda: bool
+    shape: Shape,
+    settings: dict[str, Any],
+    placement: dict[str, Any],
+    has: float,
+    here: int,
+    cuda: bool,
+    where: str = WHERE,
 ) -> list[str]:
     """Each single change after which `here` processes fit into `has` bytes, in words with what they take then; tried, not guessed.
 
-    placement: as in `parts`, and where they are known the `sequences` of a global batch, which have to divide. Where no single change is
+    placement: as in `parts`, and where they are known the `sequences` of a global batch, which have to divide. where: the section of the
+    config, of which pre-training's alone has a loss_chunk and the model's shape. Where no single change is
     enough, the list says what all together leave.
     """
 
@@ -245,16 +252,16 @@ def changes(
     micro, processes, found = placement["micro_batch"], placement["processes"], []
     smaller = [size for size in range(micro - 1, 0, -1) if micro % size == 0]
     if size := next((size for size in smaller if total(micro_batch=size) <= has), 0):
-        found.append(said(f"set {WHERE}.micro_batch to {size}", total(micro_batch=size)))
+        found.append(said(f"set {where}.micro_batch to {size}", total(micro_batch=size)))
     again = {"activation_checkpointing": True}
     if not placement["activation_checkpointing"] and total(**again) <= has:
-        found.append(said(f"set {WHERE}.activation_checkpointing to true", total(**again)))
-    if not settings.get("loss_chunk") and total(loss_chunk=CHUNK) <= has:
-        found.append(said(f"set {WHERE}.loss_chunk to {CHUNK}, which trains again", total(loss_chunk=CHUNK)))
+        found.append(said(f"set {where}.activation_checkpointing to true", total(**again)))
+    if where == WHERE and not settings.get("loss_chunk") and total(loss_chunk=CHUNK) <= has:
+        found.append(said(f"set {where}.loss_chunk to {CHUNK}, which trains again", total(loss_chunk=CHUNK)))
     muon = settings.get("optimizer") == "muon"  # needs whole matrices
     stages = range(settings["zero_stage"] + 1, 4) if processes > 1 and not muon else ()
     if stage := next((stage for stage in stages if total(zero_stage=stage) <= has), 0):
-        found.append(said(f"set {WHERE}.zero_stage to {stage}, which trains again", total(zero_stage=stage)))
+        found.append(said(f"set {where}.zero_stage to {stage}, which trains again", total(zero_stage=stage)))
     for more in (processes * 2**power for power in range(1, 8)) if cuda and settings["zero_stage"] else ():
         if divides(more) and total(processes=more) <= has:
             found.append(said(f"train on {more} GPUs, not {processes}", total(processes=more)))
@@ -262,15 +269,15 @@ def changes(
     for fewer in range(here - 1, 0, -1) if not cuda else ():
         left = processes // here * fewer  # of all nodes
         if divides(left) and total(fewer, processes=left) <= has:
-            words = f"lower {WHERE}.processes from {here} to {fewer}"
+            words = f"lower {where}.processes from {here} to {fewer}"
             found.append(said(words, total(fewer, processes=left)))
             break
     if found:
         return found
     both = {**again, "zero_stage": settings["zero_stage"] if muon or processes == 1 else 3}
     if size := next((size for size in (micro, *smaller) if total(micro_batch=size, **both) <= has), 0):
-        words = f"set {WHERE}.activation_checkpointing to true, {WHERE}.micro_batch to {size}"
-        words += f", {WHERE}.zero_stage to 3" if both["zero_stage"] != settings["zero_stage"] else ""
+        words = f"set {where}.activation_checkpointing to true, {where}.micro_batch to {size}"
+        words += f", {where}.zero_stage to 3" if both["zero_stage"] != settings["zero_stage"] else ""
         return [said(words, total(micro_batch=size, **both))]
     left = total(micro_batch=1, **both)
     return [
@@ -280,17 +287,23 @@ def changes(
 
 
 def check(
-    shape: Shape, settings: dict[str, Any], placement: dict[str, Any], has: int, here: int, cuda: bool = False
+    shape: Shape,
+    settings: dict[str, Any],
+    placement: dict[str, Any],
+    has: int,
+    here: int,
+    cuda: bool = False,
+    where: str = WHERE,
 ) -> dict[str, int]:
     """What a process needs (see `parts`); InputError, with what to change, where `here` of them clearly need more than `has` bytes.
 
-    has: of the node, or of one GPU with `here` 1.
+    has: of the node, or of one GPU with `here` 1. where: as for `changes`.
     """
     found = parts(shape, settings, placement, cuda)
     if here * sum(found.values()) <= TOLERANCE * has:
         return found
-    advice = changes(shape, settings, placement, has, here, cuda)
-    raise refusal("training", found, has, here, advice, "a GPU" if cuda else HERE)
+    advice = changes(shape, settings, placement, has, here, cuda, where)
+    raise refusal("training" if where == WHERE else where, found, has, here, advice, "a GPU" if cuda else HERE)
 
 
 def refusal(
@@ -303,29 +316,35 @@ def refusal(
     )
 
 
-def check_loaded(
-    what: str,
-    model: Any,
-    batch: tuple[int, int],
-    has: int,
-    advice: list[str],
-    training: int = 0,
-    recomputed: bool = False,
-    precision: str = "fp32",
-) -> None:
-    """InputError where a model of transformers clearly needs more than `has` bytes of this machine.
+def shape_of(config: Any, parameters: int, length: int) -> Shape:
+    """What decides the size of a model with this configuration of transformers, on sequences of `length` tokens.
 
-    batch: sequences and their length in tokens. training: processes that train it with AdamW; 0 where it is only evaluated.
+    Of a mixture's experts a token's activations are those of its own.
     """
-    config, here = model.config, max(training, 1)
-    wide = getattr(config, "intermediate_size", None) or 4 * config.hidden_size
+    heads = getattr(config, "num_attention_heads", 0)  # none without attention
+    size = getattr(config, "head_dim", None) or (config.hidden_size // heads if heads else 0)
+    wide = getattr(config, "moe_intermediate_size", None) or getattr(config, "intermediate_size", None)
+    return Shape(
+        parameters=parameters,
+        layers=config.num_hidden_layers,
+        hidden=config.hidden_size,
+        intermediate=(wide or 4 * config.hidden_size) * (getattr(config, "num_experts_per_tok", None) or 1),
+        vocabulary=config.vocab_size,
+        context=length,
+        width=heads * size,
+        kv=(getattr(config, "num_key_value_heads", None) or heads) * size,
+    )
+
+
+def check_loaded(
+    what: str, model: Any, batch: tuple[int, int], has: int, advice: list[str], precision: str = "fp32"
+) -> None:
+    """InputError where the evaluation of a model of transformers clearly needs more than `has` bytes of this machine.
+
+    batch: sequences and their length in tokens.
+    """
     held = sum(p.numel() for p in model.parameters())
-    shape = Shape(
-        parameters=held, layers=config.num_hidden_layers, hidden=config.hidden_size, intermediate=wide, vocabulary=config.vocab_size,
-        context=batch[1],
-    )  # fmt: skip
-    parts = needed(shape, batch[0], precision, 0, here, recomputed, logit=LOGIT)
-    if not training:
-        parts = {name: parts[name] for name in ("program", "weights", "logits")}
-    if here * sum(parts.values()) > TOLERANCE * has:
-        raise refusal(what, parts, has, here, advice)
+    found = needed(shape_of(model.config, held, batch[1]), batch[0], precision, 0, 1, False, logit=LOGIT)
+    found = {name: found[name] for name in ("program", "weights", "logits")}
+    if sum(found.values()) > TOLERANCE * has:
+        raise refusal(what, found, has, 1, advice)
