@@ -127,6 +127,10 @@ def train(run: Run, recorder: metrics.Recorder | None, stopping: list[int]) -> b
 
 def results(run: Run, tensors: dict[str, torch.Tensor], manifest: Manifest) -> list[Path]:
     """Write model/, losses.jsonl and metrics.jsonl, and fill the manifest's summary; the files to list."""
+    if bad := [key for key, value in tensors.items() if not value.isfinite().all()]:
+        raise cli.InputError(
+            f"the weights are not finite ({bad[0]} and {len(bad) - 1} more); lower {WHERE}.learning_rate"
+        )
     out, pairs = home(run.args.manifest), Manifest.read(run.args.pairs)
     out.mkdir(exist_ok=True)
     with checkpoint.writing(out):

@@ -13,7 +13,7 @@ import torch.distributed as dist
 from scripts.pretrain import checkpoint, group
 from scripts.training.processes import RESUBMIT, free_port
 from scripts.workflow import cli
-from scripts.workflow.manifest import Manifest, digest, task_of
+from scripts.workflow.manifest import Manifest, ManifestError, digest, task_of
 
 ALONE = {
     "RANK": "0",
@@ -45,7 +45,7 @@ def run(parser: argparse.ArgumentParser, body: cli.Body, argv: list[str] | None)
         # Before the processes have met, process 0 finds the same fault and reports it, or it is this node's own.
         if isinstance(error, checkpoint.Told):
             pass
-        elif not isinstance(error, cli.InputError):
+        elif not isinstance(error, cli.InputError | ManifestError):
             traceback.print_exc()
         elif dist.is_initialized() or os.environ["LOCAL_RANK"] == "0":
             print(f"error of process {os.environ['RANK']} on {socket.gethostname()}: {error}", file=sys.stderr)
