@@ -1,4 +1,4 @@
-"""What benchmarks.gpu_training compares: each trains the same shape on the same tokens, in processes of its own.
+"""What benchmarks.gpu_training and benchmarks.cpu_training compare: each trains the same shape on the same tokens, in processes of its own.
 
 Every contender is a function (plan) → (model, run). `run(steps, done)` trains and calls `done(n)` after step n. Process 0 prints
 what was measured.
@@ -39,7 +39,7 @@ def ours(name: str) -> Callable[[Plan], tuple[Any, Run]]:
         from scripts.workflow import config
 
         device = device_of(plan)
-        group.start(name, device, 1 if plan.device == "cuda" else 2)
+        group.start(name, device, plan.threads)
         given = {
             "zero_stage": plan.zero_stage,
             "precision": plan.precision,
@@ -134,6 +134,27 @@ def nanogpt(plan: Plan) -> tuple[Any, Run]:
     return model, loop(plan, model, adam, lambda runs, tokens: runs(tokens[:, :-1], tokens[:, 1:].contiguous())[1])
 
 
+def litgpt(plan: Plan) -> tuple[Any, Run]:
+    """The model and loss of github.com/Lightning-AI/litgpt, a package beside ours: the same shape, but for a head of its own."""
+    import torch
+    from litgpt.config import Config
+    from litgpt.model import GPT
+    from litgpt.utils import chunked_cross_entropy
+
+    config = Config(
+        block_size=plan.context, vocab_size=plan.vocabulary, padded_vocab_size=plan.vocabulary, n_layer=plan.layers, n_embd=plan.hidden,
+        n_head=plan.heads, n_query_groups=plan.kv_heads, intermediate_size=plan.intermediate, rotary_percentage=1.0, bias=False,
+        parallel_residual=False, norm_class_name="RMSNorm", mlp_class_name="LLaMAMLP",
+    )  # fmt: skip
+    model = GPT(config)
+    model.apply(model._init_weights)
+    model = model.to(device_of(plan))
+    adam = torch.optim.AdamW(model.parameters(), lr=RATE, betas=BETAS, weight_decay=DECAY, fused=True)
+    return model, loop(
+        plan, model, adam, lambda runs, tokens: chunked_cross_entropy(runs(tokens[:, :-1]), tokens[:, 1:], chunk_size=0)
+    )
+
+
 def trainer(plan: Plan) -> tuple[Any, Run]:
     """transformers' Trainer, which needs accelerate, on the same Llama."""
     import torch
@@ -175,7 +196,7 @@ def trainer(plan: Plan) -> tuple[Any, Run]:
 
 
 CONTENDERS: dict[str, Callable[[Plan], tuple[Any, Run]]] = {
-    "torch": ours("torch"), "deepspeed": ours("deepspeed"), "plain": plain, "nanogpt": nanogpt, "trainer": trainer,
+    "torch": ours("torch"), "deepspeed": ours("deepspeed"), "plain": plain, "nanogpt": nanogpt, "litgpt": litgpt, "trainer": trainer,
 }  # fmt: skip
 
 
@@ -204,6 +225,8 @@ def measure(name: str, plan: Plan) -> dict[str, Any]:
 
     cuda = plan.device == "cuda"
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    if not cuda:
+        torch.set_num_threads(plan.threads)
     model, run = CONTENDERS[name](plan)
     clock: list[float] = []
     profile = kernels.profiler(cuda) if plan.profile else None

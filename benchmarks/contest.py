@@ -1,4 +1,4 @@
-"""What all contenders of benchmarks.gpu_training are given: the plan, the tokens, the shape, the device."""
+"""What all contenders of benchmarks.gpu_training and benchmarks.cpu_training are given: the plan, the tokens, the shape, the device."""
 
 from __future__ import annotations
 
@@ -32,6 +32,7 @@ class Plan:
     block: int  # steps between two readings of the clock
     profile: bool
     settings: dict[str, Any] = field(default_factory=dict)
+    threads: int = 1  # of a process
 
     @property
     def tokens(self) -> int:

@@ -29,7 +29,7 @@ from benchmarks.contenders import written
 from benchmarks.contest import Plan
 from benchmarks.machine import processor, versions
 from scripts.pretrain import measures
-from scripts.training.processes import environments, free_port
+from scripts.training.processes import environments, free_port, heap
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULT = ROOT / "benchmarks/results/gpu_training.json"
@@ -65,12 +65,15 @@ def gpus() -> dict[str, Any] | None:
     }  # fmt: skip
 
 
-def side_by_side(name: str, plan: Plan, processes: int) -> dict[str, Any]:
-    """One round of one contender; {"error": its last words} where it fails."""
+def side_by_side(name: str, plan: Plan, processes: int, kept: bool = False) -> dict[str, Any]:
+    """One round of one contender; {"error": its last words} where it fails. kept: start it as our launcher does, on a CPU too."""
     command = [sys.executable, "-m", "benchmarks.contenders", name, written(plan)]
+    places = environments(0, 1, processes, "127.0.0.1", free_port())
+    if not kept:
+        places = [{key: value for key, value in place.items() if key not in heap()} for place in places]
     started = [
         subprocess.Popen(command, cwd=ROOT, env={**os.environ, **place}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        for place in environments(0, 1, processes, "127.0.0.1", free_port())
+        for place in places
     ]  # fmt: skip
     outputs = [process.communicate() for process in started]
     for process, (_, errors) in zip(started, outputs, strict=True):
@@ -177,6 +180,7 @@ def main(argv: list[str] | None = None) -> int:
         *SIZES[size], vocabulary, context, micro, args.accumulation, precision, "cuda" if gpu else "cpu",
         int(processes > 1) if args.zero_stage is None else args.zero_stage, args.compile, str(args.nanogpt) if args.nanogpt else None,
         args.warmup, args.steps, 5, args.profile, {key: json.loads(value) for key, value in own.items()},
+        1 if gpu else max(1, (os.cpu_count() or 1) // processes),
     )  # fmt: skip
     names = ["torch", "deepspeed", "plain", *(["trainer"] if importlib.util.find_spec("accelerate") else [])]
     names += [name for name in ("nanogpt", "torchtitan") if getattr(args, name)]

@@ -6,6 +6,7 @@ import importlib
 import os
 import signal
 import sys
+from importlib.metadata import version
 
 from scripts.workflow.errors import NotBuiltError
 
@@ -36,7 +37,7 @@ def usage() -> str:
             "commands:",
             *rows,
             "",
-            "`crawl2llm COMMAND --help` shows a command's options and an example.",
+            "`crawl2llm COMMAND --help` shows a command's options and an example; `crawl2llm --version` says which version this is.",
         ]
     )
 
@@ -63,6 +64,9 @@ def run(argv: list[str]) -> int:
     """Run a command, or print the list of them."""
     if not argv or argv[0] in ("-h", "--help"):
         print(usage())
+        return 0
+    if argv[0] in ("-V", "--version"):
+        print(f"crawl2llm {version('crawl2llm')}")
         return 0
     if argv[0] not in COMMANDS:
         print(f"error: {argv[0]!r} is no command; allowed are {', '.join(COMMANDS)}", file=sys.stderr)

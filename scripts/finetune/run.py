@@ -52,6 +52,7 @@ class Run:
             "micro_batch": self.batches.size,
             "processes": self.processes,
             "activation_checkpointing": args.activation_checkpointing,
+            "largest": settings["batch_size"],
         }
         shape, cuda = memory.shape_of(config, self.parameters, settings["max_length"]), self.device.type == "cuda"
         self.estimated = room.check(shape, self.settings, place, cuda, WHERE)

@@ -254,6 +254,10 @@ class Work:
         if steps.STEPS[step].per == "model":  # a new one takes as long as the others
             known = [measured[task.id]] if task.id in measured else list(measured.values())
             return sum(known) / len(known) * self.scale(variant, step, task.id) * cards
+        trained = self.last.training(owner) if step == registry.BASE_STEP else 0.0
+        if task.id in measured and 0 < trained <= measured[task.id]:  # more: of several starts
+            # Start and end take as long as before, however long the training is.
+            return measured[task.id] - trained + trained * self.scale(variant, step) * cards
         if task.id in measured and len(measured) == number:  # as many tasks as then: each has what it had
             return measured[task.id] * self.scale(variant, step) * cards
         return sum(measured.values()) * self.scale(variant, step) / number * cards

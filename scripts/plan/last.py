@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -57,6 +58,14 @@ class Last:
         """The record of a task's last result; empty where there is none."""
         made = self.manifests(self.before(variant, step), step).get(task)
         return record.read(made.path) if made and made.path else {}
+
+    def training(self, variant: str) -> float:
+        """Seconds of pretrain.train's steps, validations and checkpoints alone, by its metrics.jsonl; 0 where it does not say."""
+        path = self.folder / "results" / variant / steps.folder_of("pretrain.train") / "metrics.jsonl"
+        try:
+            return float(json.loads(path.read_bytes().splitlines()[-1])["seconds"])
+        except (OSError, ValueError, KeyError, IndexError, TypeError):
+            return 0.0
 
     def gpus(self, variant: str, step: str, task: str) -> int | None:
         """GPUs that made the last result of a task; None where its record does not say."""

@@ -215,32 +215,41 @@ class Kept:
         return [one for one in found if one.step in stay]
 
 
-def save(write: Callable[[Path], None], made: Checkpoint, kept: Kept) -> None:
+def partial(made: Checkpoint) -> Path:
+    """The folder in which a checkpoint is written."""
+    return made.path.with_name(f".{made.path.name}.partial")
+
+
+def save(write: Callable[[Path], Any], made: Checkpoint, kept: Kept) -> None:
     """Save a checkpoint of all processes, as `made` describes it, and remove those that are not `kept`. A collective call.
 
     write: writes all its files into a folder.
     """
-    folder = made.path.parent
-    name, rank = made.path.name, dist.get_rank()
-    partial = folder / f".{name}.partial"
-    write(partial)
+    folder = partial(made)
+    write(folder)
     dist.barrier()
     # A file is forced to the disk by the node that wrote it, and that node knows its size.
-    own = synced(partial) if int(os.environ["LOCAL_RANK"]) == 0 else {}
+    own = synced(folder) if int(os.environ["LOCAL_RANK"]) == 0 else {}
     seen: list[dict[str, int]] = [{} for _ in range(dist.get_world_size())]
     dist.all_gather_object(seen, own)
-    if rank == 0:
+    if dist.get_rank() == 0:
         files: dict[str, int] = {}
         for sizes in seen:
             files |= {path: max(size, files.get(path, 0)) for path, size in sizes.items()}
-        facts = {name: value for name, value in asdict(made).items() if name != "path"}
-        seal(partial, FACTS, facts, files)
-        shutil.rmtree(folder / name, ignore_errors=True)
-        partial.rename(folder / name)
-        sync(folder)
-        found = complete(folder)
-        stay = kept.of(found)
-        for old in (one for one in found if one not in stay):
-            # Renamed first: a folder that is half removed would look damaged.
-            shutil.rmtree(old.path.rename(folder / f".{old.path.name}.old"))
+        finish(made, kept, files)
     dist.barrier()
+
+
+def finish(made: Checkpoint, kept: Kept, files: dict[str, int]) -> None:
+    """Make a checkpoint whole whose files, with these sizes, are on the disk, and remove those that are not `kept`. For process 0."""
+    folder, written = made.path.parent, partial(made)
+    facts = {name: value for name, value in asdict(made).items() if name != "path"}
+    seal(written, FACTS, facts, files)
+    shutil.rmtree(made.path, ignore_errors=True)
+    written.rename(made.path)
+    sync(folder)
+    found = complete(folder)
+    stay = kept.of(found)
+    for old in (one for one in found if one not in stay):
+        # Renamed first: a folder that is half removed would look damaged.
+        shutil.rmtree(old.path.rename(folder / f".{old.path.name}.old"))

@@ -11,6 +11,9 @@ from scripts.pretrain import parallel, schedule
 from scripts.workflow.errors import InputError
 
 WHERE = "pretrain.train"
+DEEPSPEED = "deepspeed"
+
+BESIDE = ("torch",)  # engines that copy their state, so that a checkpoint is written while training goes on
 
 # Types whose logits a test found to be those of each document alone. Others may ignore positions, or carry state over borders (Mamba).
 TRIED = ("gemma2", "gpt2", "gpt_neox", "llama", "mistral", "mixtral", "olmo2", "olmoe", "phi3", "qwen2", "qwen3")
@@ -28,6 +31,7 @@ def check(train: dict[str, Any], processes: int) -> None:
     reduction(train)
     masks(train)
     early_stop(train)
+    saving(train)
     degrees = parallel.Degrees.of(train)
     parallel.check(degrees, processes, train)
     schedule.check(train, processes // degrees.together)
@@ -44,11 +48,15 @@ def heads(model: dict[str, Any]) -> None:
 
 
 def optimizer(settings: dict[str, Any]) -> None:
-    """InputError for Muon with ZeRO: it needs whole matrices, which ZeRO cuts into pieces without shape."""
-    if settings["optimizer"] == "muon" and settings["zero_stage"]:
+    """InputError for Muon under DeepSpeed's ZeRO, which hands the optimizer pieces of matrices without shape.
+
+    DeepSpeed's own Muon puts orthogonal updates in the place of gradients, whose norm and clipping are then those of the updates.
+    """
+    if settings["optimizer"] == "muon" and settings["zero_stage"] and settings.get("engine", DEEPSPEED) == DEEPSPEED:
         raise InputError(
-            f"{WHERE}.optimizer is muon, and {WHERE}.zero_stage is {settings['zero_stage']}: ZeRO shards matrices, which Muon needs "
-            f"whole; set {WHERE}.zero_stage to 0, or {WHERE}.optimizer to adamw"
+            f"{WHERE}.optimizer is muon, {WHERE}.engine deepspeed, and {WHERE}.zero_stage {settings['zero_stage']}: DeepSpeed's ZeRO cuts "
+            f"matrices into pieces without shape, and Muon needs whole ones; set {WHERE}.engine to torch, {WHERE}.zero_stage to 0, or "
+            f"{WHERE}.optimizer to adamw"
         )
 
 
@@ -113,4 +121,14 @@ def early_stop(settings: dict[str, Any]) -> None:
         raise InputError(
             f"pretrain.train.early_stop is {settings['early_stop']}, and pretrain.train.validate_every is 0, at the end only: set "
             "validate_every to steps between validations, or to auto, or early_stop to null"
+        )
+
+
+def saving(settings: dict[str, Any]) -> None:
+    """InputError where checkpoints are to be written beside the training by an engine that holds the step until they are."""
+    kind = settings.get("engine", "deepspeed")
+    if settings.get("async_checkpoints") and kind not in BESIDE:
+        raise InputError(
+            f"{WHERE}.async_checkpoints is true, and {WHERE}.engine {kind}, whose checkpoints are written while training waits: set "
+            f"{WHERE}.async_checkpoints to false, or {WHERE}.engine to {' or '.join(BESIDE)}"
         )

@@ -8,20 +8,19 @@ from __future__ import annotations
 
 import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-import torch.distributed as dist
 from transformers import PreTrainedConfig, PreTrainedModel
 
 from scripts.pretrain import initial, layers, masking, model
+from scripts.pretrain.batch import IGNORE, Batch, micro_batches
 from scripts.pretrain.checkpoint import Checkpoint
 from scripts.pretrain.entropy import Head, by_row, cross_entropy, guarded, summed
-from scripts.pretrain.heldout import IGNORE
 from scripts.pretrain.initial import Weights
 from scripts.pretrain.muon import Muon
 from scripts.pretrain.parallel import Degrees
@@ -30,9 +29,7 @@ from scripts.training import alive
 # A checkpoint's neutral form: each parameter's name, {kind: whole tensor, fp32}.
 Saved = Iterator[tuple[str, dict[str, torch.Tensor]]]
 WEIGHT = "weight"  # the first kind; the others are the optimizer's state, by its own names
-# This process's micro-batches of a step. Windows, int64 [micro-batches, n, context + 1], of which every token counts; or (inputs, targets),
-# int64 [n, length] each, of which the targets that are not IGNORE count. All processes have as many.
-Batch = torch.Tensor | Sequence[tuple[torch.Tensor, torch.Tensor]]
+MOMENTS, MOMENTUM = ("exp_avg", "exp_avg_sq"), ("momentum",)  # AdamW's of a parameter, and Muon's; both have `step` too
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,6 +120,7 @@ class Engine(ABC):
             if weight is not None:
                 balance += found.aux_loss.detach() / len(batch)
                 whole = whole + weight * found.aux_loss
+            del loss, found  # logits, which the backward pass frees when it has used them
             self._backward(whole, last)
         alive.at("update")
         return Update(total, None if weight is None else balance, *self._update(fits and partial(fits, total)))
@@ -186,6 +184,13 @@ class Engine(ABC):
     def save(self, folder: Path) -> None:
         """Write weights and optimizer into `folder`, which is not there yet. Nothing is a pickle that is read without weights_only."""
 
+    def staged(self) -> Callable[[Path], list[str]]:
+        """Copy weights and optimizer to memory; what writes the copy into a folder, makes no collective call and returns the files' names.
+
+        A copy is written before the next is made. Only for the engines of checks.BESIDE.
+        """
+        raise NotImplementedError
+
     @abstractmethod
     def load(self, found: Checkpoint, folder: Path) -> None:
         """Take weights and optimizer of a checkpoint; `folder` is the run's, for what has to be converted.
@@ -210,19 +215,6 @@ class Engine(ABC):
     @abstractmethod
     def mean(self) -> Weights:
         """As `weights`, of the mean."""
-
-
-def micro_batches(batch: Batch) -> tuple[Sequence[tuple[torch.Tensor, torch.Tensor]], torch.Tensor | None]:
-    """(inputs and targets of each micro-batch; None for windows, whose losses are means over as many tokens each).
-
-    Of targets that count in part it is the number by which the sum of a micro-batch's losses becomes its share of the step's mean, where
-    engines take the mean over micro-batches and over processes. A collective call then.
-    """
-    if isinstance(batch, torch.Tensor):
-        return [(tokens[:, :-1], tokens[:, 1:]) for tokens in batch], None
-    counted = torch.stack([(targets != IGNORE).sum() for _, targets in batch]).sum()
-    dist.all_reduce(counted)
-    return batch, len(batch) * dist.get_world_size() / counted.clamp(min=1)
 
 
 DEFAULT = "deepspeed"  # pretrain.train.engine, where the settings do not say
@@ -251,3 +243,11 @@ def saved(found: Checkpoint, names: Iterable[str], folder: Path) -> Saved:
     from scripts.pretrain.engines import torch as own
 
     return own.saved(found.path, names)
+
+
+def other_optimizer(path: Path, key: str) -> str:
+    """What to say of a checkpoint whose state is not that of this run's optimizer."""
+    return (
+        f"{path} has the state of another optimizer or model ({key} is not in both): set pretrain.train.optimizer to the one that it "
+        "was made with, or start from its run's model"
+    )

@@ -19,7 +19,7 @@ from torch.autograd.function import once_differentiable
 
 from scripts.workflow.errors import InputError
 
-CACHE = 1 << 22  # bytes of logits at once on a CPU
+CACHE = 1 << 20  # bytes of logits at once on a CPU: half of a core's own cache
 GPU = 1 << 28  # on a GPU, where a few large kernels are faster than many small ones
 
 
@@ -57,6 +57,10 @@ class _CrossEntropy(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, scale: torch.Tensor) -> tuple[torch.Tensor, None, None]:
         gradient, ctx.gradient = ctx.gradient, None  # which a second pass through the graph would scale again
+        if gradient is None:
+            raise RuntimeError("the gradient of this loss is used up: it has one backward pass")
+        if scale.is_cpu and scale == 1:  # of a step's only micro-batch; a GPU would be waited for
+            return gradient, None, None
         return gradient.mul_(scale), None, None
 
 

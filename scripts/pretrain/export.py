@@ -32,7 +32,11 @@ def export(source: Path, target: Path, dtype: str | None) -> list[Path]:
     if target.exists():
         raise InputError(f"{target} is there already: name a folder that is not")
     if not (source / checkpoint.FACTS).is_file() or (found := checkpoint.read(source)) is None:
-        raise InputError(f"{source} is no complete checkpoint: name one such as checkpoints/<run>/step-000100")
+        there = sorted(str(path.parent) for path in source.parent.glob(f"step-*/{checkpoint.FACTS}"))
+        raise InputError(
+            f"{source} is no complete checkpoint"
+            + (f"; complete are {', '.join(there)}" if there else ": name one such as checkpoints/<run>/step-000100")
+        )
     if not (folder := source / model.FOLDER).is_dir():
         raise InputError(f"{source} has no {model.FOLDER}/: it was written by an earlier version; resume its run first")
     config = AutoConfig.from_pretrained(folder, local_files_only=True)

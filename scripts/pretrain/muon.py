@@ -3,19 +3,30 @@
 Muon moves a matrix by its gradient's momentum with all singular values made equal (Jordan et al. 2024,
 https://kellerjordan.github.io/posts/muon), so that rare directions are learnt as fast as common ones. Gradients are clipped before,
 as AdamW's are.
+
+Matrices are dealt out, and each process makes its own orthogonal. Where a process holds a part of every matrix it sends the parts to the
+matrices' owners, and gets its parts of what they made: two exchanges of a matrix's size. Liu et al. 2025 (https://arxiv.org/abs/2502.16982,
+section 2.3) gather each matrix in every process instead.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch.distributed.tensor import DTensor
 
 STEPS = 5  # of Newton and Schulz's iteration; singular values end between 0.7 and 1.2
 QUINTIC = (3.4445, -4.7750, 2.0315)  # Jordan et al.: the steepest at zero that stays bounded
+# Elements of the matrices that a process makes orthogonal in one piece; it takes several arrays of that size.
+AT_ONCE = 1 << 23
+
+Group = dist.ProcessGroup | None
+Shares = list[range]  # for each process the places of the matrices that are its own
+Turned = Iterator[tuple[int, torch.Tensor]]
 
 
 def orthogonal(matrices: torch.Tensor) -> torch.Tensor:
@@ -38,6 +49,8 @@ class Muon(torch.optim.AdamW):
     (Jordan et al.). Weight decay is decoupled, as AdamW's.
     """
 
+    together: dist.ProcessGroup | None = None  # those that have the same whole matrices; None: all processes
+
     @torch.no_grad()
     def step(self, closure: Any = None) -> Any:
         """One update of all groups. Parameters without a gradient stay as they are."""
@@ -53,34 +66,94 @@ class Muon(torch.optim.AdamW):
         return found
 
     def _move(self, matrices: Iterable[torch.Tensor], rate: float, momentum: float, decay: float) -> None:
-        """Move matrices whose gradients are the same in every process. Each process orthogonalises its share of them."""
-        rank, ranks = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
+        """Move matrices whose gradients are the same in every process, or of which each process has its part."""
         alike = defaultdict(list)  # matrices of one shape are orthogonalised at once
         for matrix in matrices:
             if matrix.grad is not None:
-                alike[matrix.shape, matrix.device].append(matrix)
+                alike[matrix.shape, matrix.device, side(matrix)].append(matrix)
         dealt = 0  # the next matrix's process goes on where the last shape's ended
-        for found in alike.values():
-            updates = [self._update(matrix, momentum) for matrix in found]
-            shares = [range((owner - dealt) % ranks, len(found), ranks) for owner in range(ranks)]
-            dealt += len(found)
-            own = orthogonal(torch.stack([updates[each] for each in shares[rank]])) if shares[rank] else None
-            for owner, share in enumerate(shares):
-                turned = own if owner == rank else updates[0].new_empty(len(share), *found[0].shape)
-                if not share or turned is None:
-                    continue
-                if ranks > 1:
-                    dist.broadcast(turned, owner)
-                for each, update in zip(share, turned, strict=True):
-                    rows, columns = update.shape
-                    found[each].mul_(1 - rate * decay).add_(update, alpha=-rate * max(1.0, rows / columns) ** 0.5)
+        for (shape, _, cut), found in alike.items():
+            group = self._group(found[0])
+            ranks = group.size() if group else 1
+            piece = max(1, AT_ONCE // shape.numel()) * ranks
+            length = rate * max(1.0, shape[0] / shape[1]) ** 0.5
+            for some in (found[start : start + piece] for start in range(0, len(found), piece)):
+                shares = [range((owner - dealt) % ranks, len(some), ranks) for owner in range(ranks)]
+                dealt += len(some)
+                turned = (
+                    self._whole(some, momentum, shares, group)
+                    if cut is None
+                    else self._parts(some, momentum, shares, group)
+                )
+                for each, update in turned:
+                    local(some[each]).mul_(1 - rate * decay).add_(update, alpha=-length)
 
-    def _update(self, matrix: torch.Tensor, momentum: float) -> torch.Tensor:
-        """The next momentum's update, after Nesterov, before it is orthogonalised."""
+    def _group(self, matrix: torch.Tensor) -> dist.ProcessGroup | None:
+        """The processes among which the matrix is shared out, or which have it all; None for a process alone."""
+        if isinstance(matrix, DTensor):
+            return matrix.device_mesh.get_group()
+        return self.together or (dist.group.WORLD if dist.is_initialized() else None)
+
+    def _whole(self, matrices: list[torch.Tensor], momentum: float, shares: Shares, group: Group) -> Turned:
+        """(place, orthogonal update) of each matrix, which every process has. Each makes its share and sends it to the others."""
+        rank = group.rank() if group else 0
+        updates = [self._update(matrix, momentum, place in shares[rank]) for place, matrix in enumerate(matrices)]
+        own = orthogonal(torch.stack([updates[each] for each in shares[rank]])) if shares[rank] else None
+        del updates
+        for owner, share in enumerate(shares):
+            made = own if owner == rank else torch.empty(len(share), *matrices[0].shape, device=matrices[0].device)
+            if not share or made is None:
+                continue
+            if group and group.size() > 1:
+                dist.broadcast(made, group=group, group_src=owner)
+            yield from zip(share, made, strict=True)
+
+    def _parts(self, matrices: list[torch.Tensor], momentum: float, shares: Shares, group: Group) -> Turned:
+        """(place, this process's part of the orthogonal update) of each matrix, of which every process has a part."""
+        assert group is not None
+        across = side(matrices[0]) == 1  # the transpose of an orthogonal matrix is the transpose's orthogonal one
+        rows, columns = reversed(matrices[0].shape) if across else matrices[0].shape
+        heights = [len(part) for part in parts(rows, group.size())]
+        updates = [self._update(matrix, momentum) for matrix in matrices]
+        order = [each for share in shares for each in share]
+        sent = torch.cat([(updates[each].mT if across else updates[each]).flatten() for each in order])
+        del updates
+        mine, height = len(shares[group.rank()]), heights[group.rank()]
+        out, into = [len(share) * height * columns for share in shares], [mine * each * columns for each in heights]
+        received = sent.new_empty(sum(into))
+        dist.all_to_all_single(received, sent, into, out, group=group)
+        pieces = zip(received.split(into), heights, strict=True)
+        whole = torch.cat([piece.view(mine, each, columns) for piece, each in pieces], 1)
+        whole = orthogonal(whole) if mine else whole
+        torch.cat([piece.flatten() for piece in whole.split(heights, 1)], out=received)
+        dist.all_to_all_single(sent, received, out, into, group=group)
+        for each, update in zip(order, sent.view(len(order), height, columns), strict=True):
+            yield each, update.mT if across else update
+
+    def _update(self, matrix: torch.Tensor, momentum: float, wanted: bool = True) -> torch.Tensor:
+        """The next momentum's update, after Nesterov, before it is orthogonalised; of a part this process's. Not `wanted`: the momentum."""
         state, gradient = self.state[matrix], matrix.grad
         assert gradient is not None
         if "momentum" not in state:
             state |= {"step": torch.tensor(0.0), "momentum": torch.zeros_like(matrix)}
         state["step"] += 1
-        state["momentum"].lerp_(gradient, 1 - momentum)
-        return torch.lerp(gradient, state["momentum"], momentum)
+        kept = local(state["momentum"]).lerp_(local(gradient), 1 - momentum)
+        return torch.lerp(local(gradient), kept, momentum) if wanted else kept
+
+
+def local(value: torch.Tensor) -> torch.Tensor:
+    """This process's part of a tensor; itself where it is whole."""
+    return value.to_local() if isinstance(value, DTensor) else value
+
+
+def side(matrix: torch.Tensor) -> int | None:
+    """0 where each process has some of the rows, 1 of the columns; None for a matrix that all have whole. One dimension of processes."""
+    if not isinstance(matrix, DTensor) or matrix.placements[0].is_replicate():
+        return None
+    return int(matrix.placements[0].dim)  # type: ignore[attr-defined]
+
+
+def parts(rows: int, processes: int) -> list[range]:
+    """The rows that each process has: as torch.chunk shares them out, and after it FSDP2 and DTensors."""
+    size = -(-rows // processes)
+    return [range(min(start, rows), min(start + size, rows)) for start in range(0, size * processes, size)]

@@ -23,7 +23,6 @@ CAUSAL = (*PLANNED, "gpt2")
 APART = {
     "document_masking": (("sequence", "pipeline"), "attention is over whole windows there, whose positions begin once"),
     "batch_ramp": (("pipeline",), "the schedule 1F1B needs as many micro-batches as stages in every step"),
-    "ema": (("pipeline",), "no process has the mean of all weights"),
     "loss_chunk": (("tensor", "pipeline"), "it needs the head and its input whole in each process"),
     "compile_layers": (KINDS, "layers are compiled where each process has them whole"),
 }
@@ -105,11 +104,11 @@ def check(degrees: Degrees, processes: int, settings: dict[str, Any]) -> None:
                 f"{WHERE}.{kind} is {getattr(degrees, kind)}, and pretrain.train.{key} is {settings[key]}: {why}; set {WHERE}.{kind} "
                 f"to 1, or pretrain.train.{key} to its default"
             )
-    whole = degrees.tensor == degrees.pipeline == degrees.expert == 1
-    if settings["optimizer"] == "muon" and not whole:
+    if settings["optimizer"] == "muon" and degrees.tensor > 1 and settings["zero_stage"]:
         raise InputError(
-            f"{WHERE} is {degrees}, and pretrain.train.optimizer is muon, which needs every matrix whole in every process: set "
-            f"{WHERE}.tensor, pipeline and expert to 1, or pretrain.train.optimizer to adamw"
+            f"{WHERE}.tensor is {degrees.tensor}, pretrain.train.zero_stage {settings['zero_stage']}, and pretrain.train.optimizer muon, "
+            f"which puts matrices together that are cut once, not twice: set {WHERE}.tensor to 1, pretrain.train.zero_stage to 0, or "
+            "pretrain.train.optimizer to adamw"
         )
     if degrees.expert > 1 and settings["zero_stage"]:
         raise InputError(

@@ -45,6 +45,7 @@ def shape_of(summary: dict[str, Any], optimizer: str) -> memory.Shape:
         kv=counted.kv,
         matrices=counted.inside if optimizer == "muon" else 0,
         experts=counted.experts,
+        tables=counted.embedding,
     )
 
 
@@ -92,12 +93,14 @@ def place(
     shape = shape_of(summary, train["optimizer"])
     degrees = Degrees.of(train)
     checks.check(train, processes)
-    at = {key: train[key] for key in ("micro_batch", "activation_checkpointing", "selective_checkpointing")} | {
+    keys = ("micro_batch", "activation_checkpointing", "selective_checkpointing", "async_checkpoints")
+    at = {key: train[key] for key in keys} | {
         "processes": processes,
         "parallel": asdict(degrees),
     }
     whole = summary["global_batch_tokens"] // summary["shape"]["context"]
     at["sequences"] = gcd(whole, *(each for _, each in summary.get("batch_ramp", ())))
+    at["largest"] = whole
     parts = memory.parts(shape, train, at, cuda)
     here = 1 if cuda else train["processes"]
     has = has or (gpu.memory if gpu else memory.available())
@@ -108,7 +111,6 @@ def place(
         "processes": processes,
         "memory": {**parts, "total": sum(parts.values())},
         "available": has,
-        "estimated_as": "DeepSpeed's" if train.get("engine") == "torch" else "itself",
         "fits": fits,
         "refused": refused,
         "tight": total > TIGHT * has and not refused,
@@ -232,10 +234,9 @@ def lines(summary: dict[str, Any], found: dict[str, Any]) -> list[str]:
         "fits" if found["fits"] else "DOES NOT FIT" if found["refused"] else "may not fit, the estimate is not so exact"
     )
     verdict += " with less than a tenth to spare" if found["tight"] and found["fits"] else ""
-    as_other = "" if found["estimated_as"] == "itself" else f", estimated as {found['estimated_as']}"
     out = [
         head,
-        f"memory of a process{as_other}: {size(total)} ({listed(parts)}), {found['processes']} × on {on}: {verdict}",
+        f"memory of a process: {size(total)} ({listed(parts)}), {found['processes']} × on {on}: {verdict}",
     ]
     if not found["fits"]:
         out.append(f"to make it fit: {', or '.join(found['changes'])}")

@@ -56,6 +56,8 @@ def go(run: Run, recorder: Recorder | None, step: int, back: int) -> None:
     The checkpoint is written again, with what was left out, so that a resumed run knows it; a kill before that goes the same way again.
     """
     thrown: dict[str, Any] = {"from": step, "to": back, "skipped_steps": [each for each in run.skipped if each > back]}
+    if run.beside:
+        run.beside.wait()
     box: list[Any] = [None]
     if run.rank == 0:
         box[0] = checkpoint.only_until(run.folder, back)

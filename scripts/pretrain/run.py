@@ -20,6 +20,7 @@ from transformers import PreTrainedModel
 from scripts.pretrain import (
     auto,
     average,
+    beside,
     checkpoint,
     checks,
     data,
@@ -38,7 +39,7 @@ from scripts.pretrain import (
     start_from,
     width,
 )
-from scripts.training import machine
+from scripts.training import machine, sealed
 from scripts.workflow import options
 from scripts.workflow.console import log
 from scripts.workflow.errors import InputError
@@ -108,6 +109,7 @@ class Run:
         self.changed = found.changed if found else ()
         self.ema = settings.get("ema")
         self.spiked = False  # whether the last step was left out as a spike
+        self.beside = beside.Beside(folder) if args.async_checkpoints else None
         self.begun = found.begun if found else 0  # the step after which a branch of another run begins
         try:
             self.engine = engine.kind(self.kind)(job)
@@ -139,7 +141,7 @@ class Run:
         """The checkpoint at `path` from which the run continues, None for a model; the values to begin with. A collective call."""
         found, wrong = None, ""
         try:
-            found = start_from.checkpoint_of(path, self.kind, self.settings["zero_stage"], self.plan.steps)
+            found = start_from.checkpoint_of(path, self.plan.steps)
             if found is None:
                 files = start_from.check_weights(made, path, model.tokenizer_file(self.args.tokenizer))
                 values = partial(start_from.weights, files, values)
@@ -181,7 +183,9 @@ class Run:
             "parallel": asdict(self.place.degrees),
             "activation_checkpointing": args.activation_checkpointing,
             "selective_checkpointing": args.selective_checkpointing,
+            "async_checkpoints": args.async_checkpoints,
             "sequences": self.plan.unit,
+            "largest": self.plan.sequences,
         }
         self.room = partial(
             room.enough, shape=shape, settings=self.settings, placement=placement, cuda=self.device.type == "cuda"
@@ -209,6 +213,8 @@ class Run:
         Where the loss or the gradient is not finite or a spike the update is left out, on every process, and `skipped` ends
         with this step. After that the learning rate and the data move on as if the step had been taken.
         """
+        if self.beside:
+            self.beside.failed()
         rate = schedule.learning_rate(step, self.plan.steps, self.settings)
         fits = partial(skips.fits, self) if self.spikes else None
         self.update = self.engine.step(batch.to(self.device, non_blocking=True), rate, fits)
@@ -285,8 +291,10 @@ class Run:
             "estimated_memory_bytes": self.estimated,
         }
 
-    def save(self, step: int, validation: float | None = None) -> None:
-        """A checkpoint of all processes. validation: the loss of one after this step."""
+    def save(self, step: int, validation: float | None = None, end: bool = True) -> None:
+        """A checkpoint of all processes. validation: the loss of one after this step. end: return when it is whole, also where it is
+        written beside the training.
+        """
         made = checkpoint.Checkpoint(
             path=self.folder / f"step-{step:06d}",
             step=step,
@@ -309,14 +317,27 @@ class Run:
         )
         points = rollback.kept_points(self.settings)
         kept = checkpoint.Kept(self.args.keep_checkpoints, self.args.keep_every, self.keeps_best, points)
+        if self.beside:
+            self.beside.wait()
+            with group.patience():
+                written = self.engine.staged()
+            self.beside.save(partial(self.write, written), made, kept)
+            if end:
+                self.beside.wait()
+            return
         with group.patience(), checkpoint.writing(self.folder):
-            checkpoint.save(self.write, made, kept)
+            checkpoint.save(partial(self.write, self.engine.save), made, kept)
 
-    def write(self, folder: Path) -> None:
-        """The engine's files, and what the weights need to be a model: its configuration and tokenizer."""
-        self.engine.save(folder)
+    def write(self, save: Callable[[Path], list[str] | None], folder: Path) -> list[str]:
+        """The engine's files, and what the weights need to be a model: its configuration and tokenizer. The names of those that are known.
+
+        save: Engine.save, or what Engine.staged returned.
+        """
+        names = save(folder) or []
         if self.rank == 0:
             described = folder / model.FOLDER
             model.describe(self.engine.model.config, self.settings["save_dtype"], described)
             for path in model.companions(self.args.tokenizer):
                 shutil.copyfile(path, described / path.name)
+            names += [f"{model.FOLDER}/{name}" for name in sealed.synced(described)]
+        return names

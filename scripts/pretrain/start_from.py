@@ -29,7 +29,7 @@ FREE = {
 }  # fmt: skip
 
 
-def checkpoint_of(path: Path, engine: str, zero_stage: int, steps: int) -> Checkpoint | None:
+def checkpoint_of(path: Path, steps: int) -> Checkpoint | None:
     """The checkpoint in this folder; None where it is a model's. Raises InputError for one that this run cannot continue from."""
     if not path.is_dir():
         raise InputError(f"{KEY} is {str(path)!r}: no folder of a model or of a checkpoint")
@@ -38,16 +38,6 @@ def checkpoint_of(path: Path, engine: str, zero_stage: int, steps: int) -> Check
     found = checkpoint.read(path)
     if found is None:
         raise InputError(f"{KEY} is {str(path)!r}: the checkpoint is not complete")
-    if engine == "deepspeed" and found.engine != engine:  # torch takes any
-        raise InputError(
-            f"{KEY} is {str(path)!r}, which was written by the engine {found.engine}: set pretrain.train.engine to that, not "
-            f"{engine}, which takes its own alone; or start from its weights alone, which `crawl2llm export` writes"
-        )
-    if engine == "deepspeed" and found.zero_stage != zero_stage:
-        raise InputError(
-            f"{KEY} is {str(path)!r}, which was written with ZeRO {found.zero_stage}: set pretrain.train.zero_stage to that, "
-            f"not {zero_stage}"
-        )
     if found.step >= steps:
         raise InputError(
             f"{KEY} is {str(path)!r}, after step {found.step:,}, and this run ends at step {steps:,}: set more pretrain.train.steps "

@@ -144,7 +144,7 @@ def stretch(run: Run, recorder: metrics.Recorder | None, stopping: list[int]) ->
                 with clock.paused():
                     if recorder:
                         recorder.sync()  # a complete checkpoint has all its rows
-                    run.save(step, found["loss"] if found else None)
+                    run.save(step, found["loss"] if found else None, stop or over or step == steps)
             if over:
                 break
             if stop and step < steps:

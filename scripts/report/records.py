@@ -239,7 +239,7 @@ def costs(run: Run) -> list[dict[str, Any]]:
 def benchmark(path: Path) -> list[dict[str, float]]:
     """The rows of one benchmark file: `s`, `cpu_time` and `max_rss` (MiB) as seconds, seconds and bytes.
 
-    A value that Snakemake could not measure (NA or -: the task ended too soon) is left out.
+    A value that Snakemake could not measure (NA, -, or no memory at all: the task ended too soon) is left out.
     """
     rows = []
     with path.open(encoding="utf-8", newline="") as handle:
@@ -250,5 +250,7 @@ def benchmark(path: Path) -> list[dict[str, float]]:
                     values[key] = float(row.get(key) or "nan") * scale
                 except ValueError:
                     continue
+            if not values.get("max_rss"):
+                values.pop("max_rss", None)
             rows.append({key: value for key, value in values.items() if math.isfinite(value)})
     return rows

@@ -170,6 +170,11 @@ def _explain(error: ValidationError) -> list[str]:
         return [f"{where} is {shown}{_allowed(error.schema)}"]
     if rule == "type":
         found = kinds(error.schema)
+        if found == ["object"] and (keys := list(error.schema.get("properties", {}))):
+            one = error.schema["properties"][keys[0]]
+            fits = validator(one).is_valid(error.instance) if "properties" not in one else False
+            example = f", such as {{{keys[0]}: {error.instance}}}" if fits else ""
+            return [f"{where} is {shown}; it holds keys of its own: {', '.join(keys)}{example}"]
         said = f"{where} is {shown}, which is not of type {' or '.join(found)}{_allowed(error.schema)}"
         if found == ["array"] and isinstance(error.instance, str | int | float):
             said += f"; write a list: [{error.instance}]"

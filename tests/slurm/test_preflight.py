@@ -264,6 +264,14 @@ def test_a_training_without_reserve_is_a_warning(tmp_path: Path) -> None:
     assert not errors and "of the GPU's memory" in warning and "GB are left" in warning
 
 
+def test_each_engine_is_checked_with_its_own_memory(tmp_path: Path) -> None:
+    """Without ZeRO DDP has weights and gradients in fp32, and autocast copies beside them."""
+    theirs, ours = (trained(micro_batch=16, zero_stage=0, engine=engine) for engine in ("deepspeed", "torch"))
+    assert len(trainings.memory([FITS], {"main": theirs}, tmp_path)[1]) == 1
+    (error,), _ = trainings.memory([FITS], {"main": ours}, tmp_path)
+    assert "set pretrain.train.zero_stage to 1, which trains again" in error
+
+
 def test_what_the_trainer_would_let_start_is_no_error(tmp_path: Path) -> None:
     """The trainer refuses above TOLERANCE times what there is: so far may the estimate be from the peak."""
     close = trained(micro_batch=16)

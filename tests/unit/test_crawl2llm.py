@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -30,6 +31,12 @@ def test_the_list_names_every_command(capsys: pytest.CaptureFixture[str]) -> Non
     assert crawl2llm.main(["--help"]) == 0
     shown = capsys.readouterr().out
     assert all(name in shown for name in crawl2llm.COMMANDS)
+
+
+def test_it_says_its_version(capsys: pytest.CaptureFixture[str]) -> None:
+    written = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    assert crawl2llm.main(["--version"]) == 0
+    assert capsys.readouterr().out == f"crawl2llm {written}\n"
 
 
 def test_a_compiled_part_of_another_version_is_one_line(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ from transformers.distributed.pipeline_parallel import PipelineIdentityLayer, Pi
 from transformers.distributed.tensor_parallel import apply_tensor_parallelism
 
 from scripts.pretrain.engines import ulysses
+from scripts.pretrain.muon import local
 from scripts.pretrain.parallel import Degrees, Place
 
 # Its hook adds up the gradient of a norm over the tensor group after each micro-batch, with what was added up before: wrong where
@@ -186,11 +187,6 @@ class Cut:
         """The tensor `value` of a stage, in all stages; it is changed in place. A collective call."""
         dist.broadcast(value, dist.get_global_rank(self.pipeline.get_group(), stage), group=self.pipeline.get_group())
         return value
-
-
-def local(value: torch.Tensor) -> torch.Tensor:
-    """This process's part of a tensor; itself where it is whole."""
-    return value.to_local() if isinstance(value, DTensor) else value
 
 
 def _parts(parameter: torch.Tensor) -> int:

@@ -22,6 +22,7 @@ from transformers.initialization import no_init_weights
 
 from scripts.pretrain import average, engine, initial, layers, model
 from scripts.pretrain.checkpoint import Checkpoint
+from scripts.pretrain.engines import adopted
 from scripts.pretrain.group import ALONE
 from scripts.workflow.console import log
 from scripts.workflow.errors import InputError
@@ -29,7 +30,7 @@ from scripts.workflow.errors import InputError
 # In a checkpoint without ZeRO: the names of each group's parameters, in the optimizer's order.
 ORDER = "crawl2llm_order"
 MODEL = "mp_rank_00_model_states.pt"
-STATE = ("step", "exp_avg", "exp_avg_sq", "momentum")
+STATE = (adopted.STEP, *engine.MOMENTS, *engine.MOMENTUM)
 BUCKET = 500_000_000  # elements that are reduced in one piece at most: DeepSpeed's default
 NEEDLESS = ("zero_to_fp32.py", "zero_to_torch.py", "latest_universal")  # it writes these beside its checkpoints
 
@@ -176,7 +177,11 @@ class DeepSpeed(engine.Engine):
                 (folder.parent / name).unlink(missing_ok=True)
 
     def load(self, found: Checkpoint, folder: Path) -> None:
-        """A checkpoint of this engine and stage; where other processes saved ZeRO's parts, they are put together first."""
+        """A checkpoint of any engine and stage; where other processes saved this stage's parts, they are put together first."""
+        if found.engine != "deepspeed" or found.zero_stage != self.zero:
+            adopted.adopt(self, engine.saved(found, self.sizes, folder), found.path)
+            dist.barrier()
+            return
         convert = found.zero_stage > 0 and found.processes != dist.get_world_size()
         path = universal(found, folder) if convert else found.path
         self.engine._config.load_universal_checkpoint = convert
@@ -195,9 +200,8 @@ class DeepSpeed(engine.Engine):
                 state["step"] = state["step"].clone()
         for group in self.optimizer.param_groups:  # a checkpoint of another run brings its own
             group |= self.adam
-        if self.means:
-            self.means = {part: value.clone() for part, value in self._parts().items()}
-            average.load(self.means, found.path)  # of a run without, it begins here
+        self.begin_mean()
+        average.load(self.means, found.path)  # of a run without, it begins here
         dist.barrier()
         if convert and dist.get_rank() == 0:
             shutil.rmtree(path, ignore_errors=True)
@@ -207,6 +211,11 @@ class DeepSpeed(engine.Engine):
         for part, value in self._parts().items():
             self.means[part].lerp_(value, weight)
 
+    def begin_mean(self) -> None:
+        """Have the mean of the weights, where there is one, begin with them as they are."""
+        for part, value in self._parts().items() if self.means else ():
+            self.means[part].copy_(value)
+
     def _parts(self) -> average.Parts:
         return average.parts(self.engine, self.zero, self.bf16)
 
@@ -214,14 +223,14 @@ class DeepSpeed(engine.Engine):
     def averaged(self) -> Iterator[None]:
         """As `engine.Engine.averaged`; without ZeRO in fp32 the weights wait in a copy, elsewhere they come from the fp32 ones."""
         kept = {} if self.zero or self.bf16 else {part: value.clone() for part, value in self._parts().items()}
-        self._put(self.mean())
+        self.put(self.mean())
         try:
             yield
         finally:
-            self._put(average.whole(kept, self.sizes, False) if kept else self.weights())
+            self.put(average.whole(kept, self.sizes, False) if kept else self.weights())
 
     @torch.no_grad()
-    def _put(self, values: engine.Weights) -> None:
+    def put(self, values: engine.Weights) -> None:
         """Compute with these weights until the next update; the fp32 ones of bf16 or ZeRO stay."""
         import deepspeed
 

@@ -36,9 +36,13 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 
 from scripts.pretrain import engine, initial, layers
 from scripts.pretrain.average import EMA
+from scripts.pretrain.batch import Batch
 from scripts.pretrain.checkpoint import Checkpoint
-from scripts.pretrain.engines.cut import Cut, local
+from scripts.pretrain.engines.cut import Cut
 from scripts.pretrain.engines.pipe import Pipe, Stage
+from scripts.pretrain.engines.staged import Staged
+from scripts.pretrain.muon import Muon, local
+from scripts.training import heap
 from scripts.workflow.errors import InputError
 
 
@@ -60,6 +64,8 @@ class Torch(engine.Engine):
             self.runs = Stage(self.model, self.cut, self.low and not self.zero)
         if self.zero:
             self._shard()
+            if job.device.type == "cpu" and dist.get_world_size() > 1:
+                heap.map_large()  # weights that are gathered and freed would leave holes between activations
         own = dict(self.model.named_parameters())
         held = own.keys() | dict(self.model.named_buffers()).keys()
         given = ((name, share(value, own.get(name))) for name, value in job.values() if name in held)
@@ -70,6 +76,8 @@ class Torch(engine.Engine):
             self.pipe = Pipe(self.runs, self.cut, hidden, job.config.vocab_size, job.config.hidden_size)
         if not self.zero and not self.cut and dist.get_world_size() > 1:
             places = [job.device] if job.device.type == "cuda" else None
+            for parameter in self.model.parameters():
+                parameter.grad = torch.zeros_like(parameter)  # which DDP takes into its buckets
             self.runs = nn.parallel.DistributedDataParallel(self.model, device_ids=places, gradient_as_bucket_view=True)
         self.optimizer = self._optimizer(job, fused=True)
         kept = self.model.named_parameters() if job.settings.get("ema") else ()
@@ -77,11 +85,12 @@ class Torch(engine.Engine):
         # As the optimizer would at its first step: a checkpoint has it all from the start.
         for group in self.optimizer.param_groups:
             for parameter in group["params"]:
-                kinds = ("momentum",) if "momentum" in group else ("exp_avg", "exp_avg_sq")
+                kinds = engine.MOMENTUM if "momentum" in group else engine.MOMENTS
                 self.optimizer.state[parameter] = {
                     "step": torch.zeros((), device=job.device),
                     **{name: torch.zeros_like(parameter) for name in kinds},
                 }
+        self.copy: Staged | None = None
         self._finish(job.settings)
 
     def _shard(self) -> None:
@@ -95,6 +104,8 @@ class Torch(engine.Engine):
     def _optimizer(self, job: engine.Job, fused: bool) -> torch.optim.Optimizer:
         made = super()._optimizer(job, fused)
         if self.cut:
+            if isinstance(made, Muon):
+                made.together = self.cut.shared.get_group()
             split = [list(self.cut.alike(group)) for group in made.param_groups]
             self.own = [own for own, groups in zip(self.own, split, strict=True) for _ in groups]
             made.param_groups = [group for groups in split for group in groups]
@@ -107,7 +118,7 @@ class Torch(engine.Engine):
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.low and not self.zero):
             return self.runs(input_ids=inputs, use_cache=False, **more)
 
-    def step(self, batch: engine.Batch, rate: float, fits: engine.Fits | None = None) -> engine.Update:
+    def step(self, batch: Batch, rate: float, fits: engine.Fits | None = None) -> engine.Update:
         """As `engine.Engine.step`; a batch is the same for all processes that work on it together, and then of windows."""
         if self.cut:
             assert isinstance(batch, torch.Tensor)
@@ -154,7 +165,8 @@ class Torch(engine.Engine):
             if self.clipping:
                 nn.utils.clip_grads_with_norm_(parameters, self.clipping, torch.tensor(norm, device=self.device))
             self.optimizer.step()
-        self.optimizer.zero_grad()
+        # DDP's stay, in its buckets: in all but the last micro-batch there would be others beside them.
+        self.optimizer.zero_grad(set_to_none=not isinstance(self.runs, nn.parallel.DistributedDataParallel))
         return norm, applied
 
     def _update_parts(self, cut: Cut, fits: Callable[[float], bool] | None) -> tuple[float | None, bool]:
@@ -207,10 +219,18 @@ class Torch(engine.Engine):
 
     def save(self, folder: Path) -> None:
         """Safetensors, whose keys are `kind/NAME`: a part of each process."""
+        heap.give_back()  # the files are made in memory
         try:
             dcp.save(self._state(), storage_writer=HuggingFaceStorageWriter(str(folder), save_distributed=True))
         except CheckpointException as failed:  # which is no Exception
             raise RuntimeError(str(failed)) from failed
+
+    def staged(self) -> Callable[[Path], list[str]]:
+        """As `engine.Engine.staged`: the files are those of `save`."""
+        state = self._state()
+        self.copy = self.copy or Staged(state)
+        self.copy.take(state)
+        return self.copy.write
 
     def load(self, found: Checkpoint, folder: Path) -> None:
         """A checkpoint of any engine, by any number of processes under any stage."""
@@ -223,7 +243,7 @@ class Torch(engine.Engine):
         unwanted = () if self.means else {key for key in held if key.startswith(f"{EMA}/")}
         every = state.keys() if self.cut is None else {key for keys in self.cut.everyone(list(state)) for key in keys}
         if other := sorted(every ^ (held - unwanted)):
-            raise InputError(other_optimizer(found.path, other[0]))
+            raise InputError(engine.other_optimizer(found.path, other[0]))
         try:
             dcp.load(state, storage_reader=reader)
         except CheckpointException as failed:
@@ -244,12 +264,12 @@ class Torch(engine.Engine):
                     if kind == EMA and not self.means:
                         continue
                     if (own := state.pop(f"{kind}/{name}", None)) is None:
-                        raise InputError(other_optimizer(path, f"{kind}/{name}"))
+                        raise InputError(engine.other_optimizer(path, f"{kind}/{name}"))
                     own.copy_(share(torch.as_tensor(value).reshape(own.shape), own))
         if state and all(key.startswith(f"{EMA}/") for key in state):
             self._begin_mean()
         elif state:
-            raise InputError(other_optimizer(path, min(state)))
+            raise InputError(engine.other_optimizer(path, min(state)))
 
     def weights(self) -> engine.Weights:
         """Each parameter's name and fp32 master weights, whole, on the CPU."""
@@ -264,14 +284,6 @@ class Torch(engine.Engine):
                 holder = next(number for number, held in enumerate(stages) if name in held)
                 value = self.cut.from_stage(value.clone(memory_format=torch.contiguous_format), holder)
             yield name, value.cpu().clone()
-
-
-def other_optimizer(path: Path, key: str) -> str:
-    """What to say of a checkpoint whose state is not that of this run's optimizer."""
-    return (
-        f"{path} has the state of another optimizer or model ({key} is not in both): set pretrain.train.optimizer to the one that it "
-        "was made with, or start from its run's model"
-    )
 
 
 def share(value: torch.Tensor, own: torch.Tensor | None) -> torch.Tensor:

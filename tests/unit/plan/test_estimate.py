@@ -207,6 +207,19 @@ def test_a_training_goes_by_its_operations(folder: Folder) -> None:
     assert folder.ask(task("pretrain.train"), config=wider)["pretrain_train"].seconds > 150
 
 
+def test_the_start_of_a_training_takes_as_long_however_long_it_is(folder: Folder) -> None:
+    trained(folder)
+    rows = [{"step": 20, "seconds": 10.0}, {"step": 40, "seconds": 30.0}]
+    path = folder.path / "results/main/pretrain/train/metrics.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    more = with_training(steps=160)
+    assert folder.ask(task("pretrain.train"), config=more)["pretrain_train"].seconds == pytest.approx(60 + 4 * 30)
+    path.write_text(
+        json.dumps({"step": 40, "seconds": 200.0}) + "\n"
+    )  # of several starts, of which the last was measured
+    assert folder.ask(task("pretrain.train"), config=more)["pretrain_train"].seconds == pytest.approx(360)
+
+
 def test_operations_are_those_that_the_manifest_says() -> None:
     summary = {"steps": 40, "global_batch_tokens": 1024, "tokens": 40_960, "shape": SHAPE}
     each, whole = done(summary) or (0, 0)

@@ -53,6 +53,11 @@ def write_indexed(stem: Path, documents: list[list[int]], dtype: type = np.uint1
 @pytest.fixture(scope="session")
 def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The manifest of a byte-level BPE tokenizer with 300 entries; token 0 is `<|endoftext|>`."""
+    return write_tokenizer(tmp_path_factory.mktemp("tokenizer"))
+
+
+def write_tokenizer(folder: Path) -> Path:
+    """As `tokenizer`, into a folder."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
 
@@ -62,7 +67,6 @@ def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Path:
     alphabet = pre_tokenizers.ByteLevel.alphabet()
     trainer = trainers.BpeTrainer(vocab_size=300, special_tokens=["<|endoftext|>"], initial_alphabet=alphabet)
     made.train_from_iterator(texts(200, 0), trainer)
-    folder = tmp_path_factory.mktemp("tokenizer")
     PreTrainedTokenizerFast(tokenizer_object=made, eos_token="<|endoftext|>").save_pretrained(folder)  # noqa: S106
     manifest = Manifest("tokenize.train", "test")
     return manifest.write(folder / "manifest.json", list(folder.glob("*.json"))).folder / "manifest.json"
@@ -71,10 +75,14 @@ def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def shards(tokenizer: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """Manifests of two tokenize.encode shards: 240 training documents and 24 for validation each."""
+    return write_shards(tokenizer, tmp_path_factory.mktemp("encode"))
+
+
+def write_shards(tokenizer: Path, folder: Path) -> list[Path]:
+    """As `shards`, into a folder."""
     from transformers import AutoTokenizer
 
-    encode = AutoTokenizer.from_pretrained(tokenizer.parent)
-    folder, out = tmp_path_factory.mktemp("encode"), []
+    encode, out = AutoTokenizer.from_pretrained(tokenizer.parent), []
     for shard in ("00000", "00001"):
         files = []
         for split, count in (("train", 240), ("validation", 24)):
@@ -130,6 +138,28 @@ TINY: dict[str, Any] = {
 Start = Callable[..., "subprocess.Popen[str]"]
 
 
+def launching(
+    folder: Path,
+    tokenizer: Path,
+    tokens: list[Path],
+    processes: int,
+    changes: dict[str, Any],
+    options: tuple[str, ...] = (),
+    program: str = "scripts.pretrain.train",
+    root: Path = ROOT,
+    launcher: tuple[str, ...] = (),
+) -> list[str]:
+    """The command that trains into `folder`; see `start`."""
+    complete = config.validate({"pretrain": {"train": TINY | changes}})
+    body = json.loads(fingerprint("pretrain.train", complete))  # as the workflow passes it
+    mark = canonical(body | {"code": code("scripts.pretrain.train", root)})
+    launch = [sys.executable, "-m", "scripts.training.launch", "--processes", str(processes), *launcher, program]
+    own = ["--config", mark, "--tokenizer", str(tokenizer), "--manifest", str(folder / "out/manifest.json")]
+    usual = ["--device", "cpu", "--micro-batch", "2", "--checkpoint-every", "5", "--log-every", "1"]
+    quiet = ["--wandb", "disabled", "--tensorboard", "false"]
+    return [*launch, *own, *usual, *quiet, *options, "--tokens", *map(str, tokens)]
+
+
 @pytest.fixture
 def start(tokenizer: Path, shards: list[Path]) -> Iterator[Start]:
     """start(folder, processes, changes of TINY, options): the launcher, running in `folder`, in a process group.
@@ -150,22 +180,7 @@ def start(tokenizer: Path, shards: list[Path]) -> Iterator[Start]:
         **variables: str,
     ) -> Any:
         folder.mkdir(exist_ok=True)
-        complete = config.validate({"pretrain": {"train": TINY | (changes or {})}})
-        body = json.loads(fingerprint("pretrain.train", complete))  # as the workflow passes it
-        mark = canonical(body | {"code": code("scripts.pretrain.train", root)})
-        launch = [
-            sys.executable,
-            "-m",
-            "scripts.training.launch",
-            "--processes",
-            str(processes),
-            *launcher,
-            program,
-        ]
-        own = ["--config", mark, "--tokenizer", str(tokenizer), "--manifest", str(folder / "out/manifest.json")]
-        usual = ["--device", "cpu", "--micro-batch", "2", "--checkpoint-every", "5", "--log-every", "1"]
-        quiet = ["--wandb", "disabled", "--tensorboard", "false"]
-        command = [*launch, *own, *usual, *quiet, *options, "--tokens", *map(str, tokens)]
+        command = launching(folder, tokenizer, tokens, processes, changes or {}, options, program, root, launcher)
         environment = {**os.environ, "PYTHONPATH": str(root), "OMP_NUM_THREADS": "1", **variables}
         process = subprocess.Popen(
             command, cwd=folder, env=environment, stderr=subprocess.PIPE, text=True, start_new_session=True

@@ -8,6 +8,7 @@ Process 0 writes OUT/PROCESSES.json: losses, norms, evaluation and a digest of t
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
@@ -19,40 +20,40 @@ import torch
 import torch.distributed as dist
 from transformers import AutoConfig, PreTrainedConfig
 
-from scripts.pretrain import checkpoint, engine, group, initial, parallel, schedule
+from scripts.pretrain import average, checkpoint, engine, group, initial, parallel, schedule
 from tests.unit.pretrain.side_by_side import CPU, HALF, STEPS, settings, state
 
 SEQUENCES, CONTEXT, VOCABULARY = 16, 16, 101
 BATCH = 4  # micro-batches of a step, each of SEQUENCES / BATCH sequences over all processes
 TYPES = ("mistral", "qwen2", "qwen3", "olmo2", "phi3", "gpt2", "mixtral", "olmoe")
-PLANNED = ("mistral", "qwen2", "olmo2", "phi3", "mixtral", "olmoe")  # and qwen3
-ALONE = [*(f"alone-1-0-{kind}" for kind in ("fp32", "bf16", "again", "muon", "untied", *TYPES)), "alone-1-1-bf16"]
+PLANNED = ("mistral", "qwen2", "qwen3", "olmo2", "phi3", "mixtral", "olmoe")
 CASES = {  # by the number of processes: what every run of the tests trains
-    1: ALONE,
+    1: [*(f"alone-1-0-{kind}" for kind in ("fp32", "bf16", "muon", "ema", "mixtral.muon")), "alone-1-1-bf16"],
     2: [
-        *(f"tensor-2-{kind}" for kind in ("0-fp32", "3-bf16", "0-again", "0-qwen3")),
-        *(f"sequence-2-{kind}" for kind in ("0-fp32", "2-fp32", "0-bf16", "0-muon")),
-        *(f"pipeline-2-{kind}" for kind in ("0-fp32", "1-bf16", "1-again", "0-untied")),
-        *(f"expert-2-{kind}" for kind in ("0-mixtral", "0-olmoe")),
+        *("tensor-2-0-fp32", "tensor-2-3-bf16", "sequence-2-0-fp32", "sequence-2-3-muon", "pipeline-2-0-fp32", "pipeline-2-1-bf16"),
+        *("pipeline-2-0-ema", "expert-2-0-mixtral.muon"),
     ],
-    4: [
-        *("tensor-2-0-fp32", "tensor-2-1-fp32", "sequence-2-1-fp32", "pipeline-2-0-fp32", "pipeline-2-3-fp32", "pipeline-4-0-fp32"),
-        *("tensor-2+pipeline-2-0-fp32", "tensor-2+expert-2-0-olmoe", "sequence-2+pipeline-2-0-fp32"),
-    ],
+    4: ["tensor-2-1-fp32", "pipeline-2-0-fp32", "tensor-2+pipeline-2-0-muon"],
 }  # fmt: skip
 MORE = {  # and those that are tried beside: every type that is allowed
+    1: [f"alone-1-0-{kind}" for kind in ("again", "untied", *TYPES)],
     2: [
-        *(f"tensor-2-{kind}" for kind in ("3-fp32", "0-bf16", "0-untied", *(f"0-{kind}" for kind in PLANNED))),
-        *(f"sequence-2-{kind}" for kind in ("0-again", *(f"0-{kind}" for kind in TYPES))),
-        *(f"pipeline-2-{kind}" for kind in ("1-fp32", "0-bf16", *(f"0-{kind}" for kind in TYPES[:5]))),
+        *(f"tensor-2-{kind}" for kind in ("3-fp32", "0-bf16", "0-again", "0-untied", "0-muon", *(f"0-{kind}" for kind in PLANNED))),
+        *(f"sequence-2-{kind}" for kind in ("2-fp32", "0-bf16", "0-again", "0-muon", *(f"0-{kind}" for kind in TYPES))),
+        *(f"pipeline-2-{kind}" for kind in ("1-fp32", "0-bf16", "1-again", "0-untied", "1-muon", *(f"0-{kind}" for kind in TYPES[:5]))),
+        *("expert-2-0-mixtral", "expert-2-0-olmoe"),
     ],
-    4: ["tensor-2-3-qwen3", "expert-2-0-mixtral"],
+    4: [
+        *("tensor-2-0-fp32", "sequence-2-1-fp32", "pipeline-2-3-fp32", "pipeline-2-3-muon", "pipeline-4-0-fp32", "tensor-2-3-qwen3"),
+        *("expert-2-0-mixtral", "tensor-2+pipeline-2-0-fp32", "tensor-2+expert-2-0-olmoe", "sequence-2+pipeline-2-0-fp32"),
+    ],
 }  # fmt: skip
 ELSEWHERE = {"alone-1-0-fp32": ("tensor-2-0-fp32",), "pipeline-2-0-fp32": ("alone-1-0-fp32", "tensor-2-0-fp32")}
 
 
 def shape(kind: str) -> PreTrainedConfig:
     """A tiny model: a Llama whose embedding is its head too, or one of another type."""
+    kind = kind.partition(".")[0]
     more: dict[str, Any] = {"tie_word_embeddings": kind != "untied"}
     # Routers of different batches are trained by different losses: without theirs, processes train what one does.
     experts = {"num_experts_per_tok": 2, "router_aux_loss_coef": 0.0}
@@ -77,8 +78,8 @@ def batch(step: int) -> torch.Tensor:
 
 
 class Case:
-    """A placement: `tensor-2+pipeline-2-0-fp32` is its degrees, the ZeRO stage, and a precision, another model, another
-    optimizer, or `again`: activations are computed again."""
+    """A placement: `tensor-2+pipeline-2-0-fp32` is its degrees, the ZeRO stage, and a precision, another model, another optimizer (or
+    both), `ema`: a mean of the weights, or `again`: activations are computed again."""
 
     def __init__(self, name: str) -> None:
         degrees, stage, kind = name.rsplit("-", 2)
@@ -87,9 +88,9 @@ class Case:
         self.degrees = parallel.Degrees(**{key: int(size) for key, size in pairs.items() if key != "alone"})
         self.config, self.recomputed = shape(kind), kind == "again"
         precision = "bf16" if kind == "bf16" else "fp32"
-        moves = "muon" if kind == "muon" else "adamw"
+        moves, mean = "muon" if kind.endswith("muon") else "adamw", 0.6 if kind == "ema" else None
         self.settings = settings(
-            engine="torch", zero_stage=int(stage), precision=precision, optimizer=moves, z_loss=1e-3
+            engine="torch", zero_stage=int(stage), precision=precision, optimizer=moves, z_loss=1e-3, ema=mean
         )
         self.place = parallel.Place(dist.get_rank(), dist.get_world_size(), self.degrees)
 
@@ -117,6 +118,8 @@ class Case:
         for step in steps:
             mine = batch(step).chunk(self.place.data, dim=1)[self.place.data_rank]
             found = built.step(mine, schedule.learning_rate(step, STEPS, self.settings))
+            if self.settings["ema"]:
+                built.follow(average.weight(self.settings["ema"], step))
             total = found.loss / self.place.processes
             dist.all_reduce(total)
             rows.append((float(total), found.norm))
@@ -127,7 +130,8 @@ class Case:
         tokens = batch(0).flatten(0, 1)[:, :-1].chunk(self.place.data)[self.place.data_rank]
         targets = tokens[:, 1:].clone()
         targets[:, :3] = -100
-        total = built.evaluate(tokens[:, :-1], targets, -100).sum()
+        with built.averaged() if self.settings["ema"] else contextlib.nullcontext():
+            total = built.evaluate(tokens[:, :-1], targets, -100).sum()
         dist.all_reduce(total)
         return float(total) / self.degrees.copies
 
@@ -136,7 +140,11 @@ class Case:
         again = self.made()
         again.load(found, found.path.parent)
         rows = self.train(again, range(found.step + 1, STEPS + 1))
-        return {"steps": rows, "weights": state(again.weights())[0]}
+        return {"steps": rows, "weights": self.result(again)[0]}
+
+    def result(self, built: engine.Engine) -> tuple[str, float]:
+        """(digest, sum) of the weights that a training writes."""
+        return state(built.mean() if self.settings["ema"] else built.weights())
 
     def run(self, out: Path) -> dict[str, Any]:
         """All that is compared. out: with a folder of each case and number of processes."""
@@ -162,7 +170,7 @@ class Case:
         checkpoint.save(built.save, saved, checkpoint.Kept(1))
         half = state(built.weights())[0]
         rows += self.train(built, range(HALF + 1, STEPS + 1))
-        mark, total = state(built.weights())
+        mark, total = self.result(built)
         found = {
             "initial": begun,
             "held": held,

@@ -31,6 +31,8 @@ MICRO, ACCUMULATION = 2, 2  # sequences of a micro-batch, and micro-batches of a
 CASES = [
     *product(("deepspeed", "torch"), range(4), ("fp32", "bf16"), ("adamw",)),
     *product(("deepspeed", "torch"), (0,), ("fp32", "bf16"), ("muon",)),
+    *product(("torch",), (1, 2, 3), ("fp32",), ("muon",)),
+    ("torch", 3, "bf16", "muon"),
 ]
 CPU = torch.device("cpu")
 
@@ -119,12 +121,13 @@ def plain(optimizer: str) -> dict[str, Any]:
     return {"steps": rows, "evaluated": float(scored), "weights": mark, "sum": total}
 
 
-def went_on(found: checkpoint.Checkpoint, wanted: dict[str, Any]) -> dict[str, Any]:
-    """What a fresh engine trains from a checkpoint on."""
-    again = made(found.engine, wanted)
+def went_on(found: checkpoint.Checkpoint, wanted: dict[str, Any], name: str = "") -> dict[str, Any]:
+    """What a fresh engine trains from a checkpoint on; by default the one that wrote it."""
+    again = made(name or found.engine, wanted)
     again.load(found, found.path.parent)
+    taken = state(again.weights())[0]
     rows = train(again, wanted, range(found.step + 1, STEPS + 1))
-    return {"steps": rows, "weights": state(again.weights())[0]}
+    return {"taken": taken, "steps": rows, "weights": state(again.weights())[0]}
 
 
 def case(name: str, stage: int, precision: str, optimizer: str, place: Path, others: Path | None) -> dict[str, Any]:
@@ -154,25 +157,40 @@ def case(name: str, stage: int, precision: str, optimizer: str, place: Path, oth
     tokens = batch(0).flatten(0, 1)
     scored = float(built.evaluate(tokens[:, :-1], tokens[:, 1:], -100).sum())
     after = train(built, wanted, range(STEPS, STEPS + 1))  # an evaluation in between leaves nothing behind
-    found = {"initial": begun[0], "steps": rows, "evaluated": scored, "after": after, "weights": mark, "sum": total}
+    found = {
+        "initial": begun[0],
+        "half": half,
+        "steps": rows,
+        "evaluated": scored,
+        "after": after,
+        "weights": mark,
+        "sum": total,
+    }
     found["held"] = sum(value.numel() for value in local)
     (whole,) = checkpoint.complete(place)
     found["saved"] = sum(path.stat().st_size for path in whole.path.rglob("*") if path.is_file())
     found["resumed"] = went_on(whole, wanted)
     built.load(whole, place)  # the engine that has trained on goes back
-    found["back"] = {"steps": train(built, wanted, range(HALF + 1, STEPS + 1)), "weights": state(built.weights())[0]}
+    found["back"] = {
+        "taken": half,
+        "steps": train(built, wanted, range(HALF + 1, STEPS + 1)),
+        "weights": state(built.weights())[0],
+    }
     sizes = {name: value.shape for name, value in initial.empty(shape()).named_parameters()}
     neutral = [(name, kinds["weight"].reshape(sizes[name])) for name, kinds in engine.saved(whole, sizes, place)]
     found["neutral"] = state(iter(neutral))[0] == half
-    if name == "torch":
-        theirs = checkpoint.complete(place.with_name(place.name.replace("torch", "deepspeed")))[0]
-        again = made(name, wanted)
-        again.load(theirs, theirs.path.parent)
-        found["adopted"] = train(again, wanted, range(HALF + 1, STEPS + 1))
+    both = name == "torch" and not (stage and optimizer == "muon")  # which DeepSpeed does not have
+    if both:
+        (theirs,) = checkpoint.complete(place.with_name(place.name.replace("torch", "deepspeed")))
+        found["adopted"] = went_on(theirs, wanted, "torch")
+        found["given"] = went_on(whole, wanted, "deepspeed")
     if others:
-        found["other"] = went_on(checkpoint.complete(others)[0], wanted)
-    if name == "torch" and stage:  # under another stage, too
-        found["staged"] = went_on(whole, {**wanted, "zero_stage": stage % 3 + 1})
+        (elsewhere,) = checkpoint.complete(others)
+        found["other"] = went_on(elsewhere, wanted)
+        if both:
+            found["given other"] = went_on(elsewhere, wanted, "deepspeed")
+    if optimizer == "adamw" or name == "torch":  # under another stage, too
+        found["staged"] = went_on(whole, {**wanted, "zero_stage": (stage + 1) % 4})
     return found
 
 

@@ -26,32 +26,17 @@ CHANGES = {
 
 
 @pytest.mark.slow  # starts trainings
-@pytest.mark.parametrize(
-    "more",
-    [
-        pytest.param({"zero_stage": 1}, marks=pytest.mark.long),
-        {"zero_stage": 3, "precision": "bf16", "engine": "torch", "ema": 0.5},
-    ],
-)
-def test_stops_with_the_best_weights(start: Any, tmp_path: Path, more: dict[str, Any]) -> None:
-    whole, killed = tmp_path / "whole", tmp_path / "killed"
-    errors = finish(start(whole, 2, CHANGES | more))
-    assert "stopped early after step" in errors
-    found = rows(whole / "out/losses.jsonl")
-    scores = {row["step"]: row["validation_loss"] for row in found if "validation_loss" in row}
-    best = min(scores, key=lambda step: scores[step])
-    end = max(scores)
-    assert end == best + 4 < 60 and found[-1]["stopped_early"] and found[-1]["step"] == end
-    assert sum("stopped_early" in row for row in found) == 1
-    summary = json.loads((whole / "out/manifest.json").read_text())["summary"]
-    assert summary["early_stop"] == {"after_step": end, "best_step": best} and summary["steps"] == end
-    assert summary["tokens"] == end * 256 and summary["validation_loss"] == scores[best]
-    assert any(note.startswith(f"It stopped early, after step {end} of 60") for note in summary["notes"])
-    (kept,) = whole.glob(f"checkpoints/*/step-{best:06d}")
-    assert export.main([str(kept), str(tmp_path / "best")]) == 0
-    weights = (whole / "out/model/model.safetensors").read_bytes()
-    assert (tmp_path / "best/model.safetensors").read_bytes() == weights
+def test_stops_with_the_best_weights(start: Any, tmp_path: Path) -> None:
+    stops(start, tmp_path, 1, {})
 
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "more", [{"zero_stage": 1}, {"zero_stage": 3, "precision": "bf16", "engine": "torch", "ema": 0.5}]
+)
+def test_stops_where_it_was_killed_too(start: Any, tmp_path: Path, more: dict[str, Any]) -> None:
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    best, end = stops(start, whole, 2, more)
     process = start(killed, 2, CHANGES | more)
     wait_for(process, killed, f"checkpoints/*/step-{best:06d}")
     os.killpg(process.pid, signal.SIGKILL)
@@ -64,6 +49,27 @@ def test_stops_with_the_best_weights(start: Any, tmp_path: Path, more: dict[str,
     assert f"resuming after step {end} of" in errors and "step 1/60" not in errors
     same(whole, killed)
     assert (whole / "out/run.json").read_bytes() == before
+
+
+def stops(start: Any, whole: Path, processes: int, more: dict[str, Any]) -> tuple[int, int]:
+    """Train in `whole`; (the step of the best weights, the last step)."""
+    errors = finish(start(whole, processes, CHANGES | more))
+    assert "stopped early after step" in errors
+    found = rows(whole / "out/losses.jsonl")
+    scores = {row["step"]: row["validation_loss"] for row in found if "validation_loss" in row}
+    best = min(scores, key=lambda step: scores[step])
+    end = max(scores)
+    assert end == best + 4 < 60 and found[-1]["stopped_early"] and found[-1]["step"] == end
+    assert sum("stopped_early" in row for row in found) == 1
+    summary = json.loads((whole / "out/manifest.json").read_text())["summary"]
+    assert summary["early_stop"] == {"after_step": end, "best_step": best} and summary["steps"] == end
+    assert summary["tokens"] == end * 256 and summary["validation_loss"] == scores[best]
+    assert any(note.startswith(f"It stopped early, after step {end} of 60") for note in summary["notes"])
+    (kept,) = whole.glob(f"checkpoints/*/step-{best:06d}")
+    assert export.main([str(kept), str(whole / "best")]) == 0
+    weights = (whole / "out/model/model.safetensors").read_bytes()
+    assert (whole / "best/model.safetensors").read_bytes() == weights
+    return best, end
 
 
 @pytest.mark.slow

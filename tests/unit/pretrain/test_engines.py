@@ -21,6 +21,8 @@ CASES = [
     (name, f"{stage}-{precision}") for name in ("deepspeed", "torch") for stage in STAGES for precision in PRECISIONS
 ]
 CASES += [(name, f"0-{precision}-muon") for name in ("deepspeed", "torch") for precision in PRECISIONS]
+SHARED = ["1-fp32-muon", "2-fp32-muon", "3-fp32-muon", "3-bf16-muon"]  # of torch alone
+CASES += [("torch", case) for case in SHARED]
 
 
 def side_by_side(program: str, processes: int, *options: str) -> None:
@@ -68,7 +70,7 @@ def test_resumed_is_the_same_to_the_byte(
     found: dict[int, dict[str, Any]], name: str, case: str, processes: int
 ) -> None:
     one = found[processes][f"{name}-{case}"]
-    assert one["resumed"] == one["back"] == {"steps": one["steps"][2:], "weights": one["weights"]}
+    assert one["resumed"] == one["back"] == {"taken": one["half"], "steps": one["steps"][2:], "weights": one["weights"]}
 
 
 @pytest.mark.parametrize(("name", "case"), CASES)
@@ -78,21 +80,41 @@ def test_resumed_on_one_process_instead_of_two(found: dict[int, dict[str, Any]],
         assert loss == pytest.approx(wanted, abs=2e-3 if "bf16" in case else 2e-5)
 
 
-@pytest.mark.parametrize("case", [f"torch-{stage}-{precision}" for stage in (1, 2, 3) for precision in PRECISIONS])
-def test_torch_resumes_under_another_stage(found: dict[int, dict[str, Any]], case: str) -> None:
-    for cases in found.values():
-        one = cases[case]
-        for (loss, _), (wanted, _) in zip(one["staged"]["steps"], one["steps"][2:], strict=True):
-            assert loss == pytest.approx(wanted, abs=2e-3 if "bf16" in case else 2e-5)
+def close(steps: list[Any], expected: list[Any], precision: str) -> None:
+    """Losses and norms are the same within the rounding of an engine."""
+    for (loss, norm), (wanted, wanted_norm) in zip(steps, expected, strict=True):
+        assert loss == pytest.approx(wanted, abs=2e-3 if precision == "bf16" else 2e-5)
+        assert norm == pytest.approx(wanted_norm, rel=0.01 if precision == "bf16" else 2e-4)
 
 
-@pytest.mark.parametrize("case", [case for name, case in CASES if name == "torch"])
-def test_torch_goes_on_from_a_checkpoint_of_deepspeed(found: dict[int, dict[str, Any]], case: str) -> None:
+@pytest.mark.parametrize(("name", "case"), [case for case in CASES if "muon" not in case[1] or case[0] == "torch"])
+def test_resumes_under_another_stage(found: dict[int, dict[str, Any]], name: str, case: str) -> None:
+    """With the very weights: 0 → 1 → 2 → 3 → 0."""
     for cases in found.values():
-        theirs = cases[f"deepspeed-{case}"]["steps"][2:]
-        for (loss, norm), (wanted, wanted_norm) in zip(cases[f"torch-{case}"]["adopted"], theirs, strict=True):
-            assert loss == pytest.approx(wanted, abs=2e-3 if "bf16" in case else 2e-5)
-            assert norm == pytest.approx(wanted_norm, rel=0.01 if "bf16" in case else 2e-4)
+        one = cases[f"{name}-{case}"]
+        assert one["staged"]["taken"] == one["half"]
+        close(one["staged"]["steps"], one["steps"][2:], case.split("-")[1])
+
+
+@pytest.mark.parametrize("case", [case for name, case in CASES if name == "deepspeed"])
+@pytest.mark.parametrize(("name", "other", "key"), [("torch", "deepspeed", "adopted"), ("deepspeed", "torch", "given")])
+def test_goes_on_from_the_other_engines_checkpoint(
+    found: dict[int, dict[str, Any]], name: str, other: str, key: str, case: str
+) -> None:
+    """As that engine went on itself, with the very weights."""
+    for cases in found.values():
+        theirs, one = cases[f"{other}-{case}"], cases[f"torch-{case}"][key]
+        assert one["taken"] == theirs["half"]
+        close(one["steps"], theirs["steps"][2:], case.split("-")[1])
+
+
+@pytest.mark.parametrize("case", [case for name, case in CASES if name == "deepspeed"])
+def test_deepspeed_goes_on_from_torch_on_one_process_instead_of_two(
+    found: dict[int, dict[str, Any]], case: str
+) -> None:
+    one, theirs = found[1][f"torch-{case}"], found[2][f"torch-{case}"]
+    assert one["given other"]["taken"] == theirs["half"]
+    close(one["given other"]["steps"], theirs["steps"][2:], case.split("-")[1])
 
 
 @pytest.mark.parametrize(("name", "case"), CASES)

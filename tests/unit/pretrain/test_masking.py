@@ -63,10 +63,8 @@ def test_types_that_were_not_tried_are_refused() -> None:
     checks.masks({"model": {"type": "mamba"}})
 
 
-@pytest.mark.slow  # starts trainings
-@pytest.mark.parametrize(
-    "more", [pytest.param({"zero_stage": 1}, marks=pytest.mark.long), {"zero_stage": 3, "engine": "torch"}]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("more", [{"zero_stage": 1}, {"zero_stage": 3, "engine": "torch"}])
 def test_a_training_with_masks(start: Any, tmp_path: Path, more: dict[str, Any]) -> None:
     changes = {"document_masking": True, "steps": 12, "validate_every": 0, **more}
     whole, killed = tmp_path / "whole", tmp_path / "killed"

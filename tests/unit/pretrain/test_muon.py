@@ -93,32 +93,40 @@ def test_as_a_plain_loop_and_through_a_checkpoint() -> None:
 
 PROCESS = """
 import sys, torch, torch.distributed as dist
-from scripts.pretrain.muon import Muon
-rank, ranks, store, out = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4]
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import Shard, distribute_tensor
+from scripts.pretrain import muon
+rank, ranks, store, out, cut = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4], sys.argv[5]
 if ranks > 1:
     dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=ranks)
+muon.AT_ONCE = 128  # one matrix of 8 x 16 at a time in each process
 torch.manual_seed(3)
 torch.set_num_threads(1)
-weights = [torch.nn.Parameter(torch.randn(shape)) for shape in ((8, 16), (16, 8), (8, 16), (4, 4), (16, 8))]
-optimizer = Muon([{"params": weights, "weight_decay": 0.1, "momentum": 0.95}], lr=0.02)
+def placed(whole):
+    if ranks == 1 or cut == "whole":
+        return whole
+    mesh = init_device_mesh("cpu", (ranks,))
+    return distribute_tensor(whole, mesh, [Shard({"rows": 0, "columns": 1}[cut])], src_data_rank=None)
+shapes = ((8, 16), (16, 8), (8, 16), (4, 4), (16, 8), (16, 8), (16, 8))
+weights = [torch.nn.Parameter(placed(torch.randn(shape))) for shape in shapes]
+optimizer = muon.Muon([{"params": weights, "weight_decay": 0.1, "momentum": 0.95}], lr=0.02)
 for _ in range(3):
-    for number, weight in enumerate(weights):
-        weight.grad = torch.randn_like(weight) if number != 2 else None
+    for number, (weight, shape) in enumerate(zip(weights, shapes)):
+        weight.grad = placed(torch.randn(shape)) if number != 2 else None
     optimizer.step()
-torch.save([weight.detach() for weight in weights], f"{out}/{ranks}-{rank}.pt")
+found = [getattr(weight, "full_tensor", lambda: weight)().detach() for weight in weights]
+torch.save(found, f"{out}/{ranks}-{rank}.pt")
 """
 
 
-@pytest.mark.parametrize("ranks", [2, 3])
-def test_processes_share_the_work_and_move_alike(tmp_path: Path, ranks: int) -> None:
-    """Fewer matrices than processes of a shape, and one without a gradient, among them."""
+@pytest.mark.parametrize(("ranks", "cut"), [(2, "whole"), (3, "whole"), (2, "rows"), (3, "rows"), (3, "columns")])
+def test_processes_share_the_work_and_move_alike(tmp_path: Path, ranks: int, cut: str) -> None:
+    """Fewer matrices than processes of a shape, one without a gradient, and processes without a row or a column, among them."""
 
     def run(ranks: int) -> list[list[torch.Tensor]]:
         command = [sys.executable, "-c", PROCESS]
-        started = [
-            subprocess.Popen([*command, str(rank), str(ranks), str(tmp_path / "store"), str(tmp_path)], cwd=ROOT)
-            for rank in range(ranks)
-        ]
+        more = [str(tmp_path / "store"), str(tmp_path), cut]
+        started = [subprocess.Popen([*command, str(rank), str(ranks), *more], cwd=ROOT) for rank in range(ranks)]
         try:
             assert [process.wait(timeout=120) for process in started] == [0] * ranks
         finally:
@@ -141,7 +149,10 @@ def test_no_gradient_no_move() -> None:
     assert weight.equal(torch.ones(4, 4)) and not optimizer.state
 
 
-def test_not_with_zero() -> None:
+def test_not_with_zero_of_deepspeed() -> None:
     checks.optimizer({"optimizer": "adamw", "zero_stage": 3})
-    with pytest.raises(InputError, match=r"zero_stage is 1: .* set pretrain\.train\.zero_stage to 0"):
+    checks.optimizer({"optimizer": "muon", "zero_stage": 3, "engine": "torch"})
+    with pytest.raises(
+        InputError, match=r"engine deepspeed, and .*zero_stage 1: .* set pretrain\.train\.engine to torch"
+    ):
         checks.optimizer({"optimizer": "muon", "zero_stage": 1})

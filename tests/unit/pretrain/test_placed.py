@@ -170,13 +170,14 @@ def test_between_what_there_is_and_what_is_refused_it_says_that_it_may_not_fit()
     assert "to make it fit: " in placed.lines(summary, found(1.1))[2]
 
 
-def test_the_memory_of_the_engine_torch_is_said_to_be_that_of_deepspeed() -> None:
-    train = trained(engine="torch")
-    assert (
-        "memory of a process, estimated as DeepSpeed's: "
-        in placed.lines(facts(train, None, 32_768), plan(engine="torch"))[1]
-    )
-    assert "memory of a process: " in placed.lines(facts(trained(), None, 32_768), plan())[1]
+def test_the_memory_of_each_engine_is_its_own() -> None:
+    """On one GPU FSDP2 has a copy of the weights to compute with, and no gradients in bf16 beside those in fp32."""
+    for stage in range(4):
+        ours, theirs = (plan(engine=name, zero_stage=stage)["memory"] for name in ("torch", "deepspeed"))
+        assert ours != theirs
+    eight = {"engine": "torch", "processes": 8}
+    shared, gathered = (plan(**eight, zero_stage=stage)["memory"] for stage in (3, 2))
+    assert shared["weights"] < gathered["weights"] / 2 and shared["optimizer"] == gathered["optimizer"]
 
 
 @given(

@@ -24,7 +24,7 @@ POISON = "steep:24 high:26"  # noticed after step 26, whose run of the last 20 s
 ENGINES = [{"zero_stage": 1}, {"zero_stage": 3, "precision": "bf16", "engine": "torch"}]
 
 
-@pytest.mark.parametrize("more", ENGINES)
+@pytest.mark.parametrize("more", [pytest.param(ENGINES[0], marks=pytest.mark.long), ENGINES[1]])
 def test_goes_back_and_leaves_the_batches_out(start: Any, tmp_path: Path, more: dict[str, Any]) -> None:
     """As the run that never saw those batches, byte for byte; checkpoints that are asked for elsewhere change nothing."""
     whole, other = tmp_path / "whole", tmp_path / "other"
@@ -47,7 +47,7 @@ def test_goes_back_and_leaves_the_batches_out(start: Any, tmp_path: Path, more: 
     assert [row["step"] for row in rows(whole / "out/metrics.jsonl") if "loss" in row] == list(range(1, 35))
 
 
-@pytest.mark.parametrize("killed", ["while it goes back", "later"])
+@pytest.mark.parametrize("killed", ["while it goes back", pytest.param("later", marks=pytest.mark.long)])
 def test_killed_and_resumed_is_the_same(start: Any, tmp_path: Path, killed: str) -> None:
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     finish(poisoned(start, whole, POISON, 2, CHANGES))

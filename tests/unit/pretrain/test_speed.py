@@ -19,7 +19,7 @@ from transformers import AutoConfig
 from scripts.pretrain import checks, engine, initial, layers
 from scripts.pretrain.engines.torch import Torch
 from scripts.pretrain.entropy import cross_entropy, linear_cross_entropy
-from scripts.training import memory
+from scripts.training.estimate.shape import Shape, dear
 from scripts.workflow.config import validate
 from scripts.workflow.errors import InputError
 from tests.unit.pretrain.runs import finish, rows
@@ -302,10 +302,10 @@ def test_selective_checkpointing_keeps_less_than_all_and_more_than_none() -> Non
     plain, some, none = held(False, False), held(True, True), held(True, False)
     assert none < 0.2 * plain and 1.5 * none < some < 0.6 * plain
     # What the memory of a process is estimated by: of the layers, beside what is around them.
-    layers = memory.Shape(
+    layers = Shape(
         parameters=0, layers=6, hidden=256, intermediate=768, vocabulary=VOCABULARY, context=CONTEXT, width=256, kv=128
     )
-    estimate = memory.dear(layers, 4 * CONTEXT, 4)
+    estimate = dear(layers, 4 * CONTEXT, 4)
     assert some - none == pytest.approx(6 * estimate - 6 * 4 * 4 * CONTEXT * 256, rel=0.05)
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,7 @@ from scripts.workflow.config import ConfigError
 from scripts.workflow.errors import InputError
 from scripts.workflow.project import Project
 from tests.unit.pretrain.conftest import TINY
-from tests.unit.pretrain.runs import finish, rows
+from tests.unit.pretrain.runs import finish, rows, same, wait_for
 
 
 @pytest.fixture(scope="module")
@@ -99,11 +101,63 @@ def test_the_other_engine_goes_on(start: Any, whole: Path, folder: Path) -> None
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("stage", "processes", "more"),
+    [
+        (2, 2, {"ema": 0.9}),
+        *(
+            pytest.param(*case, marks=pytest.mark.long)
+            for case in (
+                (0, 2, {}),
+                (1, 2, {}),
+                (3, 2, {}),
+                (3, 1, {}),
+                (1, 2, {"precision": "bf16"}),
+                (0, 2, {"optimizer": "muon", "learning_rate": 0.003}),
+            )
+        ),
+    ],
+)
+def test_deepspeed_goes_on_from_torch(
+    start: Any, folder: Path, stage: int, processes: int, more: dict[str, Any]
+) -> None:
+    """With the optimizer's state, under any stage: the losses of the run that was left. Killed, it ends in the same bytes."""
+    wanted = {"zero_stage": 0 if "optimizer" in more else 3, "engine": "torch", **more}
+    name = "-".join(map(str, wanted.values()))
+    if not (source := folder / f"torch-{name}").exists():
+        finish(start(source, 2, wanted, "--keep-checkpoints", "9"))
+    made, killed = folder / f"deepspeed-{stage}-{processes}-{name}", folder / f"killed-{stage}-{processes}-{name}"
+    changes = {**more, "zero_stage": stage, "start_from": newest(source, 10)}
+    errors = finish(start(made, processes, changes))
+    assert "starting from" in errors and "after step 10" in errors
+    expected = [row for row in rows(source / "out/losses.jsonl") if row["step"] > 10]
+    for one, other in zip(rows(made / "out/losses.jsonl"), expected, strict=True):
+        assert one == pytest.approx(other, abs=2e-3 if "precision" in more else 1e-4)
+    process = start(killed, processes, changes)
+    wait_for(process, killed, "checkpoints/*/step-000015")
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+    assert "resuming after step" in finish(start(killed, processes, changes))
+    same(made, killed)
+
+
+@pytest.mark.slow
+def test_another_stage_goes_on(start: Any, whole: Path, folder: Path) -> None:
+    """DeepSpeed's own checkpoint, of two processes under ZeRO 1, in one process under ZeRO 3."""
+    made = folder / "stage"
+    finish(start(made, 1, {"start_from": newest(whole, 10), "zero_stage": 3}))
+    expected = [row for row in rows(whole / "out/losses.jsonl") if row["step"] > 10]
+    for one, other in zip(rows(made / "out/losses.jsonl"), expected, strict=True):
+        assert one == pytest.approx(other, abs=1e-4)
+
+
+@pytest.mark.slow
 @pytest.mark.long
-def test_another_optimizer_is_refused(start: Any, folder: Path) -> None:
-    finish(start(folder / "adamw", 1, {"zero_stage": 0}, "--keep-checkpoints", "9"))
-    changes = {"zero_stage": 0, "optimizer": "muon", "start_from": newest(folder / "adamw", 10)}
-    errors = finish(start(folder / "muon", 1, changes), 1)
+@pytest.mark.parametrize("name", ["deepspeed", "torch"])
+def test_another_optimizer_is_refused(start: Any, folder: Path, name: str) -> None:
+    finish(start(folder / f"adamw-{name}", 1, {"zero_stage": 0, "engine": name}, "--keep-checkpoints", "9"))
+    changes = {"zero_stage": 0, "optimizer": "muon", "start_from": newest(folder / f"adamw-{name}", 10)}
+    errors = finish(start(folder / f"muon-{name}", 1, changes), 1)
     assert "has the state of another optimizer" in errors and "Traceback" not in errors
 
 
@@ -121,20 +175,12 @@ def test_a_checkpoint_that_does_not_suit_is_refused(tmp_path: Path) -> None:
     path.mkdir()
     facts = {"step": 24, "processes": 2, "zero_stage": 1, "settings": "x", "code": {}, "skipped": [], "changed": []}
     seal(path, checkpoint.FACTS, facts, {})
-    assert start_from.checkpoint_of(path, "deepspeed", 1, 25)
-    assert start_from.checkpoint_of(path, "torch", 3, 25)  # which takes any
-    with pytest.raises(InputError, match=r"was written with ZeRO 1: set pretrain.train.zero_stage to that, not 0"):
-        start_from.checkpoint_of(path, "deepspeed", 0, 30)
+    assert start_from.checkpoint_of(path, 25)
     with pytest.raises(InputError, match=r"after step 24, and this run ends at step 24: set more pretrain.train.steps"):
-        start_from.checkpoint_of(path, "deepspeed", 1, 24)
-    seal(path, checkpoint.FACTS, {**facts, "engine": "torch"}, {})
-    with pytest.raises(
-        InputError, match=r"written by the engine torch: set pretrain.train.engine to that, not deepspeed"
-    ):
-        start_from.checkpoint_of(path, "deepspeed", 1, 25)
+        start_from.checkpoint_of(path, 24)
     (path / checkpoint.FACTS).write_text("{}")
     with pytest.raises(InputError, match="the checkpoint is not complete"):
-        start_from.checkpoint_of(path, "deepspeed", 1, 25)
+        start_from.checkpoint_of(path, 25)
 
 
 def tiny(**changes: Any) -> Any:
@@ -206,7 +252,7 @@ def test_a_folder_of_neither(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"a folder with neither \*\.safetensors nor checkpoint\.json"):
         load_weights(tiny(), tmp_path, tmp_path)
     with pytest.raises(InputError, match="no folder of a model or of a checkpoint"):
-        start_from.checkpoint_of(tmp_path / "nothing", "deepspeed", 1, 10)
+        start_from.checkpoint_of(tmp_path / "nothing", 10)
 
 
 def test_a_path_that_is_not_there_is_refused_by_the_plan(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from scripts.formats.documents import uniform
 from scripts.report import facts, page, samples, tables
-from scripts.report.records import Run, added, costs, metrics
+from scripts.report.records import Run, added, benchmark, costs, metrics
 from scripts.report.render import complete, main
 from scripts.workflow.manifest import Manifest
 
@@ -241,6 +241,12 @@ def test_validation_between_two_logged_steps_gets_its_tokens(run_folder: Path, m
     ]
     path.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
     assert [row["tokens"] for row in metrics(Run.read(manifests), "pretrain.train")] == [1000, 2000, 3000]
+
+
+def test_what_was_not_measured_is_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "x.tsv"
+    path.write_text("s\tmax_rss\tcpu_time\n0.2\t0.00\tNA\n2\t3\t1\n-\t-\t-\n")
+    assert benchmark(path) == [{"s": 0.2}, {"s": 2, "max_rss": 3 * 2**20, "cpu_time": 1}, {}]
 
 
 def test_costs_are_those_of_the_benchmark_files(finished: list[Path]) -> None:

@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +14,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scripts.pretrain.muon import AT_ONCE as in_muon
 from scripts.training import memory
-from scripts.training.memory import Shape, available, check, needed
+from scripts.training.estimate import deepspeed, torch
+from scripts.training.estimate.shape import AT_ONCE, Shape, Training, orthogonal, shared_out
+from scripts.training.memory import available, check
 from scripts.workflow.config import ROOT
 from scripts.workflow.errors import InputError
 
 SMALL = Shape(parameters=1_300_000, layers=4, hidden=128, intermediate=384, vocabulary=4096, context=256)
 # The defaults of the first release, on a laptop: 111 million parameters, a context of 2,048 and a vocabulary of 32,768.
 LARGE = Shape(parameters=111_000_000, layers=30, hidden=576, intermediate=1536, vocabulary=32_768, context=2048)
+HOW = Training(micro_batch=1, precision="fp32", zero_stage=0, processes=1)
 PLACE: dict[str, Any] = {"micro_batch": 8, "processes": 1, "activation_checkpointing": False}
 
 
@@ -136,14 +141,29 @@ def test_where_no_single_change_is_enough_it_says_what_all_together_leave() -> N
     assert "make the model smaller" in words and "still takes" in words
     (words,) = memory.changes(WIDE, {**settings, "optimizer": "muon"}, EIGHT, 2e9, 1, True)
     assert "ZeRO 0" in words  # Muon needs whole matrices
+    (words,) = memory.changes(WIDE, {**settings, "optimizer": "muon", "engine": "torch"}, EIGHT, 2e9, 1, True)
+    assert "ZeRO 3" in words  # which that engine puts together
 
 
+def beginning(shape: Shape, how: Training) -> dict[str, int]:
+    """What the engine torch needs when a backward pass begins: a checkpoint may need more, whatever the batch."""
+    return torch.moments(shape, how)[0]
+
+
+@pytest.mark.parametrize("estimate", [deepspeed.needed, beginning])
 @given(st.integers(1, 64), st.sampled_from(["fp32", "bf16"]), st.integers(0, 3), st.integers(1, 64), st.booleans())
 def test_it_grows_with_the_batch_and_shrinks_with_sharding(
-    micro: int, precision: str, stage: int, processes: int, recomputed: bool
+    estimate: Any, micro: int, precision: str, stage: int, processes: int, recomputed: bool
 ) -> None:
-    def total(batch: int, zero: int, ranks: int, again: bool) -> int:
-        return sum(needed(LARGE, batch, precision, zero, ranks, again).values())
+    def needed(batch: int, zero: int, ranks: int, again: bool, cuda: bool = False) -> dict[str, int]:
+        how = Training(
+            micro_batch=batch, precision=precision, zero_stage=zero, processes=ranks, recomputed=again, cuda=cuda
+        )
+        found: dict[str, int] = estimate(LARGE, how)
+        return found
+
+    def total(*how: Any) -> int:
+        return sum(needed(*how).values())
 
     assert total(micro + 1, stage, processes, recomputed) > total(micro, stage, processes, recomputed)
     # The second process brings what it exchanges with the first; from then on more of them need less each.
@@ -151,7 +171,7 @@ def test_it_grows_with_the_batch_and_shrinks_with_sharding(
     assert total(micro, stage, processes, True) < total(micro, stage, processes, False)
     if stage == 1:
         assert total(micro, 2, processes, recomputed) <= total(micro, 1, processes, recomputed)
-    assert needed(LARGE, micro, precision, 3, 8, recomputed, True)["weights"] <= 2 * 4 * LARGE.parameters
+    assert needed(micro, 3, 8, recomputed, True)["weights"] <= 2 * 4 * LARGE.parameters
 
 
 def group(folder: Path, **files: object) -> None:
@@ -221,10 +241,50 @@ def test_a_real_control_group() -> None:
 
 def test_a_mean_of_the_weights_takes_four_bytes_a_parameter() -> None:
     """Shared out under ZeRO; in a checkpoint too."""
-    for stage, split in ((0, 1), (1, 2), (3, 2)):
-        settings = {"precision": "bf16", "zero_stage": stage}
+    for engine, stage, split in (
+        ("deepspeed", 0, 1),
+        ("deepspeed", 1, 2),
+        ("torch", 0, 1),
+        ("torch", 1, 2),
+        ("torch", 3, 2),
+    ):
+        settings = {"precision": "bf16", "zero_stage": stage, "engine": engine}
         plain, more = (
             memory.parts(WIDE, settings | ema, {**PLACE, "processes": 2}, True)["optimizer"]
             for ema in ({}, {"ema": 0.99})
         )
         assert more - plain == 4 * WIDE.parameters // split
+
+
+def test_muon_keeps_one_moment_of_its_matrices() -> None:
+    """Under any stage of the engine torch; an update's arrays are those of a piece, not of all matrices."""
+    muon = replace(WIDE, matrices=900_000_000)
+    for stage, split in ((0, 1), (3, 8)):
+        settings, place = {"precision": "bf16", "zero_stage": stage, "engine": "torch"}, {**PLACE, "processes": 8}
+        one, two = (memory.parts(shape, settings, place, True)["optimizer"] for shape in (muon, WIDE))
+        assert two - one == 4 * 900_000_000 // split
+    assert orthogonal(muon, HOW) == 5 * 4 * AT_ONCE == 5 * 4 * in_muon < 200_000_000
+    assert orthogonal(replace(WIDE, matrices=1000), HOW) == 5 * 4 * 1000
+
+
+def test_gradients_are_counted_with_one_micro_batch_only_where_they_are_there() -> None:
+    """When the backward pass begins, with all activations: in DDP's buckets, and from the micro-batches before."""
+    for stage, processes, several, one in (
+        (0, 1, 4, 0), (0, 2, 4, 4), (1, 1, 4, 0), (1, 4, 4, 0), (2, 4, 1, 0), (3, 4, 1, 0),
+    ):  # fmt: skip
+        settings = {"precision": "bf16", "zero_stage": stage, "engine": "torch"}
+        place = {**PLACE, "processes": processes, "activation_checkpointing": False}
+        for largest, bytes_each in ((2 * 8 * processes, several), (8 * processes, one)):
+            found = memory.parts(LARGE, settings, {**place, "largest": largest}, True)
+            assert found["activations"] and found["gradients"] == bytes_each * LARGE.parameters
+
+
+def test_a_process_of_a_pipeline_gathers_a_layer_as_large_as_it_is() -> None:
+    """Not a stage's parameters over all layers; nor of two tables one."""
+    model = Shape(
+        parameters=10_000_000 + 8 * 5_000_000, layers=8, hidden=1000, intermediate=4000, vocabulary=5000, context=64, tables=10_000_000
+    )  # fmt: skip
+    assert model.block == 5_000_000
+    assert shared_out(model, {"pipeline": 2}).block == pytest.approx(5_000_000, rel=0.2)
+    assert shared_out(model, {"tensor": 2}).block == pytest.approx(2_500_000, rel=0.2)
+    assert shared_out(model, {"sequence": 2}).block == 5_000_000

@@ -70,7 +70,11 @@ def refused(config: Any) -> str:
                 "'lines', 'dedup', 'quality' (did you mean 'heuristics'?)",
             ],
         ),
-        ({"language": None}, ["language is None, which is not of type object"]),
+        ({"language": None}, ["language is None; it holds keys of its own: "]),
+        (
+            {"pretrain": {"train": {"parallel": 2}}},
+            ["parallel is 2; it holds keys of its own: tensor, pipeline, sequence, expert, such as {tensor: 2}"],
+        ),
         ({"variants": {"main": {}}}, ["variants"]),
         ([], ["the top level is []"]),
     ],

@@ -1,0 +1,60 @@
+"""The memory of a process under DeepSpeed 0.19.8: ZeRO's parts, and the copies that it keeps beside them.
+
+Weights, gradients and optimizer by precision and ZeRO stage are those of Rajbhandari et al. 2020 (https://arxiv.org/abs/1910.02054,
+section 3). Only what glibc's heap adds on a CPU is fitted. docs/memory.md compares the sum with peaks that were measured.
+"""
+
+from __future__ import annotations
+
+from scripts.training.estimate import shape as model
+from scripts.training.estimate.shape import CONTEXT, PROGRAM, Shape, Training
+
+BUCKET = 500_000_000  # parameters that DeepSpeed reduces in one piece at most
+LIVE = 1_000_000_000  # parameters that ZeRO 3 holds gathered at most: DeepSpeed's stage3_max_live_parameters
+# What glibc's heap adds to activations and logits on a CPU: freed blocks that are too small for what comes next, or held apart by blocks
+# that stay. Measured on 6 shapes with the launcher's GLIBC_TUNABLES: 0.57 to 0.78 of them (1.08 with recomputation). Memory that is mapped
+# block by block (without the tunables) has none of it, and takes longer.
+HEAP = 0.7
+
+
+def needed(shape: Shape, how: Training) -> dict[str, int]:
+    """The peak memory of one process in bytes, by what takes it."""
+    n, low, split, zero_stage = shape.parameters, how.low, how.split, how.zero_stage
+    tokens = how.micro_batch * shape.context
+    share, third, mixed = n // split, zero_stage == 3, how.precision != "fp32"
+    gathered = low * min(n, LIVE) if third and how.processes > 1 else 0
+    weights = low * (share if third else n) + gathered
+    # Those of the backward pass, and where they are accumulated in fp32 beside them.
+    gradients = low * (share if third else n)
+    if zero_stage and mixed:
+        gradients += 4 * (share if zero_stage >= 2 else n)
+    moments = 8 * n - 4 * shape.matrices
+    optimizer = (moments + 4 * n * bool(zero_stage or mixed)) // split  # and fp32 weights beside those that train
+    if how.ema:
+        optimizer += 4 * n // split
+    held, logits = model.held(shape, how), model.logits(shape, how)
+    # Gradients of activations and of one matrix while they are made, and what is reduced in one piece.
+    largest = shape.hidden * max(shape.vocabulary, shape.intermediate)
+    working = low * (2 * tokens * shape.intermediate + largest)
+    bucket = low * min(n, BUCKET) if third or (zero_stage and how.processes > 1) else 0
+    # The system gives its pages as gradients fill it, when activations go.
+    late = bucket if zero_stage in (1, 2) and not how.cuda else 0
+    if how.cuda:  # torch's fused AdamW needs no arrays of its own; gradients are flattened, or made fp32
+        update = 4 * share if zero_stage in (1, 2) or mixed else 0
+    elif zero_stage:  # the flat gradient, in fp32 a copy of it that the second step brings, and two arrays of AdamW's
+        update = (8 if mixed else 16) * share
+    else:
+        update = max(8 * largest, model.orthogonal(shape, how))
+    found = {
+        "program": CONTEXT if how.cuda else PROGRAM,
+        "weights": weights,
+        "gradients": gradients,
+        "optimizer": optimizer,
+        "activations": held,
+        "logits": logits,
+        # An update begins when activations are freed; on a CPU the heap rarely has room for its arrays in one piece.
+        "buffers": bucket - late + max(working, update + late - held - logits),
+    }
+    if not how.cuda:
+        found["heap"] = round(HEAP * (held + logits)) + min(update + late, held + logits) + gathered
+    return found

@@ -1,0 +1,45 @@
+"""The memory that a training process needs, by its parts, whichever engine trains."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from scripts.training.estimate import deepspeed, torch
+from scripts.training.estimate.shape import Shape, Training, shared_out
+
+ENGINES = {"deepspeed": deepspeed.needed, "torch": torch.needed}
+
+
+def parts(shape: Shape, settings: dict[str, Any], placement: dict[str, Any], cuda: bool) -> dict[str, int]:
+    """The peak memory of one process of pretrain.train in bytes, by what takes it.
+
+    settings: precision, zero_stage, loss_chunk, ema, engine; placement: micro_batch, processes (all), activation_checkpointing,
+    selective_checkpointing, async_checkpoints, parallel, and where it is known `largest`, the sequences of a step. cuda: of a GPU.
+    """
+    parallel, micro_batch = placement.get("parallel", {}), placement["micro_batch"]
+    processes = max(1, placement["processes"] // (parallel.get("tensor", 1) * parallel.get("pipeline", 1)))
+    at_once = micro_batch * processes // parallel.get("sequence", 1)
+    how = Training(
+        micro_batch=micro_batch,
+        precision=settings["precision"],
+        zero_stage=settings["zero_stage"],
+        processes=processes,
+        recomputed=placement["activation_checkpointing"],
+        selective=placement.get("selective_checkpointing", False),
+        chunk=settings.get("loss_chunk", 0),
+        ema=bool(settings.get("ema")),
+        accumulated=placement.get("largest", at_once + 1) > at_once,
+        cuda=cuda,
+        beside=bool(placement.get("async_checkpoints")),
+    )
+    return ENGINES[settings.get("engine", "deepspeed")](shared_out(shape, parallel), how)
+
+
+def gigabytes(size: float) -> str:
+    """`3.2 GB`."""
+    return f"{size / 1e9:.1f} GB"
+
+
+def listed(found: dict[str, int]) -> str:
+    """Parts in words: `program 0.6 GB, weights 1.2 GB`."""
+    return ", ".join(f"{name} {gigabytes(size)}" for name, size in found.items())

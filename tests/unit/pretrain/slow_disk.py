@@ -1,0 +1,48 @@
+"""scripts.pretrain.train on a disk on which process 0 needs half a second more for a checkpoint, and keeps times. All else is the program.
+
+With FAILS=1 in the environment there is no space left for what process 1 writes.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+from scripts.pretrain import train
+from scripts.pretrain.engines.staged import Staged
+from scripts.pretrain.run import Run
+
+RANK = os.environ["RANK"]
+write_of, step_of = Staged.write, Run.step
+
+
+def note(what: str) -> None:
+    with Path(f"times-{RANK}.jsonl").open("a") as handle:
+        handle.write(json.dumps([time.time(), what]) + "\n")
+
+
+def write(self: Staged, folder: Path) -> list[str]:
+    note(f"writes {folder.name}")
+    if RANK == "0":
+        time.sleep(0.5)
+    elif os.environ.get("FAILS"):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder))
+    found = write_of(self, folder)
+    note(f"wrote {folder.name}")
+    return found
+
+
+def step(self: Run, number: int, *rest: Any) -> Any:
+    note(f"step {number}")
+    return step_of(self, number, *rest)
+
+
+Staged.write = write  # type: ignore[method-assign]
+Run.step = step  # type: ignore[method-assign]
+
+if __name__ == "__main__":
+    raise SystemExit(train.main())
