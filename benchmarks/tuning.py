@@ -57,9 +57,6 @@ def settings(case: Case, steps: int) -> dict[str, Any]:
     train |= {
         "steps": tokens // batch,
         "validate_every": 0,
-        "processes": 1,
-        "checkpoint_every": tokens,
-        "micro_batch": 4,
     }
     return dict(made)
 
@@ -77,6 +74,7 @@ def train(case: Case, steps: int, results: Path) -> dict[str, Any]:
         command = [
             sys.executable, "-m", "scripts.pretrain.train", "--config", "config.yaml", "--tokens", *map(str, shards),
             "--tokenizer", str(results / "tokenize/train/manifest.json"), "--manifest", "out/manifest.json",
+            "--micro-batch", "4", "--checkpoint-every", str(steps * 10),
         ]  # fmt: skip
         used, _ = run(command, folder, PYTHONPATH=str(ROOT), **heap())
         made = Manifest.of_task(folder / "out/manifest.json").summary

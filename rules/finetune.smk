@@ -54,10 +54,12 @@ rule finetune_train:
     threads: cores("finetune.train")
     params:
         fingerprint=fingerprint("finetune.train"),
+        launcher=placement("finetune.train", options.LAUNCHER),
         placement=placement("finetune.train"),
     shell:
         """
         exec python -m scripts.training.launch \
+            {params.launcher:q} \
             {IMAGE:q} \
             scripts.finetune.train \
             --config {params.fingerprint:q} \

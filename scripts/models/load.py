@@ -30,24 +30,38 @@ def weights(manifest: Path) -> tuple[Manifest, Path]:
     return found, found.folder / below
 
 
-def load(folder: Path | str, precision: str = "fp32") -> tuple[Any, Any]:
-    """(model, tokenizer) of a folder of safetensors; the tokenizer's padding token is its end token where it has none.
+def load_tokenizer(folder: Path | str) -> Any:
+    """The tokenizer in a model's folder; its padding token is its end token where it has none.
 
-    Raises InputError where the folder holds no model that `transformers` reads, or a tokenizer without an end token.
+    Raises InputError where there is none that `transformers` reads, or one without an end token.
     """
-    import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-    from transformers.utils import logging
+    from transformers import AutoTokenizer
 
-    logging.disable_progress_bar()
-    dtype = {"fp32": torch.float32, "bf16": torch.bfloat16}[precision]
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-        model = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, local_files_only=True, use_safetensors=True)
     except (OSError, ValueError, KeyError) as error:
         raise InputError(f"{folder}: not a model that transformers reads: {error}") from error
     if tokenizer.eos_token_id is None:
         raise InputError(f"{folder}: its tokenizer has no end-of-text token (eos_token), which ends every answer")
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token
+    return tokenizer
+
+
+def load(folder: Path | str, precision: str = "fp32") -> tuple[Any, Any]:
+    """(model, tokenizer) of a folder of safetensors; see `load_tokenizer`.
+
+    Raises InputError where the folder holds no model that `transformers` reads too.
+    """
+    import torch
+    from transformers import AutoModelForCausalLM
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()
+    dtype = {"fp32": torch.float32, "bf16": torch.bfloat16}[precision]
+    tokenizer = load_tokenizer(folder)
+    try:
+        model = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, local_files_only=True, use_safetensors=True)
+    except (OSError, ValueError, KeyError) as error:
+        raise InputError(f"{folder}: not a model that transformers reads: {error}") from error
     return model, tokenizer

@@ -25,6 +25,15 @@ def counted(last: Last, variant: str) -> tuple[int | None, int | None]:
     return tokens or None, made.summary.get("vocabulary") if made else None
 
 
+def summary(config: dict[str, Any], tokens: int | None, entries: int | None) -> dict[str, Any]:
+    """The summary of pretrain.plan under a complete config; InputError as in `foreseen`."""
+    wanted = config["tokenize"]["train"]["vocabulary"]
+    vocabulary = entries or (wanted if isinstance(wanted, int) else None)
+    if vocabulary is None:
+        raise InputError("tokenize.train.vocabulary is auto: known after tokenize")
+    return facts(config["pretrain"]["train"], tokens, vocabulary)
+
+
 def foreseen(
     config: dict[str, Any], tokens: int | None, entries: int | None, folder: Path, profile_gpu: str = "", **more: Any
 ) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -33,14 +42,8 @@ def foreseen(
     more: see `placed.place`. Raises InputError where what is needed is known after tokenize.encode alone, and for settings that
     cannot work.
     """
-    train, wanted = config["pretrain"]["train"], config["tokenize"]["train"]["vocabulary"]
-    vocabulary = entries or (wanted if isinstance(wanted, int) else None)
-    if vocabulary is None:
-        raise InputError("tokenize.train.vocabulary is auto: known after tokenize")
-    summary = facts(train, tokens, vocabulary)
-    return summary, placed.place(
-        summary, train, config["pretrain"]["plan"], profile_gpu, placed.measured(folder), **more
-    )
+    found, train = summary(config, tokens, entries), config["pretrain"]["train"]
+    return found, placed.place(found, train, config["pretrain"]["plan"], profile_gpu, placed.measured(folder), **more)
 
 
 def lines(tasks: list[Task], work: Work) -> Iterator[str]:

@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from transformers import PreTrainedConfig, PreTrainedModel
 
 from scripts.pretrain import initial, layers, masking, model
 from scripts.pretrain.checkpoint import Checkpoint
-from scripts.pretrain.entropy import Head, by_row, cross_entropy, guarded
+from scripts.pretrain.entropy import Head, by_row, cross_entropy, guarded, summed
+from scripts.pretrain.heldout import IGNORE
 from scripts.pretrain.initial import Weights
 from scripts.pretrain.muon import Muon
 from scripts.pretrain.parallel import Degrees
@@ -29,6 +31,9 @@ from scripts.training import alive
 Saved = Iterator[tuple[str, dict[str, torch.Tensor]]]
 WEIGHT = "weight"  # the first kind; the others are the optimizer's state, by its own names
 MOMENTS, MOMENTUM = ("exp_avg", "exp_avg_sq"), ("momentum",)  # AdamW's of a parameter, and Muon's; both have `step` too
+# This process's micro-batches of a step. Windows, int64 [micro-batches, n, context + 1], of which every token counts; or (inputs, targets),
+# int64 [n, length] each, of which the targets that are not IGNORE count. All processes have as many.
+Batch = torch.Tensor | Sequence[tuple[torch.Tensor, torch.Tensor]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +53,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Update:
-    """What became of a step. `loss`: the mean over this process's part of the batch, in nats a token, float64 on the device."""
+    """What became of a step. `loss`: nats a token, float64 on the device; the mean over all processes is that of the step."""
 
     loss: torch.Tensor
     balance: torch.Tensor | None  # the mean loss of the routers of a mixture of experts; None for other models
@@ -91,26 +96,29 @@ class Engine(ABC):
         made = Muon if settings["optimizer"] == "muon" else torch.optim.AdamW
         return made(groups, lr=settings["learning_rate"], **self.adam, fused=fused)
 
-    def step(self, batch: torch.Tensor, rate: float, fits: Fits | None = None) -> Update:
-        """One update with the learning rate `rate`, by this process's part of a batch: int64 [micro-batches, n, context + 1].
+    def step(self, batch: Batch, rate: float, fits: Fits | None = None) -> Update:
+        """One update with the learning rate `rate`, by this process's part of a batch, on the device.
+
+        The loss is the mean over all tokens that count in the batches of all processes together.
 
         Where the loss or the norm of the whole gradient is not finite, or not what `fits`, weights and optimizer stay as they are, on
         every process.
         """
         self.pace(rate)
-        total, balance = torch.zeros(2, dtype=torch.float64, device=batch.device)
+        parts, scale = micro_batches(batch)
+        total, balance = torch.zeros(2, dtype=torch.float64, device=parts[0][0].device)
         # What mixtures of experts have in their configuration: how much it counts that all experts are used alike.
         weight = getattr(self.model.config, "router_aux_loss_coef", None)
         more: dict[str, Any] = {} if weight is None else {"output_router_logits": True}
         self.micro_batches = len(batch)
-        for number, tokens in enumerate(batch):
+        for number, (inputs, targets) in enumerate(parts):
             last = number + 1 == len(batch)
             alive.at(f"micro-batch {number + 1} of {len(batch)}")
             self._begin(last)
             if self.border is not None:
-                more["position_ids"] = masking.positions(tokens[:, :-1], self.border)
+                more["position_ids"] = masking.positions(inputs, self.border)
             with layers.unpacked("position_ids" not in more):
-                loss, found = self._loss(tokens[:, :-1], tokens[:, 1:], more)
+                loss, found = self._loss(inputs, targets, more, scale)
             total += loss.detach() / len(batch)
             whole = guarded(loss)
             if weight is not None:
@@ -133,11 +141,15 @@ class Engine(ABC):
         rows = settings.get("loss_chunk", 0)
         self.head = Head(self.model.get_output_embeddings(), self.z_loss, rows) if rows else None
 
-    def _loss(self, inputs: torch.Tensor, targets: torch.Tensor, more: dict[str, Any]) -> tuple[torch.Tensor, Any]:
-        """(mean loss in nats a token, what the model returned) of a micro-batch: int64 [n, context] each."""
+    def _loss(
+        self, inputs: torch.Tensor, targets: torch.Tensor, more: dict[str, Any], scale: torch.Tensor | None
+    ) -> tuple[torch.Tensor, Any]:
+        """(mean loss in nats a token, what the model returned) of a micro-batch: int64 [n, context] each. scale: see `micro_batches`."""
         if self.head:
             return self.head.loss_of(partial(self.forward, inputs, **more), targets)
         found = self.forward(inputs, **more)
+        if scale is not None:
+            return scale * summed(found.logits.float().flatten(0, 1), targets.flatten(), IGNORE), found
         return self.loss(found.logits, targets), found
 
     def loss(self, logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
@@ -207,6 +219,19 @@ class Engine(ABC):
     @abstractmethod
     def mean(self) -> Weights:
         """As `weights`, of the mean."""
+
+
+def micro_batches(batch: Batch) -> tuple[Sequence[tuple[torch.Tensor, torch.Tensor]], torch.Tensor | None]:
+    """(inputs and targets of each micro-batch; None for windows, whose losses are means over as many tokens each).
+
+    Of targets that count in part it is the number by which the sum of a micro-batch's losses becomes its share of the step's mean, where
+    engines take the mean over micro-batches and over processes. A collective call then.
+    """
+    if isinstance(batch, torch.Tensor):
+        return [(tokens[:, :-1], tokens[:, 1:]) for tokens in batch], None
+    counted = torch.stack([(targets != IGNORE).sum() for _, targets in batch]).sum()
+    dist.all_reduce(counted)
+    return batch, len(batch) * dist.get_world_size() / counted.clamp(min=1)
 
 
 DEFAULT = "deepspeed"  # pretrain.train.engine, where the settings do not say

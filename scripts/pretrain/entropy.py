@@ -23,14 +23,22 @@ CACHE = 1 << 20  # bytes of logits at once on a CPU: half of a core's own cache
 GPU = 1 << 28  # on a GPU, where a few large kernels are faster than many small ones
 
 
-def _gradient(part: torch.Tensor, target: torch.Tensor, z_loss: float, count: int) -> torch.Tensor:
-    """The sum of the losses of fp32 logits [n, vocabulary], which become the gradient of the mean over `count`. target: [n, 1]."""
+def _gradient(
+    part: torch.Tensor, target: torch.Tensor, z_loss: float, count: int, counted: torch.Tensor | None = None
+) -> torch.Tensor:
+    """The sum of the losses of fp32 logits [n, vocabulary], which become the gradient of the mean over `count`. target: [n, 1].
+
+    counted: the rows that count, bool [n, 1]; None: all.
+    """
     chosen, most = part.gather(1, target), part.amax(1, keepdim=True)
     whole = part.sub_(most).exp_().sum(1, keepdim=True)
     partition = whole.log() + most  # the logarithm of the softmax's denominator
     part.mul_((1 + 2 * z_loss * partition if z_loss else 1) / (whole * count))
     part.scatter_add_(1, target, torch.full_like(most, -1 / count))
-    return (partition - chosen).sum()
+    if counted is None:
+        return (partition - chosen).sum()
+    part.mul_(counted)
+    return ((partition - chosen) * counted).sum()
 
 
 class _CrossEntropy(torch.autograd.Function):
@@ -64,6 +72,30 @@ def cross_entropy(logits: torch.Tensor, targets: torch.Tensor, z_loss: float = 0
     a loss and a gradient that are not.
     """
     return _CrossEntropy.apply(logits, targets, z_loss)
+
+
+class _Summed(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, logits: torch.Tensor, targets: torch.Tensor, ignored: int) -> torch.Tensor:
+        gradient, wanted = logits.detach(), targets[:, None]
+        rows = max(1, (GPU if logits.is_cuda else CACHE) // (logits.shape[1] * logits.element_size()))
+        total = logits.new_zeros(())
+        for part, target in zip(gradient.split(rows), wanted.split(rows), strict=True):
+            counted = target != ignored
+            total += _gradient(part, target.where(counted, 0), 0.0, 1, counted)
+        ctx.gradient = gradient
+        return total
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, scale: torch.Tensor) -> tuple[torch.Tensor, None, None]:
+        gradient, ctx.gradient = ctx.gradient, None
+        return gradient.mul_(scale), None, None
+
+
+def summed(logits: torch.Tensor, targets: torch.Tensor, ignored: int) -> torch.Tensor:
+    """As `cross_entropy`, but the sum, and over the targets that are not `ignored`."""
+    return _Summed.apply(logits, targets, ignored)
 
 
 def guarded(loss: torch.Tensor) -> torch.Tensor:

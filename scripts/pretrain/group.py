@@ -23,20 +23,18 @@ ALONE = timedelta(hours=6)
 STEP = timedelta(minutes=10)
 
 
-def choose_device(wanted: str, processes_here: int) -> torch.device:
-    """The device of this process. Raises InputError where the machine lacks what `wanted` asks for."""
+def choose_device(wanted: str, processes_here: int, where: str = "pretrain.train") -> torch.device:
+    """The device of this process. Raises InputError, with the key below `where`, where the machine lacks what `wanted` asks for."""
     found = torch.cuda.device_count()
     if wanted == "cpu" or (wanted == "auto" and not found):
         return torch.device("cpu")
     if not found:
         raise InputError(
-            f"pretrain.train.device is 'cuda', but torch {torch.__version__} sees no CUDA device on {socket.gethostname()} "
+            f"{where}.device is 'cuda', but torch {torch.__version__} sees no CUDA device on {socket.gethostname()} "
             f"(CUDA_VISIBLE_DEVICES={os.environ.get('CUDA_VISIBLE_DEVICES')!r}); use 'cpu' or 'auto', or a GPU node"
         )
     if processes_here > found:
-        raise InputError(
-            f"pretrain.train.processes is {processes_here}, more than the {found} CUDA devices of this node"
-        )
+        raise InputError(f"{where}.processes is {processes_here}, more than the {found} CUDA devices of this node")
     device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
     torch.cuda.set_device(device)
     return device

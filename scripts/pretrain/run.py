@@ -6,10 +6,7 @@ import argparse
 import contextlib
 import math
 import os
-import resource
 import shutil
-import socket
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from functools import partial
@@ -42,13 +39,12 @@ from scripts.pretrain import (
     start_from,
     width,
 )
-from scripts.training import memory, sealed
+from scripts.training import machine, sealed
 from scripts.workflow import options
 from scripts.workflow.console import log
 from scripts.workflow.errors import InputError
 from scripts.workflow.fingerprint import code
 from scripts.workflow.manifest import canonical, digest
-from scripts.workflow.record import processor
 
 REMEDY = "lower pretrain.train.learning_rate or lengthen pretrain.train.warmup"
 
@@ -194,24 +190,7 @@ class Run:
         self.room = partial(
             room.enough, shape=shape, settings=self.settings, placement=placement, cuda=self.device.type == "cuda"
         )
-        if os.environ["LOCAL_RANK"] != "0":
-            return
-        here = int(os.environ["LOCAL_WORLD_SIZE"])
-        if self.device.type == "cuda":
-            if self.settings["zero_stage"] < 3 and self.settings.get("engine", engine.DEFAULT) == "deepspeed":
-                memory.check_host(parameters, memory.available(), here)  # elsewhere a process holds a block of it
-            free, _ = torch.cuda.mem_get_info()
-            try:
-                parts = memory.check(shape, self.settings, placement, free, 1, cuda=True)
-            except InputError as error:  # not measured on GPUs, and one that is full says so in the first step
-                log.warning("%s", error)
-                return
-        else:
-            parts = memory.check(shape, self.settings, placement, memory.available(), here)
-        self.estimated = sum(parts.values())
-        if self.rank == 0:
-            total, listed = memory.gigabytes(self.estimated), memory.listed(parts)
-            log.info("memory of a process, estimated: %s (%s)", total, listed)
+        self.estimated = room.check(shape, self.settings, placement, self.device.type == "cuda")
 
     def batch(self, step: int) -> torch.Tensor:
         """This process's windows of a step: int64 [accumulation, micro_batch, context + 1], on the CPU."""
@@ -305,28 +284,9 @@ class Run:
         return self.engine.mean() if self.ema else self.engine.weights()
 
     def machine(self) -> dict[str, Any]:
-        """What the run trained on: devices by name, processes, nodes. A collective call.
-
-        What was measured is in the log: a record is the same whenever the same machine makes the same result.
-        """
-        cuda = self.device.type == "cuda"
-        own = {
-            "name": torch.cuda.get_device_name() if cuda else processor(),
-            "node": socket.gethostname(),
-            "peak_memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,  # kB on Linux, getrusage(2)
-            "peak_gpu_memory_bytes": torch.cuda.max_memory_allocated() if cuda else 0,
-        }
-        every: list[dict[str, Any]] = [{} for _ in range(self.processes)]
-        dist.all_gather_object(every, own)
-        for key, where in (("peak_memory_bytes", "of a process"), ("peak_gpu_memory_bytes", "of a GPU")):
-            if self.rank == 0 and (most := max(one[key] for one in every)):
-                log.info("peak memory %s: %s", where, memory.gigabytes(most))
-        devices = Counter(one["name"] for one in every)
+        """What the run trained on. A collective call."""
         return {
-            "device": self.device.type,
-            "devices": dict(sorted(devices.items())),
-            "processes": self.processes,
-            "nodes": len({one["node"] for one in every}),
+            **machine.described(self.device),
             **({"parallel": asdict(self.place.degrees)} if self.place.degrees else {}),
             "estimated_memory_bytes": self.estimated,
         }

@@ -13,17 +13,13 @@ import contextlib
 import math
 import os
 import shutil
-import socket
-import sys
 import time
-import traceback
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import torch
-import torch.distributed as dist
 
 from scripts.pretrain import (
     checkpoint,
@@ -39,11 +35,11 @@ from scripts.pretrain import (
     vitals,
 )
 from scripts.pretrain.run import REMEDY, Run
-from scripts.training import alive, runs, staging
-from scripts.training.processes import RESUBMIT, free_port, listen
+from scripts.training import alive, program, runs, staging
+from scripts.training.processes import RESUBMIT, listen
 from scripts.workflow import cli
 from scripts.workflow.console import duration, log
-from scripts.workflow.manifest import Manifest, digest
+from scripts.workflow.manifest import Manifest
 
 TIMED = 10  # steps after which the rest is foretold
 DAY = 86_400.0  # seconds
@@ -318,9 +314,6 @@ def results(run: Run, weights: dict[str, torch.Tensor], manifest: Manifest, out:
 
 
 def main(argv: list[str] | None = None) -> int:
-    alone = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "LOCAL_WORLD_SIZE": "1"}
-    for name, value in {**alone, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}.items():
-        os.environ.setdefault(name, value)
     parser = cli.parser(
         "pretrain.train",
         __doc__,
@@ -332,29 +325,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--tokenizer", required=True, type=Path, help="manifest of tokenize.train")
     parser.add_argument("--checkpoints", type=Path, default=Path("checkpoints"), help="folder of all runs' checkpoints")
     cli.placement(parser, "pretrain.train")
-    try:
-        if os.environ["RANK"] == "0":
-            status = cli.run(parser, body, argv)
-        else:  # process 0 alone writes the log and the manifest, and reports what is wrong with the input
-            args = cli.parsed(parser, argv)
-            settings, mark = cli.settings(args.step, args.config)
-            body(args, settings, Manifest(args.step, digest(mark)))
-            status = 0
-    except SystemExit as stopped:
-        status = int(stopped.code or 0)
-    except Exception as error:
-        # Before the processes have met, process 0 finds the same fault and reports it, or it is this node's own.
-        if isinstance(error, checkpoint.Told):
-            pass
-        elif not isinstance(error, cli.InputError):
-            traceback.print_exc()
-        elif dist.is_initialized() or os.environ["LOCAL_RANK"] == "0":
-            print(f"error of process {os.environ['RANK']} on {socket.gethostname()}: {error}", file=sys.stderr)
-        status = 1
-    if status in (0, RESUBMIT):
-        group.stop(status)
-    sys.stderr.flush()
-    os._exit(status)
+    return program.run(parser, body, argv)
 
 
 if __name__ == "__main__":

@@ -24,7 +24,6 @@ from scripts.workflow.manifest import Manifest, ManifestError, task_of
 from scripts.workflow.steps import FILTERS, STEPS
 
 UNREADABLE = (OSError, ValueError, KeyError, TypeError, csv.Error, pa.ArrowException)  # what a damaged file raises
-TRL = "trainer_state.json"  # in its checkpoints
 NOTES = 20  # most notes of one step that the report shows
 COLUMNS = {"s": 1, "cpu_time": 1, "max_rss": 2**20}  # of a benchmark file: seconds, seconds, MiB → bytes
 
@@ -169,11 +168,8 @@ def json_lines(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def measured(folder: Path) -> list[Path]:
-    """The files in which a training writes what it measures: JSON Lines, and the state in TRL's newest checkpoint."""
-    states = {path: path.parent.name.rpartition("-")[2] for path in folder.glob(f"checkpoint-*/{TRL}")}
-    newest = [path for path, step in states.items() if step.isdigit()]
-    newest = sorted(newest, key=lambda path: int(states[path]))[-1:]
-    return [*newest, *(folder / name for name in ("losses.jsonl", "metrics.jsonl") if (folder / name).is_file())]
+    """The files of JSON Lines in which a training writes what it measures."""
+    return [folder / name for name in ("losses.jsonl", "metrics.jsonl") if (folder / name).is_file()]
 
 
 def metrics(run: Run, step: str, task: str = "") -> list[dict[str, Any]]:
@@ -188,10 +184,7 @@ def metrics(run: Run, step: str, task: str = "") -> list[dict[str, Any]]:
     folders = [made.folder / task] if made else [begun] if begun else []
     for path in [path for folder in folders for path in measured(folder)]:
         with run.reading(path):
-            logged = (
-                json.loads(path.read_text(encoding="utf-8"))["log_history"] if path.name == TRL else json_lines(path)
-            )
-            for row in logged:
+            for row in json_lines(path):
                 if number(row.get("step")) is not None:
                     rows.setdefault(int(row["step"]), {}).update(row)
     ordered = [rows[place] for place in sorted(rows)]

@@ -142,14 +142,15 @@ def check(workflow: Any) -> Report:
     found = [problems(need, partitions) for need in report.needs]
     config = workflow.globals["config"]
     variants = workflow.globals.get("VARIANTS", {})  # of rules/common.smk; another workflow has none
-    trained = {job.wildcards.variant for job in workflow.dag.needrun_jobs() if job.rule.name == trainings.PRETRAIN}
-    configs = {name: variants[name] for name in variants if name in trained}
     planned = {(job.rule.name, getattr(job.wildcards, "variant", "main")) for job in workflow.dag.needrun_jobs()}
     for name in sorted({name for _, name in planned}):
         own = [need for need in report.needs if (need.rule, name) in planned]
         found.append(trainings.placement(own, variants.get(name, config), name))
     found += [
-        trainings.memory(report.needs, configs, Path.cwd()),
+        *(
+            check(report.needs, {name: variants[name] for name in variants if (rule, name) in planned}, Path.cwd())
+            for rule, check in ((trainings.PRETRAIN, trainings.memory), (trainings.FINETUNE, trainings.tuning))
+        ),
         site(report.needs),
     ]
     for errors, warnings in found:

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from scripts.models import registry
 from scripts.plan import training
 from scripts.plan.last import Last
-from scripts.pretrain import gpus, parallel
+from scripts.pretrain import gpus, parallel, placed
 from scripts.slurm import queue
 from scripts.slurm.needs import Need
+from scripts.training import memory as estimate
 from scripts.workflow.errors import InputError
 
-PRETRAIN = "pretrain_train"
+PRETRAIN, FINETUNE = "pretrain_train", "finetune_train"
+TUNE = "finetune.train"
 
 
 def placement(needs: list[Need], config: dict[str, Any], variant: str = "main") -> tuple[list[str], list[str]]:
@@ -71,8 +76,7 @@ def memory(needs: list[Need], configs: dict[str, dict[str, Any]], folder: Path) 
             continue
         for variant, config in configs.items():
             who = need.rule if variant == "main" else f"{need.rule} of {variant}"
-            owner = next((name for name in (variant, "main") if last.manifests(name, training.TOKENS)), "main")
-            tokens, entries = training.counted(last, owner)
+            tokens, entries = counted(last, variant)
             results = folder / "results" / variant / "pretrain" / "train"
             try:
                 _, found = training.foreseen(config, tokens, entries, results, gpus.of_profile(need.gres))
@@ -92,4 +96,50 @@ def memory(needs: list[Need], configs: dict[str, dict[str, Any]], folder: Path) 
                 warnings.append(
                     f"{who}: of the GPU's memory {left / 1e9:.1f} GB are left, by the estimate of pretrain.plan"
                 )
+    return errors, warnings
+
+
+def counted(last: Last, variant: str) -> tuple[int | None, int | None]:
+    """`training.counted` of the variant, or of `main`, whose tokens it may share."""
+    return training.counted(
+        last, next((name for name in (variant, "main") if last.manifests(name, training.TOKENS)), "main")
+    )
+
+
+def tuning(needs: list[Need], configs: dict[str, dict[str, Any]], folder: Path) -> tuple[list[str], list[str]]:
+    """As `memory`, where a fine-tuning of a model would not fit. configs: of those variants in which any would run."""
+    errors: list[str] = []
+    warnings: list[str] = []
+    for need in needs:
+        if need.rule != FINETUNE or not queue.gpus(need.gres):
+            continue
+        for variant, config in configs.items():
+            of = "" if variant == "main" else f" of {variant}"
+            try:
+                gpu = gpus.chosen(config["pretrain"]["plan"], "cuda", gpus.of_profile(need.gres))
+                assert gpu is not None
+                shape = placed.shape_of(training.summary(config, *counted(Last(folder), variant)), "adamw")
+            except InputError as error:
+                warnings.append(f"{need.rule}{of}: whether it fits its GPUs is not known: {error}")
+                continue
+            for model in registry.made_by(config, TUNE):
+                own, who = registry.section(config, TUNE, model), f"{need.rule} {model}{of}"
+                processes = own["processes"] * own["nodes"]
+                at = {
+                    "micro_batch": min(own["micro_batch"], math.ceil(own["batch_size"] / processes)),
+                    "processes": processes,
+                    "activation_checkpointing": own["activation_checkpointing"],
+                }
+                try:
+                    found = estimate.check(
+                        replace(shape, context=own["max_length"]), own, at, int(gpu.memory), 1, cuda=True, where=TUNE
+                    )
+                except InputError as error:
+                    errors.append(f"{who}: {error} ({placed.named(gpu.name)})")
+                    continue
+                if (total := sum(found.values())) > gpu.memory:
+                    warnings.append(
+                        f"{who}: by the estimate it needs {estimate.gigabytes(total)}, and {placed.named(gpu.name)} has "
+                        f"{estimate.gigabytes(gpu.memory)}. It may do all the same: the estimate is not so exact"
+                    )
     return errors, warnings

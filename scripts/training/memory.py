@@ -53,29 +53,35 @@ def _limits(root: Path, own: Path) -> Iterator[int]:
                 yield most - held + sum(int(facts.get(prefix + name, 0)) for name in CACHE)
 
 
-def check_host(parameters: int, has: int, here: int) -> None:
+def check_host(parameters: int, has: int, here: int, where: str = WHERE) -> None:
     """InputError where `here` processes with a GPU each cannot build the model in `has` bytes of the node's own memory."""
     total = here * (PROGRAM + CONTEXT + 4 * parameters)
     if total > has:
         raise InputError(
             f"each of the {here} processes of this node builds the model in fp32 before its GPU gets it: that takes "
             f"{gigabytes(total)}, and this node (or its control group) has {gigabytes(has)} free; ask for more memory, "
-            f"or lower {WHERE}.processes and raise {WHERE}.nodes"
+            f"or lower {where}.processes and raise {where}.nodes"
         )
 
 
 def check(
-    shape: Shape, settings: dict[str, Any], placement: dict[str, Any], has: int, here: int, cuda: bool = False
+    shape: Shape,
+    settings: dict[str, Any],
+    placement: dict[str, Any],
+    has: int,
+    here: int,
+    cuda: bool = False,
+    where: str = WHERE,
 ) -> dict[str, int]:
     """What a process needs (see `parts`); InputError, with what to change, where `here` of them clearly need more than `has` bytes.
 
-    has: of the node, or of one GPU with `here` 1.
+    has: of the node, or of one GPU with `here` 1. where: as for `changes`.
     """
     found = parts(shape, settings, placement, cuda)
     if here * sum(found.values()) <= TOLERANCE * has:
         return found
-    advice = changes(shape, settings, placement, has, here, cuda)
-    raise refusal("training", found, has, here, advice, "a GPU" if cuda else HERE)
+    advice = changes(shape, settings, placement, has, here, cuda, where)
+    raise refusal("training" if where == WHERE else where, found, has, here, advice, "a GPU" if cuda else HERE)
 
 
 def refusal(
@@ -88,32 +94,36 @@ def refusal(
     )
 
 
-def check_loaded(
-    what: str,
-    model: Any,
-    batch: tuple[int, int],
-    has: int,
-    advice: list[str],
-    training: int = 0,
-    recomputed: bool = False,
-    precision: str = "fp32",
-) -> None:
-    """InputError where a model of transformers clearly needs more than `has` bytes of this machine.
+def shape_of(config: Any, parameters: int, length: int) -> Shape:
+    """What decides the size of a model with this configuration of transformers, on sequences of `length` tokens.
 
-    batch: sequences and their length in tokens. training: processes that train it with AdamW; 0 where it is only evaluated.
+    Of a mixture's experts a token's activations are those of its own.
     """
-    config, here = model.config, max(training, 1)
-    wide = getattr(config, "intermediate_size", None) or 4 * config.hidden_size
-    held = sum(p.numel() for p in model.parameters())
-    shape = Shape(
-        parameters=held, layers=config.num_hidden_layers, hidden=config.hidden_size, intermediate=wide, vocabulary=config.vocab_size,
-        context=batch[1],
-    )  # fmt: skip
-    how = Training(
-        micro_batch=batch[0], precision=precision, zero_stage=0, processes=here, recomputed=recomputed, logit=LOGIT
+    heads = getattr(config, "num_attention_heads", 0)  # none without attention
+    size = getattr(config, "head_dim", None) or (config.hidden_size // heads if heads else 0)
+    wide = getattr(config, "moe_intermediate_size", None) or getattr(config, "intermediate_size", None)
+    return Shape(
+        parameters=parameters,
+        layers=config.num_hidden_layers,
+        hidden=config.hidden_size,
+        intermediate=(wide or 4 * config.hidden_size) * (getattr(config, "num_experts_per_tok", None) or 1),
+        vocabulary=config.vocab_size,
+        context=length,
+        width=heads * size,
+        kv=(getattr(config, "num_key_value_heads", None) or heads) * size,
     )
-    found = deepspeed.needed(shape, how)
-    if not training:
-        found = {name: found[name] for name in ("program", "weights", "logits")}
-    if here * sum(found.values()) > TOLERANCE * has:
-        raise refusal(what, found, has, here, advice)
+
+
+def check_loaded(
+    what: str, model: Any, batch: tuple[int, int], has: int, advice: list[str], precision: str = "fp32"
+) -> None:
+    """InputError where the evaluation of a model of transformers clearly needs more than `has` bytes of this machine.
+
+    batch: sequences and their length in tokens.
+    """
+    held = sum(p.numel() for p in model.parameters())
+    how = Training(micro_batch=batch[0], precision=precision, zero_stage=0, processes=1, logit=LOGIT)
+    found = deepspeed.needed(shape_of(model.config, held, batch[1]), how)
+    found = {name: found[name] for name in ("program", "weights", "logits")}
+    if sum(found.values()) > TOLERANCE * has:
+        raise refusal(what, found, has, 1, advice)

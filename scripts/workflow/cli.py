@@ -203,12 +203,12 @@ def checkpoints(args: argparse.Namespace, section: dict[str, Any]) -> Path:
     return runs.folder(args.checkpoints, section, inputs(args), files, task_of(args.manifest))
 
 
-def done(args: argparse.Namespace, mark: str) -> bool:
+def done(args: argparse.Namespace, mark: str, renews: bool = True) -> bool:
     """Whether the task is done already: its manifest (or the copy, where Snakemake removed it) has this fingerprint and its files,
     and consumed what its inputs hold now.
 
     So a task that was cut off resumes after it, and work stops at the first step whose result is the same as before. Its `sources`
-    are brought up to date: parts of its inputs that it did not consume may come from a source file that was replaced.
+    are brought up to date, where it `renews`: parts of its inputs that it did not consume may come from a source file that was replaced.
     """
     try:
         manifest, given = Manifest.of_task(args.manifest), inputs(args)
@@ -225,7 +225,8 @@ def done(args: argparse.Namespace, mark: str) -> bool:
         if not args.manifest.exists() and any(manifest.altered()):
             return False
         files = [{task_of(args.manifest): held} for held in own.values()]
-        manifest.renew(combined([*files, *(given[key].sources for key in given if held[key])]))
+        if renews:
+            manifest.renew(combined([*files, *(given[key].sources for key in given if held[key])]))
     except ManifestError:
         return False
     return True

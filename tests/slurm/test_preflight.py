@@ -305,3 +305,39 @@ def test_of_gpus_that_are_not_known_and_of_a_shape_that_is_auto_it_says_so(tmp_p
         [],
         [],
     )
+
+
+EIGHT = {"hidden_size": 4096, "intermediate_size": 14336, "layers": 32, "heads": 32, "kv_heads": 8, "context": 4096}
+
+
+def tuned(models: dict[str, dict[str, object]] | None = None, **keys: object) -> dict[str, object]:
+    """A complete config whose model of eight billion parameters is fine-tuned."""
+    tree = {
+        "tokenize": {"train": {"vocabulary": 128256}},
+        "pretrain": {"train": {"model": EIGHT, "tokens": 10**12, "global_batch_tokens": 2**22}},
+        "finetune": {"train": {"max_length": 2048, "precision": "bf16", "micro_batch": 1, **keys}},
+        "models": {"sft": {"from": "base", "step": "finetune.train"}, **(models or {})},
+    }
+    return config.validate(tree)
+
+
+@pytest.mark.parametrize("engine", ["deepspeed", "torch"])
+def test_a_fine_tuning_that_does_not_fit_its_gpus_is_refused_with_what_makes_it_fit(
+    tmp_path: Path, engine: str
+) -> None:
+    need = replace(FITS, rule="finetune_train", nodes=1, gres="gpu:h100:8")
+    whole = {"engine": engine, "zero_stage": 3, "processes": 8, "activation_checkpointing": True}
+    assert trainings.tuning([need], {"main": tuned(**whole)}, tmp_path) == ([], [])
+    (error,), warnings = trainings.tuning([need], {"main": tuned(**{**whole, "processes": 1})}, tmp_path)
+    assert error.startswith("finetune_train sft: finetune.train needs about 1") and "GPUs, not 1 (" in error
+    assert "(an h100)" in error and not warnings
+    (error,), _ = trainings.tuning([need], {"main": tuned(**{**whole, "zero_stage": 0})}, tmp_path)
+    assert "set finetune.train.zero_stage to " in error and "pretrain" not in error
+    # A model's own keys count, and every variant's.
+    other = {"big": {"from": "sft", "step": "finetune.train", "zero_stage": 0}}
+    (error,), _ = trainings.tuning([need], {"v": tuned(other, **whole)}, tmp_path)
+    assert error.startswith("finetune_train big of v: finetune.train needs about")
+    assert trainings.tuning([FITS], {"main": tuned(zero_stage=0)}, tmp_path) == ([], [])
+    assert trainings.tuning([replace(need, gres="")], {"main": tuned(zero_stage=0)}, tmp_path) == ([], [])
+    _, (warning,) = trainings.tuning([need], {"main": config.validate({})}, tmp_path)
+    assert "whether it fits its GPUs is not known: tokenize.train.vocabulary is auto" in warning

@@ -117,11 +117,14 @@ class Torch(engine.Engine):
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.low and not self.zero):
             return self.runs(input_ids=inputs, use_cache=False, **more)
 
-    def step(self, batch: torch.Tensor, rate: float, fits: engine.Fits | None = None) -> engine.Update:
-        """As `engine.Engine.step`; a batch is the same for all processes that work on it together."""
-        batch = self.cut.part(batch) if self.cut else batch
+    def step(self, batch: engine.Batch, rate: float, fits: engine.Fits | None = None) -> engine.Update:
+        """As `engine.Engine.step`; a batch is the same for all processes that work on it together, and then of windows."""
+        if self.cut:
+            assert isinstance(batch, torch.Tensor)
+            batch = self.cut.part(batch)
         if self.pipe is None:
             return super().step(batch, rate, fits)
+        assert isinstance(batch, torch.Tensor)
         self.pace(rate)
         loss = self.pipe.gradients(batch, self.loss)
         return engine.Update(loss, None, *self._update(fits and partial(fits, loss)))

@@ -1,38 +1,87 @@
-"""A process of finetune.train, whose gradient is infinite in the optimizer steps that POISON names, on the last process."""
+"""scripts.finetune.train, for what the tests ask of it beside one training.
+
+With CASES, such as `torch-3 deepspeed-0-4`, it trains once for each engine, ZeRO stage and micro-batch (that of the config where a case has
+none), into a folder of that name beside the manifest: in one process, since starting takes longest. A case `of:torch-3` is made from the
+model of that case. POISON names steps whose gradient is infinite on the last process: `3,10`; with `loss:` before, whose loss is none.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import sys
+from pathlib import Path
 from typing import Any
 
-from scripts.finetune import sft
+import torch
 
-STEPS = {int(step) for step in os.environ["POISON"].split(",")}
-LAST = int(os.environ.get("RANK", "0")) == int(os.environ.get("WORLD_SIZE", "1")) - 1
-load = sft.load
+from scripts.finetune import train
+from scripts.finetune.run import Run
+from scripts.pretrain import group
+from scripts.workflow.fingerprint import canonical
+
+kind, _, steps = os.environ.get("POISON", "").rpartition(":")
+POISONED = {int(step) for step in steps.split(",") if step}
+LAST = int(os.environ["RANK"]) == int(os.environ["WORLD_SIZE"]) - 1
+step_of = Run.step
 
 
-def poisoned(*given: Any) -> tuple[Any, Any]:
-    from scripts.finetune import watch
+def step(self: Run, number: int, *rest: Any) -> Any:
+    if number not in POISONED or not LAST:
+        return step_of(self, number, *rest)
+    forward_of = self.engine.forward
 
-    model, tokenizer = load(*given)
-    step_of = watch.Trainer.training_step
+    def forward(inputs: torch.Tensor, **more: Any) -> Any:
+        found = forward_of(inputs, **more)
+        if kind == "loss":
+            found.logits = found.logits * float("nan")
+        else:
+            found.logits.register_hook(lambda gradient: gradient * float("inf"))
+        return found
 
-    def training_step(self: Any, wrapped: Any, inputs: Any, *rest: Any, **named: Any) -> Any:
-        hook = None
-        if self.state.global_step + 1 in STEPS and LAST:
-            hook = next(self.model.parameters()).register_hook(lambda gradient: gradient * float("inf"))
+    self.engine.forward = forward  # type: ignore[method-assign]
+    try:
+        return step_of(self, number, *rest)
+    finally:
+        del self.engine.forward
+
+
+Run.step = step  # type: ignore[method-assign]
+
+
+class Ended(Exception):
+    """The exit status of one training of several."""
+
+
+def end(status: int) -> None:
+    raise Ended(status)
+
+
+def several(cases: list[str], argv: list[str]) -> None:
+    """Train each case in this process; ends it with the first status that is not 0."""
+    leave, group.stop, os._exit = group.stop, end, end  # type: ignore[assignment]
+    config, manifest, source = (argv.index(name) + 1 for name in ("--config", "--manifest", "--model"))
+    given, path, base = json.loads(argv[config]), Path(argv[manifest]), argv[source]
+    for case in cases:
+        name, _, parent = case.partition("of:")
+        argv[source] = str(path.parent / parent / path.name) if parent else base
+        engine, stage, *micro = (name or "torch-0-").split("-")
+        settings = {**given["config"], "engine": engine, "zero_stage": int(stage)}
+        settings |= {"micro_batch": int(micro[0])} if micro and micro[0] else {}
+        argv[config] = canonical({**given, "config": settings})
+        argv[manifest] = str(path.parent / case.replace(":", "-") / path.name)
         try:
-            return step_of(self, wrapped, inputs, *rest, **named)
-        finally:
-            if hook:
-                hook.remove()
-
-    watch.Trainer.training_step = training_step  # type: ignore[method-assign]
-    return model, tokenizer
+            train.main(argv)
+        except Ended as ended:
+            if ended.args[0]:
+                raise SystemExit(ended.args[0]) from None
+    group.stop = leave
+    sys.stdout.flush()
+    torch.distributed.barrier()
 
 
 if __name__ == "__main__":
-    sft.load = poisoned
-    raise SystemExit(sft.main(sys.argv[1]))
+    if "CASES" in os.environ:
+        several(os.environ["CASES"].split(), sys.argv[1:])
+    else:
+        raise SystemExit(train.main())

@@ -1,62 +1,91 @@
-"""finetune.train on real pairs and a small random model: it learns, repeats itself, and resumes after a kill."""
+"""finetune.train on real pairs and a small random model: as a plain loop by any engine; killed and resumed; what is refused."""
 
 from __future__ import annotations
 
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import tiny
-from hypothesis import given
-from hypothesis import strategies as st
+import torch
 
-from scripts.finetune import loss, pairs, sft, train
-from scripts.finetune.template import Template
+from scripts.finetune import pairs
+from scripts.finetune.batches import Batches, pieces
+from scripts.finetune.run import WHERE, check
+from scripts.finetune.template import read_pairs
 from scripts.models.load import load
+from scripts.pretrain import checkpoint
+from scripts.training import memory
 from scripts.training.processes import RESUBMIT
-from scripts.training.sealed import seal, synced
 from scripts.workflow import cli
 from scripts.workflow.config import ROOT
+from scripts.workflow.errors import InputError
 from scripts.workflow.manifest import Manifest, checksum
 
 pytestmark = pytest.mark.slow  # starts trainings
 
-CONFIG = {"max_length": tiny.CONTEXT, "epochs": 2, "batch_size": 16, "micro_batch": 16, "learning_rate": 3e-3}
+RATE = 3e-3
+CONFIG = {
+    "max_length": tiny.CONTEXT,
+    "epochs": 1,
+    "batch_size": 16,
+    "micro_batch": 16,
+    "learning_rate": RATE,
+    "schedule": "linear",
+    "warmup": 0,
+    "threads": 1,
+}
+STEPS = 19  # of 300 pairs: the last has 12
+CASES = [f"{engine}-{stage}" for engine in ("deepspeed", "torch") for stage in (0, 3)]
+SMALLER = [f"{case}-3" for case in CASES[1:3]]  # micro-batches
 
 
 def arguments(base: Path, pairs: Path, out: Path, **changes: object) -> list[str]:
     config = tiny.config("finetune.train", **{**CONFIG, **changes})
-    manifest = out / "sft.manifest.json"
-    given = ["--model", str(base), "--pairs", str(pairs), "--manifest", str(manifest)]
+    given = ["--model", str(base), "--pairs", str(pairs), "--manifest", str(out / "sft.manifest.json")]
     return ["--config", config, *given, "--checkpoints", str(out / "checkpoints")]
 
 
-@pytest.fixture(scope="module")
-def tuned(tmp_path_factory: pytest.TempPathFactory, base_model: Path, pairs_manifest: Path) -> Path:
-    """The folder of an uninterrupted run."""
-    out = tmp_path_factory.mktemp("tuned")
-    assert train.main(arguments(base_model, pairs_manifest, out)) == 0
-    return out
+def launched(
+    options: list[str], processes: int = 1, program: str = "scripts.finetune.train", **variables: str
+) -> subprocess.Popen[str]:
+    """The launcher with so many processes, in a process group of its own."""
+    command = [sys.executable, "-m", "scripts.training.launch", "--processes", str(processes), program, *options]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", **variables}
+    folder = Path(options[options.index("--checkpoints") + 1]).parent
+    folder.mkdir(exist_ok=True)
+    return subprocess.Popen(
+        command, env=environment, cwd=folder, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
 
 
-def test_it_lowers_the_heldout_loss(tuned: Path) -> None:
-    manifest = Manifest.read(tuned / "sft.manifest.json")
-    summary = manifest.summary
-    assert summary["heldout_loss_after"] < summary["heldout_loss_before"] - 1
-    assert summary["steps"] == 2 * -(-300 // 16) == len((tuned / "sft/losses.jsonl").read_text().splitlines())
-    assert not [name for name in manifest.files if name.endswith((".bin", ".pt", ".pth"))]
-    assert not list((tuned / "checkpoints").iterdir())
-    model, tokenizer = load(tuned / "sft/model")
-    assert tokenizer.eos_token_id == 0
-    assert sum(p.numel() for p in model.parameters()) == summary["parameters"]
+def finished(process: subprocess.Popen[str], status: int = 0) -> str:
+    """What a program that ends with this status wrote to stderr."""
+    try:
+        _, said = process.communicate(timeout=280)
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+    assert process.returncode == status, said
+    return said
+
+
+def rows(out: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (out / "sft/losses.jsonl").read_text().splitlines()]
+
+
+def same(one: Path, other: Path) -> None:
+    """Manifest, losses and weights are equal byte for byte."""
+    for name in ("sft.manifest.json", "sft/losses.jsonl", "sft/model/model.safetensors"):
+        assert (one / name).read_bytes() == (other / name).read_bytes(), name
 
 
 def place(options: list[str]) -> Path:
@@ -68,32 +97,98 @@ def place(options: list[str]) -> Path:
     return cli.checkpoints(args, cli.settings("finetune.train", args.config)[0])
 
 
-def broken_off(folder: Path, options: list[str], checkpoints: Path, number: signal.Signals) -> int:
-    """The exit status of a program that gets a signal when its first checkpoint is there."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "scripts.finetune.train", *options]
-    running = subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL, cwd=folder)
-    end = time.monotonic() + 300  # a busy machine needs minutes to start
-    while not list(checkpoints.glob(f"*/{sft.MARK}")) and running.poll() is None and time.monotonic() < end:
-        time.sleep(0.02)
-    running.send_signal(number)
-    return running.wait()
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory, base_model: Path, pairs_manifest: Path) -> dict[int, Path]:
+    """The folder of what each case left, a folder of its name, by the number of processes."""
+    folders = {}
+    for processes in (1, 2):
+        out = tmp_path_factory.mktemp(f"tuned-{processes}")
+        cases = [*CASES, *SMALLER, *["of:torch-0", "torch-0"] * (processes == 2)]
+        said = finished(
+            launched(
+                arguments(base_model, pairs_manifest, out),
+                processes,
+                "tests.unit.finetune.poisoned",
+                CASES=" ".join(cases),
+            )
+        )
+        assert ("nothing to do: settings and input are as before" in said) == (processes == 2)
+        folders[processes] = out
+    return folders
 
 
-def test_a_model_is_made_from_a_fine_tuned_one_too(
-    tuned: Path, pairs_manifest: Path, tmp_path: Path, base_model: Path
-) -> None:
+@pytest.fixture(scope="module")
+def plain(base_model: Path, pairs_manifest: Path) -> dict[str, Any]:
+    """A loop without any engine: pair after pair without padding, torch's AdamW."""
+    model, tokenizer = load(base_model.parent / "model")
+    settings = {**CONFIG, "seed": 0}
+    batches = Batches(pairs_manifest, tokenizer, settings, 1)
+    moves = torch.optim.AdamW(model.parameters(), lr=RATE, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.0)
+
+    def total(some: list[dict[str, Any]], learns: bool) -> float:
+        """The mean loss over the answers' tokens of pairs, and its gradient."""
+        made = list(pieces(some, batches.template, tokenizer, tiny.CONTEXT))
+        counted, loss = sum(scored for _, scored, _ in made), 0.0
+        for ids, scored, _ in made:
+            with torch.set_grad_enabled(learns):
+                logits = model(input_ids=torch.from_numpy(ids[None])).logits[0, -scored - 1 : -1]
+                part = torch.nn.functional.cross_entropy(logits, torch.from_numpy(ids[-scored:]), reduction="sum")
+            if learns:
+                (part / counted).backward()
+            loss += float(part.detach())
+        return loss / counted
+
+    heldout, _ = read_pairs(pairs_manifest, "heldout")
+    before, losses = total(heldout, False), []
+    for step in range(1, batches.steps + 1):
+        moves.param_groups[0]["lr"] = RATE * (1 - step / (STEPS + 1))
+        losses.append(total([batches.rows[number] for number in batches.order(step)], True))
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        moves.step()
+        moves.zero_grad()
+    return {"losses": losses, "before": before, "after": total(heldout, False)}
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.parametrize("case", [*CASES, *SMALLER])
+def test_as_a_plain_loop(found: dict[int, Path], plain: dict[str, Any], case: str, processes: int) -> None:
+    out = found[processes] / case
+    made = rows(out)
+    assert [row["step"] for row in made] == list(range(1, STEPS + 1))
+    assert [row["loss"] for row in made] == pytest.approx(plain["losses"], abs=1e-5)
+    summary = Manifest.read(out / "sft.manifest.json").summary
+    assert summary["heldout_loss_before"] == pytest.approx(plain["before"], abs=1e-5)
+    assert summary["heldout_loss_after"] == pytest.approx(plain["after"], abs=1e-4)
+
+
+def test_it_lowers_the_heldout_loss_and_leaves_a_model(found: dict[int, Path], base_model: Path) -> None:
+    out = found[2] / CASES[1]
+    manifest = Manifest.read(out / "sft.manifest.json")
+    summary = manifest.summary
+    assert summary["heldout_loss_after"] < summary["heldout_loss_before"] - 0.5
+    assert summary["steps"] == STEPS and summary["heldout_tokens"] > 100 and summary["trained"] is True
+    assert (summary["loss_first"], summary["loss_last"]) == (rows(out)[0]["loss"], rows(out)[-1]["loss"])
+    assert not [name for name in manifest.files if name.endswith((".bin", ".pt", ".pth"))]
+    model, tokenizer = load(out / "sft/model")
+    assert tokenizer.eos_token_id == 0 and model.config.use_cache
+    assert sum(p.numel() for p in model.parameters()) == summary["parameters"]
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        assert (out / "sft/model" / name).read_bytes() == (base_model.parent / "model" / name).read_bytes()
+    assert not list((found[1] / "checkpoints").glob("[!.]*")), "no checkpoint and no log is left"
+    shown = [json.loads(line) for line in (out / "sft/metrics.jsonl").read_text().splitlines()]
+    assert [row["heldout_loss"] for row in shown if "heldout_loss" in row] == pytest.approx(
+        [summary["heldout_loss_before"], summary["heldout_loss_after"]], abs=1e-6
+    )
+    record = json.loads((out / "sft.run.json").read_text())
+    assert (record["processes"], record["nodes"], record["device"]) == (2, 1, "cpu")
+
+
+def test_a_model_is_made_from_a_fine_tuned_one_too(found: dict[int, Path]) -> None:
     """Its files are those of its own name, and its manifest says which model it is made from."""
-    options = arguments(tuned / "sft.manifest.json", pairs_manifest, tmp_path, epochs=0.5)
-    other = [
-        word.replace("sft.manifest.json", "sft2.manifest.json") if str(tmp_path) in word else word for word in options
-    ]
-    assert place(other) != place([*options[:2], "--model", str(base_model), *options[4:]])
-    assert train.main(other) == 0
-    manifest = Manifest.read(tmp_path / "sft2.manifest.json")
-    assert {name.split("/")[0] for name in manifest.files} == {"sft2"} and "finetune.train sft" in manifest.inputs
-    before = Manifest.read(tuned / "sft.manifest.json").summary["heldout_loss_after"]
-    assert manifest.summary["heldout_loss_before"] == before
+    manifest = Manifest.read(found[2] / "of-torch-0/sft.manifest.json")
+    assert "finetune.train sft" in manifest.inputs and "pretrain.train" not in manifest.inputs
+    before = Manifest.read(found[2] / "torch-0/sft.manifest.json").summary["heldout_loss_after"]
+    assert manifest.summary["heldout_loss_before"] == pytest.approx(before, abs=2e-6)
 
 
 def test_two_models_of_the_same_settings_have_checkpoints_of_their_own(
@@ -103,123 +198,94 @@ def test_two_models_of_the_same_settings_have_checkpoints_of_their_own(
     assert place(options) != place([word.replace("sft.manifest", "other.manifest") for word in options])
 
 
-def test_killed_and_resumed_gives_the_same_bytes(
-    tuned: Path, base_model: Path, pairs_manifest: Path, tmp_path: Path
-) -> None:
-    options = [*arguments(base_model, pairs_manifest, tmp_path), "--checkpoint-every", "8"]
-    folder = place(options)
-    assert broken_off(tmp_path, options, folder, signal.SIGKILL) == -signal.SIGKILL
-    torn = folder / "checkpoint-9999"  # as a kill in the middle of a save leaves one
-    torn.mkdir()
-    (torn / "model.safetensors").write_bytes(b"half")
-    whole = sft.newest(folder)
-    assert whole is not None and not torn.exists()
-    shutil.copytree(whole, torn)  # as a power cut leaves one: every name is there, a file's bytes are not
-    (torn / "optimizer.pt").write_bytes(b"")
-    assert sft.newest(folder) == whole
-    assert not torn.exists()
-    assert train.main([*options, "--log", str(tmp_path / "log")]) == 0
-    assert "resuming from" in (tmp_path / "log").read_text()
-    for name in ("sft.manifest.json", "sft/losses.jsonl", "sft/model/model.safetensors"):
-        assert (tmp_path / name).read_bytes() == (tuned / name).read_bytes(), name
-
-
-def test_what_other_code_finished_is_no_work_of_this(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A kill between the last checkpoint and the manifest, then an edit. What is not finished goes on, and says so."""
-
-    def sealed(step: int) -> Path:
-        place = tmp_path / f"checkpoint-{step}"
-        place.mkdir(parents=True)
-        (place / "model.safetensors").write_bytes(b"weights")
-        facts = {"code": {"scripts/a.py": "1"}, "changed": [], "step": step, "of": 20}
-        seal(place, sft.MARK, facts, synced(place))
-        return place
-
-    monkeypatch.setattr(train, "code", lambda _: {"scripts/a.py": "2"})
-    assert train.taking_part(tmp_path) == []
-    sealed(10)
-    assert train.taking_part(tmp_path) == [{"step": 10, "modules": {"scripts/a.py": ["1", "2"]}}]
-    sealed(20)
-    assert train.taking_part(tmp_path) == [] and sft.newest(tmp_path) is None
-
-
-def test_a_gradient_that_is_not_finite_is_skipped(
-    base_model: Path,
-    pairs_manifest: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
-) -> None:
-    """Of one process of two.
-
-    A pair whose embedding gets an infinite gradient: the steps with it are skipped and it is named; its number is bounded.
-    """
-    more = ["--checkpoint-every", "8", "--processes", "2"]
-    options = [*arguments(base_model, pairs_manifest, tmp_path, epochs=0.6), *more]
-    supervise = train.supervise
-
-    def poisoned(commands: Any, *rest: Any, **named: Any) -> int:
-        module = {"scripts.finetune.sft": "tests.unit.finetune.poisoned"}
-        own = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "POISON": "3,10"}
-        return supervise(
-            [([module.get(word, word) for word in command], env | own) for command, env in commands], *rest, **named
-        )
-
-    monkeypatch.setattr(train, "supervise", poisoned)
-    assert train.main([*options, "--max-skipped-steps", "1"]) == 1
-    said = capfd.readouterr().err
-    assert "not finite in 2 steps, the last is step 10" in said and "Traceback" not in said
-    status = train.main([*options, "--max-skipped-steps", "2"])  # resumes from step 8, and knows of step 3
-    said = capfd.readouterr().err
-    assert status == 0 and "resuming from" in said, said
-    assert "step 10: the gradient is not finite, its update is skipped (2 of at most 2); its 16 pairs" in said
-    manifest = Manifest.read(tmp_path / "sft.manifest.json")
-    assert manifest.summary["skipped_steps"] == [3, 10] and "2 of 12 steps" in manifest.summary["notes"][0]
-    assert manifest.summary["heldout_loss_after"] < manifest.summary["heldout_loss_before"] - 0.5
-    rows = [json.loads(line) for line in (tmp_path / "sft/losses.jsonl").read_text().splitlines()]
-    assert [row["step"] for row in rows] == list(range(1, 13))
-    known = {json.loads(line)["id"] for line in (pairs_manifest.parent / "train.jsonl").read_text().splitlines()}
-    for row in (rows[2], rows[9]):
-        assert "loss" not in row and len(row["pairs"]) == 16 and set(row["pairs"]) <= known
+def stopped(process: subprocess.Popen[str], folder: Path, number: signal.Signals) -> str:
+    """What a training said that got a signal, the launcher and all, when its first checkpoint was there."""
+    end = time.monotonic() + 120
+    while not list(folder.glob(f"step-*/{checkpoint.FACTS}")):
+        assert process.poll() is None and time.monotonic() < end, process.communicate()[1]
+        time.sleep(0.002)
+    if number == signal.SIGKILL:
+        os.killpg(process.pid, number)
+        process.communicate()
+        return ""
+    process.send_signal(number)
+    return finished(process, RESUBMIT)
 
 
 @pytest.mark.parametrize(
-    "processes", [pytest.param(1, marks=pytest.mark.long), pytest.param(2, marks=pytest.mark.long)]
+    "case", ["deepspeed-3", *(pytest.param(case, marks=pytest.mark.long) for case in ("deepspeed-0", "torch-3"))]
 )
+def test_killed_and_resumed_gives_the_same_bytes(
+    found: dict[int, Path], base_model: Path, pairs_manifest: Path, tmp_path: Path, case: str
+) -> None:
+    engine, stage = case.split("-")
+    options = arguments(base_model, pairs_manifest, tmp_path, engine=engine, zero_stage=int(stage))
+    options += ["--checkpoint-every", "4"]
+    folder = place(options)
+    stopped(launched(options, 2), folder, signal.SIGKILL)
+    assert not (tmp_path / "sft.manifest.json").exists()
+    (folder / ".step-000008.partial").mkdir(exist_ok=True)  # as a kill in the middle of a save leaves one
+    newest = checkpoint.complete(folder)[-1].step
+    assert newest < STEPS
+    assert f"resuming after step {newest} of" in finished(launched(options, 2))
+    same(tmp_path, found[2] / case)
+    assert not folder.exists()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("case", ["deepspeed-3", "torch-3"])
+def test_another_number_of_processes_goes_on_with_the_same_batches(
+    plain: dict[str, Any], base_model: Path, pairs_manifest: Path, tmp_path: Path, case: str
+) -> None:
+    engine, stage = case.split("-")
+    options = arguments(base_model, pairs_manifest, tmp_path, engine=engine, zero_stage=int(stage))
+    options += ["--checkpoint-every", "4"]
+    stopped(launched(options, 2), place(options), signal.SIGKILL)
+    assert "resuming after step" in finished(launched(options, 1))
+    assert [row["loss"] for row in rows(tmp_path)] == pytest.approx(plain["losses"], abs=1e-5)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("processes", [1, 2])
 def test_warned_and_resumed_gives_the_same_bytes(
-    tuned: Path, base_model: Path, pairs_manifest: Path, tmp_path: Path, processes: int
+    found: dict[int, Path], base_model: Path, pairs_manifest: Path, tmp_path: Path, processes: int
 ) -> None:
     """It ends with status 85 after a checkpoint of the very step, and its log is continued."""
-    whole, parts = tuned, tmp_path / "parts"
-    if processes > 1:  # sums differ in their last digits
-        whole = tmp_path / "whole"
-        assert train.main([*arguments(base_model, pairs_manifest, whole), "--processes", str(processes)]) == 0
-    parts.mkdir()
-    more = ["--processes", str(processes), "--checkpoint-every", "8", "--log", str(parts / "log")]
-    options = [*arguments(base_model, pairs_manifest, parts), *more]
+    options = arguments(base_model, pairs_manifest, tmp_path, engine="torch", zero_stage=0)
+    options += ["--checkpoint-every", "4", "--log", str(tmp_path / "log")]
     folder = place(options)
-    assert broken_off(parts, options, folder, signal.SIGUSR1) == RESUBMIT
-    log = (parts / "log").read_text()
-    stopped = re.search(r"stopped by a signal after step (\d+);", log)
-    assert stopped and (folder / f"checkpoint-{stopped[1]}" / sft.MARK).is_file()
-    assert train.main(options) == 0
-    assert (parts / "log").read_text().startswith(log)
-    assert f"resuming from {folder}/checkpoint-{stopped[1]}" in (parts / "log").read_text()
-    for name in ("sft.manifest.json", "sft/losses.jsonl", "sft/model/model.safetensors"):
-        assert (parts / name).read_bytes() == (whole / name).read_bytes(), name
+    stopped(launched(options, processes), folder, signal.SIGUSR1)
+    log = (tmp_path / "log").read_text()
+    found_step = re.search(r"stopped by a signal after step (\d+);", log)
+    assert found_step and checkpoint.complete(folder)[-1].step == int(found_step[1])
+    finished(launched(options, processes))
+    assert (tmp_path / "log").read_text().startswith(log)
+    assert f"resuming after step {found_step[1]} of {folder}" in (tmp_path / "log").read_text()
+    same(tmp_path, found[processes] / "torch-0")
 
 
-def test_what_does_not_fit(
-    base_model: Path, pairs_manifest: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    options = arguments(base_model, pairs_manifest, tmp_path)
-    assert train.main(arguments(base_model, pairs_manifest, tmp_path, max_length=65)) == 1
-    assert "finetune.train.max_length is 65; the model's context is 64" in capsys.readouterr().err
-    assert train.main([*options, "--processes", "3"]) == 1
-    assert "batch_size 16 is not a multiple" in capsys.readouterr().err
-    wrong = [str(base_model) if value == str(pairs_manifest) else value for value in options]
-    assert train.main(wrong) == 1
-    assert "must be one of 'finetune.pairs'" in capsys.readouterr().err
+def test_a_gradient_that_is_not_finite_is_skipped(base_model: Path, pairs_manifest: Path, tmp_path: Path) -> None:
+    """Of one process of two: the steps with it are skipped and their pairs are named; their number is bounded, over a resumption too."""
+    options = [*arguments(base_model, pairs_manifest, tmp_path), "--checkpoint-every", "8", "--max-skipped-steps"]
+    program = "tests.unit.finetune.poisoned"
+    said = finished(launched([*options, "1"], 2, program, POISON="3,10"), 1)
+    assert "not finite in 2 steps, the last is step 10; finetune.train.max_skipped_steps is 1" in said
+    assert "Traceback" not in said and said.count("not finite in 2 steps") == 1
+    said = finished(
+        launched([*options, "3"], 2, program, POISON="loss:10,19")
+    )  # resumes from step 8, and knows of step 3
+    assert "resuming after step 8" in said
+    assert "step 10: the loss is not finite, its update is skipped (2 of at most 3); its 16 pairs" in said
+    manifest = Manifest.read(tmp_path / "sft.manifest.json")
+    assert manifest.summary["skipped_steps"] == [3, 10, 19] and "3 of 19 steps" in manifest.summary["notes"][0]
+    assert manifest.summary["heldout_loss_after"] < manifest.summary["heldout_loss_before"] - 0.5
+    made = rows(tmp_path)
+    assert [row["step"] for row in made] == list(range(1, STEPS + 1))
+    known = {json.loads(line)["id"] for line in (pairs_manifest.parent / "train.jsonl").read_text().splitlines()}
+    for step, what, number in ((3, "gradient", 16), (10, "loss", 16), (19, "loss", 12)):
+        row = made[step - 1]
+        assert "loss" not in row and row["skipped"] == what
+        assert len(row["pairs"]) == number and set(row["pairs"]) <= known
 
 
 def derived(corpus: list[Path], folder: Path, **settings: object) -> Path:
@@ -231,9 +297,11 @@ def derived(corpus: list[Path], folder: Path, **settings: object) -> Path:
 
 
 def test_without_enough_pairs_the_base_model_is_passed_on(base_model: Path, corpus: list[Path], tmp_path: Path) -> None:
-    assert train.main(arguments(base_model, derived(corpus, tmp_path, min_train=50_000), tmp_path / "out")) == 0
-    manifest = Manifest.read(tmp_path / "out/sft.manifest.json")
+    out = tmp_path / "out"
+    finished(launched(arguments(base_model, derived(corpus, tmp_path, min_train=50_000), out), 2))
+    manifest = Manifest.read(out / "sft.manifest.json")
     assert manifest.summary["trained"] is False and manifest.summary["steps"] == 0
+    assert manifest.summary["parameters"] == sum(p.numel() for p in load(base_model.parent / "model")[0].parameters())
     assert "sft was not fine-tuned, it is the model base" in manifest.summary["notes"][0]
     for path in (base_model.parent / "model").iterdir():
         assert manifest.file(f"sft/model/{path.name}").read_bytes() == path.read_bytes()
@@ -243,45 +311,47 @@ def test_without_enough_pairs_the_base_model_is_passed_on(base_model: Path, corp
 def test_without_heldout_pairs_it_trains_and_measures_no_loss(
     base_model: Path, corpus: list[Path], tmp_path: Path
 ) -> None:
+    """Started without the launcher, too."""
     made = derived(corpus, tmp_path, max_train=60, min_train=10)
     (made.parent / "heldout.jsonl").write_text("")
     read = json.loads(made.read_text())
     read["files"]["heldout.jsonl"] = {"bytes": 0, "xxh3": checksum(made.parent / "heldout.jsonl")}
     made.write_text(json.dumps(read))
-    assert train.main(arguments(base_model, made, tmp_path / "out", epochs=1)) == 0
+    options = arguments(base_model, made, tmp_path / "out", engine="torch")
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    subprocess.run([sys.executable, "-m", "scripts.finetune.train", *options], env=environment, check=True)
     summary = Manifest.read(tmp_path / "out/sft.manifest.json").summary
     assert summary["trained"] is True and summary["steps"] == 4
     assert summary["heldout_loss_before"] is None and summary["heldout_loss_after"] is None
 
 
-def test_prompt_and_answer_are_cut_as_trl_cuts_them(base_model: Path) -> None:
-    _, tokenizer = load(base_model.parent / "model")
-    template = Template.parse("Question: {question}\nAnswer: {answer}")
-    prompt, answer = template.prompt("What does heapify do?"), template.completion("Transform list into a heap.")
-    ids, shared = loss.tokens(tokenizer, prompt, answer, 64)
-    assert tokenizer.decode(ids[:shared]) == prompt
-    assert tokenizer.decode(ids[shared:]) == answer + tokenizer.eos_token
-    assert loss.tokens(tokenizer, prompt, answer, 5) == (ids[:5], 5)
+def test_pairs_of_another_step_are_refused(base_model: Path, tmp_path: Path) -> None:
+    said = finished(launched(arguments(base_model, base_model, tmp_path)), 1)
+    assert "must be one of 'finetune.pairs'" in said and "Traceback" not in said
 
 
-def test_loss_does_not_depend_on_the_batch(base_model: Path, pairs_manifest: Path) -> None:
-    model, tokenizer = load(base_model.parent / "model")
-    rows = [json.loads(line) for line in (pairs_manifest.parent / "heldout.jsonl").read_text().splitlines()]
-    template = Template.parse("Question: {question}\nAnswer: {answer}")
-    one = loss.completion_loss(model, tokenizer, rows, template, 64, batch=1)
-    many = loss.completion_loss(model, tokenizer, rows, template, 64, batch=7)
-    assert one[1] == many[1]
-    assert one[0] == pytest.approx(many[0], abs=1e-5)
+def test_what_cannot_be_is_refused() -> None:
+    config = SimpleNamespace(max_position_embeddings=64)
+    check({"max_length": 64, "batch_size": 16}, 16, config)
+    with pytest.raises(InputError, match=r"finetune\.train\.max_length is 65; the model's context is 64"):
+        check({"max_length": 65, "batch_size": 16}, 1, config)
+    with pytest.raises(InputError, match=r"finetune\.train\.batch_size is 16 pairs, fewer than the 17 processes"):
+        check({"max_length": 64, "batch_size": 16}, 17, config)
 
 
-class Shape:
-    class config:
-        max_position_embeddings = 64
-
-
-@given(st.integers(1, 200), st.integers(1, 64), st.integers(1, 8))
-def test_micro_batches_fill_the_batch(share: int, micro: int, processes: int) -> None:
-    settings = {"batch_size": share * processes, "max_length": 64, "micro_batch": micro}
-    size = train.check(settings, processes, Shape)
-    assert 1 <= size <= micro
-    assert share % size == 0
+def test_eight_billion_parameters_fit_where_the_optimizer_is_sharded() -> None:
+    """Llama 3 8B on GPUs of 80 GB."""
+    config = SimpleNamespace(
+        num_attention_heads=32, num_key_value_heads=8, hidden_size=4096, intermediate_size=14_336, num_hidden_layers=32,
+        vocab_size=128_256,
+    )  # fmt: skip
+    shape = memory.shape_of(config, 8_030_261_248, 2048)
+    settings = {"precision": "bf16", "zero_stage": 3, "engine": "torch"}
+    at = {"micro_batch": 1, "activation_checkpointing": True, "processes": 8}
+    held = memory.check(shape, settings, at, 80_000_000_000, 1, cuda=True, where=WHERE)
+    assert held["optimizer"] == pytest.approx(12 * shape.parameters / 8)
+    with pytest.raises(InputError, match=r"finetune\.train needs about .* train on \d+ GPUs, not 1") as refused:
+        memory.check(shape, settings, {**at, "processes": 1}, 80_000_000_000, 1, cuda=True, where=WHERE)
+    assert "pretrain.train" not in str(refused.value)
+    with pytest.raises(InputError, match=r"set finetune\.train\.zero_stage to [123]"):
+        memory.check(shape, {**settings, "zero_stage": 0}, at, 80_000_000_000, 1, cuda=True, where=WHERE)

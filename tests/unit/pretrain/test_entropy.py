@@ -33,6 +33,21 @@ def test_as_torch_has_it(rows: int, count: int, vocabulary: int, spread: float, 
         torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5 * max(1.0, spread))
 
 
+@pytest.mark.parametrize("rows", [1, 4, 1000])
+def test_the_sum_over_targets_that_count(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As torch has it, and none where no target counts."""
+    monkeypatch.setattr(entropy, "CACHE", rows * 11 * 4)
+    logits = torch.randn(9, 11, generator=torch.Generator().manual_seed(3), requires_grad=True)
+    for ignored in ([2, 3, 8], [], range(9)):
+        targets = torch.arange(9) + 1
+        targets[list(ignored)] = -100
+        wanted = functional.cross_entropy(logits, targets, ignore_index=-100, reduction="sum")
+        found = entropy.summed(logits * 1.0, targets, -100)
+        torch.testing.assert_close(found, wanted)
+        for one, other in zip(*(torch.autograd.grad(2 * loss, logits) for loss in (found, wanted)), strict=True):
+            torch.testing.assert_close(one, other)
+
+
 def test_z_loss_is_in_the_gradient_alone() -> None:
     logits = torch.randn(7, 11, requires_grad=True)
     targets = torch.randint(0, 11, (7,))

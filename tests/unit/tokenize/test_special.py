@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tokenizers import Tokenizer
 
-from scripts.finetune.loss import tokens
+from scripts.finetune.batches import tokens
 from scripts.finetune.template import Template
 from scripts.tokenize import train
 from scripts.tokenize.special import SPECIAL

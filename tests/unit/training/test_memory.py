@@ -57,7 +57,7 @@ def test_a_model_that_no_batch_makes_fit() -> None:
         memory.check_host(7_000_000_000, 100_000_000_000, 8)
 
 
-def test_a_loaded_model_is_weighed_for_fine_tuning_and_for_evaluation() -> None:
+def test_a_loaded_model_is_weighed_for_evaluation() -> None:
     from transformers import LlamaConfig, LlamaForCausalLM
 
     model = LlamaForCausalLM(
@@ -66,11 +66,6 @@ def test_a_loaded_model_is_weighed_for_fine_tuning_and_for_evaluation() -> None:
     memory.check_loaded("evaluation", model, (16, 256), 2_000_000_000, ["lower it"])
     with pytest.raises(InputError, match=r"evaluation needs about 9\.\d GB, .* logits 8\.6 GB\); lower it"):
         memory.check_loaded("evaluation", model, (256, 256), 2_000_000_000, ["lower it"])
-    memory.check_loaded("fine-tuning", model, (16, 256), 4_000_000_000, ["lower it"], training=2)
-    with pytest.raises(
-        InputError, match=r"fine-tuning needs about .* 2 processes of .* \(program .*, optimizer .*\); lower it"
-    ):
-        memory.check_loaded("fine-tuning", model, (256, 256), 4_000_000_000, ["lower it"], training=2)
 
 
 WIDE = Shape(

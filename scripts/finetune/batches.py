@@ -1,0 +1,88 @@
+"""Which pairs a step trains on, and their tokens: micro-batches of inputs and targets, of which the answers' tokens alone count.
+
+The pairs of all epochs are one sequence: each epoch a permutation by (seed, epoch), one after another. A step takes the next `batch_size`
+of it, the last one what is left. So its pairs are a function of the step alone, the same for any number of processes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from scripts.finetune.template import Template, read_pairs
+from scripts.pretrain.data import Tokens, windows_from
+from scripts.pretrain.heldout import Piece, padded
+
+MicroBatch = tuple[torch.Tensor, torch.Tensor]  # inputs and targets, int64 [n, the longest's tokens], on the CPU
+
+
+def tokens(tokenizer: Any, prompt: str, completion: str, max_length: int) -> tuple[list[int], int]:
+    """(token ids of prompt, completion and end token cut to `max_length`; how many of them are the prompt's).
+
+    As TRL does it: the text is tokenized in one piece, and the prompt is what its own tokens share with that.
+    """
+    alone = tokenizer(prompt)["input_ids"]
+    whole = tokenizer(prompt + completion + tokenizer.eos_token)["input_ids"]
+    shared = 0
+    for left, right in zip(alone, whole, strict=False):
+        if left != right:
+            break
+        shared += 1
+    return whole[:max_length], min(shared, max_length)
+
+
+def pieces(rows: Iterable[dict[str, Any]], template: Template, tokenizer: Any, max_length: int) -> Iterator[Piece]:
+    """Each pair's ids, and how many of the last ones are its answer's; without a token before it, none is predicted."""
+    for row in rows:
+        prompt, answer = template.prompt(row["question"]), template.completion(row["answer"])
+        ids, shared = tokens(tokenizer, prompt, answer, max_length)
+        yield np.array(ids, np.int64), min(len(ids) - shared, len(ids) - 1), 0
+
+
+def micro_batch(found: Sequence[Piece], end: int) -> MicroBatch:
+    """A micro-batch of pairs, padded to its longest; of none, a row in which no target counts. end: the end token's id."""
+    inputs, targets = padded(found or [(np.full(2, end, np.int64), 0, 0)], end)
+    return torch.from_numpy(inputs), torch.from_numpy(targets)
+
+
+def dealt(items: Sequence[Any] | Tokens, processes: int, size: int) -> list[list[Any]]:
+    """Micro-batches of at most `size`, dealt out in turn: one of each process, in each round. The last ones may be empty."""
+    rounds = math.ceil(len(items) / (processes * size))
+    starts = (turn * processes * size for turn in range(rounds))
+    return [[items[start + rank * size :][:size] for rank in range(processes)] for start in starts]
+
+
+class Batches:
+    """The batches of a fine-tuning on `processes` processes.
+
+    `size` is that of a micro-batch: at most that of the settings, and all of a step alike; `rounds` are the micro-batches of a process.
+    """
+
+    def __init__(self, manifest: Path, tokenizer: Any, settings: dict[str, Any], processes: int) -> None:
+        self.rows, self.template = read_pairs(manifest, "train")
+        self.tokenizer, self.settings, self.processes = tokenizer, settings, processes
+        self.pairs = max(1, round(settings["epochs"] * len(self.rows)))  # of all epochs
+        self.steps = math.ceil(self.pairs / settings["batch_size"])
+        self.rounds = math.ceil(settings["batch_size"] / (processes * settings["micro_batch"]))
+        self.size = math.ceil(settings["batch_size"] / (processes * self.rounds))
+
+    def order(self, step: int) -> Tokens:
+        """The numbers of the pairs of a step, of all processes."""
+        first, size = (step - 1) * self.settings["batch_size"], self.settings["batch_size"]
+        return windows_from(first, min(size, self.pairs - first), len(self.rows), self.settings["seed"])
+
+    def ids(self, step: int) -> list[str]:
+        """The ids of the pairs of a step, of all processes, sorted."""
+        return sorted({self.rows[number]["id"] for number in self.order(step)})
+
+    def of(self, step: int, rank: int) -> list[MicroBatch]:
+        """A process's micro-batches of a step; every process has as many."""
+        length, end = self.settings["max_length"], self.tokenizer.eos_token_id
+        mine = [turn[rank] for turn in dealt(self.order(step), self.processes, self.size)]
+        rows = [[self.rows[number] for number in numbers] for numbers in mine]
+        return [micro_batch(list(pieces(part, self.template, self.tokenizer, length)), end) for part in rows]

@@ -1,0 +1,189 @@
+"""One fine-tuning on one process: its pairs, its engine, a step, the held-out loss and a checkpoint, by the means of pre-training."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import shutil
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from transformers import AutoConfig
+
+from scripts.finetune.batches import Batches, dealt, micro_batch, pieces
+from scripts.finetune.template import read_pairs
+from scripts.models.load import load_tokenizer
+from scripts.pretrain import checkpoint, engine, group, initial, model, room, schedule, start_from
+from scripts.pretrain.heldout import IGNORE
+from scripts.training import machine, memory
+from scripts.workflow.console import log
+from scripts.workflow.errors import InputError
+from scripts.workflow.fingerprint import code
+from scripts.workflow.manifest import canonical, digest
+
+WHERE = "finetune.train"
+KEPT = checkpoint.Kept(2)
+# What an engine asks for beside the keys of finetune.train: AdamW as in pre-training, and a learning rate that ends at 0.
+FIXED = {"optimizer": "adamw", "epsilon": 1e-8, "min_learning_rate_ratio": 0.0}
+
+
+class Run:
+    """One run, built by all processes together, and at once where `folder` holds a checkpoint: `done` is its step.
+
+    source: the folder of the model that it is made from.
+    """
+
+    def __init__(self, args: argparse.Namespace, settings: dict[str, Any], folder: Path, source: Path) -> None:
+        self.args, self.folder, self.source, self.settings = args, folder, source, settings | FIXED
+        self.rank, self.processes = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+        self.tokenizer = load_tokenizer(source)
+        self.batches = Batches(args.pairs, self.tokenizer, settings, self.processes)
+        self.steps = self.batches.steps
+        config = AutoConfig.from_pretrained(source, local_files_only=True)
+        self.save_dtype = next((name for name, dtype in model.DTYPES.items() if dtype == config.dtype), "fp32")
+        check(settings, self.processes, config)
+        self.device = group.choose_device("auto", int(os.environ["LOCAL_WORLD_SIZE"]), WHERE)
+        self.parameters = model.size(config)
+        place = {
+            "micro_batch": self.batches.size,
+            "processes": self.processes,
+            "activation_checkpointing": args.activation_checkpointing,
+        }
+        shape, cuda = memory.shape_of(config, self.parameters, settings["max_length"]), self.device.type == "cuda"
+        self.estimated = room.check(shape, self.settings, place, cuda, WHERE)
+        self.room = partial(room.enough, shape=shape, settings=self.settings, placement=place, cuda=cuda, where=WHERE)
+
+        self.kind = settings["engine"]
+        group.start(self.kind, self.device, settings["threads"])
+        self.code = code("scripts.finetune.train")
+        self.mark = digest(canonical([settings, self.steps]))
+        found = checkpoint.agreed(folder, self.code, self.mark, self.steps, self.device)
+        self.done, self.skipped = (found.step, list(found.skipped)) if found else (0, [])
+        self.changed = found.changed if found else ()
+        files = start_from.check_weights(initial.empty(config), source, source / "tokenizer.json")
+        job = engine.Job(
+            config=config,
+            settings=self.settings,
+            device=self.device,
+            micro_batch=self.batches.size,
+            accumulation=self.batches.rounds,
+            recomputed=args.activation_checkpointing,
+            values=partial(start_from.weights, files, partial(initial.values, config, settings["seed"])),
+        )
+        try:
+            self.engine = engine.kind(self.kind)(job)
+            if found:
+                self.engine.load(found, folder)
+        except InputError as error:  # the same on every process
+            raise checkpoint.Told(str(error)) from error
+        rows, template = read_pairs(args.pairs, "heldout")
+        found_pieces = pieces(rows, template, self.tokenizer, settings["max_length"])
+        self.heldout = sorted(found_pieces, key=lambda piece: len(piece[0]))  # so that a batch needs little padding
+        self.heldout_tokens = sum(scored for _, scored, _ in self.heldout)
+        # Of the model that it is made from; a run that was interrupted has it from its checkpoint.
+        self.before = found.lowest if found else self.heldout_loss()
+        self.after: float | None = None
+
+    def step(self, step: int, stopping: bool) -> tuple[dict[str, Any], bool]:
+        """One optimizer update: the step's row of losses.jsonl, and whether to stop. A collective call.
+
+        The loss is the mean over the answers' tokens of the global batch, in nats. Where it or the gradient is not finite the update is
+        left out, on every process, and the row names the step's pairs.
+        """
+        # As if there were one step more: the last one would have a rate of 0.
+        self.rate = schedule.learning_rate(step, self.steps + 1, self.settings)
+        batch = [
+            (inputs.to(self.device), targets.to(self.device)) for inputs, targets in self.batches.of(step, self.rank)
+        ]
+        self.update = self.engine.step(batch, self.rate)
+        total = torch.zeros(2, dtype=torch.float64, device=self.device)
+        total[0], total[1] = self.update.loss / self.processes, float(stopping)
+        dist.all_reduce(total)  # of the loss, and whether any process was told to stop, so that all stop together
+        loss, stop = total.tolist()
+        if self.update.applied:
+            return {"step": step, "loss": loss}, stop > 0
+        self.skipped.append(step)
+        what, ids, most = (
+            "gradient" if math.isfinite(loss) else "loss",
+            self.batches.ids(step),
+            self.args.max_skipped_steps,
+        )
+        if self.rank == 0:
+            some = f"{', '.join(ids[:3])}{', …' * (len(ids) > 3)}"
+            log.warning(
+                "step %s: the %s is not finite, its update is skipped (%s of at most %s); its %s pairs: %s",
+                f"{step:,}", what, len(self.skipped), most, f"{len(ids):,}", some,
+            )  # fmt: skip
+        return {"step": step, "skipped": what, "pairs": ids}, stop > 0
+
+    def check_skipped(self) -> None:
+        """Told, the error of all processes, where more steps were skipped than `max_skipped_steps`."""
+        if len(self.skipped) > self.args.max_skipped_steps:
+            raise checkpoint.Told(
+                f"the loss or the gradient was not finite in {len(self.skipped)} steps, the last is step {self.skipped[-1]}; "
+                f"{WHERE}.max_skipped_steps is {self.args.max_skipped_steps}. Lower {WHERE}.learning_rate"
+            )
+
+    def heldout_loss(self) -> float | None:
+        """The mean loss in nats over the tokens of the held-out answers; None where there are none. A collective call.
+
+        Every process runs as many forward passes as the others, as ZeRO 3 needs.
+        """
+        if not self.heldout_tokens:
+            return None
+        total = torch.zeros((), dtype=torch.float64, device=self.device)
+        for turn in dealt(self.heldout, self.processes, self.batches.size):
+            inputs, targets = micro_batch(turn[self.rank], self.tokenizer.eos_token_id)
+            total += self.engine.evaluate(inputs.to(self.device), targets.to(self.device), IGNORE).sum()
+        dist.all_reduce(total)
+        return float(total) / self.heldout_tokens
+
+    def machine(self) -> dict[str, Any]:
+        """What the run trained on. A collective call."""
+        return {**machine.described(self.device), "estimated_memory_bytes": self.estimated}
+
+    def save(self, step: int) -> None:
+        """A checkpoint of all processes."""
+        made = checkpoint.Checkpoint(
+            path=self.folder / f"step-{step:06d}",
+            step=step,
+            processes=self.processes,
+            zero_stage=self.settings["zero_stage"],
+            settings=self.mark,
+            code=self.code,
+            skipped=tuple(self.skipped),
+            changed=self.changed,
+            engine=self.kind,
+            lowest=self.before,
+        )
+        with group.patience(), checkpoint.writing(self.folder):
+            checkpoint.save(self.write, made, KEPT)
+
+    def write(self, folder: Path) -> None:
+        """The engine's files, and what the weights need to be a model: its configuration and tokenizer."""
+        self.engine.save(folder)
+        if self.rank == 0:
+            described = folder / model.FOLDER
+            model.describe(self.engine.model.config, self.save_dtype, described)
+            for path in self.companions():
+                shutil.copyfile(path, described / path.name)
+
+    def companions(self) -> list[Path]:
+        """The files of the tokenizer beside the weights."""
+        return [path for name in model.COMPANIONS if (path := self.source / name).is_file()]
+
+
+def check(settings: dict[str, Any], processes: int, config: Any) -> None:
+    """InputError for pairs longer than the model's context, and for more processes than a batch has pairs."""
+    limit, length = getattr(config, "max_position_embeddings", None), settings["max_length"]
+    if limit and length > limit:
+        raise InputError(f"{WHERE}.max_length is {length}; the model's context is {limit} tokens")
+    if processes > settings["batch_size"]:
+        raise InputError(
+            f"{WHERE}.batch_size is {settings['batch_size']} pairs, fewer than the {processes} processes ({WHERE}.processes × "
+            f"{WHERE}.nodes): raise it, or lower these"
+        )

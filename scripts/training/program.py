@@ -1,0 +1,56 @@
+"""The program of a training in each of its processes: process 0 is the step, with log and manifest, and the others work with it."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import socket
+import sys
+import traceback
+
+import torch.distributed as dist
+
+from scripts.pretrain import checkpoint, group
+from scripts.training.processes import RESUBMIT, free_port
+from scripts.workflow import cli
+from scripts.workflow.manifest import Manifest, ManifestError, digest, task_of
+
+ALONE = {
+    "RANK": "0",
+    "LOCAL_RANK": "0",
+    "WORLD_SIZE": "1",
+    "LOCAL_WORLD_SIZE": "1",
+}  # a program that no launcher started
+
+
+def run(parser: argparse.ArgumentParser, body: cli.Body, argv: list[str] | None) -> int:
+    """Run `body` as the step that `parser` is of, and end this process with its exit status.
+
+    RESUBMIT: a signal stopped it after a checkpoint. An error is reported by one process.
+    """
+    for name, value in {**ALONE, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}.items():
+        os.environ.setdefault(name, value)
+    try:
+        if os.environ["RANK"] == "0":
+            status = cli.run(parser, body, argv)
+        else:  # process 0 alone writes the log and the manifest, and reports what is wrong with the input
+            args = cli.parsed(parser, argv)
+            settings, mark = cli.settings(args.step, args.config, task_of(args.manifest))
+            if args.always or not cli.done(args, digest(mark), renews=False):  # which all processes find alike
+                body(args, settings, Manifest(args.step, digest(mark)))
+            status = 0
+    except SystemExit as stopped:
+        status = int(stopped.code or 0)
+    except Exception as error:
+        # Before the processes have met, process 0 finds the same fault and reports it, or it is this node's own.
+        if isinstance(error, checkpoint.Told):
+            pass
+        elif not isinstance(error, cli.InputError | ManifestError):
+            traceback.print_exc()
+        elif dist.is_initialized() or os.environ["LOCAL_RANK"] == "0":
+            print(f"error of process {os.environ['RANK']} on {socket.gethostname()}: {error}", file=sys.stderr)
+        status = 1
+    if status in (0, RESUBMIT):
+        group.stop(status)
+    sys.stderr.flush()
+    os._exit(status)
