@@ -227,6 +227,7 @@ class Torch(engine.Engine):
 
     def staged(self) -> Callable[[Path], list[str]]:
         """As `engine.Engine.staged`: the files are those of `save`."""
+        heap.give_back()  # as for `save`
         state = self._state()
         self.copy = self.copy or Staged(state)
         self.copy.take(state)

@@ -129,7 +129,8 @@ def moments(shape: Shape, how: Training) -> list[dict[str, int]]:
         gathered = how.low * (shape.parameters if how.zero_stage < 3 and how.accumulated else shape.outside)
         found.append(own | {"weights": weights + gathered, "buffers": (how.low + 4) * shape.outside})
     if not how.cuda:  # whose checkpoint is made in the memory of the host
-        saved = SAVED * (4 * shape.parameters * (3 + how.ema) - 4 * shape.matrices) // how.processes
+        times = SAVED + how.beside  # the copy that is written while the state changes
+        saved = times * (4 * shape.parameters * (3 + how.ema) - 4 * shape.matrices) // how.processes
         if how.beside:
             found = [each | {"checkpoint": saved} for each in found]
         if not mapped(how):  # what that took stays in the heap while the weights are gathered

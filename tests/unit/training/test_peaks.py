@@ -52,6 +52,8 @@ MORE = {
     "torch: 3, fp32, 2, selective": torch(3, "fp32", 2, DEEP, 8, **AGAIN, selective_checkpointing=True),
     "torch: 0, fp32, 1, a chunk": torch(0, "fp32", 1, BROAD, 8, loss_chunk=512),
     "torch: 3, fp32, 2, a mean": torch(3, "fp32", 2, WIDE, 4, ema=0.99),
+    "torch: 3, fp32, 2, beside": torch(3, "fp32", 2, WIDE, 4, async_checkpoints=True),
+    "torch: 0, fp32, 1, beside": torch(0, "fp32", 1, WIDE, 4, async_checkpoints=True),
     "torch: 3, fp32, 2, muon": torch(3, "fp32", 2, WIDE, 4, optimizer="muon"),
     "torch: 0, fp32, 2, muon": torch(0, "fp32", 2, BROAD, 8, optimizer="muon"),
 }
