@@ -52,6 +52,7 @@ class Run:
             "micro_batch": self.batches.size,
             "processes": self.processes,
             "activation_checkpointing": args.activation_checkpointing,
+            "largest": settings["batch_size"],
         }
         shape, cuda = memory.shape_of(config, self.parameters, settings["max_length"]), self.device.type == "cuda"
         self.estimated = room.check(shape, self.settings, place, cuda, WHERE)
@@ -81,8 +82,8 @@ class Run:
         except InputError as error:  # the same on every process
             raise checkpoint.Told(str(error)) from error
         rows, template = read_pairs(args.pairs, "heldout")
-        found_pieces = pieces(rows, template, self.tokenizer, settings["max_length"])
-        self.heldout = sorted(found_pieces, key=lambda piece: len(piece[0]))  # so that a batch needs little padding
+        heldout = pieces(rows, template, self.tokenizer, settings["max_length"])
+        self.heldout = sorted(heldout, key=lambda piece: len(piece[0]))  # so that a batch needs little padding
         self.heldout_tokens = sum(scored for _, scored, _ in self.heldout)
         # Of the model that it is made from; a run that was interrupted has it from its checkpoint.
         self.before = found.lowest if found else self.heldout_loss()
@@ -107,16 +108,12 @@ class Run:
         if self.update.applied:
             return {"step": step, "loss": loss}, stop > 0
         self.skipped.append(step)
-        what, ids, most = (
-            "gradient" if math.isfinite(loss) else "loss",
-            self.batches.ids(step),
-            self.args.max_skipped_steps,
-        )
+        what, ids = "gradient" if math.isfinite(loss) else "loss", self.batches.ids(step)
         if self.rank == 0:
             some = f"{', '.join(ids[:3])}{', …' * (len(ids) > 3)}"
             log.warning(
                 "step %s: the %s is not finite, its update is skipped (%s of at most %s); its %s pairs: %s",
-                f"{step:,}", what, len(self.skipped), most, f"{len(ids):,}", some,
+                f"{step:,}", what, len(self.skipped), self.args.max_skipped_steps, f"{len(ids):,}", some,
             )  # fmt: skip
         return {"step": step, "skipped": what, "pairs": ids}, stop > 0
 

@@ -8,20 +8,19 @@ from __future__ import annotations
 
 import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-import torch.distributed as dist
 from transformers import PreTrainedConfig, PreTrainedModel
 
 from scripts.pretrain import initial, layers, masking, model
+from scripts.pretrain.batch import IGNORE, Batch, micro_batches
 from scripts.pretrain.checkpoint import Checkpoint
 from scripts.pretrain.entropy import Head, by_row, cross_entropy, guarded, summed
-from scripts.pretrain.heldout import IGNORE
 from scripts.pretrain.initial import Weights
 from scripts.pretrain.muon import Muon
 from scripts.pretrain.parallel import Degrees
@@ -31,9 +30,6 @@ from scripts.training import alive
 Saved = Iterator[tuple[str, dict[str, torch.Tensor]]]
 WEIGHT = "weight"  # the first kind; the others are the optimizer's state, by its own names
 MOMENTS, MOMENTUM = ("exp_avg", "exp_avg_sq"), ("momentum",)  # AdamW's of a parameter, and Muon's; both have `step` too
-# This process's micro-batches of a step. Windows, int64 [micro-batches, n, context + 1], of which every token counts; or (inputs, targets),
-# int64 [n, length] each, of which the targets that are not IGNORE count. All processes have as many.
-Batch = torch.Tensor | Sequence[tuple[torch.Tensor, torch.Tensor]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -219,19 +215,6 @@ class Engine(ABC):
     @abstractmethod
     def mean(self) -> Weights:
         """As `weights`, of the mean."""
-
-
-def micro_batches(batch: Batch) -> tuple[Sequence[tuple[torch.Tensor, torch.Tensor]], torch.Tensor | None]:
-    """(inputs and targets of each micro-batch; None for windows, whose losses are means over as many tokens each).
-
-    Of targets that count in part it is the number by which the sum of a micro-batch's losses becomes its share of the step's mean, where
-    engines take the mean over micro-batches and over processes. A collective call then.
-    """
-    if isinstance(batch, torch.Tensor):
-        return [(tokens[:, :-1], tokens[:, 1:]) for tokens in batch], None
-    counted = torch.stack([(targets != IGNORE).sum() for _, targets in batch]).sum()
-    dist.all_reduce(counted)
-    return batch, len(batch) * dist.get_world_size() / counted.clamp(min=1)
 
 
 DEFAULT = "deepspeed"  # pretrain.train.engine, where the settings do not say

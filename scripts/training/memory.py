@@ -111,6 +111,7 @@ def shape_of(config: Any, parameters: int, length: int) -> Shape:
         context=length,
         width=heads * size,
         kv=(getattr(config, "num_key_value_heads", None) or heads) * size,
+        tables=config.vocab_size * config.hidden_size * (1 if getattr(config, "tie_word_embeddings", False) else 2),
     )
 
 

@@ -36,6 +36,7 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 
 from scripts.pretrain import engine, initial, layers
 from scripts.pretrain.average import EMA
+from scripts.pretrain.batch import Batch
 from scripts.pretrain.checkpoint import Checkpoint
 from scripts.pretrain.engines.cut import Cut
 from scripts.pretrain.engines.pipe import Pipe, Stage
@@ -117,7 +118,7 @@ class Torch(engine.Engine):
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.low and not self.zero):
             return self.runs(input_ids=inputs, use_cache=False, **more)
 
-    def step(self, batch: engine.Batch, rate: float, fits: engine.Fits | None = None) -> engine.Update:
+    def step(self, batch: Batch, rate: float, fits: engine.Fits | None = None) -> engine.Update:
         """As `engine.Engine.step`; a batch is the same for all processes that work on it together, and then of windows."""
         if self.cut:
             assert isinstance(batch, torch.Tensor)
