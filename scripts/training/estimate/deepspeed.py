@@ -12,9 +12,9 @@ from scripts.training.estimate.shape import CONTEXT, PROGRAM, Shape, Training
 BUCKET = 500_000_000  # parameters that DeepSpeed reduces in one piece at most
 LIVE = 1_000_000_000  # parameters that ZeRO 3 holds gathered at most: DeepSpeed's stage3_max_live_parameters
 # What glibc's heap adds to activations and logits on a CPU: freed blocks that are too small for what comes next, or held apart by blocks
-# that stay. Measured on 6 shapes with the launcher's GLIBC_TUNABLES: 0.57 to 0.78 of them (1.08 with recomputation). Memory that is mapped
+# that stay. With the launcher's GLIBC_TUNABLES 0.46 of them where they are nearly all, and more where weights are. Memory that is mapped
 # block by block (without the tunables) has none of it, and takes longer.
-HEAP = 0.7
+HEAP = 0.6
 
 
 def needed(shape: Shape, how: Training) -> dict[str, int]:
