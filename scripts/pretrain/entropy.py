@@ -59,8 +59,6 @@ class _CrossEntropy(torch.autograd.Function):
         gradient, ctx.gradient = ctx.gradient, None  # which a second pass through the graph would scale again
         if gradient is None:
             raise RuntimeError("the gradient of this loss is used up: it has one backward pass")
-        if scale.is_cpu and scale == 1:  # of a step's only micro-batch; a GPU would be waited for
-            return gradient, None, None
         return gradient.mul_(scale), None, None
 
 
