@@ -18,7 +18,7 @@ from scripts.finetune.batches import Batches, dealt, micro_batch, pieces
 from scripts.finetune.template import read_pairs
 from scripts.models.load import load_tokenizer
 from scripts.pretrain import checkpoint, engine, group, initial, model, room, schedule, start_from
-from scripts.pretrain.heldout import IGNORE
+from scripts.pretrain.batch import IGNORE
 from scripts.training import machine, memory
 from scripts.workflow.console import log
 from scripts.workflow.errors import InputError

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 import torch
 import torch.distributed as dist
 
-from scripts.pretrain.heldout import IGNORE
-
+IGNORE = -100  # a target that does not count
 # This process's micro-batches of a step. Windows, int64 [micro-batches, n, context + 1], of which every token counts; or (inputs, targets),
 # int64 [n, length] each, of which the targets that are not IGNORE count. All processes have as many.
 Batch = torch.Tensor | Sequence[tuple[torch.Tensor, torch.Tensor]]

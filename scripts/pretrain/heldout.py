@@ -21,13 +21,13 @@ import numpy.typing as npt
 
 from scripts.formats.documents import rows, uniform
 from scripts.formats.indexed import most_open, open_indexed
+from scripts.pretrain.batch import IGNORE
 from scripts.pretrain.data import Tokens
 from scripts.pretrain.measures import bits_per_byte
 from scripts.workflow.manifest import Manifest, ManifestError
 
 Piece = tuple[Tokens, int, int]  # ids, how many of the last ones are scored, the number of the source
 CARRY = 0.5
-IGNORE = -100  # a target that does not count
 
 
 @dataclass(frozen=True, order=True)
