@@ -264,6 +264,7 @@ def test_warned_and_resumed_gives_the_same_bytes(
     same(tmp_path, found[processes] / "torch-0")
 
 
+@pytest.mark.long
 def test_a_gradient_that_is_not_finite_is_skipped(base_model: Path, pairs_manifest: Path, tmp_path: Path) -> None:
     """Of one process of two: the steps with it are skipped and their pairs are named; their number is bounded, over a resumption too."""
     options = [*arguments(base_model, pairs_manifest, tmp_path), "--checkpoint-every", "8", "--max-skipped-steps"]

@@ -23,7 +23,8 @@ CASES = [
     f"{kind}{stage}-{precision}" for kind in ("", "torch-") for stage in range(4) for precision in ("fp32", "bf16")
 ]
 
-KINDS = ("0-fp32", "1-bf16", "torch-0-bf16", "torch-3-fp32")
+KINDS = ["0-fp32", "1-bf16", "torch-0-bf16", "torch-3-fp32"]
+SHARED_OUT = [(2, KINDS), *(pytest.param(number, CASES, marks=pytest.mark.long) for number in (1, 2))]
 
 
 def poisoned(
@@ -32,14 +33,16 @@ def poisoned(
     return start(folder, processes, changes, *options, program="tests.unit.pretrain.poisoned", POISON=poison, **env)
 
 
-@pytest.mark.parametrize("processes", [pytest.param(1, marks=pytest.mark.long), 2])
-def test_a_step_that_is_not_finite_is_skipped(start: Any, tmp_path: Path, shards: list[Path], processes: int) -> None:
-    """Under every stage and precision, on one process and on two, whether or not a checkpoint follows."""
+@pytest.mark.parametrize(("processes", "cases"), SHARED_OUT)
+def test_a_step_that_is_not_finite_is_skipped(
+    start: Any, tmp_path: Path, shards: list[Path], processes: int, cases: list[str]
+) -> None:
+    """Whether or not a checkpoint follows."""
     changes = {"steps": 9, "validate_every": 0}
-    errors = finish(poisoned(start, tmp_path, "loss:3 gradient:5,6", processes, changes, CASES=" ".join(CASES)))
-    assert errors.count("step 3: the loss is not finite") == len(CASES)
-    assert errors.count("step 5: the gradient is not finite") == len(CASES)
-    for case in CASES:
+    errors = finish(poisoned(start, tmp_path, "loss:3 gradient:5,6", processes, changes, CASES=" ".join(cases)))
+    assert errors.count("step 3: the loss is not finite") == len(cases)
+    assert errors.count("step 5: the gradient is not finite") == len(cases)
+    for case in cases:
         found = rows(tmp_path / f"out/{case}/losses.jsonl")
         left_out = {row["step"]: row for row in found if "skipped" in row}
         assert {step: row["skipped"] for step, row in left_out.items()} == {3: "loss", 5: "gradient", 6: "gradient"}, (

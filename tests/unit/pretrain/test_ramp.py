@@ -28,7 +28,7 @@ CHANGES = {
 }
 ENGINES = [
     {"zero_stage": 1},
-    {"zero_stage": 3, "precision": "bf16", "engine": "torch"},
+    pytest.param({"zero_stage": 3, "precision": "bf16", "engine": "torch"}, marks=pytest.mark.long),
     *(
         pytest.param({"zero_stage": stage, "precision": precision}, marks=pytest.mark.long)
         for stage, precision in ((0, "fp32"), (0, "bf16"), (1, "bf16"), (2, "fp32"), (3, "bf16"))

@@ -47,7 +47,8 @@ def test_goes_back_and_leaves_the_batches_out(start: Any, tmp_path: Path, more: 
     assert [row["step"] for row in rows(whole / "out/metrics.jsonl") if "loss" in row] == list(range(1, 35))
 
 
-@pytest.mark.parametrize("killed", ["while it goes back", pytest.param("later", marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("killed", ["while it goes back", "later"])
 def test_killed_and_resumed_is_the_same(start: Any, tmp_path: Path, killed: str) -> None:
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     finish(poisoned(start, whole, POISON, 2, CHANGES))
@@ -99,8 +100,7 @@ def test_rows_of_earlier_ways_stay_known() -> None:
     assert until(found, 5) == [{"step": 1}, {"step": 5, ROW: 1}]
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("more", ENGINES)
+@pytest.mark.parametrize("more", [pytest.param(ENGINES[0], marks=pytest.mark.long), ENGINES[1]])
 def test_with_all_else_that_a_checkpoint_holds(start: Any, tmp_path: Path, more: dict[str, Any]) -> None:
     """A ramp, a mean of the weights, document masks and an early stop: goes back, is killed, and ends the same."""
     changes = (

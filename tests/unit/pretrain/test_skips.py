@@ -13,7 +13,7 @@ import pytest
 
 from scripts.pretrain.skips import Spikes
 from tests.unit.pretrain.runs import finish, rows, same, wait_for
-from tests.unit.pretrain.test_nonfinite import CASES, KINDS, poisoned
+from tests.unit.pretrain.test_nonfinite import KINDS, SHARED_OUT, poisoned
 
 LOOKED = {"spike_sigma": 6, "spike_window": 20, "validate_every": 0}
 
@@ -44,14 +44,14 @@ def test_against_a_plain_window() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("processes", [pytest.param(1, marks=pytest.mark.long), 2])
-def test_a_spike_is_skipped(start: Any, tmp_path: Path, processes: int) -> None:
-    """Under every engine, stage and precision; nothing is judged before the 20th step."""
+@pytest.mark.parametrize(("processes", "cases"), SHARED_OUT)
+def test_a_spike_is_skipped(start: Any, tmp_path: Path, processes: int, cases: list[str]) -> None:
+    """Nothing is judged before the 20th step."""
     changes = {"steps": 26, **LOOKED}
-    errors = finish(poisoned(start, tmp_path, "steep:2,23 high:25", processes, changes, CASES=" ".join(CASES)))
-    assert errors.count("step 23: the gradient is ") == errors.count("step 25: the loss is ") == len(CASES)
+    errors = finish(poisoned(start, tmp_path, "steep:2,23 high:25", processes, changes, CASES=" ".join(cases)))
+    assert errors.count("step 23: the gradient is ") == errors.count("step 25: the loss is ") == len(cases)
     assert "standard deviations above the mean of the last steps, its update is skipped (1 of at most 10)" in errors
-    for case in CASES:
+    for case in cases:
         found = rows(tmp_path / f"out/{case}/losses.jsonl")
         left_out = {row["step"]: (row["skipped"], row["reason"]) for row in found if "skipped" in row}
         assert left_out == {23: ("gradient", "spike"), 25: ("loss", "spike")}, case
@@ -64,7 +64,7 @@ def test_a_spike_is_skipped(start: Any, tmp_path: Path, processes: int) -> None:
         )
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_skipped_spike_changes_nothing(start: Any, tmp_path: Path) -> None:
     """The last step is a spike: the weights are those of the run that ends one step before it, byte for byte."""
     changes = {"schedule": "constant", "warmup": 0, **LOOKED}
@@ -76,10 +76,8 @@ def test_a_skipped_spike_changes_nothing(start: Any, tmp_path: Path) -> None:
         assert short.read_bytes() == long.read_bytes(), kind
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "more", [{"zero_stage": 1}, pytest.param({"zero_stage": 3, "engine": "torch"}, marks=pytest.mark.long)]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("more", [{"zero_stage": 1}, {"zero_stage": 3, "engine": "torch"}])
 def test_resumed_before_a_spike_skips_it_too(start: Any, tmp_path: Path, more: dict[str, Any]) -> None:
     """Killed while the window is not full: the checkpoint has what it held. On one process instead of two the same steps are left out."""
     poison, changes = "steep:24 high:28", {"steps": 30, **LOOKED, **more}

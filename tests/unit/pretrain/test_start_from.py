@@ -100,22 +100,17 @@ def test_the_other_engine_goes_on(start: Any, whole: Path, folder: Path) -> None
     assert newest(made, best["step"])
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("stage", "processes", "more"),
     [
+        (0, 2, {}),
+        (1, 2, {}),
         (2, 2, {"ema": 0.9}),
-        *(
-            pytest.param(*case, marks=pytest.mark.long)
-            for case in (
-                (0, 2, {}),
-                (1, 2, {}),
-                (3, 2, {}),
-                (3, 1, {}),
-                (1, 2, {"precision": "bf16"}),
-                (0, 2, {"optimizer": "muon", "learning_rate": 0.003}),
-            )
-        ),
+        (3, 2, {}),
+        (3, 1, {}),
+        (1, 2, {"precision": "bf16"}),
+        (0, 2, {"optimizer": "muon", "learning_rate": 0.003}),
     ],
 )
 def test_deepspeed_goes_on_from_torch(

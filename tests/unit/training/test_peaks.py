@@ -86,6 +86,7 @@ def test_the_estimate_is_near_the_measured_peak(name: str, measured: dict[str, i
     assert expected(tree) == pytest.approx(measured[name], rel=WITHIN), json.dumps(estimated(tree))
 
 
+@pytest.mark.long
 def test_without_the_heaps_holes_the_parts_alone_are_near(given: tuple[Path, Path], tmp_path: Path) -> None:
     """Every large block mapped and given back: what is left is what was counted, part by part."""
     mapped = "glibc.malloc.mmap_threshold=65536:glibc.malloc.trim_threshold=65536"
