@@ -29,7 +29,7 @@ from scripts.workflow.manifest import Manifest
 RESULT = ROOT / "benchmarks/results/tuning.json"
 Case = dict[str, Any]
 CASES: dict[str, Case] = {
-    "muon (the demo)": {},
+    "the demo": {},
     "adamw": {"optimizer": "adamw"},
     "adamw, rate 0.003": {"optimizer": "adamw", "learning_rate": 0.003},
     "batch 4,096": {"global_batch_tokens": 4096},

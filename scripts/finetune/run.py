@@ -23,7 +23,7 @@ from scripts.training import machine, memory
 from scripts.workflow.console import log
 from scripts.workflow.errors import InputError
 from scripts.workflow.fingerprint import code
-from scripts.workflow.manifest import canonical, digest
+from scripts.workflow.manifest import canonical, digest, task_of
 
 WHERE = "finetune.train"
 KEPT = checkpoint.Kept(2)
@@ -46,7 +46,7 @@ class Run:
         config = AutoConfig.from_pretrained(source, local_files_only=True)
         self.save_dtype = next((name for name, dtype in model.DTYPES.items() if dtype == config.dtype), "fp32")
         check(settings, self.processes, config)
-        self.device = group.choose_device("auto", int(os.environ["LOCAL_WORLD_SIZE"]), WHERE)
+        self.device = group.choose_device(args.device, int(os.environ["LOCAL_WORLD_SIZE"]), WHERE)
         self.parameters = model.size(config)
         place = {
             "micro_batch": self.batches.size,
@@ -65,7 +65,9 @@ class Run:
         found = checkpoint.agreed(folder, self.code, self.mark, self.steps, self.device)
         self.done, self.skipped = (found.step, list(found.skipped)) if found else (0, [])
         self.changed = found.changed if found else ()
-        files = start_from.check_weights(initial.empty(config), source, source / "tokenizer.json")
+        files = start_from.check_weights(
+            initial.empty(config), source, source / "tokenizer.json", f"models.{task_of(args.manifest)}.from"
+        )
         job = engine.Job(
             config=config,
             settings=self.settings,

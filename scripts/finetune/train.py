@@ -98,7 +98,7 @@ def train(run: Run, recorder: metrics.Recorder | None, stopping: list[int]) -> b
     """Train from the checkpoint's step to the last; False where a signal ended it early, after a checkpoint."""
     every, begun = run.args.checkpoint_every, time.monotonic()
     progress = Progress(run.steps, "steps", done=run.done)
-    group.wait_at_most(group.STEP)
+    group.begin_steps(run.args.step_timeout)
     for step in range(run.done + 1, run.steps + 1):
         alive.at("reading pairs", step)
         with run.room(f"step {step:,}"):

@@ -46,16 +46,17 @@ def checkpoint_of(path: Path, steps: int) -> Checkpoint | None:
     return found
 
 
-def check_weights(model: PreTrainedModel, path: Path, tokenizer: Path) -> dict[str, Path]:
+def check_weights(model: PreTrainedModel, path: Path, tokenizer: Path, key: str = KEY) -> dict[str, Path]:
     """The file of each weight of a model in a folder. model: the run's, with or without values. tokenizer: this run's tokenizer.json.
+    key: of the config, which names the folder.
 
     Raises InputError where it is no model, or another one: other keys of config.json, tensors or vocabulary.
     """
     files = sorted(path.glob("*.safetensors"))
     if not files:
-        raise InputError(f"{KEY} is {str(path)!r}: a folder with neither *.safetensors nor {checkpoint.FACTS}")
-    check_config(model.config.to_dict(), path)
-    check_tokenizer(tokenizer, path / tokenizer.name)
+        raise InputError(f"{key} is {str(path)!r}: a folder with neither *.safetensors nor {checkpoint.FACTS}")
+    check_config(model.config.to_dict(), path, key)
+    check_tokenizer(tokenizer, path / tokenizer.name, key)
     own, tied = dict(model.named_parameters()), {"lm_head.weight"} if model.config.tie_word_embeddings else set[str]()
     found: dict[str, Path] = {}
     for file in files:
@@ -64,16 +65,16 @@ def check_weights(model: PreTrainedModel, path: Path, tokenizer: Path) -> dict[s
                 if name not in own:
                     if name in tied:
                         continue
-                    raise InputError(f"{KEY} is {str(path)!r}: the model here has no {name}, which is in {file.name}")
+                    raise InputError(f"{key} is {str(path)!r}: the model here has no {name}, which is in {file.name}")
                 shape = tuple(held.get_slice(name).get_shape())
                 if shape != own[name].shape:
                     raise InputError(
-                        f"{KEY} is {str(path)!r}: {name} has the shape {shape} there, and {tuple(own[name].shape)} under "
+                        f"{key} is {str(path)!r}: {name} has the shape {shape} there, and {tuple(own[name].shape)} under "
                         "pretrain.train.model and the tokenizer's vocabulary"
                     )
                 found[name] = file
     if missing := own.keys() - found.keys():
-        raise InputError(f"{KEY} is {str(path)!r}: the model there has no {min(missing)}")
+        raise InputError(f"{key} is {str(path)!r}: the model there has no {min(missing)}")
     return found
 
 
@@ -86,21 +87,21 @@ def weights(files: Mapping[str, Path], values: Callable[[], Weights]) -> Weights
         yield name, value
 
 
-def check_config(own: dict[str, Any], path: Path) -> None:
+def check_config(own: dict[str, Any], path: Path, key: str) -> None:
     """Raise InputError where config.json in `path` describes another function of the weights than `own` does."""
     try:
         there = json.loads((path / "config.json").read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise InputError(f"{KEY} is {str(path)!r}: no readable config.json there ({error})") from error
-    for key, value in json.loads(json.dumps(own)).items():
-        if key in FREE or "dropout" in key or key not in there or there[key] == value:
+        raise InputError(f"{key} is {str(path)!r}: no readable config.json there ({error})") from error
+    for name, value in json.loads(json.dumps(own)).items():
+        if name in FREE or "dropout" in name or name not in there or there[name] == value:
             continue
         raise InputError(
-            f"{KEY} is {str(path)!r}: {key} is {there[key]!r} in its config.json, and {value!r} in this run"
+            f"{key} is {str(path)!r}: {name} is {there[name]!r} in its config.json, and {value!r} in this run"
         )
 
 
-def check_tokenizer(own: Path, there: Path) -> None:
+def check_tokenizer(own: Path, there: Path, key: str) -> None:
     """Raise InputError where a tokenizer lies beside the model that gives its tokens other numbers than this run's does."""
     if not there.exists():
         log.warning(
@@ -110,6 +111,6 @@ def check_tokenizer(own: Path, there: Path) -> None:
     one, other = (json.loads(file.read_text(encoding="utf-8"))["model"] for file in (own, there))
     if one.get("vocab") != other.get("vocab"):
         raise InputError(
-            f"{KEY} is {str(there.parent)!r}: its tokenizer has another vocabulary than this run's {own}, so its weights would read other "
+            f"{key} is {str(there.parent)!r}: its tokenizer has another vocabulary than this run's {own}, so its weights would read other "
             "tokens"
         )

@@ -1,0 +1,43 @@
+"""benchmarks.tuning on a small run's tokens: every case sees as many, and what is known is not trained again."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from benchmarks import tuning
+from scripts.workflow.config import validate
+from tests.unit.pretrain.conftest import write_shards, write_tokenizer
+
+
+@pytest.mark.parametrize("name", tuning.CASES)
+def test_every_case_is_valid_and_sees_as_many_tokens(name: str) -> None:
+    own, demo = (
+        validate(tuning.settings(case, 360))["pretrain"]["train"]
+        for case in (tuning.CASES[name], tuning.CASES["the demo"])
+    )
+    assert own["steps"] * own["global_batch_tokens"] == demo["steps"] * demo["global_batch_tokens"]
+    assert own == demo or name != "the demo"
+
+
+@pytest.mark.slow
+def test_a_case_is_trained_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    tokenizer = write_tokenizer(tmp_path / "tokenize/train")
+    write_shards(tokenizer, tmp_path / "tokenize/encode")
+    options = ["--results", str(tmp_path), "--steps", "2", "--only", "batch 4,096", "--out", str(tmp_path / "x.json")]
+    assert tuning.main(options) == 0
+    found = json.loads((tmp_path / "x.json").read_text())["cases"]
+    assert found.keys() == {"batch 4,096"}
+    one = found["batch 4,096"]
+    assert one["tokens"] == 4096 and 3 < one["bits_per_byte"] < 12 and one["cpu_seconds"] > 1
+    said = capsys.readouterr().out
+    assert f"| batch 4,096 | {one['bits_per_byte']:.3f} | 4,096 |" in said
+    (tmp_path / "tokenize/encode").rename(tmp_path / "gone")  # nothing is trained, so nothing is missing
+    assert tuning.main(options) == 0 and capsys.readouterr().out == said
+
+
+def test_a_case_that_is_not_there() -> None:
+    with pytest.raises(SystemExit, match="--only muons: not among the demo"):
+        tuning.main(["--results", "x", "--only", "muons"])
