@@ -17,7 +17,7 @@ class Family:
     chosen: int = 0  # its own num_experts_per_tok
     input_biases: bool = False  # of queries, keys and values
     wide_norms: bool = False  # of queries and keys, over all their heads
-    head_size: int = 0  # its own, where each head's queries and keys have norms; 0: hidden size ÷ heads, without norms
+    head_norms: bool = False  # of the queries and keys of each head
 
 
 # The default values are those of the configuration classes of transformers 5.23; tests compare every count with a model's own.
@@ -25,7 +25,7 @@ FAMILIES = {
     "llama": Family(11_008),
     "mistral": Family(14_336, kv_heads=8),
     "qwen2": Family(22_016, kv_heads=32, input_biases=True),
-    "qwen3": Family(22_016, kv_heads=32, head_size=128),
+    "qwen3": Family(22_016, kv_heads=32, head_norms=True),
     "mixtral": Family(14_336, kv_heads=8, experts="num_local_experts", number=8, chosen=2),
     "olmoe": Family(2048, experts="num_experts", number=64, chosen=8, wide_norms=True),
     "gpt2": Family(0),
@@ -57,7 +57,7 @@ def count(model: dict[str, Any], vocabulary: int) -> Counted:
     """The parameters of `pretrain.train.model`, with a number for each `auto`, and a vocabulary of so many entries."""
     family, more = FAMILIES.get(model.get("type", "llama"), FAMILIES["llama"]), model.get("overrides", {})
     hidden, heads, layers = model["hidden_size"], model["heads"], model["layers"]
-    size = more.get("head_dim") or family.head_size or hidden // heads
+    size = more.get("head_dim") or hidden // heads
     wide, kv = heads * size, (model["kv_heads"] or family.kv_heads or heads) * size
     feed = model["intermediate_size"] or family.intermediate_size or 4 * hidden
     tables = vocabulary * hidden
@@ -73,9 +73,7 @@ def count(model: dict[str, Any], vocabulary: int) -> Counted:
         chosen = more.get("num_experts_per_tok", family.chosen) if family.experts else 1
         layer = 2 * hidden * (wide + kv) + 3 * hidden * feed * number + 2 * hidden
         layer += hidden * number if family.experts else 0  # the router
-        layer += (
-            (wide + 2 * kv) * family.input_biases + (wide + kv) * family.wide_norms + 2 * size * bool(family.head_size)
-        )
+        layer += (wide + 2 * kv) * family.input_biases + (wide + kv) * family.wide_norms + 2 * size * family.head_norms
         idle, positions, last = 3 * hidden * feed * (number - chosen), 0, hidden
     inside = layers * layer + last
     total = inside + tables + positions + head

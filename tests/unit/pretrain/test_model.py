@@ -90,3 +90,11 @@ def test_settings_without_a_key_that_is_younger_than_its_step_mean_the_schema_s_
     """A fingerprint leaves such keys out where they have their default, and so do settings that a step is given."""
     train = config.validate({})["pretrain"]["train"]
     assert train["engine"] == engine.DEFAULT and train["z_loss"] == 0.0 and train["model"]["size"] is None
+
+
+@pytest.mark.parametrize("kind", ["llama", "qwen3", "gemma", "glm4"])
+def test_heads_share_out_the_hidden_size(kind: str) -> None:
+    """Whatever the architecture's own width of a head is; an override has it otherwise."""
+    shape = SHAPE | {"type": kind, "hidden_size": 96, "heads": 3, "kv_heads": 3}
+    assert model.configuration(shape, 300, 0).head_dim == 32
+    assert model.configuration(shape | {"overrides": {"head_dim": 48}}, 300, 0).head_dim == 48
