@@ -21,11 +21,11 @@ from typing import Any
 
 import yaml
 
-from benchmarks.contenders import written
-from benchmarks.contest import Plan
-from benchmarks.gpu_training import ROOT, side_by_side, summary
+from benchmarks.contest import Plan, written
+from benchmarks.gpu_training import side_by_side, summary
 from benchmarks.machine import processor, versions
 from scripts.workflow import config
+from scripts.workflow.config import ROOT
 
 RESULT = ROOT / "benchmarks/results/cpu_training.json"
 PACKAGES = ("torch", "transformers", "deepspeed", "accelerate", "litgpt")
