@@ -30,6 +30,7 @@ from scripts.workflow.errors import InputError
 from scripts.workflow.manifest import canonical, digest, sync
 
 FACTS = "checkpoint.json"
+REPLACED = ".replaced"  # at the end of the name of a checkpoint that another one of its step takes the place of
 NAME = re.compile(r"step-(\d{6,})")
 
 
@@ -186,7 +187,10 @@ def writing(folder: Path) -> Iterator[None]:
 
 
 def clean(folder: Path) -> None:
-    """Remove what an interrupted run left half-written."""
+    """Remove what an interrupted run left half-written, and put back a checkpoint whose replacement never came."""
+    for path in folder.glob(f".step-*{REPLACED}"):
+        if not (there := folder / path.name.removeprefix(".").removesuffix(REPLACED)).exists():
+            path.rename(there)
     for path in folder.glob(".step-*"):
         shutil.rmtree(path, ignore_errors=True)
 
@@ -245,9 +249,13 @@ def finish(made: Checkpoint, kept: Kept, files: dict[str, int]) -> None:
     folder, written = made.path.parent, partial(made)
     facts = {name: value for name, value in asdict(made).items() if name != "path"}
     seal(written, FACTS, facts, files)
-    shutil.rmtree(made.path, ignore_errors=True)
+    replaced = folder / f".{made.path.name}{REPLACED}"  # a run that went back writes a checkpoint of the same step
+    if made.path.exists():
+        shutil.rmtree(replaced, ignore_errors=True)
+        made.path.rename(replaced)
     written.rename(made.path)
     sync(folder)
+    shutil.rmtree(replaced, ignore_errors=True)
     found = complete(folder)
     stay = kept.of(found)
     for old in (one for one in found if one not in stay):

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from scripts.pretrain.checkpoint import FACTS, Checkpoint, Kept, complete, move, newest
+from scripts.pretrain import checkpoint
+from scripts.pretrain.checkpoint import FACTS, Checkpoint, Kept, clean, complete, finish, move, newest, partial
 from scripts.training import runs
 from scripts.training.processes import free_port
 from scripts.training.sealed import seal, synced
@@ -116,6 +120,37 @@ def test_a_kill_while_it_is_moved_is_made_good(folder: Path, monkeypatch: pytest
         move(folder, folder.with_name("apart"), last)
     assert last.exists() and last not in moved
     assert newest(folder, OTHER, "s", STEPS) is None and not complete(folder)
+
+
+@pytest.mark.parametrize("calls", range(6))
+def test_a_kill_while_a_checkpoint_takes_the_place_of_another_loses_neither(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, calls: int
+) -> None:
+    """As a run that goes back writes it. At every moment one of them is there, also after what comes at the next start."""
+    path = made(folder, 10)
+    again = Checkpoint(path=path, step=10, processes=1, zero_stage=1, settings="s", code=ONE, ahead=48)
+    partial(again).mkdir()
+    (partial(again) / "weights").write_text("others")
+    left = calls
+
+    def killing(of: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any, **more: Any) -> Any:
+            nonlocal left
+            if not left:
+                raise KeyboardInterrupt
+            left -= 1
+            return of(*arguments, **more)
+
+        return call
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "rename", killing(Path.rename))
+        patch.setattr(checkpoint.shutil, "rmtree", killing(checkpoint.shutil.rmtree))
+        with contextlib.suppress(KeyboardInterrupt):
+            finish(again, Kept(2), synced(partial(again)))
+    clean(folder)
+    (found,) = complete(folder)
+    assert (found.step, found.ahead) == (10, 48 if calls > 2 else 0) and not list(folder.glob(".step-*"))
 
 
 def test_one_process_at_a_time(folder: Path) -> None:
