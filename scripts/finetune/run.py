@@ -15,6 +15,7 @@ import torch.distributed as dist
 from transformers import AutoConfig
 
 from scripts.finetune.batches import Batches, dealt, micro_batch, pieces
+from scripts.finetune.settings import whole
 from scripts.finetune.template import read_pairs
 from scripts.models.load import load_tokenizer
 from scripts.pretrain import checkpoint, engine, group, initial, model, room, schedule, start_from
@@ -27,8 +28,6 @@ from scripts.workflow.manifest import canonical, digest, task_of
 
 WHERE = "finetune.train"
 KEPT = checkpoint.Kept(2)
-# What an engine asks for beside the keys of finetune.train: AdamW as in pre-training, and a learning rate that ends at 0.
-FIXED = {"optimizer": "adamw", "epsilon": 1e-8, "min_learning_rate_ratio": 0.0}
 
 
 class Run:
@@ -38,7 +37,7 @@ class Run:
     """
 
     def __init__(self, args: argparse.Namespace, settings: dict[str, Any], folder: Path, source: Path) -> None:
-        self.args, self.folder, self.source, self.settings = args, folder, source, settings | FIXED
+        self.args, self.folder, self.source, self.settings = args, folder, source, whole(settings)
         self.rank, self.processes = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
         self.tokenizer = load_tokenizer(source)
         self.batches = Batches(args.pairs, self.tokenizer, settings, self.processes)
@@ -58,7 +57,7 @@ class Run:
         self.estimated = room.check(shape, self.settings, place, cuda, WHERE)
         self.room = partial(room.enough, shape=shape, settings=self.settings, placement=place, cuda=cuda, where=WHERE)
 
-        self.kind = settings["engine"]
+        self.kind = self.settings["engine"]
         group.start(self.kind, self.device, settings["threads"])
         self.code = code("scripts.finetune.train")
         self.mark = digest(canonical([settings, self.steps]))

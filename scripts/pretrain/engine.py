@@ -86,8 +86,8 @@ class Engine(ABC):
             group["params"] = [own[name] for parameter in group["params"] if (name := names[id(parameter)]) in own]
         groups = [group for group in groups if group["params"]]
         self.own = [(group["scale"], group["weight_decay"]) for group in groups]
-        self.z_loss, self.compiled = settings.get("z_loss", 0.0), settings.get("compile_layers", False)
-        self.border = job.config.eos_token_id if settings.get("document_masking") else None  # of documents
+        self.z_loss, self.compiled = settings["z_loss"], settings["compile_layers"]
+        self.border = job.config.eos_token_id if settings["document_masking"] else None  # of documents
         self.adam = {"betas": (settings["beta1"], settings["beta2"]), "eps": settings["epsilon"]}
         made = Muon if settings["optimizer"] == "muon" else torch.optim.AdamW
         return made(groups, lr=settings["learning_rate"], **self.adam, fused=fused)
@@ -134,7 +134,7 @@ class Engine(ABC):
         """What an engine does last, around a model that it has wrapped."""
         if self.compiled:
             layers.compiled(self.model)
-        rows = settings.get("loss_chunk", 0)
+        rows = settings["loss_chunk"]
         self.head = Head(self.model.get_output_embeddings(), self.z_loss, rows) if rows else None
 
     def _loss(
@@ -215,9 +215,6 @@ class Engine(ABC):
     @abstractmethod
     def mean(self) -> Weights:
         """As `weights`, of the mean."""
-
-
-DEFAULT = "deepspeed"  # pretrain.train.engine, where the settings do not say
 
 
 def kind(name: str) -> type[Engine]:

@@ -39,8 +39,8 @@ class Degrees:
 
     @staticmethod
     def of(given: dict[str, Any]) -> Degrees:
-        """By a section `pretrain.train`, complete or not."""
-        return Degrees(**{kind: given.get("parallel", {}).get(kind, 1) for kind in KINDS})
+        """By a section `pretrain.train` with its placement."""
+        return Degrees(**given["parallel"])
 
     @property
     def together(self) -> int:
@@ -82,7 +82,7 @@ def check(degrees: Degrees, processes: int, settings: dict[str, Any]) -> None:
     """InputError where `processes`, of all nodes, or the settings of pretrain.train do not allow these degrees."""
     if not degrees:
         return
-    if settings.get("engine", "deepspeed") != "torch":
+    if settings["engine"] != "torch":
         raise InputError(
             f"{WHERE} is {degrees}, and pretrain.train.engine is deepspeed, which shares out by ZeRO alone here: set "
             "pretrain.train.engine to torch, or these keys to 1"
@@ -99,7 +99,7 @@ def check(degrees: Degrees, processes: int, settings: dict[str, Any]) -> None:
             f"here; it must divide {shared}"
         )
     for key, (kinds, why) in APART.items():
-        if settings.get(key) and (kind := next((kind for kind in kinds if getattr(degrees, kind) > 1), None)):
+        if settings[key] and (kind := next((kind for kind in kinds if getattr(degrees, kind) > 1), None)):
             raise InputError(
                 f"{WHERE}.{kind} is {getattr(degrees, kind)}, and pretrain.train.{key} is {settings[key]}: {why}; set {WHERE}.{kind} "
                 f"to 1, or pretrain.train.{key} to its default"

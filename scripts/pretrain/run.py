@@ -40,12 +40,14 @@ from scripts.pretrain import (
     width,
 )
 from scripts.training import machine, sealed
+from scripts.workflow import config as configuration
 from scripts.workflow import options
 from scripts.workflow.console import log
 from scripts.workflow.errors import InputError
 from scripts.workflow.fingerprint import code
 from scripts.workflow.manifest import canonical, digest
 
+STEP = "pretrain.train"
 REMEDY = "lower pretrain.train.learning_rate or lengthen pretrain.train.warmup"
 
 
@@ -58,13 +60,16 @@ class Run:
     def __init__(self, args: argparse.Namespace, settings: dict[str, Any], folder: Path) -> None:
         self.args, self.folder, self.estimated = args, folder, 0
         self.rank, self.processes = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-        degrees = parallel.Degrees(**options.given(args, "pretrain.train")["parallel"])
-        checks.check(settings | options.given(args, "pretrain.train"), self.processes)
+        settings, placement = configuration.completed(STEP, settings), options.given(args, STEP)
+        degrees = parallel.Degrees(**placement["parallel"])
+        checks.check(settings | placement, self.processes)
         self.place = parallel.Place(self.rank, self.processes, degrees)
         self.vocabulary, self.eos = model.load_tokenizer(args.tokenizer)
         self.stream = data.open_split(args.tokens, "train")
         self.settings = auto.resolve(settings, len(self.stream), self.vocabulary)
         self.resolved = auto.resolved(settings, self.settings)
+        # What a digest and a record have of them: a key that is added later changes neither.
+        self.tracked = configuration.pruned(STEP, self.settings)
         self.plan = schedule.plan(self.settings, len(self.stream))
         if settings["global_batch_tokens"] == auto.AUTO:
             args.micro_batch = schedule.fitting(self.plan, args.micro_batch, self.place.data)
@@ -78,10 +83,10 @@ class Run:
         self.device = group.choose_device(args.device, int(os.environ["LOCAL_WORLD_SIZE"]))
         self.check_memory(model.size(shape))
 
-        self.kind = settings.get("engine", engine.DEFAULT)
+        self.kind = settings["engine"]
         group.start(self.kind, self.device, settings["threads"])
         self.code = code("scripts.pretrain.train")
-        self.mark = digest(canonical([settings, self.plan.steps]))
+        self.mark = digest(canonical([self.tracked, self.plan.steps]))
         found = checkpoint.agreed(folder, self.code, self.mark, self.plan.steps, self.device)
         made = initial.empty(shape)
         values: Callable[[], initial.Weights] = partial(initial.values, shape, settings["seed"])
@@ -107,7 +112,7 @@ class Run:
             parallel=degrees,
         )
         self.changed = found.changed if found else ()
-        self.ema = settings.get("ema")
+        self.ema = settings["ema"]
         self.spiked = False  # whether the last step was left out as a spike
         self.beside = beside.Beside(folder) if args.async_checkpoints else None
         self.begun = found.begun if found else 0  # the step after which a branch of another run begins
@@ -170,7 +175,7 @@ class Run:
     @property
     def keeps_best(self) -> bool:
         """Whether the checkpoint of the best validation stays, whatever its age."""
-        return self.args.keep_best or bool(self.settings.get("early_stop"))
+        return self.args.keep_best or bool(self.settings["early_stop"])
 
     def check_memory(self, parameters: int) -> None:
         """InputError, with what to change, where this node or its GPUs have too little memory for the run."""

@@ -248,7 +248,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
             args.tensorboard,
             args.wandb,
             args.wandb_project,
-            settings,
+            run.tracked,
             args.prometheus_port,
         )
         finished = train(run, recorder, stopping)
@@ -290,7 +290,7 @@ def results(run: Run, weights: dict[str, torch.Tensor], manifest: Manifest, out:
     manifest.summary = {
         "start_from": settings["start_from"],
         "parameters": {key: run.parameters[key] for key in ("total", "non_embedding")},
-        "shape": {**settings["model"], "vocabulary": run.vocabulary},
+        "shape": {**run.tracked["model"], "vocabulary": run.vocabulary},
         "auto": run.resolved,
         "tokens": tokens,
         "steps": trained,

@@ -69,7 +69,7 @@ class DeepSpeed(engine.Engine):
         }
         if self.bf16 and self.zero:  # DeepSpeed has no fp32 accumulation without ZeRO
             config["data_types"] = {"grad_accum_dtype": "fp32"}
-        if settings.get("reduce_dtype") == "fp32":
+        if settings["reduce_dtype"] == "fp32":
             config["communication_data_type"] = "fp32"
             if self.zero in (1, 2):  # stage 3 does it by itself, and without ZeRO there is no such choice
                 config["zero_optimization"]["overlap_comm"] = True
@@ -85,7 +85,7 @@ class DeepSpeed(engine.Engine):
             if torch.is_tensor(state.get("step")):
                 state["step"].zero_()
         self.sizes = {name: getattr(p, "ds_shape", p.shape) for name, p in self.model.named_parameters()}
-        self.means = {part: v.clone() for part, v in self._parts().items()} if settings.get("ema") else {}
+        self.means = {part: v.clone() for part, v in self._parts().items()} if settings["ema"] else {}
         self._finish(settings)
 
     @staticmethod

@@ -80,7 +80,7 @@ class Torch(engine.Engine):
                 parameter.grad = torch.zeros_like(parameter)  # which DDP takes into its buckets
             self.runs = nn.parallel.DistributedDataParallel(self.model, device_ids=places, gradient_as_bucket_view=True)
         self.optimizer = self._optimizer(job, fused=True)
-        kept = self.model.named_parameters() if job.settings.get("ema") else ()
+        kept = self.model.named_parameters() if job.settings["ema"] else ()
         self.means = {name: parameter.detach().clone() for name, parameter in kept}
         # As the optimizer would at its first step: a checkpoint has it all from the start.
         for group in self.optimizer.param_groups:

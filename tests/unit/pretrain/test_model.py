@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from scripts.pretrain import engine, initial, model
+from scripts.pretrain import initial, model
 from scripts.workflow import config
 from scripts.workflow.errors import InputError
 
@@ -84,9 +84,3 @@ def test_overrides_and_dropout() -> None:
 def test_refuses(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         model.configuration(SHAPE | changes, 100, 0)
-
-
-def test_settings_without_a_key_that_is_younger_than_its_step_mean_the_schema_s_default() -> None:
-    """A fingerprint leaves such keys out where they have their default, and so do settings that a step is given."""
-    train = config.validate({})["pretrain"]["train"]
-    assert train["engine"] == engine.DEFAULT and train["z_loss"] == 0.0 and train["model"]["size"] is None

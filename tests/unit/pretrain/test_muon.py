@@ -14,13 +14,12 @@ from torch import nn
 
 from scripts.pretrain import checks, model
 from scripts.pretrain.muon import QUINTIC, STEPS, Muon, orthogonal
+from scripts.workflow.config import completed
 from scripts.workflow.errors import InputError
 from tests.unit.pretrain.test_model import made
 
 ROOT = Path(__file__).resolve().parents[3]
-SETTINGS: dict[str, Any] = {
-    "optimizer": "muon", "weight_decay": 0.1, "muon_learning_rate": 0.02, "learning_rate": 0.01, "muon_momentum": 0.95,
-}  # fmt: skip
+SETTINGS = completed("pretrain.train", {"optimizer": "muon", "muon_learning_rate": 0.02, "learning_rate": 0.01})
 MORE = [(3, "whole"), (2, "rows"), (3, "columns")]
 
 

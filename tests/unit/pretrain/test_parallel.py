@@ -27,7 +27,7 @@ ALL = [
     *((number, name) for number in (2, 4) for name in CASES[number]),
     *(pytest.param(number, name, marks=pytest.mark.long) for number in (2, 4) for name in MORE[number]),
 ]
-TORCH: dict[str, Any] = {"engine": "torch", "zero_stage": 0, "optimizer": "adamw"}
+TORCH = config.completed("pretrain.train", {"engine": "torch", "zero_stage": 0})
 
 
 @pytest.fixture(scope="module")
