@@ -53,7 +53,10 @@ class Run:
             "activation_checkpointing": args.activation_checkpointing,
             "largest": settings["batch_size"],
         }
-        shape, cuda = memory.shape_of(config, self.parameters, settings["max_length"]), self.device.type == "cuda"
+        shape, cuda = (
+            memory.shape_of_config(config, self.parameters, settings["max_length"]),
+            self.device.type == "cuda",
+        )
         self.estimated = room.check(shape, self.settings, place, cuda, WHERE)
         self.room = partial(room.enough, shape=shape, settings=self.settings, placement=place, cuda=cuda, where=WHERE)
 

@@ -10,7 +10,6 @@ checkpoint and end with status 85 (RESUBMIT): start it again to resume.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import math
 import os
 import shutil
@@ -57,8 +56,15 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
         )  # fmt: skip
         if run.done:
             log.info("resuming after step %s of %s", f"{run.done:,}", folder)
-        charts = args.tensorboard, args.wandb, args.wandb_project
-        with contextlib.closing(metrics.Recorder(folder, run.done, 0, *charts, settings)) as recorder:
+        with metrics.Recorder(
+            folder,
+            run.done,
+            0,
+            tensorboard=args.tensorboard,
+            wandb=args.wandb,
+            project=args.wandb_project,
+            config=settings,
+        ) as recorder:
             tensors, made_on = tuned(run, recorder, stopping)
         manifest.run |= made_on
         files = results(run, tensors, manifest)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from math import gcd
 from pathlib import Path
 from statistics import median
@@ -46,6 +46,12 @@ def shape_of(summary: dict[str, Any], optimizer: str) -> memory.Shape:
         experts=counted.experts,
         tables=counted.embedding,
     )
+
+
+def shape_as_built(summary: dict[str, Any], optimizer: str, config: Any, parameters: int) -> memory.Shape:
+    """As `shape_of`, with what the model itself says: its parameters, and the widths of attention by its configuration of transformers."""
+    width, kv = memory.attention_widths(config)
+    return replace(shape_of(summary, optimizer), parameters=parameters, width=width, kv=kv)
 
 
 def measured(folder: Path) -> dict[str, Any] | None:

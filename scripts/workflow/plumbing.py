@@ -27,6 +27,7 @@ PLUMBING = {
     "scripts/pretrain/placed.py": "what a plan says of a machine: memory, hours, price; in the record, not in the manifest",
     "scripts/pretrain/prometheus.py": "shows metrics while a training runs",
     "scripts/pretrain/room.py": "refuses to start where memory is too small, and says what to change where it runs out",
+    "scripts/pretrain/progress.py": "shows the pace of a training, in its log and in metrics.jsonl, which no manifest lists",
     "scripts/pretrain/vitals.py": "measures time and memory of each process",
     "scripts/report/now.py": "renders the page for a person beside a run, not for the step",
     "scripts/report/state.py": "finds what a run has done so far, for that page",

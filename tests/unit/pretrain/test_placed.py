@@ -228,6 +228,19 @@ def test_the_shape_has_the_widths_that_the_parameters_are_counted_with() -> None
     assert (found.intermediate, found.width, found.kv) == (2816, 512, 128)
 
 
+def test_a_trainer_estimates_with_the_head_size_that_the_architecture_has() -> None:
+    """qwen3's heads are of 128, whatever its hidden size: without head_dim among the overrides a plan cannot know it, the trainer does."""
+    from scripts.pretrain.model import configuration, size
+
+    model = {**trained()["model"], "type": "qwen3", "kv_heads": 4}
+    summary = {"shape": {**model, "vocabulary": 1000}}
+    built = configuration(model, 1000, 0)
+    found = placed.shape_as_built(summary, "adamw", built, size(built))
+    assert built.head_dim == 128 and (found.width, found.kv) == (16 * 128, 4 * 128)
+    assert found.parameters == size(built) > placed.shape_of(summary, "adamw").parameters
+    assert placed.shape_of(summary, "adamw").width == 1024  # of hidden size ÷ heads
+
+
 def test_a_laptop_is_measured_with_all_its_processes() -> None:
     train = trained(device="cpu", processes=2, precision="fp32")
     summary = facts(train, None, 32_768)

@@ -90,6 +90,12 @@ def test_killed_and_resumed_is_the_same_to_the_byte(
     assert all(row["grad_norm"] > 0 for row in rows(killed / "out/metrics.jsonl") if "loss" in row)
 
 
+def test_a_micro_batch_that_is_lowered_for_a_batch_that_is_auto_is_told(start: Any, tmp_path: Path) -> None:
+    changes = {"global_batch_tokens": "auto", "steps": 1, "validate_every": 0}
+    errors = finish(start(tmp_path, 1, changes, "--micro-batch", "3"))
+    assert "micro_batch 3 → 2, which divides the batch that auto chose" in errors  # of 16 sequences
+
+
 def test_a_finished_training_that_is_started_again_keeps_the_record_of_who_trained(start: Any, folder: Path) -> None:
     """After `test_killed_and_resumed…`: nothing is trained, and neither host nor versions are those of the second start."""
     whole = folder / "1-fp32-whole"
