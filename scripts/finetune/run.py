@@ -19,7 +19,6 @@ from scripts.finetune.settings import whole
 from scripts.finetune.template import read_pairs
 from scripts.models.load import load_tokenizer
 from scripts.pretrain import checkpoint, engine, group, initial, model, room, schedule, start_from
-from scripts.pretrain.batch import IGNORE
 from scripts.training import machine, memory
 from scripts.workflow.console import log
 from scripts.workflow.errors import InputError
@@ -46,7 +45,7 @@ class Run:
         self.save_dtype = next((name for name, dtype in model.DTYPES.items() if dtype == config.dtype), "fp32")
         check(settings, self.processes, config)
         self.device = group.choose_device(args.device, int(os.environ["LOCAL_WORLD_SIZE"]), WHERE)
-        self.parameters = model.size(config)
+        self.size = model.size(config)
         place = {
             "micro_batch": self.batches.size,
             "processes": self.processes,
@@ -54,7 +53,7 @@ class Run:
             "largest": settings["batch_size"],
         }
         shape, cuda = (
-            memory.shape_of_config(config, self.parameters, settings["max_length"]),
+            memory.shape_of_config(config, self.size, settings["max_length"]),
             self.device.type == "cuda",
         )
         self.estimated = room.check(shape, self.settings, place, cuda, WHERE)
@@ -90,7 +89,9 @@ class Run:
         self.heldout = sorted(heldout, key=lambda piece: len(piece[0]))  # so that a batch needs little padding
         self.heldout_tokens = sum(scored for _, scored, _ in self.heldout)
         # Of the model that it is made from; a run that was interrupted has it from its checkpoint.
-        self.before = found.lowest if found else self.heldout_loss()
+        self.before = found.before if found else self.heldout_loss()
+        if found and self.before is None:  # written when it was called so
+            self.before = found.lowest
         self.after: float | None = None
 
     def step(self, step: int, stopping: bool) -> tuple[dict[str, Any], bool]:
@@ -139,7 +140,7 @@ class Run:
         total = torch.zeros((), dtype=torch.float64, device=self.device)
         for turn in dealt(self.heldout, self.processes, self.batches.size):
             inputs, targets = micro_batch(turn[self.rank], self.tokenizer.eos_token_id)
-            total += self.engine.evaluate(inputs.to(self.device), targets.to(self.device), IGNORE).sum()
+            total += self.engine.evaluate(inputs.to(self.device), targets.to(self.device)).sum()
         dist.all_reduce(total)
         return float(total) / self.heldout_tokens
 
@@ -159,7 +160,7 @@ class Run:
             skipped=tuple(self.skipped),
             changed=self.changed,
             engine=self.kind,
-            lowest=self.before,
+            before=self.before,
         )
         with group.patience(), checkpoint.writing(self.folder):
             checkpoint.save(self.write, made, KEPT)

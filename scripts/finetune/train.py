@@ -51,7 +51,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
         run = Run(args, settings, folder, source)
         log.info(
             "%s parameters, %s steps of %s pairs, %d × %s, %s, ZeRO %d, %s",
-            f"{run.parameters:,}", f"{run.steps:,}", f"{settings['batch_size']:,}", run.processes, run.device.type, run.kind,
+            f"{run.size:,}", f"{run.steps:,}", f"{settings['batch_size']:,}", run.processes, run.device.type, run.kind,
             settings["zero_stage"], settings["precision"],
         )  # fmt: skip
         if run.done:
@@ -151,7 +151,7 @@ def results(run: Run, tensors: dict[str, torch.Tensor], manifest: Manifest) -> l
     changed = list(run.changed)
     manifest.summary = {
         "trained": True,
-        "parameters": run.parameters,
+        "parameters": run.size,
         "pairs": pairs.summary["train"],
         "heldout_pairs": pairs.summary["heldout"],
         "heldout_tokens": run.heldout_tokens,

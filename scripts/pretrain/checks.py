@@ -109,7 +109,7 @@ def masks(settings: dict[str, Any]) -> None:
     kind = settings["model"]["type"]
     if settings["document_masking"] and kind not in TRIED:
         raise InputError(
-            f"pretrain.train.document_masking is true, and pretrain.train.model.type is {kind!r}: it was tried with {', '.join(TRIED)}; "
+            f"{WHERE}.document_masking is true, and {WHERE}.model.type is {kind!r}: it was tried with {', '.join(TRIED)}; "
             "take one of these, or set document_masking to false"
         )
 
@@ -118,7 +118,7 @@ def early_stop(settings: dict[str, Any]) -> None:
     """InputError where a run is to stop early and validates at its end alone."""
     if settings["early_stop"] and settings["validate_every"] == 0:
         raise InputError(
-            f"pretrain.train.early_stop is {settings['early_stop']}, and pretrain.train.validate_every is 0, at the end only: set "
+            f"{WHERE}.early_stop is {settings['early_stop']}, and {WHERE}.validate_every is 0, at the end only: set "
             "validate_every to steps between validations, or to auto, or early_stop to null"
         )
 

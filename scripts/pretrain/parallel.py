@@ -19,6 +19,8 @@ STAGED = ("llama", "mistral", "qwen2", "qwen3", "olmo2", "phi3")
 MIXED = ("mixtral", "olmoe")
 PLANNED = (*STAGED, *MIXED)
 CAUSAL = (*PLANNED, "gpt2")
+# What transformers' configurations call the number of a mixture's experts.
+EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts")
 # Keys of pretrain.train that some of these do not go with, where they are set, and why.
 APART = {
     "document_masking": (("sequence", "pipeline"), "attention is over whole windows there, whose positions begin once"),
@@ -165,9 +167,7 @@ def check_model(degrees: Degrees, config: Any, context: int, accumulation: int) 
                 f"1F1B needs {degrees.pipeline} at least; lower pretrain.train.micro_batch, or raise pretrain.train.global_batch_tokens"
             )
     if degrees.expert > 1:
-        number = next(
-            (getattr(config, name) for name in ("num_local_experts", "num_experts") if getattr(config, name, None)), 0
-        )
+        number = next((getattr(config, name) for name in EXPERTS if getattr(config, name, None)), 0)
         if kind not in MIXED:
             raise refuse("expert", f"experts are shared out in types {', '.join(MIXED)}, and not in {kind!r}")
         if number % degrees.expert:

@@ -40,10 +40,10 @@ def point(run: Run, step: int) -> int:
     window = settings["spike_window"]
     # Those after the step that the run last went back to: further back it never goes, where no checkpoint may be left.
     since = max(step - window, run.rolled[-1]["to"] if run.rolled else 0)
-    left_out = [each for each in run.skipped if each > since]
-    if len(left_out) < settings["roll_back_after"]:
+    skipped = [each for each in run.skipped if each > since]
+    if len(skipped) < settings["roll_back_after"]:
         return 0
-    found = (left_out[0] - 1) // every * every
+    found = (skipped[0] - 1) // every * every
     return found if found > run.begun else 0
 
 

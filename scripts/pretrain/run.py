@@ -65,7 +65,7 @@ class Run:
         degrees = parallel.Degrees(**placement["parallel"])
         checks.check(settings | placement, self.processes)
         self.place = parallel.Place(self.rank, self.processes, degrees)
-        self.vocabulary, self.eos = model.load_tokenizer(args.tokenizer)
+        self.vocabulary, self.eos = model.vocabulary_of(args.tokenizer)
         self.stream = data.open_split(args.tokens, "train")
         self.settings = auto.resolve(settings, len(self.stream), self.vocabulary)
         self.resolved = auto.resolved(settings, self.settings)
@@ -234,7 +234,7 @@ class Run:
     def nats(self, batch: list[heldout.Piece]) -> torch.Tensor:
         """The summed loss of each of a batch of held-out windows, float64 [n]."""
         inputs, targets = map(torch.from_numpy, heldout.padded(batch, self.eos))
-        return self.engine.evaluate(inputs.to(self.device), targets.to(self.device), heldout.IGNORE)
+        return self.engine.evaluate(inputs.to(self.device), targets.to(self.device))
 
     def rehearse(self) -> None:
         """The largest batch of a validation, before the first step: all that comes later than a second step is then known to have room."""

@@ -77,7 +77,7 @@ def check_batch(settings: dict[str, Any]) -> None:
 
 
 def budget(settings: dict[str, Any]) -> dict[str, Any]:
-    """The one of steps, tokens and epochs that is given, by its name; empty for none. Raises InputError for more."""
+    """{its name: its value} of the one of steps, tokens and epochs that is given; {} for none. Raises InputError for more than one."""
     given = {key: settings[key] for key in ("steps", "tokens", "epochs") if settings[key] is not None}
     if len(given) > 1:
         shown = ", ".join(f"{WHERE}.{key} = {value}" for key, value in given.items())

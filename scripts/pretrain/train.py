@@ -27,11 +27,12 @@ from scripts.pretrain import (
     model,
     rollback,
     skips,
+    staging,
     vitals,
 )
 from scripts.pretrain.progress import Clock, Pace
 from scripts.pretrain.run import REMEDY, Run
-from scripts.training import alive, program, runs, staging
+from scripts.training import alive, program, runs
 from scripts.training.processes import RESUBMIT, listen
 from scripts.workflow import cli
 from scripts.workflow.console import log

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from scripts.pretrain import auto, schedule
 from scripts.workflow import config
 from scripts.workflow.errors import InputError
+from tests.unit.pretrain.conftest import build
 
 TOKENS = st.integers(300, 10**11)
 DEFAULTS = config.completed("pretrain.train", {})
@@ -153,7 +154,7 @@ def test_nothing_depends_on_the_machine(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_the_tables_shapes_have_the_parameters_that_transformers_counts() -> None:
-    from scripts.pretrain.model import build, configuration, parameters
+    from scripts.pretrain.model import configuration, parameters
 
     for found in auto.TABLE[:4]:
         made = auto.resolve(settings(), found.tokens or 1000, 1024)

@@ -10,7 +10,6 @@ import pytest
 from scripts.pretrain import metrics
 from scripts.workflow.errors import InputError
 
-
 SHOWN = [2.5, 2.25, 2.0]
 
 
