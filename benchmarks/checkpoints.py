@@ -14,7 +14,6 @@ import json
 import os
 import shutil
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -22,10 +21,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks.machine import processor, versions
+from benchmarks.machine import group_of, processor, versions
 from scripts.training.processes import environments, free_port
+from scripts.workflow.config import ROOT
 
-ROOT = Path(__file__).resolve().parents[1]
 RESULT = ROOT / "benchmarks/results/checkpoints.json"
 SHAPE = {
     "hidden_size": 512, "intermediate_size": 1408, "num_hidden_layers": 10, "num_attention_heads": 8, "num_key_value_heads": 8,
@@ -110,23 +109,11 @@ def measured(stage: int, is_beside: bool, saves: int, folder: Path) -> dict[str,
     """Run one case as a process group; RuntimeError where it fails. folder: on the disk that is measured; emptied before."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    own = ["--worker", f"{stage},{int(is_beside)}", "--saves", str(saves), "--folder", str(folder)]
-    started = [
-        subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.checkpoints", *own],
-            cwd=ROOT,
-            env={**os.environ, **place},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for place in environments(0, 1, 2, "127.0.0.1", free_port())
-    ]
-    outputs = [process.communicate() for process in started]
-    for process, (_, errors) in zip(started, outputs, strict=True):
-        if process.returncode:
-            raise RuntimeError(f"ZeRO {stage} ended with {process.returncode}:\n{errors}")
-    found = json.loads(outputs[0][0].splitlines()[-1])
+    command = [
+        sys.executable, "-m", "benchmarks.checkpoints", "--worker", f"{stage},{int(is_beside)}", "--saves", str(saves),
+        "--folder", str(folder),
+    ]  # fmt: skip
+    found = group_of(command, environments(0, 1, 2, "127.0.0.1", free_port()))
     return {"zero_stage": stage, "async_checkpoints": is_beside, **found}
 
 

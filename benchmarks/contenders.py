@@ -16,8 +16,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import asdict
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -29,25 +28,46 @@ RATE, CLIPPING, DECAY, BETAS = 3e-4, 1.0, 0.1, (0.9, 0.95)
 Run = Callable[[int, Callable[[int], None]], None]
 
 
+def stand_in() -> None:
+    """xxhash, which initial weights are seeded with, may be absent here: any hash does for weights that nobody keeps."""
+    if importlib.util.find_spec("xxhash") is None:
+        import hashlib
+        import types
+
+        def digest(data: bytes, seed: int = 0) -> int:
+            return int.from_bytes(hashlib.blake2b(data, digest_size=8, key=str(seed).encode()).digest(), "big")
+
+        made = types.ModuleType("xxhash")
+        made.xxh3_64_intdigest = digest  # type: ignore[attr-defined]
+        sys.modules["xxhash"] = made
+
+
+def completed(given: dict[str, Any]) -> dict[str, Any]:
+    """The keys of pretrain.train with the schema's defaults; SystemExit for one that there is not.
+
+    Values are not checked: jsonschema may be absent here.
+    """
+    from scripts.workflow import config
+
+    found: dict[str, Any] = config.with_defaults({"pretrain": {"train": given}})["pretrain"]["train"]
+    if unknown := sorted(set(given) - set(found)):
+        raise SystemExit(f"--set {' '.join(unknown)}: no key of pretrain.train")
+    return found
+
+
 def ours(name: str) -> Callable[[Plan], tuple[Any, Run]]:
     """The trainer of this project with one of its engines."""
 
     def build(plan: Plan) -> tuple[Any, Run]:
         from functools import partial
 
+        stand_in()
         from scripts.pretrain import engine, group, initial
-        from scripts.workflow import config
 
         device = device_of(plan)
         group.start(name, device, plan.threads)
-        given = {
-            "zero_stage": plan.zero_stage,
-            "precision": plan.precision,
-            "engine": name,
-            "learning_rate": RATE,
-            **plan.settings,
-        }
-        settings = config.validate({"pretrain": {"train": given}})["pretrain"]["train"]
+        own = {"zero_stage": plan.zero_stage, "precision": plan.precision, "engine": name, "learning_rate": RATE}
+        settings = completed(own | plan.settings)
         job = engine.Job(
             config=shape(plan),
             settings=settings,
@@ -200,23 +220,6 @@ CONTENDERS: dict[str, Callable[[Plan], tuple[Any, Run]]] = {
 }  # fmt: skip
 
 
-@contextlib.contextmanager
-def stood_in() -> Iterator[None]:
-    """xxhash, which our modules hash names with, may be absent here: any hash does for weights that nobody keeps."""
-    if importlib.util.find_spec("xxhash") is None:
-        import hashlib
-        import types
-
-        def digest(data: Any, seed: int = 0) -> int:
-            raw = data if isinstance(data, bytes) else str(data).encode()
-            return int.from_bytes(hashlib.blake2b(raw, digest_size=8, key=str(seed).encode()).digest(), "big")
-
-        made = types.ModuleType("xxhash")
-        made.xxh3_64_intdigest = digest  # type: ignore[attr-defined]
-        sys.modules["xxhash"] = made
-    yield
-
-
 def measure(name: str, plan: Plan) -> dict[str, Any]:
     """Train one contender in this process; seconds of a step (the median of blocks of steps), peak memory, loss, and kinds of kernels."""
     import torch
@@ -270,19 +273,13 @@ def main() -> None:
     parser.add_argument("name", choices=CONTENDERS)
     parser.add_argument("plan", help="the fields of Plan as JSON")
     args = parser.parse_args()
-    with stood_in():
-        found = measure(args.name, Plan(**json.loads(args.plan)))
+    found = measure(args.name, Plan(**json.loads(args.plan)))
     if os.environ["RANK"] == "0":
         print(json.dumps(found), flush=True)
     if (dist := sys.modules.get("torch.distributed")) and dist.is_initialized():
         dist.barrier()
     sys.stdout.flush()
     os._exit(0)
-
-
-def written(plan: Plan) -> str:
-    """A plan as `main` reads it."""
-    return json.dumps(asdict(plan))
 
 
 if __name__ == "__main__":

@@ -1,17 +1,20 @@
-"""What all contenders of benchmarks.gpu_training and benchmarks.cpu_training are given: the plan, the tokens, the shape, the device."""
+"""The plan, tokens, shape and device that are the same for all contenders of benchmarks.gpu_training and benchmarks.cpu_training."""
 
 from __future__ import annotations
 
+import json
 import os
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
+
+from benchmarks.walk import walk
 
 KEPT = 4  # batches that are made, and used in turn
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What all contenders are given. `settings`: further keys of pretrain.train, for our own trainer."""
+    """A training in numbers. `settings`: further keys of pretrain.train, for our own trainer."""
 
     hidden: int
     layers: int
@@ -40,16 +43,16 @@ class Plan:
         return self.micro_batch * self.accumulation * self.context
 
 
-def batches(plan: Plan, device: Any) -> list[Any]:
-    """Synthetic tokens on the device: int64 [accumulation, micro_batch, context + 1] each, a walk that can be learned."""
-    import torch
+def written(plan: Plan) -> str:
+    """A plan as JSON, its fields by name: what the process of a contender is given, and what a result keeps."""
+    return json.dumps(asdict(plan))
 
-    made = []
-    for number in range(KEPT):
-        chance = torch.Generator().manual_seed(1000 * number + int(os.environ["RANK"]))
-        moves = torch.randint(0, 16, (plan.accumulation, plan.micro_batch, plan.context + 1), generator=chance)
-        made.append(((moves.cumsum(2) * 7) % plan.vocabulary).to(device))
-    return made
+
+def batches(plan: Plan, device: Any) -> list[Any]:
+    """Synthetic tokens on the device: int64 [accumulation, micro_batch, context + 1] each, other ones in each process."""
+    size = (plan.accumulation, plan.micro_batch, plan.context + 1)
+    rank = int(os.environ["RANK"])
+    return [walk(size, plan.vocabulary, 1000 * number + rank).to(device) for number in range(KEPT)]
 
 
 def shape(plan: Plan) -> Any:

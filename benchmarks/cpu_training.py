@@ -5,9 +5,9 @@
 
 Every contender of benchmarks.gpu_training that is here trains a Llama of the demo's shape (nanoGPT: GPT-2's layers of the same width and
 depth) on synthetic tokens with AdamW in fp32, the demo's 2,048 tokens a step, in each of the ways to use the cores: one process with as
-many threads as there are cores, and a process for each core. Its speed is that of its faster way. Ours are started as the demo starts
-them, which has glibc keep memory (scripts/training/processes.py); the others as their users start them. Contenders take turns
-`--rounds` times; a step's time is the median over blocks of 5 steps, and over rounds.
+many threads as there are cores, and as many processes as there are cores, or as the step's sequences can be dealt to. Its speed is that of
+its faster way. Ours are started as the demo starts them, which has glibc keep memory (scripts/training/processes.py); the others as their
+users start them. Contenders take turns `--rounds` times; a step's time is the median over blocks of 5 steps, and over rounds.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from typing import Any
 
 import yaml
 
-from benchmarks.contenders import written
-from benchmarks.contest import Plan
-from benchmarks.gpu_training import ROOT, side_by_side, summary
+from benchmarks.contest import Plan, written
+from benchmarks.gpu_training import side_by_side, summary
 from benchmarks.machine import processor, versions
 from scripts.workflow import config
+from scripts.workflow.config import ROOT
 
 RESULT = ROOT / "benchmarks/results/cpu_training.json"
 PACKAGES = ("torch", "transformers", "deepspeed", "accelerate", "litgpt")
@@ -37,16 +37,30 @@ def demo() -> dict[str, Any]:
     return config.validate(yaml.safe_load((ROOT / "config.yaml").read_text(encoding="utf-8")))
 
 
+def sequences() -> int:
+    """Of the demo's step."""
+    train = demo()["pretrain"]["train"]
+    return int(train["global_batch_tokens"] // train["model"]["context"])
+
+
+def most(cores: int) -> int:
+    """The most processes, up to one for each core, that the sequences of a step can be dealt to evenly."""
+    return max(number for number in range(1, cores + 1) if sequences() % number == 0)
+
+
 def plan(args: argparse.Namespace, processes: int) -> Plan:
-    """The demo's step, shared by so many processes."""
+    """The demo's step, shared by so many processes; SystemExit where its sequences cannot be dealt to them evenly."""
     settings = demo()
     train, vocabulary = settings["pretrain"]["train"], settings["tokenize"]["train"]["vocabulary"]
-    shape, micro = train["model"], train["micro_batch"]
-    sequences = train["global_batch_tokens"] // shape["context"]
+    shape = train["model"]
+    each, rest = divmod(sequences(), processes)
+    if rest:
+        raise SystemExit(f"--processes {processes}: the {sequences()} sequences of the demo's step do not divide by it")
+    micro = next(size for size in range(min(train["micro_batch"], each), 0, -1) if each % size == 0)
     return Plan(
         hidden=shape["hidden_size"], layers=shape["layers"], heads=shape["heads"], kv_heads=shape["kv_heads"],
         intermediate=shape["intermediate_size"], vocabulary=vocabulary, context=shape["context"], micro_batch=micro,
-        accumulation=max(1, sequences // (micro * processes)), precision=args.precision, device="cpu", zero_stage=0, compile=args.compile,
+        accumulation=each // micro, precision=args.precision, device="cpu", zero_stage=0, compile=args.compile,
         nanogpt=str(args.nanogpt) if args.nanogpt else None, warmup=args.warmup, steps=args.steps, block=5, profile=args.profile,
         settings={key: json.loads(value) for key, value in (one.split("=", 1) for one in args.set)},
         threads=max(1, (os.cpu_count() or 1) // processes),
@@ -57,7 +71,7 @@ def parsed(argv: list[str] | None) -> argparse.Namespace:
     made = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     made.add_argument("--only", nargs="+", help="these contenders alone")
     made.add_argument(
-        "--processes", type=int, nargs="+", help="ways to use the cores (default: 1, and one for each core)"
+        "--processes", type=int, nargs="+", help="ways to use the cores (default: 1, and as many as there are cores)"
     )
     made.add_argument("--precision", choices=("bf16", "fp32"), default="fp32")
     made.add_argument("--compile", action="store_true", help="compile the models of the other contenders")
@@ -77,7 +91,7 @@ def parsed(argv: list[str] | None) -> argparse.Namespace:
 
 def main(argv: list[str] | None = None) -> int:
     args = parsed(argv)
-    ways = sorted(set(args.processes or [1, os.cpu_count() or 1]))
+    ways = sorted(set(args.processes or [1, most(os.cpu_count() or 1)]))
     names = [*OURS, "plain", *(["nanogpt"] if args.nanogpt else [])]
     names += [
         name for name, package in (("trainer", "accelerate"), ("litgpt", "litgpt")) if importlib.util.find_spec(package)

@@ -40,8 +40,8 @@ from benchmarks import enlarged, gold
 from benchmarks.machine import processor, run, versions
 from scripts.workflow import config as configuration
 from scripts.workflow import steps
+from scripts.workflow.config import ROOT
 
-ROOT = Path(__file__).resolve().parents[1]
 CHAIN = ROOT / "benchmarks" / "datatrove_chain.py"
 # The results of our steps beside the blocks of theirs that do the same work.
 SAME = {

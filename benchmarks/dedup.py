@@ -37,8 +37,8 @@ from scripts.dedup.minhash import MinHasher
 from scripts.dedup.shingles import hashes32, normalise, shingles
 from scripts.dedup.signature import BATCH, sign
 from scripts.dedup.tables import batched
+from scripts.workflow.config import ROOT
 
-ROOT = Path(__file__).resolve().parents[1]
 K, PERMUTATIONS, BANDS, ROWS, SEED = 5, 112, 14, 8, 1
 PER_ITEM = 100  # documents for datasketch's update(), which is two orders of magnitude slower
 KEYWORDS = {"num_perm": PERMUTATIONS, "seed": SEED, "scheme": "affine32"}

@@ -31,10 +31,10 @@ from scripts.ingest import sources
 from scripts.plan import dryrun
 from scripts.workflow import config as configuration
 from scripts.workflow import ranges, record, steps
+from scripts.workflow.config import ROOT
 from scripts.workflow.fingerprint import fingerprint
 from scripts.workflow.manifest import Manifest, combined, digest
 
-ROOT = Path(__file__).resolve().parents[1]
 HEAVY = ("torch", "pyarrow", "numpy", "transformers", "deepspeed", "fasttext", "datasketch", "tokenizers", "lm_eval")
 EDIT = {"language": {"select": {"threshold": 0.7}}}
 

@@ -1,6 +1,6 @@
 """Every engine of pretrain.train under every ZeRO stage, precision and number of processes that run here: loss, memory, speed.
 
-    python -m benchmarks.engines                      # writes benchmarks/results/engines.json, prints docs/engines.md's table
+    python -m benchmarks.engines                      # writes benchmarks/results/engines.json, prints docs/engines.md's rows and the speed
 
 A Llama of 2.6 million parameters trains on synthetic tokens, 2,048 a step in micro-batches of 4 × 256, with AdamW; on the same data,
 weights and threads (2, shared by the processes) everywhere. Each case is a process group of its own. Loss: of the last step. Memory:
@@ -14,7 +14,6 @@ import argparse
 import json
 import os
 import resource
-import subprocess
 import sys
 import time
 from functools import partial
@@ -22,10 +21,11 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from benchmarks.machine import processor, versions
+from benchmarks.machine import group_of, processor, versions
+from benchmarks.walk import walk
 from scripts.training.processes import environments, free_port
+from scripts.workflow.config import ROOT
 
-ROOT = Path(__file__).resolve().parents[1]
 RESULT = ROOT / "benchmarks/results/engines.json"
 VOCABULARY, CONTEXT, SEQUENCES, MICRO = 4096, 256, 8, 4
 SHAPE = {
@@ -43,12 +43,8 @@ def cases() -> list[tuple[str, int, str, int]]:
 
 
 def batch(step: int) -> Any:
-    """The global batch of a step, int64 [sequences, context + 1]: a walk through the vocabulary, so that there is something to learn."""
-    import torch
-
-    chance = torch.Generator().manual_seed(step)
-    moves = torch.randint(0, 16, (SEQUENCES, CONTEXT + 1), generator=chance)
-    return (moves.cumsum(1) * 7) % VOCABULARY
+    """The global batch of a step, int64 [sequences, context + 1]."""
+    return walk((SEQUENCES, CONTEXT + 1), VOCABULARY, step)
 
 
 def worker(name: str, stage: int, precision: str, steps: int) -> None:
@@ -110,15 +106,7 @@ def measured(case: tuple[str, int, str, int], steps: int) -> dict[str, Any]:
         "--steps",
         str(steps),
     ]
-    started = [
-        subprocess.Popen(command, cwd=ROOT, env={**os.environ, **place}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        for place in environments(0, 1, processes, "127.0.0.1", free_port())
-    ]  # fmt: skip
-    outputs = [process.communicate() for process in started]
-    for process, (_, errors) in zip(started, outputs, strict=True):
-        if process.returncode:
-            raise RuntimeError(f"{case} ended with {process.returncode}:\n{errors}")
-    found = json.loads(outputs[0][0].splitlines()[-1])
+    found = group_of(command, environments(0, 1, processes, "127.0.0.1", free_port()))
     return {"engine": name, "zero_stage": stage, "precision": precision, "processes": processes, **found}
 
 

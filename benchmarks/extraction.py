@@ -32,8 +32,7 @@ from scripts.ingest.bounds import too_many_tags
 from scripts.ingest.extractors import EXTRACTORS, TooHard, missing
 from scripts.ingest.markup import read, tokens
 from scripts.ingest.warc import tidy
-
-ROOT = Path(__file__).resolve().parents[1]
+from scripts.workflow.config import ROOT
 
 
 def extractor(name: str) -> Callable[[str], str]:

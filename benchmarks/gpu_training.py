@@ -25,13 +25,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from benchmarks.contenders import written
-from benchmarks.contest import Plan
-from benchmarks.machine import processor, versions
+from benchmarks.contest import Plan, written
+from benchmarks.machine import group_of, processor, versions
 from scripts.pretrain import measures
 from scripts.training.processes import environments, free_port, heap
+from scripts.workflow.config import ROOT
 
-ROOT = Path(__file__).resolve().parents[1]
 RESULT = ROOT / "benchmarks/results/gpu_training.json"
 # hidden size, layers, heads, key and value heads, feed-forward: a tiny one for CPUs; GPT-3's (arXiv:2005.14165, table 2.1); TinyLlama.
 SIZES = {
@@ -52,11 +51,8 @@ def gpus() -> dict[str, Any] | None:
     first = torch.cuda.get_device_properties(0)
     asked = ["nvidia-smi", "--query-gpu=driver_version,clocks.max.sm,power.limit", "--format=csv,noheader"]
     try:
-        said = (
-            subprocess.run(asked, capture_output=True, text=True, timeout=30, check=True)
-            .stdout.splitlines()[0]
-            .split(", ")
-        )
+        answer = subprocess.run(asked, capture_output=True, text=True, timeout=30, check=True).stdout
+        said = answer.splitlines()[0].split(", ")
     except (OSError, subprocess.SubprocessError, IndexError):
         said = []
     return {
@@ -66,20 +62,18 @@ def gpus() -> dict[str, Any] | None:
 
 
 def side_by_side(name: str, plan: Plan, processes: int, kept: bool = False) -> dict[str, Any]:
-    """One round of one contender; {"error": its last words} where it fails. kept: start it as our launcher does, on a CPU too."""
+    """One round of one contender; {"error": which process failed, and its last lines} where it fails.
+
+    kept: start it as our launcher does, on a CPU too.
+    """
     command = [sys.executable, "-m", "benchmarks.contenders", name, written(plan)]
     places = environments(0, 1, processes, "127.0.0.1", free_port())
     if not kept:
         places = [{key: value for key, value in place.items() if key not in heap()} for place in places]
-    started = [
-        subprocess.Popen(command, cwd=ROOT, env={**os.environ, **place}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        for place in places
-    ]  # fmt: skip
-    outputs = [process.communicate() for process in started]
-    for process, (_, errors) in zip(started, outputs, strict=True):
-        if process.returncode:
-            return {"error": "\n".join(errors.splitlines()[-12:])}
-    return dict(json.loads(outputs[0][0].splitlines()[-1]))
+    try:
+        return group_of(command, places)
+    except RuntimeError as error:
+        return {"error": str(error)}
 
 
 def titan(repository: Path, arguments: str, plan: Plan, processes: int) -> dict[str, Any]:
@@ -165,23 +159,32 @@ def parsed(argv: list[str] | None) -> argparse.Namespace:
     return made.parse_args(argv)
 
 
+def planned(args: argparse.Namespace, size: str, processes: int, gpu: bool) -> Plan:
+    """What the options say, with the defaults of a GPU or of a CPU."""
+    hidden, layers, heads, kv_heads, intermediate = SIZES[size]
+    return Plan(
+        hidden=hidden, layers=layers, heads=heads, kv_heads=kv_heads, intermediate=intermediate,
+        vocabulary=args.vocabulary or (32768 if gpu else 512),
+        context=args.context or (2048 if gpu else 64),
+        micro_batch=args.micro_batch or (8 if gpu else 2),
+        accumulation=args.accumulation,
+        precision=args.precision or ("bf16" if gpu else "fp32"),
+        device="cuda" if gpu else "cpu",
+        zero_stage=int(processes > 1) if args.zero_stage is None else args.zero_stage,
+        compile=args.compile, nanogpt=str(args.nanogpt) if args.nanogpt else None,
+        warmup=args.warmup, steps=args.steps, block=5, profile=args.profile,
+        settings={key: json.loads(value) for key, value in (one.split("=", 1) for one in args.set)},
+        threads=1 if gpu else max(1, (os.cpu_count() or 1) // processes),
+    )  # fmt: skip
+
+
 def main(argv: list[str] | None = None) -> int:
     args, gpu = parsed(argv), gpus()
     if gpu is None:
         print("No GPU is here: a tiny model on the CPU shows that this runs, and nothing of its speed.", flush=True)
     processes = args.processes or (gpu["number"] if gpu else 1)
-    own = dict(one.split("=", 1) for one in args.set)
-    usual = ("125M", 32768, 2048, 8, "bf16") if gpu else ("tiny", 512, 64, 2, "fp32")
-    size, vocabulary, context, micro, precision = (
-        given or default
-        for given, default in zip((args.size, args.vocabulary, args.context, args.micro_batch, args.precision), usual, strict=True)
-    )  # fmt: skip
-    plan = Plan(
-        *SIZES[size], vocabulary, context, micro, args.accumulation, precision, "cuda" if gpu else "cpu",
-        int(processes > 1) if args.zero_stage is None else args.zero_stage, args.compile, str(args.nanogpt) if args.nanogpt else None,
-        args.warmup, args.steps, 5, args.profile, {key: json.loads(value) for key, value in own.items()},
-        1 if gpu else max(1, (os.cpu_count() or 1) // processes),
-    )  # fmt: skip
+    size = args.size or ("125M" if gpu else "tiny")
+    plan = planned(args, size, processes, bool(gpu))
     names = ["torch", "deepspeed", "plain", *(["trainer"] if importlib.util.find_spec("accelerate") else [])]
     names += [name for name in ("nanogpt", "torchtitan") if getattr(args, name)]
     if args.only:

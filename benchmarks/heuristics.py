@@ -34,8 +34,8 @@ from scripts.heuristics.measures import Limits, measure
 from scripts.heuristics.rules import FAMILIES, rules
 from scripts.heuristics.stop_words import tables
 from scripts.workflow import config
+from scripts.workflow.config import ROOT
 
-ROOT = Path(__file__).resolve().parents[1]
 SAMPLES = ("c4_demo", "hplt-en_100", "hplt-en_101")
 Verdicts = list[dict[str, bool]]
 

@@ -19,10 +19,10 @@ from typing import Any
 from benchmarks.machine import processor, versions
 from scripts.training.estimate.shape import PROGRAM
 from scripts.training.processes import TUNABLES
+from scripts.workflow.config import ROOT
 from tests.unit.training.peaks import VOCABULARY, estimated, grown, prepared, settings
 from tests.unit.training.test_peaks import BROAD, DEEP, WIDE
 
-ROOT = Path(__file__).resolve().parents[1]
 RESULT = ROOT / "benchmarks/results/memory.json"
 MAPPED = "glibc.malloc.mmap_threshold=65536:glibc.malloc.trim_threshold=65536"
 

@@ -13,18 +13,18 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import subprocess
 import sys
 import time
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks.machine import processor, versions
+from benchmarks.machine import group_of, processor, versions
+from benchmarks.walk import walk
 from scripts.pretrain.parallel import Degrees, Place
 from scripts.training.processes import environments, free_port
+from scripts.workflow.config import ROOT
 
-ROOT = Path(__file__).resolve().parents[1]
 RESULT = ROOT / "benchmarks/results/parallel.json"
 VOCABULARY, CONTEXT, SEQUENCES, BATCH = 1024, 128, 16, 4  # BATCH: micro-batches of a step
 SHAPE = {
@@ -56,12 +56,8 @@ CASES: list[tuple[str, int, int, dict[str, int]]] = [  # (type, processes, ZeRO 
 
 
 def batch(step: int) -> Any:
-    """The global batch of a step, int64 [micro-batches, sequences, context + 1]: a walk through the vocabulary."""
-    import torch
-
-    chance = torch.Generator().manual_seed(step)
-    moves = torch.randint(0, 16, (BATCH, SEQUENCES // BATCH, CONTEXT + 1), generator=chance)
-    return (moves.cumsum(-1) * 7) % VOCABULARY
+    """The global batch of a step, int64 [micro-batches, sequences, context + 1]."""
+    return walk((BATCH, SEQUENCES // BATCH, CONTEXT + 1), VOCABULARY, step)
 
 
 def worker(kind: str, stage: int, degrees: Degrees, steps: int) -> None:
@@ -113,15 +109,7 @@ def measured(case: tuple[str, int, int, dict[str, int]], steps: int) -> dict[str
     command = [
         sys.executable, "-m", "benchmarks.parallel", "--steps", str(steps), "--worker", json.dumps([kind, stage, degrees]),
     ]  # fmt: skip
-    started = [
-        subprocess.Popen(command, cwd=ROOT, env={**os.environ, **place}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        for place in environments(0, 1, processes, "127.0.0.1", free_port())
-    ]  # fmt: skip
-    outputs = [process.communicate() for process in started]
-    for process, (_, errors) in zip(started, outputs, strict=True):
-        if process.returncode:
-            raise RuntimeError(f"{case} ended with {process.returncode}:\n{errors}")
-    found = json.loads(outputs[0][0].splitlines()[-1])
+    found = group_of(command, environments(0, 1, processes, "127.0.0.1", free_port()))
     return {"type": kind, "processes": processes, "zero_stage": stage, "degrees": degrees, **found}
 
 

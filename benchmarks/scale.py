@@ -32,9 +32,9 @@ from benchmarks import planted
 from benchmarks.machine import processor, run, versions
 from scripts.workflow import config as configuration
 from scripts.workflow import fingerprint, steps
+from scripts.workflow.config import ROOT
 from scripts.workflow.manifest import Manifest
 
-ROOT = Path(__file__).resolve().parents[1]
 PER_SHARD = 8000  # documents of a shard, about
 BINS = 10  # of similarity from 0.5 to 1
 

@@ -35,8 +35,8 @@ from typing import Any
 
 from benchmarks.heuristics import texts
 from benchmarks.machine import processor, versions
+from scripts.workflow.config import ROOT
 
-ROOT = Path(__file__).resolve().parents[1]
 SAMPLES = ("c4_demo", "hplt-en_100", "hplt-en_101", "hplt-ru_10", "hplt-ru_11")
 SHARD = "00000"
 

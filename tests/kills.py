@@ -26,6 +26,7 @@ from typing import Any
 
 import psutil
 
+from scripts.workflow.config import ROOT
 from tests.unit.pretrain.conftest import launching, write_shards, write_tokenizer
 
 HEAD = """\
@@ -87,7 +88,7 @@ class Program:
         options = ("--async-checkpoints", "true") if case.beside else ()
         into.mkdir(exist_ok=True)
         command = launching(into, self.tokenizer, self.shards, PROCESSES, {**changes, "validate_every": 50}, options)
-        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
         return subprocess.Popen(
             command, cwd=into, env=environment, stderr=subprocess.PIPE, text=True, start_new_session=True
         )

@@ -73,6 +73,14 @@ def configuration(settings: dict[str, Any], vocabulary: int, eos: int, chosen: C
             settings["overrides"].get("expand", known.expand) * settings["hidden_size"] // settings["heads"]
         )
         wanted["n_groups"] = math.gcd(known.n_groups, settings["heads"])
+    elif (
+        "head_dim" in known.to_dict()
+        and not hasattr(known, "qk_rope_head_dim")
+        and settings["hidden_size"]
+        and settings["heads"]
+    ):
+        # Else it is 128 in a Qwen3 and 256 in a Gemma, whatever the shape.
+        wanted["head_dim"] = settings["hidden_size"] // settings["heads"]
     ids = {"vocab_size": vocabulary, "bos_token_id": eos, "eos_token_id": eos, "pad_token_id": None}
     made = AutoConfig.for_model(kind, **{**wanted, **ids, **settings["overrides"]})
     for name, value in made.to_dict().items():

@@ -17,6 +17,7 @@ class Family:
     chosen: int = 0  # its own num_experts_per_tok
     input_biases: bool = False  # of queries, keys and values
     wide_norms: bool = False  # of queries and keys, over all their heads
+    head_norms: bool = False  # of the queries and keys of each head
 
 
 # The default values are those of the configuration classes of transformers 5.23; tests compare every count with a model's own.
@@ -24,6 +25,7 @@ FAMILIES = {
     "llama": Family(11_008),
     "mistral": Family(14_336, kv_heads=8),
     "qwen2": Family(22_016, kv_heads=32, input_biases=True),
+    "qwen3": Family(22_016, kv_heads=32, head_norms=True),
     "mixtral": Family(14_336, kv_heads=8, experts="num_local_experts", number=8, chosen=2),
     "olmoe": Family(2048, experts="num_experts", number=64, chosen=8, wide_norms=True),
     "gpt2": Family(0),
@@ -71,7 +73,7 @@ def count(model: dict[str, Any], vocabulary: int) -> Counted:
         chosen = more.get("num_experts_per_tok", family.chosen) if family.experts else 1
         layer = 2 * hidden * (wide + kv) + 3 * hidden * feed * number + 2 * hidden
         layer += hidden * number if family.experts else 0  # the router
-        layer += (wide + 2 * kv) * family.input_biases + (wide + kv) * family.wide_norms
+        layer += (wide + 2 * kv) * family.input_biases + (wide + kv) * family.wide_norms + 2 * size * family.head_norms
         idle, positions, last = 3 * hidden * feed * (number - chosen), 0, hidden
     inside = layers * layer + last
     total = inside + tables + positions + head

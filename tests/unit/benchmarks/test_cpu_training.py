@@ -10,11 +10,17 @@ import pytest
 from benchmarks import cpu_training
 
 
-@pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.parametrize("processes", [1, 2, 4, 8])
 def test_a_step_has_the_demos_tokens(processes: int) -> None:
     plan = cpu_training.plan(cpu_training.parsed([]), processes)
     tokens = plan.micro_batch * plan.accumulation * plan.context * processes
     assert tokens == cpu_training.demo()["pretrain"]["train"]["global_batch_tokens"]
+
+
+def test_as_many_processes_as_cores_where_they_can_share_the_step() -> None:
+    assert [cpu_training.most(cores) for cores in (1, 2, 3, 6, 8, 16)] == [1, 2, 2, 4, 8, 8]
+    with pytest.raises(SystemExit, match="--processes 3: the 8 sequences of the demo's step do not divide by it"):
+        cpu_training.main(["--only", "torch", "--processes", "3"])
 
 
 @pytest.mark.slow

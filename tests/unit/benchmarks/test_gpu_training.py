@@ -4,41 +4,52 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import pytest
+from packaging.requirements import Requirement
 
-from benchmarks import gpu_training, kernels
-from benchmarks.contest import Plan
+from benchmarks import contenders, gpu_training, kernels
 from scripts.workflow.config import ROOT
 
-# Libraries of the project that a GPU machine with torch, transformers and DeepSpeed alone does not have.
-ABSENT = (
-    "xxhash",
-    "pyarrow",
-    "datasketch",
-    "fasttext",
-    "resiliparse",
-    "fastwarc",
-    "snakemake",
-    "duckdb",
-    "polars",
-    "wandb",
-)
+NEEDED = ("torch", "transformers", "deepspeed")
+
+
+def named(distribution: str) -> str:
+    """As packages' own names are compared (PEP 503)."""
+    return re.sub(r"[-_.]+", "-", distribution).lower()
+
+
+def absent() -> list[str]:
+    """The modules of all that is installed here, but for NEEDED, what they require, and this project."""
+    kept, asked = {"crawl2llm"}, list(NEEDED)
+    while asked:
+        name = named(asked.pop())
+        if name not in kept and (found := [one for one in metadata.distributions() if named(one.name) == name]):
+            kept.add(name)
+            wanted = map(Requirement, found[0].requires or [])
+            asked += [one.name for one in wanted if not one.marker or one.marker.evaluate({"extra": ""})]
+    return [
+        module for module, owners in metadata.packages_distributions().items() if not kept & set(map(named, owners))
+    ]
 
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], str]:
-    """(the JSON, what it printed) of a run without a GPU and without ABSENT."""
+    """(the JSON, what it printed) of a run without a GPU where nothing is installed but NEEDED and what they require."""
+    without = absent()
+    assert {"xxhash", "jsonschema", "pyarrow", "accelerate"} <= set(without) and "yaml" not in without
     folder = tmp_path_factory.mktemp("gpu")
     (folder / "sitecustomize.py").write_text(
         "from importlib.machinery import PathFinder\n"
         "find = PathFinder.find_spec\n"
         "def without(name, path=None, target=None):\n"
-        f"    return None if name.split('.')[0] in {ABSENT!r} else find(name, path, target)\n"
+        f"    return None if name.split('.')[0] in {without!r} else find(name, path, target)\n"
         "PathFinder.find_spec = staticmethod(without)\n"
     )
     options = ["--rounds", "1", "--warmup", "1", "--steps", "5", "--only", "torch", "deepspeed", "plain", "--profile"]
@@ -69,6 +80,12 @@ def test_every_contender_trains_without_the_projects_other_libraries(found: tupl
     # The same weights, tokens and updates in both engines; the others begin with weights of their own.
     assert contenders["torch"]["loss"] == pytest.approx(contenders["deepspeed"]["loss"], abs=1e-4)
     assert contenders["plain"]["loss"] == pytest.approx(contenders["torch"]["loss"], abs=0.3)
+
+
+def test_a_key_that_there_is_not() -> None:
+    assert contenders.completed({"zero_stage": 3})["zero_stage"] == 3
+    with pytest.raises(SystemExit, match=r"--set zero_stages: no key of pretrain\.train"):
+        contenders.completed({"zero_stages": 3})
 
 
 def test_one_that_fails_is_said_and_the_status_is_not_0(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -106,7 +123,8 @@ def test_the_log_of_torchtitan() -> None:
     line = "\x1b[31mstep: {0:2}  \x1b[33mgrad_norm: 1.0  \x1b[36mmemory: {1}GiB(9.9%)  \x1b[34mtps: {2:,}  \x1b[36mtflops: 9"
     steps = [(1, 1.0, 10), (2, 7.5, 8000), (3, 8.25, 12000), (4, 8.0, 10000)]
     log = "\n".join(line.format(*step) for step in steps)
-    plan = Plan(64, 2, 4, 4, 192, 512, 100, 2, 1, "bf16", "cuda", 0, False, None, 1, 3, 1, False)
+    options = ["--size", "tiny", "--context", "100", "--micro-batch", "2", "--warmup", "1", "--steps", "3"]
+    plan = gpu_training.planned(gpu_training.parsed(options), "tiny", 1, gpu=True)
     found = gpu_training.titan_said(log, plan)
     assert found["seconds"] == 200 / 10000 and found["memory_bytes"] == 8.25 * 2**30
     assert gpu_training.titan_said("Traceback\nno such module", plan) == {"error": "Traceback\nno such module"}

@@ -29,6 +29,7 @@ from scripts.workflow import cli
 from scripts.workflow.config import ROOT
 from scripts.workflow.errors import InputError
 from scripts.workflow.manifest import Manifest, checksum
+from tests.unit.pretrain import copies
 
 pytestmark = pytest.mark.slow  # starts trainings
 
@@ -56,18 +57,15 @@ def arguments(base: Path, pairs: Path, out: Path, **changes: object) -> list[str
 
 def launched(
     options: list[str], processes: int = 1, program: str = "scripts.finetune.train", **variables: str
-) -> subprocess.Popen[str]:
+) -> copies.Launched:
     """The launcher with so many processes, in a process group of its own."""
-    command = [sys.executable, "-m", "scripts.training.launch", "--processes", str(processes), program, *options]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", **variables}
     folder = Path(options[options.index("--checkpoints") + 1]).parent
     folder.mkdir(exist_ok=True)
-    return subprocess.Popen(
-        command, env=environment, cwd=folder, stderr=subprocess.PIPE, text=True, start_new_session=True
-    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", **variables}
+    return copies.Launched(["--processes", str(processes), program, *options], folder, environment)
 
 
-def finished(process: subprocess.Popen[str], status: int = 0) -> str:
+def finished(process: copies.Launched, status: int = 0) -> str:
     """What a program that ends with this status wrote to stderr."""
     try:
         _, said = process.communicate(timeout=280)
@@ -198,7 +196,7 @@ def test_two_models_of_the_same_settings_have_checkpoints_of_their_own(
     assert place(options) != place([word.replace("sft.manifest", "other.manifest") for word in options])
 
 
-def stopped(process: subprocess.Popen[str], folder: Path, number: signal.Signals) -> str:
+def stopped(process: copies.Launched, folder: Path, number: signal.Signals) -> str:
     """What a training said that got a signal, the launcher and all, when its first checkpoint was there."""
     end = time.monotonic() + 120
     while not list(folder.glob(f"step-*/{checkpoint.FACTS}")):

@@ -21,6 +21,7 @@ import pytest
 from scripts.workflow import config
 from scripts.workflow.fingerprint import canonical, code, fingerprint
 from scripts.workflow.manifest import Manifest
+from tests.unit.pretrain import copies
 
 ROOT = Path(__file__).resolve().parents[3]
 SENTENCES = (
@@ -174,7 +175,7 @@ def start(tokenizer: Path, shards: list[Path]) -> Iterator[Start]:
     """start(folder, processes, changes of TINY, options): the launcher, running in `folder`, in a process group.
 
     program: another module than scripts.pretrain.train. root: another copy of the code. launcher: its further options. tokens: other
-    shards.    Further keywords are environment variables.
+    shards. copied: as a copy of a process that has imported all (copies.py). Further keywords are environment variables.
     """
 
     def of(
@@ -186,18 +187,23 @@ def start(tokenizer: Path, shards: list[Path]) -> Iterator[Start]:
         root: Path = ROOT,
         launcher: tuple[str, ...] = (),
         tokens: list[Path] = shards,
+        copied: bool = True,
         **variables: str,
     ) -> Any:
         folder.mkdir(exist_ok=True)
         command = launching(folder, tokenizer, tokens, processes, changes or {}, options, program, root, launcher)
         environment = {**os.environ, "PYTHONPATH": str(root), "OMP_NUM_THREADS": "1", **variables}
-        process = subprocess.Popen(
-            command, cwd=folder, env=environment, stderr=subprocess.PIPE, text=True, start_new_session=True
-        )
+        process: Any
+        if copied and root == ROOT:
+            process = copies.Launched(command[3:], folder, environment)
+        else:
+            process = subprocess.Popen(
+                command, cwd=folder, env=environment, stderr=subprocess.PIPE, text=True, start_new_session=True
+            )
         begun.append(process)
         return process
 
-    begun: list[subprocess.Popen[str]] = []
+    begun: list[Any] = []
     yield of
     for process in begun:  # a test that failed half-way leaves nothing running
         if process.poll() is None:

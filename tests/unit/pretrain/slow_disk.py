@@ -1,4 +1,4 @@
-"""scripts.pretrain.train on a disk on which process 0 needs half a second more for a checkpoint, and keeps times. All else is the program.
+"""scripts.pretrain.train on a disk on which process 0 needs a second more for a checkpoint, and keeps times. All else is the program.
 
 With FAILS=1 in the environment there is no space left for what process 1 writes.
 """
@@ -28,7 +28,7 @@ def note(what: str) -> None:
 def write(self: Staged, folder: Path) -> list[str]:
     note(f"writes {folder.name}")
     if RANK == "0":
-        time.sleep(0.5)
+        time.sleep(1)
     elif os.environ.get("FAILS"):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder))
     found = write_of(self, folder)

@@ -17,7 +17,9 @@ import pytest
 
 from tests.unit.pretrain.runs import finish, wait_for
 
-pytestmark = pytest.mark.slow  # starts trainings
+pytestmark = (
+    pytest.mark.slow
+)  # starts trainings, and no copies: a process is found by its environment, and says its stack
 SHORT = "--step-timeout=10"
 
 
@@ -34,7 +36,9 @@ def test_one_that_sleeps_in_its_step(start: Any, tmp_path: Path, engine: str) ->
     log = tmp_path / "train.log"
     began = time.monotonic()
     options = [SHORT, "--log", str(log)]
-    errors = finish(start(tmp_path, 2, {"engine": engine}, *options, program="tests.unit.pretrain.hung"), 1)
+    errors = finish(
+        start(tmp_path, 2, {"engine": engine}, *options, program="tests.unit.pretrain.hung", copied=False), 1
+    )
     error = next(line for line in errors.splitlines() if line.startswith("error: "))
     found = re.match(
         r"error: rank 1 \(of 2 processes, on (\S+), process id \d+\) hangs in step 6 \(micro-batch 1 of", error
@@ -55,7 +59,7 @@ def test_one_that_sleeps_in_its_step(start: Any, tmp_path: Path, engine: str) ->
 
 
 def test_one_that_is_stopped(start: Any, tmp_path: Path) -> None:
-    process = start(tmp_path, 2, {"engine": "torch"}, SHORT)
+    process = start(tmp_path, 2, {"engine": "torch"}, SHORT, copied=False)
     wait_for(process, tmp_path, "checkpoints/*/step-000005")
     of_rank(process, 0).send_signal(signal.SIGSTOP)
     error = finish(process, 1)
@@ -76,7 +80,7 @@ def test_the_launcher_of_its_node_says_it_on_two_nodes(start: Any, tmp_path: Pat
     first, second = (
         start(
             tmp_path, 1, {"engine": "torch"}, SHORT, program="tests.unit.pretrain.hung", launcher=launcher,
-            **job, SLURM_PROCID=str(node),
+            copied=False, **job, SLURM_PROCID=str(node),
         )
         for node in range(2)
     )  # fmt: skip
@@ -88,7 +92,7 @@ def test_the_launcher_of_its_node_says_it_on_two_nodes(start: Any, tmp_path: Pat
 
 def test_one_that_is_not_stopped_goes_on(start: Any, tmp_path: Path) -> None:
     """A pause shorter than the limit ends nothing."""
-    process = start(tmp_path, 2, {"engine": "torch"}, SHORT)
+    process = start(tmp_path, 2, {"engine": "torch"}, SHORT, copied=False)
     wait_for(process, tmp_path, "checkpoints/*/step-000005")
     paused = of_rank(process, 1)
     paused.send_signal(signal.SIGSTOP)

@@ -85,3 +85,11 @@ def test_overrides_and_dropout() -> None:
 def test_refuses(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         model.configuration(SHAPE | changes, 100, 0)
+
+
+@pytest.mark.parametrize("kind", ["llama", "qwen3", "gemma", "glm4"])
+def test_heads_share_out_the_hidden_size(kind: str) -> None:
+    """Whatever the architecture's own width of a head is; an override has it otherwise."""
+    shape = SHAPE | {"type": kind, "hidden_size": 96, "heads": 3, "kv_heads": 3}
+    assert model.configuration(shape, 300, 0).head_dim == 32
+    assert model.configuration(shape | {"overrides": {"head_dim": 48}}, 300, 0).head_dim == 48
