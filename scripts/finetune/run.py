@@ -15,10 +15,10 @@ import torch.distributed as dist
 from transformers import AutoConfig
 
 from scripts.finetune.batches import Batches, dealt, micro_batch, pieces
+from scripts.finetune.settings import whole
 from scripts.finetune.template import read_pairs
 from scripts.models.load import load_tokenizer
 from scripts.pretrain import checkpoint, engine, group, initial, model, room, schedule, start_from
-from scripts.pretrain.batch import IGNORE
 from scripts.training import machine, memory
 from scripts.workflow.console import log
 from scripts.workflow.errors import InputError
@@ -27,8 +27,6 @@ from scripts.workflow.manifest import canonical, digest, task_of
 
 WHERE = "finetune.train"
 KEPT = checkpoint.Kept(2)
-# What an engine asks for beside the keys of finetune.train: AdamW as in pre-training, and a learning rate that ends at 0.
-FIXED = {"optimizer": "adamw", "epsilon": 1e-8, "min_learning_rate_ratio": 0.0}
 
 
 class Run:
@@ -38,7 +36,7 @@ class Run:
     """
 
     def __init__(self, args: argparse.Namespace, settings: dict[str, Any], folder: Path, source: Path) -> None:
-        self.args, self.folder, self.source, self.settings = args, folder, source, settings | FIXED
+        self.args, self.folder, self.source, self.settings = args, folder, source, whole(settings)
         self.rank, self.processes = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
         self.tokenizer = load_tokenizer(source)
         self.batches = Batches(args.pairs, self.tokenizer, settings, self.processes)
@@ -47,18 +45,21 @@ class Run:
         self.save_dtype = next((name for name, dtype in model.DTYPES.items() if dtype == config.dtype), "fp32")
         check(settings, self.processes, config)
         self.device = group.choose_device(args.device, int(os.environ["LOCAL_WORLD_SIZE"]), WHERE)
-        self.parameters = model.size(config)
+        self.size = model.size(config)
         place = {
             "micro_batch": self.batches.size,
             "processes": self.processes,
             "activation_checkpointing": args.activation_checkpointing,
             "largest": settings["batch_size"],
         }
-        shape, cuda = memory.shape_of(config, self.parameters, settings["max_length"]), self.device.type == "cuda"
+        shape, cuda = (
+            memory.shape_of_config(config, self.size, settings["max_length"]),
+            self.device.type == "cuda",
+        )
         self.estimated = room.check(shape, self.settings, place, cuda, WHERE)
         self.room = partial(room.enough, shape=shape, settings=self.settings, placement=place, cuda=cuda, where=WHERE)
 
-        self.kind = settings["engine"]
+        self.kind = self.settings["engine"]
         group.start(self.kind, self.device, settings["threads"])
         self.code = code("scripts.finetune.train")
         self.mark = digest(canonical([settings, self.steps]))
@@ -88,7 +89,9 @@ class Run:
         self.heldout = sorted(heldout, key=lambda piece: len(piece[0]))  # so that a batch needs little padding
         self.heldout_tokens = sum(scored for _, scored, _ in self.heldout)
         # Of the model that it is made from; a run that was interrupted has it from its checkpoint.
-        self.before = found.lowest if found else self.heldout_loss()
+        self.before = found.before if found else self.heldout_loss()
+        if found and self.before is None:  # written when it was called so
+            self.before = found.lowest
         self.after: float | None = None
 
     def step(self, step: int, stopping: bool) -> tuple[dict[str, Any], bool]:
@@ -137,7 +140,7 @@ class Run:
         total = torch.zeros((), dtype=torch.float64, device=self.device)
         for turn in dealt(self.heldout, self.processes, self.batches.size):
             inputs, targets = micro_batch(turn[self.rank], self.tokenizer.eos_token_id)
-            total += self.engine.evaluate(inputs.to(self.device), targets.to(self.device), IGNORE).sum()
+            total += self.engine.evaluate(inputs.to(self.device), targets.to(self.device)).sum()
         dist.all_reduce(total)
         return float(total) / self.heldout_tokens
 
@@ -157,7 +160,7 @@ class Run:
             skipped=tuple(self.skipped),
             changed=self.changed,
             engine=self.kind,
-            lowest=self.before,
+            before=self.before,
         )
         with group.patience(), checkpoint.writing(self.folder):
             checkpoint.save(self.write, made, KEPT)

@@ -10,7 +10,6 @@ checkpoint and end with status 85 (RESUBMIT): start it again to resume.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import math
 import os
 import shutil
@@ -52,13 +51,20 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
         run = Run(args, settings, folder, source)
         log.info(
             "%s parameters, %s steps of %s pairs, %d × %s, %s, ZeRO %d, %s",
-            f"{run.parameters:,}", f"{run.steps:,}", f"{settings['batch_size']:,}", run.processes, run.device.type, run.kind,
+            f"{run.size:,}", f"{run.steps:,}", f"{settings['batch_size']:,}", run.processes, run.device.type, run.kind,
             settings["zero_stage"], settings["precision"],
         )  # fmt: skip
         if run.done:
             log.info("resuming after step %s of %s", f"{run.done:,}", folder)
-        charts = args.tensorboard, args.wandb, args.wandb_project
-        with contextlib.closing(metrics.Recorder(folder, run.done, 0, *charts, settings)) as recorder:
+        with metrics.Recorder(
+            folder,
+            run.done,
+            0,
+            tensorboard=args.tensorboard,
+            wandb=args.wandb,
+            project=args.wandb_project,
+            config=settings,
+        ) as recorder:
             tensors, made_on = tuned(run, recorder, stopping)
         manifest.run |= made_on
         files = results(run, tensors, manifest)
@@ -145,7 +151,7 @@ def results(run: Run, tensors: dict[str, torch.Tensor], manifest: Manifest) -> l
     changed = list(run.changed)
     manifest.summary = {
         "trained": True,
-        "parameters": run.parameters,
+        "parameters": run.size,
         "pairs": pairs.summary["train"],
         "heldout_pairs": pairs.summary["heldout"],
         "heldout_tokens": run.heldout_tokens,

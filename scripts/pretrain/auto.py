@@ -137,7 +137,7 @@ def resolve(settings: dict[str, Any], tokens: int, vocabulary: int) -> dict[str,
     `epochs: auto` stands for `steps`, and for nothing where one of the others is set. Raises InputError where no heads divide the
     hidden size that is set, or no shape has about the size that is.
     """
-    sized = settings["model"].get("size") is not None
+    sized = settings["model"]["size"] is not None
     wanted = sizes.fill(settings["model"], vocabulary) if sized else settings["model"]
     made = {**settings, "model": shape(wanted, tokens)}
     model = made["model"]
@@ -157,20 +157,20 @@ def resolve(settings: dict[str, Any], tokens: int, vocabulary: int) -> dict[str,
     if made["epochs"] == AUTO:
         made["epochs"] = None
         if made["steps"] is None and made["tokens"] is None:
-            made["steps"] = max(1, round(budget / made["global_batch_tokens"] / mean(made.get("batch_ramp"))))
+            made["steps"] = max(1, round(budget / made["global_batch_tokens"] / mean(made["batch_ramp"])))
     for key in ("learning_rate", "warmup", "validation_tokens"):
         if made[key] == AUTO:
             made[key] = getattr(own, key)
     if made["validate_every"] == AUTO:
         trained = made["tokens"] or (made["epochs"] or 0) * tokens
-        steps = made["steps"] or trained / made["global_batch_tokens"] / mean(made.get("batch_ramp"))
+        steps = made["steps"] or trained / made["global_batch_tokens"] / mean(made["batch_ramp"])
         made["validate_every"] = between(steps)
     return made
 
 
-def mean(ramp: list[list[float]] | None) -> float:
+def mean(ramp: list[list[float]]) -> float:
     """The mean batch of all steps under a batch_ramp, as a share of the largest."""
-    ends = [*(share for share, _ in (ramp or [])[1:]), 1.0]
+    ends = [*(share for share, _ in ramp[1:]), 1.0]
     return sum((end - share) * part for (share, part), end in zip(ramp or [[0.0, 1.0]], ends, strict=True))
 
 
@@ -185,9 +185,9 @@ def size_of(found: Row) -> int:
 
 
 def resolved(settings: dict[str, Any], made: dict[str, Any]) -> dict[str, Any]:
-    """The keys of `settings` that were `auto`, dotted, with what `resolve` made of them."""
+    """The keys of `settings` that were `auto`, dotted, with what `resolve` made of them. An engine's own `auto` (reduce_dtype) is none."""
     flat = {f"model.{key}": (value, made["model"][key]) for key, value in settings["model"].items()}
     flat |= {key: (value, made[key]) for key, value in settings.items() if key not in ("model", "epochs")}
     if settings["epochs"] == AUTO and settings["steps"] is None and settings["tokens"] is None:
         flat["steps"] = (AUTO, made["steps"])
-    return {key: value for key, (before, value) in flat.items() if before == AUTO}
+    return {key: value for key, (before, value) in flat.items() if before == AUTO != value}

@@ -70,13 +70,13 @@ class Checkpoint:
     recent: tuple[tuple[float, float], ...] = ()  # loss and norm of the last steps, where spikes are looked for
     # Sequences that were left out by going back, and what was thrown away (scripts/pretrain/rollback.py).
     ahead: int = 0
-    seen: int | None = (
-        None  # sequences of all steps up to here, those left out among them; None before it was written down
-    )
+    # Sequences of all steps up to here, those left out among them; None before it was written down.
+    seen: int | None = None
     rolled: tuple[dict[str, Any], ...] = ()
     stale: int = 0  # validations since the best one
     stopped: int = 0  # this step, where the run ended early with it (scripts/pretrain/early.py)
     begun: int = 0  # the step of another run's checkpoint that this run started from
+    before: float | None = None  # of a fine-tuning: the held-out loss before its first step
 
 
 def complete(folder: Path) -> list[Checkpoint]:

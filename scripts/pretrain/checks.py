@@ -11,7 +11,6 @@ from scripts.pretrain import parallel, schedule
 from scripts.workflow.errors import InputError
 
 WHERE = "pretrain.train"
-DEEPSPEED = "deepspeed"
 
 BESIDE = ("torch",)  # engines that copy their state, so that a checkpoint is written while training goes on
 
@@ -20,7 +19,7 @@ TRIED = ("gemma2", "gpt2", "gpt_neox", "llama", "mistral", "mixtral", "olmo2", "
 
 
 def check(train: dict[str, Any], processes: int) -> None:
-    """Raises InputError for settings of pretrain.train, placement among them, that no training can have.
+    """Raises InputError for settings of pretrain.train, complete and with their placement, that no training can have.
 
     processes: of all nodes.
     """
@@ -52,7 +51,7 @@ def optimizer(settings: dict[str, Any]) -> None:
 
     DeepSpeed's own Muon puts orthogonal updates in the place of gradients, whose norm and clipping are then those of the updates.
     """
-    if settings["optimizer"] == "muon" and settings["zero_stage"] and settings.get("engine", DEEPSPEED) == DEEPSPEED:
+    if settings["optimizer"] == "muon" and settings["zero_stage"] and settings["engine"] == "deepspeed":
         raise InputError(
             f"{WHERE}.optimizer is muon, {WHERE}.engine deepspeed, and {WHERE}.zero_stage {settings['zero_stage']}: DeepSpeed's ZeRO cuts "
             f"matrices into pieces without shape, and Muon needs whole ones; set {WHERE}.engine to torch, {WHERE}.zero_stage to 0, or "
@@ -62,7 +61,7 @@ def optimizer(settings: dict[str, Any]) -> None:
 
 def wide(settings: dict[str, Any]) -> None:
     """InputError where learning rates cannot carry over from `base_width` (scripts/pretrain/width.py)."""
-    if (base := settings.get("base_width")) is None:
+    if (base := settings["base_width"]) is None:
         return
     model, allowed = settings["model"], ("llama", "qwen3", "gpt2")
     if model["type"] not in allowed:
@@ -78,15 +77,15 @@ def wide(settings: dict[str, Any]) -> None:
 
 def layers(settings: dict[str, Any]) -> None:
     """InputError where layers that gather weights inside would be compiled, or selectively computed again: DeepSpeed's ZeRO 3."""
-    if settings.get("selective_checkpointing") and not settings.get("activation_checkpointing"):
+    if settings["selective_checkpointing"] and not settings["activation_checkpointing"]:
         raise InputError(
             f"{WHERE}.selective_checkpointing is true, and {WHERE}.activation_checkpointing false: it says which activations are kept "
             f"where others are computed again; set {WHERE}.activation_checkpointing to true"
         )
-    if settings.get("engine", "deepspeed") != "deepspeed" or settings["zero_stage"] != 3:
+    if settings["engine"] != "deepspeed" or settings["zero_stage"] != 3:
         return
     for key in ("compile_layers", "selective_checkpointing"):
-        if settings.get(key):
+        if settings[key]:
             raise InputError(
                 f"{WHERE}.{key} is true with {WHERE}.engine deepspeed and {WHERE}.zero_stage 3, which gathers weights inside of the "
                 f"layers: set {WHERE}.engine to torch, {WHERE}.zero_stage to 2 or less, or {WHERE}.{key} to false"
@@ -95,10 +94,10 @@ def layers(settings: dict[str, Any]) -> None:
 
 def reduction(settings: dict[str, Any]) -> None:
     """InputError for a precision of sums that the engine or fp32 has anyway: the key would retrain for nothing."""
-    if settings.get("reduce_dtype", "auto") == "auto":
+    if settings["reduce_dtype"] == "auto":
         return
     for key, needed in (("engine", "deepspeed"), ("precision", "bf16")):
-        if (value := settings.get(key, needed)) != needed:
+        if (value := settings[key]) != needed:
             raise InputError(
                 f"{WHERE}.reduce_dtype is {settings['reduce_dtype']}, which {WHERE}.{key} {value} has anyway: set "
                 f"{WHERE}.reduce_dtype to auto"
@@ -108,26 +107,26 @@ def reduction(settings: dict[str, Any]) -> None:
 def masks(settings: dict[str, Any]) -> None:
     """InputError where pretrain.train asks for masks that the architecture is not known to keep."""
     kind = settings["model"]["type"]
-    if settings.get("document_masking") and kind not in TRIED:
+    if settings["document_masking"] and kind not in TRIED:
         raise InputError(
-            f"pretrain.train.document_masking is true, and pretrain.train.model.type is {kind!r}: it was tried with {', '.join(TRIED)}; "
+            f"{WHERE}.document_masking is true, and {WHERE}.model.type is {kind!r}: it was tried with {', '.join(TRIED)}; "
             "take one of these, or set document_masking to false"
         )
 
 
 def early_stop(settings: dict[str, Any]) -> None:
     """InputError where a run is to stop early and validates at its end alone."""
-    if settings.get("early_stop") and settings["validate_every"] == 0:
+    if settings["early_stop"] and settings["validate_every"] == 0:
         raise InputError(
-            f"pretrain.train.early_stop is {settings['early_stop']}, and pretrain.train.validate_every is 0, at the end only: set "
+            f"{WHERE}.early_stop is {settings['early_stop']}, and {WHERE}.validate_every is 0, at the end only: set "
             "validate_every to steps between validations, or to auto, or early_stop to null"
         )
 
 
 def saving(settings: dict[str, Any]) -> None:
     """InputError where checkpoints are to be written beside the training by an engine that holds the step until they are."""
-    kind = settings.get("engine", "deepspeed")
-    if settings.get("async_checkpoints") and kind not in BESIDE:
+    kind = settings["engine"]
+    if settings["async_checkpoints"] and kind not in BESIDE:
         raise InputError(
             f"{WHERE}.async_checkpoints is true, and {WHERE}.engine {kind}, whose checkpoints are written while training waits: set "
             f"{WHERE}.async_checkpoints to false, or {WHERE}.engine to {' or '.join(BESIDE)}"

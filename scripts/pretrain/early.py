@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def over(run: Run, step: int) -> bool:
     """Whether the run ends after the validation of `step`, before its last step."""
-    wanted = run.settings.get("early_stop")
+    wanted = run.settings["early_stop"]
     if wanted and run.stale >= wanted and step < run.plan.steps:
         run.stopped = step
         return True
@@ -29,7 +29,7 @@ def over(run: Run, step: int) -> bool:
 
 def choose(run: Run) -> None:
     """At the end of a run that may stop early, take the weights of its best validation. A collective call."""
-    if not run.settings.get("early_stop") or run.lowest is None:
+    if not run.settings["early_stop"] or run.lowest is None:
         return
     box: list[Any] = [None]
     if run.rank == 0:

@@ -85,9 +85,7 @@ class Engine(ABC):
         for group in groups:
             group["params"] = [own[name] for parameter in group["params"] if (name := names[id(parameter)]) in own]
         groups = [group for group in groups if group["params"]]
-        self.own = [(group["scale"], group["weight_decay"]) for group in groups]
-        self.z_loss, self.compiled = settings.get("z_loss", 0.0), settings.get("compile_layers", False)
-        self.border = job.config.eos_token_id if settings.get("document_masking") else None  # of documents
+        self.scales = [(group["scale"], group["weight_decay"]) for group in groups]
         self.adam = {"betas": (settings["beta1"], settings["beta2"]), "eps": settings["epsilon"]}
         made = Muon if settings["optimizer"] == "muon" else torch.optim.AdamW
         return made(groups, lr=settings["learning_rate"], **self.adam, fused=fused)
@@ -97,8 +95,8 @@ class Engine(ABC):
 
         The loss is the mean over all tokens that count in the batches of all processes together.
 
-        Where the loss or the norm of the whole gradient is not finite, or not what `fits`, weights and optimizer stay as they are, on
-        every process.
+        Where the loss or the norm of the whole gradient is not finite, or where `fits` says no, weights and optimizer stay as they are,
+        on every process.
         """
         self.pace(rate)
         parts, scale = micro_batches(batch)
@@ -127,14 +125,17 @@ class Engine(ABC):
 
     def pace(self, rate: float) -> None:
         """Set the learning rate of every group for the next update."""
-        for group, (scale, decay) in zip(self.optimizer.param_groups, self.own, strict=True):
+        for group, (scale, decay) in zip(self.optimizer.param_groups, self.scales, strict=True):
             group["lr"], group["weight_decay"] = rate * scale, decay  # DeepSpeed's checkpoints bring their own
 
-    def _finish(self, settings: dict[str, Any]) -> None:
+    def _finish(self, job: Job) -> None:
         """What an engine does last, around a model that it has wrapped."""
+        settings = job.settings
+        self.z_loss, self.compiled = settings["z_loss"], settings["compile_layers"]
+        self.border = job.config.eos_token_id if settings["document_masking"] else None  # of documents
         if self.compiled:
             layers.compiled(self.model)
-        rows = settings.get("loss_chunk", 0)
+        rows = settings["loss_chunk"]
         self.head = Head(self.model.get_output_embeddings(), self.z_loss, rows) if rows else None
 
     def _loss(
@@ -153,13 +154,13 @@ class Engine(ABC):
         return cross_entropy(logits.float().flatten(0, 1), targets.flatten(), self.z_loss)
 
     @torch.no_grad()
-    def evaluate(self, inputs: torch.Tensor, targets: torch.Tensor, ignored: int) -> torch.Tensor:
-        """The loss of each row of token ids [n, length] in nats, summed over its targets that are not `ignored`: float64 [n]."""
+    def evaluate(self, inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        """The loss of each row of token ids [n, length] in nats, summed over its targets that are not IGNORE: float64 [n]."""
         self.model.eval()
         with layers.plainly(self.compiled):
             logits = self.forward(inputs).logits.float()
         self.model.train()
-        return by_row(logits, targets, ignored)
+        return by_row(logits, targets)
 
     def blocks(self) -> list[torch.nn.Module]:
         """The decoder layers, as they run."""
@@ -217,9 +218,6 @@ class Engine(ABC):
         """As `weights`, of the mean."""
 
 
-DEFAULT = "deepspeed"  # pretrain.train.engine, where the settings do not say
-
-
 def kind(name: str) -> type[Engine]:
     """The class of an engine, by pretrain.train.engine. Its library is imported now: DeepSpeed's import takes seconds."""
     if name == "deepspeed":
@@ -245,9 +243,9 @@ def saved(found: Checkpoint, names: Iterable[str], folder: Path) -> Saved:
     return own.saved(found.path, names)
 
 
-def other_optimizer(path: Path, key: str) -> str:
+def other_optimizer(path: Path, why: str) -> str:
     """What to say of a checkpoint whose state is not that of this run's optimizer."""
     return (
-        f"{path} has the state of another optimizer or model ({key} is not in both): set pretrain.train.optimizer to the one that it "
+        f"{path} has the state of another optimizer or model ({why}): set pretrain.train.optimizer to the one that it "
         "was made with, or start from its run's model"
     )

@@ -17,6 +17,7 @@ import torch
 import torch.nn.functional as functional
 from torch.autograd.function import once_differentiable
 
+from scripts.pretrain.batch import IGNORE
 from scripts.workflow.errors import InputError
 
 CACHE = 1 << 20  # bytes of logits at once on a CPU: half of a core's own cache
@@ -104,12 +105,12 @@ def guarded(loss: torch.Tensor) -> torch.Tensor:
     return loss * torch.where(loss.detach().isfinite(), 1.0, float("nan"))
 
 
-def by_row(logits: torch.Tensor, targets: torch.Tensor, ignored: int) -> torch.Tensor:
-    """The cross-entropy of each row in nats, summed over its targets that are not `ignored`: float64 [n].
+def by_row(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    """The cross-entropy of each row in nats, summed over its targets that are not IGNORE: float64 [n].
 
     logits: fp32 [n, length, vocabulary]. targets: int64 [n, length].
     """
-    nats = functional.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=ignored, reduction="none")
+    nats = functional.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=IGNORE, reduction="none")
     return nats.double().reshape(targets.shape).sum(1)
 
 

@@ -20,7 +20,7 @@ from scripts.workflow.errors import InputError
 # or seals a checkpoint, writes the model), many terabytes may have to move. In a step no process has anything to do that
 # takes minutes: one that is not there after this time (pretrain.train.step_timeout) will not come, and the GPUs wait for nothing.
 ALONE = timedelta(hours=6)
-STEP = timedelta(minutes=10)
+_step = ALONE  # until begin_steps
 
 
 def choose_device(wanted: str, processes_here: int, where: str = "pretrain.train") -> torch.device:
@@ -67,9 +67,9 @@ def wait_at_most(time: timedelta) -> None:
 
 def begin_steps(seconds: float) -> None:
     """From now on collective calls wait so long, but in `patience`."""
-    global STEP
-    STEP = timedelta(seconds=seconds)
-    wait_at_most(STEP)
+    global _step
+    _step = timedelta(seconds=seconds)
+    wait_at_most(_step)
 
 
 @contextlib.contextmanager
@@ -79,7 +79,7 @@ def patience() -> Iterator[None]:
     try:
         yield
     finally:
-        wait_at_most(STEP)
+        wait_at_most(_step)
 
 
 def stop(status: int) -> None:

@@ -28,15 +28,13 @@ def flops_per_token(matmul_parameters: int, layers: int, hidden: int, context: i
     return 6 * matmul_parameters + 12 * layers * hidden * context
 
 
-def peak_flops(device: str) -> float | None:
-    """The dense bf16 peak of a GPU by its name, FLOP/s; None for one that is not in the table of scripts/pretrain/gpus.py."""
-    found = gpus.find(device)
-    return found.peak if found else None
-
-
 def peak_of(product: str, precision: str) -> float | None:
-    """The peak that training of this precision is measured against, FLOP/s; None where none is known: for fp32 there is no table."""
-    return peak_flops(product) if precision == "bf16" else None
+    """The dense bf16 peak of a GPU by its product's name, FLOP/s, by the table of scripts/pretrain/gpus.py.
+
+    None where none is known: for a GPU that is not in it, and for fp32.
+    """
+    found = gpus.find(product) if precision == "bf16" else None
+    return found.peak if found else None
 
 
 def mfu(tokens_per_second: float, flops: int, peak: float | None, devices: int) -> float | None:

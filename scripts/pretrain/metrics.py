@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal, TextIO
+from typing import Any, Literal, Self, TextIO
 
 from scripts.pretrain.prometheus import Exporter, Labelled
 from scripts.workflow.console import log
@@ -52,7 +53,9 @@ def check(path: Path, rows: list[dict[str, Any]], begun: int, done: int) -> None
 class Recorder:
     """Writes the rows of process 0 into the run's folder, from `step` on.
 
-    begun: the step after which the run began, of another run that it is a branch of. Raises InputError where rows before `step` are gone.
+    begun: the step after which the run began, of another run that it is a branch of. project, config: for W&B, what decides the run's
+    weights. port: for Prometheus, 0 for none. Raises InputError where rows before `step` are gone. In a `with` it is closed at the end,
+    also after an error.
     """
 
     def __init__(
@@ -60,6 +63,7 @@ class Recorder:
         folder: Path,
         step: int,
         begun: int,
+        *,
         tensorboard: bool,
         wandb: Wandb,
         project: str,
@@ -130,16 +134,32 @@ class Recorder:
             handle.flush()
             os.fsync(handle.fileno())
 
-    def close(self) -> None:
-        """Flush everything."""
-        self.exporter.close()
-        self.sync()
-        for handle in self.files.values():
-            handle.close()
-        if self.board:
-            self.board.close()
-        if self.wandb:
-            self.wandb.finish()
+    def interrupted(self, seconds: float) -> None:
+        """Count the seconds of a part of this attempt, from which a clock starts again."""
+        self.seconds += seconds
+
+    def close(self, failed: bool = False) -> None:
+        """Flush everything, each thing also where another cannot be. failed: what W&B says of the run."""
+        with contextlib.ExitStack() as ends:  # the last is called first
+            if self.wandb:
+                ends.callback(self.wandb.finish, exit_code=int(failed))
+            if self.board:
+                ends.callback(self.board.close)
+            for handle in self.files.values():
+                ends.callback(handle.close)
+            ends.callback(self.sync)
+            ends.callback(self.exporter.close)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            self.close(failed=kind is not None and not issubclass(kind, SystemExit))
+        except Exception as error:
+            if kind is None:
+                raise
+            log.warning("what the run shows could not be closed: %s", error)  # and the error that ended it is told
 
 
 def run_id(folder: Path) -> str:

@@ -12,11 +12,12 @@ from typing import Any
 
 import torch
 from torch import nn
-from transformers import AutoConfig, AutoTokenizer, PreTrainedConfig, PreTrainedModel
+from transformers import AutoConfig, AutoTokenizer, PreTrainedConfig
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 from transformers.utils import logging as progress
 
 from scripts.pretrain import checks, initial, width
+from scripts.pretrain.parallel import EXPERTS
 from scripts.workflow.errors import InputError
 from scripts.workflow.manifest import Manifest
 
@@ -31,8 +32,6 @@ SHAPE = {  # keys of the config → the names that transformers' configurations 
 }
 OTHER_NAMES = {"mamba2": {"heads": "num_heads"}}
 FOLDER = "model"  # of a result, and of a checkpoint
-# What transformers' configurations call their number.
-EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts")
 COMPANIONS = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja")
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
@@ -95,11 +94,6 @@ def is_dropout(name: str) -> bool:
     return "dropout" in name or name.endswith(("pdrop", "layerdrop", "jitter_noise"))
 
 
-def build(config: PreTrainedConfig, seed: int) -> PreTrainedModel:
-    """A model with random weights: fp32, on the CPU, a function of the configuration and the seed alone."""
-    return initial.filled(initial.empty(config), torch.device("cpu"), initial.values(config, seed))
-
-
 def size(config: PreTrainedConfig) -> int:
     """How many parameters a model of this configuration has; it allocates no memory for them."""
     return sum(parameter.numel() for parameter in initial.empty(config).parameters())
@@ -110,7 +104,7 @@ def tokenizer_file(manifest: Path) -> Path:
     return Manifest.read(manifest).sound("tokenizer.json").file("tokenizer.json")
 
 
-def load_tokenizer(manifest: Path) -> tuple[int, int]:
+def vocabulary_of(manifest: Path) -> tuple[int, int]:
     """The vocabulary's size and the id of the end-of-text token of tokenize.train's tokenizer."""
     tokenizer = AutoTokenizer.from_pretrained(Manifest.read(manifest).sound("").folder, local_files_only=True)
     if tokenizer.eos_token_id is None:

@@ -19,6 +19,8 @@ STAGED = ("llama", "mistral", "qwen2", "qwen3", "olmo2", "phi3")
 MIXED = ("mixtral", "olmoe")
 PLANNED = (*STAGED, *MIXED)
 CAUSAL = (*PLANNED, "gpt2")
+# What transformers' configurations call the number of a mixture's experts.
+EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts")
 # Keys of pretrain.train that some of these do not go with, where they are set, and why.
 APART = {
     "document_masking": (("sequence", "pipeline"), "attention is over whole windows there, whose positions begin once"),
@@ -39,8 +41,8 @@ class Degrees:
 
     @staticmethod
     def of(given: dict[str, Any]) -> Degrees:
-        """By a section `pretrain.train`, complete or not."""
-        return Degrees(**{kind: given.get("parallel", {}).get(kind, 1) for kind in KINDS})
+        """By a section `pretrain.train` with its placement."""
+        return Degrees(**given["parallel"])
 
     @property
     def together(self) -> int:
@@ -82,7 +84,7 @@ def check(degrees: Degrees, processes: int, settings: dict[str, Any]) -> None:
     """InputError where `processes`, of all nodes, or the settings of pretrain.train do not allow these degrees."""
     if not degrees:
         return
-    if settings.get("engine", "deepspeed") != "torch":
+    if settings["engine"] != "torch":
         raise InputError(
             f"{WHERE} is {degrees}, and pretrain.train.engine is deepspeed, which shares out by ZeRO alone here: set "
             "pretrain.train.engine to torch, or these keys to 1"
@@ -99,7 +101,7 @@ def check(degrees: Degrees, processes: int, settings: dict[str, Any]) -> None:
             f"here; it must divide {shared}"
         )
     for key, (kinds, why) in APART.items():
-        if settings.get(key) and (kind := next((kind for kind in kinds if getattr(degrees, kind) > 1), None)):
+        if settings[key] and (kind := next((kind for kind in kinds if getattr(degrees, kind) > 1), None)):
             raise InputError(
                 f"{WHERE}.{kind} is {getattr(degrees, kind)}, and pretrain.train.{key} is {settings[key]}: {why}; set {WHERE}.{kind} "
                 f"to 1, or pretrain.train.{key} to its default"
@@ -165,9 +167,7 @@ def check_model(degrees: Degrees, config: Any, context: int, accumulation: int) 
                 f"1F1B needs {degrees.pipeline} at least; lower pretrain.train.micro_batch, or raise pretrain.train.global_batch_tokens"
             )
     if degrees.expert > 1:
-        number = next(
-            (getattr(config, name) for name in ("num_local_experts", "num_experts") if getattr(config, name, None)), 0
-        )
+        number = next((getattr(config, name) for name in EXPERTS if getattr(config, name, None)), 0)
         if kind not in MIXED:
             raise refuse("expert", f"experts are shared out in types {', '.join(MIXED)}, and not in {kind!r}")
         if number % degrees.expert:

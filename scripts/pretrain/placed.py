@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from math import gcd
 from pathlib import Path
 from statistics import median
@@ -17,7 +17,6 @@ from scripts.pretrain import auto, checks, gpus
 from scripts.pretrain.measures import flops_per_token, peak_of
 from scripts.pretrain.parallel import Degrees
 from scripts.pretrain.parameters import count
-from scripts.pretrain.schedule import BACK, WINDOW
 from scripts.training import memory
 from scripts.workflow import record
 from scripts.workflow.console import duration
@@ -47,6 +46,12 @@ def shape_of(summary: dict[str, Any], optimizer: str) -> memory.Shape:
         experts=counted.experts,
         tables=counted.embedding,
     )
+
+
+def shape_as_built(summary: dict[str, Any], optimizer: str, config: Any, parameters: int) -> memory.Shape:
+    """As `shape_of`, with what the model itself says: its parameters, and the widths of attention by its configuration of transformers."""
+    width, kv = memory.attention_widths(config)
+    return replace(shape_of(summary, optimizer), parameters=parameters, width=width, kv=kv)
 
 
 def measured(folder: Path) -> dict[str, Any] | None:
@@ -132,10 +137,10 @@ def checkpoints(summary: dict[str, Any], train: dict[str, Any]) -> int:
     steps, the last and, with `keep_best`, one after each validation. Before the steps are known, every n-th step's are not counted.
     """
     newest, steps = train["keep_checkpoints"] + 1, summary["steps"]
-    best, back = train["keep_best"] or bool(train.get("early_stop")), 0
-    if train.get("roll_backs"):  # at most those that a run may go back to, with a best one before each
-        back = train.get("roll_back_every", BACK)
-        newest += (train.get("spike_window", WINDOW) // back + 2) * (1 + best)
+    best, back = train["keep_best"] or bool(train["early_stop"]), 0
+    if train["roll_backs"]:  # at most those that a run may go back to, with a best one before each
+        back = train["roll_back_every"]
+        newest += (train["spike_window"] // back + 2) * (1 + best)
     if steps is None:
         return int(newest + best)
     every = train["keep_every"]

@@ -15,6 +15,7 @@ from scripts.pretrain import auto, placed, schedule, sizes
 from scripts.pretrain.measures import flops_per_token
 from scripts.pretrain.parameters import Counted, count
 from scripts.workflow import cli, options
+from scripts.workflow import config as configuration
 from scripts.workflow.console import log
 from scripts.workflow.errors import InputError
 from scripts.workflow.manifest import Manifest
@@ -26,7 +27,7 @@ BYTES = {"fp32": 4, "bf16": 2}
 
 
 def facts(train: dict[str, Any], tokens: int | None, vocabulary: int) -> dict[str, Any]:
-    """What a training with these settings of pretrain.train takes, whatever machine it runs on.
+    """What a training with these settings of pretrain.train, complete, takes, whatever machine it runs on.
 
     tokens: of the training split; None before they are counted, when keys that are `auto` raise InputError, and a budget in
     epochs gives neither steps nor operations. `tokens_per_parameter` is to be compared with the 20 of Hoffmann et al. 2022
@@ -34,7 +35,7 @@ def facts(train: dict[str, Any], tokens: int | None, vocabulary: int) -> dict[st
     """
     made, given, planned, epochs, corpus = train, train, None, None, tokens
     if tokens is None:
-        if given["model"].get("size") is not None:
+        if given["model"]["size"] is not None:
             made = given = {**given, "model": sizes.fill(given["model"], vocabulary)}
         if left := open_keys(given):
             raise InputError(f"{', '.join(left)} are auto: known once tokenize.encode has counted the tokens")
@@ -54,7 +55,7 @@ def facts(train: dict[str, Any], tokens: int | None, vocabulary: int) -> dict[st
             "embedding": counted.embedding,
             "counted_as": "itself" if counted.exact else "a Llama of this shape",
         },
-        "shape": {**model, "vocabulary": vocabulary},
+        "shape": {**configuration.pruned(TRAIN, made)["model"], "vocabulary": vocabulary},
         "auto": auto.resolved(given, made),
         "corpus_tokens": corpus,
         "tokens": trained,
@@ -77,8 +78,8 @@ def checkpoint_bytes(train: dict[str, Any], counted: Counted) -> int:
     other stages those that it computes with, and fp32 ones beside them but for fp32 without ZeRO.
     """
     moments = 8 * counted.total - (4 * counted.inside if train["optimizer"] == "muon" else 0)
-    moments += 4 * counted.total if train.get("ema") else 0  # their mean
-    if train.get("engine") == "torch" or train["zero_stage"] == 3:
+    moments += 4 * counted.total if train["ema"] else 0  # their mean
+    if train["engine"] == "torch" or train["zero_stage"] == 3:
         return 4 * counted.total + moments
     beside = train["zero_stage"] or train["precision"] == "bf16"
     return BYTES[train["precision"]] * counted.total + moments + (4 * counted.total if beside else 0)
@@ -95,7 +96,7 @@ def open_keys(train: dict[str, Any]) -> list[str]:
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
     """Write what the training takes into the manifest's summary, its record and the log; there are no files."""
-    train, shards = settings["train"], [Manifest.read(path) for path in args.tokens]
+    train, shards = configuration.completed(TRAIN, settings["train"]), [Manifest.read(path) for path in args.tokens]
     tokens = sum(shard.summary["train"]["tokens"] for shard in shards)
     summary = facts(train, tokens, Manifest.read(args.tokenizer).summary["vocabulary"])
     placement = options.given(args, TRAIN) | options.given(args, TRAIN, options.LAUNCHER)

@@ -15,24 +15,21 @@ import torch.distributed as dist
 
 from scripts.pretrain import checkpoint, group
 from scripts.pretrain.metrics import ROLLED as ROW
-from scripts.pretrain.schedule import BACK, WINDOW
 from scripts.workflow.console import log
 
 if TYPE_CHECKING:
     from scripts.pretrain.metrics import Recorder
     from scripts.pretrain.run import Run
 
-AFTER = 3  # the default of roll_back_after
-
 
 def point_every(settings: dict[str, Any]) -> int:
     """Steps between the checkpoints that a run may go back to; 0 where it never does."""
-    return settings.get("roll_back_every", BACK) if settings.get("roll_backs") else 0
+    return settings["roll_back_every"] if settings["roll_backs"] else 0
 
 
 def kept_points(settings: dict[str, Any]) -> tuple[int, int]:
     """(steps between those checkpoints, steps of the window): what `checkpoint.Kept.points` is."""
-    return point_every(settings), settings.get("spike_window", WINDOW)
+    return point_every(settings), settings["spike_window"]
 
 
 def point(run: Run, step: int) -> int:
@@ -40,13 +37,13 @@ def point(run: Run, step: int) -> int:
     settings, every = run.settings, point_every(run.settings)
     if not every or run.update.applied or len(run.rolled) >= settings["roll_backs"]:
         return 0
-    window = settings.get("spike_window", WINDOW)
+    window = settings["spike_window"]
     # Those after the step that the run last went back to: further back it never goes, where no checkpoint may be left.
     since = max(step - window, run.rolled[-1]["to"] if run.rolled else 0)
-    left_out = [each for each in run.skipped if each > since]
-    if len(left_out) < settings.get("roll_back_after", AFTER):
+    skipped = [each for each in run.skipped if each > since]
+    if len(skipped) < settings["roll_back_after"]:
         return 0
-    found = (left_out[0] - 1) // every * every
+    found = (skipped[0] - 1) // every * every
     return found if found > run.begun else 0
 
 

@@ -28,7 +28,7 @@ def check(
         return 0
     here = int(os.environ["LOCAL_WORLD_SIZE"])
     if cuda:
-        if settings["zero_stage"] < 3 and settings.get("engine", "deepspeed") == "deepspeed":
+        if settings["zero_stage"] < 3 and settings["engine"] == "deepspeed":
             # Elsewhere a process holds a block of the model.
             memory.check_host(shape.parameters, memory.available(), here, where)
         free, _ = torch.cuda.mem_get_info()

@@ -6,16 +6,15 @@ import argparse
 import contextlib
 import math
 import os
-import shutil
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 import torch.distributed as dist
-from transformers import PreTrainedModel
+from transformers import PreTrainedConfig
 
 from scripts.pretrain import (
     auto,
@@ -34,18 +33,22 @@ from scripts.pretrain import (
     placed,
     rollback,
     room,
+    saving,
     schedule,
     skips,
     start_from,
     width,
 )
-from scripts.training import machine, sealed
+from scripts.training import machine, memory
+from scripts.workflow import config as configuration
 from scripts.workflow import options
 from scripts.workflow.console import log
 from scripts.workflow.errors import InputError
 from scripts.workflow.fingerprint import code
 from scripts.workflow.manifest import canonical, digest
 
+STEP = "pretrain.train"
+Room = Callable[[str], contextlib.AbstractContextManager[None]]  # see room.enough
 REMEDY = "lower pretrain.train.learning_rate or lengthen pretrain.train.warmup"
 
 
@@ -56,18 +59,23 @@ class Run:
     """
 
     def __init__(self, args: argparse.Namespace, settings: dict[str, Any], folder: Path) -> None:
-        self.args, self.folder, self.estimated = args, folder, 0
+        self.args, self.folder = args, folder
         self.rank, self.processes = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-        degrees = parallel.Degrees(**options.given(args, "pretrain.train")["parallel"])
-        checks.check(settings | options.given(args, "pretrain.train"), self.processes)
+        settings, placement = configuration.completed(STEP, settings), options.given(args, STEP)
+        degrees = parallel.Degrees(**placement["parallel"])
+        checks.check(settings | placement, self.processes)
         self.place = parallel.Place(self.rank, self.processes, degrees)
-        self.vocabulary, self.eos = model.load_tokenizer(args.tokenizer)
+        self.vocabulary, self.eos = model.vocabulary_of(args.tokenizer)
         self.stream = data.open_split(args.tokens, "train")
         self.settings = auto.resolve(settings, len(self.stream), self.vocabulary)
         self.resolved = auto.resolved(settings, self.settings)
+        # What a digest and a record have of them: a key that is added later changes neither.
+        self.tracked = configuration.pruned(STEP, self.settings)
         self.plan = schedule.plan(self.settings, len(self.stream))
         if settings["global_batch_tokens"] == auto.AUTO:
-            args.micro_batch = schedule.fitting(self.plan, args.micro_batch, self.place.data)
+            wanted, args.micro_batch = args.micro_batch, schedule.fitting(self.plan, args.micro_batch, self.place.data)
+            if args.micro_batch != wanted and self.rank == 0:
+                log.info("micro_batch %d → %d, which divides the batch that auto chose", wanted, args.micro_batch)
         settings = self.settings
         self.accumulation = schedule.accumulation(self.plan, args.micro_batch, self.place.data)
         chosen = {key.removeprefix("model.") for key in self.resolved}
@@ -76,22 +84,22 @@ class Run:
         if degrees and self.rank == 0:
             log.info("shared out: %s; %d of %d processes read different data", degrees, self.place.data, self.processes)
         self.device = group.choose_device(args.device, int(os.environ["LOCAL_WORLD_SIZE"]))
-        self.check_memory(model.size(shape))
+        self.estimated, self.room = self.check_memory(shape)
 
-        self.kind = settings.get("engine", engine.DEFAULT)
+        self.kind = settings["engine"]
         group.start(self.kind, self.device, settings["threads"])
         self.code = code("scripts.pretrain.train")
-        self.mark = digest(canonical([settings, self.plan.steps]))
+        self.mark = digest(canonical([self.tracked, self.plan.steps]))
         found = checkpoint.agreed(folder, self.code, self.mark, self.plan.steps, self.device)
         made = initial.empty(shape)
         values: Callable[[], initial.Weights] = partial(initial.values, shape, settings["seed"])
         if (wide := width.factor(settings)) != 1:
             values = partial(width.values, shape, settings["seed"], wide)
         if found is None and settings["start_from"] is not None:
-            found, values = self.started(Path(settings["start_from"]), made, values)
+            path, tokenizer = Path(settings["start_from"]), model.tokenizer_file(args.tokenizer)
+            found, values = start_from.begin(path, made, tokenizer, self.plan, self.code, values)
         self.parameters = model.parameters(made)
-        heads = getattr(shape, "num_attention_heads", 0)  # none without attention
-        across = heads * (getattr(shape, "head_dim", None) or shape.hidden_size // heads) if heads else 0
+        across, _ = memory.attention_widths(shape)
         self.flops = measures.flops_per_token(
             self.parameters["multiplied"], shape.num_hidden_layers, across, self.plan.context
         )
@@ -107,7 +115,7 @@ class Run:
             parallel=degrees,
         )
         self.changed = found.changed if found else ()
-        self.ema = settings.get("ema")
+        self.ema = settings["ema"]
         self.spiked = False  # whether the last step was left out as a spike
         self.beside = beside.Beside(folder) if args.async_checkpoints else None
         self.begun = found.begun if found else 0  # the step after which a branch of another run begins
@@ -118,9 +126,9 @@ class Run:
             raise checkpoint.Told(str(error)) from error
         documents, _ = heldout.choose(args.tokens, settings["validation_tokens"], settings["seed"])
         self.heldout = documents
-        self.validation_documents = len(documents)
-        self.validation_tokens = sum(document.tokens for document in documents)
-        self.validation_bytes = sum(document.bytes for document in documents)
+        scored = heldout.sizes(documents)
+        self.validation_documents, self.validation_tokens = scored["documents"], scored["tokens"]
+        self.validation_bytes = scored["bytes"]
         pieces = list(heldout.pieces(documents, self.eos, self.plan.context, heldout.CARRY))
         self.validation = sorted(pieces, key=lambda piece: len(piece[0]))  # so that a batch needs little padding
 
@@ -135,48 +143,29 @@ class Run:
         if found is not None:
             self.engine.load(found, self.folder)
 
-    def started(
-        self, path: Path, made: PreTrainedModel, values: Callable[[], initial.Weights]
-    ) -> tuple[checkpoint.Checkpoint | None, Callable[[], initial.Weights]]:
-        """The checkpoint at `path` from which the run continues, None for a model; the values to begin with. A collective call."""
-        found, wrong = None, ""
-        try:
-            found = start_from.checkpoint_of(path, self.plan.steps)
-            if found is None:
-                files = start_from.check_weights(made, path, model.tokenizer_file(self.args.tokenizer))
-                values = partial(start_from.weights, files, values)
-        except InputError as error:  # it may be there on some nodes alone
-            wrong = str(error)
-        checkpoint.tell(wrong)
-        if self.rank == 0:
-            log.info("starting from %s%s", path, f", after step {found.step:,}" if found else "")
-        if found:
-            # The branch's own steps would begin elsewhere in the data, where its batches or its ramp are others.
-            seen = found.ahead if found.seen is None else found.seen - self.plan.span(found.step + 1)[0]
-            found = replace(
-                found,
-                ahead=seen,
-                code=self.code,
-                changed=(),
-                skipped=(),
-                rolled=(),
-                lowest=None,
-                stale=0,
-                stopped=0,
-                begun=found.step,
-            )
-        return found, values
-
     @property
     def keeps_best(self) -> bool:
         """Whether the checkpoint of the best validation stays, whatever its age."""
-        return self.args.keep_best or bool(self.settings.get("early_stop"))
+        return self.args.keep_best or bool(self.settings["early_stop"])
 
-    def check_memory(self, parameters: int) -> None:
-        """InputError, with what to change, where this node or its GPUs have too little memory for the run."""
+    def wants_validation(self, step: int) -> bool:
+        """Whether the run validates after this step."""
+        every = self.settings["validate_every"]
+        return step == self.plan.steps or bool(every and step % every == 0)
+
+    def wants_checkpoint(self, step: int) -> bool:
+        """Whether a checkpoint is due after this step, whatever came of it."""
+        every = (self.args.checkpoint_every, self.args.keep_every, rollback.point_every(self.settings))
+        return step == self.plan.steps or any(step % each == 0 for each in every if each)
+
+    def check_memory(self, config: PreTrainedConfig) -> tuple[int, Room]:
+        """The estimated bytes of a process, and what turns a lack of memory in a part of the run into an error that helps.
+
+        InputError, with what to change, where this node or its GPUs have too little memory for the run.
+        """
         args = self.args
         summary = {"shape": {**self.settings["model"], "vocabulary": self.vocabulary}}
-        shape = replace(placed.shape_of(summary, self.settings["optimizer"]), parameters=parameters)
+        shape = placed.shape_as_built(summary, self.settings["optimizer"], config, model.size(config))
         placement = {
             "micro_batch": args.micro_batch,
             "processes": self.processes,
@@ -187,10 +176,9 @@ class Run:
             "sequences": self.plan.unit,
             "largest": self.plan.sequences,
         }
-        self.room = partial(
-            room.enough, shape=shape, settings=self.settings, placement=placement, cuda=self.device.type == "cuda"
-        )
-        self.estimated = room.check(shape, self.settings, placement, self.device.type == "cuda")
+        cuda = self.device.type == "cuda"
+        enough = partial(room.enough, shape=shape, settings=self.settings, placement=placement, cuda=cuda)
+        return room.check(shape, self.settings, placement, cuda), enough
 
     def batch(self, step: int) -> torch.Tensor:
         """This process's windows of a step: int64 [accumulation, micro_batch, context + 1], on the CPU."""
@@ -246,7 +234,7 @@ class Run:
     def nats(self, batch: list[heldout.Piece]) -> torch.Tensor:
         """The summed loss of each of a batch of held-out windows, float64 [n]."""
         inputs, targets = map(torch.from_numpy, heldout.padded(batch, self.eos))
-        return self.engine.evaluate(inputs.to(self.device), targets.to(self.device), heldout.IGNORE)
+        return self.engine.evaluate(inputs.to(self.device), targets.to(self.device))
 
     def rehearse(self) -> None:
         """The largest batch of a validation, before the first step: all that comes later than a second step is then known to have room."""
@@ -280,11 +268,11 @@ class Run:
         return found
 
     def weights(self) -> initial.Weights:
-        """Those of the model that the run makes: a collective call, to be run to its end."""
+        """Each parameter's name and whole weights, of the model that the run makes. A collective call, to be run to its end."""
         return self.engine.mean() if self.ema else self.engine.weights()
 
     def machine(self) -> dict[str, Any]:
-        """What the run trained on. A collective call."""
+        """What the run trained on, for its record. A collective call."""
         return {
             **machine.described(self.device),
             **({"parallel": asdict(self.place.degrees)} if self.place.degrees else {}),
@@ -292,52 +280,5 @@ class Run:
         }
 
     def save(self, step: int, validation: float | None = None, end: bool = True) -> None:
-        """A checkpoint of all processes. validation: the loss of one after this step. end: return when it is whole, also where it is
-        written beside the training.
-        """
-        made = checkpoint.Checkpoint(
-            path=self.folder / f"step-{step:06d}",
-            step=step,
-            processes=self.processes,
-            zero_stage=self.settings["zero_stage"],
-            settings=self.mark,
-            code=self.code,
-            skipped=tuple(self.skipped),
-            changed=self.changed,
-            engine=self.kind,
-            validation=validation,
-            lowest=self.lowest,
-            recent=tuple(self.spikes.recent) if self.spikes else (),
-            ahead=self.ahead,
-            seen=self.plan.span(step + 1)[0] + self.ahead,
-            rolled=tuple(self.rolled),
-            stale=self.stale,
-            stopped=self.stopped,
-            begun=self.begun,
-        )
-        points = rollback.kept_points(self.settings)
-        kept = checkpoint.Kept(self.args.keep_checkpoints, self.args.keep_every, self.keeps_best, points)
-        if self.beside:
-            self.beside.wait()
-            with group.patience():
-                written = self.engine.staged()
-            self.beside.save(partial(self.write, written), made, kept)
-            if end:
-                self.beside.wait()
-            return
-        with group.patience(), checkpoint.writing(self.folder):
-            checkpoint.save(partial(self.write, self.engine.save), made, kept)
-
-    def write(self, save: Callable[[Path], list[str] | None], folder: Path) -> list[str]:
-        """The engine's files, and what the weights need to be a model: its configuration and tokenizer. The names of those that are known.
-
-        save: Engine.save, or what Engine.staged returned.
-        """
-        names = save(folder) or []
-        if self.rank == 0:
-            described = folder / model.FOLDER
-            model.describe(self.engine.model.config, self.settings["save_dtype"], described)
-            for path in model.companions(self.args.tokenizer):
-                shutil.copyfile(path, described / path.name)
-            names += [f"{model.FOLDER}/{name}" for name in sealed.synced(described)]
-        return names
+        """A checkpoint of all processes; see `saving.save`."""
+        saving.save(self, step, validation, end)

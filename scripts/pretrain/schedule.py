@@ -10,8 +10,6 @@ from typing import Any
 from scripts.workflow.errors import InputError
 
 WHERE = "pretrain.train"
-WINDOW = 128  # steps, the default of spike_window: OLMo-core's rolling_interval_length
-BACK = 100  # steps, the default of roll_back_every: PaLM's
 
 
 @dataclass(frozen=True)
@@ -58,7 +56,7 @@ def check(settings: dict[str, Any], data: int) -> None:
     data: processes that read different windows.
     """
     budget({**settings, "epochs": None if settings["epochs"] == "auto" else settings["epochs"]})
-    check_ramp(ramp := settings.get("batch_ramp") or [])
+    check_ramp(ramp := settings["batch_ramp"])
     context, batch = settings["model"]["context"], settings["global_batch_tokens"]
     if not (isinstance(context, int) and isinstance(batch, int)):
         return
@@ -79,7 +77,7 @@ def check_batch(settings: dict[str, Any]) -> None:
 
 
 def budget(settings: dict[str, Any]) -> dict[str, Any]:
-    """The one of steps, tokens and epochs that is given, by its name; empty for none. Raises InputError for more."""
+    """{its name: its value} of the one of steps, tokens and epochs that is given; {} for none. Raises InputError for more than one."""
     given = {key: settings[key] for key in ("steps", "tokens", "epochs") if settings[key] is not None}
     if len(given) > 1:
         shown = ", ".join(f"{WHERE}.{key} = {value}" for key, value in given.items())
@@ -121,7 +119,7 @@ def plan(settings: dict[str, Any], tokens: int) -> Plan:
             "tokens and the one after it"
         )
     given = budget(settings)
-    check_ramp(ramp := settings.get("batch_ramp") or [])
+    check_ramp(ramp := settings["batch_ramp"])
 
     def of(steps: int) -> Plan:
         stages = [(round(share * steps), max(1, round(part * (batch // context)))) for share, part in ramp]

@@ -18,7 +18,6 @@ import torch
 import torch.distributed as dist
 
 from scripts.pretrain import data, group
-from scripts.pretrain.schedule import WINDOW
 from scripts.workflow.console import log
 
 if TYPE_CHECKING:
@@ -54,8 +53,8 @@ class Spikes:
 
 def spikes(settings: dict[str, Any], recent: Iterable[Pair]) -> Spikes | None:
     """By the settings of pretrain.train; None where spikes are not looked for. recent: of the checkpoint."""
-    sigma = settings.get("spike_sigma")
-    return Spikes(sigma, settings.get("spike_window", WINDOW), recent) if sigma else None
+    sigma = settings["spike_sigma"]
+    return Spikes(sigma, settings["spike_window"], recent) if sigma else None
 
 
 def fits(run: Run, loss: torch.Tensor, norm: float) -> bool:

@@ -9,15 +9,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import torch.distributed as dist
 from safetensors import safe_open
 from transformers import PreTrainedModel
 
 from scripts.pretrain import checkpoint
 from scripts.pretrain.checkpoint import Checkpoint
 from scripts.pretrain.initial import Weights
+from scripts.pretrain.schedule import Plan
 from scripts.workflow.console import log
 from scripts.workflow.errors import InputError
 
@@ -44,6 +48,47 @@ def checkpoint_of(path: Path, steps: int) -> Checkpoint | None:
             "(or tokens, or epochs)"
         )
     return found
+
+
+def begin(
+    path: Path,
+    made: PreTrainedModel,
+    tokenizer: Path,
+    plan: Plan,
+    code: dict[str, str],
+    values: Callable[[], Weights],
+) -> tuple[Checkpoint | None, Callable[[], Weights]]:
+    """The checkpoint at `path` from which a run continues, None for a model; the values to begin with. A collective call.
+
+    made: the run's model, with or without values. tokenizer: this run's tokenizer.json. code: what the checkpoint passes for written by.
+    values: those of a model without a start. Raises Told for what the run cannot start from.
+    """
+    found, wrong = None, ""
+    try:
+        found = checkpoint_of(path, plan.steps)
+        if found is None:
+            values = partial(weights, check_weights(made, path, tokenizer), values)
+    except InputError as error:  # it may be there on some nodes alone
+        wrong = str(error)
+    checkpoint.tell(wrong)
+    if dist.get_rank() == 0:
+        log.info("starting from %s%s", path, f", after step {found.step:,}" if found else "")
+    if found:
+        # The branch's own steps would begin elsewhere in the data, where its batches or its ramp are others.
+        seen = found.ahead if found.seen is None else found.seen - plan.span(found.step + 1)[0]
+        found = replace(
+            found,
+            ahead=seen,
+            code=code,
+            changed=(),
+            skipped=(),
+            rolled=(),
+            lowest=None,
+            stale=0,
+            stopped=0,
+            begun=found.step,
+        )
+    return found, values
 
 
 def check_weights(model: PreTrainedModel, path: Path, tokenizer: Path, key: str = KEY) -> dict[str, Path]:

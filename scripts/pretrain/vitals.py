@@ -17,7 +17,7 @@ import time
 from collections.abc import Iterable, Iterator
 from functools import reduce
 from operator import or_
-from typing import Any
+from typing import Any, Self
 
 import torch
 import torch.distributed as dist
@@ -40,8 +40,9 @@ STREAK = 3  # logged steps in a row in which a process is the slow one before th
 class Vitals:
     """Measures this process, and brings the measures of all together.
 
-    blocks: the decoder layers, as the engine runs them. threshold: how many times the median of the processes one may take, before a
-    warning names it.
+    blocks: the decoder layers, as the engine runs them; at the end of a `with` they are left alone. every: steps between those that are
+    logged. last: the run's last step, which is measured too. threshold: how many times the median of the processes one may take, before a
+    warning names it. A collective call.
     """
 
     def __init__(
@@ -60,8 +61,10 @@ class Vitals:
             self.hooks.append(block.register_forward_pre_hook(self._enter))
             self.hooks.append(block.register_forward_hook(self._leave, prepend=True))
 
-    def close(self) -> None:
-        """Leave the blocks alone."""
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
         for hook in self.hooks:
             hook.remove()
 
@@ -92,9 +95,8 @@ class Vitals:
         cuda = self.device.type == "cuda"
         spent = [a.elapsed_time(b) / 1000 if cuda else b - a for a, b in self.spans]  # ms
         found = {"data_loading_seconds": self.data, "compute_seconds": sum(spent)}
-        found["memory_max_resident_gib"] = (
-            resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / GIB
-        )  # kB on Linux
+        # kB on Linux
+        found["memory_max_resident_gib"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / GIB
         if cuda:  # names as in torchtitan, components/metrics.py
             held = torch.cuda.memory_stats()
             found["memory_max_active_gib"] = held["active_bytes.all.peak"] / GIB

@@ -22,7 +22,7 @@ EMBEDDING, VECTOR, HEAD, INSIDE = "embedding", "vector", "head", "inside"
 
 def factor(settings: dict[str, Any]) -> float:
     """How many times as wide the model is as the one of `base_width`; 1 where that is null."""
-    base = settings.get("base_width")
+    base = settings["base_width"]
     return settings["model"]["hidden_size"] / base if base else 1.0
 
 

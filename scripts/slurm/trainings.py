@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from scripts.finetune.settings import whole
 from scripts.models import registry
 from scripts.plan import training
 from scripts.plan.last import Last
@@ -34,7 +35,8 @@ def placement(needs: list[Need], config: dict[str, Any], variant: str = "main") 
         for key, section in sections(need.rule, config) if cards else ():
             processes, nodes = section["processes"], section.get("nodes", 1)
             try:
-                parallel.check(parallel.Degrees.of(section), processes * nodes, section)
+                if "parallel" in section:
+                    parallel.check(parallel.Degrees.of(section), processes * nodes, section)
             except InputError as error:
                 errors.append(f"{need.rule}: {error}")
             if nodes != need.nodes:
@@ -133,7 +135,13 @@ def tuning(needs: list[Need], configs: dict[str, dict[str, Any]], folder: Path) 
                 }
                 try:
                     found = estimate.check(
-                        replace(shape, context=own["max_length"]), own, at, int(gpu.memory), 1, cuda=True, where=TUNE
+                        replace(shape, context=own["max_length"]),
+                        whole(own),
+                        at,
+                        int(gpu.memory),
+                        1,
+                        cuda=True,
+                        where=TUNE,
                     )
                 except InputError as error:
                     errors.append(f"{who}: {error} ({placed.named(gpu.name)})")

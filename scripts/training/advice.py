@@ -49,13 +49,13 @@ def changes(
     again = {"activation_checkpointing": True}
     if not placement["activation_checkpointing"] and total(**again) <= has:
         found.append(said(f"set {where}.activation_checkpointing to true", total(**again)))
-    if where == WHERE and not settings.get("loss_chunk") and total(loss_chunk=CHUNK) <= has:
+    if where == WHERE and not settings["loss_chunk"] and total(loss_chunk=CHUNK) <= has:
         found.append(said(f"set {where}.loss_chunk to {CHUNK}, which trains again", total(loss_chunk=CHUNK)))
     waits = {"async_checkpoints": False}
     if placement.get("async_checkpoints") and total(**waits) <= has:
         found.append(said(f"set {where}.async_checkpoints to false", total(**waits)))
     # DeepSpeed cuts matrices into pieces without shape, of which Muon can make nothing.
-    whole = settings.get("optimizer") == "muon" and settings.get("engine", "deepspeed") == "deepspeed"
+    whole = settings["optimizer"] == "muon" and settings["engine"] == "deepspeed"
     stages = range(settings["zero_stage"] + 1, 4) if processes > 1 and not whole else ()
     if stage := next((stage for stage in stages if total(zero_stage=stage) <= has), 0):
         found.append(said(f"set {where}.zero_stage to {stage}, which trains again", total(zero_stage=stage)))

@@ -94,13 +94,23 @@ def refusal(
     )
 
 
-def shape_of(config: Any, parameters: int, length: int) -> Shape:
+def attention_widths(config: Any) -> tuple[int, int]:
+    """(width of queries, of keys) by a configuration of transformers: their heads × the size of a head; 0 without attention.
+
+    A type may have a head size of its own, whatever the hidden size, as qwen3.
+    """
+    if not (heads := getattr(config, "num_attention_heads", 0)):
+        return 0, 0
+    size = getattr(config, "head_dim", None) or config.hidden_size // heads
+    return heads * size, (getattr(config, "num_key_value_heads", None) or heads) * size
+
+
+def shape_of_config(config: Any, parameters: int, length: int) -> Shape:
     """What decides the size of a model with this configuration of transformers, on sequences of `length` tokens.
 
     Of a mixture's experts a token's activations are those of its own.
     """
-    heads = getattr(config, "num_attention_heads", 0)  # none without attention
-    size = getattr(config, "head_dim", None) or (config.hidden_size // heads if heads else 0)
+    width, kv = attention_widths(config)
     wide = getattr(config, "moe_intermediate_size", None) or getattr(config, "intermediate_size", None)
     return Shape(
         parameters=parameters,
@@ -109,8 +119,8 @@ def shape_of(config: Any, parameters: int, length: int) -> Shape:
         intermediate=(wide or 4 * config.hidden_size) * (getattr(config, "num_experts_per_tok", None) or 1),
         vocabulary=config.vocab_size,
         context=length,
-        width=heads * size,
-        kv=(getattr(config, "num_key_value_heads", None) or heads) * size,
+        width=width,
+        kv=kv,
         tables=config.vocab_size * config.hidden_size * (1 if getattr(config, "tie_word_embeddings", False) else 2),
     )
 
@@ -124,7 +134,7 @@ def check_loaded(
     """
     held = sum(p.numel() for p in model.parameters())
     how = Training(micro_batch=batch[0], precision=precision, zero_stage=0, processes=1, logit=LOGIT)
-    found = deepspeed.needed(shape_of(model.config, held, batch[1]), how)
+    found = deepspeed.needed(shape_of_config(model.config, held, batch[1]), how)
     found = {name: found[name] for name in ("program", "weights", "logits")}
     if sum(found.values()) > TOLERANCE * has:
         raise refusal(what, found, has, 1, advice)

@@ -83,13 +83,6 @@ def listen(handler: Callable[[int, FrameType | None], None]) -> None:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPPING)
 
 
-def listen_no_more() -> None:
-    """For what comes after training and has no checkpoint: a warning is ignored, SIGTERM and SIGINT end the program."""
-    signal.signal(signal.SIGUSR1, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
 def status_of(codes: Sequence[int]) -> int:
     """One exit status for all processes: a failure before RESUBMIT before 0; a signal n as 128 + n."""
     shell = [128 - code if code < 0 else code for code in codes]

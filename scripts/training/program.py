@@ -15,12 +15,8 @@ from scripts.training.processes import RESUBMIT, free_port
 from scripts.workflow import cli
 from scripts.workflow.manifest import Manifest, ManifestError, digest, task_of
 
-ALONE = {
-    "RANK": "0",
-    "LOCAL_RANK": "0",
-    "WORLD_SIZE": "1",
-    "LOCAL_WORLD_SIZE": "1",
-}  # a program that no launcher started
+# The environment of a program that no launcher started.
+NO_LAUNCHER = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "LOCAL_WORLD_SIZE": "1"}
 
 
 def run(parser: argparse.ArgumentParser, body: cli.Body, argv: list[str] | None) -> int:
@@ -28,7 +24,7 @@ def run(parser: argparse.ArgumentParser, body: cli.Body, argv: list[str] | None)
 
     RESUBMIT: a signal stopped it after a checkpoint. An error is reported by one process.
     """
-    for name, value in {**ALONE, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}.items():
+    for name, value in {**NO_LAUNCHER, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}.items():
         os.environ.setdefault(name, value)
     try:
         if os.environ["RANK"] == "0":

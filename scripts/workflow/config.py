@@ -256,13 +256,41 @@ def is_auto(config: dict[str, Any], step: str) -> list[str]:
 
 
 def tracked(config: dict[str, Any], path: str) -> dict[str, Any]:
-    """The section at dotted `path` without its placement keys: what decides the bytes of that step.
+    """The section at dotted `path` without its placement keys: what decides the bytes of that step. See `pruned`."""
+    return pruned(path, lookup(config, path))
 
-    Without keys that are tracked `unless default` too, where they have it: to the step they look as if they were not there.
-    """
+
+def section(path: str) -> dict[str, Any]:
+    """The schema's node of the section at dotted `path`. Callers must not change it."""
     node = schema()
     for part in path.split("."):
         node = node["properties"][part]
+    return node
+
+
+def completed(path: str, settings: dict[str, Any]) -> dict[str, Any]:
+    """`settings` of the section at dotted `path`, with the schema's default for each tracked key that they lack; the inverse of `pruned`.
+
+    A fingerprint lacks keys that are tracked `unless default` where they have it. Placement keys are not filled in: they are options of
+    the program.
+    """
+
+    def fill(value: dict[str, Any], node: dict[str, Any]) -> dict[str, Any]:
+        out = dict(value)
+        for key, child in node["properties"].items():
+            if child.get("placement"):
+                continue
+            if is_section(child):
+                out[key] = fill(value.get(key, {}), child)
+            elif "default" in child:
+                out.setdefault(key, copy.deepcopy(child["default"]))
+        return out
+
+    return fill(settings, section(path))
+
+
+def pruned(path: str, settings: dict[str, Any]) -> dict[str, Any]:
+    """`settings` of the section at dotted `path` without placement keys, and without those tracked `unless default` that have it."""
 
     def prune(value: Any, node: dict[str, Any]) -> Any:
         if is_section(node):
@@ -273,7 +301,7 @@ def tracked(config: dict[str, Any], path: str) -> dict[str, Any]:
             }
         return [prune(each, node["items"]) for each in value] if is_section(node.get("items", {})) else value
 
-    return dict(prune(lookup(config, path), node))
+    return dict(prune(settings, section(path)))
 
 
 def _silent(value: Any, node: dict[str, Any]) -> bool:

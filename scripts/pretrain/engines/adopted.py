@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.distributed as dist
 
-from scripts.pretrain import average, engine
+from scripts.pretrain import engine
+from scripts.pretrain.average import EMA
 from scripts.workflow.errors import InputError
 
 if TYPE_CHECKING:
@@ -32,14 +33,24 @@ class Place:
     first: int
     count: int
 
+    def own(self) -> torch.Tensor:
+        """The part itself, fp32, one dimension: a view."""
+        return self.held.detach().view(-1)[self.start : self.start + self.count]
+
     def put(self, whole: torch.Tensor, into: torch.Tensor) -> None:
         """Copy the part out of a whole tensor into `into`, which is laid out as `held` is."""
         into.view(-1)[self.start : self.start + self.count] = whole.reshape(-1)[self.first : self.first + self.count]
 
 
+def masters_of(engine: Any) -> dict[int, torch.Tensor]:
+    """The fp32 weights of a DeepSpeed engine in bf16 without ZeRO, by the `id` of their parameter."""
+    low, high = engine.optimizer.fp16_groups, engine.optimizer.fp32_groups
+    return {id(p): m for ps, ms in zip(low, high, strict=True) for p, m in zip(ps, ms, strict=True)}
+
+
 def places(built: DeepSpeed) -> dict[str, Place]:
     """The parts that this process holds, by the parameter's name; a process may hold nothing of one."""
-    masters = average.masters(built.engine) if built.bf16 and built.zero == 0 else {}
+    masters = masters_of(built.engine) if built.bf16 and built.zero == 0 else {}
     found = {}
     for name, parameter in built.model.named_parameters():
         own: Any = parameter
@@ -72,14 +83,14 @@ def adopt(built: DeepSpeed, given: engine.Saved, path: Path) -> None:
     steps: set[float] = set()
     averaged = False
     for name, tensors in given:
-        if other := (tensors.keys() - {engine.WEIGHT, average.EMA}) ^ {STEP, *kinds[name]}:
-            raise InputError(engine.other_optimizer(path, f"{min(other)}/{name}"))
+        if other := (tensors.keys() - {engine.WEIGHT, EMA}) ^ {STEP, *kinds[name]}:
+            raise InputError(engine.other_optimizer(path, f"{min(other)}/{name} is not in both"))
         steps.add(float(tensors[STEP]))
         if name in held:
             _fill(built, held[name], tensors, kinds[name])
-        for first, mean in means[name] if average.EMA in tensors else ():
-            mean.copy_(tensors[average.EMA].reshape(-1)[first : first + mean.numel()])
-        averaged = averaged or average.EMA in tensors
+        for first, mean in means[name] if EMA in tensors else ():
+            mean.copy_(tensors[EMA].reshape(-1)[first : first + mean.numel()])
+        averaged = averaged or EMA in tensors
         built.put(iter([(name, tensors[engine.WEIGHT].reshape(built.sizes[name]))]))
     if len(steps) > 1 and built.zero:
         raise InputError(

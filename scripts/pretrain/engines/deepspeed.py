@@ -20,9 +20,10 @@ import torch.distributed as dist
 from torch import nn
 from transformers.initialization import no_init_weights
 
-from scripts.pretrain import average, engine, initial, layers, model
+from scripts.pretrain import engine, initial, layers, model
+from scripts.pretrain.average import EMA
 from scripts.pretrain.checkpoint import Checkpoint
-from scripts.pretrain.engines import adopted
+from scripts.pretrain.engines import adopted, means
 from scripts.pretrain.group import ALONE
 from scripts.workflow.console import log
 from scripts.workflow.errors import InputError
@@ -69,7 +70,7 @@ class DeepSpeed(engine.Engine):
         }
         if self.bf16 and self.zero:  # DeepSpeed has no fp32 accumulation without ZeRO
             config["data_types"] = {"grad_accum_dtype": "fp32"}
-        if settings.get("reduce_dtype") == "fp32":
+        if settings["reduce_dtype"] == "fp32":
             config["communication_data_type"] = "fp32"
             if self.zero in (1, 2):  # stage 3 does it by itself, and without ZeRO there is no such choice
                 config["zero_optimization"]["overlap_comm"] = True
@@ -85,8 +86,8 @@ class DeepSpeed(engine.Engine):
             if torch.is_tensor(state.get("step")):
                 state["step"].zero_()
         self.sizes = {name: getattr(p, "ds_shape", p.shape) for name, p in self.model.named_parameters()}
-        self.means = {part: v.clone() for part, v in self._parts().items()} if settings.get("ema") else {}
-        self._finish(settings)
+        self.means = {part: v.clone() for part, v in self._parts().items()} if settings["ema"] else {}
+        self._finish(job)
 
     @staticmethod
     def _sharded(job: engine.Job, config: dict[str, Any]) -> Any:
@@ -171,7 +172,7 @@ class DeepSpeed(engine.Engine):
         self.engine.save_checkpoint(str(folder.parent), tag=folder.name, client_state={ORDER: order}, save_latest=False)
         dist.barrier()
         if self.means:
-            average.save(self.means, folder, bool(self.zero))
+            means.save(self.means, folder, bool(self.zero))
         if dist.get_rank() == 0:
             for name in NEEDLESS:
                 (folder.parent / name).unlink(missing_ok=True)
@@ -188,10 +189,7 @@ class DeepSpeed(engine.Engine):
         try:
             loaded, _ = self.engine.load_checkpoint(str(path.parent), tag=path.name)
         except ValueError as error:  # torch's: groups of parameters that differ
-            raise InputError(
-                f"{found.path} has the state of another optimizer ({error}): set pretrain.train.optimizer to the one that it was "
-                "made with, or start from its run's model"
-            ) from error
+            raise InputError(engine.other_optimizer(found.path, str(error))) from error
         if loaded is None:
             raise InputError(f"{found.path} could not be loaded; delete it to resume from the one before")
         # From a universal checkpoint ZeRO 3 hands all groups the same step count, which each would count up.
@@ -201,7 +199,7 @@ class DeepSpeed(engine.Engine):
         for group in self.optimizer.param_groups:  # a checkpoint of another run brings its own
             group |= self.adam
         self.begin_mean()
-        average.load(self.means, found.path)  # of a run without, it begins here
+        means.load(self.means, found.path)  # of a run without, it begins here
         dist.barrier()
         if convert and dist.get_rank() == 0:
             shutil.rmtree(path, ignore_errors=True)
@@ -216,8 +214,9 @@ class DeepSpeed(engine.Engine):
         for part, value in self._parts().items() if self.means else ():
             self.means[part].copy_(value)
 
-    def _parts(self) -> average.Parts:
-        return average.parts(self.engine, self.zero, self.bf16)
+    def _parts(self) -> means.Parts:
+        """This process's part of the fp32 weights: views of them."""
+        return {(name, place.first): place.own() for name, place in adopted.places(self).items()}
 
     @contextlib.contextmanager
     def averaged(self) -> Iterator[None]:
@@ -227,7 +226,7 @@ class DeepSpeed(engine.Engine):
         try:
             yield
         finally:
-            self.put(average.whole(kept, self.sizes, False) if kept else self.weights())
+            self.put(means.whole(kept, self.sizes, False) if kept else self.weights())
 
     @torch.no_grad()
     def put(self, values: engine.Weights) -> None:
@@ -242,14 +241,14 @@ class DeepSpeed(engine.Engine):
 
     def mean(self) -> engine.Weights:
         """As `weights`, of the mean."""
-        for name, value in average.whole(self.means, self.sizes, bool(self.zero)):
+        for name, value in means.whole(self.means, self.sizes, bool(self.zero)):
             yield name, value.cpu()
 
     def weights(self) -> engine.Weights:
         """Each parameter's name and fp32 master weights, whole, on the CPU."""
         from deepspeed.utils import safe_get_full_fp32_param
 
-        masters = average.masters(self.engine) if self.bf16 and self.zero == 0 else {}
+        masters = adopted.masters_of(self.engine) if self.bf16 and self.zero == 0 else {}
         for name, parameter in self.model.named_parameters():
             whole = masters.get(id(parameter)) if self.zero == 0 else safe_get_full_fp32_param(parameter)
             yield name, (parameter if whole is None else whole).detach().float().cpu().clone()
@@ -304,10 +303,10 @@ def saved(found: Checkpoint, names: Iterable[str], folder: Path) -> engine.Saved
     folder: for a copy of ZeRO's parts put together, which is removed at the end. Raises InputError for one that does not say enough.
     """
     for name, kinds in _saved(found, names, folder):
-        if (found.path / average.EMA).is_dir():
+        if (found.path / EMA).is_dir():
             mean = torch.empty(kinds[engine.WEIGHT].numel())
-            average.read(found.path, name, 0, mean)
-            kinds = {**kinds, average.EMA: mean.view(kinds[engine.WEIGHT].shape)}
+            means.read(found.path, name, 0, mean)
+            kinds = {**kinds, EMA: mean.view(kinds[engine.WEIGHT].shape)}
         yield name, kinds
 
 

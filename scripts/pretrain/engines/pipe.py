@@ -85,13 +85,13 @@ class Pipe:
         return self.cut.from_stage(total, place.pp_size - 1)
 
     @torch.no_grad()
-    def evaluate(self, inputs: torch.Tensor, targets: torch.Tensor, ignored: int) -> torch.Tensor:
+    def evaluate(self, inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         """As `engine.Engine.evaluate`, in every stage."""
         self.runs.eval()
         logits, rows = self._logits(inputs), torch.zeros(len(inputs), dtype=torch.float64, device=inputs.device)
         self.runs.train()
         if logits is not None:
-            rows += by_row(logits.float(), targets, ignored)
+            rows += by_row(logits.float(), targets)
         return self.cut.from_stage(rows, self.cut.stage.pp_size - 1)
 
     def _logits(self, inputs: torch.Tensor) -> torch.Tensor | None:

@@ -36,7 +36,7 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 
 from scripts.pretrain import engine, initial, layers
 from scripts.pretrain.average import EMA
-from scripts.pretrain.batch import Batch
+from scripts.pretrain.batch import IGNORE, Batch
 from scripts.pretrain.checkpoint import Checkpoint
 from scripts.pretrain.engines.cut import Cut
 from scripts.pretrain.engines.pipe import Pipe, Stage
@@ -80,7 +80,7 @@ class Torch(engine.Engine):
                 parameter.grad = torch.zeros_like(parameter)  # which DDP takes into its buckets
             self.runs = nn.parallel.DistributedDataParallel(self.model, device_ids=places, gradient_as_bucket_view=True)
         self.optimizer = self._optimizer(job, fused=True)
-        kept = self.model.named_parameters() if job.settings.get("ema") else ()
+        kept = self.model.named_parameters() if job.settings["ema"] else ()
         self.means = {name: parameter.detach().clone() for name, parameter in kept}
         # As the optimizer would at its first step: a checkpoint has it all from the start.
         for group in self.optimizer.param_groups:
@@ -91,7 +91,7 @@ class Torch(engine.Engine):
                     **{name: torch.zeros_like(parameter) for name in kinds},
                 }
         self.copy: Staged | None = None
-        self._finish(job.settings)
+        self._finish(job)
 
     def _shard(self) -> None:
         """FSDP2 for each block, and for what is around them."""
@@ -107,7 +107,7 @@ class Torch(engine.Engine):
             if isinstance(made, Muon):
                 made.together = self.cut.shared.get_group()
             split = [list(self.cut.alike(group)) for group in made.param_groups]
-            self.own = [own for own, groups in zip(self.own, split, strict=True) for _ in groups]
+            self.scales = [own for own, groups in zip(self.scales, split, strict=True) for _ in groups]
             made.param_groups = [group for groups in split for group in groups]
         return made
 
@@ -130,15 +130,15 @@ class Torch(engine.Engine):
         loss = self.pipe.gradients(batch, self.loss)
         return engine.Update(loss, None, *self._update(fits and partial(fits, loss)))
 
-    def evaluate(self, inputs: torch.Tensor, targets: torch.Tensor, ignored: int) -> torch.Tensor:
+    def evaluate(self, inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         """As `engine.Engine.evaluate`.
 
         Of a sequence that is shared out, each process sums over its part; all stages of a pipeline have the same.
         """
         if self.cut:
-            inputs, targets = self.cut.padded(inputs, 0), self.cut.padded(targets, ignored)
+            inputs, targets = self.cut.padded(inputs, 0), self.cut.padded(targets, IGNORE)
         how = self.pipe.evaluate if self.pipe else super().evaluate
-        found = how(inputs, targets, ignored)
+        found = how(inputs, targets)
         for module in self.runs.modules():
             if isinstance(module, FSDPModule):
                 module.reshard()  # without a backward pass, whole weights would stay in memory
@@ -244,7 +244,7 @@ class Torch(engine.Engine):
         unwanted = () if self.means else {key for key in held if key.startswith(f"{EMA}/")}
         every = state.keys() if self.cut is None else {key for keys in self.cut.everyone(list(state)) for key in keys}
         if other := sorted(every ^ (held - unwanted)):
-            raise InputError(engine.other_optimizer(found.path, other[0]))
+            raise InputError(engine.other_optimizer(found.path, f"{other[0]} is not in both"))
         try:
             dcp.load(state, storage_reader=reader)
         except CheckpointException as failed:
@@ -265,12 +265,12 @@ class Torch(engine.Engine):
                     if kind == EMA and not self.means:
                         continue
                     if (own := state.pop(f"{kind}/{name}", None)) is None:
-                        raise InputError(engine.other_optimizer(path, f"{kind}/{name}"))
+                        raise InputError(engine.other_optimizer(path, f"{kind}/{name} is not in both"))
                     own.copy_(share(torch.as_tensor(value).reshape(own.shape), own))
         if state and all(key.startswith(f"{EMA}/") for key in state):
             self._begin_mean()
         elif state:
-            raise InputError(engine.other_optimizer(path, min(state)))
+            raise InputError(engine.other_optimizer(path, f"{min(state)} is not in both"))
 
     def weights(self) -> engine.Weights:
         """Each parameter's name and fp32 master weights, whole, on the CPU."""

@@ -26,13 +26,13 @@ def parts(shape: Shape, settings: dict[str, Any], placement: dict[str, Any], cud
         processes=processes,
         recomputed=placement["activation_checkpointing"],
         selective=placement.get("selective_checkpointing", False),
-        chunk=settings.get("loss_chunk", 0),
-        ema=bool(settings.get("ema")),
+        chunk=settings["loss_chunk"],
+        ema=bool(settings["ema"]),
         accumulated=placement.get("largest", at_once + 1) > at_once,
         cuda=cuda,
         beside=bool(placement.get("async_checkpoints")),
     )
-    return ENGINES[settings.get("engine", "deepspeed")](shared_out(shape, parallel), how)
+    return ENGINES[settings["engine"]](shared_out(shape, parallel), how)
 
 
 def gigabytes(size: float) -> str:

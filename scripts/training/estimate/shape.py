@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 
 PROGRAM = 560_000_000  # bytes of a process before it holds a model: torch, transformers, DeepSpeed and their threads
 CONTEXT = 1_000_000_000  # bytes of a GPU that CUDA and NCCL take
-LARGE = 1 << 20  # scripts/training/heap.py, MAPPED
 AT_ONCE = 1 << 23  # scripts/pretrain/muon.py, AT_ONCE: no import, which would take torch's seconds
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from scripts.training.estimate import shape as model
 from scripts.training.estimate.shape import CONTEXT, PROGRAM, Shape, Training
+from scripts.training.heap import MAPPED
 
 # Copies of a process's state while its file is written: safetensors' `save` makes bytes of each tensor, and one string of them all
 # (checkpoint/filesystem.py, _write_files_from_queue).
@@ -89,7 +90,7 @@ def heap(shape: Shape, how: Training, passing: int) -> int:
     if mapped(how):
         each = how.low * how.micro_batch * shape.context
         smallest = each * (shape.kv or shape.width or shape.hidden)
-        factor = ALL if smallest >= model.LARGE else SOME if each * shape.hidden >= model.LARGE else NONE
+        factor = ALL if smallest >= MAPPED else SOME if each * shape.hidden >= MAPPED else NONE
         return round(factor * passing) + 4 * shape.block + kernels
     factor = RECOMPUTED if how.recomputed and not how.selective else HEAP
     holes = 4 * shape.parameters if how.zero_stage else 0

@@ -344,7 +344,7 @@ def test_eight_billion_parameters_fit_where_the_optimizer_is_sharded() -> None:
         num_attention_heads=32, num_key_value_heads=8, hidden_size=4096, intermediate_size=14_336, num_hidden_layers=32,
         vocab_size=128_256, tie_word_embeddings=False,
     )  # fmt: skip
-    shape = memory.shape_of(config, 8_030_261_248, 2048)
+    shape = memory.shape_of_config(config, 8_030_261_248, 2048)
     settings = {"precision": "bf16", "zero_stage": 3, "engine": "torch"}
     at = {"micro_batch": 1, "activation_checkpointing": True, "processes": 8}
     held = memory.check(shape, settings, at, 80_000_000_000, 1, cuda=True, where=WHERE)

@@ -123,6 +123,15 @@ def sourced(shards: list[Path], tmp_path_factory: pytest.TempPathFactory) -> lis
     return out
 
 
+def build(config: Any, seed: int) -> Any:
+    """A model of a configuration of transformers with the weights that a run begins with: fp32, on the CPU."""
+    import torch
+
+    from scripts.pretrain import initial
+
+    return initial.filled(initial.empty(config), torch.device("cpu"), initial.values(config, seed))
+
+
 TINY: dict[str, Any] = {
     "model": {"hidden_size": 32, "intermediate_size": 64, "layers": 2, "heads": 4, "kv_heads": 2, "context": 32},
     "steps": 24,

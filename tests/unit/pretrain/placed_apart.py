@@ -131,7 +131,7 @@ class Case:
         targets = tokens[:, 1:].clone()
         targets[:, :3] = -100
         with built.averaged() if self.settings["ema"] else contextlib.nullcontext():
-            total = built.evaluate(tokens[:, :-1], targets, -100).sum()
+            total = built.evaluate(tokens[:, :-1], targets).sum()
         dist.all_reduce(total)
         return float(total) / self.degrees.copies
 

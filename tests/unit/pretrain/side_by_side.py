@@ -155,7 +155,7 @@ def case(name: str, stage: int, precision: str, optimizer: str, place: Path, oth
     rows += train(built, wanted, range(HALF + 1, STEPS + 1))
     mark, total = state(built.weights())
     tokens = batch(0).flatten(0, 1)
-    scored = float(built.evaluate(tokens[:, :-1], tokens[:, 1:], -100).sum())
+    scored = float(built.evaluate(tokens[:, :-1], tokens[:, 1:]).sum())
     after = train(built, wanted, range(STEPS, STEPS + 1))  # an evaluation in between leaves nothing behind
     found = {
         "initial": begun[0],

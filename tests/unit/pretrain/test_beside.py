@@ -101,7 +101,7 @@ def test_what_one_process_cannot_write_ends_the_run(start: Any, tmp_path: Path) 
 
 def test_not_with_deepspeed() -> None:
     checks.saving({"engine": "torch", "async_checkpoints": True})
-    checks.saving({"async_checkpoints": False})
+    checks.saving({"engine": "deepspeed", "async_checkpoints": False})
     said = r"async_checkpoints is true, and pretrain\.train\.engine deepspeed.*or pretrain\.train\.engine to torch"
     with pytest.raises(InputError, match=said):
-        checks.saving({"async_checkpoints": True})
+        checks.saving({"engine": "deepspeed", "async_checkpoints": True})

@@ -13,7 +13,7 @@ import pytest
 from scripts.pretrain import plan
 from scripts.pretrain.parameters import count
 from scripts.training.processes import environments, free_port
-from scripts.workflow.config import ROOT
+from scripts.workflow.config import ROOT, completed
 
 pytestmark = pytest.mark.slow  # starts process groups
 STAGES, PRECISIONS = range(4), ("fp32", "bf16")
@@ -147,7 +147,8 @@ def test_a_process_holds_its_part_of_a_sharded_model(found: dict[int, dict[str, 
 def test_a_checkpoint_is_as_large_as_planned(found: dict[int, dict[str, Any]], name: str, case: str) -> None:
     """But for names and headers, 36 kB of DeepSpeed's at most; the settings differ by 43 kB and more."""
     stage, precision, *muon = case.split("-")
-    told = {"engine": name, "zero_stage": int(stage), "precision": precision, "optimizer": "muon" if muon else "adamw"}
+    more = {"engine": name, "zero_stage": int(stage), "precision": precision, "optimizer": "muon" if muon else "adamw"}
+    told = completed("pretrain.train", more)
     tiny = {"hidden_size": 32, "intermediate_size": 64, "layers": 2, "heads": 4, "kv_heads": 2, "context": 16}
     planned = plan.checkpoint_bytes(told, count({**tiny, "tie_embeddings": True}, 101))
     assert 0 < found[1][f"{name}-{case}"]["saved"] - planned < 40_000

@@ -13,6 +13,7 @@ import torch
 from scripts.pretrain import checks, masking, model
 from scripts.workflow import config
 from scripts.workflow.errors import InputError
+from tests.unit.pretrain.conftest import build
 from tests.unit.pretrain.runs import finish, rows, same, wait_for
 
 EOS = 0
@@ -37,7 +38,7 @@ def test_positions_begin_with_each_document() -> None:
 @pytest.mark.parametrize("kind", checks.TRIED)
 def test_logits_are_those_of_each_document_alone(kind: str) -> None:
     """Also of a document of no tokens, and of what a window begins and ends in the middle of."""
-    built = model.build(model.configuration(shape(kind), 64, EOS, ("kv_heads", "intermediate_size")), 3).train()
+    built = build(model.configuration(shape(kind), 64, EOS, ("kv_heads", "intermediate_size")), 3).train()
     chance = torch.Generator().manual_seed(1)
     lengths = ([7, 1, 12, 2, 10, 8], [40], [1, 39], [20, 20])
     window = torch.randint(1, 64, (len(lengths), 40), generator=chance)
@@ -60,7 +61,7 @@ def test_logits_are_those_of_each_document_alone(kind: str) -> None:
 def test_types_that_were_not_tried_are_refused() -> None:
     with pytest.raises(InputError, match=r"document_masking is true, and pretrain\.train\.model\.type is 'mamba'"):
         checks.masks({"model": {"type": "mamba"}, "document_masking": True})
-    checks.masks({"model": {"type": "mamba"}})
+    checks.masks({"model": {"type": "mamba"}, "document_masking": False})
 
 
 @pytest.mark.long

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 import yaml
 
-from scripts.pretrain import engine, initial, model
+from scripts.pretrain import initial, model
 from scripts.workflow import config
 from scripts.workflow.errors import InputError
+from tests.unit.pretrain.conftest import build
 
 SHAPE: dict[str, Any] = config.validate({})["pretrain"]["train"]["model"] | {
     "hidden_size": 32,
@@ -22,7 +23,7 @@ SHAPE: dict[str, Any] = config.validate({})["pretrain"]["train"]["model"] | {
 
 
 def made(**changes: Any) -> Any:
-    return model.build(model.configuration(SHAPE | changes, 100, 0), 1)
+    return build(model.configuration(SHAPE | changes, 100, 0), 1)
 
 
 def test_parameters() -> None:
@@ -39,7 +40,7 @@ def test_the_gpu_config_is_smollm_135m() -> None:
     assert model.parameters(full)["total"] == 134_515_008  # as its model card's safetensors say
 
 
-ADAMW = {"optimizer": "adamw", "weight_decay": 0.1}
+ADAMW = config.completed("pretrain.train", {"optimizer": "adamw", "weight_decay": 0.1})
 
 
 def test_only_matrices_decay() -> None:
@@ -54,7 +55,7 @@ def test_only_matrices_decay() -> None:
 
 def test_the_seed_decides_the_weights() -> None:
     one, two = made().lm_head.weight, made().lm_head.weight
-    other = model.build(model.configuration(SHAPE, 100, 0), 2).lm_head.weight
+    other = build(model.configuration(SHAPE, 100, 0), 2).lm_head.weight
     assert one.equal(two) and not one.equal(other)
 
 
@@ -63,7 +64,7 @@ def test_overrides_and_dropout() -> None:
     assert model.configuration(SHAPE | {"overrides": {"rope_parameters": rope}}, 100, 0).rope_parameters == rope
     gpt2 = model.configuration(SHAPE | {"type": "gpt2", "kv_heads": None, "intermediate_size": None}, 100, 0)
     assert gpt2.resid_pdrop == gpt2.embd_pdrop == gpt2.attn_pdrop == 0.0
-    assert model.build(gpt2, 0).transformer.wpe.weight.shape == (16, 32)
+    assert build(gpt2, 0).transformer.wpe.weight.shape == (16, 32)
 
 
 @pytest.mark.parametrize(
@@ -84,12 +85,6 @@ def test_overrides_and_dropout() -> None:
 def test_refuses(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         model.configuration(SHAPE | changes, 100, 0)
-
-
-def test_settings_without_a_key_that_is_younger_than_its_step_mean_the_schema_s_default() -> None:
-    """A fingerprint leaves such keys out where they have their default, and so do settings that a step is given."""
-    train = config.validate({})["pretrain"]["train"]
-    assert train["engine"] == engine.DEFAULT and train["z_loss"] == 0.0 and train["model"]["size"] is None
 
 
 @pytest.mark.parametrize("kind", ["llama", "qwen3", "gemma", "glm4"])

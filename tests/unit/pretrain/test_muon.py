@@ -14,13 +14,12 @@ from torch import nn
 
 from scripts.pretrain import checks, model
 from scripts.pretrain.muon import QUINTIC, STEPS, Muon, orthogonal
+from scripts.workflow.config import completed
 from scripts.workflow.errors import InputError
 from tests.unit.pretrain.test_model import made
 
 ROOT = Path(__file__).resolve().parents[3]
-SETTINGS: dict[str, Any] = {
-    "optimizer": "muon", "weight_decay": 0.1, "muon_learning_rate": 0.02, "learning_rate": 0.01, "muon_momentum": 0.95,
-}  # fmt: skip
+SETTINGS = completed("pretrain.train", {"optimizer": "muon", "muon_learning_rate": 0.02, "learning_rate": 0.01})
 MORE = [(3, "whole"), (2, "rows"), (3, "columns")]
 
 
@@ -153,9 +152,9 @@ def test_no_gradient_no_move() -> None:
 
 
 def test_not_with_zero_of_deepspeed() -> None:
-    checks.optimizer({"optimizer": "adamw", "zero_stage": 3})
-    checks.optimizer({"optimizer": "muon", "zero_stage": 3, "engine": "torch"})
+    checks.optimizer(SETTINGS | {"optimizer": "adamw", "zero_stage": 3})
+    checks.optimizer(SETTINGS | {"zero_stage": 3, "engine": "torch"})
     with pytest.raises(
         InputError, match=r"engine deepspeed, and .*zero_stage 1: .* set pretrain\.train\.engine to torch"
     ):
-        checks.optimizer({"optimizer": "muon", "zero_stage": 1})
+        checks.optimizer(SETTINGS | {"zero_stage": 1})

@@ -16,6 +16,7 @@ import pytest
 from scripts.pretrain import data
 from scripts.workflow.manifest import Manifest
 from tests.unit.pretrain.runs import finish, rows, same, wait_for
+from tests.unit.pretrain.test_metrics import shown
 
 pytestmark = pytest.mark.slow  # starts trainings
 
@@ -91,10 +92,12 @@ def test_resumed_between_skipped_steps_is_the_same_to_the_byte(start: Any, tmp_p
 def test_too_many_are_an_error_and_more_may_be_allowed(start: Any, tmp_path: Path) -> None:
     changes = {"validate_every": 0, "steps": 8}
     most, checkpoints = "--max-skipped-steps", ("--checkpoint-every", "5")
-    errors = finish(poisoned(start, tmp_path, "gradient:4,6,7", 1, changes, most, "2", *checkpoints), 1)
+    board = ("--tensorboard", "true")
+    errors = finish(poisoned(start, tmp_path, "gradient:4,6,7", 1, changes, most, "2", *checkpoints, *board), 1)
     assert "not finite in 3 steps, the last is step 7; pretrain.train.max_skipped_steps is 2" in errors
     assert "Lower pretrain.train.learning_rate" in errors and "Traceback" not in errors
     assert not (tmp_path / "out/manifest.json").exists()
+    assert len(shown(next(tmp_path.glob("checkpoints/*")))) == 6  # what was shown until then is not lost
     again = poisoned(start, tmp_path, "gradient:4,6,7", 1, changes, most, "3", *checkpoints)
     assert "resuming after step 5" in finish(again)
 

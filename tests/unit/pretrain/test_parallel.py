@@ -27,7 +27,7 @@ ALL = [
     *((number, name) for number in (2, 4) for name in CASES[number]),
     *(pytest.param(number, name, marks=pytest.mark.long) for number in (2, 4) for name in MORE[number]),
 ]
-TORCH: dict[str, Any] = {"engine": "torch", "zero_stage": 0, "optimizer": "adamw"}
+TORCH = config.completed("pretrain.train", {"engine": "torch", "zero_stage": 0})
 
 
 @pytest.fixture(scope="module")
@@ -299,7 +299,7 @@ def test_a_change_that_is_proposed_leaves_whole_groups() -> None:
         "sequences": 16,
         "parallel": {"tensor": 2},
     }
-    fixed = {"precision": "fp32", "zero_stage": 0}
+    fixed = TORCH | {"precision": "fp32", "engine": "deepspeed"}
     now = 8 * sum(memory.parts(shape, fixed, at, False).values())
     words = " or ".join(memory.changes(shape, fixed, at, now - 1, 8, False))
     assert "lower pretrain.train.processes from 8 to 4" in words

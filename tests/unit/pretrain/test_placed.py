@@ -16,7 +16,7 @@ from scripts.pretrain.auto import operations
 from scripts.pretrain.checkpoint import Checkpoint, Kept
 from scripts.pretrain.plan import facts
 from scripts.slurm import queue
-from scripts.training.memory import TOLERANCE
+from scripts.training.memory import TOLERANCE, attention_widths
 from scripts.workflow import config, record
 from scripts.workflow.errors import InputError
 from scripts.workflow.manifest import Manifest
@@ -226,6 +226,24 @@ def test_the_shape_has_the_widths_that_the_parameters_are_counted_with() -> None
     grouped = {**trained()["model"], "kv_heads": 4, "overrides": {"head_dim": 32}}
     found = placed.shape_of({"shape": {**grouped, "vocabulary": 1000}}, "adamw")
     assert (found.intermediate, found.width, found.kv) == (2816, 512, 128)
+
+
+def test_a_trainer_estimates_with_the_widths_of_the_model_that_it_builds() -> None:
+    """A Gemma 2 has 4 heads of keys where none are set: a plan, which counts it as a Llama, cannot know it; the trainer does."""
+    from transformers import AutoConfig
+
+    from scripts.pretrain.model import configuration, size
+
+    model = {**trained()["model"], "type": "gemma2", "kv_heads": None}
+    summary = {"shape": {**model, "vocabulary": 1000}}
+    built = configuration(model, 1000, 0)
+    found = placed.shape_as_built(summary, "adamw", built, size(built))
+    assert (found.parameters, found.width, found.kv) == (size(built), 1024, 4 * 64)
+    assert placed.shape_of(summary, "adamw").kv == 1024
+    # Of a configuration whose heads do not share out the hidden size, such as that of a published model.
+    own = AutoConfig.for_model("qwen3", hidden_size=1024, num_attention_heads=16, num_key_value_heads=8)
+    assert attention_widths(own) == (16 * 128, 8 * 128)
+    assert attention_widths(AutoConfig.for_model("mamba")) == (0, 0)
 
 
 def test_a_laptop_is_measured_with_all_its_processes() -> None:

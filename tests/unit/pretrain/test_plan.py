@@ -24,10 +24,9 @@ LLAMA = {"hidden_size": 2048, "intermediate_size": 5632, "layers": 22, "heads": 
 
 
 def train(**keys: Any) -> dict[str, Any]:
-    """The settings of pretrain.train that pretrain.plan is told."""
+    """The settings of pretrain.train that pretrain.plan is told, completed as it does."""
     tree = config.validate({"pretrain": {"train": keys}})
-    told: dict[str, Any] = fingerprint.settings(PLAN, tree)["train"]
-    return told
+    return config.completed("pretrain.train", fingerprint.settings(PLAN, tree)["train"])
 
 
 def test_tinyllama_has_its_published_numbers() -> None:

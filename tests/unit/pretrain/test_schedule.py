@@ -119,7 +119,7 @@ def test_flops_and_mfu() -> None:
     ],
 )
 def test_peak(name: str, peak: float | None) -> None:
-    assert measures.peak_flops(name) == peak
+    assert measures.peak_of(name, "bf16") == peak and measures.peak_of(name, "fp32") is None
 
 
 RAMP = [[0, 0.25], [0.1, 0.5], [0.2, 1]]

@@ -14,7 +14,7 @@ from scripts.pretrain.parameters import count
 from scripts.workflow import config, fingerprint
 from scripts.workflow.errors import InputError
 
-DEFAULTS = config.tracked(config.validate({}), "pretrain.train")
+DEFAULTS = config.completed("pretrain.train", {})
 few = hypothesis.settings(max_examples=40, deadline=None)
 
 

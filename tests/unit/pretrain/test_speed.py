@@ -193,7 +193,7 @@ def test_validation_still_sees_logits() -> None:
     plain, pieces = built(), built(loss_chunk=20)
     tokens = batch()[0]
     torch.testing.assert_close(
-        pieces.evaluate(tokens[:, :-1], tokens[:, 1:], -100), plain.evaluate(tokens[:, :-1], tokens[:, 1:], -100)
+        pieces.evaluate(tokens[:, :-1], tokens[:, 1:]), plain.evaluate(tokens[:, :-1], tokens[:, 1:])
     )
 
 
@@ -244,7 +244,7 @@ def test_validation_compiles_nothing(graphs: list[Any]) -> None:
     before = len(graphs)
     for length in range(20, 40):
         tokens = batch()[0][:, :length]
-        assert made.evaluate(tokens[:, :-1], tokens[:, 1:], -100).isfinite().all()
+        assert made.evaluate(tokens[:, :-1], tokens[:, 1:]).isfinite().all()
     trained(made, 1)
     assert len(graphs) == before
 

@@ -20,7 +20,7 @@ from scripts.workflow import config as configuration
 from scripts.workflow.config import ConfigError
 from scripts.workflow.errors import InputError
 from scripts.workflow.project import Project
-from tests.unit.pretrain.conftest import TINY
+from tests.unit.pretrain.conftest import TINY, build
 from tests.unit.pretrain.runs import finish, rows, same, wait_for
 
 
@@ -180,7 +180,7 @@ def test_a_checkpoint_that_does_not_suit_is_refused(tmp_path: Path) -> None:
 
 def tiny(**changes: Any) -> Any:
     settings = {"type": "llama", "tie_embeddings": True, "overrides": {}, **TINY["model"], **changes}
-    return model.build(model.configuration(settings, 300, 0), 1)
+    return build(model.configuration(settings, 300, 0), 1)
 
 
 def load_weights(made: Any, path: Path, tokenizer: Path) -> None:

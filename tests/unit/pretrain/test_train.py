@@ -16,6 +16,9 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
 from scripts.pretrain import export
+from scripts.workflow import config
+from scripts.workflow.manifest import canonical, digest
+from tests.unit.pretrain.conftest import TINY
 from tests.unit.pretrain.runs import finish, rows, same, wait_for
 
 pytestmark = pytest.mark.slow  # starts trainings
@@ -70,6 +73,14 @@ def test_killed_and_resumed_is_the_same_to_the_byte(
     assert "metrics.jsonl" not in manifest["files"]
     summary = manifest["summary"]
     assert summary["steps"] == 24 and summary["tokens"] == 24 * 256
+    # Neither the digest in a checkpoint nor the shape knows keys that are tracked unless they have their default.
+    told = config.tracked(config.validate({"pretrain": {"train": TINY | changes}}), "pretrain.train")
+    assert "size" not in told["model"] and ("engine" in told) == ("engine" in more)
+    facts = json.loads(next(whole.glob("checkpoints/*/step-000024/checkpoint.json")).read_text())
+    assert facts["settings"] == digest(
+        canonical([{**told, "epochs": None}, 24])
+    )  # epochs: auto is no budget beside steps
+    assert summary["shape"] == {**told["model"], "vocabulary": 300}
     assert summary["parameters"]["total"] == 300 * 32 + summary["parameters"]["non_embedding"]
     losses = rows(whole / "out/losses.jsonl")
     assert [row["step"] for row in losses if "loss" in row] == list(range(1, 25))
@@ -77,6 +88,12 @@ def test_killed_and_resumed_is_the_same_to_the_byte(
     assert losses[0]["loss"] > 5.5 > 4.5 > summary["loss"]  # from about ln 300 = 5.7 down
     assert [row["step"] for row in rows(killed / "out/metrics.jsonl") if "loss" in row] == list(range(1, 25))
     assert all(row["grad_norm"] > 0 for row in rows(killed / "out/metrics.jsonl") if "loss" in row)
+
+
+def test_a_micro_batch_that_is_lowered_for_a_batch_that_is_auto_is_told(start: Any, tmp_path: Path) -> None:
+    changes = {"global_batch_tokens": "auto", "steps": 1, "validate_every": 0}
+    errors = finish(start(tmp_path, 1, changes, "--micro-batch", "3"))
+    assert "micro_batch 3 → 2, which divides the batch that auto chose" in errors  # of 16 sequences
 
 
 def test_a_finished_training_that_is_started_again_keeps_the_record_of_who_trained(start: Any, folder: Path) -> None:

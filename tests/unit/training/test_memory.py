@@ -19,39 +19,44 @@ from scripts.training import memory
 from scripts.training.estimate import deepspeed, torch
 from scripts.training.estimate.shape import AT_ONCE, Shape, Training, orthogonal, shared_out
 from scripts.training.memory import available, check
-from scripts.workflow.config import ROOT
+from scripts.workflow.config import ROOT, completed
 from scripts.workflow.errors import InputError
 
 SMALL = Shape(parameters=1_300_000, layers=4, hidden=128, intermediate=384, vocabulary=4096, context=256)
 # The defaults of the first release, on a laptop: 111 million parameters, a context of 2,048 and a vocabulary of 32,768.
 LARGE = Shape(parameters=111_000_000, layers=30, hidden=576, intermediate=1536, vocabulary=32_768, context=2048)
 HOW = Training(micro_batch=1, precision="fp32", zero_stage=0, processes=1)
+TRAIN = completed("pretrain.train", {})
 PLACE: dict[str, Any] = {"micro_batch": 8, "processes": 1, "activation_checkpointing": False}
 
 
 def test_the_run_that_the_kernel_ended_is_refused_with_what_to_change() -> None:
     with pytest.raises(InputError) as raised:
-        check(LARGE, {"precision": "bf16", "zero_stage": 1}, PLACE, 8_000_000_000, 1)
+        check(LARGE, {**TRAIN, "precision": "bf16", "zero_stage": 1}, PLACE, 8_000_000_000, 1)
     text = str(raised.value)
     assert re.match(
         r"training needs about \d+\.\d GB, and this machine \(or its control group\) has 8\.0 GB free: ", text
     )
     assert "logits 3.2 GB" in text and "pretrain.train.micro_batch to 1" in text
     # What it says does help.
-    check(LARGE, {"precision": "bf16", "zero_stage": 1}, {**PLACE, "micro_batch": 1}, 8_000_000_000, 1)
+    check(LARGE, {**TRAIN, "precision": "bf16", "zero_stage": 1}, {**PLACE, "micro_batch": 1}, 8_000_000_000, 1)
 
 
 def test_what_fits_is_not_refused() -> None:
-    parts = check(SMALL, {"precision": "fp32", "zero_stage": 1}, {**PLACE, "processes": 2}, 8_000_000_000, 2)
+    parts = check(SMALL, {**TRAIN, "precision": "fp32", "zero_stage": 1}, {**PLACE, "processes": 2}, 8_000_000_000, 2)
     assert sum(parts.values()) < 2_000_000_000
 
 
 def test_a_model_that_no_batch_makes_fit() -> None:
     with pytest.raises(InputError, match=r"make the model smaller \(pretrain\.train\.model\)"):
-        check(LARGE, {"precision": "fp32", "zero_stage": 0}, {**PLACE, "micro_batch": 1}, 2_000_000_000, 1)
+        check(LARGE, {**TRAIN, "precision": "fp32", "zero_stage": 0}, {**PLACE, "micro_batch": 1}, 2_000_000_000, 1)
     with pytest.raises(InputError, match=r"lower pretrain\.train\.processes from 8"):
         check(
-            LARGE, {"precision": "fp32", "zero_stage": 0}, {**PLACE, "micro_batch": 1, "processes": 8}, 9_000_000_000, 8
+            LARGE,
+            {**TRAIN, "precision": "fp32", "zero_stage": 0},
+            {**PLACE, "micro_batch": 1, "processes": 8},
+            9_000_000_000,
+            8,
         )
     with pytest.raises(InputError, match="builds the model in fp32"):
         memory.check_host(7_000_000_000, 100_000_000_000, 8)
@@ -87,7 +92,7 @@ def total_after(words: str) -> float:
 
 
 def test_every_change_that_is_named_makes_it_fit() -> None:
-    settings = {"precision": "bf16", "zero_stage": 1, "optimizer": "adamw"}
+    settings = {**TRAIN, "precision": "bf16", "zero_stage": 1, "optimizer": "adamw"}
     now = sum(memory.parts(WIDE, settings, EIGHT, True).values())
     said = memory.changes(WIDE, settings, EIGHT, now - 1, 1, True)
     assert [words.split(" (")[0] for words in said] == [
@@ -106,7 +111,7 @@ def test_every_change_that_is_named_makes_it_fit() -> None:
 
 @pytest.mark.parametrize("cuda", [True, False])
 def test_a_number_of_processes_that_does_not_divide_the_batch_is_not_named(cuda: bool) -> None:
-    settings = {"precision": "fp32", "zero_stage": 1, "optimizer": "adamw"}
+    settings = {**TRAIN, "precision": "fp32", "zero_stage": 1, "optimizer": "adamw"}
     four = {"micro_batch": 4, "processes": 4, "activation_checkpointing": True, "sequences": 16}
     here = 1 if cuda else 4
 
@@ -121,7 +126,7 @@ def test_a_number_of_processes_that_does_not_divide_the_batch_is_not_named(cuda:
 
 
 def test_processes_are_lowered_on_every_node() -> None:
-    settings = {"precision": "fp32", "zero_stage": 3, "optimizer": "adamw"}
+    settings = {**TRAIN, "precision": "fp32", "zero_stage": 3, "optimizer": "adamw"}
     eight = {"micro_batch": 4, "processes": 8, "activation_checkpointing": True, "sequences": 96}
     now = 4 * sum(memory.parts(WIDE, settings, eight, False).values())
     fewer = 3 * sum(memory.parts(WIDE, settings, {**eight, "processes": 6}, False).values())
@@ -130,7 +135,7 @@ def test_processes_are_lowered_on_every_node() -> None:
 
 
 def test_where_no_single_change_is_enough_it_says_what_all_together_leave() -> None:
-    settings = {"precision": "bf16", "zero_stage": 0, "optimizer": "adamw"}
+    settings = {**TRAIN, "precision": "bf16", "zero_stage": 0, "optimizer": "adamw"}
     (words,) = memory.changes(WIDE, settings, EIGHT, 12e9, 1, True)
     assert re.match(
         r"set pretrain\.train\.activation_checkpointing to true, pretrain\.train\.micro_batch to \d, pretrain\.train\.zero_stage to 3 \(",
@@ -248,7 +253,7 @@ def test_a_mean_of_the_weights_takes_four_bytes_a_parameter() -> None:
         ("torch", 1, 2),
         ("torch", 3, 2),
     ):
-        settings = {"precision": "bf16", "zero_stage": stage, "engine": engine}
+        settings = {**TRAIN, "precision": "bf16", "zero_stage": stage, "engine": engine}
         plain, more = (
             memory.parts(WIDE, settings | ema, {**PLACE, "processes": 2}, True)["optimizer"]
             for ema in ({}, {"ema": 0.99})
@@ -260,7 +265,10 @@ def test_muon_keeps_one_moment_of_its_matrices() -> None:
     """Under any stage of the engine torch; an update's arrays are those of a piece, not of all matrices."""
     muon = replace(WIDE, matrices=900_000_000)
     for stage, split in ((0, 1), (3, 8)):
-        settings, place = {"precision": "bf16", "zero_stage": stage, "engine": "torch"}, {**PLACE, "processes": 8}
+        settings, place = (
+            {**TRAIN, "precision": "bf16", "zero_stage": stage, "engine": "torch"},
+            {**PLACE, "processes": 8},
+        )
         one, two = (memory.parts(shape, settings, place, True)["optimizer"] for shape in (muon, WIDE))
         assert two - one == 4 * 900_000_000 // split
     assert orthogonal(muon, HOW) == 5 * 4 * AT_ONCE == 5 * 4 * in_muon < 200_000_000
@@ -272,7 +280,7 @@ def test_gradients_are_counted_with_one_micro_batch_only_where_they_are_there() 
     for stage, processes, several, one in (
         (0, 1, 4, 0), (0, 2, 4, 4), (1, 1, 4, 0), (1, 4, 4, 0), (2, 4, 1, 0), (3, 4, 1, 0),
     ):  # fmt: skip
-        settings = {"precision": "bf16", "zero_stage": stage, "engine": "torch"}
+        settings = {**TRAIN, "precision": "bf16", "zero_stage": stage, "engine": "torch"}
         place = {**PLACE, "processes": processes, "activation_checkpointing": False}
         for largest, bytes_each in ((2 * 8 * processes, several), (8 * processes, one)):
             found = memory.parts(LARGE, settings, {**place, "largest": largest}, True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -235,6 +236,42 @@ def test_a_key_that_is_younger_than_its_step_is_tracked_where_it_is_not_the_defa
     default = tracked(validate({"pretrain": {"train": {"engine": "deepspeed"}}}), step)
     assert "engine" not in default and default == tracked(validate({}), step)
     assert tracked(validate({"pretrain": {"train": {"engine": "torch"}}}), step) == {**default, "engine": "torch"}
+
+
+GIVEN: dict[str, Any] = {
+    "defaults": {},
+    "keys that are young": {
+        "engine": "torch",
+        "ema": 0.99,
+        "model": {"size": "30M"},
+        "batch_ramp": [[0, 0.5], [0.5, 1]],
+    },
+    "keys that are old": {"steps": 7, "model": {"hidden_size": 96, "layers": 3}, "threads": 1},
+    "placement": {"micro_batch": 3, "parallel": {"tensor": 2}},
+}
+
+
+@pytest.mark.parametrize("given", GIVEN.values(), ids=GIVEN)
+def test_a_step_s_settings_are_completed_from_the_schema_and_digested_without_what_they_lack(
+    given: dict[str, Any],
+) -> None:
+    """Every key that is tracked has the value of the complete config, placement keys stay options; `pruned` takes back what was added."""
+    step = "pretrain.train"
+    complete = validate({"pretrain": {"train": given}})
+    told = tracked(complete, step)
+    before = json.dumps(told)
+    whole = configuration.completed(step, told)
+    assert json.dumps(told) == before
+    for path, leaf in leaves(configuration.section(step)):
+        assert has(whole, path) is not bool(leaf.get("placement")), path
+        assert has(whole, path) is False or lookup(whole, path) == lookup(complete, f"{step}.{path}"), path
+    assert configuration.pruned(step, whole) == told
+    assert configuration.completed(step, whole) == whole
+
+
+def test_what_is_completed_is_the_schema_s_own_no_longer() -> None:
+    configuration.completed("pretrain.train", {})["batch_ramp"].append([0, 1])
+    assert configuration.completed("pretrain.train", {})["batch_ramp"] == []
 
 
 TREES = st.recursive(

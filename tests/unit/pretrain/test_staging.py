@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.pretrain import data, heldout
-from scripts.training import staging
+from scripts.pretrain import data, heldout, staging
 from scripts.workflow.config import ROOT
 from scripts.workflow.errors import InputError
 from scripts.workflow.manifest import Manifest, ManifestError
@@ -33,7 +32,7 @@ def test_copies_are_read_as_the_files_themselves(shards: list[Path], tmp_path: P
 def test_the_processes_of_a_node_copy_once(shards: list[Path], tmp_path: Path) -> None:
     code = """if True:
         import pathlib, sys
-        from scripts.training import staging
+        from scripts.pretrain import staging
         moved, replace = [], pathlib.Path.replace
         pathlib.Path.replace = lambda self, target: moved.append(self) or replace(self, target)
         staging.staged([*map(pathlib.Path, sys.argv[2:])], sys.argv[1])
