@@ -9,13 +9,15 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import json
+import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from scripts.workflow.console import log
 from scripts.workflow.manifest import Manifest, ManifestError, canonical, digest, pretty, write_atomically
 
+LOCK = ".lock"
 POINTER = "training.json"  # beside the checkpoints: the training's manifest and fingerprint
 
 
@@ -42,21 +44,33 @@ def folder(
 @contextlib.contextmanager
 def locked(place: Path) -> Iterator[None]:
     """Hold a folder of checkpoints, so that two processes never train the same run. Raises Held."""
-    place.mkdir(parents=True, exist_ok=True)
-    with (place / ".lock").open("w") as handle:
+    with _held(place):
+        yield
+
+
+def _held(place: Path) -> IO[str]:
+    """The file whose lock is that of a folder, locked. Raises Held."""
+    while True:
+        place.mkdir(parents=True, exist_ok=True)
+        handle = (place / LOCK).open("w")
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
+            handle.close()
             raise Held(f"{place} is in use: this run is already being trained by another process") from None
         except OSError as error:  # a file system without locks
             log.warning("%s cannot be locked (%s): make sure that no other process trains this run", place, error)
-        yield
+            return handle
+        with contextlib.suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(handle.fileno()), (place / LOCK).stat()):
+                return handle
+        handle.close()  # another process has removed this one: a third would lock a new one
 
 
 def forget(place: Path) -> None:
     """Remove a folder of checkpoints in which nothing but the lock is left."""
-    if {path.name for path in place.iterdir()} <= {".lock"}:
-        (place / ".lock").unlink(missing_ok=True)
+    if {path.name for path in place.iterdir()} <= {LOCK}:
+        (place / LOCK).unlink(missing_ok=True)
         place.rmdir()
 
 

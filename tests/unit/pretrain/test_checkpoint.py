@@ -162,6 +162,25 @@ def test_one_process_at_a_time(folder: Path) -> None:
         pass
 
 
+def test_a_lock_that_was_removed_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who opened its file before another process ended and removed it locks the new one, as everybody after it."""
+    place, opened = tmp_path / "0123", Path.open
+
+    def slow(path: Path, *arguments: Any) -> Any:
+        handle = opened(path, *arguments)
+        monkeypatch.setattr(Path, "open", opened)
+        with runs.locked(place):
+            pass
+        runs.forget(place)
+        return handle
+
+    monkeypatch.setattr(Path, "open", slow)
+    with runs.locked(place):
+        assert (place / ".lock").exists()
+        with pytest.raises(runs.Held), runs.locked(place):
+            pass
+
+
 TELL = """
 import sys, torch.distributed as dist
 from scripts.pretrain import checkpoint
