@@ -1,7 +1,7 @@
 """A pipeline's step and evaluation: stages of layers on several processes, micro-batches one behind another.
 
 The schedule is torch's 1F1B (torch.distributed.pipelining): each stage does one forward and one backward pass in turn, so that it keeps the
-activations of as many micro-batches as stages follow, itself included (Narayanan et al. 2019, https://arxiv.org/abs/1806.03377).
+activations of as many micro-batches as stages follow, itself included (Harlap et al. 2018, https://arxiv.org/abs/1806.03377).
 """
 
 from __future__ import annotations
