@@ -5,9 +5,12 @@ What depends on the corpus is refused in schedule.py and auto.py, what depends o
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
 from typing import Any
 
 from scripts.pretrain import parallel, schedule
+from scripts.pretrain.parameters import FAMILIES
 from scripts.workflow.errors import InputError
 
 WHERE = "pretrain.train"
@@ -23,6 +26,7 @@ def check(train: dict[str, Any], processes: int) -> None:
 
     processes: of all nodes.
     """
+    architecture(train["model"]["type"])
     heads(train["model"])
     optimizer(train)
     wide(train)
@@ -34,6 +38,24 @@ def check(train: dict[str, Any], processes: int) -> None:
     degrees = parallel.Degrees.of(train)
     parallel.check(degrees, processes, train)
     schedule.check(train, processes // degrees.together)
+
+
+def architecture(kind: str) -> None:
+    """InputError for a type that transformers does not know. One of FAMILIES it does: the list takes a second to import."""
+    if kind in FAMILIES:
+        return
+    try:
+        from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES as known
+    except ImportError:  # the environment of data steps; the trainer looks again
+        return
+    if kind not in known:
+        raise InputError(f"{WHERE}.model.type is {kind!r}, no architecture of transformers{nearest(kind, known)}")
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """The names that a person may have meant, as words for an error; "" where none is near."""
+    close = difflib.get_close_matches(name, list(known), n=3)
+    return f" (did you mean {' or '.join(map(repr, close))}?)" if close else ""
 
 
 def heads(model: dict[str, Any]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import difflib
 import math
 import shutil
 from collections.abc import Container, Iterable, Mapping
@@ -45,10 +44,8 @@ def configuration(settings: dict[str, Any], vocabulary: int, eos: int, chosen: C
     """
     kind, where = settings["type"], "pretrain.train.model"
     if kind not in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES:
-        raise InputError(
-            f"{where}.type is {kind!r}, not a causal language model of transformers; "
-            f"known are {', '.join(sorted(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES))}"
-        )
+        near = checks.nearest(kind, MODEL_FOR_CAUSAL_LM_MAPPING_NAMES)
+        raise InputError(f"{where}.type is {kind!r}, no causal language model of transformers{near}")
     known, wanted = AutoConfig.for_model(kind), {}
     for key, name in (SHAPE | OTHER_NAMES.get(kind, {})).items():
         if settings[key] is None:
@@ -59,8 +56,7 @@ def configuration(settings: dict[str, Any], vocabulary: int, eos: int, chosen: C
             raise InputError(f"{where}.{key}: an architecture of type {kind!r} has no {name!r}; set it to auto")
     for name in settings["overrides"]:
         if not hasattr(known, name):
-            close = difflib.get_close_matches(name, known.to_dict(), n=1)
-            hint = f" (did you mean {close[0]!r}?)" if close else ""
+            hint = checks.nearest(name, known.to_dict())
             raise InputError(f"{where}.overrides.{name}: the configuration of type {kind!r} has no such key{hint}")
         if is_dropout(name) and settings["overrides"][name]:
             raise InputError(

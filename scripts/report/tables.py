@@ -59,10 +59,11 @@ def tiles(counts: dict[str, Any], seconds: float | None) -> list[dict[str, str]]
     read = f"{size(corpus.get('bytes'))} of {integer(counts['documents_read'])} crawl records, {size(counts['bytes_read'])}"
     there = f"{short(dig(counts, 'tokens', 'train', 'tokens'))} tokens in the training corpus"
     begun = f"the weights of {given}" if (given := pretrain.get("start_from")) else "random weights"
+    steps = pretrain["steps"] - pretrain.get("begun_after", 0) if "steps" in pretrain else None
     answered = "; ".join(filter(None, notes)) if asked else "not measured"
     made = [
         ("Trained on", short(pretrain.get("tokens")), "tokens seen", there),
-        ("Model", short(parameters(pretrain)), "parameters", f"{integer(pretrain.get('steps'))} optimizer steps from {begun}"),
+        ("Model", short(parameters(pretrain)), "parameters", f"{integer(steps)} optimizer steps from {begun}"),
         ("Held-out text", significant(dig(text, "bits_per_byte")), "bits per byte", f"base model, {measured_on(text)}"),
         (f"Accuracy, {tuned['name']}" if tuned else "Accuracy", accuracy(asked), "", answered),
         ("Corpus", integer(corpus.get("documents")), "documents", read),

@@ -15,9 +15,12 @@ from typing import Any
 from scripts.finetune import patterns
 from scripts.ingest import sources
 from scripts.language import labels
+from scripts.models import registry
 from scripts.pretrain import checks, gpus, sizes
+from scripts.pretrain.parameters import FAMILIES
 from scripts.workflow import config as configuration
 from scripts.workflow import contents, fingerprint, record, steps
+from scripts.workflow.errors import InputError
 from scripts.workflow.freshness import Freshness
 from scripts.workflow.manifest import canonical
 
@@ -61,6 +64,7 @@ class Project:
                 labels.check(config["language"])
             train = config["pretrain"]["train"]
             checks.check(train, train["processes"] * train["nodes"])
+            check_lengths(config)
             model, vocabulary = config["pretrain"]["train"]["model"], config["tokenize"]["train"]["vocabulary"]
             if model["size"] is not None and isinstance(vocabulary, int):
                 sizes.fill(model, vocabulary)
@@ -124,3 +128,17 @@ class Project:
     def replaces(self, variant: str, step: str, tasks: list[str]) -> bool:
         """Whether one of these tasks has a result of other settings or code, which a run would replace."""
         return self.freshness[variant].other(step, tasks, self.fingerprint(variant, step, tasks[0]))
+
+
+def check_lengths(config: dict[str, Any]) -> None:
+    """Raise InputError for pairs that are longer than the context that the model is pre-trained with."""
+    model, step = config["pretrain"]["train"]["model"], "finetune.train"
+    for name in (
+        registry.made_by(config, step) if model["type"] in FAMILIES and isinstance(model["context"], int) else []
+    ):
+        length = registry.section(config, step, name)["max_length"]
+        if length > model["context"]:
+            key = f"models.{name}" if "max_length" in config["models"][name] else step
+            raise InputError(
+                f"{key}.max_length is {length:,}, more than pretrain.train.model.context, {model['context']:,}"
+            )

@@ -163,3 +163,29 @@ def test_it_imports_nothing_heavy() -> None:
     code = f"import sys, scripts.pretrain.plan; print([name for name in {heavy} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"pretrain": {"train": {"model": {"type": "qwen33"}}}}, r"model\.type is 'qwen33'.*did you mean 'qwen3"),
+        (
+            {"finetune": {"train": {"max_length": 4096}}},
+            r"finetune\.train\.max_length is 4,096, more than .*context, 256",
+        ),
+        (
+            {"models": {"long": {"from": "base", "step": "finetune.train", "max_length": 300}}},
+            r"models\.long\.max_length is 300, more than .*context, 256",
+        ),
+    ],
+)
+def test_what_needs_no_data_is_refused_before_there_are_any(
+    changes: dict[str, Any], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.txt").write_text("A page.")
+    sources = {"ingest": {"extract": {"sources": [{"name": "a", "kind": "text", "paths": ["a.txt"]}]}}}
+    shape = {"pretrain": {"train": {"model": {"context": 256}}}}
+    Project(config.validate(config.merged(sources, shape))).check()
+    with pytest.raises(InputError, match=said):
+        Project(config.validate(config.merged(config.merged(sources, shape), changes))).check()
