@@ -59,7 +59,9 @@ def tiles(counts: dict[str, Any], seconds: float | None) -> list[dict[str, str]]
     read = f"{size(corpus.get('bytes'))} of {integer(counts['documents_read'])} crawl records, {size(counts['bytes_read'])}"
     there = f"{short(dig(counts, 'tokens', 'train', 'tokens'))} tokens in the training corpus"
     begun = f"the weights of {given}" if (given := pretrain.get("start_from")) else "random weights"
-    steps = pretrain["steps"] - pretrain.get("begun_after", 0) if "steps" in pretrain else None
+    steps = pretrain.get("steps")
+    if isinstance(steps, int):  # those of a branch are its own
+        steps -= pretrain.get("begun_after", 0)
     answered = "; ".join(filter(None, notes)) if asked else "not measured"
     made = [
         ("Trained on", short(pretrain.get("tokens")), "tokens seen", there),
