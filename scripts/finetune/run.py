@@ -18,7 +18,7 @@ from scripts.finetune.batches import Batches, dealt, micro_batch, pieces
 from scripts.finetune.settings import whole
 from scripts.finetune.template import read_pairs
 from scripts.models.load import load_tokenizer
-from scripts.pretrain import checkpoint, engine, group, initial, model, room, schedule, start_from
+from scripts.pretrain import checkpoint, damage, engine, group, initial, model, room, schedule, start_from
 from scripts.training import machine, memory
 from scripts.workflow.console import log
 from scripts.workflow.errors import InputError
@@ -81,7 +81,8 @@ class Run:
         try:
             self.engine = engine.kind(self.kind)(job)
             if found:
-                self.engine.load(found, folder)
+                with damage.named(found.path, folder):
+                    self.engine.load(found, folder)
         except InputError as error:  # the same on every process
             raise checkpoint.Told(str(error)) from error
         rows, template = read_pairs(args.pairs, "heldout")

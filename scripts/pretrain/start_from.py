@@ -18,7 +18,7 @@ import torch.distributed as dist
 from safetensors import safe_open
 from transformers import PreTrainedModel
 
-from scripts.pretrain import checkpoint
+from scripts.pretrain import checkpoint, model
 from scripts.pretrain.checkpoint import Checkpoint
 from scripts.pretrain.initial import Weights
 from scripts.pretrain.schedule import Plan
@@ -28,8 +28,8 @@ from scripts.workflow.errors import InputError
 KEY = "pretrain.train.start_from"
 # Keys of config.json that may differ: none changes what the weights compute for a token at a position that they know.
 FREE = {
-    "_name_or_path", "architectures", "bos_token_id", "dtype", "eos_token_id", "max_position_embeddings", "pad_token_id",
-    "torch_dtype", "transformers_version", "use_cache",
+    "_name_or_path", "architectures", "bos_token_id", "dtype", "eos_token_id", "initializer_range", "max_position_embeddings",
+    "output_router_logits", "pad_token_id", "router_aux_loss_coef", "torch_dtype", "transformers_version", "use_cache",
 }  # fmt: skip
 
 
@@ -68,6 +68,8 @@ def begin(
         found = checkpoint_of(path, plan.steps)
         if found is None:
             values = partial(weights, check_weights(made, path, tokenizer), values)
+        else:
+            check_model(made, path, tokenizer)
     except InputError as error:  # it may be there on some nodes alone
         wrong = str(error)
     checkpoint.tell(wrong)
@@ -91,8 +93,18 @@ def begin(
     return found, values
 
 
-def check_weights(model: PreTrainedModel, path: Path, tokenizer: Path, key: str = KEY) -> dict[str, Path]:
-    """The file of each weight of a model in a folder. model: the run's, with or without values. tokenizer: this run's tokenizer.json.
+def check_model(made: PreTrainedModel, path: Path, tokenizer: Path) -> None:
+    """Raise InputError where the checkpoint at `path` is one of another architecture or vocabulary. made, tokenizer: as in `begin`."""
+    there = path / model.FOLDER
+    if there.is_dir():
+        check_config(made.config.to_dict(), there, KEY)
+        check_tokenizer(tokenizer, there / tokenizer.name, KEY)
+    else:
+        log.warning("%s was written by an earlier version: that it has this run's architecture cannot be checked", path)
+
+
+def check_weights(made: PreTrainedModel, path: Path, tokenizer: Path, key: str = KEY) -> dict[str, Path]:
+    """The file of each weight of a model in a folder. made: the run's, with or without values. tokenizer: this run's tokenizer.json.
     key: of the config, which names the folder.
 
     Raises InputError where it is no model, or another one: other keys of config.json, tensors or vocabulary.
@@ -100,9 +112,9 @@ def check_weights(model: PreTrainedModel, path: Path, tokenizer: Path, key: str 
     files = sorted(path.glob("*.safetensors"))
     if not files:
         raise InputError(f"{key} is {str(path)!r}: a folder with neither *.safetensors nor {checkpoint.FACTS}")
-    check_config(model.config.to_dict(), path, key)
+    check_config(made.config.to_dict(), path, key)
     check_tokenizer(tokenizer, path / tokenizer.name, key)
-    own, tied = dict(model.named_parameters()), {"lm_head.weight"} if model.config.tie_word_embeddings else set[str]()
+    own, tied = dict(made.named_parameters()), {"lm_head.weight"} if made.config.tie_word_embeddings else set[str]()
     found: dict[str, Path] = {}
     for file in files:
         with safe_open(file, framework="pt") as held:

@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import signal
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from scripts.pretrain import checkpoint, model, start_from
+from scripts.pretrain import checkpoint, damage, engine, model, start_from
 from scripts.training.sealed import seal
 from scripts.workflow import config as configuration
 from scripts.workflow.config import ConfigError
@@ -178,6 +179,103 @@ def test_a_checkpoint_that_does_not_suit_is_refused(tmp_path: Path) -> None:
         start_from.checkpoint_of(path, 25)
 
 
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"heads": 2, "kv_heads": 1}, "num_attention_heads is 2 in its config.json, and 4 in this run"),
+        ({"layers": 4}, "num_hidden_layers is 4 in its config.json, and 2 in this run"),
+        ({"tie_embeddings": False}, "tie_word_embeddings is False in its config.json, and True in this run"),
+    ],
+)
+def test_a_checkpoint_of_another_model_is_refused(
+    tmp_path: Path, tokenizer: Path, changes: dict[str, Any], said: str
+) -> None:
+    """By what lies in its model/, also where all tensors that this run has are in it with their shapes."""
+    saved(tiny(**changes), tmp_path / "model", tokenizer)
+    with pytest.raises(InputError, match=re.escape(said)):
+        start_from.check_model(tiny(), tmp_path, tokenizer.parent / "tokenizer.json")
+
+
+def test_a_checkpoint_of_another_vocabulary_is_refused(tmp_path: Path, tokenizer: Path) -> None:
+    folder, own = saved(tiny(), tmp_path / "model", tokenizer), tokenizer.parent / "tokenizer.json"
+    start_from.check_model(tiny(context=64, overrides={"initializer_range": 0.5}), tmp_path, own)
+    renumber(folder)
+    with pytest.raises(InputError, match="its tokenizer has another vocabulary"):
+        start_from.check_model(tiny(), tmp_path, own)
+
+
+@pytest.mark.slow
+def test_a_branch_of_another_model_does_not_start(start: Any, whole: Path, folder: Path) -> None:
+    changes = {"model": {**TINY["model"], "heads": 8, "kv_heads": 4}, "start_from": newest(whole, 10)}
+    errors = finish(start(folder / "heads", 2, changes), 1)
+    assert "num_attention_heads is 4 in its config.json, and 8 in this run" in errors and "Traceback" not in errors
+
+
+@pytest.fixture
+def short(start: Any, folder: Path) -> Callable[[str, int], checkpoint.Checkpoint]:
+    """The checkpoint of a run of five steps by an engine under a ZeRO stage."""
+
+    def of(name: str, stage: int) -> checkpoint.Checkpoint:
+        if not (made := folder / f"short-{name}-{stage}").exists():
+            finish(start(made, 1, {"engine": name, "zero_stage": stage, "steps": 5}))
+        found = checkpoint.read(Path(newest(made, 5)))
+        assert found
+        return found
+
+    return of
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "stage"), [("torch", 0), ("deepspeed", 0), ("deepspeed", 1), ("deepspeed", 3)])
+def test_a_parameter_that_the_model_lacks_is_refused(short: Any, tmp_path: Path, name: str, stage: int) -> None:
+    """Half of a checkpoint's layers would be left out in silence."""
+    found, names = short(name, stage), [name for name, _ in tiny().named_parameters()]
+    assert [name for name, _ in engine.saved(found, names, tmp_path)] == names
+    for other in (names[:-1], [*names, "other.weight"]):
+        with pytest.raises(
+            InputError, match=rf"is of another model: ({re.escape(names[-1])}|other\.weight) is a parameter"
+        ):
+            list(engine.saved(found, other, tmp_path))
+
+
+@pytest.mark.slow
+def test_a_damaged_header_is_named(start: Any, short: Any, folder: Path) -> None:
+    """And a checkpoint of another run is not to be deleted for it."""
+    source = shutil.copytree(short("torch", 0).path, folder / "damaged")
+    file = flipped(next(source.glob("*.safetensors")))
+    changes = {"engine": "torch", "zero_stage": 0, "start_from": str(source)}
+    errors = finish(start(folder / "from-damaged", 1, changes), 1)
+    assert f"{file} cannot be read" in errors and "Traceback" not in errors
+    assert "name another checkpoint in pretrain.train.start_from" in errors and "delete" not in errors
+
+
+def flipped(file: Path) -> Path:
+    """A file of safetensors with other bytes where its header begins."""
+    held = bytearray(file.read_bytes())
+    held[8:12] = bytes(255 - value for value in held[8:12])
+    file.write_bytes(held)
+    return file
+
+
+def test_of_a_run_s_own_checkpoint_the_one_before_helps(tmp_path: Path) -> None:
+    path = tmp_path / "step-000010"
+    path.mkdir()
+    save_file({"weight": torch.zeros(8)}, path / "a.safetensors")
+    with pytest.raises(RuntimeError, match="not of a file"), damage.named(path, tmp_path):
+        raise RuntimeError("not of a file")
+    flipped(path / "a.safetensors")
+    with pytest.raises(InputError, match=r"a\.safetensors cannot be read .*: delete it to resume from the one before"):  # noqa: SIM117
+        with damage.named(path, tmp_path):
+            raise RuntimeError
+
+
+def renumber(folder: Path) -> None:
+    """Give the tokens of the tokenizer in a model's folder each other's numbers."""
+    text = json.loads((folder / "tokenizer.json").read_text())
+    text["model"]["vocab"] = dict(zip(text["model"]["vocab"], reversed(text["model"]["vocab"].values()), strict=True))
+    (folder / "tokenizer.json").write_text(json.dumps(text))
+
+
 def tiny(**changes: Any) -> Any:
     settings = {"type": "llama", "tie_embeddings": True, "overrides": {}, **TINY["model"], **changes}
     return build(model.configuration(settings, 300, 0), 1)
@@ -229,9 +327,7 @@ def test_another_model_is_refused(tmp_path: Path, tokenizer: Path, changes: dict
 
 def test_another_vocabulary_is_refused(tmp_path: Path, tokenizer: Path) -> None:
     folder = saved(tiny(), tmp_path, tokenizer)
-    text = json.loads((folder / "tokenizer.json").read_text())
-    text["model"]["vocab"] = dict(zip(text["model"]["vocab"], reversed(text["model"]["vocab"].values()), strict=True))
-    (folder / "tokenizer.json").write_text(json.dumps(text))
+    renumber(folder)
     with pytest.raises(InputError, match="its tokenizer has another vocabulary"):
         load_weights(tiny(), folder, tokenizer.parent / "tokenizer.json")
 
