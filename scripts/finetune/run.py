@@ -66,7 +66,7 @@ class Run:
         found = checkpoint.agreed(folder, self.code, self.mark, self.steps, self.device)
         self.done, self.skipped = (found.step, list(found.skipped)) if found else (0, [])
         self.changed = found.changed if found else ()
-        files = start_from.check_weights(
+        stored = start_from.check_weights(
             initial.empty(config), source, source / "tokenizer.json", f"models.{task_of(args.manifest)}.from"
         )
         job = engine.Job(
@@ -76,7 +76,7 @@ class Run:
             micro_batch=self.batches.size,
             accumulation=self.batches.rounds,
             recomputed=args.activation_checkpointing,
-            values=partial(start_from.weights, files, partial(initial.values, config, settings["seed"])),
+            values=partial(start_from.weights, stored, partial(initial.values, config, settings["seed"])),
         )
         try:
             self.engine = engine.kind(self.kind)(job)

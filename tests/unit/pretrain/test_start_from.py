@@ -15,7 +15,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from scripts.pretrain import checkpoint, damage, engine, model, start_from
+from scripts.pretrain import checkpoint, damage, engine, initial, model, start_from, stored
 from scripts.training.sealed import seal
 from scripts.workflow import config as configuration
 from scripts.workflow.config import ConfigError
@@ -283,10 +283,10 @@ def tiny(**changes: Any) -> Any:
 
 def load_weights(made: Any, path: Path, tokenizer: Path) -> None:
     """As an engine does: what is not in the files has the value of a fresh model."""
-    files = start_from.check_weights(made, path, tokenizer)
+    stored = start_from.check_weights(made, path, tokenizer)
     fresh = made.named_parameters
     with torch.no_grad():
-        for name, value in start_from.weights(files, lambda: fresh()):
+        for name, value in start_from.weights(stored, lambda: fresh()):
             dict(fresh())[name].copy_(value)
 
 
@@ -305,6 +305,95 @@ def test_weights_are_those_of_the_file(tmp_path: Path, tokenizer: Path) -> None:
     load_weights(target, saved(source, tmp_path, tokenizer), tokenizer.parent / "tokenizer.json")
     held = dict(source.named_parameters())
     assert all(torch.equal(value, held[name]) for name, value in target.named_parameters())
+
+
+MIXTURES = {
+    "mixtral": {"num_local_experts": 12, "num_experts_per_tok": 2},
+    "olmoe": {"num_experts": 12, "num_experts_per_tok": 2},
+    "qwen2_moe": {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 16},
+    "qwen3_moe": {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 16},
+    "granitemoe": {"num_local_experts": 4, "num_experts_per_tok": 2},
+    "jamba": {"num_experts": 4, "num_experts_per_tok": 2},
+}
+
+
+def exported(folder: Path, tokenizer: Path, **changes: Any) -> tuple[Path, Any]:
+    """A model with random weights as pretrain.train writes it, and the model."""
+    made = tiny(**changes)
+    held = {name: value.detach().clone() for name, value in made.named_parameters()}
+    model.export(held, made.config, "fp32", [tokenizer.parent / "tokenizer.json"], folder)
+    return folder, made
+
+
+@pytest.mark.parametrize("tied", [True, False])
+@pytest.mark.parametrize("kind", [*MIXTURES, "gpt_neox", "llama"])
+def test_what_an_architecture_saves_otherwise_is_read_back(
+    tmp_path: Path, tokenizer: Path, kind: str, tied: bool
+) -> None:
+    """Experts that are saved apart and packed here, the tenth after the ninth, and a head under another name."""
+    changes = {"type": kind, "tie_embeddings": tied, "overrides": MIXTURES.get(kind, {})}
+    folder, source = exported(
+        tmp_path / "model", tokenizer, **changes, **({"kv_heads": None} if kind == "gpt_neox" else {})
+    )
+    # Without values, as the run has it; and each value is made when it is asked for, so that a process holds one at a time.
+    stored = start_from.check_weights(initial.empty(source.config), folder, tokenizer.parent / "tokenizer.json")
+    read = start_from.weights(stored, lambda: initial.values(source.config, 7))
+    own = dict(source.named_parameters())
+    found = {name: value for name, value in read if name in own}
+    assert found.keys() == own.keys()
+    assert all(torch.equal(value, own[name]) and value.dtype == torch.float32 for name, value in found.items())
+
+
+def test_only_the_tensors_of_a_parameter_are_read_for_it(
+    tmp_path: Path, tokenizer: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that no process of a run whose weights are shared out holds the model whole; one name, one tensor."""
+    for kind, most in (("llama", 1), ("mixtral", 24)):
+        folder, source = exported(tmp_path / kind, tokenizer, type=kind, overrides=MIXTURES.get(kind, {}))
+        own = initial.empty(source.config)
+        held = start_from.check_weights(own, folder, tokenizer.parent / "tokenizer.json")
+        assert max(len(parts) for parts in held.parts.values()) == most
+        asked: list[int] = []
+        was = stored.converted
+
+        def counted(made: Any, parts: Any, asked: list[int] = asked, was: Any = was) -> Any:
+            asked.append(sum(part.numel() for part in parts.values()))
+            return was(made, parts)
+
+        monkeypatch.setattr(stored, "converted", counted)
+        dict(start_from.weights(held, lambda own=own: own.named_parameters()))
+        monkeypatch.undo()
+        assert max(asked, default=0) == (0 if kind == "llama" else max(p.numel() for p in own.parameters()))
+
+
+def test_a_missing_expert_is_named(tmp_path: Path, tokenizer: Path) -> None:
+    folder, source = exported(tmp_path / "model", tokenizer, type="mixtral", overrides=MIXTURES["mixtral"])
+    held = load_file(folder / "model.safetensors")
+    del held["model.layers.1.block_sparse_moe.experts.11.w2.weight"]
+    save_file(held, folder / "model.safetensors")
+    with pytest.raises(InputError, match=r"the model there has no model\.layers\.1\.block_sparse_moe\.experts\.11\.w2"):
+        load_weights(source, folder, tokenizer.parent / "tokenizer.json")
+
+
+def test_a_model_s_damaged_file_is_named(tmp_path: Path, tokenizer: Path) -> None:
+    folder, source = exported(tmp_path / "model", tokenizer)
+    flipped(folder / "model.safetensors")
+    with pytest.raises(InputError, match=r"model': model\.safetensors cannot be read"):
+        load_weights(source, folder, tokenizer.parent / "tokenizer.json")
+
+
+@pytest.mark.slow
+def test_a_mixture_of_experts_is_a_start(start: Any, folder: Path) -> None:
+    """Of a model that a run here made; each process has a part of it from the beginning."""
+    shape = {**TINY["model"], "type": "mixtral", "overrides": {**MIXTURES["mixtral"], "num_local_experts": 4}}
+    more = {"engine": "torch", "zero_stage": 3, "model": shape}
+    finish(start(folder / "mixture", 1, more))
+    finish(start(folder / "mixture-on", 2, {**more, "start_from": str(folder / "mixture/out/model")}))
+    before, after = (
+        [row["loss"] for row in rows(folder / name / "out/losses.jsonl") if "loss" in row]
+        for name in ("mixture", "mixture-on")
+    )
+    assert after[0] < before[0] - 0.5
 
 
 @pytest.mark.parametrize(
