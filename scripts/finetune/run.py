@@ -18,7 +18,7 @@ from scripts.finetune.batches import Batches, dealt, micro_batch, pieces
 from scripts.finetune.settings import whole
 from scripts.finetune.template import read_pairs
 from scripts.models.load import load_tokenizer
-from scripts.pretrain import checkpoint, engine, group, initial, model, room, schedule, start_from
+from scripts.pretrain import checkpoint, damage, engine, group, initial, model, room, schedule, start_from
 from scripts.training import machine, memory
 from scripts.workflow.console import log
 from scripts.workflow.errors import InputError
@@ -66,7 +66,7 @@ class Run:
         found = checkpoint.agreed(folder, self.code, self.mark, self.steps, self.device)
         self.done, self.skipped = (found.step, list(found.skipped)) if found else (0, [])
         self.changed = found.changed if found else ()
-        files = start_from.check_weights(
+        stored = start_from.check_weights(
             initial.empty(config), source, source / "tokenizer.json", f"models.{task_of(args.manifest)}.from"
         )
         job = engine.Job(
@@ -76,12 +76,13 @@ class Run:
             micro_batch=self.batches.size,
             accumulation=self.batches.rounds,
             recomputed=args.activation_checkpointing,
-            values=partial(start_from.weights, files, partial(initial.values, config, settings["seed"])),
+            values=partial(start_from.weights, stored, partial(initial.values, config, settings["seed"])),
         )
         try:
             self.engine = engine.kind(self.kind)(job)
             if found:
-                self.engine.load(found, folder)
+                with damage.named(found.path, folder):
+                    self.engine.load(found, folder)
         except InputError as error:  # the same on every process
             raise checkpoint.Told(str(error)) from error
         rows, template = read_pairs(args.pairs, "heldout")

@@ -25,6 +25,7 @@ from scripts.pretrain.initial import Weights
 from scripts.pretrain.muon import Muon
 from scripts.pretrain.parallel import Degrees
 from scripts.training import alive
+from scripts.workflow.errors import InputError
 
 # A checkpoint's neutral form: each parameter's name, {kind: whole tensor, fp32}.
 Saved = Iterator[tuple[str, dict[str, torch.Tensor]]]
@@ -232,7 +233,8 @@ def kind(name: str) -> type[Engine]:
 def saved(found: Checkpoint, names: Iterable[str], folder: Path) -> Saved:
     """The neutral form of a checkpoint of any engine, one parameter at a time. A collective call, where processes have met.
 
-    names: the parameters of the model, a tied one once. folder: a place for files on the way.
+    names: the parameters of the model, a tied one once. folder: a place for files on the way. Raises InputError where the checkpoint has
+    others.
     """
     if found.engine == "deepspeed":
         from scripts.pretrain.engines import deepspeed
@@ -241,6 +243,12 @@ def saved(found: Checkpoint, names: Iterable[str], folder: Path) -> Saved:
     from scripts.pretrain.engines import torch as own
 
     return own.saved(found.path, names)
+
+
+def check_names(held: Iterable[str], names: Iterable[str], path: Path) -> None:
+    """Raise InputError where the checkpoint at `path` holds other parameters, `held`, than those of the model here, `names`."""
+    if other := set(held) ^ set(names):
+        raise InputError(f"{path} is of another model: {min(other)} is a parameter of one of the two alone")
 
 
 def other_optimizer(path: Path, why: str) -> str:

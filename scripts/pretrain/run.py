@@ -22,6 +22,7 @@ from scripts.pretrain import (
     beside,
     checkpoint,
     checks,
+    damage,
     data,
     engine,
     group,
@@ -141,7 +142,8 @@ class Run:
         self.spikes = skips.spikes(self.settings, found.recent if found else ())
         self.ahead, self.rolled = (found.ahead, list(found.rolled)) if found else (0, [])
         if found is not None:
-            self.engine.load(found, self.folder)
+            with damage.named(found.path, self.folder):
+                self.engine.load(found, self.folder)
 
     @property
     def keeps_best(self) -> bool:

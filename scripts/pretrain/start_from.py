@@ -8,28 +8,28 @@ extension or another branch.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch.distributed as dist
-from safetensors import safe_open
 from transformers import PreTrainedModel
 
-from scripts.pretrain import checkpoint
+from scripts.pretrain import checkpoint, model
 from scripts.pretrain.checkpoint import Checkpoint
 from scripts.pretrain.initial import Weights
 from scripts.pretrain.schedule import Plan
+from scripts.pretrain.stored import Stored, names_in_files, shapes_in
 from scripts.workflow.console import log
 from scripts.workflow.errors import InputError
 
 KEY = "pretrain.train.start_from"
 # Keys of config.json that may differ: none changes what the weights compute for a token at a position that they know.
 FREE = {
-    "_name_or_path", "architectures", "bos_token_id", "dtype", "eos_token_id", "max_position_embeddings", "pad_token_id",
-    "torch_dtype", "transformers_version", "use_cache",
+    "_name_or_path", "architectures", "bos_token_id", "dtype", "eos_token_id", "initializer_range", "max_position_embeddings",
+    "output_router_logits", "pad_token_id", "router_aux_loss_coef", "torch_dtype", "transformers_version", "use_cache",
 }  # fmt: skip
 
 
@@ -68,6 +68,8 @@ def begin(
         found = checkpoint_of(path, plan.steps)
         if found is None:
             values = partial(weights, check_weights(made, path, tokenizer), values)
+        else:
+            check_model(made, path, tokenizer)
     except InputError as error:  # it may be there on some nodes alone
         wrong = str(error)
     checkpoint.tell(wrong)
@@ -91,8 +93,18 @@ def begin(
     return found, values
 
 
-def check_weights(model: PreTrainedModel, path: Path, tokenizer: Path, key: str = KEY) -> dict[str, Path]:
-    """The file of each weight of a model in a folder. model: the run's, with or without values. tokenizer: this run's tokenizer.json.
+def check_model(made: PreTrainedModel, path: Path, tokenizer: Path) -> None:
+    """Raise InputError where the checkpoint at `path` is one of another architecture or vocabulary. made, tokenizer: as in `begin`."""
+    there = path / model.FOLDER
+    if there.is_dir():
+        check_config(made.config.to_dict(), there, KEY)
+        check_tokenizer(tokenizer, there / tokenizer.name, KEY)
+    else:
+        log.warning("%s was written by an earlier version: that it has this run's architecture cannot be checked", path)
+
+
+def check_weights(made: PreTrainedModel, path: Path, tokenizer: Path, key: str = KEY) -> Stored:
+    """Where each weight of a model in a folder is. made: the run's, with or without values. tokenizer: this run's tokenizer.json.
     key: of the config, which names the folder.
 
     Raises InputError where it is no model, or another one: other keys of config.json, tensors or vocabulary.
@@ -100,36 +112,34 @@ def check_weights(model: PreTrainedModel, path: Path, tokenizer: Path, key: str 
     files = sorted(path.glob("*.safetensors"))
     if not files:
         raise InputError(f"{key} is {str(path)!r}: a folder with neither *.safetensors nor {checkpoint.FACTS}")
-    check_config(model.config.to_dict(), path, key)
+    check_config(made.config.to_dict(), path, key)
     check_tokenizer(tokenizer, path / tokenizer.name, key)
-    own, tied = dict(model.named_parameters()), {"lm_head.weight"} if model.config.tie_word_embeddings else set[str]()
-    found: dict[str, Path] = {}
+    where = f"{key} is {str(path)!r}"
+    file_of, shapes = dict[str, Path](), dict[str, tuple[int, ...]]()
     for file in files:
-        with safe_open(file, framework="pt") as held:
-            for name in held.keys():  # noqa: SIM118 - no mapping
-                if name not in own:
-                    if name in tied:
-                        continue
-                    raise InputError(f"{key} is {str(path)!r}: the model here has no {name}, which is in {file.name}")
-                shape = tuple(held.get_slice(name).get_shape())
-                if shape != own[name].shape:
-                    raise InputError(
-                        f"{key} is {str(path)!r}: {name} has the shape {shape} there, and {tuple(own[name].shape)} under "
-                        "pretrain.train.model and the tokenizer's vocabulary"
-                    )
-                found[name] = file
-    if missing := own.keys() - found.keys():
-        raise InputError(f"{key} is {str(path)!r}: the model there has no {min(missing)}")
-    return found
+        there = shapes_in(file, where)
+        file_of, shapes = file_of | dict.fromkeys(there, file), shapes | there
+    parts, left = {}, shapes.keys() - ({"lm_head.weight"} if made.config.tie_word_embeddings else set())
+    for name, _ in made.named_parameters():
+        expected = names_in_files(made, name, shapes)
+        if missing := expected.keys() - shapes.keys():
+            raise InputError(f"{where}: the model there has no {min(missing)}")
+        for part, shape in expected.items():
+            if shapes[part] != shape:
+                raise InputError(
+                    f"{where}: {part} has the shape {shapes[part]} there, and {shape} under pretrain.train.model and the tokenizer's "
+                    "vocabulary"
+                )
+        parts[name], left = tuple(expected), left - expected.keys()
+    if left:
+        raise InputError(f"{where}: the model here has no {min(left)}, which is in {file_of[min(left)].name}")
+    return Stored(made, parts, file_of)
 
 
-def weights(files: Mapping[str, Path], values: Callable[[], Weights]) -> Weights:
-    """The values of a fresh model, with the weights from `files` (see check_weights) in the place of its own. Memory: a tensor."""
+def weights(stored: Stored, values: Callable[[], Weights]) -> Weights:
+    """The values of a fresh model, with those that are `stored` (see check_weights) in the place of its own. Memory: see Stored.value."""
     for name, value in values():
-        if name in files:
-            with safe_open(files[name], framework="pt") as held:
-                value = held.get_tensor(name).float()
-        yield name, value
+        yield name, stored.value(name) if name in stored.parts else value
 
 
 def check_config(own: dict[str, Any], path: Path, key: str) -> None:

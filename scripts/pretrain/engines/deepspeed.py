@@ -20,7 +20,7 @@ import torch.distributed as dist
 from torch import nn
 from transformers.initialization import no_init_weights
 
-from scripts.pretrain import engine, initial, layers, model
+from scripts.pretrain import damage, engine, initial, layers, model
 from scripts.pretrain.average import EMA
 from scripts.pretrain.checkpoint import Checkpoint
 from scripts.pretrain.engines import adopted, means
@@ -191,7 +191,7 @@ class DeepSpeed(engine.Engine):
         except ValueError as error:  # torch's: groups of parameters that differ
             raise InputError(engine.other_optimizer(found.path, str(error))) from error
         if loaded is None:
-            raise InputError(f"{found.path} could not be loaded; delete it to resume from the one before")
+            raise InputError(f"{found.path} could not be loaded; {damage.remedy(found.path, folder)}")
         # From a universal checkpoint ZeRO 3 hands all groups the same step count, which each would count up.
         for state in self.optimizer.state.values():
             if torch.is_tensor(state.get("step")):
@@ -313,7 +313,11 @@ def saved(found: Checkpoint, names: Iterable[str], folder: Path) -> engine.Saved
 def _saved(found: Checkpoint, names: Iterable[str], folder: Path) -> engine.Saved:
     """As `saved`, without the mean of the weights."""
     _read_safely()
+    names = list(names)
     if found.zero_stage:
+        file = min(found.path.glob("*model_states.pt"))
+        shapes = torch.load(file, weights_only=True, map_location="cpu", mmap=True)["param_shapes"]
+        engine.check_names(chain(*shapes), names, found.path)
         path = universal(found, folder)
         common = {}
         if found.zero_stage == 3:  # whose parameters have one step count
@@ -335,6 +339,7 @@ def _saved(found: Checkpoint, names: Iterable[str], folder: Path) -> engine.Save
             f"{found.path} was written by an earlier version, which did not say whose the optimizer's state is"
         )
     inner = held["optimizer"]
+    engine.check_names(chain(*held[ORDER]), names, found.path)
     order, states = list(chain(*held[ORDER])), inner.get("optimizer_state_dict", inner)["state"]
     masters = list(chain(*inner["fp32_groups"])) if "fp32_groups" in inner else [held["module"][name] for name in order]
     for name in names:

@@ -34,7 +34,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 
-from scripts.pretrain import engine, initial, layers
+from scripts.pretrain import damage, engine, initial, layers
 from scripts.pretrain.average import EMA
 from scripts.pretrain.batch import IGNORE, Batch
 from scripts.pretrain.checkpoint import Checkpoint
@@ -249,7 +249,7 @@ class Torch(engine.Engine):
             dcp.load(state, storage_reader=reader)
         except CheckpointException as failed:
             raise InputError(
-                f"{found.path} could not be loaded: {failed}; delete it to resume from the one before"
+                f"{found.path} could not be loaded: {failed}; {damage.remedy(found.path, folder)}"
             ) from failed
         if begins:
             self._begin_mean()
@@ -303,6 +303,8 @@ def saved(folder: Path, names: Iterable[str]) -> engine.Saved:
     """(name, {kind: whole tensor}) of the parameters `names` in a checkpoint of this engine; needs no process group."""
     held: dict[str, Any] = HuggingFaceStorageReader(str(folder)).read_metadata().state_dict_metadata
     kinds = sorted({key.partition("/")[0] for key in held})
+    names = list(names)
+    engine.check_names((key.partition("/")[2] for key in held), names, folder)
     for name in names:
         keys = [key for kind in kinds if (key := f"{kind}/{name}") in held]
         found: dict[str, Any] = {key: torch.empty(held[key].size, dtype=held[key].properties.dtype) for key in keys}

@@ -189,6 +189,24 @@ def test_a_model_is_made_from_a_fine_tuned_one_too(found: dict[int, Path]) -> No
     assert manifest.summary["heldout_loss_before"] == pytest.approx(before, abs=2e-6)
 
 
+def test_a_mixture_of_experts_is_fine_tuned(base_model: Path, pairs_manifest: Path, tmp_path: Path) -> None:
+    """With the weights that from_pretrained reads from its files, where each expert is apart."""
+    base, folder = tiny.write_mixture(tmp_path / "base", base_model), tmp_path / "base/model"
+    said = arguments(base, pairs_manifest, tmp_path / "out", engine="torch", zero_stage=3)
+    finished(launched(said, 2))
+    model, tokenizer = load(folder)
+    pairs_, template = read_pairs(pairs_manifest, "heldout")
+    nats, counted = 0.0, 0
+    for ids, scored, _ in pieces(pairs_, template, tokenizer, tiny.CONTEXT):
+        with torch.no_grad():
+            logits = model(input_ids=torch.from_numpy(ids[None])).logits[0, -scored - 1 : -1]
+        nats += float(torch.nn.functional.cross_entropy(logits, torch.from_numpy(ids[-scored:]), reduction="sum"))
+        counted += scored
+    summary = Manifest.read(tmp_path / "out/sft.manifest.json").summary
+    assert summary["heldout_loss_before"] == pytest.approx(nats / counted, abs=1e-5)
+    assert summary["heldout_loss_after"] < summary["heldout_loss_before"] - 0.5
+
+
 def test_two_models_of_the_same_settings_have_checkpoints_of_their_own(
     base_model: Path, pairs_manifest: Path, tmp_path: Path
 ) -> None:

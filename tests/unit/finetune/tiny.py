@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import pydoc
+import shutil
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -91,6 +92,36 @@ def write_model(folder: Path, texts: dict[str, str], hidden: int = 64, layers: i
     )
     model.save_pretrained(folder / "model")
     tokenizer.save_pretrained(folder / "model")
+    manifest = folder / "manifest.json"
+    Manifest("pretrain.train", "0" * 16).write(manifest, list((folder / "model").iterdir()))
+    return manifest
+
+
+def write_mixture(folder: Path, other: Path) -> Path:
+    """A pretrain.train result: a randomly initialised Mixtral with the tokenizer of the result `other`; its manifest."""
+    import torch
+    from transformers import MixtralConfig, MixtralForCausalLM
+
+    shutil.copytree(
+        other.parent / "model", folder / "model", ignore=shutil.ignore_patterns("*.safetensors", "*config.json")
+    )
+    shutil.copy(other.parent / "model/tokenizer_config.json", folder / "model")
+    torch.manual_seed(1)
+    model = MixtralForCausalLM(
+        MixtralConfig(
+            vocab_size=1024,
+            hidden_size=64,
+            intermediate_size=64,
+            num_hidden_layers=2,
+            num_attention_heads=4,
+            num_key_value_heads=2,
+            num_local_experts=4,
+            max_position_embeddings=CONTEXT,
+            bos_token_id=0,
+            eos_token_id=0,
+        )
+    )
+    model.save_pretrained(folder / "model")
     manifest = folder / "manifest.json"
     Manifest("pretrain.train", "0" * 16).write(manifest, list((folder / "model").iterdir()))
     return manifest

@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import signal
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from scripts.pretrain import checkpoint, model, start_from
+from scripts.pretrain import checkpoint, damage, engine, initial, model, start_from, stored
 from scripts.training.sealed import seal
 from scripts.workflow import config as configuration
 from scripts.workflow.config import ConfigError
@@ -178,6 +179,103 @@ def test_a_checkpoint_that_does_not_suit_is_refused(tmp_path: Path) -> None:
         start_from.checkpoint_of(path, 25)
 
 
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"heads": 2, "kv_heads": 1}, "num_attention_heads is 2 in its config.json, and 4 in this run"),
+        ({"layers": 4}, "num_hidden_layers is 4 in its config.json, and 2 in this run"),
+        ({"tie_embeddings": False}, "tie_word_embeddings is False in its config.json, and True in this run"),
+    ],
+)
+def test_a_checkpoint_of_another_model_is_refused(
+    tmp_path: Path, tokenizer: Path, changes: dict[str, Any], said: str
+) -> None:
+    """By what lies in its model/, also where all tensors that this run has are in it with their shapes."""
+    saved(tiny(**changes), tmp_path / "model", tokenizer)
+    with pytest.raises(InputError, match=re.escape(said)):
+        start_from.check_model(tiny(), tmp_path, tokenizer.parent / "tokenizer.json")
+
+
+def test_a_checkpoint_of_another_vocabulary_is_refused(tmp_path: Path, tokenizer: Path) -> None:
+    folder, own = saved(tiny(), tmp_path / "model", tokenizer), tokenizer.parent / "tokenizer.json"
+    start_from.check_model(tiny(context=64, overrides={"initializer_range": 0.5}), tmp_path, own)
+    renumber(folder)
+    with pytest.raises(InputError, match="its tokenizer has another vocabulary"):
+        start_from.check_model(tiny(), tmp_path, own)
+
+
+@pytest.mark.slow
+def test_a_branch_of_another_model_does_not_start(start: Any, whole: Path, folder: Path) -> None:
+    changes = {"model": {**TINY["model"], "heads": 8, "kv_heads": 4}, "start_from": newest(whole, 10)}
+    errors = finish(start(folder / "heads", 2, changes), 1)
+    assert "num_attention_heads is 4 in its config.json, and 8 in this run" in errors and "Traceback" not in errors
+
+
+@pytest.fixture
+def short(start: Any, folder: Path) -> Callable[[str, int], checkpoint.Checkpoint]:
+    """The checkpoint of a run of five steps by an engine under a ZeRO stage."""
+
+    def of(name: str, stage: int) -> checkpoint.Checkpoint:
+        if not (made := folder / f"short-{name}-{stage}").exists():
+            finish(start(made, 1, {"engine": name, "zero_stage": stage, "steps": 5}))
+        found = checkpoint.read(Path(newest(made, 5)))
+        assert found
+        return found
+
+    return of
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "stage"), [("torch", 0), ("deepspeed", 0), ("deepspeed", 1), ("deepspeed", 3)])
+def test_a_parameter_that_the_model_lacks_is_refused(short: Any, tmp_path: Path, name: str, stage: int) -> None:
+    """Half of a checkpoint's layers would be left out in silence."""
+    found, names = short(name, stage), [name for name, _ in tiny().named_parameters()]
+    assert [name for name, _ in engine.saved(found, names, tmp_path)] == names
+    for other in (names[:-1], [*names, "other.weight"]):
+        with pytest.raises(
+            InputError, match=rf"is of another model: ({re.escape(names[-1])}|other\.weight) is a parameter"
+        ):
+            list(engine.saved(found, other, tmp_path))
+
+
+@pytest.mark.slow
+def test_a_damaged_header_is_named(start: Any, short: Any, folder: Path) -> None:
+    """And a checkpoint of another run is not to be deleted for it."""
+    source = shutil.copytree(short("torch", 0).path, folder / "damaged")
+    file = flipped(next(source.glob("*.safetensors")))
+    changes = {"engine": "torch", "zero_stage": 0, "start_from": str(source)}
+    errors = finish(start(folder / "from-damaged", 1, changes), 1)
+    assert f"{file} cannot be read" in errors and "Traceback" not in errors
+    assert "name another checkpoint in pretrain.train.start_from" in errors and "delete" not in errors
+
+
+def flipped(file: Path) -> Path:
+    """A file of safetensors with other bytes where its header begins."""
+    held = bytearray(file.read_bytes())
+    held[8:12] = bytes(255 - value for value in held[8:12])
+    file.write_bytes(held)
+    return file
+
+
+def test_of_a_run_s_own_checkpoint_the_one_before_helps(tmp_path: Path) -> None:
+    path = tmp_path / "step-000010"
+    path.mkdir()
+    save_file({"weight": torch.zeros(8)}, path / "a.safetensors")
+    with pytest.raises(RuntimeError, match="not of a file"), damage.named(path, tmp_path):
+        raise RuntimeError("not of a file")
+    flipped(path / "a.safetensors")
+    with pytest.raises(InputError, match=r"a\.safetensors cannot be read .*: delete it to resume from the one before"):  # noqa: SIM117
+        with damage.named(path, tmp_path):
+            raise RuntimeError
+
+
+def renumber(folder: Path) -> None:
+    """Give the tokens of the tokenizer in a model's folder each other's numbers."""
+    text = json.loads((folder / "tokenizer.json").read_text())
+    text["model"]["vocab"] = dict(zip(text["model"]["vocab"], reversed(text["model"]["vocab"].values()), strict=True))
+    (folder / "tokenizer.json").write_text(json.dumps(text))
+
+
 def tiny(**changes: Any) -> Any:
     settings = {"type": "llama", "tie_embeddings": True, "overrides": {}, **TINY["model"], **changes}
     return build(model.configuration(settings, 300, 0), 1)
@@ -185,10 +283,10 @@ def tiny(**changes: Any) -> Any:
 
 def load_weights(made: Any, path: Path, tokenizer: Path) -> None:
     """As an engine does: what is not in the files has the value of a fresh model."""
-    files = start_from.check_weights(made, path, tokenizer)
+    stored = start_from.check_weights(made, path, tokenizer)
     fresh = made.named_parameters
     with torch.no_grad():
-        for name, value in start_from.weights(files, lambda: fresh()):
+        for name, value in start_from.weights(stored, lambda: fresh()):
             dict(fresh())[name].copy_(value)
 
 
@@ -207,6 +305,95 @@ def test_weights_are_those_of_the_file(tmp_path: Path, tokenizer: Path) -> None:
     load_weights(target, saved(source, tmp_path, tokenizer), tokenizer.parent / "tokenizer.json")
     held = dict(source.named_parameters())
     assert all(torch.equal(value, held[name]) for name, value in target.named_parameters())
+
+
+MIXTURES = {
+    "mixtral": {"num_local_experts": 12, "num_experts_per_tok": 2},
+    "olmoe": {"num_experts": 12, "num_experts_per_tok": 2},
+    "qwen2_moe": {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 16},
+    "qwen3_moe": {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 16},
+    "granitemoe": {"num_local_experts": 4, "num_experts_per_tok": 2},
+    "jamba": {"num_experts": 4, "num_experts_per_tok": 2},
+}
+
+
+def exported(folder: Path, tokenizer: Path, **changes: Any) -> tuple[Path, Any]:
+    """A model with random weights as pretrain.train writes it, and the model."""
+    made = tiny(**changes)
+    held = {name: value.detach().clone() for name, value in made.named_parameters()}
+    model.export(held, made.config, "fp32", [tokenizer.parent / "tokenizer.json"], folder)
+    return folder, made
+
+
+@pytest.mark.parametrize("tied", [True, False])
+@pytest.mark.parametrize("kind", [*MIXTURES, "gpt_neox", "llama"])
+def test_what_an_architecture_saves_otherwise_is_read_back(
+    tmp_path: Path, tokenizer: Path, kind: str, tied: bool
+) -> None:
+    """Experts that are saved apart and packed here, the tenth after the ninth, and a head under another name."""
+    changes = {"type": kind, "tie_embeddings": tied, "overrides": MIXTURES.get(kind, {})}
+    folder, source = exported(
+        tmp_path / "model", tokenizer, **changes, **({"kv_heads": None} if kind == "gpt_neox" else {})
+    )
+    # Without values, as the run has it; and each value is made when it is asked for, so that a process holds one at a time.
+    stored = start_from.check_weights(initial.empty(source.config), folder, tokenizer.parent / "tokenizer.json")
+    read = start_from.weights(stored, lambda: initial.values(source.config, 7))
+    own = dict(source.named_parameters())
+    found = {name: value for name, value in read if name in own}
+    assert found.keys() == own.keys()
+    assert all(torch.equal(value, own[name]) and value.dtype == torch.float32 for name, value in found.items())
+
+
+def test_only_the_tensors_of_a_parameter_are_read_for_it(
+    tmp_path: Path, tokenizer: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that no process of a run whose weights are shared out holds the model whole; one name, one tensor."""
+    for kind, most in (("llama", 1), ("mixtral", 24)):
+        folder, source = exported(tmp_path / kind, tokenizer, type=kind, overrides=MIXTURES.get(kind, {}))
+        own = initial.empty(source.config)
+        held = start_from.check_weights(own, folder, tokenizer.parent / "tokenizer.json")
+        assert max(len(parts) for parts in held.parts.values()) == most
+        asked: list[int] = []
+        was = stored.converted
+
+        def counted(made: Any, parts: Any, asked: list[int] = asked, was: Any = was) -> Any:
+            asked.append(sum(part.numel() for part in parts.values()))
+            return was(made, parts)
+
+        monkeypatch.setattr(stored, "converted", counted)
+        dict(start_from.weights(held, lambda own=own: own.named_parameters()))
+        monkeypatch.undo()
+        assert max(asked, default=0) == (0 if kind == "llama" else max(p.numel() for p in own.parameters()))
+
+
+def test_a_missing_expert_is_named(tmp_path: Path, tokenizer: Path) -> None:
+    folder, source = exported(tmp_path / "model", tokenizer, type="mixtral", overrides=MIXTURES["mixtral"])
+    held = load_file(folder / "model.safetensors")
+    del held["model.layers.1.block_sparse_moe.experts.11.w2.weight"]
+    save_file(held, folder / "model.safetensors")
+    with pytest.raises(InputError, match=r"the model there has no model\.layers\.1\.block_sparse_moe\.experts\.11\.w2"):
+        load_weights(source, folder, tokenizer.parent / "tokenizer.json")
+
+
+def test_a_model_s_damaged_file_is_named(tmp_path: Path, tokenizer: Path) -> None:
+    folder, source = exported(tmp_path / "model", tokenizer)
+    flipped(folder / "model.safetensors")
+    with pytest.raises(InputError, match=r"model': model\.safetensors cannot be read"):
+        load_weights(source, folder, tokenizer.parent / "tokenizer.json")
+
+
+@pytest.mark.slow
+def test_a_mixture_of_experts_is_a_start(start: Any, folder: Path) -> None:
+    """Of a model that a run here made; each process has a part of it from the beginning."""
+    shape = {**TINY["model"], "type": "mixtral", "overrides": {**MIXTURES["mixtral"], "num_local_experts": 4}}
+    more = {"engine": "torch", "zero_stage": 3, "model": shape}
+    finish(start(folder / "mixture", 1, more))
+    finish(start(folder / "mixture-on", 2, {**more, "start_from": str(folder / "mixture/out/model")}))
+    before, after = (
+        [row["loss"] for row in rows(folder / name / "out/losses.jsonl") if "loss" in row]
+        for name in ("mixture", "mixture-on")
+    )
+    assert after[0] < before[0] - 0.5
 
 
 @pytest.mark.parametrize(
@@ -229,9 +416,7 @@ def test_another_model_is_refused(tmp_path: Path, tokenizer: Path, changes: dict
 
 def test_another_vocabulary_is_refused(tmp_path: Path, tokenizer: Path) -> None:
     folder = saved(tiny(), tmp_path, tokenizer)
-    text = json.loads((folder / "tokenizer.json").read_text())
-    text["model"]["vocab"] = dict(zip(text["model"]["vocab"], reversed(text["model"]["vocab"].values()), strict=True))
-    (folder / "tokenizer.json").write_text(json.dumps(text))
+    renumber(folder)
     with pytest.raises(InputError, match="its tokenizer has another vocabulary"):
         load_weights(tiny(), folder, tokenizer.parent / "tokenizer.json")
 
