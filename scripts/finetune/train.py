@@ -20,6 +20,7 @@ from typing import Any
 import torch
 from transformers import AutoConfig
 
+from scripts.finetune import batches
 from scripts.finetune.run import WHERE, Run
 from scripts.finetune.template import enough
 from scripts.models.load import home, name, weights
@@ -54,6 +55,8 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
             f"{run.size:,}", f"{run.steps:,}", f"{settings['batch_size']:,}", run.processes, run.device.type, run.kind,
             settings["zero_stage"], settings["precision"],
         )  # fmt: skip
+        for words in batches.note(*run.cuts, settings["max_length"]):
+            log.warning("%s", words)
         if run.done:
             log.info("resuming after step %s of %s", f"{run.done:,}", folder)
         with metrics.Recorder(
@@ -148,6 +151,7 @@ def results(run: Run, tensors: dict[str, torch.Tensor], manifest: Manifest) -> l
         f"{len(run.skipped)} of {run.steps} steps were skipped, since their loss or gradient was not finite: "
         f"{', '.join(map(str, run.skipped))} (their pairs are in losses.jsonl)."
     ]
+    cut = batches.note(*run.cuts, run.settings["max_length"])
     changed = list(run.changed)
     manifest.summary = {
         "trained": True,
@@ -155,13 +159,14 @@ def results(run: Run, tensors: dict[str, torch.Tensor], manifest: Manifest) -> l
         "pairs": pairs.summary["train"],
         "heldout_pairs": pairs.summary["heldout"],
         "heldout_tokens": run.heldout_tokens,
+        **batches.summary(*run.cuts),
         "steps": run.steps,
         "loss_first": losses[0],
         "loss_last": losses[-1],
         "heldout_loss_before": None if run.before is None else round(run.before, 6),
         "heldout_loss_after": None if run.after is None else round(run.after, 6),
         "skipped_steps": run.skipped,
-        "notes": [*(notes if run.skipped else []), *runs.note(changed)],
+        "notes": [*(notes if run.skipped else []), *cut, *runs.note(changed)],
         **({"other_code": changed} if changed else {}),
     }
     return [*files, out / metrics.LOSSES]
