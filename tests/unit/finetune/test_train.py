@@ -80,6 +80,12 @@ def rows(out: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (out / "sft/losses.jsonl").read_text().splitlines()]
 
 
+def heldout_steps(out: Path) -> list[int]:
+    """The steps that metrics.jsonl has a held-out loss of."""
+    shown = [json.loads(line) for line in (out / "sft/metrics.jsonl").read_text().splitlines()]
+    return [row["step"] for row in shown if "heldout_loss" in row]
+
+
 def same(one: Path, other: Path) -> None:
     """Manifest, losses and weights are equal byte for byte."""
     for name in ("sft.manifest.json", "sft/losses.jsonl", "sft/model/model.safetensors"):
@@ -225,9 +231,28 @@ def test_killed_and_resumed_gives_the_same_bytes(
     (folder / ".step-000008.partial").mkdir(exist_ok=True)  # as a kill in the middle of a save leaves one
     newest = checkpoint.complete(folder)[-1].step
     assert newest < STEPS
-    assert f"resuming after step {newest} of" in finished(launched(options, 2))
+    said = finished(launched(options, 2))
+    assert f"resuming after step {newest} of" in said and "held-out loss before" not in said
     same(tmp_path, found[2] / case)
+    assert heldout_steps(tmp_path) == [0, STEPS]
     assert not folder.exists()
+
+
+def test_killed_before_its_manifest_it_trains_no_step_again(
+    found: dict[int, Path], base_model: Path, pairs_manifest: Path, tmp_path: Path
+) -> None:
+    options = [
+        *arguments(base_model, pairs_manifest, tmp_path, engine="torch", zero_stage=0),
+        "--checkpoint-every",
+        "8",
+    ]
+    folder = place(options)
+    finished(launched(options, 2, "tests.unit.finetune.poisoned", KILLED="1"), 1)
+    assert not (tmp_path / "sft.manifest.json").exists() and checkpoint.complete(folder)[-1].step == STEPS
+    said = finished(launched(options, 2))
+    assert f"resuming after step {STEPS} of" in said and "held-out loss" not in said
+    same(tmp_path, found[2] / "torch-0")
+    assert heldout_steps(tmp_path) == [0, STEPS] and not folder.exists()
 
 
 @pytest.mark.long
