@@ -20,6 +20,7 @@ import torch
 from scripts.finetune import pairs
 from scripts.finetune.batches import Batches, pieces
 from scripts.finetune.run import WHERE, check
+from scripts.finetune.settings import whole
 from scripts.finetune.template import read_pairs
 from scripts.models.load import load
 from scripts.pretrain import checkpoint
@@ -370,7 +371,7 @@ def test_eight_billion_parameters_fit_where_the_optimizer_is_sharded() -> None:
         vocab_size=128_256, tie_word_embeddings=False,
     )  # fmt: skip
     shape = memory.shape_of_config(config, 8_030_261_248, 2048)
-    settings = {"precision": "bf16", "zero_stage": 3, "engine": "torch"}
+    settings = whole({"precision": "bf16", "zero_stage": 3, "engine": "torch"})
     at = {"micro_batch": 1, "activation_checkpointing": True, "processes": 8}
     held = memory.check(shape, settings, at, 80_000_000_000, 1, cuda=True, where=WHERE)
     assert held["optimizer"] <= 12 * shape.parameters / 8
