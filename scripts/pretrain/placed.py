@@ -151,6 +151,7 @@ def checkpoints(summary: dict[str, Any], train: dict[str, Any]) -> int:
         between = summary["auto"].get("validate_every", train["validate_every"])
         between = auto.between(steps) if between == auto.AUTO else between
         saved |= set(range(between, steps + 1, between)) if between else set()
+    saved = {step for step in saved if step > summary.get("after_step", 0)}  # those before are another run's
     older = sorted(saved)[:-newest]
     marked = sum(step % every == 0 for step in older) if every else 0
     return min(newest, len(saved)) + marked + (best and marked < len(older))
@@ -218,6 +219,12 @@ def listed(parts: dict[str, int]) -> str:
     return ", ".join(f"{name} {each / 1e9:.1f}" for name, each in parts.items() if each >= 5e7)
 
 
+def steps(summary: dict[str, Any]) -> str:
+    """`9 steps after step 15`: those that are to be trained."""
+    before = summary.get("after_step", 0)
+    return f"{summary['steps'] - before:,} steps{f' after step {before:,}' if before else ''}"
+
+
 def lines(summary: dict[str, Any], found: dict[str, Any]) -> list[str]:
     """The plan for people: what is trained, its memory, how long it takes, its disk; and where it does not fit, why and what to change."""
     sizes, parts = summary["parameters"], dict(found["memory"])
@@ -227,7 +234,7 @@ def lines(summary: dict[str, Any], found: dict[str, Any]) -> list[str]:
     if summary["tokens"]:
         head += (
             f", {short(summary['tokens'])} tokens = {summary['tokens_per_parameter']:,.1f} a parameter (Chinchilla: "
-            f"{summary['chinchilla_tokens_per_parameter']}), {summary['steps']:,} steps, {summary['flops']['total']:.1e} FLOP"
+            f"{summary['chinchilla_tokens_per_parameter']}), {steps(summary)}, {summary['flops']['total']:.1e} FLOP"
         )
     total = parts.pop("total")
     on = (
