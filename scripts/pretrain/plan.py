@@ -11,7 +11,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from scripts.pretrain import auto, placed, schedule, sizes
+from scripts.pretrain import auto, hours, placed, schedule, sizes
 from scripts.pretrain.measures import flops_per_token
 from scripts.pretrain.parameters import Counted, count
 from scripts.training import sealed
@@ -128,7 +128,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     summary = facts(train, tokens, Manifest.read(args.tokenizer).summary["vocabulary"])
     placement = options.given(args, TRAIN) | options.given(args, TRAIN, options.LAUNCHER)
     own = {key: getattr(args, key) for key in options.of(args.step)}
-    last = placed.measured(args.manifest.parents[1] / "train")
+    last = hours.measured(args.manifest.parents[1] / "train")
     manifest.summary = summary
     try:
         found = placed.place(summary, {**train, **placement}, own, args.profile_gpu, last)
