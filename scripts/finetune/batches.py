@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ import torch
 from scripts.finetune.template import Template, read_pairs
 from scripts.pretrain.data import Tokens, windows_from
 from scripts.pretrain.heldout import Piece, padded
+
+AT_ONCE = 1000  # texts that are tokenized together
 
 MicroBatch = tuple[torch.Tensor, torch.Tensor]  # inputs and targets, int64 [n, the longest's tokens], on the CPU
 
@@ -42,6 +45,51 @@ def pieces(rows: Iterable[dict[str, Any]], template: Template, tokenizer: Any, m
         prompt, answer = template.prompt(row["question"]), template.completion(row["answer"])
         ids, shared = tokens(tokenizer, prompt, answer, max_length)
         yield np.array(ids, np.int64), min(len(ids) - shared, len(ids) - 1), 0
+
+
+@dataclass(frozen=True)
+class Cuts:
+    """What `max_length` does to some pairs."""
+
+    pairs: int  # all of them
+    cut: int  # longer than that
+    without_answer: int  # of these, those of whose answers no token is left
+
+
+def cuts(rows: Sequence[dict[str, Any]], template: Template, tokenizer: Any, max_length: int) -> Cuts:
+    """Count the pairs that `max_length` cuts."""
+    long: list[dict[str, Any]] = []
+    for start in range(0, len(rows), AT_ONCE):
+        some = rows[start : start + AT_ONCE]
+        texts = [
+            template.prompt(row["question"]) + template.completion(row["answer"]) + tokenizer.eos_token for row in some
+        ]
+        long += [row for row, ids in zip(some, tokenizer(texts)["input_ids"], strict=True) if len(ids) > max_length]
+    without = sum(not scored for _, scored, _ in pieces(long, template, tokenizer, max_length))
+    return Cuts(len(rows), len(long), without)
+
+
+def summary(train: Cuts, heldout: Cuts) -> dict[str, Any]:
+    """What the manifest's summary says of the pairs that are cut: {} where none is."""
+    if not train.cut + heldout.cut:
+        return {}
+    return {"cut": {"train": asdict(train), "heldout": asdict(heldout)}}
+
+
+def note(train: Cuts, heldout: Cuts, max_length: int) -> list[str]:
+    """A note for the report where pairs are cut; else none."""
+    if not train.cut + heldout.cut:
+        return []
+    said = (
+        f"{train.cut:,} of {train.pairs:,} training pairs and {heldout.cut:,} of {heldout.pairs:,} held-out pairs are longer than "
+        f"finetune.train.max_length, {max_length} tokens, and are cut"
+    )
+    if train.without_answer + heldout.without_answer:
+        said += (
+            f"; pairs of which no token of the answer is left, and which teach or measure nothing: {train.without_answer:,} in training, "
+            f"{heldout.without_answer:,} held-out"
+        )
+    return [f"{said}."]
 
 
 def micro_batch(found: Sequence[Piece], end: int) -> MicroBatch:
@@ -75,6 +123,12 @@ class Batches:
         """The numbers of the pairs of a step, of all processes."""
         first, size = (step - 1) * self.settings["batch_size"], self.settings["batch_size"]
         return windows_from(first, min(size, self.pairs - first), len(self.rows), self.settings["seed"])
+
+    def cuts(self) -> Cuts:
+        """What `max_length` does to the pairs that are trained on: fewer than all of them in less than an epoch."""
+        numbers = windows_from(0, min(self.pairs, len(self.rows)), len(self.rows), self.settings["seed"])
+        some = [self.rows[number] for number in numbers]
+        return cuts(some, self.template, self.tokenizer, self.settings["max_length"])
 
     def ids(self, step: int) -> list[str]:
         """The ids of the pairs of a step, of all processes, sorted."""

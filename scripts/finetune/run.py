@@ -14,7 +14,7 @@ import torch
 import torch.distributed as dist
 from transformers import AutoConfig
 
-from scripts.finetune.batches import Batches, dealt, micro_batch, pieces
+from scripts.finetune.batches import Batches, Cuts, cuts, dealt, micro_batch, pieces
 from scripts.finetune.settings import whole
 from scripts.finetune.template import read_pairs
 from scripts.models.load import load_tokenizer
@@ -44,6 +44,11 @@ class Run:
         config = AutoConfig.from_pretrained(source, local_files_only=True)
         self.save_dtype = next((name for name, dtype in model.DTYPES.items() if dtype == config.dtype), "fp32")
         check(settings, self.processes, config)
+        rows, template = read_pairs(args.pairs, "heldout")
+        length = settings["max_length"]
+        if self.rank == 0:  # which writes them down; where it fails the launcher ends the others
+            self.cuts = self.batches.cuts(), cuts(rows, template, self.tokenizer, length)
+            check_answers(self.cuts[0], length)
         self.device = group.choose_device(args.device, int(os.environ["LOCAL_WORLD_SIZE"]), WHERE)
         self.size = model.size(config)
         place = {
@@ -85,8 +90,7 @@ class Run:
                     self.engine.load(found, folder)
         except InputError as error:  # the same on every process
             raise checkpoint.Told(str(error)) from error
-        rows, template = read_pairs(args.pairs, "heldout")
-        heldout = pieces(rows, template, self.tokenizer, settings["max_length"])
+        heldout = pieces(rows, template, self.tokenizer, length)
         self.heldout = sorted(heldout, key=lambda piece: len(piece[0]))  # so that a batch needs little padding
         self.heldout_tokens = sum(scored for _, scored, _ in self.heldout)
         # Of the model that it is made from; a run that was interrupted has it from its checkpoint.
@@ -189,4 +193,13 @@ def check(settings: dict[str, Any], processes: int, config: Any) -> None:
         raise InputError(
             f"{WHERE}.batch_size is {settings['batch_size']} pairs, fewer than the {processes} processes ({WHERE}.processes × "
             f"{WHERE}.nodes): raise it, or lower these"
+        )
+
+
+def check_answers(train: Cuts, max_length: int) -> None:
+    """InputError where no token of an answer is left in any of the pairs that are trained on: there would be nothing to learn."""
+    if train.without_answer == train.pairs:
+        raise InputError(
+            f"{WHERE}.max_length is {max_length} tokens: in all {train.pairs:,} training pairs the question alone is as long, and no token "
+            "of an answer is left to train on; raise it, up to the model's context, or shorten finetune.pairs.template"
         )

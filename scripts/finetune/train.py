@@ -3,8 +3,8 @@
 Writes `<model>/model/` (safetensors and tokenizer) and `<model>/losses.jsonl` (one line an optimizer step), and metrics.jsonl, which also
 holds times, beside them. The held-out loss before and after, in nats an answer token, is in the manifest. Started by
 scripts.training.launch; an interrupted run resumes from its newest complete checkpoint in `<checkpoints>/<digest of settings and inputs>/`,
-also with another number of processes. Checkpoints are removed in the end. SIGTERM, SIGINT and SIGUSR1 make it finish its step, save a
-checkpoint and end with status 85 (RESUBMIT): start it again to resume.
+also with another number of processes. Checkpoints are removed once the manifest stands. SIGTERM, SIGINT and SIGUSR1 make it
+finish its step, save a checkpoint and end with status 85 (RESUBMIT): start it again to resume.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import Any
 import torch
 from transformers import AutoConfig
 
+from scripts.finetune import batches
 from scripts.finetune.run import WHERE, Run
 from scripts.finetune.template import enough
 from scripts.models.load import home, name, weights
@@ -54,6 +55,8 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
             f"{run.size:,}", f"{run.steps:,}", f"{settings['batch_size']:,}", run.processes, run.device.type, run.kind,
             settings["zero_stage"], settings["precision"],
         )  # fmt: skip
+        for words in batches.note(*run.cuts, settings["max_length"]):
+            log.warning("%s", words)
         if run.done:
             log.info("resuming after step %s of %s", f"{run.done:,}", folder)
         with metrics.Recorder(
@@ -67,10 +70,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
         ) as recorder:
             tensors, made_on = tuned(run, recorder, stopping)
         manifest.run |= made_on
-        files = results(run, tensors, manifest)
-        clear(folder)
-    runs.forget(folder)
-    return files
+        return results(run, tensors, manifest)
 
 
 def tuned(
@@ -94,10 +94,13 @@ def tuned(
 
 
 def tell(recorder: metrics.Recorder | None, when: str, step: int, loss: float | None) -> None:
-    """Show a held-out loss, where there is one."""
-    if recorder and loss is not None:
-        recorder.metrics({"step": step, "heldout_loss": loss})
-        log.info("held-out loss %s: %.4f nats a token", when, loss)
+    """Show a held-out loss, where there is one and the rows that are continued lack it."""
+    if not recorder or loss is None:
+        return
+    if any(row["step"] == step and "heldout_loss" in row for row in metrics.read(recorder.folder / metrics.METRICS)):
+        return
+    recorder.metrics({"step": step, "heldout_loss": loss})
+    log.info("held-out loss %s: %.4f nats a token", when, loss)
 
 
 def train(run: Run, recorder: metrics.Recorder | None, stopping: list[int]) -> bool:
@@ -148,6 +151,7 @@ def results(run: Run, tensors: dict[str, torch.Tensor], manifest: Manifest) -> l
         f"{len(run.skipped)} of {run.steps} steps were skipped, since their loss or gradient was not finite: "
         f"{', '.join(map(str, run.skipped))} (their pairs are in losses.jsonl)."
     ]
+    cut = batches.note(*run.cuts, run.settings["max_length"])
     changed = list(run.changed)
     manifest.summary = {
         "trained": True,
@@ -155,24 +159,36 @@ def results(run: Run, tensors: dict[str, torch.Tensor], manifest: Manifest) -> l
         "pairs": pairs.summary["train"],
         "heldout_pairs": pairs.summary["heldout"],
         "heldout_tokens": run.heldout_tokens,
+        **batches.summary(*run.cuts),
         "steps": run.steps,
         "loss_first": losses[0],
         "loss_last": losses[-1],
         "heldout_loss_before": None if run.before is None else round(run.before, 6),
         "heldout_loss_after": None if run.after is None else round(run.after, 6),
         "skipped_steps": run.skipped,
-        "notes": [*(notes if run.skipped else []), *runs.note(changed)],
+        "notes": [*(notes if run.skipped else []), *cut, *runs.note(changed)],
         **({"other_code": changed} if changed else {}),
     }
     return [*files, out / metrics.LOSSES]
 
 
-def clear(folder: Path) -> None:
-    """Remove a finished run's checkpoints, and what lies beside them but charts."""
-    for path in folder.glob("step-*"):
-        shutil.rmtree(path, ignore_errors=True)
-    for file in LEFT:
-        (folder / file).unlink(missing_ok=True)
+def clear(args: argparse.Namespace) -> None:
+    """Remove a finished run's checkpoints, and what lies beside them but charts.
+
+    Not before its manifest stands: what is killed until then, or finds the disk full, resumes from them.
+    """
+    folder = cli.checkpoints(args, cli.given_settings(args.step, args.config, task_of(args.manifest))[0])
+    if not folder.is_dir():
+        return
+    try:
+        with runs.locked(folder):
+            for path in folder.glob("step-*"):
+                shutil.rmtree(path, ignore_errors=True)
+            for file in LEFT:
+                (folder / file).unlink(missing_ok=True)
+            runs.forget(folder)
+    except (OSError, runs.Held) as error:
+        log.warning("the checkpoints in %s are not removed: %s", folder, error)
 
 
 def passed_on(args: argparse.Namespace, source: Path, manifest: Manifest) -> list[Path]:
@@ -211,7 +227,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--pairs", required=True, type=Path, help="manifest of finetune.pairs")
     parser.add_argument("--checkpoints", type=Path, default=Path("checkpoints"), help="folder of all runs' checkpoints")
     cli.placement(parser, "finetune.train")
-    return program.run(parser, body, argv)
+    return program.run(parser, body, argv, clear)
 
 
 if __name__ == "__main__":

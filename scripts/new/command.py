@@ -19,7 +19,7 @@ from scripts.language.labels import check_names
 from scripts.new.estimate import DATA_HALF, NODE_CORES, Estimate, estimate
 from scripts.new.places import LENGTHS, Source, Wanted, sources
 from scripts.new.sample import Sampled, look
-from scripts.pretrain.placed import MFU
+from scripts.pretrain.hours import MFU
 from scripts.workflow import config as configuration
 from scripts.workflow.cli import described, fail
 from scripts.workflow.config import ROOT

@@ -10,7 +10,7 @@ from scripts.new.places import Source
 from scripts.new.sample import Sampled
 from scripts.pretrain import auto
 from scripts.pretrain.gpus import KINDS
-from scripts.pretrain.placed import MFU
+from scripts.pretrain.hours import MFU
 from scripts.tokenize.vocabulary import TABLE, entries
 from scripts.workflow import config as configuration
 from scripts.workflow import steps

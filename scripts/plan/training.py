@@ -10,7 +10,7 @@ from typing import Any
 from scripts.plan.dryrun import Task
 from scripts.plan.estimate import Work
 from scripts.plan.last import Last
-from scripts.pretrain import gpus, placed
+from scripts.pretrain import gpus, hours, placed
 from scripts.pretrain.plan import facts
 from scripts.workflow.errors import InputError
 from scripts.workflow.steps import PLAN
@@ -43,7 +43,7 @@ def foreseen(
     cannot work.
     """
     found, train = summary(config, tokens, entries), config["pretrain"]["train"]
-    return found, placed.place(found, train, config["pretrain"]["plan"], profile_gpu, placed.measured(folder), **more)
+    return found, placed.place(found, train, config["pretrain"]["plan"], profile_gpu, hours.measured(folder), **more)
 
 
 def lines(tasks: list[Task], work: Work) -> Iterator[str]:

@@ -23,13 +23,13 @@ import torch
 import torch.distributed as dist
 
 from scripts.training import runs
-from scripts.training.sealed import PATIENCE, opened, seal, synced
+from scripts.training.sealed import CHECKPOINT, PATIENCE, opened, seal, synced
 from scripts.workflow.cli import LOG
 from scripts.workflow.console import log
 from scripts.workflow.errors import InputError
 from scripts.workflow.manifest import canonical, digest, sync
 
-FACTS = "checkpoint.json"
+FACTS = CHECKPOINT
 REPLACED = ".replaced"  # at the end of the name of a checkpoint that another one of its step takes the place of
 NAME = re.compile(r"step-(\d{6,})")
 

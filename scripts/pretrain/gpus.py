@@ -56,6 +56,11 @@ def plain(name: str) -> str:
     return re.sub(r"[\s_-]+", "-", name.strip().lower()).removeprefix("nvidia-")
 
 
+def named(gpu: str) -> str:
+    """`an h100`, `a b200`."""
+    return f"{'an' if gpu[0] in 'ah' else 'a'} {gpu}"
+
+
 def find(name: str) -> Gpu | None:
     """The GPU of this name; None where the table has none. An `a100` alone is none: it has 40 or 80 GB."""
     for short, kind in KINDS.items():

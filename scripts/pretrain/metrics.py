@@ -74,7 +74,7 @@ class Recorder:
         self.folder, self.files = folder, dict[str, TextIO]()
         earlier: list[dict[str, Any]] = []
         for name in (LOSSES, METRICS):
-            earlier = cut(folder / name, step)
+            earlier = cut(folder / name, step or -1)  # a run that begins has no row yet, not even of step 0
             if name == LOSSES:
                 check(folder / name, earlier, begun, step)
             self.files[name] = (folder / name).open("a", encoding="utf-8", buffering=1)
@@ -83,7 +83,7 @@ class Recorder:
         if tensorboard:
             from torch.utils.tensorboard import SummaryWriter
 
-            self.board = SummaryWriter(str(folder / "tensorboard"), purge_step=step + 1)
+            self.board = SummaryWriter(str(folder / "tensorboard"), purge_step=step + 1 if step else 0)
         self.wandb = _start_wandb(folder, wandb, project, config)
 
     def loss(self, row: dict[str, Any]) -> None:

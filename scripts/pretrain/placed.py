@@ -1,31 +1,20 @@
-"""Where a planned training runs: the memory of a process by its parts, whether it fits, hours, price. Nothing here decides a byte.
+"""Where a planned training runs: the memory of a process by its parts, whether it fits, disk. Nothing here decides a byte.
 
 One definition for the step pretrain.plan, `crawl2llm plan`, the preflight and the table in docs/memory.md.
 """
 
 from __future__ import annotations
 
-import json
-import os
 from dataclasses import asdict, replace
 from math import gcd
-from pathlib import Path
-from statistics import median
 from typing import Any
 
-from scripts.pretrain import auto, checks, gpus
-from scripts.pretrain.measures import flops_per_token, peak_of
+from scripts.pretrain import auto, checks, gpus, hours
 from scripts.pretrain.parallel import Degrees
 from scripts.pretrain.parameters import count
 from scripts.training import memory
-from scripts.workflow import record
 from scripts.workflow.console import duration
-from scripts.workflow.manifest import Manifest, ManifestError
 
-MFU = 0.35  # assumed where none was measured: what trainings of models of a billion parameters report; smaller models reach less
-CPU = 30e9  # assumed FLOP/s of a thread in fp32: two x86-64 cores reach 40 to 80 GFLOP/s (scripts/pretrain/auto.py)
-# Time with activation checkpointing: a forward pass more, 2 of then 8 operations a parameter and token.
-RECOMPUTED = 4 / 3
 TIGHT = 0.9  # share of a GPU's memory above which a plan says that there is no reserve
 
 
@@ -52,32 +41,6 @@ def shape_as_built(summary: dict[str, Any], optimizer: str, config: Any, paramet
     """As `shape_of`, with what the model itself says: its parameters, and the widths of attention by its configuration of transformers."""
     width, kv = memory.attention_widths(config)
     return replace(shape_of(summary, optimizer), parameters=parameters, width=width, kv=kv)
-
-
-def measured(folder: Path) -> dict[str, Any] | None:
-    """What the last training whose results lie in `folder` reached; None where there is none.
-
-    `flops`: FLOP/s of a process, the median of its log; `mfu`: over the peak of its GPU in its precision, None where none is known.
-    """
-    try:
-        last = Manifest.of_task(folder / "manifest.json")
-        rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
-        made = record.read(folder / "manifest.json")
-        speed = median(row["tokens_per_second"] for row in rows if row.get("tokens_per_second"))
-        model = last.summary["shape"]
-        counted = count({"overrides": {}, **model}, model["vocabulary"])
-        each = flops_per_token(counted.multiplied, model["layers"], counted.width, model["context"])
-        flops, device = speed * each / made["processes"], next(iter(made["devices"]))
-        precision = made["fingerprint"]["config"]["precision"]
-    except (ManifestError, OSError, ValueError, KeyError, TypeError, StopIteration):
-        return None
-    peak = peak_of(device, precision) if made.get("device") == "cuda" else None
-    return {
-        "flops": flops,
-        "mfu": flops / peak if peak else None,
-        "device": device,
-        "cuda": made.get("device") == "cuda",
-    }
 
 
 def place(
@@ -124,10 +87,10 @@ def place(
     }
     if not fits:
         found["changes"] = memory.changes(shape, train, at, has, here, cuda)
-        where = named(gpu.name) if gpu else memory.HERE
+        where = gpus.named(gpu.name) if gpu else memory.HERE
         found["refusal"] = str(memory.refusal("pretrain.train", parts, has, here, found["changes"], where))
         found["largest"] = max(parts, key=lambda name: parts[name])
-    return found | speed(summary, train, own, gpu, last)
+    return found | hours.speed(summary, train, own, gpu, last)
 
 
 def checkpoints(summary: dict[str, Any], train: dict[str, Any]) -> int:
@@ -151,48 +114,10 @@ def checkpoints(summary: dict[str, Any], train: dict[str, Any]) -> int:
         between = summary["auto"].get("validate_every", train["validate_every"])
         between = auto.between(steps) if between == auto.AUTO else between
         saved |= set(range(between, steps + 1, between)) if between else set()
+    saved = {step for step in saved if step > summary.get("after_step", 0)}  # those before are another run's
     older = sorted(saved)[:-newest]
     marked = sum(step % every == 0 for step in older) if every else 0
     return min(newest, len(saved)) + marked + (best and marked < len(older))
-
-
-def speed(
-    summary: dict[str, Any],
-    train: dict[str, Any],
-    own: dict[str, Any],
-    gpu: gpus.Gpu | None,
-    last: dict[str, Any] | None,
-) -> dict[str, Any]:
-    """Hours, GPU-hours and money, and what they were made from; the latter alone where the GPU's peak for the precision is not known."""
-    operations, processes = summary["flops"]["total"], train["processes"] * train["nodes"]
-    longer = RECOMPUTED if train["activation_checkpointing"] and not train["selective_checkpointing"] else 1.0
-    if gpu is None:
-        if last and not last["cuda"]:
-            rate, basis = last["flops"], f"{last['flops'] / 1e9:,.0f} GFLOP/s of a process, as the last training here"
-        else:
-            busy = train["threads"] * train["processes"]
-            rate = CPU * train["threads"] / longer * min(1.0, (os.cpu_count() or 1) / busy)
-            basis = f"{CPU / 1e9:.0f} GFLOP/s of a thread, assumed"
-        mfu = None
-    elif (peak := peak_of(gpu.name, train["precision"])) is None:
-        return {"basis": f"no peak of {named(gpu.name)} is known for {train['precision']}"}
-    else:
-        mfu = own["mfu"] or (last or {}).get("mfu") or MFU
-        measured_here = not own["mfu"] and (last or {}).get("mfu")
-        basis = f"an MFU of {mfu:.0%}, {'as the last training here' if measured_here else 'set' if own['mfu'] else 'assumed'}"
-        rate = mfu * peak / (1.0 if measured_here or own["mfu"] else longer)
-    if not operations:
-        return {
-            "mfu": mfu,
-            "basis": basis,
-            "hours_per_billion_tokens": 1e9 * summary["flops"]["per_token"] / rate / processes / 3600,
-        }
-    hours = operations / rate / processes / 3600
-    found = {"mfu": mfu, "basis": basis, "hours": hours, "gpu_hours": hours * processes if gpu else 0.0}
-    if gpu and own["gpu_hour_price"] is not None:
-        found["price"] = found["gpu_hours"] * own["gpu_hour_price"]
-        found["currency"] = own["currency"]
-    return found
 
 
 def short(value: float) -> str:
@@ -201,11 +126,6 @@ def short(value: float) -> str:
         if value >= size:
             return f"{value / size:.3g} {unit}"
     return f"{value:.0f}"
-
-
-def named(gpu: str) -> str:
-    """`an h100`, `a b200`."""
-    return f"{'an' if gpu[0] in 'ah' else 'a'} {gpu}"
 
 
 def size(value: float) -> str:
@@ -218,6 +138,12 @@ def listed(parts: dict[str, int]) -> str:
     return ", ".join(f"{name} {each / 1e9:.1f}" for name, each in parts.items() if each >= 5e7)
 
 
+def steps(summary: dict[str, Any]) -> str:
+    """`9 steps after step 15`: those that are to be trained."""
+    before = summary.get("after_step", 0)
+    return f"{summary['steps'] - before:,} steps{f' after step {before:,}' if before else ''}"
+
+
 def lines(summary: dict[str, Any], found: dict[str, Any]) -> list[str]:
     """The plan for people: what is trained, its memory, how long it takes, its disk; and where it does not fit, why and what to change."""
     sizes, parts = summary["parameters"], dict(found["memory"])
@@ -227,11 +153,11 @@ def lines(summary: dict[str, Any], found: dict[str, Any]) -> list[str]:
     if summary["tokens"]:
         head += (
             f", {short(summary['tokens'])} tokens = {summary['tokens_per_parameter']:,.1f} a parameter (Chinchilla: "
-            f"{summary['chinchilla_tokens_per_parameter']}), {summary['steps']:,} steps, {summary['flops']['total']:.1e} FLOP"
+            f"{summary['chinchilla_tokens_per_parameter']}), {steps(summary)}, {summary['flops']['total']:.1e} FLOP"
         )
     total = parts.pop("total")
     on = (
-        f"{named(found['gpu'])} of {found['available'] / 1e9:.0f} GB"
+        f"{gpus.named(found['gpu'])} of {found['available'] / 1e9:.0f} GB"
         if found["gpu"]
         else f"{size(found['available'])} free here"
     )

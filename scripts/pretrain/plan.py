@@ -11,9 +11,10 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from scripts.pretrain import auto, placed, schedule, sizes
+from scripts.pretrain import auto, hours, placed, schedule, sizes
 from scripts.pretrain.measures import flops_per_token
 from scripts.pretrain.parameters import Counted, count
+from scripts.training import sealed
 from scripts.workflow import cli, options
 from scripts.workflow import config as configuration
 from scripts.workflow.console import log
@@ -30,8 +31,10 @@ def facts(train: dict[str, Any], tokens: int | None, vocabulary: int) -> dict[st
     """What a training with these settings of pretrain.train, complete, takes, whatever machine it runs on.
 
     tokens: of the training split; None before they are counted, when keys that are `auto` raise InputError, and a budget in
-    epochs gives neither steps nor operations. `tokens_per_parameter` is to be compared with the 20 of Hoffmann et al. 2022
-    (Chinchilla, https://arxiv.org/abs/2203.15556); operations are those of scripts/pretrain/measures.py.
+    epochs gives neither steps nor operations. Tokens, epochs and operations are those of the steps that are left after `start_from`,
+    where that is a checkpoint; `steps` is the number of the last one. Raises InputError where none is left. `tokens_per_parameter` is to
+    be compared with the 20 of Hoffmann et al. 2022 (Chinchilla, https://arxiv.org/abs/2203.15556); operations are those of
+    scripts/pretrain/measures.py.
     """
     made, given, planned, epochs, corpus = train, train, None, None, tokens
     if tokens is None:
@@ -47,7 +50,11 @@ def facts(train: dict[str, Any], tokens: int | None, vocabulary: int) -> dict[st
         epochs = planned.epochs
     model, counted = made["model"], count(made["model"], vocabulary)
     each = flops_per_token(counted.multiplied, model["layers"], counted.width, model["context"])
-    steps, trained = (planned.steps, planned.tokens(planned.steps)) if planned else (None, None)
+    steps, trained, before = (planned.steps if planned else None), None, begun(made)
+    if planned:
+        check_left(made, before, planned.steps)
+        trained = planned.tokens(planned.steps) - planned.tokens(before)
+        epochs = trained / planned.context / planned.windows if epochs is not None else None
     return {
         "parameters": {
             "total": counted.total,
@@ -60,6 +67,7 @@ def facts(train: dict[str, Any], tokens: int | None, vocabulary: int) -> dict[st
         "corpus_tokens": corpus,
         "tokens": trained,
         "steps": steps,
+        **({"after_step": before} if before else {}),
         "epochs": epochs,
         "global_batch_tokens": made["global_batch_tokens"],
         **({"batch_ramp": planned.stages} if planned and planned.stages else {}),  # steps before, sequences of a step
@@ -69,6 +77,25 @@ def facts(train: dict[str, Any], tokens: int | None, vocabulary: int) -> dict[st
         "model_bytes": BYTES[made["save_dtype"]] * counted.total,
         "checkpoint_bytes": checkpoint_bytes(made, counted),
     }
+
+
+def begun(train: dict[str, Any]) -> int:
+    """The step of the checkpoint that pretrain.train.start_from names; 0 for a model, for none, and for what the training will refuse."""
+    if train["start_from"] is None:
+        return 0
+    try:
+        return int(sealed.opened(Path(train["start_from"]), sealed.CHECKPOINT)["step"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return 0
+
+
+def check_left(train: dict[str, Any], before: int, steps: int) -> None:
+    """InputError where a run of `steps` steps would start from a checkpoint after its last."""
+    if before >= steps:
+        raise InputError(
+            f"{TRAIN}.start_from is {train['start_from']!r}, after step {before:,}, and this run ends at step {steps:,}: set more "
+            f"{TRAIN}.steps (or tokens, or epochs)"
+        )
 
 
 def checkpoint_bytes(train: dict[str, Any], counted: Counted) -> int:
@@ -101,7 +128,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     summary = facts(train, tokens, Manifest.read(args.tokenizer).summary["vocabulary"])
     placement = options.given(args, TRAIN) | options.given(args, TRAIN, options.LAUNCHER)
     own = {key: getattr(args, key) for key in options.of(args.step)}
-    last = placed.measured(args.manifest.parents[1] / "train")
+    last = hours.measured(args.manifest.parents[1] / "train")
     manifest.summary = summary
     try:
         found = placed.place(summary, {**train, **placement}, own, args.profile_gpu, last)

@@ -144,11 +144,11 @@ def tuning(needs: list[Need], configs: dict[str, dict[str, Any]], folder: Path) 
                         where=TUNE,
                     )
                 except InputError as error:
-                    errors.append(f"{who}: {error} ({placed.named(gpu.name)})")
+                    errors.append(f"{who}: {error} ({gpus.named(gpu.name)})")
                     continue
                 if (total := sum(found.values())) > gpu.memory:
                     warnings.append(
-                        f"{who}: by the estimate it needs {estimate.gigabytes(total)}, and {placed.named(gpu.name)} has "
+                        f"{who}: by the estimate it needs {estimate.gigabytes(total)}, and {gpus.named(gpu.name)} has "
                         f"{estimate.gigabytes(gpu.memory)}. It may do all the same: the estimate is not so exact"
                     )
     return errors, warnings

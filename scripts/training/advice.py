@@ -5,10 +5,17 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
+from scripts.pretrain import checks
 from scripts.training.estimate.parts import gigabytes, parts
 from scripts.training.estimate.shape import Shape
+from scripts.workflow.errors import InputError
 
 WHERE = "pretrain.train"
+LEFT_OUT: dict[str, Any] = {
+    "parallel": {},
+    "selective_checkpointing": False,
+    "async_checkpoints": False,
+}  # of a placement: the defaults
 CHUNK = 1024  # tokens; what is proposed as pretrain.train.loss_chunk
 
 
@@ -25,39 +32,54 @@ def changes(
 
     placement: as in `parts`, and where they are known the `sequences` of a global batch, which have to divide. where: the section of the
     config, of which pre-training's alone has a loss_chunk and the model's shape. Where no single change is enough, the list says what all
-    together leave.
+    together leave. What the trainer would refuse is no change.
     """
+    pretrains = where == WHERE
 
     def total(number: int = here, **changed: Any) -> int:
         return number * sum(parts(shape, {**settings, **changed}, {**placement, **changed}, cuda).values())
 
+    def allowed(**changed: Any) -> bool:
+        """Whether the trainer takes the settings after a change; those of a fine-tuning have nothing that does not go together."""
+        made = {**LEFT_OUT, **settings, **placement, **changed}
+        try:
+            if pretrains:
+                checks.check(made, made["processes"])
+        except InputError:
+            return False
+        return True
+
     def divides(number: int) -> bool:
-        """Whether micro-batches of `number` processes make up a global batch, without which the trainer refuses."""
-        together = prod(size for kind, size in placement.get("parallel", {}).items() if kind != "expert")
-        return (
-            number % together == 0
-            and placement.get("sequences", 0) % (placement["micro_batch"] * number // together) == 0
-        )
+        """Whether `number` processes can share out a global batch, without which the trainer refuses."""
+        if not pretrains:  # pairs, of which each process has one at least
+            return number <= placement.get("largest", number)
+        parallel = placement.get("parallel", {})
+        together = prod(size for kind, size in parallel.items() if kind != "expert")
+        if number % together or not allowed(processes=number):
+            return False
+        accumulation, left = divmod(placement.get("sequences", 0), placement["micro_batch"] * number // together)
+        return not left and ("sequences" not in placement or accumulation >= parallel.get("pipeline", 1))
+
+    def fits(**changed: Any) -> bool:
+        return total(**changed) <= has and allowed(**changed)
 
     def said(words: str, size: int) -> str:
         return f"{words} ({gigabytes(size)})"
 
     micro, processes, found = placement["micro_batch"], placement["processes"], []
     smaller = [size for size in range(micro - 1, 0, -1) if micro % size == 0]
-    if size := next((size for size in smaller if total(micro_batch=size) <= has), 0):
+    if size := next((size for size in smaller if fits(micro_batch=size)), 0):
         found.append(said(f"set {where}.micro_batch to {size}", total(micro_batch=size)))
     again = {"activation_checkpointing": True}
-    if not placement["activation_checkpointing"] and total(**again) <= has:
+    if not placement["activation_checkpointing"] and fits(**again):
         found.append(said(f"set {where}.activation_checkpointing to true", total(**again)))
-    if where == WHERE and not settings["loss_chunk"] and total(loss_chunk=CHUNK) <= has:
+    if pretrains and not settings["loss_chunk"] and fits(loss_chunk=CHUNK):
         found.append(said(f"set {where}.loss_chunk to {CHUNK}, which trains again", total(loss_chunk=CHUNK)))
     waits = {"async_checkpoints": False}
-    if placement.get("async_checkpoints") and total(**waits) <= has:
+    if placement.get("async_checkpoints") and fits(**waits):
         found.append(said(f"set {where}.async_checkpoints to false", total(**waits)))
-    # DeepSpeed cuts matrices into pieces without shape, of which Muon can make nothing.
-    whole = settings["optimizer"] == "muon" and settings["engine"] == "deepspeed"
-    stages = range(settings["zero_stage"] + 1, 4) if processes > 1 and not whole else ()
-    if stage := next((stage for stage in stages if total(zero_stage=stage) <= has), 0):
+    stages = range(settings["zero_stage"] + 1, 4) if processes > 1 else ()
+    if stage := next((stage for stage in stages if fits(zero_stage=stage)), 0):
         found.append(said(f"set {where}.zero_stage to {stage}, which trains again", total(zero_stage=stage)))
     for more in (processes * 2**power for power in range(1, 8)) if cuda and settings["zero_stage"] else ():
         if divides(more) and total(processes=more) <= has:
@@ -71,13 +93,14 @@ def changes(
             break
     if found:
         return found
-    both = {**again, "zero_stage": settings["zero_stage"] if whole or processes == 1 else 3}
-    if size := next((size for size in (micro, *smaller) if total(micro_batch=size, **both) <= has), 0):
+    most = next((stage for stage in reversed(stages) if allowed(**again, zero_stage=stage)), settings["zero_stage"])
+    both = {**again, "zero_stage": most}
+    if size := next((size for size in (micro, *smaller) if fits(micro_batch=size, **both)), 0):
         words = f"set {where}.activation_checkpointing to true, {where}.micro_batch to {size}"
-        words += f", {where}.zero_stage to 3" if both["zero_stage"] != settings["zero_stage"] else ""
+        words += f", {where}.zero_stage to {most}" if most != settings["zero_stage"] else ""
         return [said(words, total(micro_batch=size, **both))]
     left = total(micro_batch=1, **both)
     return [
         f"make the model smaller ({WHERE}.model) or tokenize.train.vocabulary: with a micro_batch of 1, activation checkpointing and "
-        f"ZeRO {both['zero_stage']} it still takes {gigabytes(left)}"
+        f"ZeRO {most} it still takes {gigabytes(left)}"
     ]

@@ -7,6 +7,7 @@ import os
 import socket
 import sys
 import traceback
+from collections.abc import Callable
 
 import torch.distributed as dist
 
@@ -19,16 +20,24 @@ from scripts.workflow.manifest import Manifest, ManifestError, digest, task_of
 NO_LAUNCHER = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "LOCAL_WORLD_SIZE": "1"}
 
 
-def run(parser: argparse.ArgumentParser, body: cli.Body, argv: list[str] | None) -> int:
+def run(
+    parser: argparse.ArgumentParser,
+    body: cli.Body,
+    argv: list[str] | None,
+    after: Callable[[argparse.Namespace], None] | None = None,
+) -> int:
     """Run `body` as the step that `parser` is of, and end this process with its exit status.
 
-    RESUBMIT: a signal stopped it after a checkpoint. An error is reported by one process.
+    RESUBMIT: a signal stopped it after a checkpoint. An error is reported by one process. after: called by process 0 once the manifest
+    stands, of this run or of an earlier one.
     """
     for name, value in {**NO_LAUNCHER, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}.items():
         os.environ.setdefault(name, value)
     try:
         if os.environ["RANK"] == "0":
             status = cli.run(parser, body, argv)
+            if status == 0 and after:
+                after(cli.parsed(parser, argv))
         else:  # process 0 alone writes the log and the manifest, and reports what is wrong with the input
             args = cli.parsed(parser, argv)
             settings, mark = cli.settings(args.step, args.config, task_of(args.manifest))

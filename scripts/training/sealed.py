@@ -13,6 +13,7 @@ from typing import Any
 
 from scripts.workflow.manifest import sync, write_atomically
 
+CHECKPOINT = "checkpoint.json"  # the seal of a training's checkpoint
 PATIENCE = 60.0  # seconds for a file that another node wrote to show on this one: NFS keeps listings for up to 60 s
 
 

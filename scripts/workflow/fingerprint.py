@@ -182,7 +182,8 @@ def fingerprint(step: str, config: dict[str, Any], memo: dict[str, str] | None =
                 "step": step,
                 "config": settings(step, config, task),
                 "code": code(f"scripts.{step}"),
-                "files": files(step, registry.applied(config, step, task)),
+                # The plan of a training reads the checkpoint that it starts from.
+                "files": files(registry.BASE_STEP if step == PLAN else step, registry.applied(config, step, task)),
                 "upstream": above,
             }
         )

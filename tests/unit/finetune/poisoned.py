@@ -2,13 +2,15 @@
 
 With CASES, such as `torch-3 deepspeed-0-4`, it trains once for each engine, ZeRO stage and micro-batch (that of the config where a case has
 none), into a folder of that name beside the manifest: in one process, since starting takes longest. A case `of:torch-3` is made from the
-model of that case. POISON names steps whose gradient is infinite on the last process: `3,10`; with `loss:` before, whose loss is none.
+model of that case. With KILLED process 0 is killed where it is to write the manifest. POISON names steps
+whose gradient is infinite on the last process: `3,10`; with `loss:` before, whose loss is none.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,7 @@ from scripts.finetune import train
 from scripts.finetune.run import Run
 from scripts.pretrain import group
 from scripts.workflow.fingerprint import canonical
+from scripts.workflow.manifest import Manifest
 
 kind, _, steps = os.environ.get("POISON", "").rpartition(":")
 POISONED = {int(step) for step in steps.split(",") if step}
@@ -47,6 +50,14 @@ def step(self: Run, number: int, *rest: Any) -> Any:
 
 
 Run.step = step  # type: ignore[method-assign]
+
+
+def killed(*_: Any) -> Any:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+if "KILLED" in os.environ:
+    Manifest.write = killed  # type: ignore[method-assign]
 
 
 class Ended(Exception):

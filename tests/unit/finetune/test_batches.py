@@ -12,12 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scripts.finetune import batches
-from scripts.finetune.batches import Batches, dealt, micro_batch, pieces, tokens
+from scripts.finetune.batches import Batches, Cuts, cuts, dealt, micro_batch, note, pieces, summary, tokens
+from scripts.finetune.run import check_answers
 from scripts.finetune.template import Template
 from scripts.models.load import load_tokenizer
 from scripts.pretrain.heldout import IGNORE
+from scripts.workflow.errors import InputError
 
 TEMPLATE = Template.parse("Question: {question}\nAnswer: {answer}")
+SETTINGS = {"epochs": 1, "batch_size": 8, "micro_batch": 8, "max_length": 64, "seed": 0}
 
 
 class Tokenizer:
@@ -27,8 +30,7 @@ class Tokenizer:
 def made(monkeypatch: pytest.MonkeyPatch, pairs: int, processes: int, **settings: Any) -> Batches:
     rows = [{"id": f"{number:03d}", "question": "", "answer": ""} for number in range(pairs)]
     monkeypatch.setattr(batches, "read_pairs", lambda *_: (rows, TEMPLATE))
-    given = {"epochs": 1, "batch_size": 8, "micro_batch": 8, "max_length": 64, "seed": 0, **settings}
-    return Batches(Path("manifest.json"), Tokenizer(), given, processes)
+    return Batches(Path("manifest.json"), Tokenizer(), {**SETTINGS, **settings}, processes)
 
 
 @given(st.integers(1, 60), st.integers(1, 20), st.integers(1, 20), st.integers(1, 4), st.sampled_from([0.4, 1, 2, 2.5]))
@@ -92,3 +94,43 @@ def test_prompt_and_answer_are_cut_as_trl_cuts_them(base_model: Path) -> None:
     assert tokens(tokenizer, prompt, answer, 5) == (ids[:5], 5)
     cut = list(pieces([{"question": "What does heapify do?", "answer": "Transform."}], TEMPLATE, tokenizer, 5))
     assert [(len(ids), scored) for ids, scored, _ in cut] == [(5, 0)]
+
+
+def of_length(tokenizer: Any, row: dict[str, Any], end: str) -> int:
+    """Tokens of a pair's prompt with what follows it."""
+    return len(tokenizer(TEMPLATE.prompt(row["question"]) + end)["input_ids"])
+
+
+@pytest.mark.parametrize("length", [8, 32, 48, 64, 10_000])
+def test_pairs_that_are_cut_are_counted(base_model: Path, pairs_manifest: Path, length: int) -> None:
+    tokenizer = load_tokenizer(base_model.parent / "model")
+    rows = [json.loads(line) for line in (pairs_manifest.parent / "train.jsonl").read_text().splitlines()]
+    made = Batches(pairs_manifest, tokenizer, {**SETTINGS, "max_length": length}, 1)
+    found, heldout = made.cuts(), cuts(rows[:1], TEMPLATE, tokenizer, 10_000)
+    whole = [of_length(tokenizer, row, TEMPLATE.completion(row["answer"]) + tokenizer.eos_token) for row in rows]
+    assert (found.pairs, found.cut) == (len(rows), sum(size > length for size in whole))
+    scored = [number for _, number, _ in pieces(rows, TEMPLATE, tokenizer, length)]
+    assert found.without_answer == scored.count(0)
+    notes = note(found, heldout, length)
+    assert bool(notes) == bool(summary(found, heldout)) == (found.cut > 0)
+    assert (
+        not notes or f"{found.cut:,} of {len(rows):,} training pairs and 0 of 1 held-out pairs are longer" in notes[0]
+    )
+    assert ("no token of the answer is left" in " ".join(notes)) == (found.without_answer > 0)
+    assert heldout == Cuts(1, 0, 0)
+    if length == 8:  # less than a prompt's own words
+        with pytest.raises(
+            InputError, match=r"finetune\.train\.max_length is 8 tokens: in all .* no token of an answer"
+        ):
+            check_answers(found, length)
+    else:
+        check_answers(found, length)
+
+
+def test_in_less_than_an_epoch_the_pairs_that_are_trained_on_are_counted(
+    base_model: Path, pairs_manifest: Path
+) -> None:
+    tokenizer = load_tokenizer(base_model.parent / "model")
+    made = Batches(pairs_manifest, tokenizer, {**SETTINGS, "epochs": 0.1, "max_length": 32}, 1)
+    some = [made.rows[number] for step in range(1, made.steps + 1) for number in made.order(step)]
+    assert made.cuts() == cuts(some, TEMPLATE, tokenizer, 32) and made.cuts().pairs == made.pairs < len(made.rows)

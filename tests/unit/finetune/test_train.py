@@ -20,6 +20,7 @@ import torch
 from scripts.finetune import pairs
 from scripts.finetune.batches import Batches, pieces
 from scripts.finetune.run import WHERE, check
+from scripts.finetune.settings import whole
 from scripts.finetune.template import read_pairs
 from scripts.models.load import load
 from scripts.pretrain import checkpoint
@@ -78,6 +79,12 @@ def finished(process: copies.Launched, status: int = 0) -> str:
 
 def rows(out: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (out / "sft/losses.jsonl").read_text().splitlines()]
+
+
+def heldout_steps(out: Path) -> list[int]:
+    """The steps that metrics.jsonl has a held-out loss of."""
+    shown = [json.loads(line) for line in (out / "sft/metrics.jsonl").read_text().splitlines()]
+    return [row["step"] for row in shown if "heldout_loss" in row]
 
 
 def same(one: Path, other: Path) -> None:
@@ -243,9 +250,28 @@ def test_killed_and_resumed_gives_the_same_bytes(
     (folder / ".step-000008.partial").mkdir(exist_ok=True)  # as a kill in the middle of a save leaves one
     newest = checkpoint.complete(folder)[-1].step
     assert newest < STEPS
-    assert f"resuming after step {newest} of" in finished(launched(options, 2))
+    said = finished(launched(options, 2))
+    assert f"resuming after step {newest} of" in said and "held-out loss before" not in said
     same(tmp_path, found[2] / case)
+    assert heldout_steps(tmp_path) == [0, STEPS]
     assert not folder.exists()
+
+
+def test_killed_before_its_manifest_it_trains_no_step_again(
+    found: dict[int, Path], base_model: Path, pairs_manifest: Path, tmp_path: Path
+) -> None:
+    options = [
+        *arguments(base_model, pairs_manifest, tmp_path, engine="torch", zero_stage=0),
+        "--checkpoint-every",
+        "8",
+    ]
+    folder = place(options)
+    finished(launched(options, 2, "tests.unit.finetune.poisoned", KILLED="1"), 1)
+    assert not (tmp_path / "sft.manifest.json").exists() and checkpoint.complete(folder)[-1].step == STEPS
+    said = finished(launched(options, 2))
+    assert f"resuming after step {STEPS} of" in said and "held-out loss" not in said
+    same(tmp_path, found[2] / "torch-0")
+    assert heldout_steps(tmp_path) == [0, STEPS] and not folder.exists()
 
 
 @pytest.mark.long
@@ -363,7 +389,7 @@ def test_eight_billion_parameters_fit_where_the_optimizer_is_sharded() -> None:
         vocab_size=128_256, tie_word_embeddings=False,
     )  # fmt: skip
     shape = memory.shape_of_config(config, 8_030_261_248, 2048)
-    settings = {"precision": "bf16", "zero_stage": 3, "engine": "torch"}
+    settings = whole({"precision": "bf16", "zero_stage": 3, "engine": "torch"})
     at = {"micro_batch": 1, "activation_checkpointing": True, "processes": 8}
     held = memory.check(shape, settings, at, 80_000_000_000, 1, cuda=True, where=WHERE)
     assert held["optimizer"] <= 12 * shape.parameters / 8

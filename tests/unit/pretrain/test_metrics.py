@@ -71,6 +71,21 @@ def shown(folder: Path) -> list[float]:
     return [one.value for one in found.Scalars("loss")] if "loss" in found.Tags()["scalars"] else []
 
 
+def test_a_run_that_begins_again_has_no_row_of_step_0_yet(tmp_path: Path) -> None:
+    """Of an attempt that was killed before its first checkpoint nothing is continued."""
+    for _ in range(2):
+        with recording(tmp_path, 0, 0, tensorboard=True) as recorder:
+            assert metrics.read(tmp_path / metrics.METRICS) == []
+            recorder.metrics({"step": 0, "loss": 3.0})
+    assert shown(tmp_path) == [3.0]
+    with recording(tmp_path, 0, 0) as recorder:
+        for step in range(3):
+            recorder.metrics({"step": step, "loss": 3.0})
+            recorder.loss({"step": step, "loss": 3.0})
+    with recording(tmp_path, 1, 0):
+        assert [row["step"] for row in metrics.read(tmp_path / metrics.METRICS)] == [0, 1]
+
+
 def test_rows_that_are_gone_are_missed(tmp_path: Path) -> None:
     """Those of a curve that a checkpoint counts on; what was being written when the run was killed is no loss."""
     path = tmp_path / metrics.LOSSES

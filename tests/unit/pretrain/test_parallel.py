@@ -299,7 +299,7 @@ def test_a_change_that_is_proposed_leaves_whole_groups() -> None:
         "sequences": 16,
         "parallel": {"tensor": 2},
     }
-    fixed = TORCH | {"precision": "fp32", "engine": "deepspeed"}
+    fixed = TORCH | {"precision": "fp32"}
     now = 8 * sum(memory.parts(shape, fixed, at, False).values())
     words = " or ".join(memory.changes(shape, fixed, at, now - 1, 8, False))
     assert "lower pretrain.train.processes from 8 to 4" in words

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scripts.pretrain import gpus, placed
+from scripts.pretrain import gpus, hours, placed
 from scripts.pretrain.auto import operations
 from scripts.pretrain.checkpoint import Checkpoint, Kept
 from scripts.pretrain.plan import facts
@@ -23,6 +23,10 @@ from scripts.workflow.manifest import Manifest
 
 SHAPE = {"hidden_size": 1024, "intermediate_size": 2816, "layers": 24, "heads": 16, "kv_heads": 16, "context": 2048}
 OWN = config.validate({})["pretrain"]["plan"]
+LAST: dict[str, Any] = {
+    "flops": 4e14, "mfu": 0.42, "device": "NVIDIA H100 80GB HBM3", "cuda": True, "precision": "bf16", "threads": 1,
+    "parameters": 345_000_000,
+}  # fmt: skip
 
 
 def trained(**keys: Any) -> dict[str, Any]:
@@ -112,16 +116,56 @@ def test_without_a_peak_for_the_precision_there_are_no_hours() -> None:
 
 
 def test_mfu_that_is_set_comes_before_what_was_measured_and_that_before_what_is_assumed() -> None:
-    last = {"flops": 4e14, "mfu": 0.42, "device": "NVIDIA H100 80GB HBM3", "cuda": True}
+    last = LAST
     assert plan(last=last)["mfu"] == 0.42 and "as the last training here" in plan(last=last)["basis"]
     assert plan({"gpu": "h100", "mfu": 0.5}, last)["mfu"] == 0.5
-    assert plan(last={**last, "mfu": None, "cuda": False})["mfu"] == placed.MFU  # a CPU says nothing of a GPU
+    assert plan(last={**last, "mfu": None, "cuda": False})["mfu"] == hours.MFU  # a CPU says nothing of a GPU
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"device": "NVIDIA A100-SXM4-80GB"},
+        {"device": "NVIDIA H100 PCIe"},
+        {"device": "Something New"},
+        {"precision": "fp32"},
+        {"parameters": 28_192},
+        {"parameters": 7_000_000_000},
+    ],
+)
+def test_the_speed_of_another_training_says_nothing(changed: dict[str, Any]) -> None:
+    found, without = plan(last={**LAST, "mfu": 0.02, **changed}), plan()
+    assert found["hours"] == without["hours"] and found["mfu"] == hours.MFU
+    assert "assumed; the last training here was another: " in found["basis"]
+    assert str(changed.get("device", "H100")) in found["basis"] and "another" not in without["basis"]
+    assert "another" not in plan({"gpu": "h100", "mfu": 0.5}, {**LAST, **changed})["basis"]
+    near = {**LAST, "parameters": 2 * LAST["parameters"]}
+    assert plan(last=near)["mfu"] == 0.42 and "another" not in plan(last=near)["basis"]
+
+
+def test_on_a_cpu_too_the_last_training_counts_where_it_was_alike() -> None:
+    keys = {"device": "cpu", "precision": "fp32", "threads": 8, "processes": 1}
+    last = {
+        **LAST,
+        "flops": 1e11,
+        "mfu": None,
+        "device": "Intel(R) Xeon(R) Processor",
+        "cuda": False,
+        "precision": "fp32",
+    }
+    without, found = plan({}, **keys), plan({}, {**last, "threads": 8}, **keys)
+    assert (
+        "100 GFLOP/s of a process, as the last training here" in found["basis"] and found["hours"] != without["hours"]
+    )
+    for changed in ({"parameters": 28_192}, {"threads": 1}, {"precision": "bf16"}, {"cuda": True}):
+        other = plan({}, {**last, "threads": 8, **changed}, **keys)
+        assert other["hours"] == without["hours"] and "assumed; the last training here was another" in other["basis"]
 
 
 def test_what_an_earlier_training_measured(tmp_path: Path) -> None:
     folder = tmp_path / "results/main/pretrain/train"
     folder.mkdir(parents=True)
-    assert placed.measured(folder) is None
+    assert hours.measured(folder) is None
     shape = {**trained()["model"], "vocabulary": 32_768}
     made = Manifest("pretrain.train", "test", summary={"shape": shape})
     made.write(folder / "manifest.json", [])
@@ -134,13 +178,14 @@ def test_what_an_earlier_training_measured(tmp_path: Path) -> None:
         {"step": 30, "tokens_per_second": 1e6},
     ]
     (folder / "metrics.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    found = placed.measured(folder)
+    found = hours.measured(folder)
     assert found and found["flops"] == pytest.approx(1e6 * operations(shape, 32_768) / 8)
     assert found["mfu"] == pytest.approx(found["flops"] / 989e12)
+    assert found["parameters"] == facts(trained(), None, 32_768)["parameters"]["total"] and found["precision"] == "bf16"
     record.write(folder / "manifest.json", told.replace("bf16", "fp32"), facts_of_run)
-    assert (single := placed.measured(folder)) and single["mfu"] is None and single["flops"] == found["flops"]
+    assert (single := hours.measured(folder)) and single["mfu"] is None and single["flops"] == found["flops"]
     (folder / "metrics.jsonl").write_text("{damaged")
-    assert placed.measured(folder) is None
+    assert hours.measured(folder) is None
 
 
 def test_the_lines_say_whether_it_fits_and_what_helps() -> None:

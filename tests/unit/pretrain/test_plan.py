@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from scripts.pretrain import plan
+from scripts.pretrain import placed, plan
 from scripts.pretrain.auto import AUTO
 from scripts.pretrain.measures import flops_per_token
+from scripts.training import sealed
 from scripts.workflow import config, fingerprint
 from scripts.workflow.config import ROOT
 from scripts.workflow.errors import InputError
@@ -20,6 +21,7 @@ from scripts.workflow.manifest import Manifest
 from scripts.workflow.project import Project
 from scripts.workflow.steps import PLAN
 
+OWN = config.validate({})["pretrain"]["plan"]
 LLAMA = {"hidden_size": 2048, "intermediate_size": 5632, "layers": 22, "heads": 32, "kv_heads": 4, "context": 2048}
 
 
@@ -27,6 +29,11 @@ def train(**keys: Any) -> dict[str, Any]:
     """The settings of pretrain.train that pretrain.plan is told, completed as it does."""
     tree = config.validate({"pretrain": {"train": keys}})
     return config.completed("pretrain.train", fingerprint.settings(PLAN, tree)["train"])
+
+
+def placement(keys: dict[str, Any]) -> dict[str, Any]:
+    """pretrain.train, complete, with its placement."""
+    return config.validate({"pretrain": {"train": keys}})["pretrain"]["train"]
 
 
 def test_tinyllama_has_its_published_numbers() -> None:
@@ -99,6 +106,35 @@ def test_a_key_that_is_set_is_not_said_to_be_auto() -> None:
 def test_a_checkpoint_has_what_its_engine_writes(keys: dict[str, Any], each: int) -> None:
     found = plan.facts(train(model=LLAMA, steps=10, global_batch_tokens=4096, **keys), None, 1000)
     assert found["checkpoint_bytes"] == each * found["parameters"]["total"]
+
+
+def test_of_a_run_that_goes_on_from_a_checkpoint_it_plans_the_steps_that_are_left(tmp_path: Path) -> None:
+    model, folder = {**LLAMA, "context": 32}, tmp_path / "step-000015"
+    folder.mkdir()
+    (folder / "weights").write_bytes(b"0123")
+    keys = {"model": model, "steps": 24, "global_batch_tokens": 256, "checkpoint_every": 5, "start_from": str(folder)}
+    whole = plan.facts(train(**keys), 84_352, 300)  # a folder without a seal is none of a checkpoint
+    assert whole["tokens"] == 6144 and "after_step" not in whole
+    sealed.seal(folder, sealed.CHECKPOINT, {"step": 15}, {"weights": 4})
+    left = plan.facts(train(**keys), 84_352, 300)
+    assert (left["tokens"], left["steps"], left["after_step"]) == (2304, 24, 15)
+    for key in ("epochs", "tokens_per_parameter"):
+        assert left[key] == pytest.approx(whole[key] * 9 / 24, abs=0.01)
+    assert left["flops"]["total"] == whole["flops"]["total"] * 9 // 24
+    assert left["checkpoint_bytes"] == whole["checkpoint_bytes"]
+    ramp = [[0, 0.25], [0.5, 1]]  # 12 steps of 64 tokens, and 12 of 256
+    assert plan.facts(train(**keys, batch_ramp=ramp), None, 300)["tokens"] == 9 * 256
+    assert "9 steps after step 15" in placed.lines(left, placed.place(left, placement(keys), OWN))[0]
+    tree = config.validate({"pretrain": {"train": keys}})
+    before = fingerprint.fingerprint(PLAN, tree)
+    (folder / "weights").write_bytes(b"4567")
+    assert fingerprint.fingerprint(PLAN, tree) != before, "another checkpoint at the same path is planned again"
+    kept = {**placement(keys), "keep_checkpoints": 10}
+    assert [placed.checkpoints(found, kept) for found in (whole, left)] == [5, 2]  # of 5, 10, 15, 20 and 24
+    with pytest.raises(
+        InputError, match=r"after step 15, and this run ends at step 15: set more pretrain\.train\.steps"
+    ):
+        plan.facts(train(**{**keys, "steps": 15}), 84_352, 300)
 
 
 @pytest.fixture

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import json
 import os
 import re
 import subprocess
@@ -14,7 +16,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scripts.finetune.settings import whole
+from scripts.pretrain import checks
 from scripts.pretrain.muon import AT_ONCE as in_muon
+from scripts.pretrain.parallel import Degrees
 from scripts.training import memory
 from scripts.training.estimate import deepspeed, torch
 from scripts.training.estimate.shape import AT_ONCE, Shape, Training, orthogonal, shared_out
@@ -148,6 +153,55 @@ def test_where_no_single_change_is_enough_it_says_what_all_together_leave() -> N
     assert "ZeRO 0" in words  # Muon needs whole matrices
     (words,) = memory.changes(WIDE, {**settings, "optimizer": "muon", "engine": "torch"}, EIGHT, 2e9, 1, True)
     assert "ZeRO 3" in words  # which that engine puts together
+
+
+PARALLEL: list[dict[str, int]] = [{}, {"tensor": 2}, {"pipeline": 4}, {"sequence": 2}, {"expert": 2}]
+
+
+def changed(words: str) -> dict[str, Any]:
+    """The settings that a change names."""
+    found = re.findall(r"pretrain\.train\.(\w+) (?:from \d+ )?to (true|false|\d+)", words)
+    found += [("processes", number) for number in re.findall(r"train on (\d+) GPUs", words)]
+    return {key: json.loads(value) for key, value in found}
+
+
+@pytest.mark.parametrize("cuda", [True, False])
+@pytest.mark.parametrize("parallel", PARALLEL, ids=str)
+@pytest.mark.parametrize("engine", ["torch", "deepspeed"])
+def test_no_change_is_named_that_the_trainer_refuses(engine: str, parallel: dict[str, int], cuda: bool) -> None:
+    model = {**TRAIN["model"], "type": "mixtral" if "expert" in parallel else "llama", "context": 2048}
+    tried, kinds = 0, set()
+    for stage, compiled, selective, optimizer, size in itertools.product(
+        range(4), (False, True), (False, True), ("adamw", "muon"), (4e9, 12e9, 20e9, 30e9, 40e9)
+    ):
+        settings = {**TRAIN, "precision": "bf16", "zero_stage": stage, "engine": engine, "optimizer": optimizer}
+        settings |= {"compile_layers": compiled, "model": model, "global_batch_tokens": 64 * 2048}
+        at = {"micro_batch": 4, "processes": 8, "activation_checkpointing": selective, "sequences": 64}
+        at |= {"selective_checkpointing": selective, "async_checkpoints": engine == "torch", "parallel": parallel}
+        here = 1 if cuda else 8
+        try:
+            checks.check({**settings, **at}, 8)
+        except InputError:
+            continue
+        if here * sum(memory.parts(WIDE, settings, at, cuda).values()) <= here * size:
+            continue
+        for words in memory.changes(WIDE, settings, at, here * size, here, cuda):
+            made = {**settings, **at, **changed(words)}
+            checks.check(made, made["processes"])
+            accumulation = 64 * Degrees.of(made).together // (made["micro_batch"] * made["processes"])
+            assert accumulation >= Degrees.of(made).pipeline
+            tried, kinds = tried + 1, kinds | changed(words).keys()
+    assert tried > 10 or (engine == "deepspeed" and parallel)
+    assert {"zero_stage", "micro_batch"} <= kinds or parallel
+
+
+@pytest.mark.parametrize("batch", [4, 8, 16])
+def test_a_fine_tuning_is_not_told_to_take_more_gpus_than_a_batch_has_pairs(batch: int) -> None:
+    settings = whole({"precision": "bf16", "zero_stage": 3, "engine": "torch"})
+    at = {"micro_batch": 1, "processes": 4, "activation_checkpointing": True, "largest": batch}
+    now = sum(memory.parts(WIDE, settings, at, True).values())
+    words = " or ".join(memory.changes(WIDE, settings, at, now - 1, 1, True, "finetune.train"))
+    assert ("train on 8 GPUs, not 4" in words) == (batch >= 8) and ("GPUs" in words) == (batch >= 8)
 
 
 def beginning(shape: Shape, how: Training) -> dict[str, int]:
