@@ -98,7 +98,7 @@ def estimate(found: list[tuple[Source, Sampled]], languages: list[str], shards: 
     text *= 1 - configuration.validate({})["corpus"]["split"]["validation_fraction"]
     vocabulary = entries("auto", int(text))
     tokens = int(text / BYTES_A_TOKEN[vocabulary])
-    defaults = configuration.tracked(configuration.validate({}), "pretrain.train")
+    defaults = configuration.completed("pretrain.train", {})
     settings = auto.resolve(defaults, max(tokens, 300), vocabulary)
     trained = settings["steps"] * settings["global_batch_tokens"]
     operations = float(auto.operations(settings["model"], vocabulary)) * trained
