@@ -27,6 +27,12 @@ def over(run: Run, step: int) -> bool:
     return False
 
 
+def near(run: Run, step: int) -> bool:
+    """Whether the run ends after `step` where its validation is no better than the best."""
+    wanted = run.settings["early_stop"]
+    return bool(wanted) and run.stale + 1 >= wanted and run.wants_validation(step)
+
+
 def choose(run: Run) -> None:
     """At the end of a run that may stop early, take the weights of its best validation. A collective call."""
     if not run.settings["early_stop"] or run.lowest is None:

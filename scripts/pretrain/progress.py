@@ -70,6 +70,12 @@ class Pace:
             spent = tokens(step) - tokens(self.first)
             foretell((tokens(steps) - tokens(step)) * self.clock.trained / spent, self.run.device.type)
 
+    def end(self, step: int, loss: float, everyone: list[dict[str, float]]) -> None:
+        """Called after `after` where the run ends early with this step: a row of the last steps, where that was none of `log_every`."""
+        if self.shown < step:
+            self._show(step, loss, everyone)
+            self.shown = step
+
     def _show(self, step: int, loss: float, everyone: list[dict[str, float]]) -> None:
         """A row of metrics.jsonl and a line of the log on the steps from `shown`, exclusive, to `step`.
 
@@ -84,7 +90,7 @@ class Pace:
         used = measures.mfu(rate, run.flops, measures.peak_of(product, run.settings["precision"]), run.processes)
         row = {
             "step": step,
-            "tokens": tokens(step),
+            "tokens": tokens(step) - tokens(run.begun),  # its own: those before may have been in other batches
             "loss": loss if math.isfinite(loss) else None,
             "learning_rate": schedule.learning_rate(step, steps, run.settings),
             "grad_norm": run.update.norm if run.update.applied else None,

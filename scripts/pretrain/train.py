@@ -65,7 +65,7 @@ def stretch(run: Run, recorder: metrics.Recorder | None, stopping: list[int]) ->
         following = reader.submit(run.batch, run.done + 1)
         for step in range(run.done + 1, last + 1):
             alive.at("reading tokens", step)
-            with vital.reading(step):
+            with vital.reading(step, early.near(run, step)):
                 batch, following = following.result(), reader.submit(run.batch, step + 1)
             with run.room(f"step {step:,}"):
                 loss, stop = run.step(step, batch, bool(stopping))
@@ -87,6 +87,8 @@ def stretch(run: Run, recorder: metrics.Recorder | None, stopping: list[int]) ->
             if run.wants_validation(step):
                 with clock.paused():
                     validation, best, over = validated(run, recorder, step)
+                if over and pace:
+                    pace.end(step, loss, everyone)
             if stop or best or over or run.wants_checkpoint(step):
                 alive.at("checkpoint")
                 with clock.paused():

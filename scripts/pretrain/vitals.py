@@ -84,12 +84,15 @@ class Vitals:
             self.spans.append((self.begun.pop(), self._mark()))
 
     @contextlib.contextmanager
-    def reading(self, step: int) -> Iterator[None]:
-        """The time in which a step waits for its tokens; the blocks' time is measured from here on, where the step is logged."""
+    def reading(self, step: int, also: bool = False) -> Iterator[None]:
+        """The time in which a step waits for its tokens; the blocks' time is measured from here on, where the step is logged.
+
+        also: measure it in any case, since it may be logged.
+        """
         begun = time.perf_counter()
         yield
         self.data = time.perf_counter() - begun
-        self.measuring = step % self.every == 0 or step == self.last
+        self.measuring = also or step % self.every == 0 or step == self.last
 
     def _own(self) -> dict[str, float]:
         cuda = self.device.type == "cuda"
@@ -106,7 +109,7 @@ class Vitals:
         return found | self.gpu()
 
     def shared(self) -> list[dict[str, float]]:
-        """FIELDS of each process, by rank, without those that it lacks, after a step that is logged: a collective call. [] elsewhere."""
+        """FIELDS of each process, by rank, without those that it lacks, after a step that is measured: a collective call. [] elsewhere."""
         if not self.measuring:
             return []
         own = self._own()

@@ -53,7 +53,7 @@ def test_stops_where_it_was_killed_too(start: Any, tmp_path: Path, more: dict[st
 
 def stops(start: Any, whole: Path, processes: int, more: dict[str, Any]) -> tuple[int, int]:
     """Train in `whole`; (the step of the best weights, the last step)."""
-    errors = finish(start(whole, processes, CHANGES | more))
+    errors = finish(start(whole, processes, CHANGES | more, "--log-every", "1000"))
     assert "stopped early after step" in errors
     found = rows(whole / "out/losses.jsonl")
     scores = {row["step"]: row["validation_loss"] for row in found if "validation_loss" in row}
@@ -61,6 +61,8 @@ def stops(start: Any, whole: Path, processes: int, more: dict[str, Any]) -> tupl
     end = max(scores)
     assert end == best + 4 < 60 and found[-1]["stopped_early"] and found[-1]["step"] == end
     assert sum("stopped_early" in row for row in found) == 1
+    (shown,) = (row for row in rows(whole / "out/metrics.jsonl") if "tokens" in row)  # of the last step, logged or not
+    assert (shown["step"], shown["tokens"]) == (end, end * 256) and shown["loss"] > 0 and shown["compute_seconds"] > 0
     summary = json.loads((whole / "out/manifest.json").read_text())["summary"]
     assert summary["early_stop"] == {"after_step": end, "best_step": best} and summary["steps"] == end
     assert summary["tokens"] == end * 256 and summary["validation_loss"] == scores[best]

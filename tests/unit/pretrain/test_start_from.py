@@ -87,6 +87,9 @@ def test_a_ramp_of_its_own_begins_where_the_data_were_left(start: Any, folder: P
     assert len(then[11]) == len(first[11]) // 2  # the longer ramp has small batches here
     assert then[11] == first[11][: len(then[11])]
     assert not set(seen) & {window for step in (11, 12) for window in then[step]}
+    shown = [row for row in rows(folder / "ramp-longer/out/metrics.jsonl") if "tokens" in row]
+    summary = json.loads((folder / "ramp-longer/out/manifest.json").read_text())["summary"]
+    assert (shown[0]["step"], shown[0]["tokens"]) == (11, 128) and shown[-1]["tokens"] == summary["tokens"]
 
 
 @pytest.mark.slow
