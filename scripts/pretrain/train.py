@@ -205,7 +205,7 @@ def results(run: Run, weights: dict[str, torch.Tensor], manifest: Manifest, out:
     notes += runs.note(list(run.changed))
     manifest.summary = {
         "start_from": settings["start_from"],
-        **({"begun_after": run.begun} if run.begun else {}),  # a step of the run that it is a branch of
+        **({"after_step": run.begun} if run.begun else {}),  # a step of the run that it is a branch of
         "parameters": {key: run.parameters[key] for key in ("total", "non_embedding")},
         "shape": {**run.tracked["model"], "vocabulary": run.vocabulary},
         "auto": run.resolved,

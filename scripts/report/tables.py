@@ -61,7 +61,7 @@ def tiles(counts: dict[str, Any], seconds: float | None) -> list[dict[str, str]]
     begun = f"the weights of {given}" if (given := pretrain.get("start_from")) else "random weights"
     steps = pretrain.get("steps")
     if isinstance(steps, int):  # those of a branch are its own
-        steps -= pretrain.get("begun_after", 0)
+        steps -= pretrain.get("after_step", 0)
     answered = "; ".join(filter(None, notes)) if asked else "not measured"
     made = [
         ("Trained on", short(pretrain.get("tokens")), "tokens seen", there),
