@@ -101,6 +101,13 @@ class Program:
             raise RuntimeError(f"the training failed:\n{errors}")
 
 
+def found(into: Path, pattern: str) -> set[Path]:
+    """Paths in the folders of checkpoints. Looks again where a folder, such as one of beats, is removed meanwhile."""
+    while True:
+        with contextlib.suppress(FileNotFoundError):
+            return set(into.glob(f"checkpoints/*/{pattern}"))
+
+
 def until(process: subprocess.Popen[str], sign: Callable[[], bool]) -> None:
     """Wait until `sign`, or the end of the process."""
     while process.poll() is None and not sign():
@@ -113,14 +120,14 @@ def moment(process: subprocess.Popen[str], into: Path, chance: random.Random) ->
     if kind == "starting":
         end = time.monotonic() + chance.uniform(0, STARTING)
         return until(process, lambda: time.monotonic() > end)
-    before = set(into.glob("checkpoints/*/step-*"))
+    before = found(into, "step-*")
     if kind == "stepping":
-        until(process, lambda: set(into.glob("checkpoints/*/step-*")) > before)
+        until(process, lambda: found(into, "step-*") > before)
         end = time.monotonic() + chance.uniform(0, STEPPING)
         return until(process, lambda: time.monotonic() > end)
     passed = chance.choice((0, 1, 1, 2))  # checkpoints that are written in peace, so that the run gets on
-    until(process, lambda: len(set(into.glob("checkpoints/*/step-*")) - before) >= passed)
-    until(process, lambda: any(into.glob("checkpoints/*/.step-*.partial")))
+    until(process, lambda: len(found(into, "step-*") - before) >= passed)
+    until(process, lambda: bool(found(into, ".step-*.partial")))
     time.sleep(chance.uniform(0, WRITING))
 
 
@@ -152,7 +159,7 @@ def kill(process: subprocess.Popen[str], victim: str) -> str:
 
 def half_written(into: Path) -> set[tuple[str, int]]:
     """Checkpoints that were being written: their folders, and when these last changed."""
-    return {(path.name, path.stat().st_ctime_ns) for path in into.glob("checkpoints/*/.step-*.partial")}
+    return {(path.name, path.stat().st_ctime_ns) for path in found(into, ".step-*.partial")}
 
 
 def differences(one: Path, other: Path) -> list[str]:
@@ -170,7 +177,7 @@ def broken(program: Program, tally: Tally, kills: int, chance: random.Random, en
     """One training, killed until `kills` are done in all, it is at its end, or the time is over: `end`, of time.monotonic."""
     whole, into = program.folder / "whole", program.folder / f"broken-{tally.trainings}"
     while not (into / "out/manifest.json").exists():
-        tally.resumed += any(into.glob("checkpoints/*/step-*"))
+        tally.resumed += bool(found(into, "step-*"))
         if tally.kills.total() >= kills or time.monotonic() > end:
             program.finish(into)
             break
@@ -208,7 +215,9 @@ def run(case: Case, folder: Path, kills: int, seed: int, minutes: float = math.i
 
 
 def parser() -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser(prog="python -m tests.kills", description=__doc__)
+    made = argparse.ArgumentParser(
+        prog="python -m tests.kills", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     made.add_argument("--engine", choices=("deepspeed", "torch"), default="deepspeed")
     made.add_argument("--zero-stage", type=int, choices=range(4), default=1)
     made.add_argument("--precision", choices=("fp32", "bf16"), default="fp32")
