@@ -101,7 +101,7 @@ class Program:
             raise RuntimeError(f"the training failed:\n{errors}")
 
 
-def found(into: Path, pattern: str) -> set[Path]:
+def paths(into: Path, pattern: str) -> set[Path]:
     """Paths in the folders of checkpoints. Looks again where a folder, such as one of beats, is removed meanwhile."""
     while True:
         with contextlib.suppress(FileNotFoundError):
@@ -120,14 +120,14 @@ def moment(process: subprocess.Popen[str], into: Path, chance: random.Random) ->
     if kind == "starting":
         end = time.monotonic() + chance.uniform(0, STARTING)
         return until(process, lambda: time.monotonic() > end)
-    before = found(into, "step-*")
+    before = paths(into, "step-*")
     if kind == "stepping":
-        until(process, lambda: found(into, "step-*") > before)
+        until(process, lambda: paths(into, "step-*") > before)
         end = time.monotonic() + chance.uniform(0, STEPPING)
         return until(process, lambda: time.monotonic() > end)
     passed = chance.choice((0, 1, 1, 2))  # checkpoints that are written in peace, so that the run gets on
-    until(process, lambda: len(found(into, "step-*") - before) >= passed)
-    until(process, lambda: bool(found(into, ".step-*.partial")))
+    until(process, lambda: len(paths(into, "step-*") - before) >= passed)
+    until(process, lambda: bool(paths(into, ".step-*.partial")))
     time.sleep(chance.uniform(0, WRITING))
 
 
@@ -159,7 +159,7 @@ def kill(process: subprocess.Popen[str], victim: str) -> str:
 
 def half_written(into: Path) -> set[tuple[str, int]]:
     """Checkpoints that were being written: their folders, and when these last changed."""
-    return {(path.name, path.stat().st_ctime_ns) for path in found(into, ".step-*.partial")}
+    return {(path.name, path.stat().st_ctime_ns) for path in paths(into, ".step-*.partial")}
 
 
 def differences(one: Path, other: Path) -> list[str]:
@@ -177,7 +177,7 @@ def broken(program: Program, tally: Tally, kills: int, chance: random.Random, en
     """One training, killed until `kills` are done in all, it is at its end, or the time is over: `end`, of time.monotonic."""
     whole, into = program.folder / "whole", program.folder / f"broken-{tally.trainings}"
     while not (into / "out/manifest.json").exists():
-        tally.resumed += bool(found(into, "step-*"))
+        tally.resumed += bool(paths(into, "step-*"))
         if tally.kills.total() >= kills or time.monotonic() > end:
             program.finish(into)
             break
