@@ -1,7 +1,8 @@
-"""Derive question and answer pairs from the corpus by regular expressions: pairs to fine-tune on, and held-out ones.
+"""Question and answer pairs from the corpus, by regular expressions, and from files: pairs to fine-tune on, and held-out ones.
 
-`train.jsonl` has `id, question, answer` from training documents; `heldout.jsonl`, from validation documents, also has
-`choices` (the answer among three other held-out answers of similar length) and `gold`, its place among them.
+`train.jsonl` has `id, question, answer, of` (the pattern or the file) from training documents; `heldout.jsonl`, from validation
+documents, also has `choices` (the answer among three other held-out answers of similar length) and `gold`, its place among them.
+`chat_template.jinja` is the template as tokenizers have it.
 A held-out pair whose question or answer occurs in any training document's pairs is dropped. One answer is kept for
 a question. Memory is bounded by `max_train` and `max_heldout`: the pairs of the lowest hash are held, no others.
 With fewer than `min_train` pairs fine-tuning is left out, with fewer than `min_heldout` the questions are not asked: `enough`
@@ -16,18 +17,22 @@ import json
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from scripts.finetune.patterns import Pattern, compiled, found, window
-from scripts.finetune.template import Template
+from scripts.finetune import files
+from scripts.finetune.layouts import check
+from scripts.finetune.patterns import Pattern, compiled, found, title, window
+from scripts.finetune.template import CHAT, Template, special
 from scripts.formats.documents import count, document_id, rows, uniform
-from scripts.tokenize.special import SPECIAL
 from scripts.workflow import cli
 from scripts.workflow.console import Progress, log
 from scripts.workflow.manifest import Manifest, write_atomically
 
 CHOICES = 4
+HELDOUT = 0.05  # of the questions of a file
+SHOWN, CHARACTERS = 4, 400  # examples of a pattern or file in the summary, and characters of each
 SPARE = 8  # held-out candidates held for each one wanted, since many are dropped as contaminated
 NEAREST = 24  # distractors are drawn from that many answers of the most similar length
 
@@ -70,27 +75,42 @@ class Lowest:
         return [self.pairs[name] for _, name in sorted(self.heap, reverse=True)]
 
 
-def candidates(
+def from_corpus(
     files: list[Path], patterns: list[Pattern], settings: dict[str, Any], dropped: Counter[str]
 ) -> Iterator[dict[str, Any]]:
-    """The pairs of the documents in `files`; those that are dropped for what they hold are counted in `dropped`, not given.
-
-    Fine-tuning tokenizes templates, in which special tokens are recognised: a page that spells one could end a turn of its own.
-    """
+    """The pairs of the documents in `files`; those that are dropped for what they hold are counted in `dropped`, not given."""
     low, high = settings["min_answer_words"], settings["max_answer_words"]
     progress = Progress(sum(count(file) for file in files), "documents")
     for file in files:
-        for row in rows(file, ["id", "text"]):
+        for row in rows(file, ["id", "text", "url", "metadata"]):
             text = window(row["text"], settings["max_characters"], settings["max_line"])
-            for question, answer in found(patterns, text):
+            for name, question, answer in found(patterns, text, title(row)):
                 words = len(answer.split())
-                if any(name in part for name in SPECIAL for part in (question, answer)):
+                if special(question, answer):
                     dropped["special_token"] += 1
                 elif low <= words <= high:
-                    yield {"id": document_id(row["id"], question, answer), "question": question, "answer": answer}
+                    yield pair(row["id"], question, answer, name)
                 else:
                     dropped["short" if words < low else "long"] += 1
             progress.add()
+
+
+def from_files(settings: dict[str, Any], split: str, dropped: Counter[str]) -> Iterator[dict[str, Any]]:
+    """The pairs of `finetune.pairs.files` for one split (`train` or `validation`): a conversation's are all in the same."""
+    template, seed = Template.parse(settings["template"]), settings["seed"]
+    reasons = dropped if split == "train" else Counter[str]()  # every file is read twice
+    for number, entry in enumerate(settings["files"]):
+        name, progress = Path(entry["path"]).name, Progress(None, "pairs")
+        for first, question, answer in files.pairs(number, entry, template, reasons):
+            validation = uniform(seed, key(first), "finetune.files") < entry.get("heldout", HELDOUT)
+            if validation == (split == "validation"):
+                yield pair("", question, answer, name)
+            progress.add()
+
+
+def pair(document: str, question: str, answer: str, of: str) -> dict[str, Any]:
+    """A row of the results. document: the id of that which it is from, or ""; of: the pattern or the file."""
+    return {"id": document_id(document, question, answer), "question": question, "answer": answer, "of": of}
 
 
 def with_choices(pairs: list[dict[str, Any]], seed: int) -> list[dict[str, Any]]:
@@ -139,25 +159,48 @@ def lacking(number: int, least: int, which: str, found: str, then: str, more: st
     ]
 
 
+def by_source(train: list[dict[str, Any]], heldout: list[dict[str, Any]]) -> dict[str, dict[str, int]]:
+    """{pattern or file: {"train": pairs, "heldout": pairs}}."""
+    numbers = [Counter(row["of"] for row in rows) for rows in (train, heldout)]
+    return {name: {"train": numbers[0][name], "heldout": numbers[1][name]} for name in sorted(numbers[0] | numbers[1])}
+
+
+def examples(train: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The first SHOWN training pairs of each pattern and file, cut to what a reader looks at."""
+    shown, number = [], Counter[str]()
+    for row in train:
+        number[row["of"]] += 1
+        if number[row["of"]] <= SHOWN:
+            shown.append({name: row[name][:CHARACTERS] for name in ("question", "answer", "of")})
+    return sorted(shown, key=lambda row: str(row["of"]))
+
+
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
     template = Template.parse(settings["template"])
     patterns, seed = compiled(settings["patterns"]), settings["seed"]
+    check(settings)
     dropped: dict[str, Counter[str]] = {"train": Counter(), "heldout": Counter()}
+
+    def found_in(name: str, reasons: Counter[str]) -> Iterator[dict[str, Any]]:
+        documents = from_corpus(split(args.corpus, name), patterns, settings, reasons)
+        return chain(documents, from_files(settings, name, reasons))
+
     # Held-out candidates first: they are few, and every training pair is then compared with them as it passes.
     held = Lowest(SPARE * settings["max_heldout"], seed, "finetune.heldout")
     found_heldout = 0
-    for pair in candidates(split(args.corpus, "validation"), patterns, settings, dropped["heldout"]):
+    for row in found_in("validation", dropped["heldout"]):
         found_heldout += 1
-        held.add(pair)
+        held.add(row)
     pairs = held.ordered()
     questions, answers = {key(p["question"]) for p in pairs}, {key(p["answer"]) for p in pairs}
     seen: set[str] = set()
     train = Lowest(settings["max_train"], seed, "finetune.train")
     found_train = 0
-    for pair in candidates(split(args.corpus, "train"), patterns, settings, dropped["train"]):
+    for row in found_in("train", dropped["train"]):
         found_train += 1
-        train.add(pair)
-        seen |= {key(pair["question"])} & questions | {key(pair["answer"])} & answers
+        train.add(row)
+        seen |= {key(row["question"])} & questions | {key(row["answer"])} & answers
+    total = found_train + found_heldout + sum(part.total() for part in dropped.values())
     clean = [p for p in pairs if key(p["question"]) not in seen and key(p["answer"]) not in seen]
     held.dropped["contaminated"] += len(pairs) - len(clean)
     kept = clean[: settings["max_heldout"]]
@@ -180,20 +223,16 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
         asked, settings["min_heldout"], "heldout", found_asked, "The held-out questions are not asked",
         "or raise corpus.split.validation_fraction",
     )  # fmt: skip
-    files = []
-    for name, out in (("train", rows_train), ("heldout", rows_heldout)):
-        path = args.manifest.parent / f"{name}.jsonl"
-        write_atomically(path, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in out))
-        files.append(path)
+    written = {
+        name: "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in out)
+        for name, out in (("train.jsonl", rows_train), ("heldout.jsonl", rows_heldout))
+    } | {CHAT: template.chat()}
+    for name, words in written.items():
+        write_atomically(args.manifest.parent / name, words)
     dropped["train"] += train.dropped
     dropped["heldout"] += held.dropped
-    total_in = (
-        found_train
-        + found_heldout
-        + sum(c[why] for c in dropped.values() for why in ("short", "long", "special_token"))
-    )
     manifest.counts = {
-        "in": total_in,
+        "in": total,
         "kept": len(rows_train) + len(kept),
         "dropped": {f"{name}_{why}": n for name, part in dropped.items() for why, n in sorted(part.items()) if n},
     }
@@ -203,12 +242,13 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
         "enough": {"train": not few_train, "heldout": not few_heldout},
         "notes": few_train + few_heldout,
         "template": template.text,
-        "examples": [{k: p[k] for k in ("question", "answer")} for p in rows_train[:3]],
+        "by_source": by_source(rows_train, rows_heldout),
+        "examples": examples(rows_train),
     }
     log.info("%s training pairs, %s held-out pairs", f"{len(rows_train):,}", f"{len(kept):,}")
     for note in manifest.summary["notes"]:
         log.warning("%s", note)
-    return files
+    return [args.manifest.parent / name for name in written]
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -1,13 +1,17 @@
 """Regular expressions that find question and answer pairs in plain text, and the guards that keep them from hanging.
 
-A pattern has the named groups `subject` and `answer`. It is matched by the `regex` module (a superset of Python's `re`
+A pattern has the named groups `subject` and `answer`; where its question asks for the {title}, `subject` may be missing, and documents
+without a title are left out. It is matched by the `regex` module (a superset of Python's `re`
 that can stop after a time), multiline, on at most so many characters of a document and never on an overlong line.
 """
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 from typing import Any
 
 import regex
@@ -15,6 +19,7 @@ import regex
 from scripts.workflow.errors import InputError
 
 KEY = "finetune.pairs.patterns"
+HOLE = re.compile(r"\{(subject|title)\}")
 SECONDS = 10.0  # that one pattern may take on one document before it is refused as pathological
 
 PRESETS = {
@@ -27,24 +32,27 @@ PRESETS = {
         ),
         "question": "What does {subject} do?",
     },
-    # A first line of 3 to 15 words, and the first full sentence of 5 words or more below it: an ordinary page.
+    # The first full sentence of 5 words or more that begins a line below the first: an ordinary page.
     "title": {
-        "pattern": (
-            r"\A\s*(?P<subject>\S+(?:[ \t]+\S+){2,14})[ \t]*\n(?s:.*?)"
-            r"^[ \t]*(?P<answer>[A-Z]\S*(?:[ \t]+\S+){4,}?(?<=[.!?]))(?=\s|\Z)"
-        ),
-        "question": 'What is the page "{subject}" about?',
+        "pattern": (r"\A[^\n]*\n(?s:.*?)^[ \t]*(?P<answer>[\p{Lu}\p{Lo}]\S*(?:[ \t]+\S+){4,}?(?<=[.!?।؟።]))(?=\s|\Z)"),
+        "question": 'What is the page "{title}" about?',
     },
 }
 
 
 @dataclass(frozen=True)
 class Pattern:
-    """A compiled pattern; `key` is its path in the config."""
+    """A compiled pattern; `key` is its path in the config, `name` its preset's or its question."""
 
     key: str
+    name: str
     expression: regex.Pattern[str]
     question: str
+
+    @property
+    def asks(self) -> set[str]:
+        """What its question holds, of `subject` and `title`."""
+        return set(HOLE.findall(self.question))
 
 
 def compiled(entries: list[dict[str, Any]]) -> list[Pattern]:
@@ -55,6 +63,7 @@ def compiled(entries: list[dict[str, Any]]) -> list[Pattern]:
     out = []
     for number, entry in enumerate(entries):
         key = f"{KEY}[{number}]"
+        name = entry.get("preset") or entry.get("question", "")
         if "preset" in entry:
             if len(entry) > 1:
                 raise InputError(
@@ -69,11 +78,12 @@ def compiled(entries: list[dict[str, Any]]) -> list[Pattern]:
             raise InputError(
                 f"{key}.pattern is not a regular expression: {error.msg} at position {error.pos}: {entry['pattern']!r}"
             ) from error
-        if missing := sorted({"subject", "answer"} - expression.groupindex.keys()):
+        made = Pattern(key, name, expression, entry["question"])
+        if not made.asks:
+            raise InputError(f"{key}.question is {entry['question']!r}; it must hold {{subject}} or {{title}}")
+        if missing := sorted((made.asks - {"title"} | {"answer"}) - expression.groupindex.keys()):
             raise InputError(f"{key}.pattern lacks the named group (?P<{missing[0]}>…): {entry['pattern']!r}")
-        if "{subject}" not in entry["question"]:
-            raise InputError(f"{key}.question is {entry['question']!r}; it must hold {{subject}}")
-        out.append(Pattern(key, expression, entry["question"]))
+        out.append(made)
     return out
 
 
@@ -84,17 +94,32 @@ def window(text: str, characters: int, line: int) -> str:
     return "\n".join("" if len(row) > line else row for row in text.split("\n"))
 
 
-def found(patterns: list[Pattern], text: str, seconds: float = SECONDS) -> Iterator[tuple[str, str]]:
-    """(question, answer) for every match, pattern by pattern, white space collapsed; empty groups are skipped.
+def title(row: dict[str, Any]) -> str:
+    """The title of a document (its `metadata` and `url`), of 2 to 30 words; "" where it has none but its file's name."""
+    own = " ".join(str(json.loads(row["metadata"] or "{}").get("title") or "").split())
+    address = str(row["url"] or "")
+    file = address.startswith("file:") and own == PurePosixPath(address.rpartition("#")[0]).stem
+    return own if 2 <= len(own.split()) <= 30 and not file else ""
 
+
+def found(
+    patterns: list[Pattern], text: str, heading: str = "", seconds: float = SECONDS
+) -> Iterator[tuple[str, str, str]]:
+    """(the pattern's name, question, answer) for every match, pattern by pattern, white space collapsed; empty groups are skipped.
+
+    heading: the document's title, or "".
     Raises InputError where a pattern takes longer than `seconds` on this text.
     """
     for pattern in patterns:
+        if "title" in pattern.asks and not heading:
+            continue
         try:
             for match in pattern.expression.finditer(text, timeout=seconds):
-                subject, answer = (" ".join((match[group] or "").split()) for group in ("subject", "answer"))
-                if subject and answer:
-                    yield pattern.question.replace("{subject}", subject), answer
+                groups = {name: " ".join((match[name] or "").split()) for name in pattern.expression.groupindex}
+                groups["title"] = heading
+                if groups["answer"] and all(groups[name] for name in pattern.asks):
+                    asked = HOLE.sub(lambda hole: groups[hole[1]], pattern.question)  # noqa: B023
+                    yield pattern.name, asked, groups["answer"]
         except TimeoutError as error:
             raise InputError(
                 f"{pattern.key}.pattern took more than {seconds:g} s on one document of {len(text):,} characters; "

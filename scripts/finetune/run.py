@@ -16,14 +16,14 @@ from transformers import AutoConfig
 
 from scripts.finetune.batches import Batches, Cuts, cuts, dealt, micro_batch, pieces
 from scripts.finetune.settings import whole
-from scripts.finetune.template import read_pairs
+from scripts.finetune.template import CHAT, read_pairs
 from scripts.models.load import load_tokenizer
 from scripts.pretrain import checkpoint, damage, engine, group, initial, model, room, schedule, start_from
 from scripts.training import machine, memory
 from scripts.workflow.console import log
 from scripts.workflow.errors import InputError
 from scripts.workflow.fingerprint import code
-from scripts.workflow.manifest import canonical, digest, task_of
+from scripts.workflow.manifest import Manifest, canonical, digest, task_of
 
 WHERE = "finetune.train"
 KEPT = checkpoint.Kept(2)
@@ -180,8 +180,9 @@ class Run:
                 shutil.copyfile(path, described / path.name)
 
     def companions(self) -> list[Path]:
-        """The files of the tokenizer beside the weights."""
-        return [path for name in model.COMPANIONS if (path := self.source / name).is_file()]
+        """The files of the tokenizer beside the weights, and the chat template by which the model was asked."""
+        own = [path for name in model.COMPANIONS if name != CHAT and (path := self.source / name).is_file()]
+        return [*own, Manifest.read(self.args.pairs).sound(CHAT).file(CHAT)]
 
 
 def check(settings: dict[str, Any], processes: int, config: Any) -> None:

@@ -11,8 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from scripts.tokenize.special import EOS, SPECIAL
 from scripts.workflow.errors import InputError
 from scripts.workflow.manifest import Manifest
+
+CHAT = "chat_template.jinja"  # as transformers calls it beside a tokenizer
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,32 @@ class Template:
     def completion(self, answer: str) -> str:
         """What the model should continue with."""
         return self.delimiter + answer
+
+    def conversation(self, system: str, turns: list[tuple[str, str]], question: str) -> str:
+        """A question as the last of a conversation, to be laid out as any other: behind what was asked and answered before it.
+
+        Earlier turns are laid out by this template, each answer with the end token after it, as the model wrote it. The
+        system message is the first question's first paragraph.
+        """
+        head, _, tail = self.before.partition("{question}")
+        earlier = "".join(f"{asked}{tail}{self.completion(answer)}{EOS}\n{head}" for asked, answer in turns)
+        return (f"{system}\n\n" if system else "") + earlier + question
+
+    def chat(self) -> str:
+        """The same as a chat template in Jinja, for programs that are given messages (transformers, vLLM, llama.cpp)."""
+        head, _, tail = self.before.partition("{question}")
+        return (
+            "{% set ns = namespace(system='') %}{% for message in messages %}"
+            "{% if message['role'] == 'system' %}{% set ns.system = message['content'] + '\\n\\n' %}"
+            "{% elif message['role'] == 'user' %}"
+            f"{{{{ {head!r} + ns.system + message['content'] + {tail!r} }}}}{{% set ns.system = '' %}}"
+            f"{{% else %}}{{{{ {self.delimiter!r} + message['content'] + {EOS + chr(10)!r} }}}}{{% endif %}}{{% endfor %}}"
+        )
+
+
+def special(*parts: str) -> bool:
+    """Whether a text spells a special token: fine-tuning, which recognises those in what it tokenizes, would take it for one."""
+    return any(name in part for name in SPECIAL for part in parts)
 
 
 def enough(manifest: Path, name: str) -> bool:

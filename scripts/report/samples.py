@@ -153,9 +153,19 @@ def within(words: list[str], limit: int) -> str:
     return text[: max(limit, 0)].rpartition(" ")[0] or text[: max(limit, 0)]
 
 
+def pairs(run: Run, size: int) -> list[dict[str, Any]]:
+    """Question and answer pairs by what they are from: `name`, numbers `train` and `heldout`, and the first `rows` that are trained on."""
+    numbers, examples = (run.fact("finetune.pairs", key) or {} for key in ("by_source", "examples"))
+    found = [
+        {"name": name, **each, "rows": [row for row in examples if row["of"] == name][:size]}
+        for name, each in numbers.items()
+    ]
+    return [each for each in found if each["rows"]]
+
+
 def gather(run: Run, size: int, limit: int, seed: int) -> dict[str, Any]:
     """Everything that the page shows of texts: `kept`; `dropped`, a stage's reasons with their rows;
-    `records` by reason."""
+    `records` by reason; `pairs`."""
     kept, dropped = pick(run, size, seed)
     chosen = [*kept, *(row for found in dropped.values() for row in found)]
     wanted = {row["id"] for row in chosen} | {row["duplicate_of"] for row in chosen if row.get("duplicate_of")}
@@ -168,4 +178,4 @@ def gather(run: Run, size: int, limit: int, seed: int) -> dict[str, Any]:
     by_stage: dict[str, list[dict[str, Any]]] = {}
     for (stage, reason), found in dropped.items():
         by_stage.setdefault(stage, []).append({"reason": reason, "rows": found})
-    return {"kept": kept, "dropped": by_stage, "records": records(run, size, seed)}
+    return {"kept": kept, "dropped": by_stage, "records": records(run, size, seed), "pairs": pairs(run, size)}

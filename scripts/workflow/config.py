@@ -317,5 +317,6 @@ def named_files(config: dict[str, Any], step: str) -> Iterator[tuple[str, str, s
         if path.startswith(f"{step}.") and node.get("file") and has(config, path):
             value = lookup(config, path)
             for name in value if isinstance(value, list) else [value]:
+                name = name["path"] if isinstance(name, dict) else name
                 if name and not str(name).startswith("bundled:"):
                     yield path, name, str(node["file"])

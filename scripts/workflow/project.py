@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from scripts.finetune import patterns
+from scripts.finetune import layouts
 from scripts.ingest import sources
 from scripts.language import labels
 from scripts.models import registry
@@ -70,7 +70,7 @@ class Project:
                 sizes.fill(model, vocabulary)
             if config["pretrain"]["plan"]["gpu"] is not None:
                 gpus.chosen(config["pretrain"]["plan"], "auto")
-            patterns.compiled(config["finetune"]["pairs"]["patterns"])
+            layouts.check(config["finetune"]["pairs"])
             start_from, own = config["pretrain"]["train"]["start_from"], Path(f"results/{name}/pretrain/train")
             if start_from and Path(start_from).resolve().is_relative_to(own.resolve()):
                 raise configuration.ConfigError(

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scripts.finetune.patterns import PRESETS, compiled, found, window
+from scripts.finetune.patterns import PRESETS, compiled, found, title, window
 from scripts.workflow import config as configuration
 from scripts.workflow.errors import InputError
 from scripts.workflow.project import Project
@@ -39,19 +41,47 @@ find the n largest elements
 
 def test_summary_preset() -> None:
     assert list(found(compiled([{"preset": "summary"}]), PAGE)) == [
-        ("What does heapify do?", "Transform list into a heap, in-place, in O(len(heap)) time."),
-        ("What does merge do?", "Merge multiple sorted inputs into a single sorted output."),
-        ("What does Dialect do?", "Describe a CSV dialect."),
-        ("What does fromhex do?", "Create a float from a hexadecimal string."),
+        ("summary", "What does heapify do?", "Transform list into a heap, in-place, in O(len(heap)) time."),
+        ("summary", "What does merge do?", "Merge multiple sorted inputs into a single sorted output."),
+        ("summary", "What does Dialect do?", "Describe a CSV dialect."),
+        ("summary", "What does fromhex do?", "Create a float from a hexadecimal string."),
     ]
 
 
 def test_title_preset() -> None:
     text = "The history of tea\nHome | About\n\nTea was drunk in China long before it was grown in India. It spread.\n"
-    assert list(found(compiled([{"preset": "title"}]), text)) == [
-        ('What is the page "The history of tea" about?', "Tea was drunk in China long before it was grown in India.")
+    assert list(found(compiled([{"preset": "title"}]), text, "The history of tea")) == [
+        (
+            "title",
+            'What is the page "The history of tea" about?',
+            "Tea was drunk in China long before it was grown in India.",
+        )
     ]
-    assert not list(found(compiled([{"preset": "title"}]), "Tea\nTea was drunk in China long before it came here.\n"))
+    assert not list(found(compiled([{"preset": "title"}]), text))  # a text without a title, such as a piece of a novel
+
+
+def test_questions_of_subjects_and_titles() -> None:
+    made = compiled([{"pattern": r"(?P<subject>\w+) is (?P<answer>.+)", "question": "{subject} in {title}?"}])
+    assert [asked for _, asked, _ in found(made, "Tea is good.\nIt is {title}.", "A {subject}")] == [
+        "Tea in A {subject}?",
+        "It in A {subject}?",
+    ]
+    assert not list(found(made, "Tea is good."))
+
+
+@pytest.mark.parametrize(
+    ("metadata", "url", "told"),
+    [
+        ({"title": " The history\nof tea "}, "https://example.org/tea", "The history of tea"),
+        ({"title": "Tea"}, "https://example.org/tea", ""),
+        ({"title": "a long novel", "piece": 3}, "file:novels/a/a long novel.txt#3", ""),
+        ({"title": "Of tea"}, "file:books/tea.jsonl#7", "Of tea"),
+        ({"title": None}, "https://example.org/tea", ""),
+        ({}, None, ""),
+    ],
+)
+def test_the_title_that_a_document_bears(metadata: dict[str, Any], url: str | None, told: str) -> None:
+    assert title({"metadata": json.dumps(metadata), "url": url}) == told
 
 
 @pytest.mark.parametrize(
@@ -59,7 +89,8 @@ def test_title_preset() -> None:
     [
         ({"pattern": "(?P<subject>a)(?P<answer>b", "question": "{subject}?"}, "missing ) at position 26"),
         ({"pattern": "(?P<subject>a)", "question": "{subject}?"}, "(?P<answer>…)"),
-        ({"pattern": "(?P<subject>a)(?P<answer>b)", "question": "What?"}, "must hold {subject}"),
+        ({"pattern": "(?P<subject>a)(?P<answer>b)", "question": "What?"}, "must hold {subject} or {title}"),
+        ({"pattern": "(?P<answer>b)", "question": "{title}, {subject}?"}, "(?P<subject>…)"),
         ({"pattern": "(?P<subject>a)(?P<answer>b)"}, "lacks 'question'"),
         ({"preset": "title", "question": "{subject}?"}, "the one or the other"),
     ],
@@ -90,7 +121,7 @@ def test_window(text: str, characters: int, line: int) -> None:
 
 @given(st.text(alphabet="aA.() \n\t", max_size=2000))
 def test_presets_are_quick_and_clean(text: str) -> None:
-    for question, answer in found(compiled([{"preset": name} for name in PRESETS]), text, seconds=1.0):
+    for _, question, answer in found(compiled([{"preset": name} for name in PRESETS]), text, "A title", seconds=1.0):
         assert answer == " ".join(answer.split())
         assert question.endswith("?")
 
