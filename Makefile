@@ -5,6 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 CONFIG ?=
 PROFILE ?= profiles/local
+export PROMPT ?=
 # A broken config is named by file, line and column; Snakemake would only say that it is not valid.
 SNAKEMAKE = $(if $(CONFIG),$(BIN)/python -m scripts.workflow.readable $(CONFIG) && )\
   PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m snakemake --profile $(PROFILE) $(if $(CONFIG),--configfile $(CONFIG))
@@ -15,7 +16,7 @@ PYTHON_HERE = PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check plan dag status report lint format docs clean
+.PHONY: help install demo test check plan dag status report serve sample lint format docs clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -71,6 +72,12 @@ status: $(VENV)/.compiled ## what runs where on SLURM, until when, what waits an
 report: $(VENV)/.compiled ## only the report, and what it needs
 	$(SNAKEMAKE) --forcerun report_render
 	@$(BIN)/python -m scripts.report.summary
+
+serve: $(VENV)/.compiled ## talk to the models: a page to chat in and an endpoint as OpenAI's. MODEL=sft PORT=8000
+	@$(BIN)/python -m scripts.crawl2llm serve $(MODEL) --port $(or $(PORT),8000) --results $(or $(RESULTS),results/main)
+
+sample: $(VENV)/.compiled ## what a model writes: make sample PROMPT="What does sorted do?" MODEL=sft
+	@$(BIN)/python -m scripts.crawl2llm sample "$$PROMPT" $(if $(MODEL),--model $(MODEL)) --results $(or $(RESULTS),results/main)
 
 lint: $(VENV)/.installed-dev ## formatting, lint and types
 	$(BIN)/ruff format --check .

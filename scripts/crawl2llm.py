@@ -21,6 +21,8 @@ COMMANDS = {  # name: (module with main(argv), what it does)
     "status": ("scripts.slurm.status", "what runs where on SLURM, until when, what waits and why"),
     "preflight": ("scripts.slurm.preflight", "compare the plan with the SLURM cluster's limits; submits nothing"),
     "export": ("scripts.pretrain.export", "a checkpoint of pretrain.train as a model that transformers loads"),
+    "serve": ("scripts.serve.command", "talk to a run's models: a page to chat in, and an endpoint as OpenAI's"),
+    "sample": ("scripts.serve.sample", "what a model of a run writes, on the terminal"),
     "verify": ("scripts.workflow.verify", "compare every file with its manifest"),
     "docs": ("scripts.tools.docs", "write the generated pages of docs/ and the README's picture again"),
 }

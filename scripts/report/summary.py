@@ -60,6 +60,8 @@ def lines(counts: dict[str, Any], seconds: float | None, page: Path) -> list[tup
             (name, f"{bits} bits per held-out byte, accuracy {accuracy(asked)}{chance}{mark('evaluate.model')}")
         )
     made.append(("time", f"{duration(seconds)} over all tasks" if seconds else NOTHING))
+    if pretrain:
+        made.append(("talk", "make serve (crawl2llm serve): a page to chat with the models in"))
     made += [("note", f"{note['step']}: {note['text']}") for note in counts.get("notes") or []]
     for row in counts.get("missing") or []:
         made.append(("missing", f"{row['step']}: {row['words']}" + (f" ({row['log']})" if row["log"] else "")))

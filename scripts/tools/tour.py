@@ -109,6 +109,7 @@ def code_page() -> str:
         "workflow",
         "plan",
         "picture",
+        "serve",
         "watch",
         "slurm",
         "new",

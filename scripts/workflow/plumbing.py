@@ -34,6 +34,7 @@ PLUMBING = {
     "scripts/report/now.py": "renders the page for a person beside a run, not for the step",
     "scripts/report/state.py": "finds what a run has done so far, for that page",
     "scripts/report/summary.py": "prints the last lines of a run",
+    "scripts/serve/": "lets people talk to models",
     "scripts/slurm/": "talks to SLURM",
     "scripts/tokenize/nanotron.py": "links token files for another program",
     "scripts/tools/": "writes the pages that are generated",

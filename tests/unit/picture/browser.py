@@ -49,9 +49,9 @@ class Page:
             self.loaded = True
 
     async def open(
-        self, path: Path, width: int = 1440, height: int = 900, dark: bool = False, mobile: bool = False
+        self, path: Path | str, width: int = 1440, height: int = 900, dark: bool = False, mobile: bool = False
     ) -> None:
-        """Load a file in a window of this size."""
+        """Load a file, or an address, in a window of this size."""
         for domain in ("Page", "Runtime", "Log", "Network"):
             await self.do(f"{domain}.enable")
         self.logged.clear()
@@ -60,7 +60,7 @@ class Page:
         feature = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         await self.do("Emulation.setEmulatedMedia", features=[feature])
         self.loaded = False
-        await self.do("Page.navigate", url=path.as_uri())
+        await self.do("Page.navigate", url=path.as_uri() if isinstance(path, Path) else path)
         while not self.loaded:
             self.note(await self.socket.receive_json(timeout=60))
 

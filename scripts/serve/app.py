@@ -1,0 +1,246 @@
+"""The server: OpenAI's endpoints for models, chats and completions, and the page to chat in.
+
+One thread generates, so that answers never share a GPU's memory or a CPU's cores; others wait in line, as many as `waiting` allows.
+A client that goes away ends its answer. Only pages of this server may ask: it has no CORS, and takes no other host's name (DNS rebinding).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+import time
+import uuid
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import aclosing
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from aiohttp import web
+
+from scripts.serve.generate import Ended, Model, Wanted, described
+from scripts.serve.requests import Asked, Refused, asked
+from scripts.workflow.console import log
+from scripts.workflow.errors import InputError
+from scripts.workflow.manifest import ManifestError
+
+PAGE = Path(__file__).with_name("page.html")
+LARGEST = 4 << 20  # bytes of a request
+LOADED = 2  # models in memory at a time
+HOSTS = ("127.0.0.1", "localhost", "[::1]")
+POLICY = (
+    "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; img-src data:; "
+    "base-uri 'none'; form-action 'none'"
+)
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class Server:
+    """The models of a run behind HTTP. waiting: the most answers that are asked for at a time."""
+
+    def __init__(self, manifests: dict[str, Path], first: str, waiting: int) -> None:
+        self.manifests, self.first, self.waiting = manifests, first, waiting
+        self.models: dict[str, Model] = {}
+        self.thread = ThreadPoolExecutor(1, "generate")
+        self.open = 0  # answers that wait or are generated
+        self.begun = int(time.time())
+
+    def app(self) -> web.Application:
+        """The application, for aiohttp."""
+        made = web.Application(client_max_size=LARGEST, middlewares=[refusals])
+        made.router.add_get("/", self.page)
+        made.router.add_get("/v1/models", self.list)
+        made.router.add_post("/v1/chat/completions", self.answer)
+        made.router.add_post("/v1/completions", self.answer)
+        return made
+
+    async def page(self, request: web.Request) -> web.Response:
+        """The page to chat in."""
+        headers = {"Content-Security-Policy": POLICY, "X-Frame-Options": "DENY", "X-Content-Type-Options": "nosniff"}
+        return web.Response(text=PAGE.read_text(encoding="utf-8"), content_type="text/html", headers=headers)
+
+    async def list(self, request: web.Request) -> web.Response:
+        """GET /v1/models; `context` in tokens and whether a model `chats` are this server's own."""
+        found = []
+        for name in sorted(self.manifests, key=lambda name: name != self.first):
+            about = described(self.manifests[name])
+            found.append({"id": name, "object": "model", "created": self.begun, "owned_by": "crawl2llm", **about})
+        return web.json_response({"object": "list", "data": found})
+
+    async def model(self, name: str) -> Model:
+        """A model, which is loaded when it is first asked for. Raises Refused."""
+        if name not in self.manifests:
+            raise Refused(
+                f"the model {name!r} does not exist; there are {', '.join(self.manifests)}",
+                "model",
+                "model_not_found",
+                404,
+            )
+        loop = asyncio.get_running_loop()
+        try:
+            return await loop.run_in_executor(self.thread, self.loaded, name)
+        except (InputError, ManifestError, OSError) as error:
+            raise Refused(str(error), "model", "model_not_loaded", 500, "server_error") from error
+
+    def loaded(self, name: str) -> Model:
+        """The same, in the thread that generates."""
+        if name in self.models:
+            self.models[name] = self.models.pop(name)  # the last one used is the last
+        else:
+            while len(self.models) >= LOADED:
+                del self.models[next(iter(self.models))]
+            self.models[name] = Model(self.manifests[name])
+            log.info("loaded %s", name)
+        return self.models[name]
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        """POST /v1/chat/completions and /v1/completions."""
+        kind = "chat.completions" if "chat" in request.path else "completions"
+        if request.content_type != "application/json":
+            raise Refused(f"Content-Type is {request.content_type}; it must be application/json", status=415)
+        try:
+            body = await request.json()
+        except (ValueError, RecursionError) as error:
+            raise Refused(f"the body is not JSON: {error}") from error
+        found = asked(kind, body)
+        if self.open >= self.waiting:
+            raise Refused(
+                f"{self.open} answers are waited for already", None, "rate_limit_exceeded", 429, "rate_limit_error"
+            )
+        self.open += 1
+        try:
+            model = await self.model(found.model)
+            told = Told(kind, found, wanted(kind, found, model))
+            async with aclosing(self.generated(model, told.wanted)) as parts:
+                return await (streamed(request, told, parts) if found.stream else whole(told, parts))
+        finally:
+            self.open -= 1
+
+    async def generated(self, model: Model, what: Wanted) -> AsyncGenerator[str | Ended, None]:
+        """The pieces of an answer, and at last why it ended. Whoever stops reading stops the model."""
+        loop, queue, stopped = asyncio.get_running_loop(), asyncio.Queue[str](), threading.Event()
+
+        def say(text: str) -> None:
+            loop.call_soon_threadsafe(queue.put_nowait, text)
+
+        work = loop.run_in_executor(self.thread, partial(model.answer, what, say, stopped))
+        try:
+            while not work.done() or not queue.empty():
+                piece = asyncio.ensure_future(queue.get())
+                either: list[asyncio.Future[Any]] = [piece, work]
+                await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+                if piece.done():
+                    yield piece.result()
+                else:  # what the thread said last was put before its end is seen
+                    piece.cancel()
+            yield await work
+        finally:
+            stopped.set()
+            work.cancel()
+
+
+class Told:
+    """An answer in OpenAI's words."""
+
+    def __init__(self, kind: str, found: Asked, what: Wanted) -> None:
+        self.chat, self.found, self.wanted = kind == "chat.completions", found, what
+        self.id = f"{'chatcmpl' if self.chat else 'cmpl'}-{uuid.uuid4().hex}"
+        self.created = int(time.time())
+
+    def head(self, chunk: bool) -> dict[str, Any]:
+        """What all objects begin with."""
+        name = ("chat.completion.chunk" if chunk else "chat.completion") if self.chat else "text_completion"
+        return {"id": self.id, "object": name, "created": self.created, "model": self.found.model}
+
+    def part(self, text: str | None, reason: str | None = None, *, first: bool = False) -> dict[str, Any]:
+        """A chunk of a stream."""
+        role = {"role": "assistant"} if first else {}
+        said: dict[str, Any] = (
+            {"delta": role | ({} if text is None else {"content": text})} if self.chat else {"text": text or ""}
+        )
+        return {**self.head(chunk=True), "choices": [{"index": 0, **said, "logprobs": None, "finish_reason": reason}]}
+
+    def all(self, text: str, ended: Ended) -> dict[str, Any]:
+        """An answer that is not streamed."""
+        said: dict[str, Any] = {"message": {"role": "assistant", "content": text}} if self.chat else {"text": text}
+        choice = {"index": 0, **said, "logprobs": None, "finish_reason": ended.reason}
+        return {**self.head(chunk=False), "choices": [choice], "usage": self.usage(ended)}
+
+    def usage(self, ended: Ended) -> dict[str, int]:
+        """How many tokens there were."""
+        given = len(self.wanted.prompt)
+        return {"prompt_tokens": given, "completion_tokens": ended.tokens, "total_tokens": given + ended.tokens}
+
+
+def wanted(kind: str, found: Asked, model: Model) -> Wanted:
+    """A request as the model takes it. Raises Refused for a prompt that its context has no room for."""
+    if kind == "completions":
+        prompt = model.encoded(found.prompt)
+    elif model.chats:
+        prompt = model.chat(list(found.messages))
+    else:
+        raise Refused(
+            f"{found.model} has no chat template: it was not fine-tuned. Ask /v1/completions",
+            "model",
+            "no_chat_template",
+        )
+    room = model.context - len(prompt)
+    if room < 1:
+        where = "messages" if kind == "chat.completions" else "prompt"
+        words = (
+            f"this has {len(prompt):,} tokens, and the context of {found.model} is {model.context:,} with the answer"
+        )
+        raise Refused(words, where, "context_length_exceeded")
+    most = min(found.max_tokens, room)
+    return Wanted(prompt, most, found.temperature, found.top_p, found.seed, found.stop, bare=kind == "chat.completions")
+
+
+async def whole(told: Told, parts: AsyncGenerator[str | Ended, None]) -> web.Response:
+    """The answer in one piece."""
+    found = [part async for part in parts]
+    ended = found.pop()
+    assert isinstance(ended, Ended)
+    return web.json_response(told.all("".join(map(str, found)), ended))
+
+
+async def streamed(request: web.Request, told: Told, parts: AsyncGenerator[str | Ended, None]) -> web.StreamResponse:
+    """The answer as server-sent events."""
+    response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": "no-store"})
+    await response.prepare(request)
+
+    async def send(body: dict[str, Any]) -> None:
+        await response.write(f"data: {json.dumps(body, ensure_ascii=False)}\n\n".encode())
+
+    if told.chat:
+        await send(told.part("", first=True))
+    try:
+        async for part in parts:
+            await send(told.part(None, part.reason) if isinstance(part, Ended) else told.part(part))
+            if isinstance(part, Ended) and told.found.usage:
+                await send({**told.head(chunk=True), "choices": [], "usage": told.usage(part)})
+    except (RuntimeError, MemoryError) as error:  # torch's; the status is sent already
+        log.exception("%s", request.path)
+        await send(Refused(f"the model failed: {error}", None, None, 500, "server_error").body())
+    await response.write(b"data: [DONE]\n\n")
+    await response.write_eof()
+    return response
+
+
+@web.middleware
+async def refusals(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Errors in OpenAI's shape; nothing for a name of a host that is not this machine's own."""
+    try:
+        if request.host.rpartition(":")[0] not in HOSTS and request.host not in HOSTS:
+            raise Refused(f"this server answers at {' and '.join(HOSTS[:2])}, not at {request.host}", status=403)
+        return await handler(request)
+    except Refused as error:
+        return web.json_response(error.body(), status=error.status)
+    except web.HTTPException as error:
+        refused = Refused(f"{request.method} {request.path}: {error.reason}", status=error.status)
+        return web.json_response(refused.body(), status=error.status)
+    except Exception:
+        log.exception("%s %s", request.method, request.path)
+        refused = Refused("the server failed; its terminal says how", None, None, 500, "server_error")
+        return web.json_response(refused.body(), status=500)

@@ -1,0 +1,81 @@
+"""Serve a run's models on this machine: a page to chat in, and an endpoint as OpenAI's.
+
+Every client of OpenAI's API can ask it: base_url http://127.0.0.1:8000/v1, any key. Models that were fine-tuned chat, `base` goes on with a
+text. Only this machine reaches it; from elsewhere go through ssh: `ssh -L 8000:127.0.0.1:8000 HOST`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from pathlib import Path
+
+from aiohttp import web
+
+from scripts.serve.app import HOSTS, Server
+from scripts.serve.generate import manifests
+from scripts.workflow.cli import described, fail
+from scripts.workflow.console import setup
+from scripts.workflow.errors import InputError
+from scripts.workflow.manifest import ManifestError
+
+
+def chosen(found: dict[str, Path], name: str | None) -> str:
+    """The model that is shown first: the one that is named, or the last that was made. Raises InputError for one that is not there."""
+    if name is None:
+        return max(found, key=lambda other: found[other].stat().st_mtime)
+    if name not in found:
+        raise InputError(f"there is no model {name!r}; there are {', '.join(found)}")
+    return name
+
+
+async def serve(server: Server, port: int) -> None:
+    """Answer until SIGINT or SIGTERM. Raises OSError where the port is taken."""
+    runner = web.AppRunner(server.app(), handler_cancellation=True, access_log=None, shutdown_timeout=2)
+    await runner.setup()
+    ended = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, ended.set)
+    try:
+        site = web.TCPSite(runner, HOSTS[0], port)
+        await site.start()
+        address = f"http://{HOSTS[0]}:{runner.addresses[0][1]}"
+        print(
+            f"{', '.join(server.manifests)}: {address} to chat, {address}/v1 for OpenAI's clients; Ctrl-C ends it",
+            flush=True,
+        )
+        await ended.wait()
+    finally:
+        await runner.cleanup()
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = described("crawl2llm serve", __doc__, "sft --port 8000")
+    parser.add_argument("model", nargs="?", help="the model that the page begins with (default: the last one made)")
+    parser.add_argument(
+        "--results", type=Path, default=Path("results/main"), help="results of a variant (default: results/main)"
+    )
+    parser.add_argument("--port", type=int, default=8000, help="default: 8000; 0 takes a free one")
+    parser.add_argument(
+        "--waiting",
+        type=int,
+        default=100,
+        help="most answers that are asked for at a time; more are refused (default: 100)",
+    )
+    args = parser.parse_args(argv)
+    setup("serve")
+    try:
+        found = manifests(args.results)
+        server = Server(found, chosen(found, args.model), args.waiting)
+        server.loaded(server.first)
+        asyncio.run(serve(server, args.port))
+    except (InputError, ManifestError) as error:
+        return fail(str(error))
+    except OSError as error:
+        return fail(f"--port {args.port}: {error}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,169 @@
+"""A run's models as they answer: a text that grows token by token, and can be stopped."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from scripts.models import load
+from scripts.models.registry import BASE
+from scripts.workflow.errors import InputError
+
+TRAINED = "pretrain/train/manifest.json"
+CONTEXT = 2048
+MADE = "*/train/*.manifest.json"  # of the models that are made from others
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is asked of a model. prompt: token ids. temperature 0 takes the likeliest token. stop: texts before which it ends.
+
+    bare: without white space before its first word: the template's, between a question and its answer.
+    """
+
+    prompt: Sequence[int]
+    max_tokens: int
+    temperature: float = 1.0
+    top_p: float = 1.0
+    seed: int | None = None
+    stop: tuple[str, ...] = ()
+    bare: bool = False
+
+
+@dataclass(frozen=True)
+class Ended:
+    """Why a text ended, as OpenAI calls it (`stop`: the model's end token or a stop text; `length`), and how many tokens were generated."""
+
+    reason: str
+    tokens: int
+
+
+def manifests(results: Path) -> dict[str, Path]:
+    """The manifest of each model in the results of a variant, `base` first. Raises InputError where there is none."""
+    found = {BASE: results / TRAINED} if (results / TRAINED).is_file() else {}
+    made = sorted(path for path in results.glob(MADE) if path.is_file())
+    found |= {name: path for path in made if (name := load.name(path)) != BASE}
+    if not found:
+        raise InputError(
+            f"{results} holds no model; run the workflow first, or name the results of another variant with --results"
+        )
+    return found
+
+
+def described(manifest: Path) -> dict[str, Any]:
+    """What a model is without loading it: `context` in tokens, and whether it `chats`."""
+    folder = load.home(manifest) / "model"
+    try:
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        config = {}  # loading it says what is wrong
+    return {"context": context(config.get), "chats": (folder / "chat_template.jinja").is_file()}
+
+
+def context(named: Callable[[str], Any]) -> int:
+    """The longest text of a model in tokens, by its configuration; CONTEXT where it names none, as a state-space model."""
+    return int(named("max_position_embeddings") or named("n_positions") or CONTEXT)
+
+
+class Model:
+    """A model in memory, on the GPU where there is one.
+
+    Raises ManifestError for files that are not those of its manifest, InputError for what transformers does not read.
+    """
+
+    def __init__(self, manifest: Path) -> None:
+        import torch
+
+        _, folder = load.weights(manifest)
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+        self.model, self.tokenizer = load.load(folder, "bf16" if device == "cuda" else "fp32")
+        self.model.to(device).eval()
+        self.context = context(lambda name: getattr(self.model.config, name, None))
+        self.chats = bool(self.tokenizer.chat_template)
+
+    def chat(self, messages: list[dict[str, str]]) -> list[int]:
+        """The token ids of a conversation as the model was trained on it, up to where its answer begins."""
+        text = self.tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+        return self.encoded(str(text))
+
+    def encoded(self, text: str) -> list[int]:
+        """The token ids of a text; of none the end token, after which a document begins."""
+        return list(self.tokenizer(text)["input_ids"]) or [self.tokenizer.eos_token_id]
+
+    def answer(self, wanted: Wanted, say: Callable[[str], None], stopped: threading.Event) -> Ended:
+        """Generate, and `say` each piece of text as soon as it is there, until an end, or `stopped` is set."""
+        import torch
+        from transformers import StoppingCriteria, StoppingCriteriaList
+
+        writer = Writer(self.tokenizer, wanted, say)
+
+        class Stops(StoppingCriteria):
+            def __call__(self, input_ids: Any, scores: Any, **options: Any) -> Any:
+                return torch.full((1,), stopped.is_set() or writer.found, device=input_ids.device)
+
+        if wanted.seed is not None:
+            torch.manual_seed(wanted.seed)
+        how: dict[str, Any] = {"do_sample": False}
+        if wanted.temperature > 0:
+            how = {"do_sample": True, "temperature": wanted.temperature, "top_p": wanted.top_p, "top_k": 0}
+        given = torch.tensor([wanted.prompt], device=self.model.device)
+        with torch.inference_mode():
+            self.model.generate(
+                given, attention_mask=torch.ones_like(given), max_new_tokens=wanted.max_tokens, streamer=writer,
+                stopping_criteria=StoppingCriteriaList([Stops()]), eos_token_id=self.tokenizer.eos_token_id,
+                pad_token_id=self.tokenizer.pad_token_id, **how,
+            )  # fmt: skip
+        return Ended("stop" if writer.found or writer.last == self.tokenizer.eos_token_id else "length", writer.tokens)
+
+
+class Writer:
+    """Takes token ids as `generate` gives them to a streamer, and says their text: whole characters, nothing from a stop text on."""
+
+    def __init__(self, tokenizer: Any, wanted: Wanted, say: Callable[[str], None]) -> None:
+        from tokenizers.decoders import DecodeStream
+
+        self.backend, self.stream = tokenizer.backend_tokenizer, DecodeStream(skip_special_tokens=True)
+        self.stop, self.bare, self.say = wanted.stop, wanted.bare, say
+        self.held = ""  # may be the beginning of a stop text
+        self.found = False  # a stop text
+        self.tokens, self.last, self.prompt = 0, -1, True
+
+    def put(self, value: Any) -> None:
+        """The prompt, and then token after token."""
+        if self.prompt:
+            self.prompt = False
+            return
+        for token in value.reshape(-1).tolist():
+            self.tokens, self.last = self.tokens + 1, token
+            self.write(self.stream.step(self.backend, token) or "")
+
+    def write(self, text: str) -> None:
+        """Say the text as far as no stop text can begin in it."""
+        if self.found:
+            return
+        if self.bare:
+            text = text.lstrip()
+            self.bare = not text
+        self.held += text
+        ends = [at for stop in self.stop if (at := self.held.find(stop)) >= 0]
+        self.found = bool(ends)
+        sure = min(ends) if ends else len(self.held) - max((self._begun(stop) for stop in self.stop), default=0)
+        if sure:
+            self.say(self.held[:sure])
+        self.held = "" if self.found else self.held[sure:]
+
+    def _begun(self, stop: str) -> int:
+        """How many characters at the end may be the beginning of a stop text."""
+        return next(
+            (size for size in range(min(len(stop) - 1, len(self.held)), 0, -1) if self.held.endswith(stop[:size])), 0
+        )
+
+    def end(self) -> None:
+        """No more tokens come."""
+        if self.held and not self.found:
+            self.say(self.held)
+            self.held = ""
