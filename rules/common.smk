@@ -80,7 +80,7 @@ wildcard_constraints:
     shard=r"\d{5}",
     band=r"\d{2}",
     part=r"\d{3}",
-    model="|".join({name: 0 for variant in VARIANTS.values() for name in registry.names(variant)}),
+    model="|".join({name: 0 for variant in VARIANTS.values() for name in registry.evaluated(variant)}),
 
 
 def section(wildcards, step):

@@ -1,5 +1,5 @@
 """
-evaluate: held-out loss, question answering and samples of each model.
+evaluate: tasks from held-out text; held-out loss, the tasks, question answering and samples of each model.
 
 REQUIRED INPUTS:
 
@@ -7,11 +7,39 @@ REQUIRED INPUTS:
     results/{variant}/finetune/train/{model}.manifest.json    of each other model
     results/{variant}/finetune/pairs/manifest.json
     results/{variant}/tokenize/encode/{shard}.manifest.json
+    results/{variant}/tokenize/train/manifest.json
 
 OUTPUTS:
 
-    results/{variant}/evaluate/model/{model}.manifest.json    {model}.evaluation.json and {model}.samples.jsonl
+    results/{variant}/evaluate/items/manifest.json            items.jsonl: the tasks; {unigram,bigram}.items.jsonl: results on them
+    results/{variant}/evaluate/model/{model}.manifest.json    {model}.evaluation.json, {model}.items.jsonl and {model}.samples.jsonl
 """
+
+
+rule evaluate_items:
+    input:
+        tokens=manifests("tokenize.encode"),
+        tokenizer=manifest("tokenize.train"),
+    output:
+        manifest="results/{variant}/evaluate/items/manifest.json",
+    log:
+        "logs/{variant}/evaluate/items.log",
+    benchmark:
+        "results/{variant}/benchmarks/evaluate/items.tsv"
+    conda:
+        "../envs/evaluate.yaml"
+    params:
+        fingerprint=fingerprint("evaluate.items"),
+        tokens=ranged("tokenize.encode"),
+    shell:
+        """
+        python -m scripts.evaluate.items \
+            --config {params.fingerprint:q} \
+            --tokens {params.tokens:q} \
+            --tokenizer {input.tokenizer:q} \
+            --manifest {output.manifest:q} \
+            --log {log:q}
+        """
 
 
 rule evaluate_model:
@@ -19,6 +47,7 @@ rule evaluate_model:
         model=model,
         pairs=manifest("finetune.pairs"),
         tokens=manifests("tokenize.encode"),
+        made=manifest("evaluate.items"),
     output:
         manifest="results/{variant}/evaluate/model/{model}.manifest.json",
     log:
@@ -39,6 +68,7 @@ rule evaluate_model:
             --model {input.model:q} \
             --pairs {input.pairs:q} \
             --tokens {params.tokens:q} \
+            --items {input.made:q} \
             {params.placement:q} \
             --manifest {output.manifest:q} \
             --log {log:q}

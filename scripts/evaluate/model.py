@@ -1,7 +1,8 @@
-"""Evaluate one model: held-out loss on validation text, held-out questions by lm-evaluation-harness, generated samples.
+"""Evaluate one model: held-out loss on validation text, tasks and held-out questions by lm-evaluation-harness, generated samples.
 
-Writes `<model>.evaluation.json` and `<model>.samples.jsonl`. Loss is in nats a token, and in bits per byte, which compares
-models with different tokenizers. Questions are asked with the template of the fine-tuning; chance is 1 in 4.
+Writes `<model>.evaluation.json`, `<model>.items.jsonl`, the results item by item, and `<model>.samples.jsonl`. The model `untrained`
+has the shape of `base` and random weights; of it there are no samples. Loss is in nats a token, and in bits per byte, which compares
+models with different tokenizers. Questions are asked with the template of the fine-tuning.
 What a small corpus does not have (validation text, enough questions) is left out: it is null in the result, and `notes` say why.
 """
 
@@ -13,25 +14,19 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from scripts.evaluate import harness
+from scripts.evaluate import asked, harness
+from scripts.evaluate.measures import QUESTIONS
 from scripts.evaluate.samples import samples
 from scripts.evaluate.stream import heldout
+from scripts.evaluate.untrained import untrained
 from scripts.finetune.template import enough, read_pairs
 from scripts.models.load import load, weights
+from scripts.models.registry import UNTRAINED
 from scripts.pretrain.heldout import choose
 from scripts.training import memory
 from scripts.workflow import cli
 from scripts.workflow.console import log
 from scripts.workflow.manifest import Manifest, pretty, task_of, write_atomically
-
-
-def fitting(rows: list[dict[str, Any]], tokenizer: Any, context: int) -> tuple[list[dict[str, Any]], int]:
-    """The questions of which every answer fits into `context` tokens (lm-eval takes no longer one), and how many do not.
-
-    A long question is no harm: lm-eval cuts it from the left.
-    """
-    kept = [row for row in rows if max(len(tokenizer.encode(f" {text}")) for text in row["choices"]) < context]
-    return kept, len(rows) - len(kept)
 
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
@@ -44,7 +39,9 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     rows, template = read_pairs(args.pairs, "heldout")
     documents, available = choose(args.tokens, settings["max_tokens"], settings["seed"])
     has = memory.available()
-    model, tokenizer = load(folder, settings["precision"])
+    random = name == UNTRAINED
+    made = untrained(folder, settings["precision"], settings["seed"]) if random else load(folder, settings["precision"])
+    model, tokenizer = made
     model.to("cuda" if torch.cuda.is_available() else "cpu").eval()
     limit = getattr(model.config, "max_position_embeddings", None) or 2048
     context = settings["context"] or limit
@@ -57,16 +54,21 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
         )
 
     notes: list[str] = []
-    too_long = 0
     if not enough(args.pairs, "heldout"):
         rows = []
         notes.append("No held-out questions were asked: finetune.pairs found too few.")
-    elif found := len(rows):
-        rows, too_long = fitting(rows, tokenizer, context)
-        if not rows:
+    questions = asked.of_questions(rows, template, tokenizer, context)
+    if rows and not questions.rows:
+        notes.append(
+            f"No held-out questions were asked: every one of the {len(rows)} has an answer longer than the context of "
+            f"{context} tokens; lower finetune.pairs.max_answer_words or raise pretrain.train.model.context."
+        )
+    items = asked.of_items(asked.read_items(args.items), tokenizer, context)
+    for task in items:
+        if not task.rows:
             notes.append(
-                f"No held-out questions were asked: every one of the {found} has an answer longer than the context of "
-                f"{context} tokens; lower finetune.pairs.max_answer_words or raise pretrain.train.model.context."
+                f"{task.name} was not asked: every one of its {task.left_out} items has a choice longer than the context of "
+                f"{context} tokens; raise pretrain.train.model.context."
             )
 
     log.info("held-out text: %s of %s documents", f"{len(documents):,}", f"{available:,}")
@@ -76,41 +78,41 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
         log.info("held-out loss %.4f nats/token, %.4f bits/byte", text["loss"], text["bits_per_byte"])
     else:
         notes.append("No loss was measured on held-out text: the corpus has no validation documents.")
-    asked, tasks = harness.run(
-        model,
-        tokenizer,
-        rows,
-        template,
-        settings["tasks"],
-        {"context": context, "batch_size": args.batch_size, "seed": settings["seed"]},
-    )
-    if asked:
-        log.info("questions: accuracy %.3f, %+.1f standard errors from chance", asked["acc"], asked["acc_z"])
+    how = {"context": context, "batch_size": args.batch_size, "seed": settings["seed"]}
+    every = [*items, questions]
+    found, tasks = harness.run(model, tokenizer, every, settings["tasks"], how)
+    numbers, lines = asked.results(every, found.get("samples", {}), settings["seed"])
+    for kind, of in numbers.items():
+        log.info("%s: accuracy %.3f (chance %.2f)", kind, of["accuracy"], of["chance"])
+    answered = numbers.pop(QUESTIONS, None)
     for note in notes:
         log.warning("%s", note)
-    shown = list(samples(model, tokenizer, rows, template, settings, context))
+    shown = [] if random else list(samples(model, tokenizer, questions.rows, template, settings, context))
 
     result = {
         "model": name,
         "step": source.step,
         "parameters": sum(p.numel() for p in model.parameters()),
         "heldout_text": text,
-        "questions": {**asked, "left_out_too_long": too_long} if asked else None,
+        "questions": answered and harness.questions(found, questions, answered),
+        "items": numbers,
         "notes": notes,
         "tasks": tasks,
         "template": template.text,
         "software": {"lm_eval": version("lm_eval")},
     }
-    files = [args.manifest.with_name(f"{name}.evaluation.json"), args.manifest.with_name(f"{name}.samples.jsonl")]
+    files = [args.manifest.with_name(f"{name}.evaluation.json")]
     write_atomically(files[0], pretty(result))
-    write_atomically(files[1], "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in shown))
+    for kind, written in (("items", lines), ("samples", shown)) if not random else (("items", lines),):
+        files.append(args.manifest.with_name(f"{name}.{kind}.jsonl"))
+        write_atomically(files[-1], "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in written))
     manifest.counts = {
         "in": available,
         "kept": len(documents),
         "dropped": {"over_max_tokens": available - len(documents)} if available > len(documents) else {},
     }
     manifest.summary = {
-        **{k: result[k] for k in ("parameters", "heldout_text", "questions", "tasks", "notes")},
+        **{k: result[k] for k in ("parameters", "heldout_text", "questions", "items", "tasks", "notes")},
         "samples": shown[:8],
     }
     return files
@@ -122,11 +124,13 @@ def main(argv: list[str] | None = None) -> int:
         __doc__,
         "--config config.yaml --model results/main/finetune/train/sft.manifest.json "
         "--pairs results/main/finetune/pairs/manifest.json --tokens results/main/tokenize/encode/*.manifest.json "
+        "--items results/main/evaluate/items/manifest.json "
         "--manifest /tmp/evaluate/sft.manifest.json",
     )
     parser.add_argument("--model", required=True, type=Path, help="manifest of the step that made the model")
     parser.add_argument("--pairs", required=True, type=Path, help="manifest of finetune.pairs")
     parser.add_argument("--tokens", required=True, type=Path, nargs="+", help="manifests of tokenize.encode")
+    parser.add_argument("--items", required=True, type=Path, help="manifest of evaluate.items")
     cli.placement(parser, "evaluate.model")
     return cli.run(parser, body, argv)
 

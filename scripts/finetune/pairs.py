@@ -1,8 +1,8 @@
 """Question and answer pairs from the corpus, by regular expressions, and from files: pairs to fine-tune on, and held-out ones.
 
-`train.jsonl` has `id, question, answer, of` (the pattern or the file) from training documents; `heldout.jsonl`, from validation
-documents, also has `choices` (the answer among three other held-out answers of similar length) and `gold`, its place among them.
-`chat_template.jinja` is the template as tokenizers have it.
+`train.jsonl` has `id, document, question, answer, of` (the pattern or the file) from training documents; `heldout.jsonl`, from
+validation documents, also has `choices` (the answer among three other held-out answers of similar length) and `gold`, its place among
+them. `document` is the id of the document, or of the conversation in a file. `chat_template.jinja` is the template as tokenizers have it.
 A held-out pair whose question or answer occurs in any training document's pairs is dropped. One answer is kept for
 a question. Memory is bounded by `max_train` and `max_heldout`: the pairs of the lowest hash are held, no others.
 With fewer than `min_train` pairs fine-tuning is left out, with fewer than `min_heldout` the questions are not asked: `enough`
@@ -104,13 +104,14 @@ def from_files(settings: dict[str, Any], split: str, dropped: Counter[str]) -> I
         for first, question, answer in files.pairs(number, entry, template, reasons):
             validation = uniform(seed, key(first), "finetune.files") < entry.get("heldout", HELDOUT)
             if validation == (split == "validation"):
-                yield pair("", question, answer, name)
+                yield {**pair("", question, answer, name), "document": document_id(name, key(first))}
             progress.add()
 
 
 def pair(document: str, question: str, answer: str, of: str) -> dict[str, Any]:
     """A row of the results. document: the id of that which it is from, or ""; of: the pattern or the file."""
-    return {"id": document_id(document, question, answer), "question": question, "answer": answer, "of": of}
+    name = document_id(document, question, answer)
+    return {"id": name, "document": document, "question": question, "answer": answer, "of": of}
 
 
 def with_choices(pairs: list[dict[str, Any]], seed: int) -> list[dict[str, Any]]:

@@ -13,6 +13,9 @@ from scripts.workflow.trees import lookup, merged, placed
 
 BASE = "base"
 BASE_STEP = "pretrain.train"  # makes it, in its only task
+UNTRAINED = (
+    "untrained"  # evaluated beside them: a model of the shape of `base` with random weights, which no step makes
+)
 OWN = ("from", "step")  # the keys of an entry that are not of its step's section
 Config = dict[str, Any]
 
@@ -22,6 +25,11 @@ def names(config: Config) -> list[str]:
     return [BASE, *config["models"]]
 
 
+def evaluated(config: Config) -> list[str]:
+    """Every model that is evaluated: those of the registry and, where `evaluate.model.untrained` says so, UNTRAINED."""
+    return [*names(config), *([UNTRAINED] * config["evaluate"]["model"]["untrained"])]
+
+
 def made_by(config: Config, step: str) -> list[str]:
     """The models that a step makes, in the order of the registry."""
     return [name for name, entry in config["models"].items() if entry["step"] == step]
@@ -29,12 +37,14 @@ def made_by(config: Config, step: str) -> list[str]:
 
 def parent(config: Config, model: str) -> str | None:
     """The model that another is made from; None of `base`. KeyError for a name that the registry lacks."""
+    if model == UNTRAINED:
+        return BASE
     return None if model == BASE else str(config["models"][model]["from"])
 
 
 def task(config: Config, model: str) -> tuple[str, str]:
-    """(step, task) that makes a model. KeyError for a name that the registry lacks."""
-    return (BASE_STEP, "") if model == BASE else (str(config["models"][model]["step"]), model)
+    """(step, task) that makes a model, or that one whose shape it has. KeyError for a name that the registry lacks."""
+    return (BASE_STEP, "") if model in (BASE, UNTRAINED) else (str(config["models"][model]["step"]), model)
 
 
 def listed(config: Config) -> list[dict[str, Any]]:

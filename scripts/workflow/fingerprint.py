@@ -19,7 +19,8 @@ from scripts.workflow.cache import Cache
 from scripts.workflow.config import ROOT, ConfigError, named_files, tracked
 from scripts.workflow.manifest import canonical, digest
 from scripts.workflow.plumbing import VERSION, is_plumbing
-from scripts.workflow.steps import EXEMPTING, FETCH, LAST, LIST, PLAN, skipped_by, upstream
+from scripts.workflow.steps import EVALUATION, EXEMPTING, FETCH, ITEMS, LAST, LIST, PLAN, skipped_by, upstream
+from scripts.workflow.trees import lookup
 
 # By the hash of a source's bytes and of those of this file, which says what a meaning is.
 CACHE = Path(".snakemake/meanings.json")
@@ -146,8 +147,8 @@ def settings(step: str, config: dict[str, Any], task: str = "") -> dict[str, Any
     """The tracked settings of a step's task under a complete config: those that its program gets.
 
     task: the model, of a step that has a task for each. The report gets the models too, in the order of the registry; pretrain.plan
-    the settings of pretrain.train; the steps of a filter that keep documents whatever they measure, the
-    sources of these (`skip_filters`), which ingest.extract is not told.
+    the settings of pretrain.train; evaluate.items which held-out text evaluate.model scores; the steps of a filter that keep documents
+    whatever they measure, the sources of these (`skip_filters`), which ingest.extract is not told.
     """
     found = tracked(registry.applied(config, step, task), step)
     if step in EXEMPTING:
@@ -156,6 +157,8 @@ def settings(step: str, config: dict[str, Any], task: str = "") -> dict[str, Any
         return {**found, **sources.listing(config)}
     if step == FETCH:
         return {**found, **sources.fetching(config)}
+    if step == ITEMS:
+        return {**found, "heldout": {key: lookup(config, EVALUATION)[key] for key in ("max_tokens", "seed")}}
     if step == PLAN:
         return {**found, "train": tracked(config, registry.BASE_STEP)}
     return {**found, "models": registry.listed(config)} if step == LAST else found

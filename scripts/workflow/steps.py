@@ -96,6 +96,7 @@ EXPORT = "dedup.export"  # used where the config asks for it
 CRAWL = "crawl.render"  # used where a source is of its kind
 LIST = "ingest.list"  # used where files of a source are remote
 FETCH = "ingest.fetch"  # used where these are to be copied to the disk first
+ITEMS = "evaluate.items"  # is told which held-out text evaluate.model scores
 PLAN = "pretrain.plan"  # what the training will take; is told the settings of pretrain.train
 STEPS: dict[str, Step] = {
     CRAWL: Step(),
@@ -113,8 +114,9 @@ STEPS: dict[str, Step] = {
     "pretrain.train": Step(("tokenize.encode", "tokenize.train")),
     "finetune.pairs": Step(("corpus.write",)),
     "finetune.train": Step(("pretrain.train", "finetune.pairs"), per="model"),
-    "evaluate.model": Step((*MAKERS, "finetune.pairs", "tokenize.encode"), per="model"),
-    "report.render": Step(("evaluate.model", EXPORT, PLAN)),
+    ITEMS: Step(("tokenize.encode", "tokenize.train")),
+    "evaluate.model": Step((*MAKERS, "finetune.pairs", "tokenize.encode", ITEMS), per="model"),
+    "report.render": Step(("evaluate.model", ITEMS, EXPORT, PLAN)),
 }
 
 
@@ -219,13 +221,13 @@ def needs(step: str, config: dict[str, Any], task: str = "") -> tuple[str, ...]:
 def models_read(step: str, config: dict[str, Any], task: str) -> list[str]:
     """The models that a model's task reads: an evaluation its own, or all without a task; a step that makes one its parent, or `base`."""
     if step == EVALUATION:
-        return [task] if task else registry.names(config)
+        return [task] if task else registry.evaluated(config)
     return [registry.parent(config, task) or registry.BASE if task else registry.BASE]
 
 
 def upstream(step: str, config: dict[str, Any], task: str = "") -> list[tuple[str, str]]:
     """(step, task) of all that a task reads from; the task is a model's name, and "" of a step that has no task for each model."""
-    read = models_read(step, config, task) if STEPS[step].per == "model" else registry.names(config)
+    read = models_read(step, config, task) if STEPS[step].per == "model" else registry.evaluated(config)
     found = []
     for name in needs(step, config, task):
         found += [(name, model) for model in models(name, config) if not model or model in read]
@@ -269,7 +271,7 @@ def ids(step: str, config: dict[str, Any]) -> list[str]:
     """The ids of a step's results, one manifest each: shard, band or part numbers, model names, or [""] for a one-task step."""
     per = STEPS[step].per
     if per == "model":
-        return registry.names(config) if step == EVALUATION else registry.made_by(config, step)
+        return registry.evaluated(config) if step == EVALUATION else registry.made_by(config, step)
     numbered = {"shard": shards, "band": bands, "part": parts}
     return numbered[per](config) if per else [""]
 

@@ -37,15 +37,16 @@ ORDER = [
     "dedup.signature", "dedup.exact", "dedup.band", "dedup.sets", "dedup.verify", "dedup.select",
     "quality.train", "quality.score", "quality.select", "corpus.split", "dedup.export", "corpus.write",
     "tokenize.train", "tokenize.encode", "pretrain.plan", "pretrain.train", "finetune.pairs",
-    "finetune.train[sft]", "evaluate.model[base]", "evaluate.model[sft]", "report.render",
+    "finetune.train[sft]", "evaluate.items", "evaluate.model[base]", "evaluate.model[sft]", "evaluate.model[untrained]", "report.render",
 ]  # fmt: skip
 BESIDE = {
     "dedup.export": set(ORDER[ORDER.index("corpus.write") : ORDER.index("report.render")]),
     "tokenize.train": {"finetune.pairs"},
     "tokenize.encode": {"finetune.pairs"},
-    "pretrain.plan": {"finetune.pairs"},
-    "pretrain.train": {"finetune.pairs"},
-    "finetune.train": {"evaluate.model[base]"},
+    "pretrain.plan": {"finetune.pairs", "evaluate.items"},
+    "pretrain.train": {"finetune.pairs", "evaluate.items"},
+    "finetune.pairs": {"evaluate.items"},
+    "finetune.train": {"evaluate.items", "evaluate.model[base]", "evaluate.model[untrained]"},
     "evaluate.model": set(),
 }
 

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tokenizers import Tokenizer
 
+from scripts.evaluate import items
 from scripts.finetune import pairs
+from scripts.formats.documents import SPLITS
 from scripts.tokenize.encode import KINDS, encode
 from scripts.tokenize.engine import reference
+from scripts.workflow import config as configuration
 from scripts.workflow.console import Progress
-from scripts.workflow.manifest import Manifest
+from scripts.workflow.fingerprint import settings as settings_of
+from scripts.workflow.manifest import Manifest, canonical
 
 sys.path.append(str(Path(__file__).parents[1] / "finetune"))
 import tiny
@@ -31,11 +37,34 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Path]]:
     tokenizer = Tokenizer.from_file(str(model.parent / "model" / "tokenizer.json"))
     tokens = []
     for manifest in corpus:
-        shard = manifest.name.removesuffix(".manifest.json")
-        documents, below = Manifest.read(manifest).file(f"validation/{shard}.parquet"), folder / "tokens/validation"
-        encode(documents, below, shard, tokenizer, reference(tokenizer), Progress(None, "bytes"))
-        made = folder / "tokens" / manifest.name
-        files = [below / "pydoc" / f"{shard}{kind}" for kind in KINDS]
-        Manifest("tokenize.encode", "0" * 16).write(made, files)
-        tokens.append(made)
-    return {"model": [model], "pairs": [out], "tokens": tokens, "corpus": corpus}
+        tokens.append(encoded(manifest, folder / "tokens" / manifest.name, tokenizer))
+    trained = folder / "tokenizer/manifest.json"
+    trained.parent.mkdir()
+    shutil.copy(model.parent / "model/tokenizer.json", trained.parent)
+    Manifest("tokenize.train", "0" * 16).write(trained, [trained.with_name("tokenizer.json")])
+    found = {"model": [model], "pairs": [out], "tokens": tokens, "corpus": corpus, "tokenizer": [trained]}
+    return found | {"items": [made_items(found, folder / "items/manifest.json")]}
+
+
+def encoded(corpus: Path, out: Path, tokenizer: Tokenizer) -> Path:
+    """The manifest `out` of tokenize.encode of a shard of a corpus, both splits."""
+    shard, files = out.name.removesuffix(".manifest.json"), []
+    for split in SPLITS:
+        documents, below = Manifest.read(corpus).file(f"{split}/{shard}.parquet"), out.parent / split
+        sources, _ = encode(documents, below, shard, tokenizer, reference(tokenizer), Progress(None, "bytes"))
+        files += [below / source / f"{shard}{kind}" for source in sources for kind in KINDS]
+    Manifest("tokenize.encode", "0" * 16).write(out, files)
+    return out
+
+
+def items_config(**changes: Any) -> str:
+    """What `--config` takes of evaluate.items."""
+    complete = configuration.validate({"evaluate": {"items": {"per_task": 12, "context_words": 12, **changes}}})
+    return canonical({"step": "evaluate.items", "config": settings_of("evaluate.items", complete)})
+
+
+def made_items(given: dict[str, list[Path]], out: Path, **changes: Any) -> Path:
+    """The manifest of evaluate.items of the tokens and the tokenizer `given`."""
+    options = [part for name in ("tokens", "tokenizer") for part in (f"--{name}", *map(str, given[name]))]
+    assert items.main(["--config", items_config(**changes), *options, "--manifest", str(out)]) == 0
+    return out

@@ -12,23 +12,27 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scripts.evaluate import harness, model
+from scripts.evaluate import asked, harness, model
+from scripts.evaluate.measures import QUESTIONS, cut
 from scripts.finetune import pairs
 from scripts.finetune.template import read_pairs
 from scripts.formats.documents import Writer
 from scripts.models.load import load
 from scripts.tokenize.encode import DOCS
 from scripts.workflow.manifest import Manifest
+from tests.unit.evaluate.conftest import made_items
 
 pytestmark = pytest.mark.slow  # evaluates models
 
 LIMITS = {"max_tokens": 5000, "max_new_tokens": 8, "questions": 2}
 
 
-def evaluated(inputs: dict[str, list[Path]], out: Path, *options: str, **changes: object) -> tuple[int, Path]:
-    path = out / "base.manifest.json"
+def evaluated(
+    inputs: dict[str, list[Path]], out: Path, *options: str, name: str = "base", **changes: object
+) -> tuple[int, Path]:
+    path = out / f"{name}.manifest.json"
     config = tiny.config("evaluate.model", **{**LIMITS, **changes})
-    given = [part for name in ("model", "pairs", "tokens") for part in (f"--{name}", *map(str, inputs[name]))]
+    given = [part for key in ("model", "pairs", "tokens", "items") for part in (f"--{key}", *map(str, inputs[key]))]
     return model.main(["--config", config, *given, "--manifest", str(path), *options]), path
 
 
@@ -79,7 +83,7 @@ def test_accuracy_is_that_of_a_plain_computation(inputs: dict[str, list[Path]], 
 
 def test_same_bytes_again_and_at_another_batch_size(inputs: dict[str, list[Path]], first: Path, tmp_path: Path) -> None:
     assert evaluated(inputs, tmp_path, "--batch-size", "3")[0] == 0
-    for name in ("base.manifest.json", "base.evaluation.json", "base.samples.jsonl"):
+    for name in ("base.manifest.json", "base.evaluation.json", "base.items.jsonl", "base.samples.jsonl"):
         assert (tmp_path / name).read_bytes() == (first.parent / name).read_bytes()
     text = (tmp_path / "base.evaluation.json").read_text()
     assert not re.search(r'"(date|time|host|git_hash|seconds)', text)
@@ -137,15 +141,76 @@ def test_against_chance(right: int, choices: int) -> None:
 
 def test_likelihoods() -> None:
     rows = [{"choices": ["aa", "bbbb"], "gold": 1}]
-    samples = [{"doc_id": 0, "filtered_resps": [(-4.0, False), (-2.0, True)]}]
-    assert harness.likelihoods(samples, rows) == {"gold_nats_per_byte": -0.5, "distractor_nats_per_byte": -2.0}
+    assert harness.likelihoods([[-4.0, -2.0]], rows) == {"gold_nats_per_byte": -0.5, "distractor_nats_per_byte": -2.0}
 
 
 def test_answers_longer_than_the_context_are_left_out(inputs: dict[str, list[Path]]) -> None:
+    tokenizer, (_, template) = load(inputs["model"][0].parent / "model")[1], read_pairs(inputs["pairs"][0], "heldout")
+    rows = [{"question": "q", "choices": ["A word.", end]} for end in ("Two words.", "word " * 200)]
+    task = asked.of_questions(rows, template, tokenizer, 64)
+    assert (task.rows, task.left_out) == ([{**rows[0], "context": template.prompt("q")}], 1)
+    assert (asked.of_questions(rows[1:], template, tokenizer, 64).rows) == []
+
+
+def test_items_with_too_long_choices_are_left_out_and_counted(inputs: dict[str, list[Path]]) -> None:
     _, tokenizer = load(inputs["model"][0].parent / "model")
-    rows = [{"choices": ["A word.", "Two words."]}, {"choices": ["A word.", "word " * 200]}]
-    assert model.fitting(rows, tokenizer, 64) == (rows[:1], 1)
-    assert model.fitting(rows[1:], tokenizer, 64) == ([], 1)
+    rows = [
+        {"task": "word_order", "context": "So it ", "choices": ["is", end], "gold": 0} for end in ("si", "word " * 200)
+    ]
+    (task,) = asked.of_items(rows, tokenizer, 64)
+    assert (task.rows, task.left_out) == (rows[:1], 1)
+
+
+def test_items(inputs: dict[str, list[Path]], first: Path) -> None:
+    """By lm-eval, and by a plain computation over each item's whole text: the same log-likelihoods, choices and accuracies."""
+    import torch
+
+    lm, tokenizer = load(inputs["model"][0].parent / "model")
+    found = json.loads((first.parent / "base.evaluation.json").read_text())["items"]
+    rows = {row["id"]: row for row in asked.read_items(inputs["items"][0])}
+    lines = [json.loads(line) for line in (first.parent / "base.items.jsonl").read_text().splitlines()]
+    assert set(found) == {"word_order", "next_word", "continuation"}
+    compared = 0
+    for line in lines:
+        if line["task"] == QUESTIONS:
+            continue
+        row = rows[line["id"]]
+        before, choices = cut(lambda text: tokenizer(text)["input_ids"], row["context"], row["choices"])
+        sums = []
+        for ids in choices:
+            whole = (before or [tokenizer.eos_token_id]) + ids
+            if len(whole) > tiny.CONTEXT:
+                break
+            with torch.no_grad():
+                logs = lm(input_ids=torch.tensor([whole])).logits[0].log_softmax(-1)
+            sums.append(sum(float(logs[at - 1, whole[at]]) for at in range(len(whole) - len(ids), len(whole))))
+        else:
+            compared += 1
+            assert line["log_likelihoods"] == pytest.approx(sums, abs=1e-3)
+            assert line["right"] == (line["chosen"] == row["gold"]) and line["document"] == row["document"]
+    assert compared > 15
+    for task, numbers in found.items():
+        own = [line["right"] for line in lines if line["task"] == task]
+        assert numbers["accuracy"] == pytest.approx(sum(own) / len(own), abs=1e-6) and numbers["items"] == len(own)
+        assert numbers["accuracy"] == numbers[numbers["headline"]]
+        centered = (numbers["accuracy"] - numbers["chance"]) / (1 - numbers["chance"])
+        assert numbers["centered"] == pytest.approx(centered, abs=1e-5)
+    questions = [line for line in lines if line["task"] == QUESTIONS]
+    assert len(questions) == 40 and len({line["document"] for line in questions}) > 3
+
+
+def test_untrained(inputs: dict[str, list[Path]], first: Path, tmp_path: Path) -> None:
+    """Of the shape of base, other weights, no samples; the same bytes again."""
+    found = []
+    for place in ("one", "two"):
+        status, path = evaluated(inputs, tmp_path / place, name="untrained")
+        assert status == 0
+        found.append({file.name: file.read_bytes() for file in path.parent.iterdir() if "run" not in file.name})
+    assert found[0] == found[1] and "untrained.samples.jsonl" not in found[0]
+    numbers, base = json.loads(found[0]["untrained.evaluation.json"]), Manifest.read(first).summary
+    assert numbers["parameters"] == base["parameters"]
+    assert numbers["heldout_text"]["loss"] != base["heldout_text"]["loss"]
+    assert set(numbers["items"]) == set(base["items"])
 
 
 def test_without_questions_and_without_validation_text(inputs: dict[str, list[Path]], tmp_path: Path) -> None:
@@ -157,6 +222,7 @@ def test_without_questions_and_without_validation_text(inputs: dict[str, list[Pa
         pass
     Manifest("tokenize.encode", "0" * 16).write(tmp_path / "tokens/00000.manifest.json", [writer.path])
     given = {**inputs, "pairs": [few], "tokens": [tmp_path / "tokens/00000.manifest.json"]}
+    given["items"] = [made_items(given, tmp_path / "items/manifest.json")]
     status, path = evaluated(given, tmp_path)
     assert status == 0
     summary = Manifest.read(path).summary

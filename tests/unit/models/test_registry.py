@@ -77,7 +77,12 @@ def test_the_default_is_one_fine_tuned_model_and_none_is_allowed() -> None:
     assert registry.names(config()) == ["base", "sft"]
     assert registry.names(config({})) == registry.names(config({"sft": None})) == ["base"]
     assert steps.tasks("finetune.train", config({})) == []
-    assert steps.needs("evaluate.model", config({})) == ("pretrain.train", "finetune.pairs", "tokenize.encode")
+    assert steps.needs("evaluate.model", config({})) == (
+        "pretrain.train",
+        "finetune.pairs",
+        "tokenize.encode",
+        "evaluate.items",
+    )
 
 
 def test_an_overlay_changes_one_key_of_one_model_takes_one_away_or_adds_one() -> None:
@@ -101,14 +106,15 @@ def test_an_overlay_changes_one_key_of_one_model_takes_one_away_or_adds_one() ->
 def test_what_each_model_reads() -> None:
     made = config(CHAIN)
     assert steps.tasks("finetune.train", made) == ["sft", "other", "sft2"]
-    assert steps.tasks("evaluate.model", made) == ["base", "sft", "other", "sft2"]
-    pairs, tokens = ("finetune.pairs", ""), ("tokenize.encode", "")
+    assert steps.tasks("evaluate.model", made) == ["base", "sft", "other", "sft2", "untrained"]
+    pairs, tokens, items = ("finetune.pairs", ""), ("tokenize.encode", ""), ("evaluate.items", "")
     assert steps.upstream("finetune.train", made, "sft") == [("pretrain.train", ""), pairs]
     assert steps.upstream("finetune.train", made, "sft2") == [("finetune.train", "sft"), pairs]
-    assert steps.upstream("evaluate.model", made, "base") == [("pretrain.train", ""), pairs, tokens]
-    assert steps.upstream("evaluate.model", made, "sft2") == [("finetune.train", "sft2"), pairs, tokens]
-    evaluated = [("evaluate.model", name) for name in ("base", *CHAIN)]
-    assert steps.upstream("report.render", made) == [*evaluated, ("pretrain.plan", "")]
+    assert steps.upstream("evaluate.model", made, "base") == [("pretrain.train", ""), pairs, tokens, items]
+    assert steps.upstream("evaluate.model", made, "untrained") == steps.upstream("evaluate.model", made, "base")
+    assert steps.upstream("evaluate.model", made, "sft2") == [("finetune.train", "sft2"), pairs, tokens, items]
+    evaluated = [("evaluate.model", name) for name in ("base", *CHAIN, "untrained")]
+    assert steps.upstream("report.render", made) == [*evaluated, items, ("pretrain.plan", "")]
 
 
 def test_a_models_own_keys_hold_for_it_alone() -> None:

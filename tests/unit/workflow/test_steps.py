@@ -54,7 +54,7 @@ def test_tasks() -> None:
     assert tasks("language.score", config) == tasks("language.select", config) == ["00000"]  # one for all three shards
     assert ids("language.score", config) == ids("language.select", config) == ["00000", "00001", "00002"]
     assert tasks("quality.select", config) == [""]
-    assert tasks("evaluate.model", config) == ["base", "sft"]
+    assert tasks("evaluate.model", config) == ["base", "sft", "untrained"]
     assert tasks("finetune.train", config) == ["sft"]
     assert tasks("dedup.band", config) == ["00"]
     assert tasks("dedup.verify", config) == ids("dedup.verify", config) == ["000"]

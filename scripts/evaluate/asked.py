@@ -1,0 +1,96 @@
+"""The multiple-choice tasks that a model is asked: their rows, and what lm-evaluation-harness found on them as numbers and lines."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from scripts.evaluate.measures import QUESTIONS, cut, measured
+from scripts.finetune.template import Template
+from scripts.workflow.errors import InputError
+from scripts.workflow.manifest import Manifest
+
+Row = dict[str, Any]  # id, document, choices, gold, and `context`, which stands before the choices
+Pairs = dict[tuple[str, str], tuple[list[int], list[int]]]  # (context, choice) → the tokens given, the tokens scored
+
+
+@dataclass
+class Task:
+    """Rows of one task. delimiter: between context and choice. pairs: their tokens, where lm-eval is not to cut them itself."""
+
+    name: str
+    rows: list[Row]
+    delimiter: str = ""
+    pairs: Pairs = field(default_factory=dict)
+    left_out: int = 0  # whose choices are longer than the model's context
+
+
+def encoded(tokenizer: Any, texts: Sequence[str]) -> dict[str, list[int]]:
+    """The ids of each text, without special tokens around them."""
+    different = list(dict.fromkeys(texts))
+    if not different:
+        return {}
+    return dict(zip(different, tokenizer(different, add_special_tokens=False)["input_ids"], strict=True))
+
+
+def read_items(manifest: Path) -> list[Row]:
+    """The rows of `items.jsonl` of a manifest of evaluate.items.
+
+    Raises InputError for the manifest of another step, ManifestError for a damaged one.
+    """
+    read = Manifest.read(manifest)
+    if read.step != "evaluate.items":
+        raise InputError(f"--items {manifest} is a manifest of {read.step!r}; it must be one of 'evaluate.items'")
+    with read.sound("items.jsonl").file("items.jsonl").open(encoding="utf-8") as handle:
+        return [json.loads(line) for line in handle]
+
+
+def of_items(rows: list[Row], tokenizer: Any, context: int) -> list[Task]:
+    """The tasks of rows of `items.jsonl`, in their order there. context: of the model in tokens, of which a choice takes less.
+
+    A context that is too long is no harm: lm-eval cuts it from the left.
+    """
+    found: dict[str, Task] = {}
+    ids = encoded(
+        tokenizer, [text for row in rows for text in (row["context"], *(row["context"] + c for c in row["choices"]))]
+    )
+    for row in rows:
+        task = found.setdefault(row["task"], Task(row["task"], []))
+        before, scored = cut(ids.__getitem__, row["context"], row["choices"])
+        if max(map(len, scored)) >= context:
+            task.left_out += 1
+            continue
+        task.rows.append(row)
+        for choice, tokens in zip(row["choices"], scored, strict=True):
+            task.pairs[row["context"], choice] = (before or [tokenizer.eos_token_id], tokens)
+    return list(found.values())
+
+
+def of_questions(rows: list[Row], template: Template, tokenizer: Any, context: int) -> Task:
+    """The held-out questions of finetune.pairs, asked as in fine-tuning; those left out of which an answer takes `context` tokens."""
+    ids = encoded(tokenizer, [f" {text}" for row in rows for text in row["choices"]])
+    kept = [row for row in rows if max(len(ids[f" {text}"]) for text in row["choices"]) < context]
+    asked = [{**row, "context": template.prompt(row["question"])} for row in kept]
+    return Task(QUESTIONS, asked, template.delimiter, left_out=len(rows) - len(kept))
+
+
+def likelihoods(samples: list[dict[str, Any]]) -> list[list[float]]:
+    """The nats of each choice of each row, in the order of the rows, from lm-eval's samples."""
+    ordered = sorted(samples, key=lambda sample: sample["doc_id"])
+    return [[float(answer[0]) for answer in sample["filtered_resps"]] for sample in ordered]
+
+
+def results(
+    tasks: Sequence[Task], samples: dict[str, list[dict[str, Any]]], seed: int
+) -> tuple[dict[str, Row], list[Row]]:
+    """(numbers by task, a line for each item) of the tasks that have rows. samples: of lm-eval, by task."""
+    numbers, lines = dict[str, Row](), list[Row]()
+    for task in tasks:
+        if task.rows:
+            found, more = measured(task.name, task.rows, likelihoods(samples[task.name]), seed)
+            numbers[task.name] = found | {"left_out_too_long": task.left_out}
+            lines += more
+    return numbers, lines

@@ -1,0 +1,254 @@
+"""Make tasks from the run's own held-out documents, and what counting and compressing reach on them.
+
+Writes `items.jsonl` (task, id, document, source, context, choices, gold, others: wrong choices that are from other documents), and
+`unigram.items.jsonl` and `bigram.items.jsonl`, the results of these models item by item. The validation documents alone give items; the
+training split gives the counts of n-grams and the dictionary of zstd. Text is decoded from tokens.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tokenizers import Tokenizer
+
+from scripts.evaluate import compressors
+from scripts.evaluate.documents import ranked, text_of, tokens
+from scripts.evaluate.measures import cut, measured
+from scripts.evaluate.ngrams import Counts
+from scripts.evaluate.tasks import CHOICES, MAKERS, Item, Maker
+from scripts.evaluate.words import Text
+from scripts.formats.documents import uniform
+from scripts.pretrain.heldout import Document, choose
+from scripts.tokenize.special import EOS
+from scripts.workflow import cli
+from scripts.workflow.console import Progress, log
+from scripts.workflow.manifest import Manifest, write_atomically
+
+SPARE = 4  # documents looked at for each item wanted, since some give none
+LONGEST = 32_768  # tokens of a document that are looked at: a book is as good as its beginning
+NGRAMS = ("unigram", "bigram")
+OWN = "counted"  # the salt of what is taken of the training split
+
+
+class Made:
+    """The items of all tasks, as the documents come in their order. settings: of evaluate.items."""
+
+    def __init__(self, settings: dict[str, Any]) -> None:
+        self.settings = settings
+        self.ranked: dict[str, list[tuple[int, int, Item]]] = {task: [] for task in settings["tasks"]}
+        self.dropped: dict[str, Counter[str]] = {task: Counter() for task in settings["tasks"]}
+        self.candidates: Counter[str] = Counter()
+        self.giving: dict[str, int] = dict.fromkeys(settings["tasks"], 0)
+        self.spans: list[tuple[str, str]] = []  # (document, a stretch of it): wrong choices for short documents
+        self.documents: list[str] = []
+
+    @property
+    def enough(self) -> bool:
+        """Whether later documents would give nothing: there is an item of another document for each one wanted."""
+        return all(number >= self.settings["per_task"] for number in self.giving.values())
+
+    def add(self, text: Text) -> None:
+        """Take what a document gives."""
+        maker = Maker(text, self.settings)
+        for task in self.settings["tasks"]:
+            found = MAKERS[task](maker)
+            self.ranked[task] += [(turn, len(self.documents), item) for turn, item in enumerate(found.items)]
+            self.giving[task] += bool(found.items)
+            self.candidates[task] += found.candidates
+            self.dropped[task] += found.dropped
+        spans = sorted((maker.rank("span", at), said) for at, said in maker.spans())[:1]
+        self.spans += [(text.id, said) for _, said in spans]
+        self.documents.append(text.id)
+
+    def completed(self, item: Item) -> bool:
+        """Give an item that lacks wrong choices those of other documents, by hash; whether it has them all."""
+        if not item.lacking:
+            return True
+        known, seed = {text.casefold() for text in item.choices}, self.settings["seed"]
+        for _, said in sorted(
+            (uniform(seed, f"{item.id}\x1f{name}", "evaluate.items.others"), said) for name, said in self.spans
+        ):
+            if len(item.choices) == CHOICES:
+                break
+            if said.casefold() not in known:
+                item.choices.append(said)
+                known.add(said.casefold())
+        return len(item.choices) == CHOICES
+
+    def items(self, task: str) -> list[Item]:
+        """`per_task` items: the first of every document, then the second ones; each question once. The rest is counted as dropped."""
+        kept: list[Item] = []
+        asked: set[tuple[str, ...]] = set()
+        for *_, item in sorted(self.ranked[task], key=lambda entry: entry[:2]):
+            if len(kept) == self.settings["per_task"]:
+                self.dropped[task]["over_per_task"] += 1
+            elif not self.completed(item):
+                self.dropped[task]["no_distractors"] += 1
+            elif (same := (item.context, *item.choices) if task == "next_word" else (item.choices[0],)) in asked:
+                self.dropped[task]["repeated"] += 1
+            else:
+                asked.add(same)
+                kept.append(item)
+        return kept
+
+
+def row(item: Item, seed: int) -> dict[str, Any]:
+    """An item as it is written: the right choice at a place by hash."""
+    gold = int(uniform(seed, item.id, "evaluate.items.gold") * len(item.choices))
+    right, *wrong = item.choices
+    return {
+        "task": item.task,
+        "id": item.id,
+        "document": item.document,
+        "source": item.source,
+        "context": item.context,
+        "choices": [*wrong[:gold], right, *wrong[gold:]],
+        "gold": gold,
+        "others": item.lacking,
+    }
+
+
+def counted(manifests: list[Path], settings: dict[str, Any], tokenizer: Tokenizer) -> tuple[Counts, list[bytes]]:
+    """(counts of the training documents of the lowest hash, texts of the first of these for zstd's dictionary)."""
+    most: int = settings["counted_tokens"]
+    chosen, _ = ranked(manifests, "train", most, settings["seed"], OWN, lambda document: document.tokens)
+    samples: list[bytes] = []
+    if (eos := tokenizer.token_to_id(EOS)) is None:
+        raise cli.InputError(f"the tokenizer has no {EOS}, with which documents end")
+
+    def ids() -> Iterator[Any]:
+        size = 0
+        progress = Progress(len(chosen), "training documents")
+        for document, found in tokens(chosen, most):
+            if size < compressors.SAMPLES:
+                samples.append(text_of(tokenizer, document, found[:LONGEST]).encode())
+                size += len(samples[-1])
+            yield found
+            progress.add()
+
+    return Counts(ids(), tokenizer.get_vocab_size(), eos, most), samples
+
+
+def likelihoods(counts: Counts, tokenizer: Tokenizer, rows: Iterable[dict[str, Any]]) -> dict[str, list[list[float]]]:
+    """By n-gram model: the log-likelihood of each choice of each row, in nats."""
+    found: dict[str, list[list[float]]] = {name: [] for name in NGRAMS}
+    for item in rows:
+        before, choices = cut(lambda text: tokenizer.encode(text).ids, item["context"], item["choices"])
+        last = before[-1] if before else None
+        for name, nats in found.items():
+            nats.append([-counts.nats(name, np.array(ids, np.int64), last) for ids in choices])
+    return found
+
+
+def heldout_bits(
+    counts: Counts, samples: list[bytes], documents: list[Document], tokenizer: Tokenizer
+) -> dict[str, Any]:
+    """Bits per byte of the held-out text of evaluate.model, by n-grams and by compressors; None of a text without a byte."""
+    size, nats = sum(document.bytes for document in documents), dict.fromkeys(NGRAMS, 0.0)
+    for _, ids in tokens(documents):
+        for name in NGRAMS:
+            nats[name] += counts.nats(name, ids)
+    texts = lambda: (text_of(tokenizer, document, ids).encode() for document, ids in tokens(documents))  # noqa: E731
+    found = {name: total / math.log(2) / size if size else None for name, total in nats.items()}
+    found["xz"] = compressors.xz(texts())
+    found["zstd"], dictionary = compressors.zstd(texts(), samples)
+    return {
+        "bits_per_byte": {name: value and round(value, 6) for name, value in found.items()},
+        "documents": len(documents),
+        "bytes": size,
+        "dictionary_bytes": dictionary,
+    }
+
+
+def lacking(rows: dict[str, list[dict[str, Any]]], settings: dict[str, Any], documents: int) -> list[str]:
+    """A note where a task has fewer items than are wanted."""
+    few = [f"{task} {len(found)}" for task, found in rows.items() if len(found) < settings["per_task"]]
+    if not few:
+        return []
+    return [
+        f"Fewer items than evaluate.items.per_task = {settings['per_task']}: {', '.join(few)}. {documents} validation documents "
+        "gave no more; add documents, or raise corpus.split.validation_fraction or evaluate.items.per_document."
+    ]
+
+
+def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
+    file = Manifest.read(args.tokenizer).sound("tokenizer.json").file("tokenizer.json")
+    tokenizer = Tokenizer.from_file(str(file))
+    tokenizer.encode_special_tokens = True  # as in tokenize.encode: special tokens are not recognised in text
+    seed = settings["seed"]
+    limit = SPARE * settings["per_task"] if settings["tasks"] else 1
+    documents, available = ranked(args.tokens, "validation", limit, seed, "evaluate.items", lambda _: 1)
+    made = Made(settings)
+    progress = Progress(len(documents), "validation documents")
+    for document, ids in tokens(documents, LONGEST):
+        if made.enough:
+            break
+        made.add(Text(document.id, document.source, text_of(tokenizer, document, ids)))
+        progress.add()
+    rows = {task: [row(item, seed) for item in made.items(task)] for task in settings["tasks"]}
+    notes = lacking(rows, settings, available)
+    for note in notes:
+        log.warning("%s", note)
+
+    counts, samples = counted(args.tokens, settings, tokenizer)
+    held, _ = choose(args.tokens, settings["heldout"]["max_tokens"], settings["heldout"]["seed"])
+    text = heldout_bits(counts, samples, held, tokenizer) if held else None
+    tasks: dict[str, Any] = {}
+    lines: dict[str, list[dict[str, Any]]] = {name: [] for name in NGRAMS}
+    for task, found in rows.items():
+        by_model = {}
+        for name, nats in likelihoods(counts, tokenizer, found).items() if found else ():
+            by_model[name], results = measured(task, found, nats, seed)
+            lines[name] += results
+        tasks[task] = {
+            "items": len(found),
+            "documents": len({item["document"] for item in found}),
+            "others": sum(bool(item["others"]) for item in found),
+            "candidates": {
+                "in": made.candidates[task],
+                "kept": len(found),
+                "dropped": {why: number for why, number in sorted(made.dropped[task].items()) if number},
+            },
+            "baselines": by_model,
+        }
+    files = {"items": [item for found in rows.values() for item in found]}
+    files |= {f"{name}.items": results for name, results in lines.items()}
+    for name, written in files.items():
+        write_atomically(
+            args.manifest.with_name(f"{name}.jsonl"),
+            "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in written),
+        )
+    kept = len({item["document"] for item in files["items"]})
+    dropped = {"no_item": len(made.documents) - kept, "over_per_task": available - len(made.documents)}
+    manifest.counts = {"in": available, "kept": kept, "dropped": {why: n for why, n in dropped.items() if n}}
+    manifest.summary = {
+        "tasks": tasks,
+        "heldout_text": text,
+        "counted": {"tokens": counts.tokens, "pairs": len(counts.pairs), "discount": round(counts.discount, 6)},
+        "notes": notes,
+        "examples": {task: found[:2] for task, found in rows.items()},
+    }
+    return [args.manifest.with_name(f"{name}.jsonl") for name in files]
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = cli.parser(
+        "evaluate.items",
+        __doc__,
+        "--config config.yaml --tokens results/main/tokenize/encode/*.manifest.json "
+        "--tokenizer results/main/tokenize/train/manifest.json --manifest /tmp/items/manifest.json",
+    )
+    parser.add_argument("--tokens", required=True, type=Path, nargs="+", help="manifests of tokenize.encode")
+    parser.add_argument("--tokenizer", required=True, type=Path, help="manifest of tokenize.train")
+    return cli.run(parser, body, argv)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,169 @@
+"""evaluate.items as a program, on encoded pages."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tiny
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tokenizers import Tokenizer
+
+from scripts.evaluate.documents import ranked, text_of, tokens
+from scripts.evaluate.measures import HEADLINES, QUESTIONS
+from scripts.evaluate.tasks import MAKERS
+from scripts.formats.documents import DOCUMENT, SPLITS, Writer, document_id, rows
+from scripts.workflow.manifest import Manifest, ManifestError
+from tests.unit.evaluate.conftest import encoded, made_items
+
+FILES = ("items.jsonl", "unigram.items.jsonl", "bigram.items.jsonl", "manifest.json")
+Given = dict[str, list[Path]]
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def encoded_shards(folder: Path, shards: list[dict[str, list[str]]], tokenizer: Path) -> list[Path]:
+    """Manifests of tokenize.encode of shards: split → names of modules."""
+    known, out = Tokenizer.from_file(str(tokenizer.with_name("tokenizer.json"))), []
+    for number, shard in enumerate(shards):
+        corpus = folder / "corpus" / f"{number:05d}.manifest.json"
+        files = []
+        for split in SPLITS:
+            with Writer(corpus.parent / split / f"{number:05d}.parquet", DOCUMENT) as writer:
+                for name in shard.get(split, []):
+                    writer.add(
+                        {"id": document_id(name), "text": tiny.pages()[name], "source": "pydoc", "curated": False}
+                    )
+            files.append(writer.path)
+        Manifest("corpus.write", "0" * 16).write(corpus, files)
+        out.append(encoded(corpus, folder / "tokens" / corpus.name, known))
+    return out
+
+
+def test_every_task_has_a_headline() -> None:
+    assert set(HEADLINES) == {*MAKERS, QUESTIONS}
+
+
+def test_items(inputs: Given) -> None:
+    made = Manifest.read(inputs["items"][0])
+    found = lines(made.folder / "items.jsonl")
+    texts = {
+        row["id"]: row["text"]
+        for path in inputs["corpus"]
+        for row in rows(path.parent / "validation" / f"{path.name[:5]}.parquet")
+    }
+    assert made.counts["in"] == len(texts) == made.counts["kept"] + sum(made.counts["dropped"].values())
+    assert {row["task"] for row in found} == set(MAKERS) and len({row["id"] for row in found}) == len(found)
+    for row in found:
+        assert row["context"] + row["choices"][row["gold"]] in texts[row["document"]] and row["source"] == "pydoc"
+    for task, summary in made.summary["tasks"].items():
+        own = [row for row in found if row["task"] == task]
+        candidates = summary["candidates"]
+        assert len(own) == summary["items"] == candidates["kept"] <= 12
+        assert candidates["in"] == candidates["kept"] + sum(candidates["dropped"].values())
+        assert summary["documents"] == len({row["document"] for row in own})
+        for name in ("unigram", "bigram"):
+            results = [row for row in lines(made.folder / f"{name}.items.jsonl") if row["task"] == task]
+            assert [row["id"] for row in results] == [row["id"] for row in own]
+            right = [result["chosen"] == row["gold"] for result, row in zip(results, own, strict=True)]
+            assert summary["baselines"][name]["accuracy"] == pytest.approx(sum(right) / len(right), abs=1e-6)
+    bits = made.summary["heldout_text"]["bits_per_byte"]
+    assert 0.5 < bits["bigram"] < bits["unigram"] < 8 and 0.5 < bits["zstd"] < 8 and 0.5 < bits["xz"] < 8
+
+
+def test_tokens_decode_to_the_text(inputs: Given) -> None:
+    tokenizer = Tokenizer.from_file(str(inputs["tokenizer"][0].with_name("tokenizer.json")))
+    for split in SPLITS:
+        texts = {
+            row["id"]: row["text"]
+            for path in inputs["corpus"]
+            for row in rows(path.parent / split / f"{path.name[:5]}.parquet")
+        }
+        chosen, number = ranked(inputs["tokens"], split, 10**9, 0, "", lambda document: document.tokens)
+        assert number == len(texts) == len(chosen)
+        for document, ids in tokens(chosen):
+            assert text_of(tokenizer, document, ids) == texts[document.id]
+            assert texts[document.id].startswith(text_of(tokenizer, document, ids[:7]))
+
+
+def test_another_tokenizer_is_refused(inputs: Given) -> None:
+    tokenizer = Tokenizer.from_file(str(inputs["tokenizer"][0].with_name("tokenizer.json")))
+    document, ids = next(tokens(ranked(inputs["tokens"], "train", 1, 0, "", lambda _: 1)[0]))
+    with pytest.raises(ManifestError, match=f"document {document.id} decodes to"):
+        text_of(tokenizer, document, (ids + 7) % 1024)
+
+
+VALIDATION, TRAIN = tiny.MODULES[:9], tiny.MODULES[9:12]
+
+
+@pytest.fixture(scope="module")
+def whole(inputs: Given, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, list[Path]]]:
+    """The result of the pages as one shard, and what it was made from."""
+    folder = tmp_path_factory.mktemp("whole")
+    found = {
+        **inputs,
+        "tokens": encoded_shards(folder, [{"validation": VALIDATION, "train": TRAIN}], inputs["tokenizer"][0]),
+    }
+    return made_items(found, folder / "items/manifest.json"), found
+
+
+@settings(max_examples=4, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(places=st.lists(st.integers(0, 3), min_size=12, max_size=12), order=st.permutations([*VALIDATION, *TRAIN]))
+def test_the_same_bytes_whatever_the_shards(
+    whole: tuple[Path, Given], tmp_path_factory: pytest.TempPathFactory, places: list[int], order: list[str]
+) -> None:
+    folder, shards = tmp_path_factory.mktemp("split"), [{split: [] for split in SPLITS} for _ in range(4)]
+    for name, place in zip(order, places, strict=True):
+        shards[place]["validation" if name in VALIDATION else "train"].append(name)
+    found = {**whole[1], "tokens": encoded_shards(folder, shards, whole[1]["tokenizer"][0])}
+    path = made_items(found, folder / "items/manifest.json")
+    for name in FILES[:3]:
+        assert (path.parent / name).read_bytes() == (whole[0].parent / name).read_bytes()
+    one, other = Manifest.read(path), Manifest.read(whole[0])
+    assert (one.summary, one.counts) == (other.summary, other.counts)
+
+
+def test_one_more_document_changes_few_items(whole: tuple[Path, Given], tmp_path: Path) -> None:
+    shards = [{"validation": [*VALIDATION, "zipfile"], "train": TRAIN}]
+    found = {**whole[1], "tokens": encoded_shards(tmp_path, shards, whole[1]["tokenizer"][0])}
+    before, after = (
+        {row["id"]: row for row in lines(path.parent / "items.jsonl")}
+        for path in (whole[0], made_items(found, tmp_path / "items/manifest.json"))
+    )
+    new = {row["id"] for row in after.values() if row["document"] == document_id("zipfile")}
+    kept = before.keys() & after.keys()
+    assert 3 <= len(new) <= 9 and len(kept) == len(after) - len(new)
+    assert all(before[name] == after[name] for name in kept if not before[name]["others"])
+
+
+def test_too_few_documents_and_none(inputs: Given, tmp_path: Path) -> None:
+    """Fewer items and a note; without a validation document no item and no bits, and no crash."""
+    for validation, known in (([], 0), (["wave"], 1)):
+        folder = tmp_path / str(known)
+        shards = [{"validation": validation, "train": TRAIN}]
+        found = {**inputs, "tokens": encoded_shards(folder, shards, inputs["tokenizer"][0])}
+        made = Manifest.read(made_items(found, folder / "items/manifest.json", per_task=50))
+        assert made.counts["in"] == known
+        assert made.summary["notes"][0].startswith("Fewer items than evaluate.items.per_task = 50: word_order ")
+        if not known:
+            assert (made.folder / "items.jsonl").read_text() == "" and made.summary["heldout_text"] is None
+        else:
+            assert all(task["baselines"]["bigram"]["stderr"] is None for task in made.summary["tasks"].values())
+
+
+def test_short_documents_get_choices_of_others(inputs: Given, tmp_path: Path) -> None:
+    """Where a document has too few stretches, the item says how many choices are from others."""
+    found = Manifest.read(made_items(inputs, tmp_path / "items/manifest.json", continuation_words=200, per_task=100))
+    own = [row for row in lines(found.folder / "items.jsonl") if row["task"] == "continuation"]
+    assert found.summary["tasks"]["continuation"]["others"] == sum(bool(row["others"]) for row in own) > 0
+    assert all(len({choice.casefold() for choice in row["choices"]}) == 4 for row in own)
+
+
+def test_no_task(inputs: Given, tmp_path: Path) -> None:
+    made = Manifest.read(made_items(inputs, tmp_path / "items/manifest.json", tasks=[]))
+    assert made.summary["tasks"] == {} and made.summary["notes"] == [] and made.summary["heldout_text"]
