@@ -96,19 +96,19 @@ def test_plan_of_a_complete_run(complete: Path) -> None:
 
 def test_plan_says_what_and_why(complete: Path, tmp_path: Path) -> None:
     tree = yaml.safe_load(TINY.read_text(encoding="utf-8"))
-    tree["evaluate"]["model"]["seed"] = 5
+    tree["evaluate"]["model"]["temperature"] = 0.9
     done = snakemake("--configfile", str(written(tmp_path, tree)), "--dry-run", folder=complete)
     tasks, errors = dryrun.read((done.stdout + done.stderr).splitlines())
     assert errors == []
     assert reasons(tasks) == {
-        "evaluate_model": {"seed 0 → 5": 2},
+        "evaluate_model": {"temperature 0.8 → 0.9": 3},
         "report_render": {"needs evaluate.model, which runs again": 1},
     }
-    # The same input as in the run that was measured takes as long as it took there, two tasks on two cores.
-    taken = [seconds(complete, f"evaluate/model/{model}.tsv") for model in ("base", "sft")]
+    # The same input as in the run that was measured takes as long as it took there, three tasks on two cores.
+    taken = [seconds(complete, f"evaluate/model/{model}.tsv") for model in ("base", "sft", "untrained")]
     last = seconds(complete, "report/render.tsv")
     said = page(complete, tmp_path / "config.yaml")
-    assert re.search(rf"^evaluate_model +2 +{duration(max(taken))}  seed 0 → 5$", said, re.MULTILINE), said
+    assert re.search(rf"^evaluate_model +3 +{duration(max(taken))}  temperature 0.8 → 0.9$", said, re.MULTILINE), said
     assert f"estimate: {duration(max(taken) + last)}, one step after another, on 2 cores." in said.replace("\n", " ")
 
 
@@ -235,7 +235,7 @@ def test_variants_share_what_does_not_differ(complete: Path) -> None:
     found = planned(complete, tree)
     assert found == {
         "pretrain.plan", "pretrain.train",
-        "finetune.train[sft]", "evaluate.model[base]", "evaluate.model[sft]", "report.render",
+        "finetune.train[sft]", "evaluate.model[base]", "evaluate.model[sft]", "evaluate.model[untrained]", "report.render",
     }  # fmt: skip
 
 

@@ -42,6 +42,7 @@ def refused(text: str) -> str:
         ("{a: {from: base}}", "models.a lacks the key 'step'"),
         ("{a: 3}", "models.a is 3, which is not of type object or null"),
         ("{base: {from: base, step: finetune.train}}", "models has the key 'base'; allowed are names of small letters"),
+        ("{untrained: {from: base, step: finetune.train}}", "models has the key 'untrained'; allowed are names of small letters"),
         ("{A: {from: base, step: finetune.train}}", "models has the key 'A'; allowed are names of small letters"),
         (
             "{a: {from: base, step: finetune.train, learning_rte: 1}}",
@@ -101,6 +102,16 @@ def test_an_overlay_changes_one_key_of_one_model_takes_one_away_or_adds_one() ->
         (["sft"], "variants.v: models is ['sft'], which is not of type object"),
     ):
         assert words in refused(yaml.safe_dump({"variants": {"v": {"models": models}}}))
+
+
+def test_the_untrained_model_is_evaluated_where_it_is_asked_for() -> None:
+    """Whether it is decides no byte of another evaluation."""
+    with_it, without = config(CHAIN), config(CHAIN, evaluate={"model": {"untrained": False}})
+    assert steps.tasks("evaluate.model", without) == ["base", "sft", "other", "sft2"]
+    assert registry.names(with_it) == registry.names(without) and "untrained" not in registry.names(with_it)
+    before, after = fingerprints(with_it), fingerprints(without)
+    changed = {of for of in before if after.get(of) != before[of]}
+    assert changed == {("evaluate.model", "untrained"), ("report.render", "")}
 
 
 def test_what_each_model_reads() -> None:
