@@ -13,6 +13,8 @@ from typing import Any
 import pyarrow.compute as pc
 
 from scripts.formats.documents import batches
+from scripts.models.registry import UNTRAINED
+from scripts.report import tasks
 from scripts.report.models import Model
 from scripts.report.records import Run, dig, number
 from scripts.report.samples import present
@@ -165,6 +167,7 @@ def counts(run: Run, models: Iterable[Model]) -> dict[str, Any]:
         "tokens": {split: run.summary("tokenize.encode", split) for split in ("train", "validation")},
         "tokenizer": run.summary("tokenize.train"),
         "models": [model(run, of) for of in models],
+        "beside": tasks.found(run, evaluation(run, UNTRAINED)),
         "notes": run.notes(),
     }
 

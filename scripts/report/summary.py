@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from scripts.report import tasks
 from scripts.report.models import title, trained
 from scripts.report.page import NARROW, NOTHING, duration, integer, short, significant, size
 from scripts.report.records import benchmark, dig
@@ -59,6 +60,7 @@ def lines(counts: dict[str, Any], seconds: float | None, page: Path) -> list[tup
         made.append(
             (name, f"{bits} bits per held-out byte, accuracy {accuracy(asked)}{chance}{mark('evaluate.model')}")
         )
+    made += tasks.lines(counts)
     made.append(("time", f"{duration(seconds)} over all tasks" if seconds else NOTHING))
     if pretrain:
         made.append(("talk", "make serve (crawl2llm serve): a page to chat with the models in"))

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from scripts.models.registry import BASE
+from scripts.report import tasks
 from scripts.report.candidates import missed
 from scripts.report.models import Model, title, trained
 from scripts.report.page import NOTHING, duration, integer, percent, short, significant, size
@@ -67,10 +68,12 @@ def tiles(counts: dict[str, Any], seconds: float | None) -> list[dict[str, str]]
         ("Trained on", short(pretrain.get("tokens")), "tokens seen", there),
         ("Model", short(parameters(pretrain)), "parameters", f"{integer(steps)} optimizer steps from {begun}"),
         ("Held-out text", significant(dig(text, "bits_per_byte")), "bits per byte", f"base model, {measured_on(text)}"),
+        *(moved := tasks.tile(counts)),
         (f"Accuracy, {tuned['name']}" if tuned else "Accuracy", accuracy(asked), "", answered),
         ("Corpus", integer(corpus.get("documents")), "documents", read),
         ("Time", duration(seconds), "", "wall-clock, summed over all tasks"),
     ]  # fmt: skip
+    made = [row for row in made if not (moved and row[0].startswith("Accuracy"))]  # it stands near chance in small runs
     # A number that is not there needs no words on what it was measured on.
     made = [row if row[1] != NOTHING else (*row[:2], "", "not measured") for row in made]
     return [dict(zip(("name", "value", "unit", "note"), row, strict=True)) for row in made]

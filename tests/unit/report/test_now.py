@@ -90,7 +90,8 @@ def test_a_model_that_the_config_lacks_and_one_without_a_name_are_not_shown(run_
     folder = run_folder / "finetune/train"
     shutil.copyfile(folder / "sft.manifest.json", folder / "manifest.json")  # of an earlier version
     assert state.look(run_folder).run.tasks("finetune.train") == ["sft"]
-    config = render.complete(json.dumps({**json.loads(CONFIG), "models": {}}), "main")
+    evaluate = {"model": {"untrained": False}}
+    config = render.complete(json.dumps({**json.loads(CONFIG), "models": {}, "evaluate": evaluate}), "main")
     found = state.look(run_folder, config, config)
     assert found.run.of("finetune.train") == [] and found.run.tasks("evaluate.model") == ["base"]
     assert not {"finetune.train", "evaluate.model"} & {row["step"] for row in found.missing}

@@ -1,0 +1,106 @@
+"""The tasks on the report: what each model reaches beside n-grams, an untrained model and guessing."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scripts.evaluate.measures import measured
+from scripts.report import facts, render, tables, tasks
+from scripts.report.models import models
+from scripts.report.records import Run
+from tests.unit.report.conftest import counts, manifests_of, save
+
+RIGHT = {"unigram": 10, "bigram": 18, "untrained": 9, "base": 22, "sft": 20}  # of 40 items with four choices
+
+
+def found(model: str, task: str) -> dict[str, Any]:
+    """The numbers of a model that has RIGHT of 40 items right, as evaluate.items and evaluate.model write them."""
+    items = [
+        {"id": str(at), "document": f"d{at % 8}", "choices": ["a", "b", "c", "d"], "gold": at % 4} for at in range(40)
+    ]
+    nats = []
+    for at, item in enumerate(items):
+        chosen = (item["gold"] + (at >= RIGHT[model])) % 4
+        nats.append([0.0 if choice == chosen else -1.0 for choice in range(4)])
+    return measured(task, items, nats, 0)[0]
+
+
+@pytest.fixture
+def with_tasks(run_folder: Path) -> Path:
+    """A run that has asked two tasks."""
+    asked = ("next_word", "continuation")
+    baselines = {task: {name: found(name, task) for name in ("unigram", "bigram")} for task in asked}
+    bits = {"unigram": 3.4, "bigram": 2.4, "xz": 1.944, "zstd": 1.92}
+    summary = {
+        "tasks": {task: {"items": 40, "documents": 8, "baselines": of} for task, of in baselines.items()},
+        "heldout_text": {"bits_per_byte": bits},
+        "notes": ["Fewer items than evaluate.items.per_task = 500: next_word 40."],
+    }
+    save(run_folder, "evaluate.items", counts=counts(8), summary=summary)
+    folder = run_folder / "evaluate/model"
+    (folder / "untrained.evaluation.json").write_text(
+        json.dumps({"heldout_text": {"bits_per_byte": 4.2}, "questions": None, "notes": []})
+    )
+    for model in ("base", "sft", "untrained"):
+        path = folder / f"{model}.evaluation.json"
+        path.write_text(
+            json.dumps(json.loads(path.read_text()) | {"items": {task: found(model, task) for task in asked}})
+        )
+        save(run_folder, "evaluate.model", model, sorted({path, *folder.glob(f"{model}.samples.jsonl")}))
+    return run_folder
+
+
+def counts_of(folder: Path) -> dict[str, Any]:
+    run = Run.read(manifests_of(folder))
+    return facts.counts(run, models(run))
+
+
+def test_table(with_tasks: Path) -> None:
+    made = tasks.tables(counts_of(with_tasks))
+    assert made["heads"] == ["unigram", "bigram", "untrained", "Base model", "sft"]
+    assert [row["name"] for row in made["rows"]] == ["Next word", "Continuation"]
+    row = made["rows"][0]
+    assert row["chance"].replace("\N{NO-BREAK SPACE}", " ") == "25.0 %" and row["note"] == "40 items of 8 documents"
+    assert [cell[1] for cell in row["cells"]] == ["+0.00", "+0.27", "−0.03", "+0.40", "+0.33"]
+    assert all(re.fullmatch(r"\d\d\.\d.% ± \d+\.\d.%", cell[0]) for cell in row["cells"])
+    assert made["bits"][:4] == [("xz", "1.944"), ("zstd", "1.92"), ("unigram", "3.4"), ("bigram", "2.4")]
+    assert made["bits"][4:] == [("untrained", "4.2"), ("Base model", "1.91"), ("sft", "1.91")]
+
+
+def test_tile_and_lines(with_tasks: Path) -> None:
+    known = counts_of(with_tasks)
+    shown = {tile["name"]: tile for tile in tables.tiles(known, 1.0)}
+    assert not any(name.startswith("Accuracy") for name in shown)
+    assert shown["Next word of four"]["value"].startswith("55.0")
+    note = shown["Next word of four"]["note"].replace("\N{NO-BREAK SPACE}", " ")
+    assert note == "base model; chance 25.0 %; bigram 45.0 %; untrained 22.5 %; 40 items"
+    said = {name: text.replace("\N{NO-BREAK SPACE}", " ") for name, text in tasks.lines(known)}
+    assert said == {
+        "tasks": "base model: next word 55.0 %, continuation 55.0 %; sft: next word 50.0 %, continuation 50.0 %",
+        "beside": "bigram 45.0 %, 45.0 %; untrained 22.5 %, 22.5 %; chance 25.0 %, 25.0 %",
+    }
+
+
+def test_a_run_without_tasks(run_folder: Path) -> None:
+    known = counts_of(run_folder)
+    assert tasks.tables(known) == {"heads": ["Base model", "sft"], "rows": [], "bits": []}
+    assert tasks.lines(known) == [] and tasks.tile(known) == [] and tasks.lines({"models": []}) == []
+    assert any(tile["name"].startswith("Accuracy") for tile in tables.tiles(known, 1.0))
+
+
+def test_page(with_tasks: Path, tmp_path: Path) -> None:
+    out = tmp_path / "results/main/report/render/manifest.json"
+    given = ["--config", "config.yaml", "--manifests", *map(str, manifests_of(with_tasks)), "--manifest", str(out)]
+    assert render.main(given) == 0
+    text = out.with_name("report.html").read_text(encoding="utf-8")
+    assert (
+        "Tasks from the held-out documents" in text
+        and "Next word of four" in text
+        and '<td class="n">1.944</td>' in text
+    )
+    assert "per_task = 500: next_word 40" in text
