@@ -32,7 +32,15 @@ READS = {
     "finetune.train": "finetune.pairs",
 }
 # These have as much to do as before.
-SAME = ("crawl.render", "ingest.list", "ingest.fetch", "pretrain.plan", "evaluate.model", "report.render")
+SAME = (
+    "crawl.render",
+    "ingest.list",
+    "ingest.fetch",
+    "pretrain.plan",
+    "evaluate.items",
+    "evaluate.model",
+    "report.render",
+)
 # Their manifests do not count what they read: bands, models, and pairs, of which a document gives several.
 UNCOUNTED = {
     "dedup.band", "dedup.sets", "dedup.verify", "quality.train", "tokenize.train", "pretrain.train", "finetune.pairs",

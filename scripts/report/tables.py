@@ -21,8 +21,9 @@ Fact = tuple[str, str, str]  # name, value with its unit, what it was measured o
 
 
 def accuracy(questions: Any, key: str = "acc") -> str:
-    """`41.3 % ± 1.6 %`: accuracy and its standard error, of lm-evaluation-harness."""
-    value, error = number(dig(questions, key)), number(dig(questions, f"{key}_stderr"))
+    """`41.3 % ± 1.6 %`: accuracy and its standard error, over documents where it is known, else that of lm-evaluation-harness."""
+    over = {"acc": number(dig(questions, "stderr"))}.get(key)
+    value, error = number(dig(questions, key)), number(dig(questions, f"{key}_stderr")) if over is None else over
     if value is None:
         return NOTHING
     return percent(value) + (f" ± {percent(error)}" if error is not None else "")

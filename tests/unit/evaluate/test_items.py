@@ -12,9 +12,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
+from scripts.evaluate import items as made_by
 from scripts.evaluate.documents import ranked, text_of, tokens
 from scripts.evaluate.measures import HEADLINES, QUESTIONS
-from scripts.evaluate.tasks import MAKERS
+from scripts.evaluate.tasks import MAKERS, Maker
+from scripts.evaluate.words import Text
 from scripts.formats.documents import DOCUMENT, SPLITS, Writer, document_id, rows
 from scripts.workflow.manifest import Manifest, ManifestError
 from tests.unit.evaluate.conftest import encoded, made_items
@@ -167,3 +169,24 @@ def test_short_documents_get_choices_of_others(inputs: Given, tmp_path: Path) ->
 def test_no_task(inputs: Given, tmp_path: Path) -> None:
     made = Manifest.read(made_items(inputs, tmp_path / "items/manifest.json", tasks=[]))
     assert made.summary["tasks"] == {} and made.summary["notes"] == [] and made.summary["heldout_text"]
+
+
+SCORERS = {"longest": max, "shortest": min, "first": None}
+
+
+@pytest.mark.parametrize("scorer", SCORERS)
+@pytest.mark.parametrize("task", sorted(MAKERS))
+def test_length_and_place_tell_nothing(task: str, scorer: str) -> None:
+    """Always the longest choice (in bytes; the first of equal ones), the shortest or the first: within four standard errors of guessing."""
+    known = {"seed": 0, "per_document": 40, "context_words": 12, "continuation_words": 8}
+    found = [
+        made_by.row(item, 0) for name, text in tiny.pages().items() for item in MAKERS[task](Maker(Text(name, "s", text), known)).items
+        if not item.lacking
+    ]  # fmt: skip
+    right, pick = 0, SCORERS[scorer]
+    for item in found:
+        sizes = [len(choice.encode()) for choice in item["choices"]]
+        right += (sizes.index(pick(sizes)) if pick else 0) == item["gold"]
+    chance = 1 / len(found[0]["choices"])
+    assert len(found) > 500
+    assert abs(right / len(found) - chance) < 4 * (chance * (1 - chance) / len(found)) ** 0.5

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from scripts.finetune import pairs
 from scripts.finetune import template as template_module
 from scripts.finetune.template import Template, read_pairs
+from scripts.formats.documents import rows
 from scripts.workflow.manifest import Manifest
 
 DIGITS = str.maketrans("", "", "0123456789")
@@ -34,6 +35,13 @@ def test_real_pages(pairs_manifest: Path) -> None:
         assert row["choices"][row["gold"]] == row["answer"]
         assert len({pairs.key(choice) for choice in row["choices"]}) == pairs.CHOICES
     assert {row["gold"] for row in held} == {0, 1, 2, 3}
+
+
+def test_a_pair_names_its_document(corpus: list[Path], pairs_manifest: Path) -> None:
+    for name, split in (("train", "train"), ("heldout", "validation")):
+        texts = {row["id"]: " ".join(row["text"].split()) for file in pairs.split(corpus, split) for row in rows(file)}
+        found, _ = read_pairs(pairs_manifest, name)
+        assert all(pair["answer"] in texts[pair["document"]] for pair in found)
 
 
 def test_contamination_counts_pairs_over_the_maximum(corpus: list[Path], tmp_path: Path) -> None:
