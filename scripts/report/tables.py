@@ -293,9 +293,9 @@ def evaluation(run: Run, made: list[dict[str, Any]]) -> dict[str, Any]:
             for name, part in (dig(text, "by_source") or {}).items()
         ),
         ("Accuracy ± standard error", asked, accuracy, ("questions",)),
-        ("Accuracy by likelihood per character", asked, lambda found: accuracy(found, "acc_norm"), ("questions",)),
+        ("Accuracy by likelihood per character", asked, percent, ("questions", "acc_norm")),
         ("Chance", "accuracy of a guess", percent, ("questions", "chance")),
-        ("Distance from chance", "standard errors of guessing", signed, ("questions", "acc_z")),
+        ("Distance from chance", "standard errors", distance, ("questions",)),
     ]  # fmt: skip
     for task in sorted({name for found in results for name in dig(found, "tasks", "results") or {}}):
         on = f"{integer(dig(tasks, 'results', task, 'items'))} items"
@@ -313,6 +313,14 @@ def evaluation(run: Run, made: list[dict[str, Any]]) -> dict[str, Any]:
         "rows": [row for row in rows if any(cell != NOTHING for cell in row["cells"])],
         "samples": generated(run, [model["name"] for model in shown]),
     }
+
+
+def distance(questions: Any) -> str:
+    """`+1.2`: the standard errors, as `accuracy` shows them, between an accuracy and that of a guess."""
+    value, chance, error = (number(dig(questions, key)) for key in ("acc", "chance", "stderr"))
+    if value is None or chance is None or not error:
+        return signed(dig(questions, "acc_z"))
+    return signed((value - chance) / error)
 
 
 def signed(value: Any) -> str:

@@ -18,6 +18,7 @@ from scripts.evaluate.measures import HEADLINES, QUESTIONS
 from scripts.evaluate.tasks import MAKERS, Maker
 from scripts.evaluate.words import Text
 from scripts.formats.documents import DOCUMENT, SPLITS, Writer, document_id, rows
+from scripts.tokenize.train import MODELS, untrained
 from scripts.workflow.manifest import Manifest, ManifestError
 from tests.unit.evaluate.conftest import encoded, made_items
 
@@ -29,8 +30,11 @@ def lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
-def encoded_shards(folder: Path, shards: list[dict[str, list[str]]], tokenizer: Path) -> list[Path]:
-    """Manifests of tokenize.encode of shards: split → names of modules."""
+def encoded_shards(
+    folder: Path, shards: list[dict[str, list[str]]], tokenizer: Path, texts: dict[str, str] | None = None
+) -> list[Path]:
+    """Manifests of tokenize.encode of shards: split → names of `texts`, or of modules."""
+    texts = texts or tiny.pages()
     known, out = Tokenizer.from_file(str(tokenizer.with_name("tokenizer.json"))), []
     for number, shard in enumerate(shards):
         corpus = folder / "corpus" / f"{number:05d}.manifest.json"
@@ -38,9 +42,7 @@ def encoded_shards(folder: Path, shards: list[dict[str, list[str]]], tokenizer: 
         for split in SPLITS:
             with Writer(corpus.parent / split / f"{number:05d}.parquet", DOCUMENT) as writer:
                 for name in shard.get(split, []):
-                    writer.add(
-                        {"id": document_id(name), "text": tiny.pages()[name], "source": "pydoc", "curated": False}
-                    )
+                    writer.add({"id": document_id(name), "text": texts[name], "source": "pydoc", "curated": False})
             files.append(writer.path)
         Manifest("corpus.write", "0" * 16).write(corpus, files)
         out.append(encoded(corpus, folder / "tokens" / corpus.name, known))
@@ -91,6 +93,34 @@ def test_tokens_decode_to_the_text(inputs: Given) -> None:
         for document, ids in tokens(chosen):
             assert text_of(tokenizer, document, ids) == texts[document.id]
             assert texts[document.id].startswith(text_of(tokenizer, document, ids[:7]))
+
+
+TEXTS = {
+    "zh": "春天来了,公园里的花都开了。孩子们在草地上跑来跑去,老人坐在树下聊天。天气很好,大家都很高兴!下午我们去了图书馆,借了三本书。\n",
+    "th": "วันนี้อากาศดีมาก เด็กๆ วิ่งเล่นในสวน ผู้ใหญ่นั่งคุยกันใต้ต้นไม้ใหญ่ ตอนบ่ายเราไปห้องสมุดและยืมหนังสือสามเล่ม!\n",
+    "ar": "جاء الربيع وتفتحت الأزهار في الحديقة الكبيرة. يلعب الأطفال على العشب الأخضر ويجلس الشيوخ تحت الشجرة. هل الطقس جميل اليوم؟\n",
+    "hi": "वसंत आ गया और बगीचे में फूल खिल गए। बच्चे घास पर खेल रहे हैं और बूढ़े लोग पेड़ के नीचे बैठे हैं। दोपहर में हम पुस्तकालय गए।\n",
+}
+
+
+@pytest.mark.parametrize("model", sorted(MODELS))
+def test_other_scripts_and_tokenizers(inputs: Given, tmp_path: Path, model: str) -> None:
+    """Any text comes back from either tokenizer, and its items are of it; every choice has tokens of its own."""
+    names, texts = list(TEXTS), {name: text * 6 + tiny.pages()["wave"][:300] + text for name, text in TEXTS.items()}
+    made = MODELS[model](iter([*texts.values()] * 2), untrained(1), 420)
+    trained = tmp_path / "tokenizer/manifest.json"
+    trained.parent.mkdir()
+    made.save(str(trained.with_name("tokenizer.json")))
+    Manifest("tokenize.train", "0" * 16).write(trained, [trained.with_name("tokenizer.json")])
+    shards = encoded_shards(tmp_path, [{"validation": names, "train": names}], trained, texts)
+    out = made_items({"tokens": shards, "tokenizer": [trained]}, tmp_path / "items/manifest.json", per_task=40)
+    by_id = {document_id(name): (name, text) for name, text in texts.items()}
+    found = lines(out.parent / "items.jsonl")
+    for row in found:
+        assert row["context"] + row["choices"][row["gold"]] in by_id[row["document"]][1]
+    asked = {(row["task"], by_id[row["document"]][0]) for row in found}
+    assert {("continuation", name) for name in names} | {("next_word", "zh"), ("next_word", "th")} <= asked
+    assert {("word_order", name) for name in ("ar", "hi", "zh")} <= asked
 
 
 def test_another_tokenizer_is_refused(inputs: Given) -> None:
