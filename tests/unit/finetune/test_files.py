@@ -195,6 +195,27 @@ def test_a_file_beside_the_corpus(corpus: list[Path], tmp_path: Path) -> None:
     assert read_pairs(again.path, "train")[0] == train  # type: ignore[arg-type]
 
 
+def test_the_pairs_of_a_conversation_name_it(corpus: list[Path], tmp_path: Path) -> None:
+    """So that errors over documents count it once."""
+    turns = [[f"Question {n} of {at}?", f"The answer {n} to {at}."] for at in range(9) for n in range(3)]
+    path = tmp_path / "chats.jsonl"
+    with path.open("w") as out:
+        for at in range(0, len(turns), 3):
+            said = [
+                {"role": role, "content": text}
+                for turn in turns[at : at + 3]
+                for role, text in zip(("user", "assistant"), turn, strict=True)
+            ]
+            out.write(json.dumps({"messages": said}) + "\n")
+    manifest = made(tmp_path / "out", corpus, files=[{"path": str(path), "layout": "chat", "heldout": 0.5}])
+    assert manifest.path
+    found = [row for name in ("train", "heldout") for row in read_pairs(manifest.path, name)[0]]
+    by_document: dict[str, set[str]] = {}
+    for row in found:
+        by_document.setdefault(row["document"], set()).add(row["answer"].rpartition(" ")[2])
+    assert len(found) == 27 and len(by_document) == 9 and all(len(chats) == 1 for chats in by_document.values())
+
+
 REAL = {
     "alpaca_en_demo.json.zst": {"layout": "alpaca"},
     "v1_sft_demo.jsonl.zst": {"layout": "chat"},
