@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-# What a task's accuracy is by. Chosen before any model was looked at: where the choices have as many bytes as each other (word_order,
-# next_word) the two measures are one; continuations differ in length, and the sum takes the shortest. QUESTIONS as in finetune's own.
+# What a task's accuracy is by. It follows from what the choices are, not from results: where they have as many bytes as each other
+# (word_order, next_word) the two measures are one; continuations differ in length, and the sum would take the shortest. QUESTIONS as in
+# fine-tuning.
 SUM, PER_BYTE = "acc", "acc_norm"
 QUESTIONS = "heldout_questions"
 HEADLINES = {"word_order": SUM, "next_word": SUM, "continuation": PER_BYTE, QUESTIONS: SUM}
