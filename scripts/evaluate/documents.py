@@ -17,6 +17,7 @@ from scripts.formats.indexed import most_open, open_indexed
 from scripts.pretrain.heldout import Document
 from scripts.workflow.manifest import Manifest, ManifestError
 
+LONGEST = 32_768  # tokens of a document that are read as text: a book is as good as its beginning
 Ids = npt.NDArray[np.int64]  # shape [tokens]
 
 
