@@ -1,5 +1,5 @@
 """
-evaluate: tasks from held-out text; held-out loss, the tasks, question answering and samples of each model.
+evaluate: tasks from held-out text; held-out loss, the tasks, question answering and samples of each model; all models compared.
 
 REQUIRED INPUTS:
 
@@ -12,7 +12,8 @@ REQUIRED INPUTS:
 OUTPUTS:
 
     results/{variant}/evaluate/items/manifest.json            items.jsonl: the tasks; {unigram,bigram}.items.jsonl: results on them
-    results/{variant}/evaluate/model/{model}.manifest.json    {model}.evaluation.json, {model}.items.jsonl and {model}.samples.jsonl
+    results/{variant}/evaluate/model/{model}.manifest.json    {model}.evaluation.json, {model}.{items,heldout,samples}.jsonl
+    results/{variant}/evaluate/compare/manifest.json          compare.json: which model is better, by measure
 """
 
 
@@ -70,6 +71,30 @@ rule evaluate_model:
             --tokens {params.tokens:q} \
             --items {input.made:q} \
             {params.placement:q} \
+            --manifest {output.manifest:q} \
+            --log {log:q}
+        """
+
+
+rule evaluate_compare:
+    input:
+        evaluations=manifests("evaluate.model"),
+    output:
+        manifest="results/{variant}/evaluate/compare/manifest.json",
+    log:
+        "logs/{variant}/evaluate/compare.log",
+    benchmark:
+        "results/{variant}/benchmarks/evaluate/compare.tsv"
+    conda:
+        "../envs/evaluate.yaml"
+    params:
+        fingerprint=fingerprint("evaluate.compare"),
+        evaluations=ranged("evaluate.model"),
+    shell:
+        """
+        python -m scripts.evaluate.compare \
+            --config {params.fingerprint:q} \
+            --evaluations {params.evaluations:q} \
             --manifest {output.manifest:q} \
             --log {log:q}
         """

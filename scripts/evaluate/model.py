@@ -1,7 +1,7 @@
 """Evaluate one model: held-out loss on validation text, tasks and held-out questions by lm-evaluation-harness, generated samples.
 
-Writes `<model>.evaluation.json`, `<model>.items.jsonl`, the results item by item, and `<model>.samples.jsonl`. The model `untrained`
-has the shape of `base` and random weights; of it there are no samples. Loss is in nats a token, and in bits per byte, which compares
+Writes `<model>.evaluation.json`, `<model>.items.jsonl` and `<model>.heldout.jsonl`, the results by item and by document, and
+`<model>.samples.jsonl`. The model `untrained` has the shape of `base` and random weights; of it there are no samples. Loss is in nats a token, and in bits per byte, which compares
 models with different tokenizers. Questions are asked with the template of the fine-tuning.
 What a small corpus does not have (validation text, enough questions) is left out: it is null in the result, and `notes` say why.
 """
@@ -72,9 +72,12 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
             )
 
     log.info("held-out text: %s of %s documents", f"{len(documents):,}", f"{available:,}")
-    text = None
+    text: dict[str, Any] | None = None
+    by_document: list[dict[str, Any]] = []
     if documents:
-        text = heldout(model, tokenizer.eos_token_id, documents, context, settings["carry"], args.batch_size)
+        text, by_document = heldout(
+            model, tokenizer.eos_token_id, documents, context, settings["carry"], args.batch_size
+        )
         log.info("held-out loss %.4f nats/token, %.4f bits/byte", text["loss"], text["bits_per_byte"])
     else:
         notes.append("No loss was measured on held-out text: the corpus has no validation documents.")
@@ -103,7 +106,8 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     }
     files = [args.manifest.with_name(f"{name}.evaluation.json")]
     write_atomically(files[0], pretty(result))
-    for kind, written in (("items", lines), ("samples", shown)) if not random else (("items", lines),):
+    beside = {"items": lines, "heldout": by_document, **({} if random else {"samples": shown})}
+    for kind, written in beside.items():
         files.append(args.manifest.with_name(f"{name}.{kind}.jsonl"))
         write_atomically(files[-1], "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in written))
     manifest.counts = {

@@ -28,30 +28,39 @@ def _nats(model: Any, batch: list[Piece], pad: int) -> list[float]:
 
 def heldout(
     model: Any, eos: int, documents: list[Document], context: int, carry: float, batch_size: int
-) -> dict[str, Any]:
-    """Loss (nats a token), perplexity and bits per byte of `documents`, what they were measured on, and the same `by_source` of several."""
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """(loss in nats a token, perplexity and bits per byte of `documents`, what they were measured on, and the same `by_source` of several;
+    id, bytes and nats of each of them).
+    """
     tokens = sum(document.tokens for document in documents)
     size = sum(document.bytes for document in documents)
     if not tokens or not size:
         raise InputError("the validation split holds no text; raise corpus.split.validation_fraction, or add documents")
     progress = Progress(tokens, "validation tokens")
-    total, stream = [0.0] * len(sources(documents)), pieces(documents, eos, context, carry)
+    each, stream = [0.0] * len(documents), pieces(documents, eos, context, carry, apart=True)
     while part := list(islice(stream, batch_size * SORTED)):
         part.sort(key=lambda piece: len(piece[0]))
         for start in range(0, len(part), batch_size):
             batch = part[start : start + batch_size]
             for (*_, number), nats in zip(batch, _nats(model, batch, eos), strict=True):
-                total[number] += nats
+                each[number] += nats
             progress.add(sum(new for _, new, _ in batch))
-    found = scores(documents, total)
+    of = {name: 0.0 for name in sources(documents)}
+    for document, nats in zip(documents, each, strict=True):
+        of[document.source] += nats
+    found = scores(documents, list(of.values()))
     parts = found.pop("by_source")
+    lines = [
+        {"document": document.id, "bytes": document.bytes, "nats": round(nats, 4)}
+        for document, nats in zip(documents, each, strict=True)
+    ]
     return {
         **rounded(found),
         "perplexity": round(math.exp(min(found["loss"], 700.0)), 4),
         **({"by_source": {name: rounded(part) for name, part in parts.items()}} if len(parts) > 1 else {}),
         "context": context,
         "carry": carry,
-    }
+    }, lines
 
 
 def rounded(found: dict[str, Any]) -> dict[str, Any]:

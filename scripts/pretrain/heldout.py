@@ -26,7 +26,9 @@ from scripts.pretrain.data import Tokens
 from scripts.pretrain.measures import bits_per_byte
 from scripts.workflow.manifest import Manifest, ManifestError
 
-Piece = tuple[Tokens, int, int]  # ids, how many of the last ones are scored, the number of the source
+Piece = tuple[
+    Tokens, int, int
+]  # ids, how many of the last ones are scored, the number of the source, or of the document
 CARRY = 0.5
 
 
@@ -87,17 +89,22 @@ def windows(tokens: npt.NDArray[Any], first: int, context: int, carry: float) ->
         done += new
 
 
-def pieces(documents: Sequence[Document], first: int, context: int, carry: float) -> Iterator[Piece]:
-    """The windows of all documents, see `windows`, with their source's place in `sources`; ManifestError for tokens that are not there."""
+def pieces(
+    documents: Sequence[Document], first: int, context: int, carry: float, *, apart: bool = False
+) -> Iterator[Piece]:
+    """The windows of all documents, see `windows`, with their source's place in `sources`, or where `apart` their own in `documents`.
+
+    Raises ManifestError for tokens that are not there.
+    """
     place = {name: number for number, name in enumerate(sources(documents))}
     file = lru_cache(most_open())(lambda stem: open_indexed(stem.with_suffix(".bin"), stem.with_suffix(".idx")))
-    for document in documents:
+    for number, document in enumerate(documents):
         whole = file(document.stem)
         found = whole[document.offset : document.offset + document.tokens]
         if len(found) < document.tokens:
             raise ManifestError(f"{document.stem}.bin has {len(whole)} tokens; document {document.id} ends beyond")
         for ids, new in windows(found, first, context, carry):
-            yield ids, new, place[document.source]
+            yield ids, new, number if apart else place[document.source]
 
 
 def sizes(documents: Sequence[Document], source: str | None = None) -> dict[str, int]:

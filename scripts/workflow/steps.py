@@ -116,7 +116,8 @@ STEPS: dict[str, Step] = {
     "finetune.train": Step(("pretrain.train", "finetune.pairs"), per="model"),
     ITEMS: Step(("tokenize.encode", "tokenize.train")),
     "evaluate.model": Step((*MAKERS, "finetune.pairs", "tokenize.encode", ITEMS), per="model"),
-    "report.render": Step(("evaluate.model", ITEMS, EXPORT, PLAN)),
+    "evaluate.compare": Step(("evaluate.model",)),
+    "report.render": Step(("evaluate.model", "evaluate.compare", ITEMS, EXPORT, PLAN)),
 }
 
 

@@ -1,0 +1,153 @@
+"""Compare all models of a run, two and two, on what both answered: better, worse, or not to be told apart.
+
+Writes compare.json: for each pair the difference of accuracy on every task and of bits per held-out byte, its standard error, its
+interval and the verdict. Items and documents are compared one by one, so that what is hard for both does not count.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import zlib
+from collections.abc import Iterable
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from scripts.evaluate.measures import HEADLINES
+from scripts.models.registry import UNTRAINED
+from scripts.workflow import cli
+from scripts.workflow.console import log
+from scripts.workflow.manifest import Manifest, pretty, task_of, write_atomically
+
+TEXT = "heldout_text"
+LEAST = 10  # documents; with fewer, resampling them says little of others
+AT_ONCE = 64  # resamples held in memory
+DIGITS = 6
+Floats = npt.NDArray[np.float64]
+
+
+def lines(manifest: Manifest, kind: str) -> list[dict[str, Any]]:
+    """The rows of `<model>.<kind>.jsonl` of an evaluation. Raises ManifestError for a file that is missing or damaged."""
+    assert manifest.path is not None  # it was read
+    name = f"{task_of(manifest.path)}.{kind}.jsonl"
+    with manifest.sound(name).file(name).open(encoding="utf-8") as handle:
+        return [json.loads(line) for line in handle]
+
+
+def interval(
+    gains: Floats, sizes: Floats, resamples: int, confidence: float, seed: list[int]
+) -> tuple[float, float, float]:
+    """(standard error, low, high) of sum(gains) / sum(sizes), by drawing documents with replacement.
+
+    gains, sizes: of each document, [documents]. The percentile interval of the paired cluster bootstrap: Efron and Tibshirani 1993,
+    chapter 13; that the differences are taken document by document, Miller 2024, arXiv:2411.00640, sections 2.2 and 4.
+    """
+    chance, found = np.random.default_rng(seed), []
+    number = len(gains)
+    for begin in range(0, resamples, AT_ONCE):
+        times = chance.multinomial(number, np.full(number, 1 / number), size=min(AT_ONCE, resamples - begin))
+        found.append(times @ gains / (times @ sizes))
+    all_of = np.concatenate(found)
+    low, high = np.quantile(all_of, [(1 - confidence) / 2, (1 + confidence) / 2])
+    return float(np.std(all_of, ddof=1)), float(low), float(high)
+
+
+def verdict(low: float, high: float, lower_is_better: bool) -> str:
+    """`better`, `worse` or `unclear`: whether the interval of a difference is on one side of 0."""
+    if low <= 0 <= high:
+        return "unclear"
+    return "better" if (high < 0) == lower_is_better else "worse"
+
+
+def measure(
+    name: str, rows: Iterable[tuple[str, float, float, float]], settings: dict[str, Any], salt: str
+) -> dict[str, Any] | None:
+    """One measure of a second model less that of a first; None where they have nothing in common.
+
+    rows: (document, what the first and the second score, size) of each item; a measure is sum(scores) / sum(sizes).
+    """
+    documents: dict[str, list[float]] = {}
+    for document, first, second, size in rows:
+        held = documents.setdefault(document, [0.0, 0.0, 0.0])
+        for place, value in enumerate((first, second, size)):
+            held[place] += value
+    if not documents:
+        return None
+    table = np.array(list(documents.values()))
+    one, other, size = (float(value) for value in table.sum(axis=0))
+    found: dict[str, Any] = {"first": one / size, "second": other / size, "difference": (other - one) / size}
+    if len(table) >= LEAST:
+        gains = table[:, 1] - table[:, 0]
+        seed = [settings["seed"], zlib.crc32(salt.encode())]
+        wide, low, high = interval(gains, table[:, 2], settings["resamples"], settings["confidence"], seed)
+        found |= {"stderr": wide, "low": low, "high": high}
+    rounded = {key: round(value, DIGITS) for key, value in found.items()}
+    told = verdict(found["low"], found["high"], name == TEXT) if "low" in found else "unclear"
+    return {"measure": name, **rounded, "verdict": told, "documents": len(table)}
+
+
+def on_text(first: Manifest, second: Manifest, settings: dict[str, Any], salt: str) -> dict[str, Any] | None:
+    """Bits per byte of the held-out documents that both scored."""
+    own = {row["document"]: row for row in lines(first, "heldout")}
+    both = [(own[row["document"]], row) for row in lines(second, "heldout") if row["document"] in own]
+    rows = (
+        (a["document"], a["nats"] / math.log(2), b["nats"] / math.log(2), a["bytes"]) for a, b in both if a["bytes"]
+    )
+    return measure(TEXT, rows, settings, salt)
+
+
+def on_tasks(first: Manifest, second: Manifest, settings: dict[str, Any], salt: str) -> list[dict[str, Any]]:
+    """Accuracy on the items of each task that both answered, and how many only one of them has right."""
+    own = {(row["task"], row["id"]): row for row in lines(first, "items")}
+    both: dict[str, list[tuple[dict[str, Any], dict[str, Any]]]] = {}
+    for row in lines(second, "items"):
+        if (row["task"], row["id"]) in own:
+            both.setdefault(row["task"], []).append((own[row["task"], row["id"]], row))
+    found = []
+    for task in sorted(both, key=lambda task: list(HEADLINES).index(task) if task in HEADLINES else len(HEADLINES)):
+        rows = ((a["document"], float(a["right"]), float(b["right"]), 1.0) for a, b in both[task])
+        more = {
+            "items": len(both[task]),
+            "only_first": sum(a["right"] > b["right"] for a, b in both[task]),
+            "only_second": sum(b["right"] > a["right"] for a, b in both[task]),
+        }
+        found.append({**(measure(task, rows, settings, f"{salt} {task}") or {}), **more})
+    return found
+
+
+def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
+    read = {task_of(path): Manifest.read(path) for path in args.evaluations}
+    read.pop(UNTRAINED, None)  # what any training is better than
+    pairs = []
+    for first, second in combinations(read, 2):
+        salt = f"{first} {second}"
+        text = on_text(read[first], read[second], settings, salt)
+        measures = [*([text] if text else []), *on_tasks(read[first], read[second], settings, salt)]
+        pairs.append({"first": first, "second": second, "measures": measures})
+        for one in measures:
+            log.info("%s and %s, %s: %+.4f, %s", second, first, one["measure"], one["difference"], one["verdict"])
+    result = {"pairs": pairs, "confidence": settings["confidence"], "resamples": settings["resamples"]}
+    out = args.manifest.parent / "compare.json"
+    write_atomically(out, pretty(result))
+    manifest.counts = {"in": len(read), "kept": len(read), "dropped": {}}
+    manifest.summary = result
+    return [out]
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = cli.parser(
+        "evaluate.compare",
+        __doc__,
+        "--config config.yaml --evaluations results/main/evaluate/model/*.manifest.json --manifest /tmp/compare/manifest.json",
+    )
+    parser.add_argument("--evaluations", required=True, type=Path, nargs="+", help="manifests of evaluate.model")
+    return cli.run(parser, body, argv)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
