@@ -1,8 +1,9 @@
 """Evaluate one model: held-out loss on validation text, tasks and held-out questions by lm-evaluation-harness, generated samples.
 
 Writes `<model>.evaluation.json`, `<model>.items.jsonl` and `<model>.heldout.jsonl`, the results by item and by document, and
-`<model>.samples.jsonl`. The model `untrained` has the shape of `base` and random weights; of it there are no samples. Loss is in nats a token, and in bits per byte, which compares
-models with different tokenizers. Questions are asked with the template of the fine-tuning.
+`<model>.samples.jsonl`. The model `untrained` has the shape of `base` and random weights; of it there are no samples. Loss is in
+nats a token, and in bits per byte, which compares models with different tokenizers. Questions are asked with the template of the
+fine-tuning.
 What a small corpus does not have (validation text, enough questions) is left out: it is null in the result, and `notes` say why.
 """
 
