@@ -78,7 +78,7 @@ def measure(
             held[place] += value
     if not documents:
         return None
-    table = np.array(list(documents.values()))
+    table = np.array([documents[name] for name in sorted(documents)])
     one, other, size = (float(value) for value in table.sum(axis=0))
     found: dict[str, Any] = {"first": one / size, "second": other / size, "difference": (other - one) / size}
     if len(table) >= LEAST:

@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from scripts.report import environment, facts, figures, page, plots, samples, tables, tasks
+from scripts.report import compared, environment, facts, figures, page, plots, samples, tables, tasks
 from scripts.report.models import LOSSES, models
 from scripts.report.records import Run, costs
 from scripts.workflow import cli, readable
@@ -123,6 +123,7 @@ def context(
         "models": known,
         "trainings": trainings,
         "evaluation": tables.evaluation(run, counts["models"]),
+        "compared": compared.table(run),
         "tasks": tasks.tables(counts),
         "costs": cost,
         "total": total,

@@ -37,7 +37,8 @@ ORDER = [
     "dedup.signature", "dedup.exact", "dedup.band", "dedup.sets", "dedup.verify", "dedup.select",
     "quality.train", "quality.score", "quality.select", "corpus.split", "dedup.export", "corpus.write",
     "tokenize.train", "tokenize.encode", "pretrain.plan", "pretrain.train", "finetune.pairs",
-    "finetune.train[sft]", "evaluate.items", "evaluate.model[base]", "evaluate.model[sft]", "evaluate.model[untrained]", "report.render",
+    "finetune.train[sft]", "evaluate.items", "evaluate.model[base]", "evaluate.model[sft]", "evaluate.model[untrained]",
+    "evaluate.compare", "report.render",
 ]  # fmt: skip
 BESIDE = {
     "dedup.export": set(ORDER[ORDER.index("corpus.write") : ORDER.index("report.render")]),

@@ -47,7 +47,15 @@ def test_report_of_a_part_by_the_command_and_by_the_rule(copy_of: Callable[[], P
     assert done.returncode == 0, printed
     counts = json.loads((folder / "results/main/report/now/counts.json").read_text(encoding="utf-8"))
     missing = {row["step"]: row for row in counts["missing"]}
-    made = {"pretrain.plan", "pretrain.train", "finetune.pairs", "finetune.train", "evaluate.items", "evaluate.model"}
+    made = {
+        "pretrain.plan",
+        "pretrain.train",
+        "finetune.pairs",
+        "finetune.train",
+        "evaluate.items",
+        "evaluate.model",
+        "evaluate.compare",
+    }
     assert set(missing) == made
     assert missing["evaluate.model"]["words"] == "begun, not finished"
     assert missing["evaluate.model"]["log"].startswith("logs/main/evaluate/model/")

@@ -125,7 +125,7 @@ def test_what_each_model_reads() -> None:
     assert steps.upstream("evaluate.model", made, "untrained") == steps.upstream("evaluate.model", made, "base")
     assert steps.upstream("evaluate.model", made, "sft2") == [("finetune.train", "sft2"), pairs, tokens, items]
     evaluated = [("evaluate.model", name) for name in ("base", *CHAIN, "untrained")]
-    assert steps.upstream("report.render", made) == [*evaluated, items, ("pretrain.plan", "")]
+    assert steps.upstream("report.render", made) == [*evaluated, ("evaluate.compare", ""), items, ("pretrain.plan", "")]
 
 
 def test_a_models_own_keys_hold_for_it_alone() -> None:

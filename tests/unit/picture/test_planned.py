@@ -83,11 +83,12 @@ def test_what_a_variant_shares_is_drawn_once(graph: Graph) -> None:
     assert graph.variants == ("main", "hot", "long"), "`same` has nothing of its own"
     own = [key for key in graph.boxes if not key.startswith("main/")]
     assert own == [
-        "hot/pretrain.plan", "hot/pretrain.train", "hot/finetune.train", "hot/evaluate.model", "hot/report.render",
-        "long/finetune.train", "long/evaluate.model", "long/report.render",
+        "hot/pretrain.plan", "hot/pretrain.train", "hot/finetune.train", "hot/evaluate.model", "hot/evaluate.compare",
+        "hot/report.render",
+        "long/finetune.train", "long/evaluate.model", "long/evaluate.compare", "long/report.render",
     ]  # fmt: skip
     assert "main/crawl.render" not in graph.boxes, "no source is the demo's crawl"
-    assert len(graph.boxes) == 26 + len(own)
+    assert len(graph.boxes) == 27 + len(own)
 
 
 def test_edges_lead_from_the_folder_that_is_read(graph: Graph) -> None:
@@ -96,7 +97,7 @@ def test_edges_lead_from_the_folder_that_is_read(graph: Graph) -> None:
     assert into["hot/finetune.train"] == {"hot/pretrain.train", "main/finetune.pairs"}
     # `long` trains the same base model as main: the evaluation of that one is shared.
     assert into["long/report.render"] == {
-        "main/pretrain.plan", "main/evaluate.items", "main/evaluate.model", "long/evaluate.model",
+        "main/pretrain.plan", "main/evaluate.items", "main/evaluate.model", "long/evaluate.model", "long/evaluate.compare",
     }  # fmt: skip
     assert graph.boxes["long/evaluate.model"].tasks == 1 and graph.boxes["hot/evaluate.model"].tasks == 3
     assert "main/pretrain.train" not in into["long/evaluate.model"]

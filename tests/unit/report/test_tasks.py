@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from scripts.evaluate.measures import measured
-from scripts.report import facts, render, tables, tasks
+from scripts.report import compared, facts, render, tables, tasks
 from scripts.report.models import models
 from scripts.report.records import Run
 from tests.unit.report.conftest import counts, manifests_of, save
@@ -104,3 +104,45 @@ def test_page(with_tasks: Path, tmp_path: Path) -> None:
         and '<td class="n">1.944</td>' in text
     )
     assert "per_task = 500: next_word 40" in text
+
+
+def test_models_compared(run_folder: Path) -> None:
+    """The difference with its interval and the verdict in words; too few documents are said."""
+    text = {
+        "measure": "heldout_text",
+        "first": 1.9,
+        "second": 2.0,
+        "difference": 0.1,
+        "low": 0.05,
+        "high": 0.15,
+        "verdict": "worse",
+    }
+    sure = {
+        "measure": "next_word",
+        "first": 0.5,
+        "second": 0.55,
+        "difference": 0.05,
+        "low": 0.01,
+        "high": 0.09,
+        "verdict": "better",
+    }
+    few = {"measure": "my_task", "first": 0.5, "second": 0.5, "difference": 0.0, "verdict": "unclear"}
+    pairs = [
+        {"first": "base", "second": "sft", "measures": [few, sure, text]},
+        {"first": "base", "second": "b", "measures": [text]},
+    ]
+    save(
+        run_folder, "evaluate.compare", counts=counts(2), summary={"pairs": pairs, "confidence": 0.95, "resamples": 100}
+    )
+    made = compared.table(Run.read(manifests_of(run_folder)))
+    assert made["heads"] == ["Bits per byte", "Next word", "my_task"]
+    cells = [tuple(cell.values()) for cell in made["rows"][0]["cells"]]
+    assert cells == [
+        ("+0.100", "+0.050 to +0.150", "worse", "lost"),
+        ("+5.0", "+1.0 to +9.0", "better", "gained"),
+        ("+0.0", "too few documents", "not to be told apart", "muted"),
+    ]
+    assert made["rows"][1]["cells"][1]["change"] == ""
+    assert not compared.table(Run.read([path for path in manifests_of(run_folder) if "compare" not in str(path)]))[
+        "rows"
+    ]

@@ -1,0 +1,65 @@
+"""What evaluate.compare found, as the report's table: for two models the difference on each measure, its interval, and the verdict."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from scripts.report.models import title
+from scripts.report.page import NOTHING, percent
+from scripts.report.records import Run, number
+from scripts.report.tasks import NAMES
+
+MEASURES = {"heldout_text": "Bits per byte", **NAMES, "heldout_questions": "Held-out questions"}
+WORDS = {"better": "better", "worse": "worse", "unclear": "not to be told apart"}
+CLASSES = {"better": "gained", "worse": "lost", "unclear": "muted"}
+
+
+def signed(value: Any, measure: str) -> str:
+    """`+0.136` bits per byte, `−1.3` of percent."""
+    found = number(value)
+    if found is None:
+        return NOTHING
+    return (f"{found:+.3f}" if measure == "heldout_text" else f"{100 * found:+.1f}").replace("-", "−")
+
+
+def cell(one: dict[str, Any] | None) -> dict[str, str]:
+    """`change`, `interval`, `verdict` and its CSS class."""
+    if not one:
+        return dict.fromkeys(("change", "interval", "verdict", "kind"), "")
+    name = one["measure"]
+    interval = f"{signed(one['low'], name)} to {signed(one['high'], name)}" if "low" in one else "too few documents"
+    return {
+        "change": signed(one["difference"], name),
+        "interval": interval,
+        "verdict": WORDS[one["verdict"]],
+        "kind": CLASSES[one["verdict"]],
+    }
+
+
+def table(run: Run) -> dict[str, Any]:
+    """`heads` of the measures, `rows` of pairs, none with fewer than two models, and `about`."""
+    pairs = run.fact("evaluate.compare", "pairs") or []
+    measured = {one["measure"] for pair in pairs for one in pair["measures"]}
+    names = [*(name for name in MEASURES if name in measured), *sorted(measured - MEASURES.keys())]
+    rows = []
+    for pair in pairs:
+        by_name = {one["measure"]: one for one in pair["measures"]}
+        rows.append(
+            {
+                "second": title(pair["second"]),
+                "first": title(pair["first"]),
+                "cells": [cell(by_name.get(name)) for name in names],
+            }
+        )
+    if not rows:
+        return {"rows": []}
+    sure = run.fact("evaluate.compare", "confidence")
+    return {
+        "heads": [MEASURES.get(name, name) for name in names],
+        "rows": rows,
+        "about": (
+            "The first model less the second, on the items and documents that both answered: bits per byte, where less is better, and "
+            f"accuracy in percent. Below it its {percent(sure, 0)} interval by bootstrap over documents. Where that holds 0, these items "
+            f"cannot tell the two apart. Of so many comparisons, some {percent(1 - sure, 0)} are outside of it by chance alone."
+        ),
+    }
