@@ -47,7 +47,9 @@ def test_loss_is_that_of_a_plain_computation(inputs: dict[str, list[Path]]) -> N
             piece = stream[start : start + 65]
             logits = model(input_ids=piece[None, :-1]).logits[0]
             total += float(torch.nn.functional.cross_entropy(logits, piece[1:], reduction="sum"))
-    found = heldout(model, tokenizer.eos_token_id, documents, 64, 0.0, batch_size=5)
+    found, (line,) = heldout(model, tokenizer.eos_token_id, documents, 64, 0.0, batch_size=5)
+    assert (line["document"], line["bytes"]) == (document.id, document.bytes)
+    assert line["nats"] == pytest.approx(total, abs=0.01)
     assert found["loss"] == pytest.approx(total / len(ids), abs=1e-5)
     assert found["bits_per_byte"] == pytest.approx(total / math.log(2) / document.bytes, abs=1e-5)
     assert found["perplexity"] == pytest.approx(math.exp(found["loss"]), rel=1e-4)

@@ -144,7 +144,7 @@ def test_loads_in_transformers_with_the_loss_it_reported(start: Any, folder: Pat
     assert tokenizer.decode(tokenizer("The river bends").input_ids) == "The river bends"
     # The evaluation's own measure, on the same documents: one number for one model.
     documents, _ = choose(shards, 1500, 0)
-    found = heldout(model, 0, documents, 32, CARRY, 4)
+    found, _ = heldout(model, 0, documents, 32, CARRY, 4)
     summary = json.loads((out / "manifest.json").read_text())["summary"]
     assert summary["bits_per_byte"] == pytest.approx(found["bits_per_byte"], rel=1e-5)
     assert summary["validation_loss"] == pytest.approx(found["loss"], rel=1e-5)
