@@ -125,7 +125,7 @@ def train(run: Run, recorder: metrics.Recorder | None, stopping: list[int]) -> b
             alive.at("checkpoint")
             if recorder:
                 recorder.sync()  # a complete checkpoint has all its rows
-            run.save(step)
+            run.save(step, end=stop or last)
         if stop and not last:
             log.info("stopped by a signal after step %s; the checkpoint is in %s", f"{step:,}", run.folder)
             return False

@@ -24,6 +24,7 @@ from scripts.pretrain import (
     checks,
     damage,
     data,
+    described,
     engine,
     group,
     heldout,
@@ -282,5 +283,6 @@ class Run:
         }
 
     def save(self, step: int, validation: float | None = None, end: bool = True) -> None:
-        """A checkpoint of all processes; see `saving.save`."""
-        saving.save(self, step, validation, end)
+        """A checkpoint of all processes; `validation`: the loss of one after this very step. The rest: see `saving.save`."""
+        made, tokenizer = described.described(self, step, validation), model.companions(self.args.tokenizer)
+        saving.save(self, made, described.kept(self), self.settings["save_dtype"], tokenizer, end)
