@@ -238,12 +238,12 @@ def saved(found: Checkpoint, names: Iterable[str], folder: Path) -> Saved:
     others.
     """
     if found.engine == "deepspeed":
-        from scripts.pretrain.engines import deepspeed
+        from scripts.pretrain.engines import deepspeed_files
 
-        return deepspeed.saved(found, names, folder)
-    from scripts.pretrain.engines import torch as own
+        return deepspeed_files.saved(found, names, folder)
+    from scripts.pretrain.engines import torch_files
 
-    return own.saved(found.path, names)
+    return torch_files.saved(found.path, names)
 
 
 def check_names(held: Iterable[str], names: Iterable[str], path: Path) -> None:
