@@ -17,7 +17,7 @@ from typing import Any
 import torch.distributed as dist
 from transformers import PreTrainedModel
 
-from scripts.pretrain import checkpoint, model
+from scripts.pretrain import checkpoint, damage, model
 from scripts.pretrain.checkpoint import Checkpoint
 from scripts.pretrain.initial import Weights
 from scripts.pretrain.schedule import Plan
@@ -70,6 +70,8 @@ def begin(
             values = partial(weights, check_weights(made, path, tokenizer), values)
         else:
             check_model(made, path, tokenizer)
+            if dist.get_rank() == 0 and (why := damage.of(path)):
+                raise InputError(f"{KEY} is {str(path)!r}: {why}; name another checkpoint")
     except InputError as error:  # it may be there on some nodes alone
         wrong = str(error)
     checkpoint.tell(wrong)
@@ -163,7 +165,10 @@ def check_tokenizer(own: Path, there: Path, key: str) -> None:
             "%s has no %s: that its tokens have the numbers of this run's cannot be checked", there.parent, there.name
         )
         return
-    one, other = (json.loads(file.read_text(encoding="utf-8"))["model"] for file in (own, there))
+    try:
+        one, other = (json.loads(file.read_text(encoding="utf-8"))["model"] for file in (own, there))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{key} is {str(there.parent)!r}: {there} cannot be read ({error})") from error
     if one.get("vocab") != other.get("vocab"):
         raise InputError(
             f"{key} is {str(there.parent)!r}: its tokenizer has another vocabulary than this run's {own}, so its weights would read other "
