@@ -99,7 +99,8 @@ class Run:
             values = partial(width.values, shape, settings["seed"], wide)
         if found is None and settings["start_from"] is not None:
             path, tokenizer = Path(settings["start_from"]), model.tokenizer_file(args.tokenizer)
-            found, values = start_from.begin(path, made, tokenizer, self.plan, self.code, values)
+            chosen = settings["model"]["overrides"]
+            found, values = start_from.begin(path, made, tokenizer, self.plan, self.code, values, chosen)
         self.parameters = model.parameters(made)
         across, _ = memory.attention_widths(shape)
         self.flops = measures.flops_per_token(
