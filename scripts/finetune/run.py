@@ -185,7 +185,7 @@ class Run:
             engine=self.kind,
             before=self.before,
         )
-        saving.save(self, made, KEPT, self.save_dtype, self.companions(), end)
+        saving.save(self, made, KEPT, self.save_dtype, self.companions, end)
 
     def companions(self) -> list[Path]:
         """The files of the tokenizer beside the weights, and the chat template by which the model was asked."""

@@ -285,5 +285,5 @@ class Run:
 
     def save(self, step: int, validation: float | None = None, end: bool = True) -> None:
         """A checkpoint of all processes; `validation`: the loss of one after this very step. The rest: see `saving.save`."""
-        made, tokenizer = described.described(self, step, validation), model.companions(self.args.tokenizer)
+        made, tokenizer = described.described(self, step, validation), partial(model.companions, self.args.tokenizer)
         saving.save(self, made, described.kept(self), self.settings["save_dtype"], tokenizer, end)

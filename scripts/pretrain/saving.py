@@ -28,13 +28,13 @@ def save(
     made: checkpoint.Checkpoint,
     kept: checkpoint.Kept,
     dtype: str,
-    companions: Sequence[Path],
+    companions: Callable[[], Sequence[Path]],
     end: bool = True,
 ) -> None:
     """A checkpoint of all processes, as `made` describes it. A collective call.
 
-    dtype: of the weights in a model that is made of it. companions: the tokenizer's files. end: return when it is whole, also where it is
-    written beside the training.
+    dtype: of the weights in a model that is made of it. companions: finds the tokenizer's files. end: return when it is whole, also where
+    it is written beside the training.
     """
     rest = partial(write, run, dtype, companions)
     if run.beside:
@@ -50,7 +50,11 @@ def save(
 
 
 def write(
-    run: Training, dtype: str, companions: Sequence[Path], save: Callable[[Path], list[str] | None], folder: Path
+    run: Training,
+    dtype: str,
+    companions: Callable[[], Sequence[Path]],
+    save: Callable[[Path], list[str] | None],
+    folder: Path,
 ) -> list[str]:
     """The engine's files, and what the weights need to be a model: its configuration and tokenizer. The names of those that are known.
 
@@ -60,7 +64,7 @@ def write(
     if run.rank == 0:
         beside = folder / model.FOLDER
         model.describe(run.engine.model.config, dtype, beside)
-        for path in companions:
+        for path in companions():
             shutil.copyfile(path, beside / path.name)
         names += [f"{model.FOLDER}/{name}" for name in sealed.synced(beside)]
     return names
