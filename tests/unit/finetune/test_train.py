@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -270,8 +271,7 @@ def test_the_same_bytes_where_checkpoints_are_written_beside(
     assert f"resuming after step {newest} of" in finished(launched(options, 2, *program, DELAY="0.2"))
     same(tmp_path, found[2] / "torch-3")
     seen = [json.loads(line)[1] for line in (tmp_path / "times-0.jsonl").read_text().splitlines()]
-    pairs = zip(seen, seen[1:], strict=False)
-    assert any(one.startswith("writes") and other.startswith("step") for one, other in pairs)
+    assert any(one.startswith("writes") and other.startswith("step") for one, other in pairwise(seen))
     assert seen[-1] == f"wrote .step-{STEPS:06d}.partial" and not folder.exists()
 
 
