@@ -250,6 +250,7 @@ def test_killed_and_resumed_gives_the_same_bytes(
     stopped(launched(options, 2), folder, signal.SIGKILL)
     assert not (tmp_path / "sft.manifest.json").exists()
     (folder / ".step-000008.partial").mkdir(exist_ok=True)  # as a kill in the middle of a save leaves one
+    (folder / "damaged-step-000002").mkdir()  # as one that could not be read
     newest = checkpoint.complete(folder)[-1].step
     assert newest < STEPS
     said = finished(launched(options, 2))
