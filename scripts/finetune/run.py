@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import math
 import os
-import shutil
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,20 @@ from scripts.finetune.batches import Batches, Cuts, cuts, dealt, micro_batch, pi
 from scripts.finetune.settings import whole
 from scripts.finetune.template import CHAT, read_pairs
 from scripts.models.load import load_tokenizer
-from scripts.pretrain import checkpoint, damage, engine, group, initial, model, room, schedule, start_from
+from scripts.pretrain import (
+    beside,
+    checkpoint,
+    checks,
+    damage,
+    engine,
+    group,
+    initial,
+    model,
+    room,
+    saving,
+    schedule,
+    start_from,
+)
 from scripts.training import machine, memory
 from scripts.workflow.console import log
 from scripts.workflow.errors import InputError
@@ -44,6 +56,7 @@ class Run:
         config = AutoConfig.from_pretrained(source, local_files_only=True)
         self.save_dtype = next((name for name, dtype in model.DTYPES.items() if dtype == config.dtype), "fp32")
         check(settings, self.processes, config)
+        checks.saving({**self.settings, "async_checkpoints": args.async_checkpoints}, WHERE)
         rows, template = read_pairs(args.pairs, "heldout")
         length = settings["max_length"]
         if self.rank == 0:  # which writes them down; where it fails the launcher ends the others
@@ -55,6 +68,7 @@ class Run:
             "micro_batch": self.batches.size,
             "processes": self.processes,
             "activation_checkpointing": args.activation_checkpointing,
+            "async_checkpoints": args.async_checkpoints,
             "largest": settings["batch_size"],
         }
         shape, cuda = (
@@ -82,7 +96,9 @@ class Run:
             accumulation=self.batches.rounds,
             recomputed=args.activation_checkpointing,
             values=partial(start_from.weights, stored, partial(initial.values, config, settings["seed"])),
+            where=WHERE,
         )
+        self.beside = beside.Beside(folder) if args.async_checkpoints else None
         try:
             self.engine = engine.kind(self.kind)(job)
             if found:
@@ -105,6 +121,8 @@ class Run:
         The loss is the mean over the answers' tokens of the global batch, in nats. Where it or the gradient is not finite the update is
         left out, on every process, and the row names the step's pairs.
         """
+        if self.beside:
+            self.beside.failed()
         # As if there were one step more: the last one would have a rate of 0.
         self.rate = schedule.learning_rate(step, self.steps + 1, self.settings)
         batch = [
@@ -153,8 +171,8 @@ class Run:
         """What the run trained on. A collective call."""
         return {**machine.described(self.device), "estimated_memory_bytes": self.estimated}
 
-    def save(self, step: int) -> None:
-        """A checkpoint of all processes."""
+    def save(self, step: int, end: bool) -> None:
+        """A checkpoint of all processes; see `saving.save`."""
         made = checkpoint.Checkpoint(
             path=self.folder / f"step-{step:06d}",
             step=step,
@@ -167,17 +185,7 @@ class Run:
             engine=self.kind,
             before=self.before,
         )
-        with group.patience(), checkpoint.writing(self.folder):
-            checkpoint.save(self.write, made, KEPT)
-
-    def write(self, folder: Path) -> None:
-        """The engine's files, and what the weights need to be a model: its configuration and tokenizer."""
-        self.engine.save(folder)
-        if self.rank == 0:
-            described = folder / model.FOLDER
-            model.describe(self.engine.model.config, self.save_dtype, described)
-            for path in self.companions():
-                shutil.copyfile(path, described / path.name)
+        saving.save(self, made, KEPT, self.save_dtype, self.companions, end)
 
     def companions(self) -> list[Path]:
         """The files of the tokenizer beside the weights, and the chat template by which the model was asked."""

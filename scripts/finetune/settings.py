@@ -8,7 +8,7 @@ from scripts.workflow.config import completed
 
 
 def whole(settings: dict[str, Any]) -> dict[str, Any]:
-    """`settings` of finetune.train, with pretrain.train's defaults for what they do not name: AdamW, no loss_chunk, …
+    """`settings` of finetune.train, with pretrain.train's defaults for what they do not name: AdamW, no mean of the weights, …
 
     The learning rate ends at 0.
     """

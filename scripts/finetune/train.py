@@ -24,7 +24,7 @@ from scripts.finetune import batches
 from scripts.finetune.run import WHERE, Run
 from scripts.finetune.template import enough
 from scripts.models.load import home, name, weights
-from scripts.pretrain import checkpoint, group, metrics, model, prometheus
+from scripts.pretrain import checkpoint, damage, group, metrics, model, prometheus
 from scripts.training import alive, program, runs
 from scripts.training.processes import RESUBMIT, listen
 from scripts.workflow import cli
@@ -125,7 +125,7 @@ def train(run: Run, recorder: metrics.Recorder | None, stopping: list[int]) -> b
             alive.at("checkpoint")
             if recorder:
                 recorder.sync()  # a complete checkpoint has all its rows
-            run.save(step)
+            run.save(step, end=stop or last)
         if stop and not last:
             log.info("stopped by a signal after step %s; the checkpoint is in %s", f"{step:,}", run.folder)
             return False
@@ -182,7 +182,7 @@ def clear(args: argparse.Namespace) -> None:
         return
     try:
         with runs.locked(folder):
-            for path in folder.glob("step-*"):
+            for path in (*folder.glob("step-*"), *folder.glob(f"{damage.ASIDE}*")):
                 shutil.rmtree(path, ignore_errors=True)
             for file in LEFT:
                 (folder / file).unlink(missing_ok=True)

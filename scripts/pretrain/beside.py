@@ -1,4 +1,4 @@
-"""Checkpoints that are written beside the training: `pretrain.train.async_checkpoints`.
+"""Checkpoints that are written beside the training: `async_checkpoints` of pretrain.train and finetune.train.
 
 Each process copies what it has to write, trains on, and a thread writes the copy. No thread makes a collective call: each process leaves
 a note in the checkpoint's folder when its files are on the disk, and process 0's thread seals the folder once it has all notes. So a

@@ -22,6 +22,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from scripts.pretrain import damage
 from scripts.training import runs
 from scripts.training.sealed import CHECKPOINT, PATIENCE, opened, seal, synced
 from scripts.workflow.cli import LOG
@@ -100,11 +101,12 @@ def read(path: Path) -> Checkpoint | None:
 def newest(folder: Path, code: dict[str, str], settings: str, steps: int) -> Checkpoint | None:
     """The newest complete checkpoint of a run of `steps` steps that is to be resumed under `code`, or None.
 
+    One whose files cannot be read is left for the one before it (scripts/pretrain/damage.py).
     One of other code is resumed where the run is not finished, and `changed` says so. A finished run of other code is none of
     this code's work, and one that took `auto` for other values is another run: it is moved into a folder beside `folder`, and
     the run starts from the beginning.
     """
-    found = complete(folder)
+    found = damage.sound(complete(folder))
     if not found:
         return None
     last, modules = found[-1], runs.changed(found[-1].code, code)

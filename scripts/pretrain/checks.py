@@ -145,11 +145,14 @@ def early_stop(settings: dict[str, Any]) -> None:
         )
 
 
-def saving(settings: dict[str, Any]) -> None:
-    """InputError where checkpoints are to be written beside the training by an engine that holds the step until they are."""
+def saving(settings: dict[str, Any], where: str = WHERE) -> None:
+    """InputError where checkpoints are to be written beside the training by an engine that holds the step until they are.
+
+    where: the section of the config that settings and placement are of, pre-training's or a fine-tuning's.
+    """
     kind = settings["engine"]
     if settings["async_checkpoints"] and kind not in BESIDE:
         raise InputError(
-            f"{WHERE}.async_checkpoints is true, and {WHERE}.engine {kind}, whose checkpoints are written while training waits: set "
-            f"{WHERE}.async_checkpoints to false, or {WHERE}.engine to {' or '.join(BESIDE)}"
+            f"{where}.async_checkpoints is true, and {where}.engine {kind}, whose checkpoints are written while training waits: set "
+            f"{where}.async_checkpoints to false, or {where}.engine to {' or '.join(BESIDE)}"
         )

@@ -1,26 +1,84 @@
-"""What to say of a checkpoint that is complete and cannot be read: which file it is, and what helps."""
+"""Checkpoints that are complete and cannot be read, such as one with a file that is all zeros: which file it is, and what helps.
+
+What can be seen in a moment is looked at before a run resumes or starts from a checkpoint: the header of safetensors, and of DeepSpeed's
+files, zip archives, the index, where each tensor begins and the checksum of all that is no tensor. What a checkpoint of any size takes
+minutes for, the checksums of its tensors, is looked at after a failure alone.
+"""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+import shutil
+import zipfile
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from safetensors import SafetensorError, safe_open
+from safetensors import safe_open
 
+from scripts.workflow.console import log
 from scripts.workflow.errors import InputError
+
+if TYPE_CHECKING:
+    from scripts.pretrain.checkpoint import Checkpoint
+
+ASIDE = "damaged-"  # before the name of a checkpoint that a run leaves behind
 
 
 def remedy(path: Path, folder: Path) -> str:
     """What to do about the checkpoint at `path`: it is this run's where it is in `folder`, and another run's elsewhere."""
     if path.resolve().parent == folder.resolve():
-        return "delete it to resume from the one before"
+        return f"remove the folder {path} to resume from the checkpoint before it"
     return "name another checkpoint in pretrain.train.start_from"
+
+
+def of(path: Path, tensors: bool = False) -> str:
+    """Which file of the checkpoint at `path` cannot be read, and why; "" where there is none. tensors: read them all, too.
+
+    What the file system does not give is no damage: OSError.
+    """
+    for file in sorted(path.rglob("*")):
+        try:
+            if file.suffix == ".safetensors":
+                with safe_open(file, framework="pt"):
+                    pass
+            elif file.suffix == ".pt":
+                _archive(file, tensors)
+        except OSError:
+            raise
+        except Exception as error:  # bytes of any value make zipfile raise more than BadZipFile
+            return f"{file} cannot be read ({error})"
+    return ""
+
+
+def _archive(file: Path, tensors: bool) -> None:
+    """Raise what is wrong with a file of torch.save: https://docs.pytorch.org/docs/stable/notes/serialization.html."""
+    with zipfile.ZipFile(file) as held:
+        for part in held.infolist():
+            with held.open(part) as handle:  # reads what stands before the part
+                if tensors or "/data/" not in part.filename:
+                    while handle.read(1 << 24):  # its end compares the checksum
+                        pass
+
+
+def sound(found: Sequence[Checkpoint]) -> list[Checkpoint]:
+    """The checkpoints of a run, oldest first, without the newest ones that cannot be read, which are renamed. For process 0."""
+    left = list(found)
+    while left and (why := of(left[-1].path)):
+        path = left.pop().path
+        aside = path.with_name(f"{ASIDE}{path.name}")
+        shutil.rmtree(aside, ignore_errors=True)
+        path.rename(aside)
+        log.warning("%s is not used: %s. The folder is now %s; remove it", path, why, aside.name)
+    if number := len(found) - len(left):
+        where = f"after step {left[-1].step:,}" if left else "from its beginning"
+        log.warning("%d of %d checkpoints cannot be read: training goes on %s", number, len(found), where)
+    return left
 
 
 @contextlib.contextmanager
 def named(path: Path, folder: Path) -> Iterator[None]:
-    """Raise InputError, which names the file, where reading the checkpoint at `path` fails over a file of safetensors.
+    """Raise InputError, which names the file, where reading the checkpoint at `path` fails and one of its files is damaged.
 
     folder: the run's. Files are looked at after a failure alone: reading is no slower.
     """
@@ -29,10 +87,6 @@ def named(path: Path, folder: Path) -> Iterator[None]:
     except InputError:
         raise
     except Exception as failure:
-        for file in sorted(path.rglob("*.safetensors")):
-            try:
-                with safe_open(file, framework="pt"):
-                    pass
-            except (SafetensorError, OSError) as error:
-                raise InputError(f"{file} cannot be read ({error}): {remedy(path, folder)}") from failure
+        if why := of(path, tensors=True):
+            raise InputError(f"{why}: {remedy(path, folder)}") from failure
         raise

@@ -46,6 +46,7 @@ class Job:
     values: Callable[[], Weights]
     selective: bool = False  # and then not those of matrix products and attention
     parallel: Degrees = field(default_factory=Degrees)
+    where: str = "pretrain.train"  # the section of the config, for errors
 
 
 @dataclass(frozen=True)
@@ -137,14 +138,14 @@ class Engine(ABC):
         if self.compiled:
             layers.compiled(self.model)
         rows = settings["loss_chunk"]
-        self.head = Head(self.model.get_output_embeddings(), self.z_loss, rows) if rows else None
+        self.head = Head(self.model.get_output_embeddings(), self.z_loss, rows, job.where) if rows else None
 
     def _loss(
         self, inputs: torch.Tensor, targets: torch.Tensor, more: dict[str, Any], scale: torch.Tensor | None
     ) -> tuple[torch.Tensor, Any]:
         """(mean loss in nats a token, what the model returned) of a micro-batch: int64 [n, context] each. scale: see `micro_batches`."""
         if self.head:
-            return self.head.loss_of(partial(self.forward, inputs, **more), targets)
+            return self.head.loss_of(partial(self.forward, inputs, **more), targets, scale)
         found = self.forward(inputs, **more)
         if scale is not None:
             return scale * summed(found.logits.float().flatten(0, 1), targets.flatten(), IGNORE), found
@@ -237,12 +238,12 @@ def saved(found: Checkpoint, names: Iterable[str], folder: Path) -> Saved:
     others.
     """
     if found.engine == "deepspeed":
-        from scripts.pretrain.engines import deepspeed
+        from scripts.pretrain.engines import deepspeed_files
 
-        return deepspeed.saved(found, names, folder)
-    from scripts.pretrain.engines import torch as own
+        return deepspeed_files.saved(found, names, folder)
+    from scripts.pretrain.engines import torch_files
 
-    return own.saved(found.path, names)
+    return torch_files.saved(found.path, names)
 
 
 def check_names(held: Iterable[str], names: Iterable[str], path: Path) -> None:

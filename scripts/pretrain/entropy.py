@@ -128,12 +128,12 @@ class _Linear(torch.autograd.Function):
         kind = hidden.device.type
         mixed = kind != "meta" and torch.is_autocast_enabled(kind)
         low = torch.get_autocast_dtype(kind) if mixed else hidden.dtype
-        count, total = len(hidden), torch.zeros((), device=hidden.device)
+        count, total = max(1, len(hidden)), torch.zeros((), device=hidden.device)
         own, of_hidden = weight.detach().to(low), torch.empty_like(hidden)
         of_weight = torch.zeros_like(weight, dtype=torch.float32)
         of_bias = None if bias is None else torch.zeros_like(bias, dtype=torch.float32)
         with torch.autocast(kind, enabled=False) if mixed else contextlib.nullcontext():
-            for start in range(0, count, rows):
+            for start in range(0, len(hidden), rows):
                 part = hidden.detach()[start : start + rows].to(low)
                 logits = part @ own.T if bias is None else torch.addmm(bias.detach().to(low), part, own.T)
                 gradient = logits.float()
@@ -156,8 +156,9 @@ class _Linear(torch.autograd.Function):
 def linear_cross_entropy(
     hidden: torch.Tensor, head: torch.nn.Linear, targets: torch.Tensor, z_loss: float, rows: int
 ) -> torch.Tensor:
-    """`cross_entropy` of the logits `head(hidden)`, at most `rows` rows of them at a time. hidden: [n, width]; targets: int64 [n].
+    """`cross_entropy` of the logits `head(hidden)`, at most `rows` rows of them at a time; 0 of no rows.
 
+    hidden: [n, width]; targets: int64 [n].
     The gradients of hidden and head are made with the loss, as in Liger's fused_linear_cross_entropy; the head's is added up in fp32.
     """
     return _Linear.apply(hidden, head.weight, head.bias, targets, z_loss, rows)
@@ -168,13 +169,14 @@ class Head:
     head, such as gathering its weights, stays as it is.
     """
 
-    def __init__(self, head: torch.nn.Module, z_loss: float, rows: int) -> None:
+    def __init__(self, head: torch.nn.Module, z_loss: float, rows: int, where: str) -> None:
         if not isinstance(head, torch.nn.Linear):
             raise InputError(
-                f"pretrain.train.loss_chunk is {rows}, but the head of this model is a {type(head).__name__}, not a Linear: set it to 0"
+                f"{where}.loss_chunk is {rows}, but the head of this model is a {type(head).__name__}, not a Linear: set it to 0"
             )
-        self.head, self.logits, self.z_loss, self.rows = head, head.forward, z_loss, rows
-        self.targets: torch.Tensor | None = None
+        self.head, self.logits, self.z_loss, self.rows, self.where = head, head.forward, z_loss, rows, where
+        self.targets: torch.Tensor | None = None  # int64 [k], those that count
+        self.counted: torch.Tensor | None = None  # bool [n, length], which of the hidden states they are of; None: all
         self.loss: torch.Tensor | None = None
         head.forward = self.forward  # type: ignore[method-assign, assignment]
 
@@ -182,23 +184,28 @@ class Head:
         """Logits of hidden states [n, length, width], or the loss."""
         if self.targets is None:
             return self.logits(hidden)
-        flat, targets = hidden.flatten(0, -2), self.targets.flatten()
-        self.loss = linear_cross_entropy(flat, self.head, targets, self.z_loss, self.rows)
+        chosen = hidden.flatten(0, -2) if self.counted is None else hidden[self.counted]
+        self.loss = linear_cross_entropy(chosen, self.head, self.targets, self.z_loss, self.rows)
         return self.loss
 
-    def loss_of(self, forward: Callable[[], Any], targets: torch.Tensor) -> tuple[torch.Tensor, Any]:
-        """(mean loss, what the model returned) of a forward pass whose targets are int64 [n, length].
+    def loss_of(
+        self, forward: Callable[[], Any], targets: torch.Tensor, scale: torch.Tensor | None = None
+    ) -> tuple[torch.Tensor, Any]:
+        """(loss, what the model returned) of a forward pass whose targets are int64 [n, length].
 
-        Raises InputError for a model that changes its logits after the head.
+        The mean loss of targets that all count. With `scale`, of those that are not IGNORE: so many times their sum. What belongs to the
+        others never reaches the head. Raises InputError for a model that changes its logits after the head.
         """
-        self.targets = targets
+        self.counted = None if scale is None else targets != IGNORE
+        self.targets = targets.flatten() if self.counted is None else targets[self.counted]
+        number = len(self.targets)
         try:
             found = forward()
         finally:
-            self.targets = None
+            self.targets = self.counted = None
         if self.loss is None or found.logits.shape != () or found.logits.data_ptr() != self.loss.data_ptr():
             raise InputError(
-                "pretrain.train.loss_chunk is set, but this architecture changes its logits after the head: set it to 0"
+                f"{self.where}.loss_chunk is {self.rows}, but this architecture changes its logits after the head: set it to 0"
             )
         self.loss = None
-        return found.logits, found
+        return found.logits if scale is None else scale * number * found.logits, found

@@ -22,11 +22,11 @@ DTYPES = ("bf16", "fp32")
 def export(source: Path, target: Path, dtype: str | None) -> list[Path]:
     """Write the model of the checkpoint `source` into the folder `target`, which must not be there; its files.
 
-    Raises InputError for a folder that is no complete checkpoint, or has no model/.
+    Raises InputError for a folder that is no complete checkpoint, has no model/ or a file that cannot be read.
     """
     from transformers import AutoConfig
 
-    from scripts.pretrain import engine, initial, model
+    from scripts.pretrain import damage, engine, initial, model
     from scripts.pretrain.average import EMA
 
     if target.exists():
@@ -39,6 +39,8 @@ def export(source: Path, target: Path, dtype: str | None) -> list[Path]:
         )
     if not (folder := source / model.FOLDER).is_dir():
         raise InputError(f"{source} has no {model.FOLDER}/: it was written by an earlier version; resume its run first")
+    if why := damage.of(source):
+        raise InputError(why)
     config = AutoConfig.from_pretrained(folder, local_files_only=True)
     shapes = {name: value.shape for name, value in initial.empty(config).named_parameters()}
     names = {str(kind).removeprefix("torch."): name for name, kind in model.DTYPES.items()}

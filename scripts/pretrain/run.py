@@ -24,6 +24,7 @@ from scripts.pretrain import (
     checks,
     damage,
     data,
+    described,
     engine,
     group,
     heldout,
@@ -98,7 +99,8 @@ class Run:
             values = partial(width.values, shape, settings["seed"], wide)
         if found is None and settings["start_from"] is not None:
             path, tokenizer = Path(settings["start_from"]), model.tokenizer_file(args.tokenizer)
-            found, values = start_from.begin(path, made, tokenizer, self.plan, self.code, values)
+            chosen = settings["model"]["overrides"]
+            found, values = start_from.begin(path, made, tokenizer, self.plan, self.code, values, chosen)
         self.parameters = model.parameters(made)
         across, _ = memory.attention_widths(shape)
         self.flops = measures.flops_per_token(
@@ -282,5 +284,6 @@ class Run:
         }
 
     def save(self, step: int, validation: float | None = None, end: bool = True) -> None:
-        """A checkpoint of all processes; see `saving.save`."""
-        saving.save(self, step, validation, end)
+        """A checkpoint of all processes; `validation`: the loss of one after this very step. The rest: see `saving.save`."""
+        made, tokenizer = described.described(self, step, validation), partial(model.companions, self.args.tokenizer)
+        saving.save(self, made, described.kept(self), self.settings["save_dtype"], tokenizer, end)

@@ -8,29 +8,24 @@ extension or another branch.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import torch.distributed as dist
 from transformers import PreTrainedModel
 
-from scripts.pretrain import checkpoint, model
+from scripts.pretrain import checkpoint, damage, model
 from scripts.pretrain.checkpoint import Checkpoint
 from scripts.pretrain.initial import Weights
+from scripts.pretrain.likeness import check_config, rope_differs
 from scripts.pretrain.schedule import Plan
 from scripts.pretrain.stored import Stored, names_in_files, shapes_in
 from scripts.workflow.console import log
 from scripts.workflow.errors import InputError
 
 KEY = "pretrain.train.start_from"
-# Keys of config.json that may differ: none changes what the weights compute for a token at a position that they know.
-FREE = {
-    "_name_or_path", "architectures", "bos_token_id", "dtype", "eos_token_id", "initializer_range", "max_position_embeddings",
-    "output_router_logits", "pad_token_id", "router_aux_loss_coef", "torch_dtype", "transformers_version", "use_cache",
-}  # fmt: skip
 
 
 def checkpoint_of(path: Path, steps: int) -> Checkpoint | None:
@@ -57,24 +52,29 @@ def begin(
     plan: Plan,
     code: dict[str, str],
     values: Callable[[], Weights],
+    chosen: Container[str] = (),
 ) -> tuple[Checkpoint | None, Callable[[], Weights]]:
     """The checkpoint at `path` from which a run continues, None for a model; the values to begin with. A collective call.
 
     made: the run's model, with or without values. tokenizer: this run's tokenizer.json. code: what the checkpoint passes for written by.
-    values: those of a model without a start. Raises Told for what the run cannot start from.
+    values: those of a model without a start. chosen: as in `check_config`. Raises Told for what the run cannot start from.
     """
     found, wrong = None, ""
     try:
         found = checkpoint_of(path, plan.steps)
         if found is None:
-            values = partial(weights, check_weights(made, path, tokenizer), values)
+            values = partial(weights, check_weights(made, path, tokenizer, chosen=chosen), values)
         else:
-            check_model(made, path, tokenizer)
+            check_model(made, path, tokenizer, chosen)
+            if dist.get_rank() == 0 and (why := damage.of(path)):
+                raise InputError(f"{KEY} is {str(path)!r}: {why}; name another checkpoint")
     except InputError as error:  # it may be there on some nodes alone
         wrong = str(error)
     checkpoint.tell(wrong)
     if dist.get_rank() == 0:
         log.info("starting from %s%s", path, f", after step {found.step:,}" if found else "")
+        if other := rope_differs(made.config, path / model.FOLDER if found else path):
+            log.warning("positions are others than the weights were trained with: %s", other)
     if found:
         # The branch's own steps would begin elsewhere in the data, where its batches or its ramp are others.
         seen = found.ahead if found.seen is None else found.seen - plan.span(found.step + 1)[0]
@@ -93,26 +93,28 @@ def begin(
     return found, values
 
 
-def check_model(made: PreTrainedModel, path: Path, tokenizer: Path) -> None:
-    """Raise InputError where the checkpoint at `path` is one of another architecture or vocabulary. made, tokenizer: as in `begin`."""
+def check_model(made: PreTrainedModel, path: Path, tokenizer: Path, chosen: Container[str] = ()) -> None:
+    """Raise InputError where the checkpoint at `path` is one of another architecture or vocabulary. The others: as in `begin`."""
     there = path / model.FOLDER
     if there.is_dir():
-        check_config(made.config.to_dict(), there, KEY)
+        check_config(made.config, there, KEY, chosen)
         check_tokenizer(tokenizer, there / tokenizer.name, KEY)
     else:
         log.warning("%s was written by an earlier version: that it has this run's architecture cannot be checked", path)
 
 
-def check_weights(made: PreTrainedModel, path: Path, tokenizer: Path, key: str = KEY) -> Stored:
+def check_weights(
+    made: PreTrainedModel, path: Path, tokenizer: Path, key: str = KEY, chosen: Container[str] = ()
+) -> Stored:
     """Where each weight of a model in a folder is. made: the run's, with or without values. tokenizer: this run's tokenizer.json.
-    key: of the config, which names the folder.
+    key: of the config, which names the folder. chosen: as in `check_config`.
 
     Raises InputError where it is no model, or another one: other keys of config.json, tensors or vocabulary.
     """
     files = sorted(path.glob("*.safetensors"))
     if not files:
         raise InputError(f"{key} is {str(path)!r}: a folder with neither *.safetensors nor {checkpoint.FACTS}")
-    check_config(made.config.to_dict(), path, key)
+    check_config(made.config, path, key, chosen)
     check_tokenizer(tokenizer, path / tokenizer.name, key)
     where = f"{key} is {str(path)!r}"
     file_of, shapes = dict[str, Path](), dict[str, tuple[int, ...]]()
@@ -142,20 +144,6 @@ def weights(stored: Stored, values: Callable[[], Weights]) -> Weights:
         yield name, stored.value(name) if name in stored.parts else value
 
 
-def check_config(own: dict[str, Any], path: Path, key: str) -> None:
-    """Raise InputError where config.json in `path` describes another function of the weights than `own` does."""
-    try:
-        there = json.loads((path / "config.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise InputError(f"{key} is {str(path)!r}: no readable config.json there ({error})") from error
-    for name, value in json.loads(json.dumps(own)).items():
-        if name in FREE or "dropout" in name or name not in there or there[name] == value:
-            continue
-        raise InputError(
-            f"{key} is {str(path)!r}: {name} is {there[name]!r} in its config.json, and {value!r} in this run"
-        )
-
-
 def check_tokenizer(own: Path, there: Path, key: str) -> None:
     """Raise InputError where a tokenizer lies beside the model that gives its tokens other numbers than this run's does."""
     if not there.exists():
@@ -163,7 +151,10 @@ def check_tokenizer(own: Path, there: Path, key: str) -> None:
             "%s has no %s: that its tokens have the numbers of this run's cannot be checked", there.parent, there.name
         )
         return
-    one, other = (json.loads(file.read_text(encoding="utf-8"))["model"] for file in (own, there))
+    try:
+        one, other = (json.loads(file.read_text(encoding="utf-8"))["model"] for file in (own, there))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{key} is {str(there.parent)!r}: {there} cannot be read ({error})") from error
     if one.get("vocab") != other.get("vocab"):
         raise InputError(
             f"{key} is {str(there.parent)!r}: its tokenizer has another vocabulary than this run's {own}, so its weights would read other "

@@ -131,6 +131,7 @@ def tuning(needs: list[Need], configs: dict[str, dict[str, Any]], folder: Path) 
                     "micro_batch": min(own["micro_batch"], math.ceil(own["batch_size"] / processes)),
                     "processes": processes,
                     "activation_checkpointing": own["activation_checkpointing"],
+                    "async_checkpoints": own["async_checkpoints"],
                     "largest": own["batch_size"],
                 }
                 try:

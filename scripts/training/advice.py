@@ -16,7 +16,7 @@ LEFT_OUT: dict[str, Any] = {
     "selective_checkpointing": False,
     "async_checkpoints": False,
 }  # of a placement: the defaults
-CHUNK = 1024  # tokens; what is proposed as pretrain.train.loss_chunk
+CHUNK = 1024  # tokens; what is proposed as loss_chunk
 
 
 def changes(
@@ -31,7 +31,7 @@ def changes(
     """Each single change after which `here` processes fit into `has` bytes, in words with what they take then; tried, not guessed.
 
     placement: as in `parts`, and where they are known the `sequences` of a global batch, which have to divide. where: the section of the
-    config, of which pre-training's alone has a loss_chunk and the model's shape. Where no single change is enough, the list says what all
+    config, of which pre-training's alone has the model's shape. Where no single change is enough, the list says what all
     together leave. What the trainer would refuse is no change.
     """
     pretrains = where == WHERE
@@ -73,7 +73,7 @@ def changes(
     again = {"activation_checkpointing": True}
     if not placement["activation_checkpointing"] and fits(**again):
         found.append(said(f"set {where}.activation_checkpointing to true", total(**again)))
-    if pretrains and not settings["loss_chunk"] and fits(loss_chunk=CHUNK):
+    if not settings["loss_chunk"] and fits(loss_chunk=CHUNK):
         found.append(said(f"set {where}.loss_chunk to {CHUNK}, which trains again", total(loss_chunk=CHUNK)))
     waits = {"async_checkpoints": False}
     if placement.get("async_checkpoints") and fits(**waits):

@@ -65,6 +65,7 @@ class Project:
             train = config["pretrain"]["train"]
             checks.check(train, train["processes"] * train["nodes"])
             check_lengths(config)
+            check_saving(config)
             model, vocabulary = config["pretrain"]["train"]["model"], config["tokenize"]["train"]["vocabulary"]
             if model["size"] is not None and isinstance(vocabulary, int):
                 sizes.fill(model, vocabulary)
@@ -142,3 +143,11 @@ def check_lengths(config: dict[str, Any]) -> None:
             raise InputError(
                 f"{key}.max_length is {length:,}, more than pretrain.train.model.context, {model['context']:,}"
             )
+
+
+def check_saving(config: dict[str, Any]) -> None:
+    """Raise InputError for a fine-tuning whose engine cannot write checkpoints while it goes on; see `checks.saving`."""
+    step = "finetune.train"
+    for name in registry.made_by(config, step):
+        own = {"engine", "async_checkpoints"} & config["models"][name].keys()
+        checks.saving(registry.section(config, step, name), f"models.{name}" if own else step)

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 import contextlib
-import io
 import logging
 import math
-import os
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Iterator
-from itertools import chain
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,17 +17,12 @@ from torch import nn
 from transformers.initialization import no_init_weights
 
 from scripts.pretrain import damage, engine, initial, layers, model
-from scripts.pretrain.average import EMA
 from scripts.pretrain.checkpoint import Checkpoint
 from scripts.pretrain.engines import adopted, means
+from scripts.pretrain.engines.deepspeed_files import ORDER, read_safely, universal
 from scripts.pretrain.group import ALONE
-from scripts.workflow.console import log
 from scripts.workflow.errors import InputError
 
-# In a checkpoint without ZeRO: the names of each group's parameters, in the optimizer's order.
-ORDER = "crawl2llm_order"
-MODEL = "mp_rank_00_model_states.pt"
-STATE = (adopted.STEP, *engine.MOMENTS, *engine.MOMENTUM)
 BUCKET = 500_000_000  # elements that are reduced in one piece at most: DeepSpeed's default
 NEEDLESS = ("zero_to_fp32.py", "zero_to_torch.py", "latest_universal")  # it writes these beside its checkpoints
 
@@ -48,7 +39,7 @@ class DeepSpeed(engine.Engine):
         deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
         logging.getLogger("DeepSpeed").setLevel(logging.ERROR)
         deepspeed.init_distributed("gloo" if device.type == "cpu" else "nccl", timeout=ALONE, verbose=False)
-        _read_safely()
+        read_safely()
 
     def __init__(self, job: engine.Job) -> None:
         import deepspeed
@@ -58,22 +49,7 @@ class DeepSpeed(engine.Engine):
         self.zero, self.bf16 = settings["zero_stage"], settings["precision"] == "bf16"
         # DeepSpeed clips under fp32 without ZeRO too, but keeps the norm to itself.
         self.clip_here = settings["gradient_clipping"] if self.zero == 0 and not self.bf16 else None
-        size = model.size(job.config)
-        config: dict[str, Any] = {
-            "train_micro_batch_size_per_gpu": job.micro_batch,
-            "gradient_accumulation_steps": job.accumulation,
-            "gradient_clipping": 0.0 if self.clip_here is not None else settings["gradient_clipping"],
-            # Reduced at most in one piece; DeepSpeed's 500 million would be allocated whole for a small model too.
-            "zero_optimization": {"stage": self.zero, "reduce_bucket_size": min(size, BUCKET)},
-            "bf16": {"enabled": self.bf16},
-            "steps_per_print": 1 << 40,
-        }
-        if self.bf16 and self.zero:  # DeepSpeed has no fp32 accumulation without ZeRO
-            config["data_types"] = {"grad_accum_dtype": "fp32"}
-        if settings["reduce_dtype"] == "fp32":
-            config["communication_data_type"] = "fp32"
-            if self.zero in (1, 2):  # stage 3 does it by itself, and without ZeRO there is no such choice
-                config["zero_optimization"]["overlap_comm"] = True
+        config = configuration(job, 0.0 if self.clip_here is not None else settings["gradient_clipping"])
         self.model = self._sharded(job, config) if self.zero == 3 else _whole(job)
         if job.recomputed:
             layers.recompute(self.model, job.selective)
@@ -254,95 +230,27 @@ class DeepSpeed(engine.Engine):
             yield name, (parameter if whole is None else whole).detach().float().cpu().clone()
 
 
+def configuration(job: engine.Job, clipping: float) -> dict[str, Any]:
+    """DeepSpeed's configuration: https://www.deepspeed.ai/docs/config-json. clipping: the largest norm; 0 does not clip."""
+    settings, zero, bf16 = job.settings, job.settings["zero_stage"], job.settings["precision"] == "bf16"
+    config: dict[str, Any] = {
+        "train_micro_batch_size_per_gpu": job.micro_batch,
+        "gradient_accumulation_steps": job.accumulation,
+        "gradient_clipping": clipping,
+        # Reduced at most in one piece; DeepSpeed's 500 million would be allocated whole for a small model too.
+        "zero_optimization": {"stage": zero, "reduce_bucket_size": min(model.size(job.config), BUCKET)},
+        "bf16": {"enabled": bf16},
+        "steps_per_print": 1 << 40,
+    }
+    if bf16 and zero:  # DeepSpeed has no fp32 accumulation without ZeRO
+        config["data_types"] = {"grad_accum_dtype": "fp32"}
+    if settings["reduce_dtype"] == "fp32":
+        config["communication_data_type"] = "fp32"
+        if zero in (1, 2):  # stage 3 does it by itself, and without ZeRO there is no such choice
+            config["zero_optimization"]["overlap_comm"] = True
+    return config
+
+
 def _whole(job: engine.Job) -> Any:
     """The model as every process has it, fp32, on the CPU: DeepSpeed moves it to the device."""
     return initial.filled(initial.empty(job.config), torch.device("cpu"), job.values())
-
-
-def _read_safely() -> None:
-    """Have every torch.load of this process, DeepSpeed's included, refuse anything but tensors and known types."""
-    from deepspeed.runtime.fp16.loss_scaler import DynamicLossScaler, LossScaler
-    from deepspeed.runtime.zero.config import ZeroStageEnum
-    from deepspeed.utils.tensor_fragment import fragment_address
-
-    os.environ["TORCH_FORCE_WEIGHTS_ONLY_LOAD"] = "1"
-    torch.serialization.add_safe_globals([DynamicLossScaler, LossScaler, ZeroStageEnum, fragment_address])
-
-
-def universal(found: Checkpoint, folder: Path) -> Path:
-    """A copy of a checkpoint of ZeRO 1–3 that any number of processes can load, in `folder`. A collective call.
-
-    It has a folder for each parameter, `zero/NAME`, with fp32 weights and optimizer state, whole. Peak memory of process 0: one
-    parameter with its state, and the model's own file.
-    """
-    target = folder / f".{found.path.name}.universal"
-    if not dist.is_initialized() or dist.get_rank() == 0:
-        from deepspeed.checkpoint import ds_to_universal
-
-        log.info("%s was saved by %d processes: converting", found.path, found.processes)
-        shutil.rmtree(target, ignore_errors=True)
-        options = argparse.Namespace(
-            input_folder=str(found.path),
-            output_folder=str(target),
-            num_extract_workers=1,  # in this process, where torch.load is restricted
-            num_merge_workers=1,
-            keep_temp_folder=False,
-            strict=True,
-            inject_missing_state=found.zero_stage < 3,
-        )
-        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-            ds_to_universal.main(options)
-    if dist.is_initialized():
-        dist.barrier()
-    return target
-
-
-def saved(found: Checkpoint, names: Iterable[str], folder: Path) -> engine.Saved:
-    """(name, {kind: whole tensor}) of the parameters `names` in a checkpoint of this engine. A collective call, where processes have met.
-
-    folder: for a copy of ZeRO's parts put together, which is removed at the end. Raises InputError for one that does not say enough.
-    """
-    for name, kinds in _saved(found, names, folder):
-        if (found.path / EMA).is_dir():
-            mean = torch.empty(kinds[engine.WEIGHT].numel())
-            means.read(found.path, name, 0, mean)
-            kinds = {**kinds, EMA: mean.view(kinds[engine.WEIGHT].shape)}
-        yield name, kinds
-
-
-def _saved(found: Checkpoint, names: Iterable[str], folder: Path) -> engine.Saved:
-    """As `saved`, without the mean of the weights."""
-    _read_safely()
-    names = list(names)
-    if found.zero_stage:
-        file = min(found.path.glob("*model_states.pt"))
-        shapes = torch.load(file, weights_only=True, map_location="cpu", mmap=True)["param_shapes"]
-        engine.check_names(chain(*shapes), names, found.path)
-        path = universal(found, folder)
-        common = {}
-        if found.zero_stage == 3:  # whose parameters have one step count
-            held = torch.load(path / "zero/optimizer_state.pt", weights_only=True, map_location="cpu", mmap=True)
-            common = {"step": held["optimizer_state_dict"]["state"][0]["step"]}
-        for name in names:  # of tied weights there is a folder for each name
-            files = (path / "zero" / name).glob("*.pt")
-            parts = {file.stem: torch.load(file, weights_only=True, map_location="cpu") for file in files}
-            tensors = {kind: part["param"] if isinstance(part, dict) else part for kind, part in parts.items()}
-            state = {kind: value for kind, value in tensors.items() if kind in STATE}
-            yield name, {engine.WEIGHT: tensors["fp32"], **common, **state}
-        if dist.is_initialized():
-            dist.barrier()
-        shutil.rmtree(path, ignore_errors=True)
-        return
-    held = torch.load(found.path / MODEL, weights_only=True, map_location="cpu", mmap=True)
-    if not held.get(ORDER):
-        raise InputError(
-            f"{found.path} was written by an earlier version, which did not say whose the optimizer's state is"
-        )
-    inner = held["optimizer"]
-    engine.check_names(chain(*held[ORDER]), names, found.path)
-    order, states = list(chain(*held[ORDER])), inner.get("optimizer_state_dict", inner)["state"]
-    masters = list(chain(*inner["fp32_groups"])) if "fp32_groups" in inner else [held["module"][name] for name in order]
-    for name in names:
-        place = order.index(name)
-        state = {kind: value for kind, value in states.get(place, {}).items() if kind in STATE}
-        yield name, {engine.WEIGHT: masters[place].detach(), **state}

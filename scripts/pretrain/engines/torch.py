@@ -19,31 +19,29 @@ from __future__ import annotations
 
 import contextlib
 import math
-import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 import torch.distributed as dist
-import torch.distributed.checkpoint as dcp
 from torch import nn
-from torch.distributed.checkpoint import CheckpointException, HuggingFaceStorageReader, HuggingFaceStorageWriter
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
-from torch.distributed.tensor import DTensor, distribute_tensor
+from torch.distributed.tensor import DTensor
 
-from scripts.pretrain import damage, engine, initial, layers
+from scripts.pretrain import engine, initial, layers
 from scripts.pretrain.average import EMA
 from scripts.pretrain.batch import IGNORE, Batch
 from scripts.pretrain.checkpoint import Checkpoint
+from scripts.pretrain.engines import torch_files
 from scripts.pretrain.engines.cut import Cut
 from scripts.pretrain.engines.pipe import Pipe, Stage
 from scripts.pretrain.engines.staged import Staged
+from scripts.pretrain.engines.torch_files import share
 from scripts.pretrain.muon import Muon, local
 from scripts.training import heap
-from scripts.workflow.errors import InputError
 
 
 class Torch(engine.Engine):
@@ -206,7 +204,7 @@ class Torch(engine.Engine):
         return self._whole(self.means)
 
     def _begin_mean(self) -> None:
-        for name, parameter in self.model.named_parameters():
+        for name, parameter in self.model.named_parameters() if self.means else ():
             local(self.means[name]).copy_(local(parameter.detach()))
 
     def _state(self) -> dict[str, torch.Tensor]:
@@ -220,10 +218,7 @@ class Torch(engine.Engine):
     def save(self, folder: Path) -> None:
         """Safetensors, whose keys are `kind/NAME`: a part of each process."""
         heap.give_back()  # the files are made in memory
-        try:
-            dcp.save(self._state(), storage_writer=HuggingFaceStorageWriter(str(folder), save_distributed=True))
-        except CheckpointException as failed:  # which is no Exception
-            raise RuntimeError(str(failed)) from failed
+        torch_files.write(self._state(), folder)
 
     def staged(self) -> Callable[[Path], list[str]]:
         """As `engine.Engine.staged`: the files are those of `save`."""
@@ -235,42 +230,17 @@ class Torch(engine.Engine):
 
     def load(self, found: Checkpoint, folder: Path) -> None:
         """A checkpoint of any engine, by any number of processes under any stage."""
-        if found.engine != "torch":
-            return self._adopt(engine.saved(found, self.names, folder), found.path)
-        state, reader = self._state(), HuggingFaceStorageReader(str(found.path))
-        held = reader.read_metadata().state_dict_metadata.keys()
-        if begins := bool(self.means) and not any(key.startswith(f"{EMA}/") for key in held):  # of a run without
-            state = {key: value for key, value in state.items() if not key.startswith(f"{EMA}/")}
-        unwanted = () if self.means else {key for key in held if key.startswith(f"{EMA}/")}
-        every = state.keys() if self.cut is None else {key for keys in self.cut.everyone(list(state)) for key in keys}
-        if other := sorted(every ^ (held - unwanted)):
-            raise InputError(engine.other_optimizer(found.path, f"{other[0]} is not in both"))
-        try:
-            dcp.load(state, storage_reader=reader)
-        except CheckpointException as failed:
-            raise InputError(
-                f"{found.path} could not be loaded: {failed}; {damage.remedy(found.path, folder)}"
-            ) from failed
-        if begins:
+        state = self._state()
+        if found.engine == "torch":
+            every = (
+                state.keys() if self.cut is None else {key for keys in self.cut.everyone(list(state)) for key in keys}
+            )
+            averaged = torch_files.read(state, every, found.path, folder)
+        else:
+            names = {name for name, _ in self.model.named_parameters()}
+            averaged = torch_files.adopt(state, names, engine.saved(found, self.names, folder), found.path)
+        if not averaged:  # of a run without, it begins here
             self._begin_mean()
-
-    def _adopt(self, given: engine.Saved, path: Path) -> None:
-        """Take each parameter's whole tensors from another engine's checkpoint."""
-        state, own_names = self._state(), dict(self.model.named_parameters())
-        with torch.no_grad():
-            for name, kinds in given:
-                if name not in own_names:  # another stage has it
-                    continue
-                for kind, value in kinds.items():
-                    if kind == EMA and not self.means:
-                        continue
-                    if (own := state.pop(f"{kind}/{name}", None)) is None:
-                        raise InputError(engine.other_optimizer(path, f"{kind}/{name} is not in both"))
-                    own.copy_(share(torch.as_tensor(value).reshape(own.shape), own))
-        if state and all(key.startswith(f"{EMA}/") for key in state):
-            self._begin_mean()
-        elif state:
-            raise InputError(engine.other_optimizer(path, f"{min(state)} is not in both"))
 
     def weights(self) -> engine.Weights:
         """Each parameter's name and fp32 master weights, whole, on the CPU."""
@@ -287,28 +257,6 @@ class Torch(engine.Engine):
             yield name, value.cpu().clone()
 
 
-def share(value: torch.Tensor, own: torch.Tensor | None) -> torch.Tensor:
-    """This process's part of a whole tensor, as the parameter `own` has it; all where it is not sharded."""
-    if not isinstance(own, DTensor):
-        return value
-    return distribute_tensor(value.to(own.device_mesh.device_type), own.device_mesh, own.placements, src_data_rank=None)
-
-
 def whole(value: torch.Tensor) -> torch.Tensor:
     """A tensor with the parts of all processes. A collective call."""
     return value.full_tensor() if isinstance(value, DTensor) else value
-
-
-def saved(folder: Path, names: Iterable[str]) -> engine.Saved:
-    """(name, {kind: whole tensor}) of the parameters `names` in a checkpoint of this engine; needs no process group."""
-    held: dict[str, Any] = HuggingFaceStorageReader(str(folder)).read_metadata().state_dict_metadata
-    kinds = sorted({key.partition("/")[0] for key in held})
-    names = list(names)
-    engine.check_names((key.partition("/")[2] for key in held), names, folder)
-    for name in names:
-        keys = [key for kind in kinds if (key := f"{kind}/{name}") in held]
-        found: dict[str, Any] = {key: torch.empty(held[key].size, dtype=held[key].properties.dtype) for key in keys}
-        with warnings.catch_warnings():  # that it is not distributed
-            warnings.simplefilter("ignore", UserWarning)
-            dcp.load(found, storage_reader=HuggingFaceStorageReader(str(folder)), no_dist=True)
-        yield name, {key.partition("/")[0]: value for key, value in found.items()}

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -48,6 +49,7 @@ CONFIG = {
 STEPS = 19  # of 300 pairs: the last has 12
 CASES = [f"{engine}-{stage}" for engine in ("deepspeed", "torch") for stage in (0, 3)]
 SMALLER = [f"{case}-3" for case in CASES[1:3]]  # micro-batches
+CHUNKED = ["deepspeed-3-3-7", "torch-1-16-20"]  # and tokens of loss_chunk, of which a micro-batch has more
 
 
 def arguments(base: Path, pairs: Path, out: Path, **changes: object) -> list[str]:
@@ -108,7 +110,7 @@ def found(tmp_path_factory: pytest.TempPathFactory, base_model: Path, pairs_mani
     folders = {}
     for processes in (1, 2):
         out = tmp_path_factory.mktemp(f"tuned-{processes}")
-        cases = [*CASES, *SMALLER, *["of:torch-0", "torch-0"] * (processes == 2)]
+        cases = [*CASES, *SMALLER, *CHUNKED, *["of:torch-0", "torch-0"] * (processes == 2)]
         said = finished(
             launched(
                 arguments(base_model, pairs_manifest, out),
@@ -155,7 +157,7 @@ def plain(base_model: Path, pairs_manifest: Path) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("processes", [1, 2])
-@pytest.mark.parametrize("case", [*CASES, *SMALLER])
+@pytest.mark.parametrize("case", [*CASES, *SMALLER, *CHUNKED])
 def test_as_a_plain_loop(found: dict[int, Path], plain: dict[str, Any], case: str, processes: int) -> None:
     out = found[processes] / case
     made = rows(out)
@@ -248,6 +250,7 @@ def test_killed_and_resumed_gives_the_same_bytes(
     stopped(launched(options, 2), folder, signal.SIGKILL)
     assert not (tmp_path / "sft.manifest.json").exists()
     (folder / ".step-000008.partial").mkdir(exist_ok=True)  # as a kill in the middle of a save leaves one
+    (folder / "damaged-step-000002").mkdir()  # as one that could not be read
     newest = checkpoint.complete(folder)[-1].step
     assert newest < STEPS
     said = finished(launched(options, 2))
@@ -255,6 +258,22 @@ def test_killed_and_resumed_gives_the_same_bytes(
     same(tmp_path, found[2] / case)
     assert heldout_steps(tmp_path) == [0, STEPS]
     assert not folder.exists()
+
+
+def test_the_same_bytes_where_checkpoints_are_written_beside(
+    found: dict[int, Path], base_model: Path, pairs_manifest: Path, tmp_path: Path
+) -> None:
+    """On a slow disk, killed and resumed; steps go on while one is written, and the last is whole before the model is."""
+    options = arguments(base_model, pairs_manifest, tmp_path, engine="torch", zero_stage=3)
+    options += ["--checkpoint-every", "4", "--async-checkpoints", "true"]
+    folder, program = place(options), ("tests.unit.finetune.poisoned",)
+    stopped(launched(options, 2, *program, DELAY="0.2"), folder, signal.SIGKILL)
+    newest = checkpoint.complete(folder)[-1].step
+    assert f"resuming after step {newest} of" in finished(launched(options, 2, *program, DELAY="0.2"))
+    same(tmp_path, found[2] / "torch-3")
+    seen = [json.loads(line)[1] for line in (tmp_path / "times-0.jsonl").read_text().splitlines()]
+    assert any(one.startswith("writes") and other.startswith("step") for one, other in pairwise(seen))
+    assert seen[-1] == f"wrote .step-{STEPS:06d}.partial" and not folder.exists()
 
 
 def test_killed_before_its_manifest_it_trains_no_step_again(
@@ -398,3 +417,10 @@ def test_eight_billion_parameters_fit_where_the_optimizer_is_sharded() -> None:
     assert "pretrain.train" not in str(refused.value)
     with pytest.raises(InputError, match=r"set finetune\.train\.zero_stage to [123]"):
         memory.check(shape, {**settings, "zero_stage": 0}, at, 80_000_000_000, 1, cuda=True, where=WHERE)
+    # Of 8 pairs at once the logits are the largest part; the logits of a chunk are not.
+    many = {**at, "micro_batch": 8}
+    by_chunks = whole({"precision": "bf16", "zero_stage": 3, "engine": "torch", "loss_chunk": 1024})
+    every, few = (memory.check(shape, made, many, 10**12, 1, True, WHERE) for made in (settings, by_chunks))
+    assert max(every, key=lambda part: every[part]) == "logits" and sum(few.values()) < sum(every.values()) - 8e9
+    said = memory.changes(shape, settings, many, sum(few.values()), 1, True, WHERE)
+    assert any(words.startswith("set finetune.train.loss_chunk to 1024, which trains again (32.") for words in said)

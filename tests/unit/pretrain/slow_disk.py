@@ -1,4 +1,4 @@
-"""scripts.pretrain.train on a disk on which process 0 needs a second more for a checkpoint, and keeps times. All else is the program.
+"""scripts.pretrain.train on a disk on which process 0 needs DELAY seconds more for a checkpoint, one by default, and keeps times.
 
 With FAILS=1 in the environment there is no space left for what process 1 writes.
 """
@@ -17,7 +17,7 @@ from scripts.pretrain.engines.staged import Staged
 from scripts.pretrain.run import Run
 
 RANK = os.environ["RANK"]
-write_of, step_of = Staged.write, Run.step
+write_of = Staged.write
 
 
 def note(what: str) -> None:
@@ -28,7 +28,7 @@ def note(what: str) -> None:
 def write(self: Staged, folder: Path) -> list[str]:
     note(f"writes {folder.name}")
     if RANK == "0":
-        time.sleep(1)
+        time.sleep(float(os.environ.get("DELAY", 1)))
     elif os.environ.get("FAILS"):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder))
     found = write_of(self, folder)
@@ -36,13 +36,17 @@ def write(self: Staged, folder: Path) -> list[str]:
     return found
 
 
-def step(self: Run, number: int, *rest: Any) -> Any:
-    note(f"step {number}")
-    return step_of(self, number, *rest)
+def keep_times(kind: Any) -> None:
+    """Of the steps and checkpoints of a training whose class this is."""
+    step_of = kind.step
 
+    def step(self: Any, number: int, *rest: Any) -> Any:
+        note(f"step {number}")
+        return step_of(self, number, *rest)
 
-Staged.write = write  # type: ignore[method-assign]
-Run.step = step  # type: ignore[method-assign]
+    Staged.write, kind.step = write, step  # type: ignore[method-assign]
+
 
 if __name__ == "__main__":
+    keep_times(Run)
     raise SystemExit(train.main())

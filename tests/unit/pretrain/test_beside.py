@@ -108,3 +108,6 @@ def test_not_with_deepspeed() -> None:
     said = r"async_checkpoints is true, and pretrain\.train\.engine deepspeed.*or pretrain\.train\.engine to torch"
     with pytest.raises(InputError, match=said):
         checks.saving({"engine": "deepspeed", "async_checkpoints": True})
+    tuned = r"finetune\.train\.async_checkpoints is true, and finetune\.train\.engine deepspeed"
+    with pytest.raises(InputError, match=tuned):
+        checks.saving({"engine": "deepspeed", "async_checkpoints": True}, "finetune.train")

@@ -213,6 +213,17 @@ def test_it_imports_nothing_heavy() -> None:
             {"models": {"long": {"from": "base", "step": "finetune.train", "max_length": 300}}},
             r"models\.long\.max_length is 300, more than .*context, 256",
         ),
+        (
+            {"finetune": {"train": {"async_checkpoints": True}}},
+            r"finetune\.train\.async_checkpoints is true, and finetune\.train\.engine deepspeed",
+        ),
+        (
+            {
+                "finetune": {"train": {"async_checkpoints": True, "engine": "torch"}},
+                "models": {"slow": {"from": "base", "step": "finetune.train", "engine": "deepspeed"}},
+            },
+            r"models\.slow\.async_checkpoints is true, and models\.slow\.engine deepspeed",
+        ),
     ],
 )
 def test_what_needs_no_data_is_refused_before_there_are_any(

@@ -17,6 +17,7 @@ from torch.utils._pytree import tree_leaves
 from transformers import AutoConfig
 
 from scripts.pretrain import checks, engine, initial, layers
+from scripts.pretrain.batch import IGNORE
 from scripts.pretrain.engines.torch import Torch
 from scripts.pretrain.entropy import cross_entropy, linear_cross_entropy
 from scripts.training.estimate.shape import Shape, dear
@@ -187,6 +188,22 @@ def test_an_engine_by_pieces_learns_the_same(kind: str) -> None:
     whole, pieces = trained(built(config)), trained(built(config, loss_chunk=20))
     for (loss, norm), (wanted, wanted_norm) in zip(pieces, whole, strict=True):
         assert loss == pytest.approx(wanted, abs=2e-6) and norm == pytest.approx(wanted_norm, rel=1e-4)
+
+
+def test_by_pieces_of_the_targets_that_count() -> None:
+    """The same losses and norms where some targets count, and of a micro-batch none; what does not count never reaches the head."""
+    inputs, targets = batch(3)[:, :, :-1], batch(3)[:, :, 1:].clone()
+    targets[0, :, :30], targets[1, 0], targets[2] = IGNORE, IGNORE, IGNORE
+    some = list(zip(inputs, targets, strict=True))
+    whole, pieces = built(accumulation=3), built(accumulation=3, loss_chunk=20)
+    for _ in range(3):
+        wanted = whole.step(some, 0.01)
+        with Seen() as seen:
+            found = pieces.step(some, 0.01)
+        assert float(found.loss) == pytest.approx(float(wanted.loss), abs=1e-5) and found.applied
+        assert found.norm == pytest.approx(wanted.norm, rel=1e-4)
+        assert seen.largest == VOCABULARY * 32  # of weights; logits would be larger
+    assert MICRO * CONTEXT * VOCABULARY > VOCABULARY * 32
 
 
 def test_validation_still_sees_logits() -> None:

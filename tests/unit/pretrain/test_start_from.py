@@ -14,8 +14,11 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from transformers import AutoModelForCausalLM
 
-from scripts.pretrain import checkpoint, damage, engine, initial, model, start_from, stored
+from scripts.evaluate.stream import heldout
+from scripts.pretrain import checkpoint, damage, engine, initial, likeness, model, start_from, stored
+from scripts.pretrain.heldout import CARRY, choose
 from scripts.training.sealed import seal
 from scripts.workflow import config as configuration
 from scripts.workflow.config import ConfigError
@@ -187,7 +190,14 @@ def test_a_checkpoint_that_does_not_suit_is_refused(tmp_path: Path) -> None:
     [
         ({"heads": 2, "kv_heads": 1}, "num_attention_heads is 2 in its config.json, and 4 in this run"),
         ({"layers": 4}, "num_hidden_layers is 4 in its config.json, and 2 in this run"),
-        ({"tie_embeddings": False}, "tie_word_embeddings is False in its config.json, and True in this run"),
+        (
+            {"tie_embeddings": False},
+            "tie_word_embeddings is False in its config.json, and True in this run: set pretrain.train.model.tie_embeddings to false",
+        ),
+        (
+            {"type": "qwen3"},
+            "model_type is 'qwen3' in its config.json, and 'llama' in this run: set pretrain.train.model.type",
+        ),
     ],
 )
 def test_a_checkpoint_of_another_model_is_refused(
@@ -205,6 +215,58 @@ def test_a_checkpoint_of_another_vocabulary_is_refused(tmp_path: Path, tokenizer
     renumber(folder)
     with pytest.raises(InputError, match="its tokenizer has another vocabulary"):
         start_from.check_model(tiny(), tmp_path, own)
+
+
+ROPE = {"rope_type": "linear", "rope_theta": 10000.0, "factor": 8.0}
+OLD = {
+    "rope_theta": 500000.0,
+    "rope_scaling": None,
+}  # as transformers wrote it before version 5, in the place of rope_parameters
+
+
+def test_other_rope_parameters_are_refused_but_where_they_are_set(tmp_path: Path, tokenizer: Path) -> None:
+    """Also of a model that is described as it was before transformers 5, which has other keys."""
+    own, turned, file = tiny(), tiny(overrides={"rope_parameters": ROPE}), tokenizer.parent / "tokenizer.json"
+    folder = saved(own, tmp_path / "model", tokenizer)
+    start_from.check_model(own, tmp_path, file)
+    said = (
+        "rope_parameters.factor is None in its config.json, and 8.0 in this run; rope_parameters.rope_type is 'default' in its "
+        "config.json, and 'linear' in this run: set pretrain.train.model.overrides.rope_parameters to {\"rope_theta\": 10000.0, "
+        '"rope_type": "default"}'
+    )
+    with pytest.raises(InputError, match=re.escape(said)):
+        start_from.check_model(turned, tmp_path, file)
+    start_from.check_model(turned, tmp_path, file, ["rope_parameters"])
+    assert likeness.rope_differs(turned.config, folder) and not likeness.rope_differs(own.config, folder)
+    config = json.loads((folder / "config.json").read_text())
+    del config["rope_parameters"]
+    (folder / "config.json").write_text(json.dumps(config | OLD))
+    with pytest.raises(InputError, match=r"rope_theta is 500000\.0 in its config\.json, and 10000\.0 in this run"):
+        start_from.check_weights(own, folder, file)
+    larger = tiny(overrides={"rope_parameters": {"rope_type": "default", "rope_theta": 500000.0}})
+    start_from.check_weights(larger, folder, file)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", ["torch", pytest.param("deepspeed", marks=pytest.mark.long)])
+def test_a_branch_turns_by_the_angles_that_it_sets(
+    start: Any, whole: Path, folder: Path, shards: list[Path], engine: str
+) -> None:
+    """At next to no learning rate: the weights of the checkpoint, and the loss that they have with these angles."""
+    made, shape = folder / f"rope-{engine}", {**TINY["model"], "overrides": {"rope_parameters": ROPE}}
+    changes = {"model": shape, "start_from": newest(whole, 20), "steps": 22, "learning_rate": 1e-9}
+    errors = finish(start(made, 1, {**changes, "engine": engine, "zero_stage": 3}))
+    assert "positions are others than the weights were trained with: rope_parameters.factor is None" in errors
+    turned = AutoModelForCausalLM.from_pretrained(made / "out/model")
+    assert turned.config.rope_parameters == ROPE
+    plain = tiny()
+    plain.load_state_dict(turned.state_dict())
+    documents, _ = choose(shards, 1500, 0)
+    losses = [heldout(each.eval(), 0, documents, 32, CARRY, 4)["loss"] for each in (turned, plain)]
+    summary = json.loads((made / "out/manifest.json").read_text())["summary"]
+    assert summary["validation_loss"] == pytest.approx(losses[0], abs=2e-5) and abs(losses[0] - losses[1]) > 2e-4
+    (before,) = [row for row in rows(whole / "out/losses.jsonl") if row["step"] == 24 and "validation_loss" in row]
+    assert losses[1] == pytest.approx(before["validation_loss"], abs=0.1)
 
 
 @pytest.mark.slow
@@ -241,17 +303,6 @@ def test_a_parameter_that_the_model_lacks_is_refused(short: Any, tmp_path: Path,
             list(engine.saved(found, other, tmp_path))
 
 
-@pytest.mark.slow
-def test_a_damaged_header_is_named(start: Any, short: Any, folder: Path) -> None:
-    """And a checkpoint of another run is not to be deleted for it."""
-    source = shutil.copytree(short("torch", 0).path, folder / "damaged")
-    file = flipped(next(source.glob("*.safetensors")))
-    changes = {"engine": "torch", "zero_stage": 0, "start_from": str(source)}
-    errors = finish(start(folder / "from-damaged", 1, changes), 1)
-    assert f"{file} cannot be read" in errors and "Traceback" not in errors
-    assert "name another checkpoint in pretrain.train.start_from" in errors and "delete" not in errors
-
-
 def flipped(file: Path) -> Path:
     """A file of safetensors with other bytes where its header begins."""
     held = bytearray(file.read_bytes())
@@ -267,9 +318,9 @@ def test_of_a_run_s_own_checkpoint_the_one_before_helps(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match="not of a file"), damage.named(path, tmp_path):
         raise RuntimeError("not of a file")
     flipped(path / "a.safetensors")
-    with pytest.raises(InputError, match=r"a\.safetensors cannot be read .*: delete it to resume from the one before"):  # noqa: SIM117
-        with damage.named(path, tmp_path):
-            raise RuntimeError
+    said = r"a\.safetensors cannot be read .*: remove the folder .*step-000010 to resume"
+    with pytest.raises(InputError, match=said), damage.named(path, tmp_path):
+        raise RuntimeError
 
 
 def renumber(folder: Path) -> None:
