@@ -1,7 +1,8 @@
 """Every test: `python -m tests [options of pytest]`.
 
 On all cores, by files. The small chain on a SLURM cluster mostly waits, so a second pytest runs its tests beside the others. Those
-that train on the cluster come last, alone: trainings beside trainings on two cores take many times as long.
+that train on the cluster come last there, when the others, which begin with trainings, are at tests that take little: trainings beside
+trainings on two cores take many times as long.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ TRAINING = [SLURM / name for name in ("test_workflow.py", "test_busy.py")]
 def main(options: list[str]) -> int:
     """Run all; returns 0 where all succeed."""
     begin = time.monotonic()
-    apart = [f"--ignore={path}" for path in TRAINING]
+    files = [*(path for path in sorted(SLURM.glob("test_*.py")) if path not in TRAINING), *TRAINING]
     with tempfile.TemporaryDirectory(prefix="crawl2llm-tests-") as shared, Path(shared, "slurm").open("w+") as printed:
         os.environ[SHARED] = shared
         print(f"{SLURM} runs beside the other tests, and is shown after them", flush=True)
         beside = subprocess.Popen(
-            [sys.executable, "-m", "pytest", str(SLURM), *apart, *options], stdout=printed, stderr=subprocess.STDOUT
+            [sys.executable, "-m", "pytest", *map(str, files), *options], stdout=printed, stderr=subprocess.STDOUT
         )
         try:
             complete_in(Path(shared))  # now: later, every worker would wait for it
@@ -46,8 +47,6 @@ def main(options: list[str]) -> int:
             beside.send_signal(signal.SIGINT)
         status.append(beside.wait())
         print(f"\n{SLURM}:\n{Path(printed.name).read_text(encoding='utf-8', errors='replace')}", flush=True)
-        if pytest.ExitCode.INTERRUPTED not in status:
-            status.append(subprocess.run([*command, *map(str, TRAINING), *options], check=False).returncode)
     print(f"all tests: {time.monotonic() - begin:.0f} s, {'failed' if any(status) else 'passed'}")
     return max(status)
 
