@@ -90,6 +90,7 @@ def test_the_launcher_of_its_node_says_it_on_two_nodes(start: Any, tmp_path: Pat
     assert "error: ended, since rank 1 (of 2 processes" in told and "hangs in step 6" in told
 
 
+@pytest.mark.long
 def test_one_that_is_not_stopped_goes_on(start: Any, tmp_path: Path) -> None:
     """A pause shorter than the limit ends nothing."""
     process = start(tmp_path, 2, {"engine": "torch"}, SHORT, copied=False)

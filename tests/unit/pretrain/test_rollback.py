@@ -100,7 +100,8 @@ def test_rows_of_earlier_ways_stay_known() -> None:
     assert until(found, 5) == [{"step": 1}, {"step": 5, ROW: 1}]
 
 
-@pytest.mark.parametrize("more", [pytest.param(ENGINES[0], marks=pytest.mark.long), ENGINES[1]])
+@pytest.mark.long
+@pytest.mark.parametrize("more", ENGINES)
 def test_with_all_else_that_a_checkpoint_holds(start: Any, tmp_path: Path, more: dict[str, Any]) -> None:
     """A ramp, a mean of the weights, document masks and an early stop: goes back, is killed, and ends the same."""
     changes = (

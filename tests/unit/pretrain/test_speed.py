@@ -350,7 +350,7 @@ def test_a_step_waits_once_for_the_device_and_makes_no_large_tensor(options: dic
     "case",
     [
         {"engine": "torch", "zero_stage": 3, "precision": "bf16", "compile_layers": True},
-        {"zero_stage": 1, "compile_layers": True},
+        pytest.param({"zero_stage": 1, "compile_layers": True}, marks=pytest.mark.long),
         pytest.param({"engine": "torch", "zero_stage": 0, "precision": "bf16"}, marks=pytest.mark.long),
         pytest.param({"zero_stage": 3, "precision": "bf16"}, marks=pytest.mark.long),
     ],
