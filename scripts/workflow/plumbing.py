@@ -26,6 +26,7 @@ PLUMBING = {
     "scripts/pretrain/gpus.py": "memory and peak of GPUs, for what a plan says of a machine",
     "scripts/pretrain/hours.py": "what a plan says of hours and price; in the record, not in the manifest",
     "scripts/pretrain/nvml.py": "reads what a GPU says of itself",
+    "scripts/pretrain/origin.py": "refuses to start from another model, as far as small files tell",
     "scripts/pretrain/placed.py": "what a plan says of a machine: memory, disk; in the record, not in the manifest",
     "scripts/pretrain/prometheus.py": "shows metrics while a training runs",
     "scripts/pretrain/room.py": "refuses to start where memory is too small, and says what to change where it runs out",

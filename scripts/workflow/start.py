@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from scripts.pretrain import expected
+from scripts.pretrain import expected, origin
 from scripts.workflow import engine, frozen, leftovers, steps
 from scripts.workflow.errors import InputError
 from scripts.workflow.manifest import Manifest
@@ -58,6 +58,26 @@ def say_what_is_auto(project: Project) -> None:
     held = [made for path in paths if there and (made := fresh.manifest(path))]
     names = [path.split("=", 1)[1] for shard in project.sources["main"].values() for path in shard]
     print(expected.line(config, keys, names, held), file=sys.stderr)
+
+
+def check_tokenizers(project: Project) -> None:
+    """Raise InputError where a training would start from a model whose tokenizer is not that of the run, which is there and up to date."""
+    step = "tokenize.train"
+    for variant, config in project.variants.items():
+        own, train = Path(project.manifest(variant, step)).with_name("tokenizer.json"), config["pretrain"]["train"]
+        if train["start_from"] is None or not own.is_file():
+            continue
+        if not (there := origin.tokenizer_beside(train)).is_file():
+            continue
+        try:
+            origin.check_tokenizer(own, there, origin.KEY)
+        except InputError:
+            above = {step}
+            for one in reversed(steps.used(config)):
+                above |= set(steps.needs(one, config)) if one in above else set()
+            # Where anything above is made again, the tokenizer may be another.
+            if not any(project.stale(variant, one, steps.ids(one, config)) for one in above):
+                raise
 
 
 def freeze(workflow: Any, project: Project) -> None:
