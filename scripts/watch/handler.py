@@ -20,7 +20,7 @@ from pathlib import Path
 from types import FrameType, SimpleNamespace, TracebackType
 from typing import Any, TextIO
 
-from scripts.watch.failure import Failure, block, shortened, status_in
+from scripts.watch.failure import Failure, block, ended_by_signal, rest, shortened, status_in
 from scripts.watch.lines import Lines
 from scripts.watch.run import Run, plural, step_of
 from scripts.watch.screen import PER_SECOND, Screen, can_draw, redirected
@@ -32,7 +32,8 @@ CHOICE = "CRAWL2LLM_SCREEN"
 CHOICES = ("live", "lines", "snakemake")
 DEFAULT = "DefaultStreamHandler"  # the name that Snakemake gives its own
 # Snakemake's own messages that a person waits for; all others are in the log.
-SHOWN = ("Nothing to be done", "Creating conda environment", "Pulling singularity image", "Will exit after finishing")
+TOLD_TO_END = "Will exit after finishing"  # after a SIGTERM
+SHOWN = ("Nothing to be done", "Creating conda environment", "Pulling singularity image", TOLD_TO_END)
 # Snakemake's messages that say nothing where the failures are shown.
 GENERAL = ("At least one job did not complete successfully.", "Exiting because a job execution failed.")
 # Snakemake's words around a refusal of the project's own, or one without a place: which line of the Snakefile said it.
@@ -103,7 +104,7 @@ class Handler(logging.Handler):
         self.failures: dict[int, Failure] = {}
         self.told: set[int] = set()  # jobs of whose failure a line has told
         self.errors: list[str] = []
-        self.interrupted = False
+        self.interrupted = self.terminated = False
         self.memory = ended.counters()
         self.over = threading.Event()
         self.thread: threading.Thread | None = None
@@ -150,6 +151,10 @@ class Handler(logging.Handler):
 
     def _take(self, event: str, record: Any) -> None:
         now = time.monotonic()
+        if record.getMessage().startswith(TOLD_TO_END):
+            if self.terminated:  # each of Snakemake's processes says it
+                return
+            self.terminated = True
         if event == "run_info" and not self.run.steps:
             self.run.plan(record.stats)
         elif event == "job_started":
@@ -289,13 +294,25 @@ class Handler(logging.Handler):
         self.kept.close()
         super().close()
 
+    def _ended_by_signal(self) -> bool:
+        """Whether the run was told to end by a signal, and nothing failed but for that."""
+        return self.terminated and bool(self.failures) and all(map(ended_by_signal, self.failures.values()))
+
+    def _left(self) -> list[str]:
+        """A line for each training that was stopped: its step, and where its checkpoint is."""
+        running = {str(task): task.log for step in self.run.steps.values() for task in step.running.values()}
+        logs = running | {str(one): one.logs[0] for one in self.failures.values() if one.logs}
+        return [f"{name}: {words}" for name, log in logs.items() if (words := rest(log))]
+
     def last_words(self) -> list[str]:
         """What is said when Snakemake has said everything."""
         if not self.begun:
             return ["stopped by Ctrl-C, before a task was started"] if self.interrupted else []
         done = f"{self.run.done:,} of {plural(self.run.total, 'task')} done in {duration(time.monotonic() - self.run.began)}"
-        if self.interrupted:
-            return [f"stopped by Ctrl-C, {done}; start the same command again to resume"]
+        if self.interrupted or self._ended_by_signal():
+            by = "Ctrl-C" if self.interrupted else "SIGTERM (signal 15)"
+            kept = ", and kept" * bool(self.run.done)
+            return [f"stopped by {by}, {done}{kept}; start the same command again to resume", *self._left()]
         shown = [line for failure in self.failures.values() for line in block(failure)]
         if self.choice == "snakemake":
             return ["", *shown] if shown else []
