@@ -89,21 +89,6 @@ def freeze(workflow: Any, project: Project) -> None:
     frozen.forget_others(code, complete)
 
 
-def forget_leftovers(project: Project) -> int:
-    """Remove the results of shards, bands, parts and models that the config no longer has; returns the number of files."""
-    found: list[Path] = []
-    for variant, config in project.variants.items():
-        results = Path("results") / variant
-        for step, facts in steps.STEPS.items():
-            if facts.per == "model":
-                found += leftovers.of_models(results, step, steps.tasks(step, config))
-            else:
-                ids = steps.ids(step, config) if facts.per else steps.shards(config)
-                found += leftovers.leftovers(results, step, ids, steps.tasks(step, config) if facts.per else None)
-                found += leftovers.lone(results, step) if facts.per else []
-    return leftovers.remove(found)
-
-
 def nameless(project: Project) -> list[str]:
     """A line for each model of an earlier version, which had no name: nothing reads it now, and its files may be large."""
     places = [
@@ -143,8 +128,9 @@ def replaced(workflow: Any, project: Project) -> str:
 def prepare(workflow: Any, project: Project, tell: Callable[[str], None]) -> None:
     """Before the first job: freeze code and config, remove what the config no longer has."""
     freeze(workflow, project)
-    if number := forget_leftovers(project):
-        tell(f"removed {number} files of shards, bands, parts and models that this config no longer has")
+    if found := leftovers.of(project.variants):
+        tell(f"removed {leftovers.described(project.variants, found)}")
+        leftovers.remove(found)
     for line in nameless(project):
         tell(line)
     forget_forced(workflow, project)
