@@ -25,6 +25,7 @@ PLUMBING = {
     "scripts/pretrain/expected.py": "says what `auto` will be",
     "scripts/pretrain/gpus.py": "memory and peak of GPUs, for what a plan says of a machine",
     "scripts/pretrain/hours.py": "what a plan says of hours and price; in the record, not in the manifest",
+    "scripts/pretrain/listing.py": "lists checkpoints for a person",
     "scripts/pretrain/nvml.py": "reads what a GPU says of itself",
     "scripts/pretrain/origin.py": "refuses to start from another model, as far as small files tell",
     "scripts/pretrain/placed.py": "what a plan says of a machine: memory, disk; in the record, not in the manifest",
