@@ -7,6 +7,7 @@ messages. Each has a test in tests/workflow/test_watch.py, which says what broke
 from __future__ import annotations
 
 import contextlib
+import difflib
 import logging
 import os
 import re
@@ -27,6 +28,7 @@ from scripts.watch.screen import PER_SECOND, Screen, can_draw, redirected
 from scripts.workflow import ended
 from scripts.workflow.config import ROOT
 from scripts.workflow.console import duration
+from scripts.workflow.steps import STEPS
 
 CHOICE = "CRAWL2LLM_SCREEN"
 CHOICES = ("live", "lines", "snakemake")
@@ -39,10 +41,17 @@ GENERAL = ("At least one job did not complete successfully.", "Exiting because a
 # Snakemake's words around a refusal of the project's own, or one without a place: which line of the Snakefile said it.
 REFUSAL = re.compile(r'(?:WorkflowError|Busy)(?: in file ".*rules/common\.smk", line \d+)?:\n')
 PLACE = re.compile(r'\n  File ".*", line \d+, in .*')
+# Its words for a target, or a name after --until, that there is not.
+NO_RULE = re.compile(r"MissingRuleException:\nNo rule to produce (\S+) \(if you use input functions")
 
 
 def plain(text: str) -> str:
-    """`error: …` in place of a refusal with its place in the Snakefile; any other text as it is."""
+    """`error: …` in place of a refusal with its place in the Snakefile, or of a rule that there is not; any other text as it is."""
+    if missing := NO_RULE.match(text):
+        name, rules = missing[1], [step.replace(".", "_") for step in STEPS]
+        near = difflib.get_close_matches(name.replace(".", "_"), rules, n=1)
+        hint = f" (did you mean {near[0]}?)" if near else f"; rules are {', '.join(rules)}" if "/" not in name else ""
+        return f"error: {name} is no rule, nor a file that one makes{hint}"
     found = REFUSAL.match(text)
     return f"error: {PLACE.sub('', text[found.end() :])}" if found else text
 

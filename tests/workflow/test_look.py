@@ -195,6 +195,13 @@ def test_a_wrong_config_is_refused(tmp_path: Path, given: str, message: str) -> 
     assert done.stdout.splitlines()[-1].startswith("error: ")
 
 
+def test_a_misspelt_rule_is_named_with_the_one_that_was_meant(tmp_path: Path) -> None:
+    for options in (("--until", "pretrain_trian"), ("pretrain_trian",)):
+        done = snakemake("--configfile", str(TINY), "--dry-run", *options, folder=tmp_path)
+        assert done.returncode == 1 and "(did you mean pretrain_train?)" in done.stdout + done.stderr
+        assert "MissingRule" not in done.stdout + done.stderr
+
+
 def test_a_refusal_is_plain_on_the_screen_and_whole_in_the_log(tmp_path: Path) -> None:
     config = tmp_path / "config.yaml"
     config.write_text("{langauge: {}}")
