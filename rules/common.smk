@@ -249,8 +249,9 @@ def every_variant(step, file="manifest.json"):
 if workflow.is_main_process:
     engine.decide(workflow, start.stale(PROJECT))
     try:
+        start.check_tokenizers(PROJECT)
         start.say_what_is_auto(PROJECT)
-    except InputError as error:  # settings that no corpus can go with
+    except InputError as error:  # settings that no corpus can go with, or a start from another vocabulary
         raise WorkflowError(str(error)) from None
 
 # Where this environment runs the jobs too: the compiled part fits the code, or no job that needs it would work.

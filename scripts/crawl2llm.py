@@ -20,7 +20,7 @@ COMMANDS = {  # name: (module with main(argv), what it does)
     "report": ("scripts.report.now", "the report of what is there so far, and what is missing"),
     "status": ("scripts.slurm.status", "what runs where on SLURM, until when, what waits and why"),
     "preflight": ("scripts.slurm.preflight", "compare the plan with the SLURM cluster's limits; submits nothing"),
-    "export": ("scripts.pretrain.export", "a checkpoint of pretrain.train as a model that transformers loads"),
+    "export": ("scripts.pretrain.export", "which checkpoints there are; one of them as a model for transformers"),
     "serve": ("scripts.serve.command", "talk to a run's models: a page to chat in, and an endpoint as OpenAI's"),
     "sample": ("scripts.serve.sample", "what a model of a run writes, on the terminal"),
     "verify": ("scripts.workflow.verify", "compare every file with its manifest"),

@@ -58,7 +58,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
         for words in batches.note(*run.cuts, settings["max_length"]):
             log.warning("%s", words)
         if run.done:
-            log.info("resuming after step %s of %s", f"{run.done:,}", folder)
+            log.info("%s", runs.resuming(folder / f"step-{run.done:06d}", run.done, run.steps))
         with metrics.Recorder(
             folder,
             run.done,

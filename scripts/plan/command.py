@@ -31,7 +31,7 @@ from scripts.plan.last import Last
 from scripts.plan.reasons import AGAIN, CHANGED, listed, reasons
 from scripts.pretrain.expected import MARK
 from scripts.workflow import config as configuration
-from scripts.workflow import readable, record, steps
+from scripts.workflow import leftovers, readable, record, steps
 from scripts.workflow.cli import described
 from scripts.workflow.config import ROOT
 from scripts.workflow.console import duration
@@ -200,6 +200,13 @@ def to_copy(tasks: list[Task], last: Last, variants: dict[str, Any]) -> str:
     return f"ingest.fetch copies {size} below results/{more}."
 
 
+def removed(project: Project, folder: Path) -> str:
+    """What a run in `folder` removes when it starts, in words; "" for nothing."""
+    with contextlib.chdir(folder):
+        found = leftovers.of(project.variants)
+        return f"the run first removes {leftovers.described(project.variants, found)}" if found else ""
+
+
 @dataclass
 class Plan:
     """A plan that Snakemake made to its end. project: None where the config cannot be read as Snakemake read it."""
@@ -265,6 +272,8 @@ def show(
                 )
             )
         print("\n".join(textwrap.wrap(words, width, break_on_hyphens=False)))
+        if plan.project and (gone := removed(plan.project, plan.work.last.folder)):
+            print("\n".join(textwrap.wrap(gone, width, subsequent_indent="    ", break_on_hyphens=False)))
         for line in training.lines(tasks, plan.work):
             indent = "  " if line.startswith("  ") else ""
             print(

@@ -68,9 +68,19 @@ def lines(tasks: list[Task], work: Work) -> Iterator[str]:
         why = " (an estimate: tokenize.encode has not counted the tokens yet)" if again or not tokens else ""
         try:
             folder = work.last.folder / "results" / variant / "pretrain" / "train"
-            said = placed.lines(
-                *foreseen(config, tokens, entries, folder, gpus.of_profile(asked[1].rstrip(",") if asked else ""))
+            found, place = foreseen(
+                config, tokens, entries, folder, gpus.of_profile(asked[1].rstrip(",") if asked else "")
             )
+            train = next((task for task in tasks if task.step == TRAIN and task.variant == variant), None)
+            if (
+                train and "hours" in place and (seconds := work.seconds(train)) is not None
+            ):  # the table's figure, and no other
+                engine = hours.by_last(hours.measured(folder) or {}, config["pretrain"]["train"])
+                place |= hours.cost(
+                    seconds / 3600, place["processes"] if place["gpu"] else 0, config["pretrain"]["plan"]
+                )
+                place["basis"] = f"the table above: {engine}, scaled by operations, start and end included"
+            said = placed.lines(found, place)
         except InputError as error:
             yield f"{head}: what it takes is not known yet: {error}"
             continue

@@ -77,6 +77,7 @@ class Checkpoint:
     stale: int = 0  # validations since the best one
     stopped: int = 0  # this step, where the run ended early with it (scripts/pretrain/early.py)
     begun: int = 0  # the step of another run's checkpoint that this run started from
+    optimizer: str = ""  # whose state is in it; checkpoints from before it was written down do not say
     before: float | None = None  # of a fine-tuning: the held-out loss before its first step
 
 

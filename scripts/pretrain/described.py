@@ -37,4 +37,5 @@ def described(run: Run, step: int, validation: float | None) -> checkpoint.Check
         stale=run.stale,
         stopped=run.stopped,
         begun=run.begun,
+        optimizer=run.settings["optimizer"],
     )

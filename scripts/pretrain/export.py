@@ -1,4 +1,6 @@
-"""Export a checkpoint of pretrain.train as a model: a folder of safetensors, config.json and tokenizer, as model/ of the training's result.
+"""Export a checkpoint of pretrain.train or finetune.train as a model: safetensors, config.json and tokenizer, as model/ of its result.
+
+Without a checkpoint it lists those that are in checkpoints/: model, step, time and size.
 
 At any time, also while the training goes on, from a checkpoint of either engine under any ZeRO stage, on one machine without a GPU. The
 weights are the fp32 ones that the optimizer moves, or their mean (`ema`), saved as `save_dtype` of the training says. Memory: the model
@@ -12,7 +14,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from scripts.pretrain import checkpoint
+from scripts.pretrain import checkpoint, listing
 from scripts.workflow.cli import described, fail
 from scripts.workflow.errors import InputError
 
@@ -54,10 +56,17 @@ def export(source: Path, target: Path, dtype: str | None) -> list[Path]:
 
 def main(argv: list[str] | None = None) -> int:
     parser = described("crawl2llm export", __doc__, "checkpoints/3f2a…/step-000800 exported/step-000800")
-    parser.add_argument("checkpoint", type=Path, help="a folder checkpoints/<run>/step-<step>")
-    parser.add_argument("out", type=Path, help="the folder to write, which is not there yet")
+    parser.add_argument(
+        "checkpoint", nargs="?", type=Path, help="a folder checkpoints/<run>/step-<step>; without: list them"
+    )
+    parser.add_argument("out", nargs="?", type=Path, help="the folder to write, which is not there yet")
     parser.add_argument("--dtype", choices=DTYPES, help="type of the weights (default: save_dtype of the training)")
     args = parser.parse_args(argv)
+    if args.checkpoint is None:
+        print("\n".join(listing.lines(Path("checkpoints"))))
+        return 0
+    if args.out is None:
+        parser.error("name the folder to write after the checkpoint")
     os.environ.setdefault("DS_ACCELERATOR", "cpu")  # DeepSpeed's import, also by transformers, warns without it
     try:
         files = export(args.checkpoint, args.out, args.dtype)

@@ -11,6 +11,7 @@ from typing import Any
 from scripts.pretrain import gpus
 from scripts.pretrain.measures import flops_per_token, peak_of
 from scripts.pretrain.parameters import count
+from scripts.workflow import config as configuration
 from scripts.workflow import record
 from scripts.workflow.manifest import Manifest, ManifestError
 
@@ -36,8 +37,8 @@ def measured(folder: Path) -> dict[str, Any] | None:
         counted = count({"overrides": {}, **model}, model["vocabulary"])
         each = flops_per_token(counted.multiplied, model["layers"], counted.width, model["context"])
         flops, device = speed * each / made["processes"], next(iter(made["devices"]))
-        config = made["fingerprint"]["config"]
-        precision, threads = config["precision"], config.get("threads")
+        config = configuration.completed("pretrain.train", made["fingerprint"]["config"])
+        precision, threads, engine = config["precision"], config.get("threads"), config["engine"]
     except (ManifestError, OSError, ValueError, KeyError, TypeError, StopIteration):
         return None
     peak = peak_of(device, precision) if made.get("device") == "cuda" else None
@@ -48,6 +49,7 @@ def measured(folder: Path) -> dict[str, Any] | None:
         "cuda": made.get("device") == "cuda",
         "precision": precision,
         "threads": threads,
+        "engine": engine,
         "parameters": counted.total,
     }
 
@@ -61,6 +63,12 @@ def alike(last: dict[str, Any], summary: dict[str, Any], train: dict[str, Any], 
     same = same and (gpu is not None or last["threads"] == train["threads"])
     ratio = last["parameters"] / summary["parameters"]["total"]
     return same and last["precision"] == train["precision"] and 1 / ALIKE <= ratio <= ALIKE
+
+
+def by_last(last: dict[str, Any], train: dict[str, Any]) -> str:
+    """`as the last training here`, with its engine where this one's is another: the speeds of the two are not the same."""
+    engine = last.get("engine", train["engine"])
+    return f"as the last training here{f', with engine {engine}' if engine != train['engine'] else ''}"
 
 
 def other(last: dict[str, Any]) -> str:
@@ -87,7 +95,7 @@ def speed(
     longer = RECOMPUTED if train["activation_checkpointing"] and not train["selective_checkpointing"] else 1.0
     if gpu is None:
         if last:
-            rate, basis = last["flops"], f"{last['flops'] / 1e9:,.0f} GFLOP/s of a process, as the last training here"
+            rate, basis = last["flops"], f"{last['flops'] / 1e9:,.0f} GFLOP/s of a process, {by_last(last, train)}"
         else:
             busy = train["threads"] * train["processes"]
             rate = CPU * train["threads"] / longer * min(1.0, (os.cpu_count() or 1) / busy)
@@ -98,7 +106,7 @@ def speed(
     else:
         mfu = own["mfu"] or (last or {}).get("mfu") or MFU
         measured_here = not own["mfu"] and (last or {}).get("mfu")
-        basis = f"an MFU of {mfu:.0%}, {'as the last training here' if measured_here else 'set' if own['mfu'] else f'assumed{apart}'}"
+        basis = f"an MFU of {mfu:.0%}, {by_last(last, train) if last and measured_here else 'set' if own['mfu'] else f'assumed{apart}'}"
         rate = mfu * peak / (1.0 if measured_here or own["mfu"] else longer)
     if not operations:
         return {
@@ -106,9 +114,13 @@ def speed(
             "basis": basis,
             "hours_per_billion_tokens": 1e9 * summary["flops"]["per_token"] / rate / processes / 3600,
         }
-    hours = operations / rate / processes / 3600
-    found = {"mfu": mfu, "basis": basis, "hours": hours, "gpu_hours": hours * processes if gpu else 0.0}
-    if gpu and own["gpu_hour_price"] is not None:
-        found["price"] = found["gpu_hours"] * own["gpu_hour_price"]
-        found["currency"] = own["currency"]
+    found = {"mfu": mfu, "basis": basis, **cost(operations / rate / processes / 3600, processes if gpu else 0, own)}
+    return found
+
+
+def cost(hours: float, gpus: int, own: dict[str, Any]) -> dict[str, Any]:
+    """Hours, GPU-hours on so many GPUs, and their price where `own`, pretrain.plan, has that of one."""
+    found = {"hours": hours, "gpu_hours": hours * gpus}
+    if gpus and own["gpu_hour_price"] is not None:
+        return found | {"price": found["gpu_hours"] * own["gpu_hour_price"], "currency": own["currency"]}
     return found

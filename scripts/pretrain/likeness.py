@@ -13,14 +13,10 @@ from typing import Any
 
 from transformers import PreTrainedConfig
 
-from scripts.pretrain.model import OTHER_NAMES, SHAPE
+from scripts.pretrain.names import OTHER_NAMES, SHAPE
+from scripts.pretrain.origin import FREE
 from scripts.workflow.errors import InputError
 
-# Keys of config.json that may differ: none changes what the weights compute for a token at a position that they know.
-FREE = {
-    "_name_or_path", "architectures", "bos_token_id", "dtype", "eos_token_id", "initializer_range", "max_position_embeddings",
-    "output_router_logits", "pad_token_id", "router_aux_loss_coef", "torch_dtype", "transformers_version", "use_cache",
-}  # fmt: skip
 ROPE = "rope_parameters"  # may differ where pretrain.train.model.overrides has it
 MODEL = "pretrain.train.model"
 

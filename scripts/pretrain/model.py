@@ -16,20 +16,11 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_N
 from transformers.utils import logging as progress
 
 from scripts.pretrain import checks, initial, width
+from scripts.pretrain.names import OTHER_NAMES, SHAPE
 from scripts.pretrain.parallel import EXPERTS
 from scripts.workflow.errors import InputError
 from scripts.workflow.manifest import Manifest
 
-SHAPE = {  # keys of the config → the names that transformers' configurations share
-    "hidden_size": "hidden_size",
-    "intermediate_size": "intermediate_size",
-    "layers": "num_hidden_layers",
-    "heads": "num_attention_heads",
-    "kv_heads": "num_key_value_heads",
-    "tie_embeddings": "tie_word_embeddings",
-    "context": "max_position_embeddings",
-}
-OTHER_NAMES = {"mamba2": {"heads": "num_heads"}}
 FOLDER = "model"  # of a result, and of a checkpoint
 COMPANIONS = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja")
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}

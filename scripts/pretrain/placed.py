@@ -129,8 +129,8 @@ def short(value: float) -> str:
 
 
 def size(value: float) -> str:
-    """Bytes as `3.2 GB` or `3.2 MB`."""
-    return memory.gigabytes(value) if value >= 1e8 else f"{value / 1e6:.1f} MB"
+    """Bytes as `3.2 GB`, `3.2 MB` or `32 kB`."""
+    return memory.gigabytes(value)
 
 
 def listed(parts: dict[str, int]) -> str:

@@ -11,10 +11,9 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from scripts.pretrain import auto, hours, placed, schedule, sizes
+from scripts.pretrain import auto, hours, origin, placed, schedule, sizes
 from scripts.pretrain.measures import flops_per_token
 from scripts.pretrain.parameters import Counted, count
-from scripts.training import sealed
 from scripts.workflow import cli, options
 from scripts.workflow import config as configuration
 from scripts.workflow.console import log
@@ -50,9 +49,9 @@ def facts(train: dict[str, Any], tokens: int | None, vocabulary: int) -> dict[st
         epochs = planned.epochs
     model, counted = made["model"], count(made["model"], vocabulary)
     each = flops_per_token(counted.multiplied, model["layers"], counted.width, model["context"])
-    steps, trained, before = (planned.steps if planned else None), None, begun(made)
+    steps, trained, before = (planned.steps if planned else None), None, origin.begun(made)
     if planned:
-        check_left(made, before, planned.steps)
+        origin.check_left(made["start_from"], before, planned.steps)
         trained = planned.tokens(planned.steps) - planned.tokens(before)
         epochs = trained / planned.context / planned.windows if epochs is not None else None
     return {
@@ -77,25 +76,6 @@ def facts(train: dict[str, Any], tokens: int | None, vocabulary: int) -> dict[st
         "model_bytes": BYTES[made["save_dtype"]] * counted.total,
         "checkpoint_bytes": checkpoint_bytes(made, counted),
     }
-
-
-def begun(train: dict[str, Any]) -> int:
-    """The step of the checkpoint that pretrain.train.start_from names; 0 for a model, for none, and for what the training will refuse."""
-    if train["start_from"] is None:
-        return 0
-    try:
-        return int(sealed.opened(Path(train["start_from"]), sealed.CHECKPOINT)["step"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return 0
-
-
-def check_left(train: dict[str, Any], before: int, steps: int) -> None:
-    """InputError where a run of `steps` steps would start from a checkpoint after its last."""
-    if before >= steps:
-        raise InputError(
-            f"{TRAIN}.start_from is {train['start_from']!r}, after step {before:,}, and this run ends at step {steps:,}: set more "
-            f"{TRAIN}.steps (or tokens, or epochs)"
-        )
 
 
 def checkpoint_bytes(train: dict[str, Any], counted: Counted) -> int:

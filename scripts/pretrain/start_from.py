@@ -7,7 +7,6 @@ extension or another branch.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Container
 from dataclasses import replace
 from functools import partial
@@ -16,16 +15,15 @@ from pathlib import Path
 import torch.distributed as dist
 from transformers import PreTrainedModel
 
-from scripts.pretrain import checkpoint, damage, model
+from scripts.pretrain import checkpoint, damage, model, origin
 from scripts.pretrain.checkpoint import Checkpoint
 from scripts.pretrain.initial import Weights
 from scripts.pretrain.likeness import check_config, rope_differs
+from scripts.pretrain.origin import KEY, check_tokenizer
 from scripts.pretrain.schedule import Plan
 from scripts.pretrain.stored import Stored, names_in_files, shapes_in
 from scripts.workflow.console import log
 from scripts.workflow.errors import InputError
-
-KEY = "pretrain.train.start_from"
 
 
 def checkpoint_of(path: Path, steps: int) -> Checkpoint | None:
@@ -37,11 +35,7 @@ def checkpoint_of(path: Path, steps: int) -> Checkpoint | None:
     found = checkpoint.read(path)
     if found is None:
         raise InputError(f"{KEY} is {str(path)!r}: the checkpoint is not complete")
-    if found.step >= steps:
-        raise InputError(
-            f"{KEY} is {str(path)!r}, after step {found.step:,}, and this run ends at step {steps:,}: set more pretrain.train.steps "
-            "(or tokens, or epochs)"
-        )
+    origin.check_left(path, found.step, steps)
     return found
 
 
@@ -142,21 +136,3 @@ def weights(stored: Stored, values: Callable[[], Weights]) -> Weights:
     """The values of a fresh model, with those that are `stored` (see check_weights) in the place of its own. Memory: see Stored.value."""
     for name, value in values():
         yield name, stored.value(name) if name in stored.parts else value
-
-
-def check_tokenizer(own: Path, there: Path, key: str) -> None:
-    """Raise InputError where a tokenizer lies beside the model that gives its tokens other numbers than this run's does."""
-    if not there.exists():
-        log.warning(
-            "%s has no %s: that its tokens have the numbers of this run's cannot be checked", there.parent, there.name
-        )
-        return
-    try:
-        one, other = (json.loads(file.read_text(encoding="utf-8"))["model"] for file in (own, there))
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{key} is {str(there.parent)!r}: {there} cannot be read ({error})") from error
-    if one.get("vocab") != other.get("vocab"):
-        raise InputError(
-            f"{key} is {str(there.parent)!r}: its tokenizer has another vocabulary than this run's {own}, so its weights would read other "
-            "tokens"
-        )

@@ -170,8 +170,8 @@ def introduce(run: Run) -> None:
         f"{sizes['total']:,}", f"{sizes['non_embedding']:,}", f"{plan.steps:,}", f"{plan.tokens_per_step:,}",
         plan.epochs, run.processes, run.device.type, run.kind, run.settings["zero_stage"], run.settings["precision"],
     )  # fmt: skip
-    if run.done:
-        log.info("resuming after step %s of %s", f"{run.done:,}", run.folder)
+    if run.done and (own := run.folder / f"step-{run.done:06d}").is_dir():  # not where a branch begins
+        log.info("%s", runs.resuming(own, run.done, plan.steps))
     if not run.validation_tokens:
         log.warning("the shards hold no validation documents: there will be no validation loss")
 

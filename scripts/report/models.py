@@ -82,3 +82,11 @@ def parent_of(run: Run, step: str, task: str) -> str | None:
 def trained(counts: dict[str, Any]) -> bool:
     """Whether a model (an entry of `models` in counts.json) was trained: with too few pairs it is the one that it is made from."""
     return dig(counts, "training", "trained") is not False
+
+
+def best(tuned: list[dict[str, Any]]) -> dict[str, Any] | None:
+    """The fine-tuned model (of entries of `models` in counts.json) with the lowest held-out loss; the last where not all have one."""
+    losses = [dig(found, "training", "heldout_loss_after") for found in tuned]
+    if not tuned or not all(isinstance(loss, int | float) for loss in losses):
+        return tuned[-1] if tuned else None
+    return tuned[losses.index(min(losses))]

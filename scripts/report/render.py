@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from scripts.report import compared, environment, facts, figures, page, plots, samples, tables, tasks
+from scripts.report import compared, differences, environment, facts, figures, page, plots, samples, tables, tasks
 from scripts.report.models import LOSSES, models
 from scripts.report.records import Run, costs
 from scripts.workflow import cli, readable
@@ -93,6 +93,7 @@ def context(
         "memory": max((row["memory"] for row in cost if row["memory"] is not None), default=None),
     }
     begun = [model for model in known if run.task(model.step, model.task) or (model.step, model.task) in run.training]
+    differ = differences.tables(config, known)
     summaries = {made["name"]: made["training"] or {} for made in counts["models"]}
     trainings = [
         {
@@ -106,7 +107,12 @@ def context(
     return {
         "state": None,
         "notes": counts["notes"],
-        "contents": [*CONTENTS, *((model.anchor, model.heading) for model in begun), *MORE_CONTENTS],
+        "contents": [
+            *CONTENTS,
+            *((model.anchor, model.heading) for model in begun),
+            *differences.contents(differ),
+            *MORE_CONTENTS,
+        ],
         "variant": variant,
         "fingerprint": fingerprint,
         "rendered": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
@@ -122,6 +128,7 @@ def context(
         "tokenizer": tables.tokenizer(run),
         "models": known,
         "trainings": trainings,
+        "differences": differ,
         "evaluation": tables.evaluation(run, counts["models"]),
         "compared": compared.table(run),
         "tasks": tasks.tables(counts),

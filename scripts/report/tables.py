@@ -11,7 +11,7 @@ from typing import Any
 from scripts.models.registry import BASE
 from scripts.report import tasks
 from scripts.report.candidates import missed
-from scripts.report.models import Model, title, trained
+from scripts.report.models import Model, best, title, trained
 from scripts.report.page import NOTHING, duration, integer, percent, short, significant, size
 from scripts.report.records import Run, dig, json_lines, measured, metrics, number
 from scripts.report.samples import UNSHOWABLE
@@ -49,10 +49,11 @@ def tiles(counts: dict[str, Any], seconds: float | None) -> list[dict[str, str]]
     base, *others = [
         found for found in counts["models"] if found["name"] == BASE or (found["evaluation"] and trained(found))
     ]
-    tuned = others[-1] if others else None  # the last of the registry
+    tuned = best(others)
     text = dig(base, "evaluation", "heldout_text") or {**(dig(counts, "corpus", "validation") or {}), **pretrain}
     asked = dig(tuned or base, "evaluation", "questions")
     notes = [
+        words_on_choice(tuned, others),
         f"chance {percent(dig(asked, 'chance'))}",
         f"base model {accuracy(dig(base, 'evaluation', 'questions'))}" if tuned else "",
         f"{integer(dig(asked, 'items'))} held-out questions",
@@ -78,6 +79,14 @@ def tiles(counts: dict[str, Any], seconds: float | None) -> list[dict[str, str]]
     # A number that is not there needs no words on what it was measured on.
     made = [row if row[1] != NOTHING else (*row[:2], "", "not measured") for row in made]
     return [dict(zip(("name", "value", "unit", "note"), row, strict=True)) for row in made]
+
+
+def words_on_choice(tuned: dict[str, Any] | None, others: list[dict[str, Any]]) -> str:
+    """Why the tile is of this one of several fine-tuned models; "" where there are no several."""
+    if len(others) < 2 or tuned is None:
+        return ""
+    least = all(number(dig(found, "training", "heldout_loss_after")) is not None for found in others)
+    return f"the {'lowest held-out loss' if least else 'last'} of {len(others)} fine-tuned models"
 
 
 def lead(counts: dict[str, Any]) -> str:

@@ -11,9 +11,11 @@ import fcntl
 import json
 import os
 from collections.abc import Iterator, Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import IO, Any
 
+from scripts.training.sealed import CHECKPOINT
 from scripts.workflow.console import log
 from scripts.workflow.manifest import Manifest, ManifestError, canonical, digest, pretty, write_atomically
 
@@ -99,6 +101,16 @@ def resumed(step: int, modules: Mapping[str, list[str]]) -> dict[str, Any]:
     """What a manifest says of a training that continues under other code after `step`; it is logged too."""
     log.warning("continuing after step %s under other code: %s", f"{step:,}", ", ".join(modules))
     return {"step": step, "modules": dict(modules)}
+
+
+def resuming(checkpoint: Path, step: int, last: int) -> str:
+    """What a log says where a training goes on, which the run's screen shows. checkpoint: the folder that it has read."""
+    try:
+        made = datetime.fromtimestamp((checkpoint / CHECKPOINT).stat().st_mtime).astimezone()
+    except OSError:
+        return f"resuming after step {step:,} of {last:,} ({checkpoint})"
+    day = "" if made.date() == datetime.now().astimezone().date() else f"{made:%Y-%m-%d} "
+    return f"resuming after step {step:,} of {last:,}, checkpoint of {day}{made:%H:%M} ({checkpoint})"
 
 
 def note(parts: list[dict[str, Any]]) -> list[str]:

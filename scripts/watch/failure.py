@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -66,6 +67,18 @@ def of_this_start(lines: list[str]) -> list[str]:
 def told(lines: list[str]) -> bool:
     """Whether a log says why the task failed."""
     return any(_bare(line).startswith(("error: ", STOPPED)) or EXCEPTION.match(line) for line in lines)
+
+
+def rest(log: Path | None) -> str:
+    """What a training's log says of where it was stopped, and which checkpoint it left; "" for any other task."""
+    lines = [_bare(line) for line in of_this_start(tail(log))] if log else []
+    return next((line for line in reversed(lines) if line.startswith(STOPPED)), "")
+
+
+def ended_by_signal(failure: Failure) -> bool:
+    """Whether a task did not fail, but was told to end: by a signal that a person or a batch system sends to a whole run."""
+    number = ended.of_status(failure.status) if failure.status is not None else None
+    return number in (signal.SIGTERM, signal.SIGINT) or any(rest(path) for path in failure.logs[:1])
 
 
 def block(failure: Failure) -> list[str]:

@@ -7,6 +7,7 @@ messages. Each has a test in tests/workflow/test_watch.py, which says what broke
 from __future__ import annotations
 
 import contextlib
+import difflib
 import logging
 import os
 import re
@@ -20,28 +21,37 @@ from pathlib import Path
 from types import FrameType, SimpleNamespace, TracebackType
 from typing import Any, TextIO
 
-from scripts.watch.failure import Failure, block, shortened, status_in
+from scripts.watch.failure import Failure, block, ended_by_signal, rest, shortened, status_in
 from scripts.watch.lines import Lines
 from scripts.watch.run import Run, plural, step_of
 from scripts.watch.screen import PER_SECOND, Screen, can_draw, redirected
 from scripts.workflow import ended
 from scripts.workflow.config import ROOT
 from scripts.workflow.console import duration
+from scripts.workflow.steps import STEPS
 
 CHOICE = "CRAWL2LLM_SCREEN"
 CHOICES = ("live", "lines", "snakemake")
 DEFAULT = "DefaultStreamHandler"  # the name that Snakemake gives its own
 # Snakemake's own messages that a person waits for; all others are in the log.
-SHOWN = ("Nothing to be done", "Creating conda environment", "Pulling singularity image", "Will exit after finishing")
+TOLD_TO_END = "Will exit after finishing"  # after a SIGTERM
+SHOWN = ("Nothing to be done", "Creating conda environment", "Pulling singularity image", TOLD_TO_END)
 # Snakemake's messages that say nothing where the failures are shown.
 GENERAL = ("At least one job did not complete successfully.", "Exiting because a job execution failed.")
 # Snakemake's words around a refusal of the project's own, or one without a place: which line of the Snakefile said it.
 REFUSAL = re.compile(r'(?:WorkflowError|Busy)(?: in file ".*rules/common\.smk", line \d+)?:\n')
 PLACE = re.compile(r'\n  File ".*", line \d+, in .*')
+# Its words for a target, or a name after --until, that there is not.
+NO_RULE = re.compile(r"MissingRuleException:\nNo rule to produce (\S+) \(if you use input functions")
 
 
 def plain(text: str) -> str:
-    """`error: …` in place of a refusal with its place in the Snakefile; any other text as it is."""
+    """`error: …` in place of a refusal with its place in the Snakefile, or of a rule that there is not; any other text as it is."""
+    if missing := NO_RULE.match(text):
+        name, rules = missing[1], [step.replace(".", "_") for step in STEPS]
+        near = difflib.get_close_matches(name.replace(".", "_"), rules, n=1)
+        hint = f" (did you mean {near[0]}?)" if near else f"; rules are {', '.join(rules)}" if "/" not in name else ""
+        return f"error: {name} is no rule, nor a file that one makes{hint}"
     found = REFUSAL.match(text)
     return f"error: {PLACE.sub('', text[found.end() :])}" if found else text
 
@@ -103,7 +113,7 @@ class Handler(logging.Handler):
         self.failures: dict[int, Failure] = {}
         self.told: set[int] = set()  # jobs of whose failure a line has told
         self.errors: list[str] = []
-        self.interrupted = False
+        self.interrupted = self.terminated = False
         self.memory = ended.counters()
         self.over = threading.Event()
         self.thread: threading.Thread | None = None
@@ -150,6 +160,10 @@ class Handler(logging.Handler):
 
     def _take(self, event: str, record: Any) -> None:
         now = time.monotonic()
+        if record.getMessage().startswith(TOLD_TO_END):
+            if self.terminated:  # each of Snakemake's processes says it
+                return
+            self.terminated = True
         if event == "run_info" and not self.run.steps:
             self.run.plan(record.stats)
         elif event == "job_started":
@@ -289,13 +303,25 @@ class Handler(logging.Handler):
         self.kept.close()
         super().close()
 
+    def _ended_by_signal(self) -> bool:
+        """Whether the run was told to end by a signal, and nothing failed but for that."""
+        return self.terminated and bool(self.failures) and all(map(ended_by_signal, self.failures.values()))
+
+    def _left(self) -> list[str]:
+        """A line for each training that was stopped: its step, and where its checkpoint is."""
+        running = {str(task): task.log for step in self.run.steps.values() for task in step.running.values()}
+        logs = running | {str(one): one.logs[0] for one in self.failures.values() if one.logs}
+        return [f"{name}: {words}" for name, log in logs.items() if (words := rest(log))]
+
     def last_words(self) -> list[str]:
         """What is said when Snakemake has said everything."""
         if not self.begun:
             return ["stopped by Ctrl-C, before a task was started"] if self.interrupted else []
         done = f"{self.run.done:,} of {plural(self.run.total, 'task')} done in {duration(time.monotonic() - self.run.began)}"
-        if self.interrupted:
-            return [f"stopped by Ctrl-C, {done}; start the same command again to resume"]
+        if self.interrupted or self._ended_by_signal():
+            by = "Ctrl-C" if self.interrupted else "SIGTERM (signal 15)"
+            kept = ", and kept" * bool(self.run.done)
+            return [f"stopped by {by}, {done}{kept}; start the same command again to resume", *self._left()]
         shown = [line for failure in self.failures.values() for line in block(failure)]
         if self.choice == "snakemake":
             return ["", *shown] if shown else []

@@ -40,7 +40,7 @@ class Lines:
         if step.read:
             parts.append(f"{step.kept:,} of {step.read:,} kept")
         if step.loss is not None:
-            parts.append(f"loss {step.loss:.3f}")
+            parts.append(f"loss {step.loss:.3f} nats a token")
         self.say("  ".join(parts))
 
     def tick(self, now: float) -> None:

@@ -183,10 +183,10 @@ def doing(steps: dict[str, Step]) -> str:
 
 
 def training(task: Task) -> str:
-    """`loss 2.345, 12,000 tokens/s, 3m10s left` of a training that runs."""
+    """`loss 2.345 nats a token, 12,000 tokens/s, 3m10s left` of a training that runs."""
     if task.tail is None or task.tail.loss is None:
         return ""
-    parts = [f"loss {task.tail.loss:.3f}", task.tail.speed]
+    parts = [f"loss {task.tail.loss:.3f} nats a token", task.tail.speed]
     if task.tail.left:
         left, written = task.tail.left
         parts.append(f"{duration(max(0.0, left - (time.time() - written)))} left")

@@ -10,6 +10,7 @@ LINE = re.compile(r"^\d\d:\d\d:\d\d (?P<name>[\w.]+(?: [\w.-]+)?): (?P<message>.
 LEFT = re.compile(r"\b(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)? left\b")
 LOSS = re.compile(r"\bloss (\d+\.\d+)")
 SPEED = re.compile(r"([\d,.]+) tokens/s")
+RESUMING = "resuming after step"  # scripts/training/runs.py
 BLOCK = 1 << 20  # bytes read at once
 
 
@@ -29,21 +30,27 @@ class Tail:
         self.path = path
         self.offset = 0
         self.rest = b""
+        try:  # what an earlier start has written into a log that is continued
+            self.old = path.stat().st_size
+        except OSError:
+            self.old = 0
         self.message = ""  # the newest line, without its time and name
         self.left: tuple[float, float] | None = None  # (seconds left, the file's time when it said so)
         self.loss: float | None = None
         self.speed = ""
 
     def look(self) -> list[str]:
-        """Read what is new; returns its warnings, headed by the task's name."""
+        """Read what is new; returns its warnings, and that this start resumes a training, headed by the task's name."""
         found = []
-        for line, written in self._lines():
+        for line, written, end in self._lines():
             match = LINE.match(line)
             if not match:
                 continue
             self.message = message = match["message"]
-            if message.startswith("warning: "):
+            if message.startswith("warning: ") or (message.startswith(RESUMING) and end > self.old):
                 found.append(f"{match['name']}: {message}")
+            if end <= self.old:
+                continue
             if (left := seconds_left(message)) is not None:
                 self.left = (left, written)
             if loss := LOSS.search(message):
@@ -52,17 +59,20 @@ class Tail:
                 self.speed = f"{speed.group(1)} tokens/s"
         return found
 
-    def _lines(self) -> Iterator[tuple[str, float]]:
+    def _lines(self) -> Iterator[tuple[str, float, int]]:
+        """(line, the file's time, the byte after the line's last) of each whole line that is new."""
         try:
             with self.path.open("rb") as handle:
                 about = self.path.stat()
                 if about.st_size < self.offset:
-                    self.offset, self.rest = 0, b""
+                    self.offset, self.rest, self.old = 0, b"", 0
                 handle.seek(self.offset)
                 while block := handle.read(BLOCK):
+                    end = self.offset - len(self.rest)
                     self.offset += len(block)
                     *whole, self.rest = (self.rest + block).split(b"\n")
                     for line in whole:
-                        yield line.decode("utf-8", "replace"), about.st_mtime
+                        end += len(line) + 1
+                        yield line.decode("utf-8", "replace"), about.st_mtime, end
         except OSError:
             return

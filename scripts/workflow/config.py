@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[2]
 SCHEMA = ROOT / "schemas" / "config.schema.yaml"
 AUTO = "^auto$"  # the pattern of a leaf that also takes `auto`: the step decides by the corpus
+FEW = 12  # keys of a section that an error lists
 # libyaml where PyYAML was built with it: the schema is parsed at the start of every job.
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -214,8 +215,16 @@ def _unknown(path: str, key: str, node: dict[str, Any]) -> str:
     elsewhere = elsewhere or difflib.get_close_matches(here, everywhere, n=1, cutoff=0.4)
     prefix = f"{path}." if path else ""
     nearest = f"{prefix}{siblings[0]}" if siblings else (elsewhere[0] if elsewhere else None)
-    hint = f"; the nearest known key is {nearest}" if nearest else ""
-    return f"{here} is not a known key{hint}. Known here: {', '.join(node['properties'])}"
+    hint = f" (did you mean {nearest}?)" if nearest else ""
+    return f"{here} is not a known key{hint}. Known here: {_few(str(key), list(node['properties']))}"
+
+
+def _few(key: str, names: list[str]) -> str:
+    """The keys of a section; of many those whose names are most like `key`, with where the others are listed."""
+    if len(names) <= FEW:
+        return ", ".join(names)
+    like = sorted(names, key=lambda name: -difflib.SequenceMatcher(None, key, name).ratio())[:FEW]
+    return f"{', '.join(like)} and {len(names) - FEW} more (docs/config.md)"
 
 
 def _allowed(node: dict[str, Any]) -> str:

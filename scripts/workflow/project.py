@@ -16,7 +16,7 @@ from scripts.finetune import layouts
 from scripts.ingest import sources
 from scripts.language import labels
 from scripts.models import registry
-from scripts.pretrain import checks, gpus, sizes
+from scripts.pretrain import checks, gpus, origin, sizes
 from scripts.pretrain.parameters import FAMILIES
 from scripts.workflow import config as configuration
 from scripts.workflow import contents, fingerprint, record, steps
@@ -78,6 +78,7 @@ class Project:
                     f"pretrain.train.start_from is {start_from!r}, the result that this run would replace: copy the folder to "
                     "another place, and name that"
                 )
+            origin.check(config["pretrain"]["train"], vocabulary)
             if wrong := steps.wrong_order(config["filters"]):
                 raise configuration.ConfigError(wrong if name == "main" else f"variants.{name}: {wrong}")
             for step in steps.used(config):

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from scripts.pretrain import expected
+from scripts.pretrain import expected, origin
 from scripts.workflow import engine, frozen, leftovers, steps
 from scripts.workflow.errors import InputError
 from scripts.workflow.manifest import Manifest
@@ -60,6 +60,26 @@ def say_what_is_auto(project: Project) -> None:
     print(expected.line(config, keys, names, held), file=sys.stderr)
 
 
+def check_tokenizers(project: Project) -> None:
+    """Raise InputError where a training would start from a model whose tokenizer is not that of the run, which is there and up to date."""
+    step = "tokenize.train"
+    for variant, config in project.variants.items():
+        own, train = Path(project.manifest(variant, step)).with_name("tokenizer.json"), config["pretrain"]["train"]
+        if train["start_from"] is None or not own.is_file():
+            continue
+        if not (there := origin.tokenizer_beside(train)).is_file():
+            continue
+        try:
+            origin.check_tokenizer(own, there, origin.KEY)
+        except InputError:
+            above = {step}
+            for one in reversed(steps.used(config)):
+                above |= set(steps.needs(one, config)) if one in above else set()
+            # Where anything above is made again, the tokenizer may be another.
+            if not any(project.stale(variant, one, steps.ids(one, config)) for one in above):
+                raise
+
+
 def freeze(workflow: Any, project: Project) -> None:
     """From here on, jobs and programs work from a copy of the code and the config: an edit meanwhile changes nothing."""
     code = frozen.code(Path(workflow.basedir), here=not workflow.deployment_settings.deployment_method)
@@ -67,21 +87,6 @@ def freeze(workflow: Any, project: Project) -> None:
     os.environ["PYTHONPATH"] = os.pathsep.join([str(code), os.environ["PYTHONPATH"]])
     engine.start_jobs_from(workflow, code / "Snakefile", complete)
     frozen.forget_others(code, complete)
-
-
-def forget_leftovers(project: Project) -> int:
-    """Remove the results of shards, bands, parts and models that the config no longer has; returns the number of files."""
-    found: list[Path] = []
-    for variant, config in project.variants.items():
-        results = Path("results") / variant
-        for step, facts in steps.STEPS.items():
-            if facts.per == "model":
-                found += leftovers.of_models(results, step, steps.tasks(step, config))
-            else:
-                ids = steps.ids(step, config) if facts.per else steps.shards(config)
-                found += leftovers.leftovers(results, step, ids, steps.tasks(step, config) if facts.per else None)
-                found += leftovers.lone(results, step) if facts.per else []
-    return leftovers.remove(found)
 
 
 def nameless(project: Project) -> list[str]:
@@ -123,8 +128,9 @@ def replaced(workflow: Any, project: Project) -> str:
 def prepare(workflow: Any, project: Project, tell: Callable[[str], None]) -> None:
     """Before the first job: freeze code and config, remove what the config no longer has."""
     freeze(workflow, project)
-    if number := forget_leftovers(project):
-        tell(f"removed {number} files of shards, bands, parts and models that this config no longer has")
+    if found := leftovers.of(project.variants):
+        tell(f"removed {leftovers.described(project.variants, found)}")
+        leftovers.remove(found)
     for line in nameless(project):
         tell(line)
     forget_forced(workflow, project)

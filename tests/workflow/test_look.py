@@ -159,10 +159,10 @@ def test_plan_names_the_file_that_was_replaced(copy_of: Callable[[], Path], tmp_
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ("{langauge: {}}", r"langauge is not a known key; the nearest known key is language"),
+        ("{langauge: {}}", r"langauge is not a known key \(did you mean language\?\)"),
         (
             "{language: {select: {treshold: 0.5}}}",
-            r"language\.select\.treshold is not a known key; .*language\.select\.threshold",
+            r"language\.select\.treshold is not a known key .*language\.select\.threshold",
         ),
         ("{language: {select: {threshold: high}}}", r"language\.select\.threshold is 'high'.*number from 0 to 1"),
         (
@@ -195,11 +195,18 @@ def test_a_wrong_config_is_refused(tmp_path: Path, given: str, message: str) -> 
     assert done.stdout.splitlines()[-1].startswith("error: ")
 
 
+def test_a_misspelt_rule_is_named_with_the_one_that_was_meant(tmp_path: Path) -> None:
+    for options in (("--until", "pretrain_trian"), ("pretrain_trian",)):
+        done = snakemake("--configfile", str(TINY), "--dry-run", *options, folder=tmp_path)
+        assert done.returncode == 1 and "(did you mean pretrain_train?)" in done.stdout + done.stderr
+        assert "MissingRule" not in done.stdout + done.stderr
+
+
 def test_a_refusal_is_plain_on_the_screen_and_whole_in_the_log(tmp_path: Path) -> None:
     config = tmp_path / "config.yaml"
     config.write_text("{langauge: {}}")
     done = snakemake("--configfile", str(config), folder=tmp_path)
-    last = f"error: {config}: langauge is not a known key; "
+    last = f"error: {config}: langauge is not a known key "
     assert done.stderr.splitlines()[-1].startswith(last) and "common.smk" not in done.stderr
     (log,) = (tmp_path / ".snakemake/log").glob("*.log")
     assert re.search(r'WorkflowError in file ".*common\.smk", line \d+:\n.*langauge', log.read_text(encoding="utf-8"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
@@ -16,6 +17,7 @@ from scripts.workflow import verify
 from scripts.workflow.manifest import Manifest
 from tests.workflow.conftest import TINY, run
 from tests.workflow.plan import planned
+from tests.workflow.test_look import page
 
 SFT: dict[str, Any] = {"from": "base", "step": "finetune.train"}
 SFT2: dict[str, Any] = {**SFT, "from": "sft", "learning_rate": 0.0005}
@@ -103,9 +105,9 @@ def test_a_run_with_a_model_made_from_a_fine_tuned_one(
     assert "finetune.train sft" in manifest.inputs and "pretrain.train" not in manifest.inputs
     assert {name.split("/")[0] for name in manifest.files} == {"sft2"}
     assert all(path.read_bytes() == held for path, held in before.items()), "what was there is as it was"
-    page = Columns((results / "report/render/report.html").read_text(encoding="utf-8"))
-    assert page.heads == ["Measure", "Base model", "sft from base", "sft2 from sft", "Measured on"]
-    assert [name for name in page.sections if name.startswith("model-")] == ["model-base", "model-sft", "model-sft2"]
+    written = Columns((results / "report/render/report.html").read_text(encoding="utf-8"))
+    assert written.heads == ["Measure", "Base model", "sft from base", "sft2 from sft", "Measured on"]
+    assert [name for name in written.sections if name.startswith("model-")] == ["model-base", "model-sft", "model-sft2"]
     counts = json.loads((results / "report/render/counts.json").read_text(encoding="utf-8"))
     assert [(made["name"], made["from"]) for made in counts["models"]] == [
         ("base", None),
@@ -121,8 +123,11 @@ def test_a_run_with_a_model_made_from_a_fine_tuned_one(
 
     (folder / "checkpoints/mine").mkdir(parents=True)
     (folder / "checkpoints/mine/sft2.run.json").write_text("{}")
-    said = run(folder)
-    assert "files of shards, bands, parts and models that this config no longer has" in said
+    announced, said = " ".join(page(folder, TINY).split()), run(folder)
+    removed = re.search(
+        r"removed (\d+ files \(\d+\.\d MB\) below results/ of the model sft2, which this config no longer has)", said
+    )
+    assert removed and f"the run first removes {removed[1]}" in announced
     assert not [path for path in results.rglob("*") if "sft2" in path.name]
     assert (folder / "checkpoints/mine/sft2.run.json").exists()
     assert all(path.read_bytes() == held for path, held in before.items())

@@ -199,14 +199,14 @@ def start(folder: Path, how: dict[str, str], *options: str) -> subprocess.Popen[
     )  # fmt: skip
 
 
-def stopped(process: subprocess.Popen[str], ready: Path, wait: float) -> str:
-    """The output of a run that gets Ctrl-C so many seconds after a file is there."""
+def stopped(process: subprocess.Popen[str], ready: Path, wait: float, by: int = signal.SIGINT) -> str:
+    """The output of a run that gets Ctrl-C, or another signal, so many seconds after a file is there."""
     try:
         end = time.monotonic() + 60
         while not ready.exists() and time.monotonic() < end:
             time.sleep(0.1)
         time.sleep(wait)
-        os.killpg(process.pid, signal.SIGINT)
+        os.killpg(process.pid, by)
         output, _ = process.communicate(timeout=60)
     finally:
         if process.poll() is None:
@@ -218,9 +218,22 @@ def stopped(process: subprocess.Popen[str], ready: Path, wait: float) -> str:
 def test_ctrl_c_is_one_line_and_the_run_can_be_started_again(tmp_path: Path) -> None:
     output = stopped(start(tmp_path, {"language_select": "slow"}), tmp_path / "logs/main/language/select.log", 1)
     last = output.splitlines()[-1]
-    assert re.fullmatch(r"stopped by Ctrl-C, 2 of 3 tasks done in \d+s; start the same command again to resume", last)
+    assert re.fullmatch(
+        r"stopped by Ctrl-C, 2 of 3 tasks done in \d+s, and kept; start the same command again to resume", last
+    )
     assert "failed" not in output and "Traceback" not in output
     assert printed(tmp_path)[-1].startswith("1 of 1 task done")
+
+
+@pytest.mark.parametrize(("by", "name"), [(signal.SIGINT, "Ctrl-C"), (signal.SIGTERM, r"SIGTERM \(signal 15\)")])
+def test_a_training_that_is_stopped_has_not_failed(tmp_path: Path, by: int, name: str) -> None:
+    """It says which step its checkpoint is of, as its log does. SIGTERM: of a batch system, `timeout` or `kill`."""
+    process = start(tmp_path, {"language_select": "training"})
+    output = stopped(process, tmp_path / "logs/main/language/select.log", 1, by)
+    *_, last, left = output.splitlines()
+    assert re.fullmatch(rf"stopped by {name}, 2 of 3 tasks done in \d+s, and kept; start the same .*", last), output
+    assert left == "language.select: stopped by a signal after step 36; the checkpoint is in checkpoints/a"
+    assert "failed" not in output and "Traceback" not in output and process.returncode == 1
 
 
 def test_ctrl_c_while_the_workflow_is_read(tmp_path: Path) -> None:

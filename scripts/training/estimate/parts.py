@@ -36,8 +36,10 @@ def parts(shape: Shape, settings: dict[str, Any], placement: dict[str, Any], cud
 
 
 def gigabytes(size: float) -> str:
-    """`3.2 GB`."""
-    return f"{size / 1e9:.1f} GB"
+    """`3.2 GB`; `48.0 MB` and `159 kB` of what would be 0.0."""
+    if size >= 1e8:
+        return f"{size / 1e9:.1f} GB"
+    return f"{size / 1e6:.1f} MB" if size >= 1e5 else f"{size / 1e3:.0f} kB"
 
 
 def listed(found: dict[str, int]) -> str:

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 import tiny
 import torch
+from safetensors.torch import load_file
 
 from scripts.finetune import pairs
 from scripts.finetune.batches import Batches, pieces
@@ -24,7 +25,7 @@ from scripts.finetune.run import WHERE, check
 from scripts.finetune.settings import whole
 from scripts.finetune.template import read_pairs
 from scripts.models.load import load
-from scripts.pretrain import checkpoint
+from scripts.pretrain import checkpoint, export, listing
 from scripts.training import memory
 from scripts.training.processes import RESUBMIT
 from scripts.workflow import cli
@@ -253,6 +254,13 @@ def test_killed_and_resumed_gives_the_same_bytes(
     (folder / "damaged-step-000002").mkdir()  # as one that could not be read
     newest = checkpoint.complete(folder)[-1].step
     assert newest < STEPS
+    (row,) = [row for row in listing.rows(folder.parent) if row[0] == str(folder / f"step-{newest:06d}")]
+    assert row[1:3] == ("sft", str(newest))
+    assert export.main([row[0], str(tmp_path / "exported")]) == 0
+    exported, source = (
+        load_file(at / "model.safetensors") for at in (tmp_path / "exported", base_model.parent / "model")
+    )
+    assert exported.keys() == source.keys() and any(not exported[name].equal(source[name]) for name in source)
     said = finished(launched(options, 2))
     assert f"resuming after step {newest} of" in said and "held-out loss before" not in said
     same(tmp_path, found[2] / case)
@@ -321,7 +329,7 @@ def test_warned_and_resumed_gives_the_same_bytes(
     assert found_step and checkpoint.complete(folder)[-1].step == int(found_step[1])
     finished(launched(options, processes))
     assert (tmp_path / "log").read_text().startswith(log)
-    assert f"resuming after step {found_step[1]} of {folder}" in (tmp_path / "log").read_text()
+    assert f"resuming after step {found_step[1]} of {STEPS}, checkpoint of" in (tmp_path / "log").read_text()
     same(tmp_path, found[processes] / "torch-0")
 
 

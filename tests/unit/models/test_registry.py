@@ -46,7 +46,7 @@ def refused(text: str) -> str:
         ("{A: {from: base, step: finetune.train}}", "models has the key 'A'; allowed are names of small letters"),
         (
             "{a: {from: base, step: finetune.train, learning_rte: 1}}",
-            "models.a.learning_rte is not a known key; the nearest known key is models.a.learning_rate",
+            "models.a.learning_rte is not a known key (did you mean models.a.learning_rate?)",
         ),
         (
             "{a: {from: base, step: finetune.train, learning_rate: 2}}",

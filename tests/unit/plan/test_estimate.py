@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from scripts.plan import training
 from scripts.plan.dryrun import Task
 from scripts.plan.estimate import Estimate, Work, above, by_rule, done, operations, ratio, together
 from scripts.plan.last import Last
 from scripts.workflow import config as configuration
 from scripts.workflow import steps
+from scripts.workflow.console import duration
 from scripts.workflow.manifest import Manifest
 from scripts.workflow.steps import FILTERS, STEPS
 
@@ -218,6 +220,24 @@ def test_the_start_of_a_training_takes_as_long_however_long_it_is(folder: Folder
         json.dumps({"step": 40, "seconds": 200.0}) + "\n"
     )  # of several starts, of which the last was measured
     assert folder.ask(task("pretrain.train"), config=more)["pretrain_train"].seconds == pytest.approx(360)
+
+
+def test_the_words_on_a_training_have_the_time_of_the_table(folder: Folder) -> None:
+    """One figure; and where another engine was measured, its name."""
+    trained(folder)
+    folder.made("tokenize.train", "", 1, None, {"vocabulary": 600})
+    place = folder.path / "results/main/pretrain/train"
+    fingerprint = {"config": configuration.tracked(CONFIG, "pretrain.train")}
+    facts = {"device": "cpu", "processes": 2, "devices": {"a CPU": 2}, "fingerprint": fingerprint}
+    (place / "run.json").write_text(json.dumps(facts))
+    (place / "metrics.jsonl").write_text(json.dumps({"step": 40, "tokens_per_second": 1e6, "seconds": 0.1}) + "\n")
+    for more, words in (({}, "here, scaled"), ({"engine": "torch"}, "here, with engine deepspeed, scaled")):
+        config, tasks = with_training(steps=80, global_batch_tokens=2048, **more), [task("pretrain.train")]
+        config["pretrain"]["plan"] = CONFIG["pretrain"]["plan"]
+        work = Work(Last(folder.path), tasks, {"main": config}, {"main": {}})
+        seconds = by_rule(tasks, work, 2)["pretrain_train"].seconds
+        (line,) = [line for line in training.lines(tasks, work) if "about" in line]
+        assert line.startswith(f"  about {duration(seconds)} on this machine, by ") and words in line
 
 
 def test_operations_are_those_that_the_manifest_says() -> None:

@@ -295,6 +295,7 @@ def short(start: Any, folder: Path) -> Callable[[str, int], checkpoint.Checkpoin
 def test_a_parameter_that_the_model_lacks_is_refused(short: Any, tmp_path: Path, name: str, stage: int) -> None:
     """Half of a checkpoint's layers would be left out in silence."""
     found, names = short(name, stage), [name for name, _ in tiny().named_parameters()]
+    assert found.optimizer == "adamw"
     assert [name for name, _ in engine.saved(found, names, tmp_path)] == names
     for other in (names[:-1], [*names, "other.weight"]):
         with pytest.raises(

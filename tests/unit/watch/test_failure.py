@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.watch.failure import Failure, block, status_in, words
+from scripts.watch.failure import Failure, block, ended_by_signal, status_in, words
 from scripts.workflow.console import AGAIN
 from scripts.workflow.ended import AGAIN as AGAIN_TO_RESUME
 
@@ -77,3 +77,19 @@ def test_a_training_that_slurm_ended_for_memory_says_how_it_goes_on(tmp_path: Pa
     said = "SLURM-job '7' failed, SLURM status is: 'OUT_OF_MEMORY'. Detailed failure reason unavailable."
     lines = block(Failure("pretrain.train", "", [tmp_path / "none.log"], said))
     assert "mem_mb" in lines[-2] and "Start the same command again to resume" in lines[-2]
+
+
+@pytest.mark.parametrize(
+    ("status", "last", "told"),
+    [
+        (-15, "", True),
+        (143, "", True),
+        (85, "10:00:00 a.b: stopped by a signal after step 36; the checkpoint is in c", True),
+        (-9, "", False),
+        (1, "10:00:00 a.b: error: no file", False),
+        (None, "", False),
+    ],
+)
+def test_a_task_that_was_told_to_end_has_not_failed(tmp_path: Path, status: int | None, last: str, told: bool) -> None:
+    (tmp_path / "log").write_text(f"10:00:00 a.b: step 1\n{last}\n")
+    assert ended_by_signal(Failure("a.b", "", [tmp_path / "log"], status=status)) is told

@@ -7,6 +7,7 @@ import pytest
 from scripts.watch.handler import plain
 
 SMK = "/x y/rules/common.smk"
+MISSING = "MissingRuleException:\nNo rule to produce {} (if you use input functions make sure that they don't raise unexpected exceptions)."
 
 
 @pytest.mark.parametrize(
@@ -20,6 +21,9 @@ SMK = "/x y/rules/common.smk"
         ("WorkflowError:\nnot this\nnor that", "error: not this\nnor that"),
         ('WorkflowError in rule a in file "x.smk", line 3:\nodd', 'WorkflowError in rule a in file "x.smk", line 3:\nodd'),
         ("MissingRuleException:\nNo rule to produce x", "MissingRuleException:\nNo rule to produce x"),
+        (MISSING.format("pretrain_trian"), "error: pretrain_trian is no rule, nor a file that one makes (did you mean pretrain_train?)"),
+        (MISSING.format("pretrain.train"), "error: pretrain.train is no rule, nor a file that one makes (did you mean pretrain_train?)"),
+        (MISSING.format("results/x.json"), "error: results/x.json is no rule, nor a file that one makes"),
     ],
 )  # fmt: skip
 def test_refusals_are_plain_and_everything_else_is_as_it_was(text: str, shown: str) -> None:

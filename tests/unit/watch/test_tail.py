@@ -43,3 +43,21 @@ def test_a_log_that_begins_anew(tmp_path: Path) -> None:
     path.write_text("10:00:00 language.score 00001: new\n")
     tail.look()
     assert tail.message == "new"
+
+
+def test_that_a_training_resumes_is_shown_of_this_start_alone(tmp_path: Path) -> None:
+    path, words = (
+        tmp_path / "train.log",
+        "10:00:00 pretrain.train: resuming after step {} of 40, checkpoint of 09:58 (a)\n",
+    )
+    path.write_text(words.format(10) + "10:00:09 pretrain.train: step 12/40, loss 2.5000, 9 tokens/s, 5s left\n")
+    tail = Tail(path)
+    assert tail.look() == [] and (tail.loss, tail.speed, tail.left) == (None, "", None)
+    with path.open("a") as log:
+        log.write(words.format(20))
+    assert tail.look() == ["pretrain.train: resuming after step 20 of 40, checkpoint of 09:58 (a)"]
+    path.write_text(words.format(30)[:-4])  # begun anew
+    assert tail.look() == []
+    with path.open("a") as log:
+        log.write("(a)\n")
+    assert len(tail.look()) == 1

@@ -34,9 +34,16 @@ def refused(config: Any) -> str:
         ),
         (
             {"language": {"select": {"treshold": 0.5}}},
-            ["language.select.treshold is not a known key", "nearest known key is language.select.threshold"],
+            ["language.select.treshold is not a known key", "(did you mean language.select.threshold?)"],
         ),
-        ({"langauge": {}}, ["langauge is not a known key", "nearest known key is language"]),
+        ({"langauge": {}}, ["langauge is not a known key", "(did you mean language?)"]),
+        (
+            {"pretrain": {"train": {"stepz": 5}}},  # of a section with many keys, those that are most like it
+            [
+                "stepz is not a known key (did you mean pretrain.train.steps?). Known here: steps, ",
+                " more (docs/config.md)",
+            ],
+        ),
         ({"threshold": 0.5}, ["threshold is not a known key", "language.select.threshold"]),
         (
             {"language": {"select": {"threshold": "high"}}},
@@ -309,3 +316,9 @@ def test_a_filter_that_is_set_and_not_used_is_told() -> None:
 
 def test_one_language_without_brackets_is_told_how_to_write_it() -> None:
     assert refused({"language": {"select": {"languages": "en"}}}).endswith("write a list: [en]")
+
+
+def test_of_many_keys_an_error_lists_a_few() -> None:
+    (line,) = refused({"pretrain": {"train": {"learning_rat": 5}}}).splitlines()
+    assert len(line) < 400 and line.count(",") == 11 and "learning_rate, " in line.split("Known here: ")[1]
+    assert refused({"language": {"select": {"treshold": 5}}}).endswith(": languages, threshold")

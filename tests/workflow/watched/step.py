@@ -7,8 +7,10 @@ import sys
 import time
 from pathlib import Path
 
+from scripts.training.processes import RESUBMIT, listen
 from scripts.workflow.console import log, setup
 
+stopping: list[int] = []
 step, task, how, manifest, file = sys.argv[1:]
 setup(f"{step} {task}".rstrip(), Path(file))
 print("a library's own words on stdout", flush=True)
@@ -29,6 +31,13 @@ elif how == "silent":
     sys.exit(3)
 elif how == "seconds":  # long enough to be drawn several times
     time.sleep(3)
+elif how == "training":  # as one ends that is told to
+    listen(lambda number, _: stopping.append(number))
+    end = time.monotonic() + 60
+    while not stopping and time.monotonic() < end:
+        time.sleep(0.1)
+    log.info("stopped by a signal after step 36; the checkpoint is in checkpoints/a")
+    sys.exit(RESUBMIT)
 elif how == "slow":
     time.sleep(60)
 Path(manifest).write_text(json.dumps({"counts": {"in": 10, "kept": 8, "dropped": {"language": 2}}}))
