@@ -14,7 +14,20 @@ from typing import Any
 
 import yaml
 
-from scripts.report import compared, differences, environment, facts, figures, page, plots, samples, tables, tasks
+from scripts.report import (
+    compared,
+    differences,
+    environment,
+    evaluated,
+    facts,
+    figures,
+    made,
+    page,
+    plots,
+    samples,
+    tables,
+    tasks,
+)
 from scripts.report.models import LOSSES, models
 from scripts.report.records import Run, costs
 from scripts.workflow import cli, readable
@@ -94,7 +107,7 @@ def context(
     }
     begun = [model for model in known if run.task(model.step, model.task) or (model.step, model.task) in run.training]
     differ = differences.tables(config, known)
-    summaries = {made["name"]: made["training"] or {} for made in counts["models"]}
+    summaries = {known["name"]: known["training"] or {} for known in counts["models"]}
     trainings = [
         {
             "model": model,
@@ -129,17 +142,17 @@ def context(
         "models": known,
         "trainings": trainings,
         "differences": differ,
-        "evaluation": tables.evaluation(run, counts["models"]),
+        "evaluation": evaluated.evaluation(run, counts["models"]),
         "compared": compared.table(run),
         "tasks": tasks.tables(counts),
         "costs": cost,
         "total": total,
-        "machines": tables.machines(run),
-        "accepted": tables.accepted(run),
+        "machines": made.machines(run),
+        "accepted": made.accepted(run),
         "hardware": environment.hardware(),
         "versions": environment.versions(),
         "configuration": config and yaml.safe_dump(config, sort_keys=False, allow_unicode=True, width=100),
-        "steps": tables.steps(run, path),
+        "steps": made.steps(run, path),
         "counts": counts,
     }
 

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from scripts.report import tasks
+from scripts.report.evaluated import accuracy
 from scripts.report.models import title, trained
 from scripts.report.page import NARROW, NOTHING, duration, integer, short, significant, size
 from scripts.report.records import benchmark, dig
-from scripts.report.tables import accuracy, parameters
+from scripts.report.tables import parameters
 from scripts.workflow import cli, costs
 from scripts.workflow.costs import counting
 from scripts.workflow.inputs import Inputs

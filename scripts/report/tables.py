@@ -2,45 +2,24 @@
 
 from __future__ import annotations
 
-import os
 import time
-from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import Any
 
 from scripts.models.registry import BASE
 from scripts.report import tasks
 from scripts.report.candidates import missed
-from scripts.report.models import Model, best, title, trained
+from scripts.report.evaluated import accuracy, measured_on
+from scripts.report.models import Model, best, trained
 from scripts.report.page import NOTHING, duration, integer, percent, short, significant, size
-from scripts.report.records import Run, dig, json_lines, measured, metrics, number
-from scripts.report.samples import UNSHOWABLE
-from scripts.workflow import record
+from scripts.report.records import Run, dig, measured, metrics, number
 
 Fact = tuple[str, str, str]  # name, value with its unit, what it was measured on
-
-
-def accuracy(questions: Any, key: str = "acc") -> str:
-    """`41.3 % ± 1.6 %`: accuracy and its standard error, over documents where it is known, else that of lm-evaluation-harness."""
-    over = {"acc": number(dig(questions, "stderr"))}.get(key)
-    value, error = number(dig(questions, key)), number(dig(questions, f"{key}_stderr")) if over is None else over
-    if value is None:
-        return NOTHING
-    return percent(value) + (f" ± {percent(error)}" if error is not None else "")
 
 
 def parameters(facts: Any) -> Any:
     """The model's parameters of a training step's summary: a number, or `total` of {total, non_embedding}."""
     found = dig(facts, "parameters")
     return dig(found, "total") if isinstance(found, dict) else found
-
-
-def measured_on(text: Any) -> str:
-    """What a held-out loss was measured on."""
-    if not number(dig(text, "documents")):
-        return "no validation documents"
-    count = dig(text, "documents")
-    return f"{integer(count)} validation document{'s' * (count != 1)}, {size(dig(text, 'bytes'))}"
 
 
 def tiles(counts: dict[str, Any], seconds: float | None) -> list[dict[str, str]]:
@@ -279,142 +258,3 @@ def progress(run: Run, model: Model, config: dict[str, Any] | None) -> list[Fact
         ("Last line written", at, "its losses and metrics, beside the checkpoints"),
     ]  # fmt: skip
     return [row for row in found if row[1] != NOTHING]
-
-
-def evaluation(run: Run, made: list[dict[str, Any]]) -> dict[str, Any]:
-    """The evaluation table (models as columns) and the generated samples side by side. made: `models` of counts.json.
-
-    A model that was not trained has no column: it is the one that it is made from.
-    """
-    shown = [model for model in made if model["evaluation"] and trained(model)]
-    results = [model["evaluation"] for model in shown]
-    text, questions, tasks = (
-        next((dig(found, part) for found in results if dig(found, part)), None)
-        for part in ("heldout_text", "questions", "tasks")
-    )
-    held, asked = measured_on(text), f"{integer(dig(questions, 'items'))} held-out questions"
-    plan: list[tuple[str, str, Callable[[Any], str], tuple[str, ...]]] = [
-        ("Loss", f"nats per token; {held}", significant, ("heldout_text", "loss")),
-        ("Perplexity", f"per token; {held}", significant, ("heldout_text", "perplexity")),
-        ("Bits per byte", held, significant, ("heldout_text", "bits_per_byte")),
-        *(
-            (f"Bits per byte: {name}", measured_on(part), significant, ("heldout_text", "by_source", name, "bits_per_byte"))
-            for name, part in (dig(text, "by_source") or {}).items()
-        ),
-        ("Accuracy ± standard error", asked, accuracy, ("questions",)),
-        ("Accuracy by likelihood per character", asked, percent, ("questions", "acc_norm")),
-        ("Chance", "accuracy of a guess", percent, ("questions", "chance")),
-        ("Distance from chance", "standard errors", distance, ("questions",)),
-    ]  # fmt: skip
-    for task in sorted({name for found in results for name in dig(found, "tasks", "results") or {}}):
-        on = f"{integer(dig(tasks, 'results', task, 'items'))} items"
-        plan.append((f"{task}: accuracy", on, accuracy, ("tasks", "results", task)))
-    rows = [
-        {"name": name, "cells": [write(dig(found, *keys)) for found in results], "note": note}
-        for name, note, write, keys in plan
-    ]
-    about = ["The same held-out data for all models."] if len(shown) > 1 else []
-    if left := [model["name"] for model in made if not trained(model)]:
-        about.append(f"Without a column, for nothing was trained: {', '.join(left)}.")
-    return {
-        "about": " ".join(about),
-        "models": [{"title": title(model["name"]), "from": model["from"]} for model in shown],
-        "rows": [row for row in rows if any(cell != NOTHING for cell in row["cells"])],
-        "samples": generated(run, [model["name"] for model in shown]),
-    }
-
-
-def distance(questions: Any) -> str:
-    """`+1.2`: the standard errors, as `accuracy` shows them, between an accuracy and that of a guess."""
-    value, chance, error = (number(dig(questions, key)) for key in ("acc", "chance", "stderr"))
-    if value is None or chance is None or not error:
-        return signed(dig(questions, "acc_z"))
-    return signed((value - chance) / error)
-
-
-def signed(value: Any) -> str:
-    """`-1.25` → `−1.2`."""
-    found = number(value)
-    return NOTHING if found is None else f"{found:+.1f}".replace("-", "−")
-
-
-def visible(text: str) -> str:
-    """A generated text, or words in brackets for one that a reader would not see."""
-    if not text.strip():
-        return f"[{integer(len(text))} characters of white space]" if text else "[nothing]"
-    return UNSHOWABLE.sub("\N{REPLACEMENT CHARACTER}", text)
-
-
-def generated(run: Run, models: Iterable[str]) -> list[dict[str, Any]]:
-    """Samples by what was asked: `prompt`, `about`, `reference` and `outputs`, (model, text) for every model."""
-    found: dict[tuple[str, ...], dict[str, Any]] = {}
-    for model in models:
-        manifest = run.task("evaluate.model", model)
-        for name in manifest.files if manifest else ():
-            if not (manifest and name.endswith("samples.jsonl")):
-                continue
-            with run.reading(manifest.file(name)):
-                for row in json_lines(manifest.file(name)):
-                    prompt = str(row.get("question") or row.get("prompt") or "")
-                    kind, decoding = str(row.get("kind", "prompt")), str(row.get("decoding", ""))
-                    about, reference = f"{kind}, {decoding} decoding", row.get("reference")
-                    new: dict[str, Any] = {"prompt": prompt, "about": about, "outputs": [], "reference": reference}
-                    here = found.setdefault((kind, decoding, prompt), new)
-                    here["outputs"].append((title(model), visible(str(row.get("text", "")))))
-    return list(found.values())
-
-
-def recorded(facts: dict[str, Any]) -> dict[str, str]:
-    """What a record beside a manifest says of machine, devices and versions, as name → value."""
-    found = {name: str(value) for name, value in (dig(facts, "machine") or {}).items() if name != "host"}
-    if isinstance(devices := facts.get("devices"), dict):
-        names = ", ".join(f"{count} × {name}" for name, count in devices.items())
-        found["devices"] = f"{names}; {integer(facts.get('nodes'))} node{'s' * (facts.get('nodes') != 1)}"
-    return found | {name: str(value) for name, value in (dig(facts, "versions") or {}).items()}
-
-
-def machines(run: Run) -> list[dict[str, str]]:
-    """What the steps ran on, from the records beside their manifests: `name`, `value`, `steps` where they differ."""
-    seen: dict[str, dict[str, list[str]]] = {}
-    for step, manifests in run.manifests.items():
-        for manifest in manifests:
-            for name, value in recorded(record.read(manifest.path)).items() if manifest.path else ():
-                of = seen.setdefault(name, {}).setdefault(value, [])
-                of += [step] * (step not in of)
-    return [
-        {"name": name, "value": value, "steps": ", ".join(of) if len(values) > 1 or name == "devices" else ""}
-        for name, values in seen.items()
-        for value, of in values.items()
-    ]
-
-
-def accepted(run: Run) -> list[dict[str, Any]]:
-    """What a person accepted as made by later settings or code: `step`, `tasks`, `changes`, `reason`, `when` (workflow/accept.py)."""
-    seen: dict[tuple[str, str, str, str], int] = {}
-    for step, manifests in run.manifests.items():
-        for manifest in manifests:
-            for entry in record.accepted(manifest.path, manifest.fingerprint) if manifest.path else ():
-                key = (step, "; ".join(entry["changes"]), entry["reason"], entry["when"])
-                seen[key] = seen.get(key, 0) + 1
-    return [
-        {"step": step, "tasks": number, "changes": changes, "reason": reason, "when": when}
-        for (step, changes, reason, when), number in seen.items()
-    ]
-
-
-def steps(run: Run, page: Path) -> list[dict[str, Any]]:
-    """Every step's tasks, files, size, fingerprint, and its folder relative to the page."""
-    rows = []
-    for step, manifests in run.manifests.items():
-        facts = [fact for manifest in manifests for fact in manifest.files.values()]
-        rows.append(
-            {
-                "step": step,
-                "tasks": len(manifests),
-                "files": len(facts),
-                "bytes": sum(fact["bytes"] for fact in facts),
-                "fingerprint": manifests[0].fingerprint,
-                "link": Path(os.path.relpath(manifests[0].folder, page.parent)).as_posix() + "/",
-            }
-        )
-    return rows

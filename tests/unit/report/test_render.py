@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scripts.formats.documents import uniform
-from scripts.report import facts, page, samples, tables
+from scripts.report import facts, made, page, samples, tables
 from scripts.report.records import Run, added, benchmark, costs, metrics
 from scripts.report.render import complete, main
 from scripts.workflow.manifest import Manifest
@@ -263,7 +263,7 @@ def test_machines_and_versions_are_those_of_the_records(run_folder: Path, manife
     note("quality/train/run.json", versions={"python": "3.12.1"})
     note("pretrain/train/run.json", devices={"NVIDIA H200": 8}, nodes=2)
     (run_folder / "quality/select/run.json").write_text("{")
-    rows = [tuple(row.values()) for row in tables.machines(Run.read(manifests))]
+    rows = [tuple(row.values()) for row in made.machines(Run.read(manifests))]
     assert rows == [
         ("processor", "P", ""),
         ("python", "3.11.7", "dedup.select"),
