@@ -119,7 +119,7 @@ def test_what_is_no_pair_is_counted(tmp_path: Path) -> None:
         ("a.json", b"[1, ", {}, "a.json: not JSON: .*a row a line is .jsonl"),
         ("a.xlsx", b"PK", {}, "takes files .jsonl, .ndjson, .json, .csv, .tsv, bare or as .gz or .zst"),
         ("a.jsonl", b"\xff\xfe\xff", {}, "not UTF-8"),
-        ("a.jsonl.gz", gzip.compress(b'{"question": "a", "answer": "b"}' * 99)[:-9], {}, "a.jsonl.gz: "),
+        ("a.jsonl.gz", gzip.compress(b'{"question": "a", "answer": "b"}' * 99, mtime=0)[:-9], {}, "a.jsonl.gz: "),
         ("a.jsonl.zst", b"no frame", {}, "a.jsonl.zst: "),
     ],
 )  # fmt: skip
