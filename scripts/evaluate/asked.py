@@ -69,12 +69,38 @@ def of_items(rows: list[Row], tokenizer: Any, context: int) -> list[Task]:
     return list(found.values())
 
 
-def of_questions(rows: list[Row], template: Template, tokenizer: Any, context: int) -> Task:
-    """The held-out questions of finetune.pairs, asked as in fine-tuning; those left out of which an answer takes `context` tokens."""
+def of_questions(rows: list[Row], template: Template, tokenizer: Any, context: int) -> list[Task]:
+    """The held-out questions of finetune.pairs, asked as in fine-tuning, and a task of each file with labels.
+
+    Those are left out of which an answer takes `context` tokens, and those that have too few other answers for a choice.
+    """
+    rows = [row for row in rows if "choices" in row]
     ids = encoded(tokenizer, [f" {text}" for row in rows for text in row["choices"]])
-    kept = [row for row in rows if max(len(ids[f" {text}"]) for text in row["choices"]) < context]
-    asked = [{**row, "context": template.prompt(row["question"])} for row in kept]
-    return Task(QUESTIONS, asked, template.delimiter, left_out=len(rows) - len(kept))
+    found: dict[str, Task] = {QUESTIONS: Task(QUESTIONS, [], template.delimiter)}
+    for row in rows:
+        name = row["of"] if "labels" in row else QUESTIONS
+        task = found.setdefault(name, Task(name, [], template.delimiter))
+        if max(len(ids[f" {text}"]) for text in row["choices"]) < context:
+            task.rows.append({**row, "context": template.prompt(row["question"])})
+        else:
+            task.left_out += 1
+    return list(found.values())
+
+
+def classified(rows: Sequence[Row], lines: Sequence[Row]) -> Row:
+    """Of rows with labels: how many of each (first) were given each label, macro F1, and the share of the most frequent label.
+
+    Macro F1 is the mean over the labels of 2 × right / (given + true); 0 of one that is neither given nor true.
+    """
+    labels = list(rows[0]["labels"])
+    table = {label: dict.fromkeys(labels, 0) for label in labels}
+    for row, line in zip(rows, lines, strict=True):
+        table[labels[row["gold"]]][labels[line["chosen"]]] += 1
+    true = {label: sum(table[label].values()) for label in labels}
+    given = {label: sum(part[label] for part in table.values()) for label in labels}
+    scores = [2 * table[label][label] / max(1, true[label] + given[label]) for label in labels]
+    most = max(true.values()) / len(rows)
+    return {"confusion": table, "macro_f1": round(sum(scores) / len(labels), 6), "majority": round(most, 6)}
 
 
 def likelihoods(samples: list[dict[str, Any]]) -> list[list[float]]:
@@ -91,6 +117,7 @@ def results(
     for task in tasks:
         if task.rows:
             found, more = measured(task.name, task.rows, likelihoods(samples[task.name]), seed)
-            numbers[task.name] = found | {"left_out_too_long": task.left_out}
+            more_of = classified(task.rows, more) if "labels" in task.rows[0] else {}
+            numbers[task.name] = {**found, "left_out_too_long": task.left_out, **more_of}
             lines += more
     return numbers, lines

@@ -43,7 +43,7 @@ def best(likelihoods: Sequence[float], choices: Sequence[str], measure: str) -> 
 
 def judged(task: str, item: dict[str, Any], likelihoods: Sequence[float]) -> dict[str, Any]:
     """One line of a file of results: what was chosen by the task's headline, whether it is right, and each choice's nats."""
-    chosen = best(likelihoods, item["choices"], HEADLINES[task])
+    chosen = best(likelihoods, item["choices"], HEADLINES.get(task, SUM))
     return {
         "task": task,
         "id": item["id"],
@@ -86,7 +86,7 @@ def measured(
         for name in (SUM, PER_BYTE)
     }
     chance = sum(1 / len(item["choices"]) for item in items) / len(items)
-    accuracy = shares[HEADLINES[task]]
+    accuracy = shares[HEADLINES.get(task, SUM)]
     wide = error([line["right"] for line in lines], [line["document"] for line in lines], seed, task)
     found = {
         **shares,
@@ -98,7 +98,7 @@ def measured(
     }
     return {
         **{key: None if value is None else round(value, DIGITS) for key, value in found.items()},
-        "headline": HEADLINES[task],
+        "headline": HEADLINES.get(task, SUM),
         "items": len(items),
         "documents": len({item["document"] for item in items}),
     }, lines

@@ -58,14 +58,14 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     if not enough(args.pairs, "heldout"):
         rows = []
         notes.append("No held-out questions were asked: finetune.pairs found too few.")
-    questions = asked.of_questions(rows, template, tokenizer, context)
-    if rows and not questions.rows:
+    questions, *labelled = asked.of_questions(rows, template, tokenizer, context)
+    if questions.left_out and not questions.rows:
         notes.append(
-            f"No held-out questions were asked: every one of the {len(rows)} has an answer longer than the context of "
+            f"No held-out questions were asked: every one of the {questions.left_out} has an answer longer than the context of "
             f"{context} tokens; lower finetune.pairs.max_answer_words or raise pretrain.train.model.context."
         )
     items = asked.of_items(asked.read_items(args.items), tokenizer, context)
-    for task in items:
+    for task in [*items, *labelled]:
         if not task.rows:
             notes.append(
                 f"{task.name} was not asked: every one of its {task.left_out} items has a choice longer than the context of "
@@ -83,7 +83,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     else:
         notes.append("No loss was measured on held-out text: the corpus has no validation documents.")
     how = {"context": context, "batch_size": args.batch_size, "seed": settings["seed"]}
-    every = [*items, questions]
+    every = [*items, *labelled, questions]
     found, tasks = harness.run(model, tokenizer, every, settings["tasks"], how)
     numbers, lines = asked.results(every, found.get("samples", {}), settings["seed"])
     for kind, of in numbers.items():
@@ -91,7 +91,20 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     answered = numbers.pop(QUESTIONS, None)
     for note in notes:
         log.warning("%s", note)
-    shown = [] if random else list(samples(model, tokenizer, questions.rows, template, settings, context))
+    shown = (
+        []
+        if random
+        else list(
+            samples(
+                model,
+                tokenizer,
+                next((task.rows for task in every[::-1] if task.rows and task not in items), []),
+                template,
+                settings,
+                context,
+            )
+        )
+    )
 
     result = {
         "model": name,

@@ -55,8 +55,8 @@ def chat(row: Row) -> Conversation:
     return words[0] if first else "", list(zip(words[first::2], words[first + 1 :: 2], strict=True))
 
 
-def columns(question: str, answer: str) -> Callable[[Row], Conversation]:
-    """A layout by templates such as `{question}`, which hold names of columns."""
+def columns(question: str, answer: str, labels: dict[str, str] | None = None) -> Callable[[Row], Conversation]:
+    """A layout by templates such as `{question}`, which hold names of columns. labels: the word for each value of the answer."""
 
     def filled(template: str, row: Row) -> str:
         # One pass: what a column holds is no template.
@@ -64,9 +64,12 @@ def columns(question: str, answer: str) -> Callable[[Row], Conversation]:
 
     def layout(row: Row) -> Conversation:
         try:
-            return "", [(filled(question, row), filled(answer, row))]
+            asked, answered = filled(question, row), filled(answer, row)
         except KeyError:
             raise Bad("no_text") from None
+        if labels and answered not in labels:
+            raise Bad("unknown_label")
+        return "", [(asked, labels[answered] if labels else answered)]
 
     return layout
 
@@ -75,7 +78,7 @@ def layout(number: int, entry: Row) -> Callable[[Row], Conversation]:
     """How an entry's rows are read. Raises InputError for keys that do not go together."""
     name = entry.get("layout", "columns")
     if name != "columns":
-        if given := sorted({"question", "answer"} & entry.keys()):
+        if given := sorted({"question", "answer", "labels"} & entry.keys()):
             raise InputError(
                 f"{KEY}[{number}].{given[0]} goes with layout: columns; {KEY}[{number}].layout is {name!r}"
             )
@@ -86,7 +89,10 @@ def layout(number: int, entry: Row) -> Callable[[Row], Conversation]:
             raise InputError(
                 f"{KEY}[{number}].{key} is {template!r}; it must hold the name of a column, such as {{{key}}}"
             )
-    return columns(question, answer)
+    words = entry.get("labels", {})
+    if words and len(set(words.values())) < 2:
+        raise InputError(f"{KEY}[{number}].labels is {entry['labels']!r}; it must have two different words or more")
+    return columns(question, answer, words)
 
 
 def check(settings: Row) -> None:

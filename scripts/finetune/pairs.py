@@ -101,10 +101,12 @@ def from_files(settings: dict[str, Any], split: str, dropped: Counter[str]) -> I
     reasons = dropped if split == "train" else Counter[str]()  # every file is read twice
     for number, entry in enumerate(settings["files"]):
         name, progress = Path(entry["path"]).name, Progress(None, "pairs")
+        words = list(dict.fromkeys(entry.get("labels", {}).values()))
         for first, question, answer in files.pairs(number, entry, template, reasons):
             validation = uniform(seed, key(first), "finetune.files") < entry.get("heldout", HELDOUT)
             if validation == (split == "validation"):
-                yield {**pair("", question, answer, name), "document": document_id(name, key(first))}
+                found = {**pair("", question, answer, name), "document": document_id(name, key(first))}
+                yield found | ({"labels": words} if words else {})
             progress.add()
 
 
@@ -115,17 +117,20 @@ def pair(document: str, question: str, answer: str, of: str) -> dict[str, Any]:
 
 
 def with_choices(pairs: list[dict[str, Any]], seed: int) -> list[dict[str, Any]]:
-    """Each pair with `choices` and `gold`: distractors by hash from the answers of the nearest length.
+    """Each pair with `choices` and `gold`: its labels, or distractors by hash from the answers of the nearest length.
 
-    With fewer than four different answers there is no choice, and the pairs stay as they are.
+    With fewer than four different answers there is no choice, and pairs without labels stay as they are.
     """
-    answers = sorted(
-        {key(pair["answer"]): pair["answer"] for pair in reversed(pairs)}.values(), key=lambda a: (len(a), a)
-    )
-    if len(answers) < CHOICES:
-        return pairs
+    free = [pair for pair in reversed(pairs) if "labels" not in pair]
+    answers = sorted({key(pair["answer"]): pair["answer"] for pair in free}.values(), key=lambda a: (len(a), a))
     out = []
     for pair in pairs:
+        if "labels" in pair:
+            out.append({**pair, "choices": pair["labels"], "gold": pair["labels"].index(pair["answer"])})
+            continue
+        if len(answers) < CHOICES:
+            out.append(pair)
+            continue
         at = bisect_left(answers, (len(pair["answer"]), pair["answer"]), key=lambda a: (len(a), a))
         near = sorted(
             (a for a in answers[max(0, at - NEAREST) : at + NEAREST + 1] if key(a) != key(pair["answer"])),
@@ -193,7 +198,8 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
         found_heldout += 1
         held.add(row)
     pairs = held.ordered()
-    questions, answers = {key(p["question"]) for p in pairs}, {key(p["answer"]) for p in pairs}
+    # Labels are the same words for all: only their questions can have been seen.
+    questions, answers = {key(p["question"]) for p in pairs}, {key(p["answer"]) for p in pairs if "labels" not in p}
     seen: set[str] = set()
     train = Lowest(settings["max_train"], seed, "finetune.train")
     found_train = 0
@@ -202,16 +208,15 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
         train.add(row)
         seen |= {key(row["question"])} & questions | {key(row["answer"])} & answers
     total = found_train + found_heldout + sum(part.total() for part in dropped.values())
-    clean = [p for p in pairs if key(p["question"]) not in seen and key(p["answer"]) not in seen]
+    clean = [p for p in pairs if key(p["question"]) not in seen and ("labels" in p or key(p["answer"]) not in seen)]
     held.dropped["contaminated"] += len(pairs) - len(clean)
     kept = clean[: settings["max_heldout"]]
     held.dropped["over_maximum"] += len(clean) - len(kept)
     rows_train = train.ordered()
     rows_heldout = with_choices(kept, seed)
-    different = len({key(p["answer"]) for p in kept})
-    asked, found_asked = len(kept), "held-out pairs"
-    if different < CHOICES:
-        asked, found_asked = different, "held-out pairs with different answers"
+    asked, found_asked = sum("choices" in row for row in rows_heldout), "held-out pairs"
+    if not asked:
+        asked, found_asked = len({key(p["answer"]) for p in kept}), "held-out pairs with different answers"
     few_train = lacking(
         len(rows_train),
         settings["min_train"],

@@ -26,8 +26,12 @@ def found(run: Run, untrained: dict[str, Any] | None) -> dict[str, Any]:
 
 def asked(counts: dict[str, Any]) -> dict[str, Any]:
     """What evaluate.items says of each task, in the order of NAMES."""
-    known = dig(counts, "beside", "tasks") or {}
-    return {task: known[task] for task in [*(name for name in NAMES if name in known), *(known.keys() - NAMES.keys())]}
+    known = dict(dig(counts, "beside", "tasks") or {})
+    for model in counts.get("models") or []:  # classifications of the held-out pairs
+        known = {**(dig(model, "evaluation", "items") or {}), **known}
+    return {
+        task: known[task] for task in [*(name for name in NAMES if name in known), *sorted(known.keys() - NAMES.keys())]
+    }
 
 
 def columns(counts: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
@@ -53,6 +57,17 @@ def centered(of: Any) -> str:
     return NOTHING if value is None else f"{value:+.2f}".replace("-", "−")
 
 
+def second(of: dict[str, Any]) -> str:
+    """What stands below an accuracy: the centered score, and macro F1 of a classification."""
+    return centered(of) + (f", F1 {of['macro_f1']:.2f}" if "macro_f1" in of else "")
+
+
+def note(of: dict[str, Any]) -> str:
+    """What a task was measured on, and of a classification what the most frequent label alone would reach."""
+    most = f"; always the same label: {percent(of['majority'])}" if "majority" in of else ""
+    return f"{integer(of['items'])} items of {integer(of['documents'])} documents{most}"
+
+
 def tables(counts: dict[str, Any]) -> dict[str, Any]:
     """`heads` and `rows` (name, chance, cells of (accuracy, centered score), items), and `bits`: (name, bits per byte) of the same text."""
     across = [(name, of) for name, of in columns(counts)]
@@ -64,8 +79,8 @@ def tables(counts: dict[str, Any]) -> dict[str, Any]:
                 {
                     "name": NAMES.get(task, task),
                     "chance": percent(next((dig(result, "chance") for result in results if result), None)),
-                    "cells": [(share(result), centered(result)) if result else (NOTHING, "") for result in results],
-                    "note": f"{integer(of['items'])} items of {integer(of['documents'])} documents",
+                    "cells": [(share(result), second(result)) if result else (NOTHING, "") for result in results],
+                    "note": note(of),
                 }
             )
     return {"heads": [name for name, _ in across], "rows": rows, "bits": list(bits(counts))}

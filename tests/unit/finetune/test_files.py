@@ -91,6 +91,29 @@ def test_layouts(tmp_path: Path) -> None:
     assert [part[1:] for part in read(entry)] == [('a "good" film Good?', "1"), ("a bad one Good?", "0")]
 
 
+def test_labels_are_words_and_the_choices_of_what_is_held_out(corpus: list[Path], tmp_path: Path) -> None:
+    """Only a question that was trained on is contamination: all answers are the same words."""
+    rows = [f"film number {n} is {'good' if n % 3 else 'bad'}\t{int(n % 3 > 0)}\n" for n in range(200)]
+    path = tmp_path / "films.tsv"
+    path.write_text("".join([*rows, "a film\t7\n", rows[0].replace("film number", "FILM  number")]))
+    entry = {
+        "path": str(path),
+        "columns": ["text", "label"],
+        "question": "{text}?",
+        "answer": "{label}",
+        "labels": {"0": "bad", "1": "good"},
+        "heldout": 0.3,
+    }
+    manifest = made(tmp_path, corpus, files=[entry])
+    train, held = (read_pairs(manifest.path, name)[0] for name in ("train", "heldout"))  # type: ignore[arg-type]
+    assert len(train) + len(held) == 200 and {row["answer"] for row in train} == {"bad", "good"}
+    assert all(row["choices"] == ["bad", "good"] and row["choices"][row["gold"]] == row["answer"] for row in held)
+    assert manifest.counts["dropped"] == {"train_unknown_label": 1, "heldout_duplicate": 1} or manifest.counts[
+        "dropped"
+    ] == {"train_duplicate": 1, "train_unknown_label": 1}
+    assert manifest.counts["in"] == 202 and manifest.summary["enough"] == {"train": True, "heldout": True}
+
+
 def test_a_column_that_looks_like_a_template_stays_text(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text(json.dumps({"question": "{answer}?", "answer": "{question}"}))
     assert read({"path": tmp_path / "a.jsonl"}) == [("{answer}?", "{answer}?", "{question}")]
@@ -138,6 +161,7 @@ def test_what_is_wrong_with_a_file_is_named(
     [
         ({"patterns": [], "files": []}, "both empty"),
         ({"patterns": [], "files": [{"path": "a", "layout": "chat", "question": "{q}"}]}, r"files\[0\].question goes with layout: columns"),
+        ({"patterns": [], "files": [{"path": "a", "labels": {0: "x", 1: "x"}}]}, r"files\[0\].labels is .* two different words or more"),
         ({"patterns": [], "files": [{"path": "a"}, {"path": "b", "answer": "no hole"}]}, r"files\[1\].answer is 'no hole'; it must hold"),
     ],
 )  # fmt: skip
@@ -221,7 +245,7 @@ REAL = {
     "v1_sft_demo.jsonl.zst": {"layout": "chat"},
     "gsm8k_train.jsonl.zst": {},
     "dialogsum.dev.jsonl.zst": {"question": "{dialogue}\nSummary?", "answer": "{summary}"},
-    "train.tsv.zst": {"columns": ["text", "label"], "question": "{text}", "answer": "{label}"},
+    "train.tsv.zst": {"columns": ["text", "label"], "question": "{text}", "answer": "{label}", "labels": {"0": "bad", "1": "good"}},
 }  # fmt: skip
 
 
