@@ -22,11 +22,10 @@ SEQUENCES = 16
 
 
 def offline() -> None:
-    """Keep the libraries off the network and their bars off the terminal. To be called before they are imported."""
+    """Keep the libraries off the network. To be called before they are imported."""
     for name in ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE", "HF_EVALUATE_OFFLINE", "HF_HUB_DISABLE_TELEMETRY"):
         os.environ[name] = "1"
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    os.environ["TQDM_DISABLE"] = "1"
     os.environ.setdefault("LMEVAL_LOG_LEVEL", "ERROR")
 
 
