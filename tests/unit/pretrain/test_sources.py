@@ -45,7 +45,8 @@ def test_a_training_and_an_evaluation_agree(start: Any, tmp_path: Path, sourced:
     documents, _ = heldout.choose(sourced, 1500, 0)
     model = AutoModelForCausalLM.from_pretrained(tmp_path / "out/model")
     for batch_size in (1, 5):
-        found = evaluated(model, 0, documents, 32, heldout.CARRY, batch_size)
+        found, lines = evaluated(model, 0, documents, 32, heldout.CARRY, batch_size)
+        assert [line["document"] for line in lines] == [document.id for document in documents]
         assert found["bits_per_byte"] == pytest.approx(last["bits_per_byte"], abs=2e-6)
         for name, part in parts.items():
             assert found["by_source"][name]["bits_per_byte"] == pytest.approx(part["bits_per_byte"], abs=2e-6)
