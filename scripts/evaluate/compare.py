@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from scripts.evaluate.measures import HEADLINES
-from scripts.models.registry import UNTRAINED
+from scripts.models.registry import BASE, UNTRAINED
 from scripts.workflow import cli
 from scripts.workflow.console import log
 from scripts.workflow.manifest import Manifest, pretty, task_of, write_atomically
@@ -123,8 +123,9 @@ def on_tasks(first: Manifest, second: Manifest, settings: dict[str, Any], salt: 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
     read = {task_of(path): Manifest.read(path) for path in args.evaluations}
     read.pop(UNTRAINED, None)  # what any training is better than
+    names = sorted(read, key=lambda name: (name != BASE, name))  # whatever order the config has them in
     pairs = []
-    for first, second in combinations(read, 2):
+    for first, second in combinations(names, 2):
         salt = f"{first} {second}"
         text = on_text(read[first], read[second], settings, salt)
         measures = [*([text] if text else []), *on_tasks(read[first], read[second], settings, salt)]

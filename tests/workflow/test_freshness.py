@@ -77,7 +77,7 @@ def test_a_task_that_was_begun_and_not_finished_is_missed(copy_of: Callable[[], 
     """A forced or damaged step, killed at its work: its old record tells it from a step that was deleted."""
     folder = copy_of()
     (folder / "results/main/evaluate/model/sft.manifest.json").unlink()
-    assert planned(folder, tiny()) == {"evaluate.model[sft]", "report.render"}
+    assert planned(folder, tiny()) == {"evaluate.model[sft]", "evaluate.compare", "report.render"}
 
 
 def test_touching_everything_removes_nothing(copy_of: Callable[[], Path]) -> None:

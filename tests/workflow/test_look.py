@@ -102,11 +102,13 @@ def test_plan_says_what_and_why(complete: Path, tmp_path: Path) -> None:
     assert errors == []
     assert reasons(tasks) == {
         "evaluate_model": {"temperature 0.8 → 0.9": 3},
-        "report_render": {"needs evaluate.model, which runs again": 1},
+        "evaluate_compare": {"needs evaluate.model, which runs again": 1},
+        "report_render": {"needs evaluate.compare, which runs again": 1},
     }
     # The same input as in the run that was measured takes as long as it took there, three tasks on two cores.
     taken = [seconds(complete, f"evaluate/model/{model}.tsv") for model in ("base", "sft", "untrained")]
-    all_three, last = max(*taken, sum(taken) / 2), seconds(complete, "report/render.tsv")
+    all_three = max(*taken, sum(taken) / 2)
+    last = seconds(complete, "evaluate/compare.tsv") + seconds(complete, "report/render.tsv")
     said = page(complete, tmp_path / "config.yaml")
     assert re.search(rf"^evaluate_model +3 +{duration(all_three)}  temperature 0.8 → 0.9$", said, re.MULTILINE), said
     assert f"estimate: {duration(all_three + last)}, one step after another, on 2 cores." in said.replace("\n", " ")
@@ -129,7 +131,7 @@ def test_plan_names_every_key_that_differs(complete: Path, tmp_path: Path) -> No
     assert re.search(r"^quality_select .*  keep_fraction 0\.9 → 0\.8$", said, re.MULTILINE), said
     assert re.search(r"  steps 40 → 80; needs tokenize\.encode, which runs again$", said, re.MULTILINE), said
     assert re.search(
-        r"^report_render .*  needs dedup\.export, pretrain\.plan and evaluate\.model, which run again$",
+        r"^report_render .*  needs dedup\.export, pretrain\.plan and evaluate\.compare, which run again$",
         said,
         re.MULTILINE,
     ), said
@@ -242,7 +244,8 @@ def test_variants_share_what_does_not_differ(complete: Path) -> None:
     found = planned(complete, tree)
     assert found == {
         "pretrain.plan", "pretrain.train",
-        "finetune.train[sft]", "evaluate.model[base]", "evaluate.model[sft]", "evaluate.model[untrained]", "report.render",
+        "finetune.train[sft]", "evaluate.model[base]", "evaluate.model[sft]", "evaluate.model[untrained]",
+        "evaluate.compare", "report.render",
     }  # fmt: skip
 
 

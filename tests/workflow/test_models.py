@@ -21,8 +21,8 @@ from tests.workflow.test_look import page
 
 SFT: dict[str, Any] = {"from": "base", "step": "finetune.train"}
 SFT2: dict[str, Any] = {**SFT, "from": "sft", "learning_rate": 0.0005}
-MADE = {"finetune.train[sft]", "evaluate.model[sft]", "report.render"}
-ADDED = {"finetune.train[sft2]", "evaluate.model[sft2]", "report.render"}
+MADE = {"finetune.train[sft]", "evaluate.model[sft]", "evaluate.compare", "report.render"}
+ADDED = {"finetune.train[sft2]", "evaluate.model[sft2]", "evaluate.compare", "report.render"}
 
 
 def tree(models: Any, **more: Any) -> dict[str, Any]:
@@ -41,9 +41,9 @@ def tree(models: Any, **more: Any) -> dict[str, Any]:
         ({"sft": SFT, "sft2": SFT2}, ADDED),
         ({"sft2": SFT2, "sft": {**SFT, "epochs": 2}}, MADE | ADDED),
         ({"sft": SFT, "sft2": {**SFT2, "processes": 2}}, ADDED),
-        ({"other": SFT}, {"finetune.train[other]", "evaluate.model[other]", "report.render"}),
-        ({}, {"report.render"}),
-        ({"sft": None}, {"report.render"}),
+        ({"other": SFT}, {"finetune.train[other]", "evaluate.model[other]", "evaluate.compare", "report.render"}),
+        ({}, {"evaluate.compare", "report.render"}),
+        ({"sft": None}, {"evaluate.compare", "report.render"}),
     ],
 )
 def test_an_edit_of_the_registry_reruns(complete: Path, models: Any, runs: set[str]) -> None:
