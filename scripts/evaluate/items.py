@@ -55,7 +55,7 @@ class Made:
             self.giving[task] += bool(found.items)
             self.candidates[task] += found.candidates
             self.dropped[task] += found.dropped
-        spans = sorted((maker.rank("span", at), said) for at, said in maker.spans())[:1]
+        spans = sorted((maker.rank("span", at), said) for at, said in maker.spans() if maker.fits(said))[:1]
         self.spans += [(text.id, said) for _, said in spans]
         self.documents.append(text.id)
 
@@ -64,12 +64,12 @@ class Made:
         if not item.lacking:
             return True
         known, seed = {text.casefold() for text in item.choices}, self.settings["seed"]
-        for _, said in sorted(
-            (uniform(seed, f"{item.id}\x1f{name}", "evaluate.items.others"), said) for name, said in self.spans
+        for _, name, said in sorted(
+            (uniform(seed, f"{item.id}\x1f{name}", "evaluate.items.others"), name, said) for name, said in self.spans
         ):
             if len(item.choices) == CHOICES:
                 break
-            if said.casefold() not in known:
+            if name != item.document and said.casefold() not in known:
                 item.choices.append(said)
                 known.add(said.casefold())
         return len(item.choices) == CHOICES

@@ -155,6 +155,11 @@ class Maker:
             else:
                 at += 1
 
+    def fits(self, said: str) -> bool:
+        """Whether a stretch may be a choice for another document: neither wide nor with a special token, as no choice is."""
+        wide = len(said) > WIDE * self.settings["continuation_words"]
+        return not wide and not any(name in said for name in SPECIAL)
+
     def continuation(self) -> Found:
         """The next words among four stretches of as many words from other places of the document. Candidates: stretches.
 

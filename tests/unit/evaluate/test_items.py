@@ -196,6 +196,32 @@ def test_short_documents_get_choices_of_others(inputs: Given, tmp_path: Path) ->
     assert all(len({choice.casefold() for choice in row["choices"]}) == 4 for row in own)
 
 
+def test_choices_of_others_are_of_others(inputs: Given) -> None:
+    """Not of the item's own document, which may have shown them; none spells a special token, none is wide, as in the document itself."""
+    wanted = {"tasks": ["continuation"], "per_task": 40, "per_document": 8, "context_words": 60}
+    made = made_by.Made({**wanted, "continuation_words": 5, "seed": 0})
+    for name in "abcdefgh":
+        made.add(Text(name, "s", " ".join(f"{name}{at}" for at in range(30))))
+    made.add(Text("spells", "s", " ".join(f"i{at}<|endoftext|>" for at in range(40))))
+    made.add(Text("wide", "s", " ".join("w" * 300 + str(at) for at in range(20))))
+    found = made.items("continuation")
+    assert sum(item.lacking for item in found) > 20
+    for item in found:
+        shown = [choice for choice in item.choices[1:] if choice in item.context]
+        assert not shown and not any("<|" in choice or "www" in choice for choice in item.choices), item
+        assert sum(choice.startswith(item.document) for choice in item.choices) == 4 - item.lacking
+
+
+def test_the_beginning_of_a_long_document_ends_with_a_whole_word(inputs: Given) -> None:
+    tokenizer = Tokenizer.from_file(str(inputs["tokenizer"][0].with_name("tokenizer.json")))
+    documents, _ = ranked(inputs["tokens"], "validation", 3, 0, "x", lambda _: 1)
+    for document, ids in tokens(documents):
+        whole = text_of(tokenizer, document, ids)
+        for most in range(40, 140):
+            part = text_of(tokenizer, document, ids[:most])
+            assert part and whole.startswith(part) and part[-1].isspace()
+
+
 def test_no_task(inputs: Given, tmp_path: Path) -> None:
     made = Manifest.read(made_items(inputs, tmp_path / "items/manifest.json", tasks=[]))
     assert made.summary["tasks"] == {} and made.summary["notes"] == [] and made.summary["heldout_text"]
