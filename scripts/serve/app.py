@@ -88,7 +88,7 @@ class Server:
             raise Refused(f"Content-Type is {request.content_type}; it must be application/json", status=415)
         try:
             body = await request.json()
-        except (ValueError, RecursionError) as error:
+        except (ValueError, LookupError, RecursionError) as error:  # LookupError: a charset that is none
             raise Refused(f"the body is not JSON: {error}") from error
         found = asked(kind, body)
         if found.model not in self.manifests:

@@ -193,6 +193,8 @@ def test_what_is_no_request(address: str) -> None:
         status, body = post(address, "completions", None, **more, headers={"Content-Type": "application/json"})
         assert status == 400 and "JSON" in body["error"]["message"]
     assert post(address, "completions", None, data=b"{}", json=None, headers={"Content-Type": "text/plain"})[0] == 415
+    odd = {"Content-Type": "application/json; charset=none"}
+    assert post(address, "completions", None, data=b"{}", json=None, headers=odd)[0] == 400
     assert post(address, "completions", {"prompt": "x" * 5_000_000})[0] == 413
     assert post(address, "completions", {}, headers={"Host": "example.org"})[0] == 403
 
