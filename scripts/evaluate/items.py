@@ -20,7 +20,7 @@ from scripts.evaluate.documents import LONGEST, ranked, text_of, tokens
 from scripts.evaluate.measures import measured
 from scripts.evaluate.tasks import CHOICES, MAKERS, Item, Maker
 from scripts.evaluate.words import Text
-from scripts.formats.documents import uniform
+from scripts.formats.documents import document_id, uniform
 from scripts.pretrain.heldout import choose
 from scripts.workflow import cli
 from scripts.workflow.console import Progress, log
@@ -92,12 +92,15 @@ class Made:
 
 
 def row(item: Item, seed: int) -> dict[str, Any]:
-    """An item as it is written: the right choice at a place by hash."""
+    """An item as it is written: the right choice at a place by hash.
+
+    Its id is also that of its words: results under one id are answers to one question, whatever the settings that they were made with.
+    """
     gold = int(uniform(seed, item.id, "evaluate.items.gold") * len(item.choices))
     right, *wrong = item.choices
     return {
         "task": item.task,
-        "id": item.id,
+        "id": document_id(item.id, item.context, *item.choices),
         "document": item.document,
         "source": item.source,
         "context": item.context,

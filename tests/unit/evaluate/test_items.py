@@ -24,6 +24,7 @@ from tests.unit.evaluate.conftest import encoded, made_items
 
 FILES = ("items.jsonl", "unigram.items.jsonl", "bigram.items.jsonl", "manifest.json")
 Given = dict[str, list[Path]]
+KNOWN = {"seed": 0, "per_document": 400, "context_words": 12, "continuation_words": 8}
 
 
 def lines(path: Path) -> list[dict[str, Any]]:
@@ -194,6 +195,17 @@ def test_short_documents_get_choices_of_others(inputs: Given, tmp_path: Path) ->
     own = [row for row in lines(found.folder / "items.jsonl") if row["task"] == "continuation"]
     assert found.summary["tasks"]["continuation"]["others"] == sum(bool(row["others"]) for row in own) > 0
     assert all(len({choice.casefold() for choice in row["choices"]}) == 4 for row in own)
+
+
+def test_one_id_is_one_question() -> None:
+    """Results of two models are paired by id: a question about the same place with other choices or another context has another one."""
+    maker = lambda **changes: Maker(Text("d", "s", tiny.page("shutil")), {**KNOWN, **changes})  # noqa: E731
+    one, wider, other = (
+        {item.at: made_by.row(item, 0)["id"] for item in MAKERS["continuation"](made).items}
+        for made in (maker(), maker(context_words=40), maker(continuation_words=7))
+    )
+    assert one.keys() == wider.keys() and not set(one.values()) & {*wider.values(), *other.values()}
+    assert set(one.values()) == {made_by.row(item, 0)["id"] for item in MAKERS["continuation"](maker()).items}
 
 
 def test_choices_of_others_are_of_others(inputs: Given) -> None:
