@@ -92,10 +92,8 @@ class Server:
             raise Refused(f"the body is not JSON: {error}") from error
         found = asked(kind, body)
         if found.model not in self.manifests:
-            there = ", ".join(self.manifests)
-            raise Refused(
-                f"the model {found.model!r} does not exist; there are {there}", "model", "model_not_found", 404
-            )
+            said = f"the model {found.model!r} does not exist; there are {', '.join(self.manifests)}"
+            raise Refused(said, "model", "model_not_found", 404)
         if self.open >= self.waiting:
             raise Refused(
                 f"{self.open} answers are waited for already", None, "rate_limit_exceeded", 429, "rate_limit_error"
