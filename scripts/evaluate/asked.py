@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -112,11 +113,20 @@ def likelihoods(samples: list[dict[str, Any]]) -> list[list[float]]:
 def results(
     tasks: Sequence[Task], samples: dict[str, list[dict[str, Any]]], seed: int
 ) -> tuple[dict[str, Row], list[Row]]:
-    """(numbers by task, a line for each item) of the tasks that have rows. samples: of lm-eval, by task."""
+    """(numbers by task, a line for each item) of the tasks that have rows. samples: of lm-eval, by task.
+
+    Raises InputError where a log-likelihood is no finite number: of such choices the first would count as chosen.
+    """
     numbers, lines = dict[str, Row](), list[Row]()
     for task in tasks:
         if task.rows:
-            found, more = measured(task.name, task.rows, likelihoods(samples[task.name]), seed)
+            nats = likelihoods(samples[task.name])
+            if not all(math.isfinite(value) for of_row in nats for value in of_row):
+                raise InputError(
+                    f"{task.name}: the model's log-likelihoods are not all finite numbers: its weights are damaged, or its training "
+                    "diverged"
+                )
+            found, more = measured(task.name, task.rows, nats, seed)
             more_of = classified(task.rows, more) if "labels" in task.rows[0] else {}
             numbers[task.name] = {**found, "left_out_too_long": task.left_out, **more_of}
             lines += more

@@ -62,11 +62,13 @@ def tokens(documents: Iterable[Document], most: int | None = None) -> Iterator[t
 def text_of(tokenizer: Tokenizer, document: Document, ids: Ids) -> str:
     """The text that a document's ids stand for: exactly what was encoded, for every tokenizer of tokenize.train is byte-level.
 
-    ids: all of them, or the first ones; then a character that is cut in two is left out. Raises ManifestError where the bytes of the
-    text are not as many as tokenize.encode counted.
+    ids: all of them, or the first ones; then the text ends with its last white space, so that no word is cut in two (without any, with
+    its last whole character). Raises ManifestError where the bytes of the text are not as many as tokenize.encode counted.
     """
     if len(ids) < document.tokens:
-        return str(tokenizer.decode(ids.tolist(), skip_special_tokens=False)).rstrip("\N{REPLACEMENT CHARACTER}")
+        text = str(tokenizer.decode(ids.tolist(), skip_special_tokens=False)).rstrip("\N{REPLACEMENT CHARACTER}")
+        space = next((at for at in range(len(text) - 1, -1, -1) if text[at].isspace()), len(text))
+        return text[: space + 1]
     text = str(tokenizer.decode(ids[:-1].tolist(), skip_special_tokens=False))
     if len(text.encode()) != document.bytes:
         raise ManifestError(

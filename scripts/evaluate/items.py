@@ -20,7 +20,7 @@ from scripts.evaluate.documents import LONGEST, ranked, text_of, tokens
 from scripts.evaluate.measures import measured
 from scripts.evaluate.tasks import CHOICES, MAKERS, Item, Maker
 from scripts.evaluate.words import Text
-from scripts.formats.documents import uniform
+from scripts.formats.documents import document_id, uniform
 from scripts.pretrain.heldout import choose
 from scripts.workflow import cli
 from scripts.workflow.console import Progress, log
@@ -55,7 +55,7 @@ class Made:
             self.giving[task] += bool(found.items)
             self.candidates[task] += found.candidates
             self.dropped[task] += found.dropped
-        spans = sorted((maker.rank("span", at), said) for at, said in maker.spans())[:1]
+        spans = sorted((maker.rank("span", at), said) for at, said in maker.spans() if maker.fits(said))[:1]
         self.spans += [(text.id, said) for _, said in spans]
         self.documents.append(text.id)
 
@@ -64,12 +64,12 @@ class Made:
         if not item.lacking:
             return True
         known, seed = {text.casefold() for text in item.choices}, self.settings["seed"]
-        for _, said in sorted(
-            (uniform(seed, f"{item.id}\x1f{name}", "evaluate.items.others"), said) for name, said in self.spans
+        for _, name, said in sorted(
+            (uniform(seed, f"{item.id}\x1f{name}", "evaluate.items.others"), name, said) for name, said in self.spans
         ):
             if len(item.choices) == CHOICES:
                 break
-            if said.casefold() not in known:
+            if name != item.document and said.casefold() not in known:
                 item.choices.append(said)
                 known.add(said.casefold())
         return len(item.choices) == CHOICES
@@ -92,12 +92,15 @@ class Made:
 
 
 def row(item: Item, seed: int) -> dict[str, Any]:
-    """An item as it is written: the right choice at a place by hash."""
+    """An item as it is written: the right choice at a place by hash.
+
+    Its id is also that of its words: results under one id are answers to one question, whatever the settings that they were made with.
+    """
     gold = int(uniform(seed, item.id, "evaluate.items.gold") * len(item.choices))
     right, *wrong = item.choices
     return {
         "task": item.task,
-        "id": item.id,
+        "id": document_id(item.id, item.context, *item.choices),
         "document": item.document,
         "source": item.source,
         "context": item.context,

@@ -45,6 +45,10 @@ def heldout(
             for (*_, number), nats in zip(batch, _nats(model, batch, eos), strict=True):
                 each[number] += nats
             progress.add(sum(new for _, new, _ in batch))
+    if not math.isfinite(sum(each)):
+        raise InputError(
+            "the model's loss on held-out text is not a finite number: its weights are damaged, or its training diverged"
+        )
     of = {name: 0.0 for name in sources(documents)}
     for document, nats in zip(documents, each, strict=True):
         of[document.source] += nats

@@ -53,6 +53,11 @@ class Found:
         return len(self.items) + self.dropped.total()
 
 
+def capitals(word: str) -> tuple[bool, bool]:
+    """Whether a word begins with a capital letter, and whether one is in it."""
+    return word[0].isupper(), any(letter.isupper() for letter in word[1:])
+
+
 class Maker:
     """Makes the items of one document. settings: of evaluate.items."""
 
@@ -118,7 +123,8 @@ class Maker:
     def next_word(self) -> Found:
         """The next word among four of as many bytes, that the document has about as often. Candidates: different words, case folded.
 
-        Each at one of its places, by hash. About as often: the same power of two at or below their counts.
+        Each at one of its places, by hash. About as often: the same power of two at or below their counts. All have their capital letters
+        alike: where a sentence begins, the only one with a capital would be right.
         """
         dropped, candidates = Counter[str](), dict[int, Callable[[], Item]]()
         counts, places = Counter(self.of.folded), dict[str, tuple[float, int]]()
@@ -128,9 +134,9 @@ class Maker:
                 here = (self.rank("next_word.place", number), number)
                 places[word] = min(here, places.get(word, here))
         surface = {word: self.of.text[slice(*self.of.words[number])] for word, (_, number) in places.items()}
-        alike: dict[tuple[int, int], list[str]] = defaultdict(list)
+        alike: dict[tuple[int, int, tuple[bool, bool]], list[str]] = defaultdict(list)
         for word, text in surface.items():
-            alike[len(text.encode()), counts[word].bit_length()].append(word)
+            alike[len(text.encode()), counts[word].bit_length(), capitals(text)].append(word)
         for words in alike.values():
             for word in words:
                 if len(words) < CHOICES:
@@ -154,6 +160,11 @@ class Maker:
                 at += size
             else:
                 at += 1
+
+    def fits(self, said: str) -> bool:
+        """Whether a stretch may be a choice for another document: neither wide nor with a special token, as no choice is."""
+        wide = len(said) > WIDE * self.settings["continuation_words"]
+        return not wide and not any(name in said for name in SPECIAL)
 
     def continuation(self) -> Found:
         """The next words among four stretches of as many words from other places of the document. Candidates: stretches.

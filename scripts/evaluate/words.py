@@ -21,8 +21,9 @@ WORD = regex.compile(rf"(?V1)(?=[{UNSPACED}&&[\p{{L}}\p{{N}}]])\X|[[\p{{L}}\p{{M
 ALONE = regex.compile(rf"(?V1){UNSPACED}")
 LETTER = regex.compile(r"\p{L}")
 # `.`, `!` and `?` also stand within numbers, names and addresses: there a sentence ends only before white space or an empty line.
+# Such a run is read once, from its beginning: a line of a million points takes no longer than one of letters.
 END = regex.compile(
-    r"(?V1)(?:[.!?]+[\p{SB=Close}]*(?=\s|\Z)|[[\p{SB=STerm}\p{SB=ATerm}]--[.!?]]+[\p{SB=Close}]*)|(?P<gap>\n\s*\n)"
+    r"(?V1)(?:(?<![.!?])[.!?]++[\p{SB=Close}]*+(?=\s|\Z)|[[\p{SB=STerm}\p{SB=ATerm}]--[.!?]]+[\p{SB=Close}]*)|(?P<gap>\n\s*\n)"
 )
 
 

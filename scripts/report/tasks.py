@@ -11,9 +11,7 @@ from scripts.report.page import NOTHING, integer, percent, significant
 from scripts.report.records import Run, dig, number
 
 NAMES = {"word_order": "Word order", "next_word": "Next word", "continuation": "Continuation"}
-HEAD = (
-    "next_word"  # the task of the tile: its choices are of the same length and frequency, so that it has no other cue
-)
+HEAD = "next_word"  # the task of the tile: its choices are of the same length, case and frequency, so that it has no other cue
 NGRAMS = ("unigram", "bigram")
 COMPRESSORS = ("xz", "zstd")
 

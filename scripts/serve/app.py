@@ -34,6 +34,7 @@ POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; img-src data:; "
     "base-uri 'none'; form-action 'none'"
 )
+Parts = AsyncGenerator[str | Wanted | Ended, None]
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -69,23 +70,8 @@ class Server:
             found.append({"id": name, "object": "model", "created": self.begun, "owned_by": "crawl2llm", **about})
         return web.json_response({"object": "list", "data": found})
 
-    async def model(self, name: str) -> Model:
-        """A model, which is loaded when it is first asked for. Raises Refused."""
-        if name not in self.manifests:
-            raise Refused(
-                f"the model {name!r} does not exist; there are {', '.join(self.manifests)}",
-                "model",
-                "model_not_found",
-                404,
-            )
-        loop = asyncio.get_running_loop()
-        try:
-            return await loop.run_in_executor(self.thread, self.loaded, name)
-        except (InputError, ManifestError, OSError) as error:
-            raise Refused(str(error), "model", "model_not_loaded", 500, "server_error") from error
-
     def loaded(self, name: str) -> Model:
-        """The same, in the thread that generates."""
+        """A model, which is loaded when it is first asked for; in the thread that generates."""
         if name in self.models:
             self.models[name] = self.models.pop(name)  # the last one used is the last
         else:
@@ -102,30 +88,47 @@ class Server:
             raise Refused(f"Content-Type is {request.content_type}; it must be application/json", status=415)
         try:
             body = await request.json()
-        except (ValueError, RecursionError) as error:
+        except (ValueError, LookupError, RecursionError) as error:  # LookupError: a charset that is none
             raise Refused(f"the body is not JSON: {error}") from error
         found = asked(kind, body)
+        if found.model not in self.manifests:
+            said = f"the model {found.model!r} does not exist; there are {', '.join(self.manifests)}"
+            raise Refused(said, "model", "model_not_found", 404)
         if self.open >= self.waiting:
             raise Refused(
                 f"{self.open} answers are waited for already", None, "rate_limit_exceeded", 429, "rate_limit_error"
             )
         self.open += 1
         try:
-            model = await self.model(found.model)
-            told = Told(kind, found, wanted(kind, found, model))
-            async with aclosing(self.generated(model, told.wanted)) as parts:
+            async with aclosing(self.generated(kind, found)) as parts:
+                what = await anext(parts)
+                assert isinstance(what, Wanted)
+                told = Told(kind, found, what)
                 return await (streamed(request, told, parts) if found.stream else whole(told, parts))
         finally:
             self.open -= 1
 
-    async def generated(self, model: Model, what: Wanted) -> AsyncGenerator[str | Ended, None]:
-        """The pieces of an answer, and at last why it ended. Whoever stops reading stops the model."""
-        loop, queue, stopped = asyncio.get_running_loop(), asyncio.Queue[str](), threading.Event()
+    def generate(self, kind: str, found: Asked, say: Callable[[str | Wanted], None], stopped: threading.Event) -> Ended:
+        """A request from its model's weights to its answer's end, in the thread that generates. Raises Refused.
 
-        def say(text: str) -> None:
-            loop.call_soon_threadsafe(queue.put_nowait, text)
+        In one piece: who waits in line holds no model, so that no more than LOADED are in memory.
+        """
+        try:
+            model = self.loaded(found.model)
+        except (InputError, ManifestError, OSError) as error:
+            raise Refused(str(error), "model", "model_not_loaded", 500, "server_error") from error
+        what = wanted(kind, found, model)
+        say(what)
+        return model.answer(what, say, stopped)
 
-        work = loop.run_in_executor(self.thread, partial(model.answer, what, say, stopped))
+    async def generated(self, kind: str, found: Asked) -> Parts:
+        """What is asked of the model, the pieces of its answer, and at last why it ended. Whoever stops reading stops the model."""
+        loop, queue, stopped = asyncio.get_running_loop(), asyncio.Queue[str | Wanted](), threading.Event()
+
+        def say(piece: str | Wanted) -> None:
+            loop.call_soon_threadsafe(queue.put_nowait, piece)
+
+        work = loop.run_in_executor(self.thread, partial(self.generate, kind, found, say, stopped))
         try:
             while not work.done() or not queue.empty():
                 piece = asyncio.ensure_future(queue.get())
@@ -197,7 +200,7 @@ def wanted(kind: str, found: Asked, model: Model) -> Wanted:
     return Wanted(prompt, most, found.temperature, found.top_p, found.seed, found.stop, bare=kind == "chat.completions")
 
 
-async def whole(told: Told, parts: AsyncGenerator[str | Ended, None]) -> web.Response:
+async def whole(told: Told, parts: Parts) -> web.Response:
     """The answer in one piece."""
     found = [part async for part in parts]
     ended = found.pop()
@@ -205,7 +208,7 @@ async def whole(told: Told, parts: AsyncGenerator[str | Ended, None]) -> web.Res
     return web.json_response(told.all("".join(map(str, found)), ended))
 
 
-async def streamed(request: web.Request, told: Told, parts: AsyncGenerator[str | Ended, None]) -> web.StreamResponse:
+async def streamed(request: web.Request, told: Told, parts: Parts) -> web.StreamResponse:
     """The answer as server-sent events."""
     response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": "no-store"})
     await response.prepare(request)
@@ -217,7 +220,7 @@ async def streamed(request: web.Request, told: Told, parts: AsyncGenerator[str |
         await send(told.part("", first=True))
     try:
         async for part in parts:
-            await send(told.part(None, part.reason) if isinstance(part, Ended) else told.part(part))
+            await send(told.part(None, part.reason) if isinstance(part, Ended) else told.part(str(part)))
             if isinstance(part, Ended) and told.found.usage:
                 await send({**told.head(chunk=True), "choices": [], "usage": told.usage(part)})
     except (RuntimeError, MemoryError) as error:  # torch's; the status is sent already

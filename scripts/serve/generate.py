@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from scripts.workflow.errors import InputError
 
 TRAINED = "pretrain/train/manifest.json"
 CONTEXT = 2048
+COLDEST = 1e-5  # below it a temperature is 0, as vLLM's is: logits over it are no numbers any more
 MADE = "*/train/*.manifest.json"  # of the models that are made from others
 
 
@@ -86,9 +88,31 @@ class Model:
         self.chats = bool(self.tokenizer.chat_template)
 
     def chat(self, messages: list[dict[str, str]]) -> list[int]:
-        """The token ids of a conversation as the model was trained on it, up to where its answer begins."""
-        text = self.tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
-        return self.encoded(str(text))
+        """The token ids of a conversation as the model was trained on it, up to where its answer begins.
+
+        A special token that a message spells is text, as in tokenize.encode: who asks cannot end a turn and begin another one's.
+        """
+        special = {str(token) for token in self.tokenizer.added_tokens_decoder.values() if token.special}
+        said = "".join(message["content"] for message in messages)
+        if not any(name in said for name in special):
+            return self.encoded(self._laid_out(messages))
+        # Characters for private use, which the conversation does not hold, stand for its special tokens until the template's are known.
+        free = (mark for mark in map(chr, range(0xF0000, 0xFFFFE)) if mark not in said)
+        marks = {name: next(free) for name in sorted(special, key=len, reverse=True)}
+        text = self._laid_out([message | {"content": replaced(message["content"], marks)} for message in messages])
+        names, backend = {mark: name for name, mark in marks.items()}, self.tokenizer.backend_tokenizer
+        ids: list[int] = []
+        backend.encode_special_tokens = True
+        try:
+            for part in re.split(f"({'|'.join(map(re.escape, marks))})", text):
+                token = [self.tokenizer.convert_tokens_to_ids(part)] if part in marks else None
+                ids += token or backend.encode(replaced(part, names), add_special_tokens=False).ids
+        finally:
+            backend.encode_special_tokens = False
+        return ids
+
+    def _laid_out(self, messages: list[dict[str, str]]) -> str:
+        return str(self.tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True))
 
     def encoded(self, text: str) -> list[int]:
         """The token ids of a text; of none the end token, after which a document begins."""
@@ -108,7 +132,7 @@ class Model:
         if wanted.seed is not None:
             torch.manual_seed(wanted.seed)
         how: dict[str, Any] = {"do_sample": False}
-        if wanted.temperature > 0:
+        if wanted.temperature >= COLDEST:
             how = {"do_sample": True, "temperature": wanted.temperature, "top_p": wanted.top_p, "top_k": 0}
         given = torch.tensor([wanted.prompt], device=self.model.device)
         with torch.inference_mode():
@@ -118,6 +142,13 @@ class Model:
                 pad_token_id=self.tokenizer.pad_token_id, **how,
             )  # fmt: skip
         return Ended("stop" if writer.found or writer.last == self.tokenizer.eos_token_id else "length", writer.tokens)
+
+
+def replaced(text: str, by: dict[str, str]) -> str:
+    """A text with each key of `by` as its value."""
+    for old, new in by.items():
+        text = text.replace(old, new)
+    return text
 
 
 class Writer:

@@ -124,6 +124,15 @@ def prompt(value: Any) -> str:
         value = value[0]
     if not isinstance(value, str):
         raise Refused(f"prompt is {value!r}; it must be one text", "prompt")
+    return written(value, "prompt")
+
+
+def written(value: str, where: str) -> str:
+    """A text that UTF-8 can write: JSON's escapes can spell half a character (a lone surrogate)."""
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise Refused(f"{where} holds half a character, {value[error.start]!r}", where) from error
     return value
 
 
@@ -146,11 +155,11 @@ def messages(value: Any) -> tuple[dict[str, str], ...]:
 
 def _message(number: int, one: Any) -> dict[str, str]:
     where = f"messages[{number}]"
-    if not isinstance(one, dict) or one.get("role") not in ROLES:
+    if not isinstance(one, dict) or not isinstance(one.get("role"), str) or one["role"] not in ROLES:
         raise Refused(f"{where}.role must be one of {', '.join(ROLES)}", where)
     content = one.get("content")
     if isinstance(content, list) and all(isinstance(part, dict) and part.get("type") == "text" for part in content):
         content = "\n".join(str(part.get("text", "")) for part in content)
     if not isinstance(content, str):
         raise Refused(f"{where}.content must be a text, or parts of type text", where)
-    return {"role": ROLES[one["role"]], "content": content}
+    return {"role": ROLES[one["role"]], "content": written(content, f"{where}.content")}

@@ -24,6 +24,7 @@ from tests.unit.evaluate.conftest import encoded, made_items
 
 FILES = ("items.jsonl", "unigram.items.jsonl", "bigram.items.jsonl", "manifest.json")
 Given = dict[str, list[Path]]
+KNOWN = {"seed": 0, "per_document": 400, "context_words": 12, "continuation_words": 8}
 
 
 def lines(path: Path) -> list[dict[str, Any]]:
@@ -194,6 +195,43 @@ def test_short_documents_get_choices_of_others(inputs: Given, tmp_path: Path) ->
     own = [row for row in lines(found.folder / "items.jsonl") if row["task"] == "continuation"]
     assert found.summary["tasks"]["continuation"]["others"] == sum(bool(row["others"]) for row in own) > 0
     assert all(len({choice.casefold() for choice in row["choices"]}) == 4 for row in own)
+
+
+def test_one_id_is_one_question() -> None:
+    """Results of two models are paired by id: a question about the same place with other choices or another context has another one."""
+    maker = lambda **changes: Maker(Text("d", "s", tiny.page("shutil")), {**KNOWN, **changes})  # noqa: E731
+    one, wider, other = (
+        {item.at: made_by.row(item, 0)["id"] for item in MAKERS["continuation"](made).items}
+        for made in (maker(), maker(context_words=40), maker(continuation_words=7))
+    )
+    assert one.keys() == wider.keys() and not set(one.values()) & {*wider.values(), *other.values()}
+    assert set(one.values()) == {made_by.row(item, 0)["id"] for item in MAKERS["continuation"](maker()).items}
+
+
+def test_choices_of_others_are_of_others(inputs: Given) -> None:
+    """Not of the item's own document, which may have shown them; none spells a special token, none is wide, as in the document itself."""
+    wanted = {"tasks": ["continuation"], "per_task": 40, "per_document": 8, "context_words": 60}
+    made = made_by.Made({**wanted, "continuation_words": 5, "seed": 0})
+    for name in "abcdefgh":
+        made.add(Text(name, "s", " ".join(f"{name}{at}" for at in range(30))))
+    made.add(Text("spells", "s", " ".join(f"i{at}<|endoftext|>" for at in range(40))))
+    made.add(Text("wide", "s", " ".join("w" * 300 + str(at) for at in range(20))))
+    found = made.items("continuation")
+    assert sum(item.lacking for item in found) > 20
+    for item in found:
+        shown = [choice for choice in item.choices[1:] if choice in item.context]
+        assert not shown and not any("<|" in choice or "www" in choice for choice in item.choices), item
+        assert sum(choice.startswith(item.document) for choice in item.choices) == 4 - item.lacking
+
+
+def test_the_beginning_of_a_long_document_ends_with_a_whole_word(inputs: Given) -> None:
+    tokenizer = Tokenizer.from_file(str(inputs["tokenizer"][0].with_name("tokenizer.json")))
+    documents, _ = ranked(inputs["tokens"], "validation", 3, 0, "x", lambda _: 1)
+    for document, ids in tokens(documents):
+        whole = text_of(tokenizer, document, ids)
+        for most in range(40, 140):
+            part = text_of(tokenizer, document, ids[:most])
+            assert part and whole.startswith(part) and part[-1].isspace()
 
 
 def test_no_task(inputs: Given, tmp_path: Path) -> None:

@@ -8,11 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from scripts.evaluate.asked import Task, results
 from scripts.evaluate.stream import heldout
 from scripts.formats.documents import rows
 from scripts.formats.indexed import open_indexed
 from scripts.models.load import load
 from scripts.pretrain.heldout import choose
+from scripts.workflow.errors import InputError
 from scripts.workflow.manifest import Manifest
 
 
@@ -54,3 +56,21 @@ def test_loss_is_that_of_a_plain_computation(inputs: dict[str, list[Path]]) -> N
     assert found["bits_per_byte"] == pytest.approx(total / math.log(2) / document.bytes, abs=1e-5)
     assert found["perplexity"] == pytest.approx(math.exp(found["loss"]), rel=1e-4)
     assert found["loss"] > 5  # about ln(1024): the model knows nothing
+
+
+@pytest.mark.slow  # seconds
+def test_a_model_without_finite_numbers_has_no_result(inputs: dict[str, list[Path]]) -> None:
+    """Of choices whose log-likelihood is no number the first would count as chosen, as by guessing."""
+    import torch
+
+    model, tokenizer = load(inputs["model"][0].parent / "model")
+    with torch.no_grad():
+        next(iter(model.parameters())).fill_(math.nan)
+    documents, _ = choose(inputs["tokens"], 1, 0)
+    with pytest.raises(InputError, match="not a finite number"):
+        heldout(model.eval(), tokenizer.eos_token_id, documents, 64, 0.0, batch_size=5)
+    row = {"id": "i", "document": "d", "context": "The", "choices": [" a", " b"], "gold": 0}
+    task = Task("next_word", [row])
+    samples = {"next_word": [{"doc_id": 0, "filtered_resps": [(math.nan, False), (-1.0, False)]}]}
+    with pytest.raises(InputError, match=r"next_word: .* not all finite"):
+        results([task], samples, 0)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -51,3 +53,10 @@ def test_what_stands_before_a_word_ends_where_it_begins(text: str, size: int) ->
         assert len(Text("", "", before).words) == min(number, size) or not before.isascii()
     for first, last, end in made.sentences():
         assert first < last and made.words[last - 1][1] <= end
+
+
+def test_a_line_of_points_is_read_in_no_time() -> None:
+    """In proportion to its length: from each of its points on it took hours."""
+    begun = time.process_time()
+    assert list(Text("", "", "One." + "." * 500_000 + "x two. Three." + "?)" * 100_000).sentences())
+    assert time.process_time() - begun < 20
