@@ -62,7 +62,7 @@ def test_a_page_and_a_file_of_the_plan_that_is_printed(complete: Path, edited: P
     assert found["hotter/pretrain.train"]["differs"] == ["learning_rate auto → 0.001"]
     assert [key for key in found if key.startswith("hotter/")] == [
         "hotter/pretrain.plan", "hotter/pretrain.train",
-        "hotter/finetune.train", "hotter/evaluate.model", "hotter/report.render",
+        "hotter/finetune.train", "hotter/evaluate.model", "hotter/evaluate.compare", "hotter/report.render",
     ]  # fmt: skip
     assert all(box["cost"] for box in found.values() if box["state"] != "fresh"), "measured, or taken from main"
 
