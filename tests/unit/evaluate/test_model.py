@@ -147,9 +147,9 @@ def test_likelihoods() -> None:
 def test_answers_longer_than_the_context_are_left_out(inputs: dict[str, list[Path]]) -> None:
     tokenizer, (_, template) = load(inputs["model"][0].parent / "model")[1], read_pairs(inputs["pairs"][0], "heldout")
     rows = [{"question": "q", "choices": ["A word.", end]} for end in ("Two words.", "word " * 200)]
-    task = asked.of_questions(rows, template, tokenizer, 64)
+    (task,) = asked.of_questions(rows, template, tokenizer, 64)
     assert (task.rows, task.left_out) == ([{**rows[0], "context": template.prompt("q")}], 1)
-    assert (asked.of_questions(rows[1:], template, tokenizer, 64).rows) == []
+    assert asked.of_questions(rows[1:], template, tokenizer, 64)[0].rows == []
 
 
 def test_items_with_too_long_choices_are_left_out_and_counted(inputs: dict[str, list[Path]]) -> None:
