@@ -262,7 +262,7 @@ def test_a_branch_turns_by_the_angles_that_it_sets(
     plain = tiny()
     plain.load_state_dict(turned.state_dict())
     documents, _ = choose(shards, 1500, 0)
-    losses = [heldout(each.eval(), 0, documents, 32, CARRY, 4)["loss"] for each in (turned, plain)]
+    losses = [heldout(each.eval(), 0, documents, 32, CARRY, 4)[0]["loss"] for each in (turned, plain)]
     summary = json.loads((made / "out/manifest.json").read_text())["summary"]
     assert summary["validation_loss"] == pytest.approx(losses[0], abs=2e-5) and abs(losses[0] - losses[1]) > 2e-4
     (before,) = [row for row in rows(whole / "out/losses.jsonl") if row["step"] == 24 and "validation_loss" in row]
