@@ -143,6 +143,7 @@ def on_tasks(first: Manifest, second: Manifest, settings: dict[str, Any], salt: 
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
     read = {task_of(path): Manifest.read(path) for path in args.evaluations}
+    documents = {name: int(made.counts.get("kept", 0)) for name, made in read.items()}
     read.pop(UNTRAINED, None)  # what any training is better than
     names = sorted(read, key=lambda name: (name != BASE, name))  # whatever order the config has them in
     pairs = []
@@ -156,7 +157,12 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     result = {"pairs": pairs, "confidence": settings["confidence"], "resamples": settings["resamples"]}
     out = args.manifest.parent / "compare.json"
     write_atomically(out, pretty(result))
-    manifest.counts = {"in": len(read), "kept": len(read), "dropped": {}}
+    aside = documents.get(UNTRAINED, 0)
+    manifest.counts = {
+        "in": sum(documents.values()),
+        "kept": sum(documents.values()) - aside,
+        "dropped": {UNTRAINED: aside} if aside else {},
+    }
     manifest.summary = result
     return [out]
 

@@ -42,7 +42,9 @@ def evaluation(folder: Path, name: str, right: Right, nats: Callable[[int], floa
         files.append(folder / f"{name}.{kind}.jsonl")
         files[-1].write_text("".join(json.dumps(row) + "\n" for row in rows))
     path = folder / f"{name}.manifest.json"
-    Manifest("evaluate.model", "0" * 16).write(path, files)
+    Manifest(
+        "evaluate.model", "0" * 16, counts={"in": documents + 3, "kept": documents, "dropped": {"over_max_tokens": 3}}
+    ).write(path, files)
     return path
 
 
@@ -56,6 +58,9 @@ def compared(
     assert compare.main(["--config", given, "--evaluations", *map(str, evaluations), "--manifest", str(out)]) == status
     if status:
         return {}
+    read = sum(Manifest.read(path).counts["kept"] for path in evaluations)  # what a plan scales the step's time by
+    counts = Manifest.read(out).counts
+    assert counts["in"] == read == counts["kept"] + sum(counts["dropped"].values())
     found = json.loads((out.parent / "compare.json").read_text())
     assert found == Manifest.read(out).summary
     return {(pair["first"], pair["second"], one["measure"]): one for pair in found["pairs"] for one in pair["measures"]}
