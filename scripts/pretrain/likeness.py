@@ -14,7 +14,7 @@ from typing import Any
 from transformers import PreTrainedConfig
 
 from scripts.pretrain.names import OTHER_NAMES, SHAPE
-from scripts.pretrain.origin import FREE
+from scripts.pretrain.origin import differing
 from scripts.workflow.errors import InputError
 
 ROPE = "rope_parameters"  # may differ where pretrain.train.model.overrides has it
@@ -27,11 +27,8 @@ def check_config(own: PreTrainedConfig, path: Path, key: str, chosen: Container[
     key: of the config, which names the folder. chosen: the keys that pretrain.train.model.overrides has.
     """
     there, here = described(own, path, key), plain(own)
-    for name, value in sorted(
-        here.items(), key=lambda item: item[0] != "model_type"
-    ):  # which decides what else there is
-        if name in FREE or "dropout" in name or name not in there or there[name] == value:
-            continue
+    # model_type first, which decides what else there is.
+    for name, value in sorted(differing(here, there), key=lambda item: item[0] != "model_type"):
         if name == ROPE and name in chosen:
             continue
         said, wanted = difference(name, there[name], value), json.dumps(there[name])

@@ -144,10 +144,17 @@ def config_in(path: Path, key: str) -> dict[str, Any]:
 def check_config(own: dict[str, Any], path: Path, key: str) -> None:
     """Raise InputError where config.json in `path` describes another function of the weights than `own` does."""
     there = config_in(path, key)
-    for name, value in json.loads(json.dumps(own)).items():
-        if name in FREE or "dropout" in name or name not in there or there[name] == value:
-            continue
+    for name, value in differing(json.loads(json.dumps(own)), there):
         raise InputError(f"{where(path, key)}: {name} is {there[name]!r} in its config.json, and {value!r} in this run")
+
+
+def differing(own: dict[str, Any], there: dict[str, Any]) -> list[tuple[str, Any]]:
+    """The keys of `own`, with their values, that a config.json `there` has otherwise, but for those that may differ."""
+    return [
+        (name, value)
+        for name, value in own.items()
+        if name not in FREE and "dropout" not in name and name in there and there[name] != value
+    ]
 
 
 def tokenizer_beside(train: dict[str, Any]) -> Path:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from scripts.report.models import title
-from scripts.report.page import NOTHING, percent
-from scripts.report.records import Run, number
+from scripts.report.page import percent, signed
+from scripts.report.records import Run
 from scripts.report.tasks import NAMES
 
 MEASURES = {"heldout_text": "Bits per byte", **NAMES, "heldout_questions": "Held-out questions"}
@@ -14,12 +14,9 @@ WORDS = {"better": "better", "worse": "worse", "unclear": "not to be told apart"
 CLASSES = {"better": "gained", "worse": "lost", "unclear": "muted"}
 
 
-def signed(value: Any, measure: str) -> str:
+def change(value: float, measure: str) -> str:
     """`+0.136` bits per byte, `−1.3` of percent."""
-    found = number(value)
-    if found is None:
-        return NOTHING
-    return (f"{found:+.3f}" if measure == "heldout_text" else f"{100 * found:+.1f}").replace("-", "−")
+    return signed(value, 3) if measure == "heldout_text" else signed(100 * value, 1)
 
 
 def cell(one: dict[str, Any] | None) -> dict[str, str]:
@@ -27,9 +24,9 @@ def cell(one: dict[str, Any] | None) -> dict[str, str]:
     if not one:
         return dict.fromkeys(("change", "interval", "verdict", "kind"), "")
     name = one["measure"]
-    interval = f"{signed(one['low'], name)} to {signed(one['high'], name)}" if "low" in one else "too few documents"
+    interval = f"{change(one['low'], name)} to {change(one['high'], name)}" if "low" in one else "too few documents"
     return {
-        "change": signed(one["difference"], name),
+        "change": change(one["difference"], name),
         "interval": interval,
         "verdict": WORDS[one["verdict"]],
         "kind": CLASSES[one["verdict"]],

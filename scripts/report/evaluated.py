@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from scripts.report.models import title, trained
-from scripts.report.page import NOTHING, integer, percent, significant, size
+from scripts.report.page import NOTHING, integer, percent, signed, significant, size
 from scripts.report.records import Run, dig, json_lines, number
 from scripts.report.samples import UNSHOWABLE
 
@@ -75,14 +75,8 @@ def distance(questions: Any) -> str:
     """`+1.2`: the standard errors, as `accuracy` shows them, between an accuracy and that of a guess."""
     value, chance, error = (number(dig(questions, key)) for key in ("acc", "chance", "stderr"))
     if value is None or chance is None or not error:
-        return signed(dig(questions, "acc_z"))
-    return signed((value - chance) / error)
-
-
-def signed(value: Any) -> str:
-    """`-1.25` → `−1.2`."""
-    found = number(value)
-    return NOTHING if found is None else f"{found:+.1f}".replace("-", "−")
+        return signed(dig(questions, "acc_z"), 1)
+    return signed((value - chance) / error, 1)
 
 
 def visible(text: str) -> str:

@@ -45,6 +45,12 @@ def significant(value: Any, digits: int = 4) -> str:
     return f"{found:,.{digits}g}"
 
 
+def signed(value: Any, digits: int) -> str:
+    """A difference with its sign: `-1.25` with one digit → `−1.2`; `–` where there is no number."""
+    found = number(value)
+    return NOTHING if found is None else f"{found:+.{digits}f}".replace("-", "−")
+
+
 def percent(value: Any, digits: int = 1) -> str:
     """A share: `0.254` → `25.4 %`."""
     found = number(value)

@@ -7,7 +7,7 @@ from typing import Any
 
 from scripts.models.registry import BASE, UNTRAINED
 from scripts.report.models import title, trained
-from scripts.report.page import NOTHING, integer, percent, significant
+from scripts.report.page import NOTHING, integer, percent, signed, significant
 from scripts.report.records import Run, dig, number
 
 NAMES = {"word_order": "Word order", "next_word": "Next word", "continuation": "Continuation"}
@@ -51,8 +51,7 @@ def share(of: Any) -> str:
 
 def centered(of: Any) -> str:
     """`+0.39`: 0 is guessing, 1 is all right."""
-    value = number(dig(of, "centered"))
-    return NOTHING if value is None else f"{value:+.2f}".replace("-", "−")
+    return signed(dig(of, "centered"), 2)
 
 
 def second(of: dict[str, Any]) -> str:

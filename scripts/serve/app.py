@@ -100,15 +100,15 @@ class Server:
             )
         self.open += 1
         try:
-            async with aclosing(self.generated(kind, found)) as parts:
+            async with aclosing(self.generated(found)) as parts:
                 what = await anext(parts)
                 assert isinstance(what, Wanted)
-                told = Told(kind, found, what)
+                told = Told(found, what)
                 return await (streamed(request, told, parts) if found.stream else whole(told, parts))
         finally:
             self.open -= 1
 
-    def generate(self, kind: str, found: Asked, say: Callable[[str | Wanted], None], stopped: threading.Event) -> Ended:
+    def generate(self, found: Asked, say: Callable[[str | Wanted], None], stopped: threading.Event) -> Ended:
         """A request from its model's weights to its answer's end, in the thread that generates. Raises Refused.
 
         In one piece: who waits in line holds no model, so that no more than LOADED are in memory.
@@ -117,18 +117,18 @@ class Server:
             model = self.loaded(found.model)
         except (InputError, ManifestError, OSError) as error:
             raise Refused(str(error), "model", "model_not_loaded", 500, "server_error") from error
-        what = wanted(kind, found, model)
+        what = wanted(found, model)
         say(what)
         return model.answer(what, say, stopped)
 
-    async def generated(self, kind: str, found: Asked) -> Parts:
+    async def generated(self, found: Asked) -> Parts:
         """What is asked of the model, the pieces of its answer, and at last why it ended. Whoever stops reading stops the model."""
         loop, queue, stopped = asyncio.get_running_loop(), asyncio.Queue[str | Wanted](), threading.Event()
 
         def say(piece: str | Wanted) -> None:
             loop.call_soon_threadsafe(queue.put_nowait, piece)
 
-        work = loop.run_in_executor(self.thread, partial(self.generate, kind, found, say, stopped))
+        work = loop.run_in_executor(self.thread, partial(self.generate, found, say, stopped))
         try:
             while not work.done() or not queue.empty():
                 piece = asyncio.ensure_future(queue.get())
@@ -147,27 +147,29 @@ class Server:
 class Told:
     """An answer in OpenAI's words."""
 
-    def __init__(self, kind: str, found: Asked, what: Wanted) -> None:
-        self.chat, self.found, self.wanted = kind == "chat.completions", found, what
-        self.id = f"{'chatcmpl' if self.chat else 'cmpl'}-{uuid.uuid4().hex}"
+    def __init__(self, found: Asked, what: Wanted) -> None:
+        self.found, self.wanted = found, what
+        self.id = f"{'chatcmpl' if found.chat else 'cmpl'}-{uuid.uuid4().hex}"
         self.created = int(time.time())
 
     def head(self, chunk: bool) -> dict[str, Any]:
         """What all objects begin with."""
-        name = ("chat.completion.chunk" if chunk else "chat.completion") if self.chat else "text_completion"
+        name = ("chat.completion.chunk" if chunk else "chat.completion") if self.found.chat else "text_completion"
         return {"id": self.id, "object": name, "created": self.created, "model": self.found.model}
 
     def part(self, text: str | None, reason: str | None = None, *, first: bool = False) -> dict[str, Any]:
         """A chunk of a stream."""
         role = {"role": "assistant"} if first else {}
         said: dict[str, Any] = (
-            {"delta": role | ({} if text is None else {"content": text})} if self.chat else {"text": text or ""}
+            {"delta": role | ({} if text is None else {"content": text})} if self.found.chat else {"text": text or ""}
         )
         return {**self.head(chunk=True), "choices": [{"index": 0, **said, "logprobs": None, "finish_reason": reason}]}
 
     def all(self, text: str, ended: Ended) -> dict[str, Any]:
         """An answer that is not streamed."""
-        said: dict[str, Any] = {"message": {"role": "assistant", "content": text}} if self.chat else {"text": text}
+        said: dict[str, Any] = (
+            {"message": {"role": "assistant", "content": text}} if self.found.chat else {"text": text}
+        )
         choice = {"index": 0, **said, "logprobs": None, "finish_reason": ended.reason}
         return {**self.head(chunk=False), "choices": [choice], "usage": self.usage(ended)}
 
@@ -177,9 +179,9 @@ class Told:
         return {"prompt_tokens": given, "completion_tokens": ended.tokens, "total_tokens": given + ended.tokens}
 
 
-def wanted(kind: str, found: Asked, model: Model) -> Wanted:
+def wanted(found: Asked, model: Model) -> Wanted:
     """A request as the model takes it. Raises Refused for a prompt that its context has no room for."""
-    if kind == "completions":
+    if not found.chat:
         prompt = model.encoded(found.prompt)
     elif model.chats:
         prompt = model.chat(list(found.messages))
@@ -191,13 +193,13 @@ def wanted(kind: str, found: Asked, model: Model) -> Wanted:
         )
     room = model.context - len(prompt)
     if room < 1:
-        where = "messages" if kind == "chat.completions" else "prompt"
+        where = "messages" if found.chat else "prompt"
         words = (
             f"this has {len(prompt):,} tokens, and the context of {found.model} is {model.context:,} with the answer"
         )
         raise Refused(words, where, "context_length_exceeded")
     most = min(found.max_tokens, room)
-    return Wanted(prompt, most, found.temperature, found.top_p, found.seed, found.stop, bare=kind == "chat.completions")
+    return Wanted(prompt, most, found.temperature, found.top_p, found.seed, found.stop, bare=found.chat)
 
 
 async def whole(told: Told, parts: Parts) -> web.Response:
@@ -216,7 +218,7 @@ async def streamed(request: web.Request, told: Told, parts: Parts) -> web.Stream
     async def send(body: dict[str, Any]) -> None:
         await response.write(f"data: {json.dumps(body, ensure_ascii=False)}\n\n".encode())
 
-    if told.chat:
+    if told.found.chat:
         await send(told.part("", first=True))
     try:
         async for part in parts:

@@ -41,8 +41,9 @@ class Refused(Exception):
 
 @dataclass(frozen=True)
 class Asked:
-    """A request. messages: roles and texts, of a chat; prompt: a text to go on with, of a completion."""
+    """A request, of a `chat` or of a completion. messages: roles and texts, of a chat; prompt: a text to go on with, of a completion."""
 
+    chat: bool
     model: str
     messages: tuple[dict[str, str], ...]
     prompt: str
@@ -74,10 +75,12 @@ def asked(kind: str, body: Any) -> Asked:
     if not isinstance(name, str):
         raise Refused("model is missing: the name of a model; GET /v1/models lists them", "model")
     limit = "max_completion_tokens" if "max_completion_tokens" in given else "max_tokens"
+    chat = kind == "chat.completions"
     return Asked(
+        chat=chat,
         model=name,
-        messages=messages(given.get("messages")) if kind == "chat.completions" else (),
-        prompt=prompt(given.get("prompt")) if kind == "completions" else "",
+        messages=messages(given.get("messages")) if chat else (),
+        prompt="" if chat else prompt(given.get("prompt")),
         max_tokens=int(number(given, limit, TOKENS, 1, 1_000_000, whole=True)),
         temperature=number(given, "temperature", 1.0, 0, 2),
         top_p=number(given, "top_p", 1.0, 0.001, 1),
