@@ -91,6 +91,31 @@ def with_defaults(config: dict[str, Any], node: dict[str, Any] | None = None) ->
     return out
 
 
+def in_place(config: dict[str, Any]) -> dict[str, Any]:
+    """A complete config with the folder `data` in place of `{data}` in every key that names files; those of sources find their files
+    by another way (scripts/ingest/sources.py), so that a folder that moves reruns nothing.
+    """
+    out = copy.deepcopy(config)
+    for path, node in leaves():
+        stage, _, key = path.rpartition(".")
+        if node.get("file"):
+            sections = [lookup(out, stage)]
+            sections += [entry for entry in out["models"].values() if entry.get("step") == stage]
+            for section in sections:
+                if key in section:
+                    section[key] = _filled(section[key], out["data"])
+    return out
+
+
+def _filled(value: Any, data: str) -> Any:
+    """A path, or a list of paths or of entries with one, with `{data}` in place."""
+    if isinstance(value, list):
+        return [_filled(each, data) for each in value]
+    if isinstance(value, dict):
+        return {**value, **({"path": _filled(value["path"], data)} if "path" in value else {})}
+    return value.replace("{data}", data.rstrip("/") or "/") if isinstance(value, str) else value
+
+
 def _markup(config: dict[str, Any]) -> list[str]:
     """A line where the extractor does not write Markdown and the config wants it. config: complete."""
     extract = config["ingest"]["extract"]
@@ -113,7 +138,7 @@ def validate(config: dict[str, Any], source: str = "config.yaml") -> dict[str, A
     checking = validator(registry.in_schema(schema(), models))
     errors = sorted(checking.iter_errors(config), key=lambda e: list(map(str, e.absolute_path)))
     lines = list(dict.fromkeys(line for error in errors for line in _explain(error)))
-    complete = {} if lines else with_defaults(config)
+    complete = {} if lines else in_place(with_defaults(config))
     lines += registry.problems(complete.get("models", {}))
     if not lines:
         lines += _markup(complete)

@@ -20,7 +20,6 @@ from tests.workflow.test_matrix import checkout, downstream
 KILLS = {
     "dedup.verify": "logs/main/dedup/verify/000.log",
     "pretrain.train": "checkpoints/*/step-*",
-    "evaluate.model": "logs/main/evaluate/model/sft.log",
 }
 MORE_KILLS = {
     "ingest.extract": "logs/main/ingest/extract/00000.log",

@@ -112,7 +112,14 @@ In the evening of day {n} they sat by the water and talked about the {n} fish th
 """
 
 
-def test_a_task_of_several_shards_redoes_what_changed_and_only_that(root: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "filters",
+    [["language"], pytest.param(["language", "dedup"], marks=pytest.mark.long)],
+    ids=["by-itself", "with-dedup"],
+)
+def test_a_task_of_several_shards_redoes_what_changed_and_only_that(
+    root: Path, tmp_path: Path, filters: list[str]
+) -> None:
     """Beyond TASKS shards a task owns several: a replaced file, a forced step and an interruption reach each of them."""
     steps = root / "scripts/workflow/steps.py"
     steps.write_text(steps.read_text().replace("TASKS = 256", "TASKS = 2").replace("AT_ONCE = 8", "AT_ONCE = 2"))
@@ -128,7 +135,7 @@ def test_a_task_of_several_shards_redoes_what_changed_and_only_that(root: Path, 
         "language": {"select": {"languages": [], "threshold": 0}},
         "heuristics": {"select": {"families": []}},
         "dedup": {"signature": {"permutations": 16, "bands": 2, "rows": 8}},
-        "filters": ["language", "dedup"],
+        "filters": filters,
     }
     config = root / "mine.yaml"
     config.write_text(json.dumps(tree))

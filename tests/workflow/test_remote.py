@@ -73,6 +73,7 @@ def test_a_crawl_by_its_name(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_copies_first(tmp_path: Path) -> None:
     with http_server() as server:
         crawl(server, 4)
@@ -92,6 +93,7 @@ def test_copies_first(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_list_here_of_urls(tmp_path: Path) -> None:
     source = {"name": "web", "kind": "warc", "paths": ["@list.txt"], "patience": 20}
     (tmp_path / "mine.yaml").write_text(yaml.safe_dump({"ingest": {"extract": {"shards": 3, "sources": [source]}}}))

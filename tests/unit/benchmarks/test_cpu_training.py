@@ -24,6 +24,7 @@ def test_as_many_processes_as_cores_where_they_can_share_the_step() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_contenders_train_in_turn(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     short = ["--rounds", "1", "--warmup", "1", "--steps", "5", "--processes", "1", "--out", str(tmp_path / "x.json")]
     assert cpu_training.main(["--only", "torch", "plain", *short]) == 0

@@ -322,3 +322,22 @@ def test_of_many_keys_an_error_lists_a_few() -> None:
     (line,) = refused({"pretrain": {"train": {"learning_rat": 5}}}).splitlines()
     assert len(line) < 400 and line.count(",") == 11 and "learning_rate, " in line.split("Known here: ")[1]
     assert refused({"language": {"select": {"treshold": 5}}}).endswith(": languages, threshold")
+
+
+def test_the_data_folder_stands_in_every_key_that_names_files() -> None:
+    given_config = {
+        "data": "/far/",
+        "url": {"score": {"folders": ["{data}/ut1"]}},
+        "finetune": {"pairs": {"files": [{"path": "{data}/sft.jsonl", "question": "{data}", "answer": "{answer}"}]}},
+        "pretrain": {"train": {"start_from": "{data}/model"}},
+        "ingest": {"extract": {"sources": [{"name": "web", "kind": "warc", "paths": ["{data}/*.warc.gz"]}]}},
+        "variants": {"other": {"quality": {"train": {}}, "url": {"score": {"domains": ["{data}/domains"]}}}},
+    }
+    config = validate(given_config)
+    assert config["url"]["score"]["folders"] == ["/far/ut1"]
+    assert config["finetune"]["pairs"]["files"] == [
+        {"path": "/far/sft.jsonl", "question": "{data}", "answer": "{answer}"}
+    ]
+    assert config["pretrain"]["train"]["start_from"] == "/far/model"
+    assert config["ingest"]["extract"]["sources"][0]["paths"] == ["{data}/*.warc.gz"]
+    assert configuration.of_variant(config, "other")["url"]["score"]["domains"] == ["/far/domains"]
