@@ -1,5 +1,7 @@
 """Which pairs a step trains on, and their tokens: micro-batches of inputs and targets, of which the answers' tokens alone count.
 
+With `packing` several pairs stand in a row, and none sees another.
+
 The pairs of all epochs are one sequence: each epoch a permutation by (seed, epoch), one after another. A step takes the next `batch_size`
 of it, the last one what is left. So its pairs are a function of the step alone, the same for any number of processes.
 """
@@ -16,12 +18,13 @@ import numpy as np
 import torch
 
 from scripts.finetune.template import Template, read_pairs
+from scripts.pretrain.batch import IGNORE, MicroBatch
 from scripts.pretrain.data import Tokens, windows_from
 from scripts.pretrain.heldout import Piece, padded
 
 AT_ONCE = 1000  # texts that are tokenized together
 
-MicroBatch = tuple[torch.Tensor, torch.Tensor]  # inputs and targets, int64 [n, the longest's tokens], on the CPU
+Row = list[Piece]  # the pairs that stand in one row of a micro-batch, each for itself
 
 
 def tokens(tokenizer: Any, prompt: str, completion: str, max_length: int) -> tuple[list[int], int]:
@@ -98,6 +101,41 @@ def micro_batch(found: Sequence[Piece], end: int) -> MicroBatch:
     return torch.from_numpy(inputs), torch.from_numpy(targets)
 
 
+def packed(found: Sequence[Piece], length: int) -> list[Row]:
+    """Pairs in as few rows of `length` tokens as first-fit decreasing finds: the longest first, each in the first row that has room."""
+    rows: list[Row] = []
+    room: list[int] = []
+    for piece in sorted(found, key=lambda piece: -len(piece[0])):  # of equal ones in their order
+        at = next((number for number, left in enumerate(room) if left >= len(piece[0])), len(rows))
+        if at == len(rows):
+            rows.append([])
+            room.append(length)
+        rows[at].append(piece)
+        room[at] -= len(piece[0])
+    return rows
+
+
+def of_rows(rows: Sequence[Row], end: int) -> MicroBatch:
+    """A micro-batch of packed rows: inputs, targets, and the position of each token in its own pair, by which attention stays in it.
+
+    A pair's last token is no input, as in `micro_batch`; of no row, one in which no target counts.
+    """
+    width = max((sum(len(ids) - 1 for ids, *_ in row) for row in rows), default=1)
+    shape = max(1, len(rows)), width
+    inputs, targets = np.full(shape, end, np.int64), np.full(shape, IGNORE, np.int64)
+    places = np.tile(np.arange(width, dtype=np.int64), (shape[0], 1))
+    for number, row in enumerate(rows):
+        at = 0
+        for ids, scored, _ in row:
+            to = at + len(ids) - 1
+            inputs[number, at:to] = ids[:-1]
+            targets[number, to - scored : to] = ids[len(ids) - scored :]
+            places[number, at:] = np.arange(width - at)  # what is behind is the next pair's, or padding after the last
+            at = to
+        places[number, at:] = np.arange(width - at)
+    return torch.from_numpy(inputs), torch.from_numpy(targets), torch.from_numpy(places)
+
+
 def dealt(items: Sequence[Any] | Tokens, processes: int, size: int) -> list[list[Any]]:
     """Micro-batches of at most `size`, dealt out in turn: one of each process, in each round. The last ones may be empty."""
     rounds = math.ceil(len(items) / (processes * size))
@@ -137,6 +175,10 @@ class Batches:
     def of(self, step: int, rank: int) -> list[MicroBatch]:
         """A process's micro-batches of a step; every process has as many."""
         length, end = self.settings["max_length"], self.tokenizer.eos_token_id
+        if self.settings.get("packing"):  # every process packs all, so that all have as many micro-batches
+            found = pieces((self.rows[number] for number in self.order(step)), self.template, self.tokenizer, length)
+            turns = dealt(packed(list(found), length), self.processes, self.size)
+            return [of_rows(turn[rank], end) for turn in turns]
         mine = [turn[rank] for turn in dealt(self.order(step), self.processes, self.size)]
         rows = [[self.rows[number] for number in numbers] for numbers in mine]
         return [micro_batch(list(pieces(part, self.template, self.tokenizer, length)), end) for part in rows]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 import os
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import torch
 import torch.distributed as dist
 from transformers import AutoConfig
 
+from scripts.finetune import adapters
 from scripts.finetune.batches import Batches, Cuts, cuts, dealt, micro_batch, pieces
 from scripts.finetune.settings import whole
 from scripts.finetune.template import CHAT, read_pairs
@@ -55,7 +57,7 @@ class Run:
         self.steps = self.batches.steps
         config = AutoConfig.from_pretrained(source, local_files_only=True)
         self.save_dtype = next((name for name, dtype in model.DTYPES.items() if dtype == config.dtype), "fp32")
-        check(settings, self.processes, config)
+        check(self.settings, self.processes, config)
         checks.saving({**self.settings, "async_checkpoints": args.async_checkpoints}, WHERE)
         rows, template = read_pairs(args.pairs, "heldout")
         length = settings["max_length"]
@@ -64,6 +66,8 @@ class Run:
             check_answers(self.cuts[0], length)
         self.device = group.choose_device(args.device, int(os.environ["LOCAL_WORLD_SIZE"]), WHERE)
         self.size = model.size(config)
+        self.adapted = partial(adapters.empty, config, self.settings, WHERE) if adapters.wanted(self.settings) else None
+        self.trained = adapters.trained(self.adapted()) if self.adapted else self.size
         place = {
             "micro_batch": self.batches.size,
             "processes": self.processes,
@@ -72,7 +76,7 @@ class Run:
             "largest": settings["batch_size"],
         }
         shape, cuda = (
-            memory.shape_of_config(config, self.size, settings["max_length"]),
+            replace(memory.shape_of_config(config, self.size, settings["max_length"]), trained=self.trained),
             self.device.type == "cuda",
         )
         self.estimated = room.check(shape, self.settings, place, cuda, WHERE)
@@ -88,6 +92,7 @@ class Run:
         stored = start_from.check_weights(
             initial.empty(config), source, source / "tokenizer.json", f"models.{task_of(args.manifest)}.from"
         )
+        values = partial(start_from.weights, stored, partial(initial.values, config, settings["seed"]))
         job = engine.Job(
             config=config,
             settings=self.settings,
@@ -95,8 +100,9 @@ class Run:
             micro_batch=self.batches.size,
             accumulation=self.batches.rounds,
             recomputed=args.activation_checkpointing,
-            values=partial(start_from.weights, stored, partial(initial.values, config, settings["seed"])),
+            values=partial(adapters.begin, self.adapted, values, settings["seed"]) if self.adapted else values,
             where=WHERE,
+            made=self.adapted,
         )
         self.beside = beside.Beside(folder) if args.async_checkpoints else None
         try:
@@ -125,9 +131,7 @@ class Run:
             self.beside.failed()
         # As if there were one step more: the last one would have a rate of 0.
         self.rate = schedule.learning_rate(step, self.steps + 1, self.settings)
-        batch = [
-            (inputs.to(self.device), targets.to(self.device)) for inputs, targets in self.batches.of(step, self.rank)
-        ]
+        batch = [tuple(part.to(self.device) for part in found) for found in self.batches.of(step, self.rank)]
         self.update = self.engine.step(batch, self.rate)
         total = torch.zeros(2, dtype=torch.float64, device=self.device)
         total[0], total[1] = self.update.loss / self.processes, float(stopping)
@@ -198,6 +202,8 @@ def check(settings: dict[str, Any], processes: int, config: Any) -> None:
     limit, length = getattr(config, "max_position_embeddings", None), settings["max_length"]
     if limit and length > limit:
         raise InputError(f"{WHERE}.max_length is {length}; the model's context is {limit} tokens")
+    checks.packing(settings, config.model_type, WHERE)
+    checks.adapter(settings, WHERE)
     if processes > settings["batch_size"]:
         raise InputError(
             f"{WHERE}.batch_size is {settings['batch_size']} pairs, fewer than the {processes} processes ({WHERE}.processes × "

@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from transformers import AutoConfig
 
-from scripts.finetune import batches
+from scripts.finetune import adapters, batches
 from scripts.finetune.run import WHERE, Run
 from scripts.finetune.template import enough
 from scripts.models.load import home, name, weights
@@ -143,7 +143,11 @@ def results(run: Run, tensors: dict[str, torch.Tensor], manifest: Manifest) -> l
     out, pairs = home(run.args.manifest), Manifest.read(run.args.pairs)
     out.mkdir(exist_ok=True)
     with checkpoint.writing(out):
-        files = model.export(tensors, run.engine.model.config, run.save_dtype, run.companions(), out / model.FOLDER)
+        whole = adapters.merged(tensors, run.settings) if run.adapted else tensors
+        files = model.export(whole, run.engine.model.config, run.save_dtype, run.companions(), out / model.FOLDER)
+        shutil.rmtree(out / adapters.FOLDER, ignore_errors=True)  # of other settings
+        if run.adapted:
+            files += adapters.write(tensors, run.settings, out / adapters.FOLDER)
     for file in (metrics.LOSSES, metrics.METRICS):
         shutil.copyfile(run.folder / file, out / file)
     losses = [row["loss"] for row in metrics.read(out / metrics.LOSSES) if "loss" in row]
@@ -156,6 +160,7 @@ def results(run: Run, tensors: dict[str, torch.Tensor], manifest: Manifest) -> l
     manifest.summary = {
         "trained": True,
         "parameters": run.size,
+        **({"trained_parameters": run.trained} if run.adapted else {}),
         "pairs": pairs.summary["train"],
         "heldout_pairs": pairs.summary["heldout"],
         "heldout_tokens": run.heldout_tokens,

@@ -17,6 +17,8 @@ WHERE = "pretrain.train"
 
 BESIDE = ("torch",)  # engines that copy their state, so that a checkpoint is written while training goes on
 
+ADAPTED = ("torch",)  # engines that leave parameters as they are which want no gradient
+
 # Types whose logits a test found to be those of each document alone. Others may ignore positions, or carry state over borders (Mamba).
 TRIED = ("gemma2", "gpt2", "gpt_neox", "llama", "mistral", "mixtral", "olmo2", "olmoe", "phi3", "qwen2", "qwen3")
 
@@ -142,6 +144,23 @@ def early_stop(settings: dict[str, Any]) -> None:
         raise InputError(
             f"{WHERE}.early_stop is {settings['early_stop']}, and {WHERE}.validate_every is 0, at the end only: set "
             "validate_every to steps between validations, or to auto, or early_stop to null"
+        )
+
+
+def packing(settings: dict[str, Any], kind: str, where: str) -> None:
+    """InputError for a fine-tuning that packs pairs of an architecture, `kind`, that is not known to keep them apart."""
+    if settings["packing"] and kind not in TRIED:
+        raise InputError(
+            f"{where}.packing is true, and the model's type is {kind!r}: it was tried with {', '.join(TRIED)}; set {where}.packing to false"
+        )
+
+
+def adapter(settings: dict[str, Any], where: str) -> None:
+    """InputError for a fine-tuning of an adapter by an engine that takes all parameters for trained ones."""
+    if settings["adapter"] != "none" and settings["engine"] not in ADAPTED:
+        raise InputError(
+            f"{where}.adapter is {settings['adapter']}, and {where}.engine {settings['engine']}, which trains whole models here: set "
+            f"{where}.engine to {' or '.join(ADAPTED)}"
         )
 
 

@@ -47,6 +47,12 @@ class Job:
     selective: bool = False  # and then not those of matrix products and attention
     parallel: Degrees = field(default_factory=Degrees)
     where: str = "pretrain.train"  # the section of the config, for errors
+    # The model on the meta device, where it is not that of the configuration: parameters that want no gradient are not trained.
+    made: Callable[[], PreTrainedModel] | None = None
+
+    def empty(self) -> PreTrainedModel:
+        """The model without values."""
+        return self.made() if self.made else initial.empty(self.config)
 
 
 @dataclass(frozen=True)
@@ -81,7 +87,7 @@ class Engine(ABC):
 
     def _optimizer(self, job: Job, fused: bool) -> torch.optim.Optimizer:
         """The optimizer over `model`: torch's AdamW, or Muon beside it."""
-        settings, whole = job.settings, initial.empty(job.config)  # a sharded parameter does not always show its shape
+        settings, whole = job.settings, job.empty()  # a sharded parameter does not always show its shape
         names, own = {id(p): name for name, p in whole.named_parameters()}, dict(self.model.named_parameters())
         groups = model.groups(whole, settings)
         for group in groups:
@@ -107,12 +113,14 @@ class Engine(ABC):
         weight = getattr(self.model.config, "router_aux_loss_coef", None)
         more: dict[str, Any] = {} if weight is None else {"output_router_logits": True}
         self.micro_batches = len(batch)
-        for number, (inputs, targets) in enumerate(parts):
+        for number, (inputs, targets, *places) in enumerate(parts):
             last = number + 1 == len(batch)
             alive.at(f"micro-batch {number + 1} of {len(batch)}")
             self._begin(last)
             if self.border is not None:
                 more["position_ids"] = masking.positions(inputs, self.border)
+            elif places:
+                more["position_ids"] = places[0]
             with layers.unpacked("position_ids" not in more):
                 loss, found = self._loss(inputs, targets, more, scale)
             total += loss.detach() / len(batch)
@@ -249,6 +257,10 @@ def saved(found: Checkpoint, names: Iterable[str], folder: Path) -> Saved:
 def check_names(held: Iterable[str], names: Iterable[str], path: Path) -> None:
     """Raise InputError where the checkpoint at `path` holds other parameters, `held`, than those of the model here, `names`."""
     if other := set(held) ^ set(names):
+        if any(".lora_" in name for name in other):
+            raise InputError(
+                f"{path} holds an adapter's matrices alone: resume its run, whose result has them added to the model"
+            )
         raise InputError(f"{path} is of another model: {min(other)} is a parameter of one of the two alone")
 
 

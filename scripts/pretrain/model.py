@@ -141,7 +141,8 @@ def groups(model: nn.Module, settings: dict[str, Any]) -> list[dict[str, Any]]:
         scale = settings["muon_learning_rate"] / settings["learning_rate"]
         made["turned"] = {"weight_decay": decay, "scale": scale, "momentum": settings["muon_momentum"]}
     for parameter in model.parameters():
-        made[group(parameter)].setdefault("params", []).append(parameter)
+        if parameter.requires_grad:
+            made[group(parameter)].setdefault("params", []).append(parameter)
     return [group for group in made.values() if "params" in group]
 
 

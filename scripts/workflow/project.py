@@ -65,7 +65,7 @@ class Project:
             train = config["pretrain"]["train"]
             checks.check(train, train["processes"] * train["nodes"])
             check_lengths(config)
-            check_saving(config)
+            check_tuning(config)
             model, vocabulary = config["pretrain"]["train"]["model"], config["tokenize"]["train"]["vocabulary"]
             if model["size"] is not None and isinstance(vocabulary, int):
                 sizes.fill(model, vocabulary)
@@ -146,9 +146,15 @@ def check_lengths(config: dict[str, Any]) -> None:
             )
 
 
-def check_saving(config: dict[str, Any]) -> None:
-    """Raise InputError for a fine-tuning whose engine cannot write checkpoints while it goes on; see `checks.saving`."""
-    step = "finetune.train"
+def check_tuning(config: dict[str, Any]) -> None:
+    """Raise InputError for a fine-tuning whose engine or architecture cannot do what it is asked for."""
+    step, kind = "finetune.train", config["pretrain"]["train"]["model"]["type"]
     for name in registry.made_by(config, step):
-        own = {"engine", "async_checkpoints"} & config["models"][name].keys()
-        checks.saving(registry.section(config, step, name), f"models.{name}" if own else step)
+        settings, given = registry.section(config, step, name), config["models"][name].keys()
+
+        def where(*keys: str, name: str = name, given: Any = given) -> str:
+            return f"models.{name}" if {*keys} & given else step
+
+        checks.saving(settings, where("engine", "async_checkpoints"))
+        checks.adapter(settings, where("engine", "adapter"))
+        checks.packing(settings, kind, where("packing"))

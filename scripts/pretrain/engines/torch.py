@@ -50,7 +50,7 @@ class Torch(engine.Engine):
     def __init__(self, job: engine.Job) -> None:
         self.zero, self.clipping = job.settings["zero_stage"], job.settings["gradient_clipping"]
         self.low, self.device = job.settings["precision"] == "bf16", job.device
-        self.model = initial.empty(job.config)
+        self.model = job.empty()
         self.names = {name: value.shape for name, value in self.model.named_parameters()}
         self.cut = Cut(job.parallel, job.device) if job.parallel else None
         if self.cut:
@@ -75,7 +75,8 @@ class Torch(engine.Engine):
         if not self.zero and not self.cut and dist.get_world_size() > 1:
             places = [job.device] if job.device.type == "cuda" else None
             for parameter in self.model.parameters():
-                parameter.grad = torch.zeros_like(parameter)  # which DDP takes into its buckets
+                if parameter.requires_grad:
+                    parameter.grad = torch.zeros_like(parameter)  # which DDP takes into its buckets
             self.runs = nn.parallel.DistributedDataParallel(self.model, device_ids=places, gradient_as_bucket_view=True)
         self.optimizer = self._optimizer(job, fused=True)
         kept = self.model.named_parameters() if job.settings["ema"] else ()
@@ -208,9 +209,11 @@ class Torch(engine.Engine):
             local(self.means[name]).copy_(local(parameter.detach()))
 
     def _state(self) -> dict[str, torch.Tensor]:
-        """Weights and optimizer state by `kind/NAME`; a process's parts where they are sharded."""
+        """Weights and optimizer state by `kind/NAME`; a process's parts where they are sharded. Of what is trained."""
         found = {}
         for name, parameter in self.model.named_parameters():
+            if not parameter.requires_grad:
+                continue
             found[f"{engine.WEIGHT}/{name}"] = parameter.detach()
             found |= {f"{kind}/{name}": value for kind, value in self.optimizer.state[parameter].items()}
         return found | {f"{EMA}/{name}": value for name, value in self.means.items()}

@@ -28,6 +28,12 @@ class Shape:
     experts: int = 0  # parameters of a mixture's experts, all of them
     tables: int = 0  # parameters outside of the layers: embeddings and the head; 0: one table of the vocabulary
     stages: int = 1  # of a pipeline, of which `parameters` are one
+    trained: int = 0  # parameters that are updated, where it is not all of them: an adapter's
+
+    @property
+    def moved(self) -> int:
+        """Parameters that have a gradient and an optimizer's state."""
+        return self.trained or self.parameters
 
     @property
     def outside(self) -> int:

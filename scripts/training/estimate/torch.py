@@ -29,8 +29,8 @@ def state(shape: Shape, how: Training) -> tuple[int, int]:
     DDP: all. FSDP2: rows over processes (fsdp/_fully_shard/_fsdp_param.py, _init_sharded_param); what fills a matrix up to the same number
     of rows everywhere is not counted. AdamW has two moments, Muon one of its matrices.
     """
-    share = shape.parameters // how.split
-    return 4 * share, (8 + 4 * how.ema) * share - 4 * shape.matrices // how.split
+    share = shape.moved // how.split
+    return 4 * shape.parameters // how.split, (8 + 4 * how.ema) * share - 4 * shape.matrices // how.split
 
 
 def copies(shape: Shape, how: Training) -> int:
@@ -53,7 +53,7 @@ def gradients(shape: Shape, how: Training) -> tuple[int, int]:
     DDP's buckets are there at all times, and the gradients lie in them (gradient_as_bucket_view). Elsewhere there are none before the
     first backward pass. Stage 1 adds up whole ones in all but the last micro-batch (to_accumulated_grad_if_needed).
     """
-    whole, share = 4 * shape.parameters, 4 * shape.parameters // how.split
+    whole, share = 4 * shape.moved, 4 * shape.moved // how.split
     if not how.zero_stage:
         return (whole if how.accumulated or how.processes > 1 else 0), whole
     return (0 if not how.accumulated else whole if how.zero_stage == 1 else share), share
@@ -131,7 +131,7 @@ def moments(shape: Shape, how: Training) -> list[dict[str, int]]:
         found.append(own | {"weights": weights + gathered, "buffers": (how.low + 4) * shape.outside})
     if not how.cuda:  # whose checkpoint is made in the memory of the host
         times = SAVED + how.beside  # the copy that is written while the state changes
-        saved = times * (4 * shape.parameters * (3 + how.ema) - 4 * shape.matrices) // how.processes
+        saved = times * (4 * shape.moved * (3 + how.ema) - 4 * shape.matrices) // how.processes
         if how.beside:
             found = [each | {"checkpoint": saved} for each in found]
         if not mapped(how):  # what that took stays in the heap while the weights are gathered

@@ -1,7 +1,8 @@
 """scripts.finetune.train, for what the tests ask of it beside one training.
 
 With CASES, such as `torch-3 deepspeed-0-4 torch-0-4-7`, it trains once for each engine, ZeRO stage, micro-batch and loss_chunk (those of
-the config where a case has none), into a folder of that name beside the manifest: in one process, since starting takes longest. A case
+the config where a case has none), with what a word of MORE sets, into a folder of that name beside the manifest: in one process, since
+starting takes longest. A case
 `of:torch-3` is made from the model of that case. With DELAY a checkpoint takes so many seconds more to write, and there are times
 (tests/unit/pretrain/slow_disk.py). With KILLED process 0 is killed where it is to write the manifest. POISON names steps
 whose gradient is infinite on the last process: `3,10`; with `loss:` before, whose loss is none.
@@ -23,6 +24,7 @@ from scripts.finetune.run import Run
 from scripts.pretrain import group
 from scripts.workflow.fingerprint import canonical
 from scripts.workflow.manifest import Manifest
+from tests.unit.finetune.words import MORE
 from tests.unit.pretrain import slow_disk
 
 kind, _, steps = os.environ.get("POISON", "").rpartition(":")
@@ -82,8 +84,10 @@ def several(cases: list[str], argv: list[str]) -> None:
         argv[source] = str(path.parent / parent / path.name) if parent else base
         engine, stage, *micro = (name or "torch-0-").split("-")
         settings = {**given["config"], "engine": engine, "zero_stage": int(stage)}
-        more = zip(("micro_batch", "loss_chunk"), micro, strict=False)
+        words = [word for word in micro if word in MORE]
+        more = zip(("micro_batch", "loss_chunk"), [word for word in micro if word not in MORE], strict=False)
         settings |= {key: int(value) for key, value in more if value}
+        settings |= {key: value for word in words for key, value in MORE[word].items()}
         argv[config] = canonical({**given, "config": settings})
         argv[manifest] = str(path.parent / case.replace(":", "-") / path.name)
         try:

@@ -7,12 +7,25 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from scripts.finetune import batches
-from scripts.finetune.batches import Batches, Cuts, cuts, dealt, micro_batch, note, pieces, summary, tokens
+from scripts.finetune.batches import (
+    Batches,
+    Cuts,
+    cuts,
+    dealt,
+    micro_batch,
+    note,
+    of_rows,
+    packed,
+    pieces,
+    summary,
+    tokens,
+)
 from scripts.finetune.run import check_answers
 from scripts.finetune.template import Template
 from scripts.models.load import load_tokenizer
@@ -134,3 +147,29 @@ def test_in_less_than_an_epoch_the_pairs_that_are_trained_on_are_counted(
     made = Batches(pairs_manifest, tokenizer, {**SETTINGS, "epochs": 0.1, "max_length": 32}, 1)
     some = [made.rows[number] for step in range(1, made.steps + 1) for number in made.order(step)]
     assert made.cuts() == cuts(some, TEMPLATE, tokenizer, 32) and made.cuts().pairs == made.pairs < len(made.rows)
+
+
+@given(st.lists(st.tuples(st.integers(2, 30), st.integers(0, 30)), max_size=40), st.integers(30, 60), st.integers(1, 5))
+def test_packed_rows_hold_every_pair_once_and_apart(sizes: list[tuple[int, int]], length: int, at_once: int) -> None:
+    """Each pair's inputs, scored targets and positions stand together, no row is too long, and what is left over does not count."""
+    some = [
+        (np.arange(1, size + 1) + 100 * number, min(scored, size - 1), 0) for number, (size, scored) in enumerate(sizes)
+    ]
+    packed_rows = packed(some, length)
+    assert all(sum(len(ids) for ids, *_ in row) <= length for row in packed_rows)
+    found = []
+    for start in range(0, max(1, len(packed_rows)), at_once):
+        inputs, targets, places = (part.numpy() for part in of_rows(packed_rows[start : start + at_once], 0))
+        assert inputs.shape == targets.shape == places.shape
+        for row in range(len(inputs)):
+            begins = [at for at in range(inputs.shape[1]) if places[row, at] == 0]
+            for at, to in zip(begins, [*begins[1:], inputs.shape[1]], strict=True):
+                assert list(places[row, at:to]) == list(range(to - at))
+                if inputs[row, at]:
+                    found.append((list(inputs[row, at:to]), list(targets[row, at:to])))
+                else:
+                    assert (targets[row, at:to] == IGNORE).all()
+    expected = [
+        ([*ids[:-1]], [*[IGNORE] * (len(ids) - 1 - scored), *ids[len(ids) - scored :]]) for ids, scored, _ in some
+    ]
+    assert sorted(found) == sorted((list(map(int, a)), list(map(int, b))) for a, b in expected)

@@ -17,9 +17,10 @@ from typing import Any
 import pytest
 import tiny
 import torch
+from peft import PeftModel, get_peft_model
 from safetensors.torch import load_file
 
-from scripts.finetune import pairs
+from scripts.finetune import adapters, pairs
 from scripts.finetune.batches import Batches, pieces
 from scripts.finetune.run import WHERE, check
 from scripts.finetune.settings import whole
@@ -32,6 +33,7 @@ from scripts.workflow import cli
 from scripts.workflow.config import ROOT
 from scripts.workflow.errors import InputError
 from scripts.workflow.manifest import Manifest, checksum
+from tests.unit.finetune.words import MORE
 from tests.unit.pretrain import copies
 
 pytestmark = pytest.mark.slow  # starts trainings
@@ -50,6 +52,8 @@ CONFIG = {
 STEPS = 19  # of 300 pairs: the last has 12
 CASES = [f"{engine}-{stage}" for engine in ("deepspeed", "torch") for stage in (0, 3)]
 SMALLER = [f"{case}-3" for case in CASES[1:3]]  # micro-batches
+PACKED = ["torch-3-3-packed", "deepspeed-0-16-packed"]
+ADAPTED = ["torch-0-16-lora", "torch-3-3-lora", "torch-1-16-20-lora", "torch-0-16-lora-some"]
 CHUNKED = ["deepspeed-3-3-7", "torch-1-16-20"]  # and tokens of loss_chunk, of which a micro-batch has more
 
 
@@ -111,7 +115,7 @@ def found(tmp_path_factory: pytest.TempPathFactory, base_model: Path, pairs_mani
     folders = {}
     for processes in (1, 2):
         out = tmp_path_factory.mktemp(f"tuned-{processes}")
-        cases = [*CASES, *SMALLER, *CHUNKED, *["of:torch-0", "torch-0"] * (processes == 2)]
+        cases = [*CASES, *SMALLER, *CHUNKED, *PACKED, *ADAPTED, *["of:torch-0", "torch-0"] * (processes == 2)]
         said = finished(
             launched(
                 arguments(base_model, pairs_manifest, out),
@@ -128,10 +132,15 @@ def found(tmp_path_factory: pytest.TempPathFactory, base_model: Path, pairs_mani
 @pytest.fixture(scope="module")
 def plain(base_model: Path, pairs_manifest: Path) -> dict[str, Any]:
     """A loop without any engine: pair after pair without padding, torch's AdamW."""
-    model, tokenizer = load(base_model.parent / "model")
+    return loop(*load(base_model.parent / "model"), pairs_manifest, RATE)
+
+
+def loop(model: Any, tokenizer: Any, pairs_manifest: Path, rate: float) -> dict[str, Any]:
+    """What a plain loop finds that trains what of a model wants a gradient."""
     settings = {**CONFIG, "seed": 0}
     batches = Batches(pairs_manifest, tokenizer, settings, 1)
-    moves = torch.optim.AdamW(model.parameters(), lr=RATE, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.0)
+    own = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    moves = torch.optim.AdamW(own, lr=rate, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.0)
 
     def total(some: list[dict[str, Any]], learns: bool) -> float:
         """The mean loss over the answers' tokens of pairs, and its gradient."""
@@ -149,16 +158,16 @@ def plain(base_model: Path, pairs_manifest: Path) -> dict[str, Any]:
     heldout, _ = read_pairs(pairs_manifest, "heldout")
     before, losses = total(heldout, False), []
     for step in range(1, batches.steps + 1):
-        moves.param_groups[0]["lr"] = RATE * (1 - step / (STEPS + 1))
+        moves.param_groups[0]["lr"] = rate * (1 - step / (STEPS + 1))
         losses.append(total([batches.rows[number] for number in batches.order(step)], True))
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        torch.nn.utils.clip_grad_norm_(own, 1.0)
         moves.step()
         moves.zero_grad()
     return {"losses": losses, "before": before, "after": total(heldout, False)}
 
 
 @pytest.mark.parametrize("processes", [1, 2])
-@pytest.mark.parametrize("case", [*CASES, *SMALLER, *CHUNKED])
+@pytest.mark.parametrize("case", [*CASES, *SMALLER, *CHUNKED, *PACKED])
 def test_as_a_plain_loop(found: dict[int, Path], plain: dict[str, Any], case: str, processes: int) -> None:
     out = found[processes] / case
     made = rows(out)
@@ -189,6 +198,43 @@ def test_it_lowers_the_heldout_loss_and_leaves_a_model(found: dict[int, Path], b
     )
     record = json.loads((out / "sft.run.json").read_text())
     assert (record["processes"], record["nodes"], record["device"]) == (2, 1, "cpu")
+
+
+@pytest.fixture(scope="module")
+def adapted(base_model: Path, pairs_manifest: Path) -> dict[bool, dict[str, Any]]:
+    """The same loop over PEFT's own model, of all linear layers and of two kinds (True)."""
+    found = {}
+    for some in (False, True):
+        model, tokenizer = load(base_model.parent / "model")
+        settings = {**MORE["lora"], "adapter_targets": MORE["some"]["adapter_targets"] if some else []}
+        made = get_peft_model(model, adapters.configuration(settings))
+        begun = adapters.empty(model.config, settings, "here")
+        with torch.no_grad():
+            for name, value in adapters.values(begun, iter(()), 0):
+                made.base_model.model.get_parameter(name).copy_(value)
+        found[some] = loop(made, tokenizer, pairs_manifest, settings["learning_rate"])
+    return found
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.parametrize("case", ADAPTED)
+def test_an_adapter_as_a_plain_loop_over_pefts_model(
+    found: dict[int, Path], adapted: dict[bool, dict[str, Any]], base_model: Path, case: str, processes: int
+) -> None:
+    out, plain = found[processes] / case, adapted[case.endswith("some")]
+    assert [row["loss"] for row in rows(out)] == pytest.approx(plain["losses"], abs=1e-5)
+    manifest = Manifest.read(out / "sft.manifest.json")
+    assert manifest.summary["heldout_loss_after"] == pytest.approx(plain["after"], abs=1e-4)
+    assert manifest.summary["heldout_loss_after"] < manifest.summary["heldout_loss_before"] - 0.2
+    assert manifest.summary["trained_parameters"] < manifest.summary["parameters"] / 2
+    assert {"sft/adapter/adapter_config.json", "sft/adapter/adapter_model.safetensors"} <= manifest.files.keys()
+
+    (model, _), (base, tokenizer) = load(out / "sft/model"), load(base_model.parent / "model")
+    ids = torch.tensor([tokenizer("Question: What does it do?")["input_ids"]])
+    before = base(input_ids=ids).logits.detach()
+    merged = model(input_ids=ids).logits
+    beside = PeftModel.from_pretrained(base, str(out / "sft/adapter")).eval()(input_ids=ids).logits
+    assert torch.allclose(merged, beside, atol=1e-4) and not torch.allclose(merged, before, atol=1e-2)
 
 
 def test_a_model_is_made_from_a_fine_tuned_one_too(found: dict[int, Path]) -> None:
@@ -266,6 +312,31 @@ def test_killed_and_resumed_gives_the_same_bytes(
     same(tmp_path, found[2] / case)
     assert heldout_steps(tmp_path) == [0, STEPS]
     assert not folder.exists()
+
+
+@pytest.mark.long
+def test_an_adapter_that_was_killed_gives_the_same_bytes(
+    found: dict[int, Path], base_model: Path, pairs_manifest: Path, tmp_path: Path
+) -> None:
+    """Its checkpoints hold the adapter alone, which says so where a model is asked for; a layer that is not there is named."""
+    settings = {**MORE["lora"], "engine": "torch", "zero_stage": 3, "micro_batch": 3}
+    options = [*arguments(base_model, pairs_manifest, tmp_path, **settings), "--checkpoint-every", "4"]
+    folder = place(options)
+    stopped(launched(options, 2), folder, signal.SIGKILL)
+    newest = checkpoint.complete(folder)[-1].path
+    assert (
+        sum(file.stat().st_size for file in newest.glob("*.safetensors"))
+        < (base_model.parent / "model/model.safetensors").stat().st_size
+    )
+    with pytest.raises(InputError, match="holds an adapter's matrices alone: resume its run"):
+        export.export(newest, tmp_path / "exported", None)
+    assert "resuming after step" in finished(launched(options, 2))
+    for name in ("sft.manifest.json", "sft/losses.jsonl", "sft/adapter/adapter_model.safetensors"):
+        assert (tmp_path / name).read_bytes() == (found[2] / "torch-3-3-lora" / name).read_bytes(), name
+    wrong = arguments(base_model, pairs_manifest, tmp_path / "no", **settings, adapter_targets=["qproj"])
+    assert "adapter_targets: the architecture 'llama' has no linear layer 'qproj'; it has" in finished(
+        launched(wrong), 1
+    )
 
 
 def test_the_same_bytes_where_checkpoints_are_written_beside(

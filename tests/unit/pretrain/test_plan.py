@@ -224,6 +224,18 @@ def test_it_imports_nothing_heavy() -> None:
             },
             r"models\.slow\.async_checkpoints is true, and models\.slow\.engine deepspeed",
         ),
+        (
+            {"models": {"small": {"from": "base", "step": "finetune.train", "adapter": "lora"}}},
+            r"models\.small\.adapter is lora, and models\.small\.engine deepspeed.*set models\.small\.engine to torch",
+        ),
+        (
+            {
+                "finetune": {"train": {"packing": True}},
+                "models": {"sft": {"from": "base", "step": "finetune.train"}},
+                "pretrain": {"train": {"model": {"type": "mamba2"}}},
+            },
+            r"finetune\.train\.packing is true, and the model's type is 'mamba2'.*set finetune\.train\.packing to false",
+        ),
     ],
 )
 def test_what_needs_no_data_is_refused_before_there_are_any(

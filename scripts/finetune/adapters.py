@@ -1,0 +1,124 @@
+"""Low-rank adapters in the place of a full fine-tuning: LoRA (https://arxiv.org/abs/2106.09685), by PEFT.
+
+Every weight of the model that is made from stays as it is, and each linear layer W of the decoder gets two small matrices that are
+trained: W + alpha/rank × B A, with A [rank, inputs] random and B [outputs, rank] 0 in the beginning. The engine holds the model with
+PEFT's layers in it; what comes out is both the adapter, in PEFT's own files, and the model with the products added to its weights.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+import xxhash
+from safetensors.torch import save_file
+from transformers import PreTrainedConfig, PreTrainedModel
+
+from scripts.pretrain import initial
+from scripts.workflow.errors import InputError
+
+FOLDER = "adapter"  # beside the model's
+NAME = "default"  # PEFT's name of a model's only adapter
+BASE, DOWN, UP = ".base_layer.", f".lora_A.{NAME}.weight", f".lora_B.{NAME}.weight"
+
+
+def wanted(settings: Mapping[str, Any]) -> bool:
+    """Whether an adapter is trained, and not the model itself."""
+    return bool(settings["adapter"] != "none")
+
+
+def configuration(settings: Mapping[str, Any]) -> Any:
+    """PEFT's configuration of an adapter. Without dropout, as all training here."""
+    from peft import LoraConfig
+
+    targets = list(settings["adapter_targets"]) or "all-linear"  # but for the head
+    return LoraConfig(
+        r=settings["adapter_rank"], lora_alpha=settings["adapter_alpha"], target_modules=targets, task_type="CAUSAL_LM"
+    )
+
+
+def empty(config: PreTrainedConfig, settings: Mapping[str, Any], where: str) -> PreTrainedModel:
+    """A model on the meta device with an adapter in it, whose own matrices alone want a gradient.
+
+    Raises InputError where `adapter_targets` names no linear layer of this architecture.
+    """
+    from peft import inject_adapter_in_model
+
+    made = initial.empty(config)
+    linear = sorted({name.rpartition(".")[2] for name, module in made.named_modules() if _is_linear(module)})
+    if unknown := [name for name in settings["adapter_targets"] if name not in linear]:
+        raise InputError(
+            f"{where}.adapter_targets: the architecture {config.model_type!r} has no linear layer {unknown[0]!r}; it has "
+            f"{', '.join(linear)}"
+        )
+    inject_adapter_in_model(configuration(settings), made, low_cpu_mem_usage=True)
+    for name, parameter in made.named_parameters():
+        parameter.requires_grad_(name.endswith((DOWN, UP)))
+    return made
+
+
+def _is_linear(module: torch.nn.Module) -> bool:
+    return isinstance(module, torch.nn.Linear) or type(module).__name__ == "Conv1D"  # GPT-2's
+
+
+def values(made: PreTrainedModel, given: initial.Weights, seed: int) -> initial.Weights:
+    """`given`, of the model without an adapter, by the names that it has in one, then the adapter's own matrices.
+
+    Those depend on the seed and the layer's name alone: A as PEFT begins it (tuners/lora/layer.py, reset_lora_parameters: Kaiming's
+    uniform with a = √5), B 0. made: of `empty`.
+    """
+    own = dict(made.named_parameters())
+    for name, value in given:
+        stem, _, leaf = name.rpartition(".")
+        inside = f"{stem}{BASE}{leaf}"
+        yield inside if inside in own else name, value
+    for name, parameter in own.items():
+        if name.endswith(UP):
+            yield name, torch.zeros(parameter.shape)
+        elif name.endswith(DOWN):
+            seeded = torch.Generator().manual_seed(xxhash.xxh3_64_intdigest(f"adapter\x1f{name}".encode(), seed=seed))
+            value = torch.empty(parameter.shape)
+            torch.nn.init.kaiming_uniform_(value, a=math.sqrt(5), generator=seeded)
+            yield name, value
+
+
+def begin(made: Callable[[], PreTrainedModel], given: Callable[[], initial.Weights], seed: int) -> initial.Weights:
+    """`values` of the functions that give them."""
+    return values(made(), given(), seed)
+
+
+def trained(made: PreTrainedModel) -> int:
+    """How many parameters are trained."""
+    return sum(parameter.numel() for parameter in made.parameters() if parameter.requires_grad)
+
+
+def merged(tensors: Mapping[str, torch.Tensor], settings: Mapping[str, Any]) -> dict[str, torch.Tensor]:
+    """The model's own weights by their own names, fp32, with each product of an adapter's matrices added to its layer's weight."""
+    scale = settings["adapter_alpha"] / settings["adapter_rank"]
+    found = {name.replace(BASE, "."): value for name, value in tensors.items() if not name.endswith((DOWN, UP))}
+    for name, down in tensors.items():
+        if name.endswith(DOWN):
+            stem = name.removesuffix(DOWN)
+            product = scale * (tensors[stem + UP] @ down)
+            weight = found[f"{stem}.weight"]
+            found[f"{stem}.weight"] = weight + (product if product.shape == weight.shape else product.T)
+    return found
+
+
+def write(tensors: Mapping[str, torch.Tensor], settings: Mapping[str, Any], folder: Path) -> list[Path]:
+    """Write the adapter alone as PEFT does, so that `PeftModel.from_pretrained` puts it into the model that was made from; its files."""
+    folder.mkdir(exist_ok=True)
+    own = {
+        f"base_model.model.{name.replace(f'.{NAME}.', '.')}": value.contiguous()
+        for name, value in tensors.items()
+        if name.endswith((DOWN, UP))
+    }
+    made = configuration(settings)
+    made.inference_mode = True
+    made.target_modules = sorted({name.split(".lora_")[0].rpartition(".")[2] for name in own})
+    made.save_pretrained(str(folder))
+    save_file(own, folder / "adapter_model.safetensors", metadata={"format": "pt"})
+    return sorted(folder.iterdir())
