@@ -9,7 +9,7 @@ of it, the last one what is left. So its pairs are a function of the step alone,
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -21,10 +21,30 @@ from scripts.finetune.template import Template, read_pairs
 from scripts.pretrain.batch import IGNORE, MicroBatch
 from scripts.pretrain.data import Tokens, windows_from
 from scripts.pretrain.heldout import Piece, padded
+from scripts.workflow.errors import InputError
+from scripts.workflow.manifest import Manifest
 
 AT_ONCE = 1000  # texts that are tokenized together
 
 Row = list[Piece]  # the pairs that stand in one row of a micro-batch, each for itself
+
+
+def chosen(manifest: Path, name: str, settings: Mapping[str, Any]) -> tuple[list[dict[str, Any]], Template]:
+    """As `read_pairs`, of the patterns and files `pairs_of` alone; all where it is empty.
+
+    Raises InputError for one that gave no pair, and where no training pair is of them.
+    """
+    rows, template = read_pairs(manifest, name)
+    wanted = settings.get("pairs_of", [])
+    found = [row for row in rows if not wanted or row["of"] in wanted]
+    known = Manifest.read(manifest).summary["by_source"] if wanted else {}
+    lost = [each for each in wanted if each not in known] or wanted[: not found and name == "train"]
+    if lost:
+        raise InputError(
+            f"finetune.train.pairs_of: finetune.pairs has no pair of {lost[0]!r} to train on; it has those of "
+            f"{', '.join(repr(each) for each, part in known.items() if part['train'])}"
+        )
+    return found, template
 
 
 def tokens(tokenizer: Any, prompt: str, completion: str, max_length: int) -> tuple[list[int], int]:
@@ -150,7 +170,7 @@ class Batches:
     """
 
     def __init__(self, manifest: Path, tokenizer: Any, settings: dict[str, Any], processes: int) -> None:
-        self.rows, self.template = read_pairs(manifest, "train")
+        self.rows, self.template = chosen(manifest, "train", settings)
         self.tokenizer, self.settings, self.processes = tokenizer, settings, processes
         self.pairs = max(1, round(settings["epochs"] * len(self.rows)))  # of all epochs
         self.steps = math.ceil(self.pairs / settings["batch_size"])

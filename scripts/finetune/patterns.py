@@ -32,6 +32,15 @@ PRESETS = {
         ),
         "question": "What does {subject} do?",
     },
+    # A text's first sentence, 8 to 40 words that begin a line, as the summary of up to 150 words that follow it: news and encyclopedias.
+    "lead": {
+        "pattern": (
+            r"\A(?:(?![^\n]*[.!?।؟。][ \t]*$)[^\n]*+\n)*+"  # headings: lines that do not end as sentences do
+            r"[ \t]*+(?P<answer>[\p{Lu}\p{Lo}]\S*(?:[ \t]+\S+){7,39}?(?<=[.!?।؟。]))\s+"
+            r"(?P<subject>[\p{Lu}\p{Lo}]\S*(?:\s+\S+){29,149}(?<=[.!?।؟。]))(?=\s|\Z)"
+        ),
+        "question": "Summarize in one sentence: {subject}",
+    },
     # The first full sentence of 5 words or more that begins a line below the first: an ordinary page.
     "title": {
         "pattern": (r"\A[^\n]*\n(?s:.*?)^[ \t]*(?P<answer>[\p{Lu}\p{Lo}]\S*(?:[ \t]+\S+){4,}?(?<=[.!?।؟።]))(?=\s|\Z)"),

@@ -15,9 +15,9 @@ import torch.distributed as dist
 from transformers import AutoConfig
 
 from scripts.finetune import adapters
-from scripts.finetune.batches import Batches, Cuts, cuts, dealt, micro_batch, pieces
+from scripts.finetune.batches import Batches, Cuts, chosen, cuts, dealt, micro_batch, pieces
 from scripts.finetune.settings import whole
-from scripts.finetune.template import CHAT, read_pairs
+from scripts.finetune.template import CHAT
 from scripts.models.load import load_tokenizer
 from scripts.pretrain import (
     beside,
@@ -59,8 +59,8 @@ class Run:
         self.save_dtype = next((name for name, dtype in model.DTYPES.items() if dtype == config.dtype), "fp32")
         check(self.settings, self.processes, config)
         checks.saving({**self.settings, "async_checkpoints": args.async_checkpoints}, WHERE)
-        rows, template = read_pairs(args.pairs, "heldout")
-        length = settings["max_length"]
+        rows, template = chosen(args.pairs, "heldout", self.settings)
+        self.held_out, length = len(rows), settings["max_length"]
         if self.rank == 0:  # which writes them down; where it fails the launcher ends the others
             self.cuts = self.batches.cuts(), cuts(rows, template, self.tokenizer, length)
             check_answers(self.cuts[0], length)

@@ -140,7 +140,7 @@ def results(run: Run, tensors: dict[str, torch.Tensor], manifest: Manifest) -> l
         raise cli.InputError(
             f"the weights are not finite ({bad[0]} and {len(bad) - 1} more); lower {WHERE}.learning_rate"
         )
-    out, pairs = home(run.args.manifest), Manifest.read(run.args.pairs)
+    out = home(run.args.manifest)
     out.mkdir(exist_ok=True)
     with checkpoint.writing(out):
         whole = adapters.merged(tensors, run.settings) if run.adapted else tensors
@@ -161,8 +161,8 @@ def results(run: Run, tensors: dict[str, torch.Tensor], manifest: Manifest) -> l
         "trained": True,
         "parameters": run.size,
         **({"trained_parameters": run.trained} if run.adapted else {}),
-        "pairs": pairs.summary["train"],
-        "heldout_pairs": pairs.summary["heldout"],
+        "pairs": len(run.batches.rows),
+        "heldout_pairs": run.held_out,
         "heldout_tokens": run.heldout_tokens,
         **batches.summary(*run.cuts),
         "steps": run.steps,

@@ -16,6 +16,7 @@ from scripts.finetune import batches
 from scripts.finetune.batches import (
     Batches,
     Cuts,
+    chosen,
     cuts,
     dealt,
     micro_batch,
@@ -173,3 +174,15 @@ def test_packed_rows_hold_every_pair_once_and_apart(sizes: list[tuple[int, int]]
         ([*ids[:-1]], [*[IGNORE] * (len(ids) - 1 - scored), *ids[len(ids) - scored :]]) for ids, scored, _ in some
     ]
     assert sorted(found) == sorted((list(map(int, a)), list(map(int, b))) for a, b in expected)
+
+
+def test_pairs_of_some_patterns_and_files(pairs_manifest: Path) -> None:
+    """Those alone; one that gave none is named with those that did."""
+    known = json.loads(pairs_manifest.read_text())["summary"]["by_source"]
+    (name,) = known
+    every, _ = chosen(pairs_manifest, "train", {"pairs_of": []})
+    assert chosen(pairs_manifest, "train", {"pairs_of": [name]})[0] == every and len(every) == known[name]["train"]
+    with pytest.raises(
+        InputError, match=f"pairs_of: finetune.pairs has no pair of 'other.csv' to train on; it has those of '{name}'"
+    ):
+        chosen(pairs_manifest, "heldout", {"pairs_of": [name, "other.csv"]})

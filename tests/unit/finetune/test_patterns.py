@@ -132,3 +132,14 @@ def test_a_plan_refuses_a_broken_pattern(tmp_path: Path, monkeypatch: pytest.Mon
     config = configuration.validate({"finetune": {"pairs": {"patterns": [{"pattern": "(", "question": "?"}]}}})
     with pytest.raises(InputError, match="is not a regular expression"):
         Project(config).check()
+
+
+def test_the_first_sentence_sums_up_what_follows() -> None:
+    """A heading is no sentence; nothing follows a text that ends with its first."""
+    body = "The council of the town said on Monday that the old bridge will be closed for two years. " * 4
+    lead = "The old bridge over the river is closed until the spring."
+    heading = "Bridge closed\n\n"
+    (made,) = compiled([{"preset": "lead"}])
+    for text in (f"{heading}{lead} {body}", f"{lead}\n{body}", f"{heading}{lead}\n\n{body}"):
+        assert list(found([made], text)) == [("lead", f"Summarize in one sentence: {body.strip()}", lead)]
+    assert not list(found([made], f"{heading}{lead}")) and not list(found([made], f"{lead} Short."))
