@@ -1,7 +1,8 @@
 """Low-rank adapters in the place of a full fine-tuning: LoRA (https://arxiv.org/abs/2106.09685), by PEFT.
 
 Every weight of the model that is made from stays as it is, and each linear layer W of the decoder gets two small matrices that are
-trained: W + alpha/rank × B A, with A [rank, inputs] random and B [outputs, rank] 0 in the beginning. The engine holds the model with
+trained: W + alpha/rank × B A, with A [rank, inputs] random and B [outputs, rank] 0 in the beginning. `qlora` keeps W in four bits
+(https://arxiv.org/abs/2305.14314). The engine holds the model with
 PEFT's layers in it; what comes out is both the adapter, in PEFT's own files, and the model with the products added to its weights.
 """
 
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +90,47 @@ def values(made: PreTrainedModel, given: initial.Weights, seed: int) -> initial.
 def begin(made: Callable[[], PreTrainedModel], given: Callable[[], initial.Weights], seed: int) -> initial.Weights:
     """`values` of the functions that give them."""
     return values(made(), given(), seed)
+
+
+def quantized(made: PreTrainedModel, device: torch.device, given: initial.Weights) -> PreTrainedModel:
+    """As `initial.filled`, with the weights that get an adapter in four bits: NF4 with double quantization.
+
+    One weight after another, so that on `device` they are never there in fp32. Raises InputError for layers that are no nn.Linear.
+    """
+    from bitsandbytes import nn as low
+
+    layers = {f"{name}.weight": module for name, module in made.named_modules() if f"{name}.".endswith(BASE)}
+    for module in layers.values():
+        if not isinstance(module, torch.nn.Linear):
+            raise InputError(
+                f"adapter is qlora, and the layers of {made.config.model_type!r} are of the class {type(module).__name__}, which is not "
+                "kept in four bits: set it to lora"
+            )
+        if module.bias is not None:
+            module.bias = torch.nn.Parameter(torch.empty(module.bias.shape, device=device), requires_grad=False)
+    others = [module for module in made.modules() if all(module is not layer for layer in layers.values())]
+    for module in others:
+        module.to_empty(device=device, recurse=False)
+    made.tie_weights()
+    left = {name: value for name, value in chain(made.named_parameters(), made.named_buffers()) if name not in layers}
+    with torch.no_grad():
+        for name, value in given:
+            if name not in layers:
+                left.pop(name).copy_(value)
+                continue
+            outputs, inputs = value.shape
+            layer = low.Linear4bit(
+                inputs, outputs, bias=False, compute_dtype=torch.float32, quant_type="nf4", device="meta"
+            )
+            layer.weight = low.Params4bit(
+                value.clone(), requires_grad=False, quant_type="nf4", compress_statistics=True
+            )
+            layer.bias = layers[name].bias
+            parent, _, leaf = name.removesuffix(".weight").rpartition(".")
+            setattr(made.get_submodule(parent), leaf, layer.to(device))
+    if left:
+        raise RuntimeError(f"no value was given for {', '.join(left)}")
+    return made
 
 
 def trained(made: PreTrainedModel) -> int:

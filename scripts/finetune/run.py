@@ -103,6 +103,7 @@ class Run:
             values=partial(adapters.begin, self.adapted, values, settings["seed"]) if self.adapted else values,
             where=WHERE,
             made=self.adapted,
+            fill=adapters.quantized if self.settings["adapter"] == "qlora" else initial.filled,
         )
         self.beside = beside.Beside(folder) if args.async_checkpoints else None
         try:

@@ -162,6 +162,11 @@ def adapter(settings: dict[str, Any], where: str) -> None:
             f"{where}.adapter is {settings['adapter']}, and {where}.engine {settings['engine']}, which trains whole models here: set "
             f"{where}.engine to {' or '.join(ADAPTED)}"
         )
+    if settings["adapter"] == "qlora" and settings["zero_stage"]:
+        raise InputError(
+            f"{where}.adapter is qlora, and {where}.zero_stage {settings['zero_stage']}: weights of four bits are not shared out; set "
+            f"{where}.zero_stage to 0, or {where}.adapter to lora"
+        )
 
 
 def saving(settings: dict[str, Any], where: str = WHERE) -> None:

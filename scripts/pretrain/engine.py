@@ -49,6 +49,9 @@ class Job:
     where: str = "pretrain.train"  # the section of the config, for errors
     # The model on the meta device, where it is not that of the configuration: parameters that want no gradient are not trained.
     made: Callable[[], PreTrainedModel] | None = None
+    fill: Callable[[PreTrainedModel, torch.device, Weights], PreTrainedModel] = (
+        initial.filled
+    )  # puts `values` into `empty`
 
     def empty(self) -> PreTrainedModel:
         """The model without values."""

@@ -67,7 +67,7 @@ class Torch(engine.Engine):
         own = dict(self.model.named_parameters())
         held = own.keys() | dict(self.model.named_buffers()).keys()
         given = ((name, share(value, own.get(name))) for name, value in job.values() if name in held)
-        initial.filled(self.model, job.device, given)
+        job.fill(self.model, job.device, given)
         self.pipe = None
         if self.cut and job.parallel.pipeline > 1:
             hidden = torch.bfloat16 if self.low and self.zero else torch.float32
@@ -247,13 +247,14 @@ class Torch(engine.Engine):
 
     def weights(self) -> engine.Weights:
         """Each parameter's name and fp32 master weights, whole, on the CPU."""
-        return self._whole({name: parameter.detach() for name, parameter in self.model.named_parameters()})
+        every = self.model.named_parameters()
+        return self._whole({name: value.detach() if value.requires_grad else value for name, value in every})
 
     def _whole(self, own: dict[str, torch.Tensor]) -> engine.Weights:
         """Each parameter's name and what all processes together have for it. own: this process's."""
         stages = self.cut.everyone(list(own)) if self.cut else [list(own)]
         for name, shape in self.names.items():
-            value = whole(own[name]).float() if name in own else torch.empty(shape, device=self.device)
+            value = whole(own[name]) if name in own else torch.empty(shape, device=self.device)
             if self.cut and len(stages) > 1:
                 holder = next(number for number, held in enumerate(stages) if name in held)
                 value = self.cut.from_stage(value.clone(memory_format=torch.contiguous_format), holder)
@@ -261,5 +262,9 @@ class Torch(engine.Engine):
 
 
 def whole(value: torch.Tensor) -> torch.Tensor:
-    """A tensor with the parts of all processes. A collective call."""
-    return value.full_tensor() if isinstance(value, DTensor) else value
+    """A tensor with the parts of all processes, fp32; of a weight in four bits what they stand for. A collective call."""
+    if (state := getattr(value, "quant_state", None)) is not None:
+        from bitsandbytes.functional import dequantize_4bit
+
+        value = dequantize_4bit(value.data, state)
+    return (value.full_tensor() if isinstance(value, DTensor) else value).float()

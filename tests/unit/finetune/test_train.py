@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 import tiny
 import torch
+from bitsandbytes.functional import dequantize_4bit, quantize_4bit
 from peft import PeftModel, get_peft_model
 from safetensors.torch import load_file
 
@@ -53,7 +54,7 @@ STEPS = 19  # of 300 pairs: the last has 12
 CASES = [f"{engine}-{stage}" for engine in ("deepspeed", "torch") for stage in (0, 3)]
 SMALLER = [f"{case}-3" for case in CASES[1:3]]  # micro-batches
 PACKED = ["torch-3-3-packed", "deepspeed-0-16-packed"]
-ADAPTED = ["torch-0-16-lora", "torch-3-3-lora", "torch-1-16-20-lora", "torch-0-16-lora-some"]
+ADAPTED = ["torch-0-16-lora", "torch-3-3-lora", "torch-1-16-20-lora", "torch-0-16-lora-some", "torch-0-16-qlora"]
 CHUNKED = ["deepspeed-3-3-7", "torch-1-16-20"]  # and tokens of loss_chunk, of which a micro-batch has more
 
 
@@ -201,27 +202,38 @@ def test_it_lowers_the_heldout_loss_and_leaves_a_model(found: dict[int, Path], b
 
 
 @pytest.fixture(scope="module")
-def adapted(base_model: Path, pairs_manifest: Path) -> dict[bool, dict[str, Any]]:
-    """The same loop over PEFT's own model, of all linear layers and of two kinds (True)."""
+def adapted(base_model: Path, pairs_manifest: Path) -> dict[str, dict[str, Any]]:
+    """The same loop over PEFT's own model: of all linear layers, of two kinds (`some`), with those adapted in four bits (`qlora`)."""
     found = {}
-    for some in (False, True):
+    for name in ("lora", "some", "qlora"):
         model, tokenizer = load(base_model.parent / "model")
-        settings = {**MORE["lora"], "adapter_targets": MORE["some"]["adapter_targets"] if some else []}
+        settings = {**MORE["lora"], "adapter_targets": MORE["some"]["adapter_targets"] if name == "some" else []}
+        if name == "qlora":
+            rounded(model)
         made = get_peft_model(model, adapters.configuration(settings))
         begun = adapters.empty(model.config, settings, "here")
         with torch.no_grad():
-            for name, value in adapters.values(begun, iter(()), 0):
-                made.base_model.model.get_parameter(name).copy_(value)
-        found[some] = loop(made, tokenizer, pairs_manifest, settings["learning_rate"])
+            for key, value in adapters.values(begun, iter(()), 0):
+                made.base_model.model.get_parameter(key).copy_(value)
+        found[name] = loop(made, tokenizer, pairs_manifest, settings["learning_rate"])
     return found
+
+
+@torch.no_grad()
+def rounded(model: Any) -> None:
+    """Give the linear layers, but for the head, what four bits keep of their weights."""
+    for name, module in model.named_modules():
+        if isinstance(module, torch.nn.Linear) and name != "lm_head":
+            packed, state = quantize_4bit(module.weight.data, quant_type="nf4", compress_statistics=True)
+            module.weight.copy_(dequantize_4bit(packed, state))
 
 
 @pytest.mark.parametrize("processes", [1, 2])
 @pytest.mark.parametrize("case", ADAPTED)
 def test_an_adapter_as_a_plain_loop_over_pefts_model(
-    found: dict[int, Path], adapted: dict[bool, dict[str, Any]], base_model: Path, case: str, processes: int
+    found: dict[int, Path], adapted: dict[str, dict[str, Any]], base_model: Path, case: str, processes: int
 ) -> None:
-    out, plain = found[processes] / case, adapted[case.endswith("some")]
+    out, plain = found[processes] / case, adapted[case.rpartition("-")[2]]
     assert [row["loss"] for row in rows(out)] == pytest.approx(plain["losses"], abs=1e-5)
     manifest = Manifest.read(out / "sft.manifest.json")
     assert manifest.summary["heldout_loss_after"] == pytest.approx(plain["after"], abs=1e-4)
@@ -233,6 +245,8 @@ def test_an_adapter_as_a_plain_loop_over_pefts_model(
     ids = torch.tensor([tokenizer("Question: What does it do?")["input_ids"]])
     before = base(input_ids=ids).logits.detach()
     merged = model(input_ids=ids).logits
+    if case.endswith("qlora"):
+        rounded(base)
     beside = PeftModel.from_pretrained(base, str(out / "sft/adapter")).eval()(input_ids=ids).logits
     assert torch.allclose(merged, beside, atol=1e-4) and not torch.allclose(merged, before, atol=1e-2)
 
