@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Container
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from scripts.workflow.errors import InputError
 
 WHOLE = "safetensors"
 TYPES = ("llama", "mistral", "qwen2", "qwen3", "mixtral", "olmoe", "gpt2", "gpt_neox")
+UNTIED = ("olmoe",)  # llama.cpp asks for a matrix of the output
 # llama.cpp's name for the way that a text is cut before BPE (src/llama-vocab.cpp), by tokenize.train.digits: GPT-2's expression
 # alone, and after every digit was cut off by itself.
 PRE = {0: "gpt-2", 1: "smollm"}
@@ -59,6 +61,11 @@ def check(config: dict[str, Any]) -> None:
             raise InputError(
                 f"{why}; of pretrain.train.model.type llama.cpp takes {', '.join(TYPES)}, and it is {model['type']!r}"
             )
+        if model["type"] in UNTIED and model["tie_embeddings"]:
+            raise InputError(
+                f"{why}; of type {model['type']} llama.cpp takes pretrain.train.model.tie_embeddings false, and it is "
+                f"{model['tie_embeddings']!r}"
+            )
         if tokenizer["model"] != "bpe":
             raise InputError(f"{why}; of tokenize.train.model llama.cpp takes bpe, and it is {tokenizer['model']!r}")
         if tokenizer["digits"] not in PRE:
@@ -68,8 +75,8 @@ def check(config: dict[str, Any]) -> None:
             )
 
 
-def check_tools(config: dict[str, Any]) -> None:
-    """Raise InputError where an export needs tools that are not there."""
+def check_tools(config: dict[str, Any], there: Container[str] = ()) -> None:
+    """Raise InputError where an export needs tools that are not there. there: exports that are made already."""
     for name in exported(config):
-        if why := missing(tools()):
+        if name not in there and (why := missing(tools())):
             raise InputError(f"models.{name} is exported as GGUF, and {why}")

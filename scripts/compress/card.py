@@ -92,11 +92,13 @@ def chats(facts: Facts) -> bool:
     return any(Path(file).name == CHAT for file in facts.models[0].manifest.files)
 
 
-def text(facts: Facts, settings: dict[str, Any], name: str, ggufs: list[dict[str, Any]], types: list[str]) -> str:
+def text(
+    facts: Facts, settings: dict[str, Any], name: str, ggufs: list[dict[str, Any]], types: list[str], loader: str
+) -> str:
     """The card's text. ggufs: of each GGUF file `type`, `file`, `bytes`, `bits_per_byte`, … (scripts/compress/gguf.py)."""
     parts = [
         *head(facts, settings, name),
-        *use(facts, name, ggufs, "safetensors" in types),
+        *use(facts, name, ggufs, loader if "safetensors" in types else ""),
         *files(ggufs),
         *evaluated(facts),
         *trained(facts),
@@ -133,11 +135,11 @@ def parameters(facts: Facts) -> int:
     return int(found or facts.evaluation.get("parameters", 0))
 
 
-def use(facts: Facts, name: str, ggufs: list[dict[str, Any]], whole: bool) -> Iterator[str]:
-    """How to load it."""
+def use(facts: Facts, name: str, ggufs: list[dict[str, Any]], loader: str) -> Iterator[str]:
+    """How to load it. loader: what finds its tokenizer; "" where there are no safetensors."""
     yield "## How to use\n"
-    if whole:
-        yield (CHAT_CODE if chats(facts) else TEXT_CODE) + "\n"
+    if loader:
+        yield (CHAT_CODE if chats(facts) else TEXT_CODE).replace("AutoTokenizer", loader) + "\n"
     if ggufs:
         yield "With llama.cpp, as an endpoint and a page, or from Python (`pip install llama-cpp-python`):\n"
         yield GGUF_CODE.format(file=ggufs[-1]["file"], call=CALLS[chats(facts)]) + "\n"
@@ -174,9 +176,9 @@ def files(ggufs: list[dict[str, Any]]) -> Iterator[str]:
         yield ""
 
 
-def written(facts: Facts, settings: dict[str, Any], name: str, ggufs: list[dict[str, Any]]) -> str:
-    """README.md."""
+def written(
+    facts: Facts, settings: dict[str, Any], name: str, ggufs: list[dict[str, Any]], loader: str = "AutoTokenizer"
+) -> str:
+    """README.md. loader: the class of transformers that finds the tokenizer."""
     types = settings["types"]
-    return (
-        f"---\n{metadata(facts, settings, name, types).to_yaml()}\n---\n\n{text(facts, settings, name, ggufs, types)}"
-    )
+    return f"---\n{metadata(facts, settings, name, types).to_yaml()}\n---\n\n{text(facts, settings, name, ggufs, types, loader)}"

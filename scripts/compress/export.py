@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from scripts.compress import card, facts, gguf
+from scripts.compress.wanted import is_found
 from scripts.models.load import home, weights
 from scripts.workflow import cli
 from scripts.workflow.console import log
@@ -21,6 +22,7 @@ from scripts.workflow.manifest import Manifest, task_of, write_atomically
 
 CARD = "README.md"
 WHOLE = "safetensors"
+AUTO, PLAIN = "AutoTokenizer", "PreTrainedTokenizerFast"  # what loads the tokenizer
 
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
@@ -38,7 +40,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
         for path in sorted(path for path in folder.iterdir() if path.is_file() and path.name != CARD):
             shutil.copyfile(path, out / path.name)
             files.append(out / path.name)
-    write_atomically(out / CARD, card.written(known, settings, name, ggufs))
+    write_atomically(out / CARD, card.written(known, settings, name, ggufs, AUTO if is_found(folder) else PLAIN))
     size = sum(path.stat().st_size for path in files)
     log.info("%s files, %.1f MB, and the card in %s", len(files), size / 1e6, out)
     manifest.summary = {

@@ -47,7 +47,7 @@ def exported(
     with scratch(out.with_name(f".{out.name}.gguf")) as place:
         wanted = Wanted(folder, tokens, settings, place)
         source = place / "f32.gguf"
-        for one in ["f32", *(["f16"] if "f16" in types else [])]:
+        for one in [*(["f32"] if set(types) - {"f16"} else []), *(["f16"] if "f16" in types else [])]:
             file = source if one == "f32" else out / file_name(name, one)
             run(
                 home,

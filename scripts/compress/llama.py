@@ -27,8 +27,10 @@ def convert(job: dict[str, Any]) -> dict[str, Any]:
     """A folder of safetensors as a GGUF file, by llama.cpp's convert_hf_to_gguf.py, which is told how texts are cut (`pre`)."""
     sys.path.insert(0, job["converter"])
     import convert_hf_to_gguf
-    from conversion.base import TextModel
+    from conversion.base import ModelBase, TextModel
 
+    known = ModelBase.load_hparams
+    ModelBase.load_hparams = staticmethod(lambda *given: older(known(*given)))
     TextModel.get_vocab_base_pre = lambda *_: job["pre"]  # it knows published tokenizers by a hash of what they do
     sys.argv = [
         "convert",
@@ -42,6 +44,13 @@ def convert(job: dict[str, Any]) -> dict[str, Any]:
     ]
     convert_hf_to_gguf.main()
     return {}
+
+
+def older(config: dict[str, Any]) -> dict[str, Any]:
+    """A config.json with what the converter reads and transformers no longer writes."""
+    rope = config.get("rope_parameters") or {}
+    told = {"n_ctx": config.get("n_positions"), "rotary_pct": rope.get("partial_rotary_factor")}
+    return {**{key: value for key, value in told.items() if value is not None}, **config}
 
 
 def quantize(job: dict[str, Any]) -> dict[str, Any]:

@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from tokenizers import Tokenizer
 
-from scripts.models.load import load
+from scripts.models.load import load, load_tokenizer
 from scripts.pretrain.heldout import CARRY, choose, pieces
 from scripts.workflow.console import Progress
 from scripts.workflow.errors import InputError
@@ -28,6 +29,20 @@ TEXTS = [  # what tokenizers do differently: white space, digits, contractions, 
 ]
 
 
+def own_tokenizer(folder: Path) -> Tokenizer:
+    """tokenizer.json of a model's folder, as its texts were encoded: special tokens are text."""
+    made = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    made.encode_special_tokens = True
+    return made
+
+
+def is_found(folder: Path) -> bool:
+    """Whether AutoTokenizer loads the tokenizer that is in a model's folder: of some architectures it takes one of its own (qwen2)."""
+    loaded, own = load_tokenizer(folder).backend_tokenizer, own_tokenizer(folder)
+    loaded.encode_special_tokens = True
+    return all(loaded.encode(text).ids == own.encode(text).ids for text in TEXTS)
+
+
 class Wanted:
     """What llama.cpp's answers are compared with: tokens of texts, and transformers' logits and loss on held-out documents."""
 
@@ -38,11 +53,13 @@ class Wanted:
         documents, _ = choose(tokens, settings["max_tokens"], settings["seed"])
         if not documents:
             raise InputError("no held-out documents to compare a GGUF file on: raise corpus.split.validation_fraction")
-        model, self.tokenizer = load(folder)
+        model, _ = load(folder)
         model.eval()
+        self.tokenizer = own_tokenizer(folder)
+        self.eos = int(model.config.eos_token_id)
         limit = getattr(model.config, "max_position_embeddings", None) or getattr(model.config, "n_positions", None)
         context = min(limit or CONTEXT, CONTEXT)
-        stream = pieces(documents, self.tokenizer.eos_token_id, context, CARRY, apart=True)
+        stream = pieces(documents, self.eos, context, CARRY, apart=True)
         self.windows = [([int(one) for one in ids], int(scored)) for ids, scored, _ in stream]
         self.documents, self.bytes = len(documents), sum(document.bytes for document in documents)
         self.scored = sum(scored for _, scored in self.windows)
@@ -83,18 +100,12 @@ class Wanted:
 
     def check_tokens(self, found: list[list[int]]) -> None:
         """Raise InputError where llama.cpp cuts a text into other tokens than the model's tokenizer."""
-        backend = self.tokenizer.backend_tokenizer
-        backend.encode_special_tokens = True
-        try:
-            for text, ids in zip(self.texts, found, strict=True):
-                if (own := backend.encode(text, add_special_tokens=False).ids) != ids:
-                    at = next(
-                        (n for n, (a, b) in enumerate(zip(own, ids, strict=False)) if a != b), min(len(own), len(ids))
-                    )
-                    near = self.tokenizer.decode(own[max(at - 5, 0) : at + 5])
-                    raise InputError(
-                        f"llama.cpp cuts a text into other tokens than the model's tokenizer, at {near!r}: "
-                        f"{ids[at : at + 5]}, not {own[at : at + 5]}"
-                    )
-        finally:
-            backend.encode_special_tokens = False
+        for text, ids in zip(self.texts, found, strict=True):
+            if (own := self.tokenizer.encode(text, add_special_tokens=False).ids) != ids:
+                pairs = enumerate(zip(own, ids, strict=False))
+                at = next((number for number, (one, other) in pairs if one != other), min(len(own), len(ids)))
+                near = self.tokenizer.decode(own[max(at - 5, 0) : at + 5])
+                raise InputError(
+                    f"llama.cpp cuts a text into other tokens than the model's tokenizer, at {near!r}: "
+                    f"{ids[at : at + 5]}, not {own[at : at + 5]}"
+                )

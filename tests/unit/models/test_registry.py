@@ -139,7 +139,7 @@ def test_a_models_own_keys_hold_for_it_alone() -> None:
 
 def test_the_steps_that_make_models_are_those_of_the_schema() -> None:
     allowed = schema()["properties"]["models"]["additionalProperties"]["properties"]["step"]["enum"]
-    assert [registry.BASE_STEP, *allowed] == list(steps.MAKERS)
+    assert [registry.BASE_STEP, *allowed] == [*steps.MAKERS, registry.EXPORT_STEP]
     assert all(steps.STEPS[step].per == "model" for step in allowed)
 
 
