@@ -18,7 +18,8 @@ from scripts.workflow.errors import InputError
 
 WHOLE = "safetensors"
 TYPES = ("llama", "mistral", "qwen2", "qwen3", "mixtral", "olmoe", "gpt2", "gpt_neox")
-UNTIED = ("olmoe",)  # llama.cpp asks for a matrix of the output
+UNTIED = ("olmoe", "gpt_neox")  # llama.cpp asks for a matrix of the output
+EVEN = ("olmoe",)  # its norms of keys have the width of queries
 # llama.cpp's name for the way that a text is cut before BPE (src/llama-vocab.cpp), by tokenize.train.digits: GPT-2's expression
 # alone, and after every digit was cut off by itself.
 PRE = {0: "gpt-2", 1: "smollm"}
@@ -65,6 +66,11 @@ def check(config: dict[str, Any]) -> None:
             raise InputError(
                 f"{why}; of type {model['type']} llama.cpp takes pretrain.train.model.tie_embeddings false, and it is "
                 f"{model['tie_embeddings']!r}"
+            )
+        if model["type"] in EVEN and model["kv_heads"] not in (None, model["heads"]):
+            raise InputError(
+                f"{why}; of type {model['type']} llama.cpp takes as many pretrain.train.model.kv_heads as heads, "
+                f"{model['heads']}, and they are {model['kv_heads']!r}"
             )
         if tokenizer["model"] != "bpe":
             raise InputError(f"{why}; of tokenize.train.model llama.cpp takes bpe, and it is {tokenizer['model']!r}")

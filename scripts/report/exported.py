@@ -22,8 +22,8 @@ def table(run: Run, page: Path) -> dict[str, Any]:
         first = measured[0]
         about += (
             f" GGUF files were run by llama.cpp, on {first['documents']:,} held-out documents ({first['tokens']:,} tokens), on which "
-            f"transformers reaches {first['transformers_bits_per_byte']:.4f} bits per byte. Logits: their mean difference from those of transformers at "
-            f"{first['compared']:,} positions, and the share where the likeliest token is the same."
+            f"transformers reaches {first['transformers_bits_per_byte']:.4f} bits per byte. Logits: their mean difference from those of "
+            f"transformers at {first['compared']:,} positions, and the share where the likeliest token is the same."
         )
     return {"rows": rows, "about": about}
 

@@ -58,8 +58,10 @@ def written(folder: Path, tokenizer: Path, kind: str, **shape: Any) -> Path:
 
     from scripts.pretrain.model import configuration
 
-    given = {"type": kind, "hidden_size": 64, "layers": 2, "heads": 4, "kv_heads": 2, "context": 128, **shape}
-    given |= {"intermediate_size": 96, "tie_embeddings": True}
+    given = {
+        "type": kind, "hidden_size": 64, "intermediate_size": 96, "layers": 2, "heads": 4, "kv_heads": 2, "context": 128,
+        "tie_embeddings": True, **shape,
+    }  # fmt: skip
     if kind in ("gpt2", "gpt_neox"):
         given["kv_heads"] = None
     if kind == "gpt2":

@@ -56,6 +56,7 @@ def test_every_type_that_is_taken_gives_the_logits_of_transformers(
 ) -> None:
     shape = {"overrides": {"num_experts_per_tok": 2}} if kind in ("mixtral", "olmoe") else {}
     shape |= {"tie_embeddings": False} if kind in accepts.UNTIED else {}
+    shape |= {"kv_heads": 4} if kind in accepts.EVEN else {}
     found = exported(random_model(kind, **shape), tmp_path / "out", heldout[1], ["f32"])["f32"]
     assert found["mean_difference"] < 0.01 and found["same_argmax"] > 0.97
     assert found["bits_per_byte"] == pytest.approx(found["transformers_bits_per_byte"], abs=0.002)
@@ -134,8 +135,13 @@ def config(model: dict[str, Any], tokenizer: dict[str, Any], types: list[str]) -
 @pytest.mark.parametrize(
     ("model", "tokenizer", "words"),
     [
-        ({"type": "bloom"}, {"digits": 1}, "llama.cpp takes llama, mistral, qwen2, qwen3, mixtral, olmoe, gpt2, gpt_neox, and it is 'bloom'"),
+        ({"type": "bloom"}, {"digits": 1}, f"llama.cpp takes {', '.join(accepts.TYPES)}, and it is 'bloom'"),
         ({"type": "olmoe", "tie_embeddings": True}, {"digits": 1}, "model.tie_embeddings false, and it is True"),
+        (
+            {"type": "olmoe", "tie_embeddings": False, "heads": 4, "kv_heads": 2},
+            {"digits": 1},
+            "kv_heads as heads, 4, and they are 2",
+        ),
         ({}, {"digits": 3}, "cut texts as tokenize.train.digits 3 does; allowed: 0, 1"),
         ({}, {"digits": 1, "model": "unigram"}, "of tokenize.train.model llama.cpp takes bpe, and it is 'unigram'"),
     ],
