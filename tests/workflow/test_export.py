@@ -14,6 +14,7 @@ from huggingface_hub import ModelCard
 from scripts.compress import accepts
 from scripts.report import now
 from scripts.workflow.manifest import Manifest
+from tests.unit.compress.conftest import needs_llama
 from tests.workflow.conftest import TINY, run
 from tests.workflow.plan import planned
 
@@ -90,3 +91,31 @@ def test_a_run_with_an_export(copy_of: Callable[[], Path], tmp_path: Path, monke
     with monkeypatch.context() as here:
         here.chdir(folder)
         assert now.main(["--configfile", str(config)]) == 0
+
+
+@needs_llama
+@pytest.mark.long
+def test_a_run_with_gguf_files(copy_of: Callable[[], Path], tmp_path: Path) -> None:
+    """From new tokens on, since llama.cpp has no tokenizer that cuts groups of three digits; the files, the card and the page agree."""
+    folder, config = copy_of(), tmp_path / "gguf.yaml"
+    models = {"sft": SFT, "gguf": {**GIVE, "types": ["q8_0", "f16"], "max_tokens": 500, "compared_tokens": 100}}
+    made = tree(models)
+    made["tokenize"]["train"]["digits"] = 1
+    config.write_text(yaml.safe_dump(made, sort_keys=False))
+    run(folder, config=config)
+    results = folder / "results/main"
+    manifest = Manifest.read(results / "compress/export/gguf.manifest.json")
+    assert sorted(manifest.files) == ["gguf/gguf-F16.gguf", "gguf/gguf-Q8_0.gguf"]
+    q8, f16 = manifest.summary["gguf"]
+    assert f16["mean_difference"] < q8["mean_difference"] and f16["compared"] == 100
+    page = (results / "report/render/report.html").read_text(encoding="utf-8")
+    card = ModelCard.load(results / "compress/export/gguf/README.md")
+    for one in (q8, f16):
+        assert f"<td>{one['type']}</td>" in page and f"`{one['file']}`" in card.text
+        assert f"{one['bits_per_byte']:.4f}" in page and f"{one['bits_per_byte']:.4f}" in card.text
+    assert card.data.library_name == "gguf" and "gguf" in card.data.tags
+    assert planned(folder, made) == set()
+    assert planned(folder, {**made, "models": {**models, "gguf": {**models["gguf"], "types": ["f16"]}}}) == {
+        "compress.export[gguf]",
+        "report.render",
+    }

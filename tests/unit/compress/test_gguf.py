@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from scripts.compress import accepts, gguf
+from scripts.compress.wanted import TEXTS, is_found, own_tokenizer
 from scripts.workflow.config import ROOT, validate
 from scripts.workflow.errors import InputError
 from scripts.workflow.manifest import Manifest
@@ -119,6 +120,20 @@ def test_a_tokenizer_that_llama_cpp_has_not_is_refused(tmp_path: Path, digits: i
     tokenizer_files(tmp_path, trained(digits, model))
     with pytest.raises(InputError, match=r"llama\.cpp has no tokenizer that cuts texts as this one does"):
         gguf.pre_tokenizer(tmp_path)
+
+
+@pytest.mark.parametrize(("kind", "loader"), [("qwen2", "PreTrainedTokenizerFast"), ("qwen3", "AutoTokenizer")])
+def test_the_card_names_what_loads_the_models_own_tokenizer(
+    random_model: Callable[..., Path], kind: str, loader: str
+) -> None:
+    """AutoTokenizer takes another for a Qwen2, which is not that of the folder."""
+    import transformers
+
+    folder = random_model(kind)
+    assert is_found(folder) == (loader == "AutoTokenizer")
+    found = getattr(transformers, loader).from_pretrained(folder)
+    for text in TEXTS[:-2]:
+        assert found(text)["input_ids"] == own_tokenizer(folder).encode(text).ids
 
 
 def config(model: dict[str, Any], tokenizer: dict[str, Any], types: list[str]) -> dict[str, Any]:
