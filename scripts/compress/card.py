@@ -43,7 +43,7 @@ llama-server -m {file} --port 8080
 ```python
 from llama_cpp import Llama
 
-model = Llama("{file}")
+model = Llama("{file}", n_ctx=0)  # the context that it was trained with
 {call}
 ```
 """

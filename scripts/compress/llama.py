@@ -30,7 +30,7 @@ def convert(job: dict[str, Any]) -> dict[str, Any]:
     from conversion.base import ModelBase, TextModel
 
     known = ModelBase.load_hparams
-    ModelBase.load_hparams = staticmethod(lambda *given: older(known(*given)))
+    ModelBase.load_hparams = staticmethod(lambda *given, **named: older(known(*given, **named)))
     TextModel.get_vocab_base_pre = lambda *_: job["pre"]  # it knows published tokenizers by a hash of what they do
     sys.argv = [
         "convert",
