@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import statistics
 import threading
 import time
@@ -95,6 +96,9 @@ def main() -> int:
     kinds = prompts(plain, args.results, args.texts, max(plain.context - args.tokens, 8))
     body = {
         "machine": processor(),
+        "load_average": round(
+            os.getloadavg()[0], 1
+        ),  # of processes that wanted a core: more than there are, and rates are too low
         "versions": versions("torch", "transformers"),
         "model": {"name": args.model, "parameters": size, "context": plain.context},
         "settings": {"threads": args.threads, "tokens": args.tokens, "repeats": args.repeats},
