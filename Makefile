@@ -16,7 +16,7 @@ PYTHON_HERE = PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check plan dag status report serve sample lint format docs clean
+.PHONY: help install demo test check plan dag status report serve sample gguf-tools lint format docs clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -78,6 +78,23 @@ serve: $(VENV)/.compiled ## talk to the models: a page to chat in and an endpoin
 
 sample: $(VENV)/.compiled ## what a model writes: make sample PROMPT="What does sorted do?" MODEL=sft
 	@$(BIN)/python -m scripts.crawl2llm sample "$$PROMPT" $(if $(MODEL),--model $(MODEL)) --results $(or $(RESULTS),results/main)
+
+# llama.cpp for compress.export, beside the environment: its library and bindings, compiled here, and its converter, which is in the same
+# archive. GGML_NATIVE=OFF: it must run on every node that has AVX2, not on this processor alone.
+GGUF := .gguf
+$(GGUF)/.installed: envs/lock-gguf.txt | $(VENV)/.compiled
+	@echo "compiling llama.cpp into $(GGUF) (55 MB, 5 to 10 minutes; needs cmake, make or ninja, and a C++ compiler)"
+	rm -rf $(GGUF)
+	mkdir -p $(GGUF)/llama.cpp
+	$(BIN)/python -m pip download --quiet --disable-pip-version-check --no-deps --require-hashes --no-binary llama_cpp_python --dest $(GGUF)/archive -r envs/lock-gguf.txt
+	CMAKE_ARGS="-DGGML_NATIVE=OFF -DLLAVA_BUILD=OFF" CFLAGS=-O2 CXXFLAGS=-O2 $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps \
+	  --no-cache-dir --target $(GGUF)/site $(GGUF)/archive/*
+	tar xzf $(GGUF)/archive/llama_cpp_python-*.tar.gz -C $(GGUF)/llama.cpp --strip-components=3 --wildcards \
+	  '*/vendor/llama.cpp/convert_hf_to_gguf.py' '*/vendor/llama.cpp/conversion/*' '*/vendor/llama.cpp/gguf-py/*' '*/vendor/llama.cpp/LICENSE'
+	rm -r $(GGUF)/archive
+	@touch $@
+
+gguf-tools: $(GGUF)/.installed ## llama.cpp, once, for models that are exported as GGUF
 
 lint: $(VENV)/.installed-dev ## formatting, lint and types
 	$(BIN)/ruff format --check .

@@ -27,6 +27,7 @@ include: "rules/tokenize.smk"
 include: "rules/pretrain.smk"
 include: "rules/finetune.smk"
 include: "rules/evaluate.smk"
+include: "rules/compress.smk"
 include: "rules/report.smk"
 
 

@@ -80,7 +80,9 @@ wildcard_constraints:
     shard=r"\d{5}",
     band=r"\d{2}",
     part=r"\d{3}",
-    model="|".join({name: 0 for variant in VARIANTS.values() for name in registry.evaluated(variant)}),
+    model="|".join(
+        {name: 0 for variant in VARIANTS.values() for name in [*registry.evaluated(variant), *variant["models"]]}
+    ),
 
 
 def section(wildcards, step):
@@ -104,6 +106,11 @@ def cores(step):
         return own["processes"] * own["threads"]
 
     return found
+
+
+def own(step, key):
+    """A value of the step's section, as the model that the wildcards name has it."""
+    return lambda wildcards: section(wildcards, step)[key]
 
 
 def profile_gpu(wildcards):
@@ -149,6 +156,22 @@ def parent(wildcards):
     config = VARIANTS[wildcards.variant]
     made = registry.task(config, registry.parent(config, wildcards.model))
     return PROJECT.manifest(wildcards.variant, *made)
+
+
+def lineage(step=None):
+    """Input function: the manifests of the models that an export is made from, the nearest first; of a step: those of its tasks for them,
+    and for the untrained one.
+    """
+
+    def found(wildcards):
+        config = VARIANTS[wildcards.variant]
+        above = registry.lineage(config, wildcards.model)
+        if step:
+            return [PROJECT.manifest(wildcards.variant, step, name) for name in above]
+        made = [registry.task(config, name) for name in above if name != registry.UNTRAINED]
+        return [PROJECT.manifest(wildcards.variant, *one) for one in made]
+
+    return found
 
 
 @cache
@@ -250,8 +273,9 @@ if workflow.is_main_process:
     engine.decide(workflow, start.stale(PROJECT))
     try:
         start.check_tokenizers(PROJECT)
+        start.check_tools(PROJECT)
         start.say_what_is_auto(PROJECT)
-    except InputError as error:  # settings that no corpus can go with, or a start from another vocabulary
+    except InputError as error:  # settings that no corpus can go with, a start from another vocabulary, tools that are not there
         raise WorkflowError(str(error)) from None
 
 # Where this environment runs the jobs too: the compiled part fits the code, or no job that needs it would work.

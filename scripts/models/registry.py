@@ -6,6 +6,7 @@ section, and holds for this model alone. A model's result is that of its step's 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,13 +17,15 @@ BASE_STEP = "pretrain.train"  # makes it, in its only task
 UNTRAINED = (
     "untrained"  # evaluated beside them: a model of the shape of `base` with random weights, which no step makes
 )
+EXPORT_STEP = "compress.export"  # makes files to give away of a model, which is no other model
+HUB = re.compile(r"^@?hf://datasets/([^/@]+/[^/@]+)")
 OWN = ("from", "step")  # the keys of an entry that are not of its step's section
 Config = dict[str, Any]
 
 
 def names(config: Config) -> list[str]:
-    """Every model, in the order of the registry; `base` is the first."""
-    return [BASE, *config["models"]]
+    """Every model, in the order of the registry; `base` is the first. What is exported is a model of another name, and not among them."""
+    return [BASE, *(name for name, entry in config["models"].items() if entry["step"] != EXPORT_STEP)]
 
 
 def evaluated(config: Config) -> list[str]:
@@ -33,6 +36,12 @@ def evaluated(config: Config) -> list[str]:
 def made_by(config: Config, step: str) -> list[str]:
     """The models that a step makes, in the order of the registry."""
     return [name for name, entry in config["models"].items() if entry["step"] == step]
+
+
+def lineage(config: Config, model: str) -> list[str]:
+    """The models that stand on an export's card: those that it is made from, the nearest first, and UNTRAINED where it is evaluated."""
+    beside = [UNTRAINED] * config["evaluate"]["model"]["untrained"]
+    return [*ancestors(config["models"], model), *beside]
 
 
 def parent(config: Config, model: str) -> str | None:
@@ -74,16 +83,28 @@ def ancestors(models: Config, model: str) -> list[str]:
     return found
 
 
+def told(config: Config) -> Config:
+    """What the config says for an export's card: `sources` with licence and, as the Hub calls it, data set; `languages` that are kept."""
+    found = {}
+    for source in config["ingest"]["extract"]["sources"]:
+        hub = dict.fromkeys(name for path in source.get("paths", []) for name in HUB.findall(path))
+        found[source["name"]] = {"licence": source.get("licence"), "datasets": list(hub)}
+    kept = config["language"]["select"]["languages"] if "language" in config["filters"] else None
+    return {"sources": found, "kept_languages": kept}
+
+
 def problems(models: Config) -> Iterator[str]:
-    """A line for each model that is made from none: from one that is not there, or from itself by way of others."""
+    """A line for each model that is made from none: from one that is not there, from an export, or from itself by way of others."""
     told: set[str] = set()
     for name, entry in models.items():
         above = ancestors(models, name)
-        if name in told or (entry["from"] in (BASE, *models) and name not in above):
+        given = {BASE, *(other for other in models if models[other]["step"] != EXPORT_STEP)}
+        if name in told or (entry["from"] in given and name not in above):
             continue
         told |= set(above) if name in above else set()
-        allowed = [other for other in models if other != name and name not in ancestors(models, other)]
-        why = "which is made from it" if name in above else "which is no model"
+        allowed = [other for other in models if other in given - {name} and name not in ancestors(models, other)]
+        why = "which is exported, not trained" if entry["from"] in models else "which is no model"
+        why = "which is made from it" if name in above else why
         if entry["from"] == name:
             why = "the model itself"
         yield f"models.{name}.from is {entry['from']!r}, {why}; allowed: {', '.join([BASE, *allowed])}"

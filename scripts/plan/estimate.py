@@ -39,6 +39,7 @@ SAME = (
     "pretrain.plan",
     "evaluate.items",
     "evaluate.model",
+    "compress.export",
     "report.render",
 )
 # Their manifests do not count what they read: bands, models, and pairs, of which a document gives several.

@@ -20,6 +20,7 @@ from typing import Any
 
 from aiohttp import web
 
+from scripts.serve.ahead import Ahead
 from scripts.serve.generate import Ended, Model, Wanted, described
 from scripts.serve.requests import Asked, Refused, asked
 from scripts.workflow.console import log
@@ -39,10 +40,10 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class Server:
-    """The models of a run behind HTTP. waiting: the most answers that are asked for at a time."""
+    """The models of a run behind HTTP. waiting: the most answers that are asked for at a time; ahead: speculative decoding."""
 
-    def __init__(self, manifests: dict[str, Path], first: str, waiting: int) -> None:
-        self.manifests, self.first, self.waiting = manifests, first, waiting
+    def __init__(self, manifests: dict[str, Path], first: str, waiting: int, ahead: Ahead | None = None) -> None:
+        self.manifests, self.first, self.waiting, self.ahead = manifests, first, waiting, ahead
         self.models: dict[str, Model] = {}
         self.thread = ThreadPoolExecutor(1, "generate")
         self.open = 0  # answers that wait or are generated
@@ -77,7 +78,7 @@ class Server:
         else:
             while len(self.models) >= LOADED:
                 del self.models[next(iter(self.models))]
-            self.models[name] = Model(self.manifests[name])
+            self.models[name] = Model(self.manifests[name], self.ahead)
             log.info("loaded %s", name)
         return self.models[name]
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from aiohttp import web
 
+from scripts.serve.ahead import asked, options
 from scripts.serve.app import HOSTS, Server
 from scripts.serve.generate import manifests
 from scripts.workflow.cli import described, fail
@@ -63,11 +64,12 @@ def main(argv: list[str] | None = None) -> int:
         default=100,
         help="most answers that are asked for at a time; more are refused (default: 100)",
     )
+    options(parser)
     args = parser.parse_args(argv)
     setup("serve")
     try:
         found = manifests(args.results)
-        server = Server(found, chosen(found, args.model), args.waiting)
+        server = Server(found, chosen(found, args.model), args.waiting, asked(args, found))
         server.loaded(server.first)
         asyncio.run(serve(server, args.port))
     except (InputError, ManifestError) as error:

@@ -12,6 +12,7 @@ from typing import Any
 
 from scripts.models import load
 from scripts.models.registry import BASE
+from scripts.serve.ahead import Ahead
 from scripts.workflow.errors import InputError
 
 TRAINED = "pretrain/train/manifest.json"
@@ -74,10 +75,11 @@ def context(named: Callable[[str], Any]) -> int:
 class Model:
     """A model in memory, on the GPU where there is one.
 
-    Raises ManifestError for files that are not those of its manifest, InputError for what transformers does not read.
+    ahead: how tokens are said ahead. Raises ManifestError for files that are not those of its manifest, InputError for what transformers
+    does not read, and as Ahead.given.
     """
 
-    def __init__(self, manifest: Path) -> None:
+    def __init__(self, manifest: Path, ahead: Ahead | None = None) -> None:
         import torch
 
         _, folder = load.weights(manifest)
@@ -86,6 +88,7 @@ class Model:
         self.model.to(device).eval()
         self.context = context(lambda name: getattr(self.model.config, name, None))
         self.chats = bool(self.tokenizer.chat_template)
+        self.ahead = (ahead or Ahead()).given(manifest, self.model, self.tokenizer)
 
     def chat(self, messages: list[dict[str, str]]) -> list[int]:
         """The token ids of a conversation as the model was trained on it, up to where its answer begins.
@@ -139,7 +142,7 @@ class Model:
             self.model.generate(
                 given, attention_mask=torch.ones_like(given), max_new_tokens=wanted.max_tokens, streamer=writer,
                 stopping_criteria=StoppingCriteriaList([Stops()]), eos_token_id=self.tokenizer.eos_token_id,
-                pad_token_id=self.tokenizer.pad_token_id, **how,
+                pad_token_id=self.tokenizer.pad_token_id, **how, **self.ahead,
             )  # fmt: skip
         return Ended("stop" if writer.found or writer.last == self.tokenizer.eos_token_id else "length", writer.tokens)
 
@@ -169,6 +172,8 @@ class Writer:
             self.prompt = False
             return
         for token in value.reshape(-1).tolist():
+            if self.found:  # several come at once where they were said ahead
+                return
             self.tokens, self.last = self.tokens + 1, token
             self.write(self.stream.step(self.backend, token) or "")
 

@@ -7,6 +7,7 @@ import sys
 import threading
 from pathlib import Path
 
+from scripts.serve.ahead import asked, options
 from scripts.serve.command import chosen
 from scripts.serve.generate import Model, Wanted, manifests
 from scripts.workflow.cli import described, fail
@@ -25,12 +26,13 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--temperature", type=float, default=0.8, help="0 takes the likeliest token (default: 0.8)")
     parser.add_argument("--top-p", type=float, default=0.95, help="default: 0.95")
     parser.add_argument("--seed", type=int, help="the same seed gives the same text on the same machine")
+    options(parser)
     args = parser.parse_args(argv)
     os.environ.setdefault("DS_ACCELERATOR", "cpu")  # DeepSpeed's import, also by transformers, warns without it
     try:
         found = manifests(args.results)
         name = chosen(found, args.model)
-        model = Model(found[name])
+        model = Model(found[name], asked(args, found))
         prompt = model.chat([{"role": "user", "content": args.prompt}]) if model.chats else model.encoded(args.prompt)
         if (room := model.context - len(prompt)) < 1:
             raise InputError(

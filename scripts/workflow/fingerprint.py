@@ -148,7 +148,8 @@ def settings(step: str, config: dict[str, Any], task: str = "") -> dict[str, Any
 
     task: the model, of a step that has a task for each. The report gets the models too, in the order of the registry; pretrain.plan
     the settings of pretrain.train; evaluate.items which held-out text evaluate.model scores; the steps of a filter that keep documents
-    whatever they measure, the sources of these (`skip_filters`), which ingest.extract is not told.
+    whatever they measure, the sources of these (`skip_filters`), which ingest.extract is not told; an export what its card says of sources
+    and languages, and the models that it is made from.
     """
     found = tracked(registry.applied(config, step, task), step)
     if step in EXEMPTING:
@@ -159,6 +160,8 @@ def settings(step: str, config: dict[str, Any], task: str = "") -> dict[str, Any
         return {**found, **sources.fetching(config)}
     if step == ITEMS:
         return {**found, "heldout": {key: lookup(config, EVALUATION)[key] for key in ("max_tokens", "seed")}}
+    if step == registry.EXPORT_STEP:
+        return {**found, **registry.told(config), "lineage": registry.lineage(config, task)}
     if step == PLAN:
         return {**found, "train": tracked(config, registry.BASE_STEP)}
     return {**found, "models": registry.listed(config)} if step == LAST else found

@@ -12,6 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from scripts.compress import accepts
 from scripts.finetune import layouts
 from scripts.ingest import sources
 from scripts.language import labels
@@ -66,6 +67,7 @@ class Project:
             checks.check(train, train["processes"] * train["nodes"])
             check_lengths(config)
             check_tuning(config)
+            accepts.check(config)
             model, vocabulary = config["pretrain"]["train"]["model"], config["tokenize"]["train"]["vocabulary"]
             if model["size"] is not None and isinstance(vocabulary, int):
                 sizes.fill(model, vocabulary)

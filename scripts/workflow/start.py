@@ -8,6 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from scripts.compress import accepts
+from scripts.models.registry import EXPORT_STEP
 from scripts.pretrain import expected, origin
 from scripts.workflow import engine, frozen, leftovers, steps
 from scripts.workflow.errors import InputError
@@ -78,6 +80,15 @@ def check_tokenizers(project: Project) -> None:
             # Where anything above is made again, the tokenizer may be another.
             if not any(project.stale(variant, one, steps.ids(one, config)) for one in above):
                 raise
+
+
+def check_tools(project: Project) -> None:
+    """Raise InputError where a model is to be exported by tools that are not there."""
+    step = EXPORT_STEP
+    for variant, config in project.variants.items():
+        names = steps.tasks(step, config)
+        made = [name for name in names if Path(project.manifest(variant, step, name)).exists()]
+        accepts.check_tools(config, {name for name in made if not project.stale(variant, step, [name])})
 
 
 def freeze(workflow: Any, project: Project) -> None:

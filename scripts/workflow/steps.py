@@ -13,7 +13,7 @@ from typing import Any
 
 from scripts.ingest.lists import is_listed
 from scripts.models import registry
-from scripts.models.registry import BASE_STEP
+from scripts.models.registry import BASE_STEP, EXPORT_STEP
 from scripts.workflow.errors import InputError
 
 DOCUMENTS = "ingest.extract"
@@ -117,7 +117,23 @@ STEPS: dict[str, Step] = {
     ITEMS: Step(("tokenize.encode", "tokenize.train")),
     "evaluate.model": Step((*MAKERS, "finetune.pairs", "tokenize.encode", ITEMS), per="model"),
     "evaluate.compare": Step(("evaluate.model",)),
-    "report.render": Step(("evaluate.model", "evaluate.compare", ITEMS, EXPORT, PLAN)),
+    # Everything that its card tells of the run.
+    EXPORT_STEP: Step(
+        (
+            DOCUMENTS,
+            EVERY,
+            "corpus.split",
+            "corpus.write",
+            "tokenize.train",
+            "tokenize.encode",
+            *MAKERS,
+            "finetune.pairs",
+            ITEMS,
+            "evaluate.model",
+        ),
+        per="model",
+    ),
+    "report.render": Step(("evaluate.model", "evaluate.compare", EXPORT_STEP, ITEMS, EXPORT, PLAN)),
 }
 
 
@@ -189,13 +205,15 @@ def resolved(step: str, filters: Sequence[str]) -> tuple[str, ...]:
 
 
 def is_used(step: str, config: dict[str, Any]) -> bool:
-    """Whether a run has a step: not that of a filter that it does not use, nor the demo's crawl or an export where nothing asks for it."""
+    """Whether a run has a step: not that of a filter that it does not use, nor the demo's crawl or exports where nothing asks for them."""
     if step == EXPORT and not config["dedup"]["export"]["write"]:
         return False
     if step == CRAWL:
         return any(source["kind"] == DEMO_CRAWL for source in config["ingest"]["extract"]["sources"])
     if step == FETCH and not config["ingest"]["fetch"]["enabled"]:
         return False
+    if step == EXPORT_STEP:
+        return bool(registry.made_by(config, step))
     if step in (LIST, FETCH):
         return any(is_listed(source, config["data"]) for source in config["ingest"]["extract"]["sources"])
     return stage_of(step) not in FILTERS or stage_of(step) in config["filters"]
@@ -220,15 +238,20 @@ def needs(step: str, config: dict[str, Any], task: str = "") -> tuple[str, ...]:
 
 
 def models_read(step: str, config: dict[str, Any], task: str) -> list[str]:
-    """The models that a model's task reads: an evaluation its own, or all without a task; a step that makes one its parent, or `base`."""
+    """The models that a model's task reads: an evaluation its own, or all without a task; an export all that it is made from; a step that
+    makes one its parent, or `base`.
+    """
     if step == EVALUATION:
         return [task] if task else registry.evaluated(config)
+    if step == EXPORT_STEP:
+        return registry.lineage(config, task) if task else registry.evaluated(config)
     return [registry.parent(config, task) or registry.BASE if task else registry.BASE]
 
 
 def upstream(step: str, config: dict[str, Any], task: str = "") -> list[tuple[str, str]]:
     """(step, task) of all that a task reads from; the task is a model's name, and "" of a step that has no task for each model."""
-    read = models_read(step, config, task) if STEPS[step].per == "model" else registry.evaluated(config)
+    every = [*registry.evaluated(config), *registry.made_by(config, EXPORT_STEP)]
+    read = models_read(step, config, task) if STEPS[step].per == "model" else every
     found = []
     for name in needs(step, config, task):
         found += [(name, model) for model in models(name, config) if not model or model in read]

@@ -52,6 +52,7 @@ def plan(tmp_path_factory: pytest.TempPathFactory, without_slurm: str) -> dict[s
     config = yaml.safe_load((ROOT / "config.yaml").read_text(encoding="utf-8"))
     config["filters"] = list(FILTERS)
     config["dedup"]["export"] = {"write": True}
+    config["models"]["give"] = {"from": "sft", "step": "compress.export"}
     config["ingest"]["fetch"] = {"enabled": True}
     config["ingest"]["extract"]["sources"].append(
         {"name": "web", "kind": "commoncrawl", "crawl": "CC-MAIN-2026-08", "files": 2}

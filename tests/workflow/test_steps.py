@@ -31,7 +31,7 @@ def test_one_rule_for_each_step() -> None:
 @pytest.mark.parametrize("step", [name for name in steps.STEPS if name != "report.render"])
 def test_a_rule_reads_what_the_table_says(step: str) -> None:
     text = rules()[step.replace(".", "_")]
-    named = set(re.findall(r'(?:manifests?|ranged)\("([\w.]+)"', text))
+    named = set(re.findall(r'(?:manifests?|ranged|lineage)\("([\w.]+)"', text))
     stage = steps.stage_of(step)
     words = {
         steps.BEFORE: f'verdicts=before("{stage}")',
@@ -39,7 +39,7 @@ def test_a_rule_reads_what_the_table_says(step: str) -> None:
         steps.EVERY: "verdicts=verdicts(),",
     }
     named |= {need for need, word in words.items() if word in text}
-    if re.search(r"model=(model|parent),", text):  # of one of the steps that make models
+    if re.search(r"model=(model|parent),|models=lineage\(\),", text):  # of one of the steps that make models
         named |= set(steps.MAKERS) & set(steps.STEPS[step].needs)
     assert named == set(steps.STEPS[step].needs)
 

@@ -38,6 +38,10 @@ def refused(text: str) -> str:
             "{a: {from: b, step: finetune.train}, b: {from: a, step: finetune.train}, c: {from: base, step: finetune.train}}",
             "models.a.from is 'b', which is made from it; allowed: base, c",
         ),
+        (
+            "{give: {from: base, step: compress.export}, a: {from: give, step: finetune.train}}",
+            "models.a.from is 'give', which is exported, not trained; allowed: base",
+        ),
         ("{a: {from: base, step: align.it}}", "models.a.step is 'align.it'; allowed are 'finetune.train'"),
         ("{a: {from: base}}", "models.a lacks the key 'step'"),
         ("{a: 3}", "models.a is 3, which is not of type object or null"),
@@ -128,6 +132,28 @@ def test_what_each_model_reads() -> None:
     assert steps.upstream("report.render", made) == [*evaluated, ("evaluate.compare", ""), items, ("pretrain.plan", "")]
 
 
+def test_an_export_is_no_model() -> None:
+    give = {"from": "sft2", "step": "compress.export", "licence": "mit"}
+    made, without = config({**CHAIN, "give": give}), config(CHAIN)
+    assert registry.names(made) == registry.names(without) and registry.evaluated(made) == registry.evaluated(without)
+    assert registry.listed(made) == registry.listed(without)
+    assert steps.tasks("compress.export", made) == ["give"] and "compress.export" not in steps.used(without)
+    assert registry.lineage(made, "give") == ["sft2", "sft", "base", "untrained"]
+    read = steps.upstream("compress.export", made, "give")
+    evaluated = [("evaluate.model", name) for name in ("base", "sft", "sft2", "untrained")]
+    assert [of for of in read if of[0] == "evaluate.model"] == evaluated, "not those of other models"
+    assert [of for of in read if of[0] in steps.MAKERS] == [
+        ("pretrain.train", ""),
+        ("finetune.train", "sft"),
+        ("finetune.train", "sft2"),
+    ]
+    assert ("compress.export", "give") in steps.upstream("report.render", made)
+    own = settings_of("compress.export", made, "give")
+    assert own["licence"] == "mit" and own["lineage"] == ["sft2", "sft", "base", "untrained"]
+    assert own["sources"]["demo"] == {"licence": None, "datasets": []}
+    assert fingerprint("evaluate.compare", made) == fingerprint("evaluate.compare", without)
+
+
 def test_a_models_own_keys_hold_for_it_alone() -> None:
     made = config(CHAIN, finetune={"train": {"warmup": 0.5}})
     rates = {name: settings_of("finetune.train", made, name)["learning_rate"] for name in CHAIN}
@@ -139,7 +165,7 @@ def test_a_models_own_keys_hold_for_it_alone() -> None:
 
 def test_the_steps_that_make_models_are_those_of_the_schema() -> None:
     allowed = schema()["properties"]["models"]["additionalProperties"]["properties"]["step"]["enum"]
-    assert [registry.BASE_STEP, *allowed] == list(steps.MAKERS)
+    assert [registry.BASE_STEP, *allowed] == [*steps.MAKERS, registry.EXPORT_STEP]
     assert all(steps.STEPS[step].per == "model" for step in allowed)
 
 

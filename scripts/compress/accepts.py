@@ -1,0 +1,88 @@
+"""What llama.cpp takes: architectures and tokenizers, and where its tools are. Asked by the plan, before anything is trained.
+
+`TYPES` are the types of transformers whose tiny models were converted, run by llama.cpp, and gave the logits of transformers
+(tests/unit/compress/test_gguf.py).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Container
+from pathlib import Path
+from typing import Any
+
+from scripts.models import registry
+from scripts.workflow import frozen
+from scripts.workflow.config import ROOT
+from scripts.workflow.errors import InputError
+
+WHOLE = "safetensors"
+TYPES = ("llama", "mistral", "qwen2", "qwen3", "mixtral", "olmoe", "gpt2", "gpt_neox")
+UNTIED = ("olmoe", "gpt_neox")  # llama.cpp asks for a matrix of the output
+EVEN = ("olmoe",)  # its norms of keys have the width of queries
+# llama.cpp's name for the way that a text is cut before BPE (src/llama-vocab.cpp), by tokenize.train.digits: GPT-2's expression
+# alone, and after every digit was cut off by itself.
+PRE = {0: "gpt-2", 1: "smollm"}
+FOLDER = ".gguf"  # beside .venv
+VARIABLE = "CRAWL2LLM_GGUF"
+VERSION = "0.3.36"  # of llama_cpp_python, which carries llama.cpp; in envs/lock-gguf.txt
+
+
+def tools() -> Path:
+    """The folder of llama.cpp's tools, that of `make gguf-tools` where the variable CRAWL2LLM_GGUF names no other."""
+    return Path(os.environ.get(VARIABLE) or frozen.home(ROOT) / FOLDER)
+
+
+def missing(folder: Path) -> str | None:
+    """Why the tools in a folder cannot be used, and how to make them; None where they can."""
+    how = (
+        f"make them once, where there is a network: make gguf-tools (about 5 minutes; {VARIABLE} names another folder)"
+    )
+    if not (folder / "llama.cpp/convert_hf_to_gguf.py").is_file():
+        return f"llama.cpp's tools are not in {folder}: {how}"
+    if not (folder / f"site/llama_cpp_python-{VERSION}.dist-info").is_dir():
+        return f"llama.cpp's tools in {folder} are of another version than {VERSION}: {how}"
+    return None
+
+
+def exported(config: dict[str, Any]) -> dict[str, list[str]]:
+    """The GGUF types of each export of a config; none of one that has safetensors alone."""
+    step = registry.EXPORT_STEP
+    made = {name: registry.section(config, step, name)["types"] for name in registry.made_by(config, step)}
+    found = {name: [one for one in types if one != WHOLE] for name, types in made.items()}
+    return {name: types for name, types in found.items() if types}
+
+
+def check(config: dict[str, Any]) -> None:
+    """Raise InputError, naming key, value and what is allowed, for an export as GGUF that llama.cpp would not take."""
+    model, tokenizer = config["pretrain"]["train"]["model"], config["tokenize"]["train"]
+    for name, types in exported(config).items():
+        why = f"models.{name}.types asks for {types[0]}"
+        if model["type"] not in TYPES:
+            raise InputError(
+                f"{why}; of pretrain.train.model.type llama.cpp takes {', '.join(TYPES)}, and it is {model['type']!r}"
+            )
+        if model["type"] in UNTIED and model["tie_embeddings"]:
+            raise InputError(
+                f"{why}; of type {model['type']} llama.cpp takes pretrain.train.model.tie_embeddings false, and it is "
+                f"{model['tie_embeddings']!r}"
+            )
+        if model["type"] in EVEN and model["kv_heads"] not in (None, model["heads"]):
+            raise InputError(
+                f"{why}; of type {model['type']} llama.cpp takes as many pretrain.train.model.kv_heads as heads, "
+                f"{model['heads']}, and they are {model['kv_heads']!r}"
+            )
+        if tokenizer["model"] != "bpe":
+            raise InputError(f"{why}; of tokenize.train.model llama.cpp takes bpe, and it is {tokenizer['model']!r}")
+        if tokenizer["digits"] not in PRE:
+            raise InputError(
+                f"{why}; llama.cpp has no way to cut texts as tokenize.train.digits {tokenizer['digits']} does; allowed: "
+                f"{', '.join(map(str, PRE))}"
+            )
+
+
+def check_tools(config: dict[str, Any], there: Container[str] = ()) -> None:
+    """Raise InputError where an export needs tools that are not there. there: exports that are made already."""
+    for name in exported(config):
+        if name not in there and (why := missing(tools())):
+            raise InputError(f"models.{name} is exported as GGUF, and {why}")

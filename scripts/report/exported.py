@@ -1,0 +1,58 @@
+"""What compress.export made, as the report's table: files, sizes and, of GGUF files, what llama.cpp measured."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from scripts.models.registry import EXPORT_STEP
+from scripts.report.models import title
+from scripts.report.page import NOTHING, percent, size
+from scripts.report.records import Run, dig, number
+from scripts.workflow.manifest import Manifest, task_of
+
+
+def table(run: Run, page: Path) -> dict[str, Any]:
+    """`rows` of files, one of safetensors or of each GGUF type, none where nothing was exported; `about`. page: where links lead from."""
+    rows = [row for made in run.of(EXPORT_STEP) if made.path for row in _rows(made, made.path, page)]
+    measured = [one for made in run.of(EXPORT_STEP) for one in dig(made.summary, "gguf") or []]
+    about = "Each folder has its model card, README.md."
+    if measured:
+        first = measured[0]
+        about += (
+            f" GGUF files were run by llama.cpp, on {first['documents']:,} held-out documents ({first['tokens']:,} tokens), on which "
+            f"transformers reaches {first['transformers_bits_per_byte']:.4f} bits per byte. Logits: their mean difference from those of "
+            f"transformers at {first['compared']:,} positions, and the share where the likeliest token is the same."
+        )
+    return {"rows": rows, "about": about}
+
+
+def _rows(made: Manifest, path: Path, page: Path) -> list[dict[str, str]]:
+    """A row of safetensors, where they are among an export's files, and one of each GGUF file."""
+    name, ggufs = task_of(path), dig(made.summary, "gguf") or []
+    of = {
+        "export": name,
+        "of": title(str(made.summary.get("of"))),
+        "link": Path(os.path.relpath(path.parent / name, page.parent)).as_posix() + "/",
+    }
+    listed = {one["file"] for one in ggufs}
+    whole = sum(facts["bytes"] for file, facts in made.files.items() if Path(file).name not in listed)
+    rows = (
+        [{**of, "type": "safetensors", "size": size(whole), **dict.fromkeys(("bits", "apart", "same"), NOTHING)}]
+        if whole
+        else []
+    )
+    for one in ggufs:
+        bits, apart = number(one.get("bits_per_byte")), number(one.get("mean_difference"))
+        rows.append(
+            {
+                **of,
+                "type": one["type"],
+                "size": size(one["bytes"]),
+                "bits": NOTHING if bits is None else f"{bits:.4f}",
+                "apart": NOTHING if apart is None else f"{apart:.2g}",
+                "same": percent(one.get("same_argmax")),
+            }
+        )
+    return rows

@@ -1,0 +1,90 @@
+"""Small models with random weights that are large enough to matter, and held-out text, made once."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tokenizers import Tokenizer
+
+from scripts.compress import accepts
+from scripts.models.load import load
+from scripts.tokenize import unigram
+from scripts.tokenize.train import bpe, untrained
+from scripts.workflow.config import validate
+from tests.unit.evaluate.conftest import encoded
+from tests.unit.finetune import tiny
+
+VOCABULARY = 600
+needs_llama = pytest.mark.skipif(
+    accepts.missing(accepts.tools()) is not None, reason=str(accepts.missing(accepts.tools()))
+)
+
+
+def tokenizer_files(folder: Path, tokenizer: Tokenizer) -> None:
+    """tokenizer.json and tokenizer_config.json as tokenize.train writes them."""
+    folder.mkdir(parents=True, exist_ok=True)
+    tokenizer.save(str(folder / "tokenizer.json"))
+    facts = {"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": "<|endoftext|>", "bos_token": "<|endoftext|>"}
+    (folder / "tokenizer_config.json").write_text(json.dumps(facts))
+
+
+def trained(digits: int, model: str = "bpe") -> Tokenizer:
+    """A tokenizer of tokenize.train's of Python's documentation."""
+    texts = (text[:20000] for text in tiny.pages().values())
+    return {"bpe": bpe, "unigram": unigram.train}[model](texts, untrained(digits), VOCABULARY)
+
+
+@pytest.fixture(scope="session")
+def heldout(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """(folder of a tokenizer with single digits, manifest of tokenize.encode of real documents)."""
+    folder = tmp_path_factory.mktemp("compress")
+    corpus = tiny.write_corpus(folder / "corpus", tiny.pages(), shards=1)[0]
+    tokenizer = trained(1)
+    tokenizer_files(folder / "tokenizer", tokenizer)
+    return folder / "tokenizer", encoded(corpus, folder / "tokens/00000.manifest.json", tokenizer)
+
+
+def written(folder: Path, tokenizer: Path, kind: str, **shape: Any) -> Path:
+    """A model of pretrain.train.model's `type` as its result holds it: weights of random numbers, five times as large as at the start of a
+    training, so that attention and positions decide what comes out.
+    """
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    from scripts.pretrain.model import configuration
+
+    given = {
+        "type": kind, "hidden_size": 64, "intermediate_size": 96, "layers": 2, "heads": 4, "kv_heads": 2, "context": 128,
+        "tie_embeddings": True, **shape,
+    }  # fmt: skip
+    if kind in ("gpt2", "gpt_neox"):
+        given["kv_heads"] = None
+    if kind == "gpt2":
+        given["intermediate_size"] = None
+    settings = validate({"pretrain": {"train": {"model": given}}})["pretrain"]["train"]["model"]
+    torch.manual_seed(0)
+    model = AutoModelForCausalLM.from_config(configuration(settings, VOCABULARY, 0, tuple(settings)))
+    for parameter in model.parameters():
+        if parameter.dim() > 1:
+            parameter.data.mul_(5)
+    model.save_pretrained(folder)
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copy(tokenizer / name, folder)
+    return folder
+
+
+@pytest.fixture
+def random_model(heldout: tuple[Path, Path], tmp_path: Path) -> Callable[..., Path]:
+    """Makes a model of a type and shape, with the tokenizer of the held-out text; returns its folder."""
+
+    def make(kind: str, name: str = "model", **shape: Any) -> Path:
+        folder = written(tmp_path / name, heldout[0], kind, **shape)
+        load(folder)  # as transformers reads it
+        return folder
+
+    return make
