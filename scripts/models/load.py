@@ -35,10 +35,11 @@ def load_tokenizer(folder: Path | str) -> Any:
 
     Raises InputError where there is none that `transformers` reads, or one without an end token.
     """
-    from transformers import AutoTokenizer
+    from transformers import PreTrainedTokenizerFast
 
+    # What tokenizer.json says and nothing else: for some types of models (qwen2) AutoTokenizer takes their first makers' own splitting.
     try:
-        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+        tokenizer = PreTrainedTokenizerFast.from_pretrained(folder, local_files_only=True)
     except (OSError, ValueError, KeyError) as error:
         raise InputError(f"{folder}: not a model that transformers reads: {error}") from error
     if tokenizer.eos_token_id is None:
