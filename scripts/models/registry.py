@@ -16,6 +16,7 @@ BASE_STEP = "pretrain.train"  # makes it, in its only task
 UNTRAINED = (
     "untrained"  # evaluated beside them: a model of the shape of `base` with random weights, which no step makes
 )
+LAST = ("compress.quantize",)  # steps of whose models no other is made: rounded weights cannot be trained
 OWN = ("from", "step")  # the keys of an entry that are not of its step's section
 Config = dict[str, Any]
 
@@ -75,15 +76,18 @@ def ancestors(models: Config, model: str) -> list[str]:
 
 
 def problems(models: Config) -> Iterator[str]:
-    """A line for each model that is made from none: from one that is not there, or from itself by way of others."""
+    """A line for each model that is made from none: from one that is not there, from itself by way of others, or from a quantized one."""
     told: set[str] = set()
+    last = {name for name, entry in models.items() if entry["step"] in LAST}
     for name, entry in models.items():
         above = ancestors(models, name)
-        if name in told or (entry["from"] in (BASE, *models) and name not in above):
+        if name in told or (entry["from"] in ({BASE, *models} - last) and name not in above):
             continue
         told |= set(above) if name in above else set()
-        allowed = [other for other in models if other != name and name not in ancestors(models, other)]
+        allowed = [other for other in models if other not in last | {name} and name not in ancestors(models, other)]
         why = "which is made from it" if name in above else "which is no model"
+        if name not in above and entry["from"] in last:
+            why = f"which {models[entry['from']]['step']} makes, and no model is made from one of those"
         if entry["from"] == name:
             why = "the model itself"
         yield f"models.{name}.from is {entry['from']!r}, {why}; allowed: {', '.join([BASE, *allowed])}"

@@ -38,7 +38,17 @@ def refused(text: str) -> str:
             "{a: {from: b, step: finetune.train}, b: {from: a, step: finetune.train}, c: {from: base, step: finetune.train}}",
             "models.a.from is 'b', which is made from it; allowed: base, c",
         ),
-        ("{a: {from: base, step: align.it}}", "models.a.step is 'align.it'; allowed are 'finetune.train'"),
+        ("{a: {from: base, step: align.it}}", "models.a.step is 'align.it'; allowed are 'finetune.train', 'compress.quantize'"),
+        (
+            "{q: {from: base, step: compress.quantize}, a: {from: q, step: finetune.train}, b: {from: base, step: finetune.train}}",
+            "models.a.from is 'q', which compress.quantize makes, and no model is made from one of those; allowed: base, b",
+        ),
+        (
+            "{q: {from: base, step: compress.quantize}, r: {from: q, step: compress.quantize}}",
+            "models.r.from is 'q', which compress.quantize makes, and no model is made from one of those; allowed: base",
+        ),
+        ("{q: {from: base, step: compress.quantize, method: int3}}", "models.q.method is 'int3'; allowed are 'int8', 'nf4'"),
+        ("{q: {from: base, step: compress.quantize, epochs: 1}}", "models.q.epochs is not a known key"),
         ("{a: {from: base}}", "models.a lacks the key 'step'"),
         ("{a: 3}", "models.a is 3, which is not of type object or null"),
         ("{base: {from: base, step: finetune.train}}", "models has the key 'base'; allowed are names of small letters"),
