@@ -15,7 +15,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from scripts.evaluate import asked, harness
+from scripts.evaluate import asked, harness, speed
 from scripts.evaluate.measures import QUESTIONS
 from scripts.evaluate.samples import samples
 from scripts.evaluate.stream import heldout
@@ -107,6 +107,8 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
         )
     )
 
+    if not random:
+        speed.write(args.manifest, speed.measure(model, tokenizer.eos_token_id, context))
     result = {
         "model": name,
         "step": source.step,

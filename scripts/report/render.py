@@ -16,6 +16,7 @@ import yaml
 
 from scripts.report import (
     compared,
+    compressed,
     differences,
     environment,
     evaluated,
@@ -106,7 +107,7 @@ def context(
         "memory": max((row["memory"] for row in cost if row["memory"] is not None), default=None),
     }
     begun = [model for model in known if run.task(model.step, model.task) or (model.step, model.task) in run.training]
-    differ = differences.tables(config, known)
+    differ, side_by_side = differences.tables(config, known), compressed.rows(run, known)
     summaries = {known["name"]: known["training"] or {} for known in counts["models"]}
     trainings = [
         {
@@ -144,6 +145,7 @@ def context(
         "differences": differ,
         "evaluation": evaluated.evaluation(run, counts["models"]),
         "compared": compared.table(run),
+        "compressed": compressed.table(side_by_side),
         "tasks": tasks.tables(counts),
         "costs": cost,
         "total": total,

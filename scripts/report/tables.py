@@ -26,8 +26,11 @@ def tiles(counts: dict[str, Any], seconds: float | None) -> list[dict[str, str]]
     """The numbers at the head of the page: name, value, unit, and what the value was measured on."""
     pretrain = counts["models"][0]["training"] or {}
     base, *others = [
-        found for found in counts["models"] if found["name"] == BASE or (found["evaluation"] and trained(found))
-    ]
+        found
+        for found in counts["models"]
+        if found["name"] == BASE
+        or (found["evaluation"] and trained(found) and not dig(found, "training", "bytes_before"))
+    ]  # one that is the same in fewer bytes is not the best fine-tuned one
     tuned = best(others)
     text = dig(base, "evaluation", "heldout_text") or {**(dig(counts, "corpus", "validation") or {}), **pretrain}
     asked = dig(tuned or base, "evaluation", "questions")
@@ -214,6 +217,17 @@ def training_facts(facts: dict[str, Any]) -> list[Fact]:
     )
     rows = [
         ("Parameters", integer(parameters(facts)), "weights of the model"),
+        (
+            "Quantized parameters",
+            integer(facts.get("quantized_parameters")),
+            f"{facts.get('method')}, in {facts.get('layers')} linear layers",
+        ),
+        ("Weights on the disk", size(facts.get("bytes")), f"instead of {size(facts.get('bytes_before'))}"),
+        (
+            "Relative error of the weights",
+            percent(facts.get("weight_error"), 2),
+            f"worst {percent(facts.get('worst_error'), 2)}, {facts.get('worst_layer')}",
+        ),
         ("Without embeddings", integer(dig(facts, "parameters", "non_embedding")), "parameters"),
         ("Tokens seen", integer(facts.get("tokens")), "training tokens, repeated passes counted"),
         ("Tokens a parameter", tokens_a_parameter(facts), "20 in Hoffmann et al. 2022 (Chinchilla)"),

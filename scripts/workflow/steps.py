@@ -92,6 +92,7 @@ def _filters() -> dict[str, Step]:
 
 # The steps that make a model: the first makes `base`, each other one the models that the config's `models` has made by it.
 MAKERS = (BASE_STEP, "finetune.train", "compress.quantize")
+ON_DEMAND = ("compress.quantize",)  # of these, those that a run uses only where it has a model of theirs
 EXPORT = "dedup.export"  # used where the config asks for it
 CRAWL = "crawl.render"  # used where a source is of its kind
 LIST = "ingest.list"  # used where files of a source are remote
@@ -190,8 +191,10 @@ def resolved(step: str, filters: Sequence[str]) -> tuple[str, ...]:
 
 
 def is_used(step: str, config: dict[str, Any]) -> bool:
-    """Whether a run has a step: not that of a filter that it does not use, nor the demo's crawl or an export where nothing asks for it."""
+    """Whether a run has a step: not that of a filter that it does not use, nor the demo's crawl, an export or a step of ON_DEMAND where nothing asks for it."""
     if step == EXPORT and not config["dedup"]["export"]["write"]:
+        return False
+    if step in ON_DEMAND and not registry.made_by(config, step):
         return False
     if step == CRAWL:
         return any(source["kind"] == DEMO_CRAWL for source in config["ingest"]["extract"]["sources"])
