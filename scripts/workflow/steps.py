@@ -191,7 +191,7 @@ def resolved(step: str, filters: Sequence[str]) -> tuple[str, ...]:
 
 
 def is_used(step: str, config: dict[str, Any]) -> bool:
-    """Whether a run has a step: not that of a filter that it does not use, nor the demo's crawl, an export or a step of ON_DEMAND where nothing asks for it."""
+    """Whether a run has a step: not that of a filter that it does not use, nor the demo's crawl, an export or one ON_DEMAND where nothing asks for it."""
     if step == EXPORT and not config["dedup"]["export"]["write"]:
         return False
     if step in ON_DEMAND and not registry.made_by(config, step):
