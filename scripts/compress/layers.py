@@ -49,6 +49,11 @@ def linear(config: Any) -> list[Layer]:
     return found
 
 
+def size_of(folder: Path) -> int:
+    """Bytes of a model's weights on the disk."""
+    return sum(path.stat().st_size for path in folder.glob("*.safetensors"))
+
+
 def chosen(layers: list[Layer], settings: dict[str, Any]) -> list[Layer]:
     """The layers that compress.quantize quantizes under these settings: not the output layer, not what `keep` matches.
 

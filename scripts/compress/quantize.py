@@ -13,7 +13,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from scripts.compress.layers import Layer, chosen, error, linear
+from scripts.compress.layers import Layer, chosen, error, linear, size_of
 from scripts.models import quantized
 from scripts.models.load import home, name, weights
 from scripts.training import memory
@@ -48,11 +48,6 @@ def check_memory(folder: Path, has: int) -> None:
     needed = {"program": memory.PROGRAM, "weights": held, "quantized weights": held // 2}
     if sum(needed.values()) > memory.TOLERANCE * has:
         raise memory.refusal(STEP, needed, has, 1, ["run it on a machine with more memory"])
-
-
-def size_of(folder: Path) -> int:
-    """Bytes of a model's weights on the disk."""
-    return sum(path.stat().st_size for path in folder.glob("*.safetensors"))
 
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:

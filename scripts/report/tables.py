@@ -246,6 +246,13 @@ def training_facts(facts: dict[str, Any]) -> list[Fact]:
             (f"Validation bits per byte: {name}", significant(dig(part, "bits_per_byte")), measured_on(part))
             for name, part in (facts.get("validation_by_source") or {}).items()
         ),
+        ("Parameters before", integer(facts.get("parameters_before")), "of the model that was pruned"),
+        ("Weights that are zero", integer(facts.get("zeros")), f"of {integer(facts.get('prunable'))} in linear layers"),
+        ("Layers", integer(facts.get("layers_before") and len(facts["layers"])), f"of {facts.get('layers_before')}"),
+        ("Heads of a layer", integer(facts.get("heads")), f"of {facts.get('heads_before')}"),
+        ("Neurons of a layer", integer(facts.get("neurons")), f"of {facts.get('neurons_before')}"),
+        ("Held-out loss, pruned", significant(facts.get("pruned_loss_before")), "nats per token, before the training"),
+        ("Held-out loss, trained", significant(facts.get("pruned_loss_after")), "nats per token, after the training"),
         ("Held-out loss before", significant(facts.get("heldout_loss_before")), answers),
         ("Held-out loss after", significant(facts.get("heldout_loss_after")), answers),
     ]

@@ -91,8 +91,11 @@ def _filters() -> dict[str, Step]:
 
 
 # The steps that make a model: the first makes `base`, each other one the models that the config's `models` has made by it.
-MAKERS = (BASE_STEP, "finetune.train", "compress.quantize")
-ON_DEMAND = ("compress.quantize",)  # of these, those that a run uses only where it has a model of theirs
+MAKERS = (BASE_STEP, "finetune.train", "compress.prune", "compress.quantize")
+ON_DEMAND = (
+    "compress.prune",
+    "compress.quantize",
+)  # of these, those that a run uses only where it has a model of theirs
 EXPORT = "dedup.export"  # used where the config asks for it
 CRAWL = "crawl.render"  # used where a source is of its kind
 LIST = "ingest.list"  # used where files of a source are remote
@@ -115,6 +118,7 @@ STEPS: dict[str, Step] = {
     "pretrain.train": Step(("tokenize.encode", "tokenize.train")),
     "finetune.pairs": Step(("corpus.write",)),
     "finetune.train": Step(("pretrain.train", "finetune.pairs"), per="model"),
+    "compress.prune": Step(("pretrain.train", "tokenize.encode"), per="model"),
     "compress.quantize": Step(("pretrain.train",), per="model"),
     ITEMS: Step(("tokenize.encode", "tokenize.train")),
     "evaluate.model": Step((*MAKERS, "finetune.pairs", "tokenize.encode", ITEMS), per="model"),
@@ -191,7 +195,7 @@ def resolved(step: str, filters: Sequence[str]) -> tuple[str, ...]:
 
 
 def is_used(step: str, config: dict[str, Any]) -> bool:
-    """Whether a run has a step: not that of a filter that it does not use, nor the demo's crawl, an export or one ON_DEMAND where nothing asks for it."""
+    """Whether a run has a step: not that of a filter that it does not use, nor the demo's crawl, an export or ON_DEMAND unasked."""
     if step == EXPORT and not config["dedup"]["export"]["write"]:
         return False
     if step in ON_DEMAND and not registry.made_by(config, step):

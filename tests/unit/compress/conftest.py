@@ -42,3 +42,16 @@ def settings(step: str, **keys: Any) -> dict[str, Any]:
     stage, name = step.split(".")
     found: dict[str, Any] = configuration.tracked(configuration.validate({stage: {name: keys}}), step)
     return found
+
+
+@pytest.fixture(scope="session")
+def tokens(base: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """The manifests of tokenize.encode of a small real corpus, by the tokenizer of `base`."""
+    from tokenizers import Tokenizer
+
+    from tests.unit.evaluate.conftest import encoded
+
+    folder = tmp_path_factory.mktemp("encoded")
+    tokenizer = Tokenizer.from_file(str(base.parent / "model" / "tokenizer.json"))
+    corpus = tiny.write_corpus(folder / "corpus", tiny.pages())
+    return [encoded(manifest, folder / "tokens" / manifest.name, tokenizer) for manifest in corpus]

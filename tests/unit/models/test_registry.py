@@ -38,7 +38,10 @@ def refused(text: str) -> str:
             "{a: {from: b, step: finetune.train}, b: {from: a, step: finetune.train}, c: {from: base, step: finetune.train}}",
             "models.a.from is 'b', which is made from it; allowed: base, c",
         ),
-        ("{a: {from: base, step: align.it}}", "models.a.step is 'align.it'; allowed are 'finetune.train', 'compress.quantize'"),
+        (
+            "{a: {from: base, step: align.it}}",
+            "models.a.step is 'align.it'; allowed are 'finetune.train', 'compress.prune', 'compress.quantize'",
+        ),
         (
             "{q: {from: base, step: compress.quantize}, a: {from: q, step: finetune.train}, b: {from: base, step: finetune.train}}",
             "models.a.from is 'q', which compress.quantize makes, and no model is made from one of those; allowed: base, b",
