@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from scripts.compress import quantize
-from scripts.workflow import config as configuration
 
 sys.path.append(str(Path(__file__).parents[1] / "finetune"))
 import tiny
@@ -35,13 +34,6 @@ def quantized(model: Path, folder: Path, name: str = "small", **keys: Any) -> tu
     out = folder / f"{name}.manifest.json"
     given = ["--config", config(folder, name, "compress.quantize", **keys), "--model", str(model)]
     return quantize.main([*given, "--manifest", str(out)]), out
-
-
-def settings(step: str, **keys: Any) -> dict[str, Any]:
-    """The settings of a step with these keys."""
-    stage, name = step.split(".")
-    found: dict[str, Any] = configuration.tracked(configuration.validate({stage: {name: keys}}), step)
-    return found
 
 
 @pytest.fixture(scope="session")

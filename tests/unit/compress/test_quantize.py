@@ -16,11 +16,9 @@ from scripts.models import quantized as told
 from scripts.pretrain import origin
 from scripts.serve.generate import Model, Wanted, manifests
 from scripts.workflow import config as configuration
-from scripts.workflow import steps
 from scripts.workflow.errors import InputError
-from scripts.workflow.fingerprint import fingerprint
 from scripts.workflow.manifest import Manifest
-from tests.unit.compress.conftest import quantized, settings, tiny
+from tests.unit.compress.conftest import quantized, tiny
 
 bitsandbytes = pytest.importorskip("bitsandbytes", reason="bitsandbytes is not installed (make install)")
 pytestmark = pytest.mark.slow  # loads models
@@ -208,25 +206,3 @@ def test_a_file_that_says_nothing_is_of_no_quantized_model(tmp_path: Path) -> No
     assert not told.is_quantized(tmp_path)
     (tmp_path / "config.json").write_text("[1]")
     assert not told.is_quantized(tmp_path)
-
-
-@pytest.mark.parametrize(
-    "keys",
-    [{"method": "nf4"}, {"keep": ["a"]}, {"outlier_threshold": 6}, {"double_quantization": True}, {"rest": "same"}],
-)
-def test_a_key_reruns_the_models_of_the_step_alone(keys: dict[str, Any]) -> None:
-    small, other = {"from": "base", "step": "compress.quantize"}, {"from": "base", "step": "compress.quantize"}
-
-    def found(**own: Any) -> dict[tuple[str, str], str]:
-        made = configuration.validate({"models": {"small": {**small, **own}, "other": other}})
-        return {
-            (step, task): fingerprint(step, made, task=task)
-            for step in ("pretrain.train", "compress.quantize", "evaluate.model")
-            for task in steps.models(step, made)
-        }
-
-    before, after = found(), found(**keys)
-    assert {of for of in before if before[of] != after[of]} >= {("compress.quantize", "small")}
-    assert before["compress.quantize", "other"] == after["compress.quantize", "other"]
-    assert before["evaluate.model", "other"] == after["evaluate.model", "other"]
-    assert settings("compress.quantize", **keys) != settings("compress.quantize")
