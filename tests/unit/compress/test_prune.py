@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,10 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
+from scripts.compress import retrain
 from scripts.training.processes import RESUBMIT
 from scripts.workflow.config import ROOT
+from scripts.workflow.errors import InputError
 from scripts.workflow.manifest import Manifest
 from tests.unit.compress.conftest import config, tiny
 from tests.unit.pretrain import copies
@@ -92,6 +95,7 @@ def test_stopped_and_resumed_to_the_same_bytes(sparse: Path, base: Path, tokens:
         assert (tmp_path / name).read_bytes() == (sparse / name).read_bytes(), name
 
 
+@pytest.mark.long
 def test_two_processes_of_torch_come_to_the_same(sparse: Path, base: Path, tokens: list[Path], tmp_path: Path) -> None:
     ended(started(base, tokens, tmp_path, 2, method="magnitude", **TRAINED, engine="torch"))
     one, other = weights(sparse), weights(tmp_path)
@@ -126,15 +130,24 @@ def test_a_structured_model_is_smaller_and_trains_on(base: Path, tokens: list[Pa
     assert len(summary["layers"]) == 1 and len(summary["block_influence"]) == 2
 
 
-@pytest.mark.parametrize(
-    ("keys", "said"),
-    [
-        ({"batch_tokens": 100, "retrain_tokens": 1}, "compress.prune.batch_tokens is 100; it must be a multiple of the model"),
+def test_wrong_keys_are_named(tokens: list[Path]) -> None:
+    for keys, masked, processes, said in (
         (
-            {"method": "magnitude", "zero_stage": 1, "retrain_tokens": 1},
-            "compress.prune.zero_stage is 1; zeros of method 'magnitude' stay zero under stage 0 alone",
+            {"zero_stage": 1, "method": "magnitude"},
+            True,
+            1,
+            "zero_stage is 1; zeros of method 'magnitude' stay zero under stage 0 alone",
         ),
-    ],
-)  # fmt: skip
-def test_wrong_keys_are_named(base: Path, tokens: list[Path], tmp_path: Path, keys: dict[str, Any], said: str) -> None:
-    assert said in ended(started(base, tokens, tmp_path, **{**SMALL, **keys}), 1)
+        (
+            {"batch_tokens": 512},
+            False,
+            9,
+            "compress.prune.batch_tokens is 512, 8 windows, fewer than the 9 processes: raise it",
+        ),
+    ):
+        with pytest.raises(InputError, match=re.escape(said)):
+            retrain.check(retrain.whole(keys), 8, processes, masked)
+    with pytest.raises(
+        InputError, match="batch_tokens is 100; it must be a multiple of the model's context, 64 tokens"
+    ):
+        retrain.Windows(tokens, retrain.whole({"batch_tokens": 100}), tiny.CONTEXT, 0, 1)
