@@ -26,8 +26,8 @@ include: "rules/corpus.smk"
 include: "rules/tokenize.smk"
 include: "rules/pretrain.smk"
 include: "rules/finetune.smk"
-include: "rules/evaluate.smk"
 include: "rules/compress.smk"
+include: "rules/evaluate.smk"
 include: "rules/report.smk"
 
 

@@ -275,7 +275,9 @@ if workflow.is_main_process:
         start.check_tokenizers(PROJECT)
         start.check_tools(PROJECT)
         start.say_what_is_auto(PROJECT)
-    except InputError as error:  # settings that no corpus can go with, a start from another vocabulary, tools that are not there
+    except (
+        InputError
+    ) as error:  # settings that no corpus can go with, a start from another vocabulary, tools that are not there
         raise WorkflowError(str(error)) from None
 
 # Where this environment runs the jobs too: the compiled part fits the code, or no job that needs it would work.

@@ -15,12 +15,13 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from scripts.evaluate import asked, harness
+from scripts.evaluate import asked, harness, speed
 from scripts.evaluate.measures import QUESTIONS
 from scripts.evaluate.samples import samples
 from scripts.evaluate.stream import heldout
 from scripts.evaluate.untrained import untrained
 from scripts.finetune.template import enough, read_pairs
+from scripts.models import quantized
 from scripts.models.load import load, weights
 from scripts.models.registry import UNTRAINED
 from scripts.pretrain.heldout import choose
@@ -43,7 +44,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     random = name == UNTRAINED
     made = untrained(folder, settings["precision"], settings["seed"]) if random else load(folder, settings["precision"])
     model, tokenizer = made
-    model.to("cuda" if torch.cuda.is_available() else "cpu").eval()
+    model = quantized.place(model, "cuda" if torch.cuda.is_available() else "cpu")
     limit = getattr(model.config, "max_position_embeddings", None) or 2048
     context = settings["context"] or limit
     if context > limit:
@@ -106,10 +107,12 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
         )
     )
 
+    if not random:
+        speed.write(args.manifest, speed.measure(model, tokenizer.eos_token_id, context))
     result = {
         "model": name,
         "step": source.step,
-        "parameters": sum(p.numel() for p in model.parameters()),
+        "parameters": quantized.parameters(model),
         "heldout_text": text,
         "questions": answered and harness.questions(found, questions, answered),
         "items": numbers,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from scripts.models import quantized
 from scripts.models.registry import BASE
 from scripts.workflow.errors import InputError
 from scripts.workflow.manifest import Manifest, task_of
@@ -52,7 +53,8 @@ def load_tokenizer(folder: Path | str) -> Any:
 def load(folder: Path | str, precision: str = "fp32") -> tuple[Any, Any]:
     """(model, tokenizer) of a folder of safetensors; see `load_tokenizer`.
 
-    Raises InputError where the folder holds no model that `transformers` reads too.
+    precision: of the arithmetic, and of weights that are not quantized. A quantized model is loaded onto the GPU where there is one.
+    Raises InputError where the folder holds no model that `transformers` reads too, or a quantized one without the library for it.
     """
     import torch
     from transformers import AutoModelForCausalLM
@@ -60,9 +62,16 @@ def load(folder: Path | str, precision: str = "fp32") -> tuple[Any, Any]:
 
     logging.disable_progress_bar()
     dtype = {"fp32": torch.float32, "bf16": torch.bfloat16}[precision]
-    tokenizer = load_tokenizer(folder)
+    tokenizer, where = load_tokenizer(folder), {}
+    if quantized.is_quantized(folder):
+        quantized.quiet()
+        where = {"device_map": {"": "cuda" if torch.cuda.is_available() else "cpu"}}
     try:
-        model = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, local_files_only=True, use_safetensors=True)
-    except (OSError, ValueError, KeyError) as error:
+        model = AutoModelForCausalLM.from_pretrained(
+            folder, dtype=dtype, local_files_only=True, use_safetensors=True, **where
+        )
+    except (OSError, ValueError, KeyError, ImportError) as error:
         raise InputError(f"{folder}: not a model that transformers reads: {error}") from error
+    if where:
+        quantized.cast(model, dtype)
     return model, tokenizer

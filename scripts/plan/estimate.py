@@ -37,6 +37,8 @@ SAME = (
     "ingest.list",
     "ingest.fetch",
     "pretrain.plan",
+    "compress.prune",
+    "compress.quantize",
     "evaluate.items",
     "evaluate.model",
     "compress.export",

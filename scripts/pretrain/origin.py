@@ -10,6 +10,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from scripts.models.quantized import SECTION
 from scripts.pretrain import auto, schedule, sizes
 from scripts.pretrain.names import OTHER_NAMES, SHAPE
 from scripts.training import sealed
@@ -135,10 +136,14 @@ def where(path: Path, key: str) -> str:
 def config_in(path: Path, key: str) -> dict[str, Any]:
     """config.json of a model's folder. InputError, with the config's `key` that names it, where there is none."""
     try:
-        held = json.loads((path / "config.json").read_text(encoding="utf-8"))
-        return dict(held)
+        held = dict(json.loads((path / "config.json").read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError) as error:
         raise InputError(f"{where(path, key)}: no readable config.json there ({error})") from error
+    if held.get(SECTION):
+        raise InputError(
+            f"{where(path, key)}: its weights are quantized and cannot be trained; name the model it was made from"
+        )
+    return held
 
 
 def check_config(own: dict[str, Any], path: Path, key: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from scripts.report import compressed
 from scripts.report.candidates import probability
 from scripts.report.figures import BLUE, GREEN, ORANGE, PURPLE, bars, compact, histogram, lines
 from scripts.report.models import Model
@@ -167,5 +168,6 @@ def all_figures(
             threshold=None if good is None else (good, f"threshold {good:.4g}"),
         ),
         **{model.anchor: training(run, model) for model in models},
+        "compressed": compressed.figure(compressed.rows(run, list(models))),
         "costs": cost_figure(costs),
     }

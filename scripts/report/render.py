@@ -16,6 +16,7 @@ import yaml
 
 from scripts.report import (
     compared,
+    compressed,
     differences,
     environment,
     evaluated,
@@ -107,7 +108,7 @@ def context(
         "memory": max((row["memory"] for row in cost if row["memory"] is not None), default=None),
     }
     begun = [model for model in known if run.task(model.step, model.task) or (model.step, model.task) in run.training]
-    differ = differences.tables(config, known)
+    differ, side_by_side = differences.tables(config, known), compressed.rows(run, known)
     summaries = {known["name"]: known["training"] or {} for known in counts["models"]}
     trainings = [
         {
@@ -146,6 +147,7 @@ def context(
         "evaluation": evaluated.evaluation(run, counts["models"]),
         "compared": compared.table(run),
         "exported": exported.table(run, path),
+        "compressed": compressed.table(side_by_side),
         "tasks": tasks.tables(counts),
         "costs": cost,
         "total": total,

@@ -26,8 +26,11 @@ def tiles(counts: dict[str, Any], seconds: float | None) -> list[dict[str, str]]
     """The numbers at the head of the page: name, value, unit, and what the value was measured on."""
     pretrain = counts["models"][0]["training"] or {}
     base, *others = [
-        found for found in counts["models"] if found["name"] == BASE or (found["evaluation"] and trained(found))
-    ]
+        found
+        for found in counts["models"]
+        if found["name"] == BASE
+        or (found["evaluation"] and trained(found) and not dig(found, "training", "bytes_before"))
+    ]  # one that is the same in fewer bytes is not the best fine-tuned one
     tuned = best(others)
     text = dig(base, "evaluation", "heldout_text") or {**(dig(counts, "corpus", "validation") or {}), **pretrain}
     asked = dig(tuned or base, "evaluation", "questions")
@@ -214,6 +217,17 @@ def training_facts(facts: dict[str, Any]) -> list[Fact]:
     )
     rows = [
         ("Parameters", integer(parameters(facts)), "weights of the model"),
+        (
+            "Quantized parameters",
+            integer(facts.get("quantized_parameters")),
+            f"{facts.get('method')}, in {facts.get('layers')} linear layers",
+        ),
+        ("Weights on the disk", size(facts.get("bytes")), f"instead of {size(facts.get('bytes_before'))}"),
+        (
+            "Relative error of the weights",
+            percent(facts.get("weight_error"), 2),
+            f"worst {percent(facts.get('worst_error'), 2)}, {facts.get('worst_layer')}",
+        ),
         ("Without embeddings", integer(dig(facts, "parameters", "non_embedding")), "parameters"),
         ("Tokens seen", integer(facts.get("tokens")), "training tokens, repeated passes counted"),
         ("Tokens a parameter", tokens_a_parameter(facts), "20 in Hoffmann et al. 2022 (Chinchilla)"),
@@ -232,6 +246,13 @@ def training_facts(facts: dict[str, Any]) -> list[Fact]:
             (f"Validation bits per byte: {name}", significant(dig(part, "bits_per_byte")), measured_on(part))
             for name, part in (facts.get("validation_by_source") or {}).items()
         ),
+        ("Parameters before", integer(facts.get("parameters_before")), "of the model that was pruned"),
+        ("Weights that are zero", integer(facts.get("zeros")), f"of {integer(facts.get('prunable'))} in linear layers"),
+        ("Layers", integer(facts.get("layers_before") and len(facts["layers"])), f"of {facts.get('layers_before')}"),
+        ("Heads of a layer", integer(facts.get("heads")), f"of {facts.get('heads_before')}"),
+        ("Neurons of a layer", integer(facts.get("neurons")), f"of {facts.get('neurons_before')}"),
+        ("Held-out loss, pruned", significant(facts.get("pruned_loss_before")), "nats per token, before the training"),
+        ("Held-out loss, trained", significant(facts.get("pruned_loss_after")), "nats per token, after the training"),
         ("Held-out loss before", significant(facts.get("heldout_loss_before")), answers),
         ("Held-out loss after", significant(facts.get("heldout_loss_after")), answers),
     ]

@@ -10,15 +10,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from scripts.models import load
+from scripts.models import load, quantized
 from scripts.models.registry import BASE
 from scripts.serve.ahead import Ahead
 from scripts.workflow.errors import InputError
+from scripts.workflow.steps import MAKERS, folder_of
 
 TRAINED = "pretrain/train/manifest.json"
 CONTEXT = 2048
 COLDEST = 1e-5  # below it a temperature is 0, as vLLM's is: logits over it are no numbers any more
-MADE = "*/train/*.manifest.json"  # of the models that are made from others
+MADE = tuple(
+    f"{folder_of(step)}/*.manifest.json" for step in MAKERS
+)  # of the models, also those that are made from others
 
 
 @dataclass(frozen=True)
@@ -48,7 +51,7 @@ class Ended:
 def manifests(results: Path) -> dict[str, Path]:
     """The manifest of each model in the results of a variant, `base` first. Raises InputError where there is none."""
     found = {BASE: results / TRAINED} if (results / TRAINED).is_file() else {}
-    made = sorted(path for path in results.glob(MADE) if path.is_file())
+    made = [path for pattern in MADE for path in sorted(results.glob(pattern)) if path.is_file()]
     found |= {name: path for path in made if (name := load.name(path)) != BASE}
     if not found:
         raise InputError(
@@ -85,7 +88,7 @@ class Model:
         _, folder = load.weights(manifest)
         device = "cuda" if torch.cuda.is_available() else "cpu"
         self.model, self.tokenizer = load.load(folder, "bf16" if device == "cuda" else "fp32")
-        self.model.to(device).eval()
+        self.model = quantized.place(self.model, device)
         self.context = context(lambda name: getattr(self.model.config, name, None))
         self.chats = bool(self.tokenizer.chat_template)
         self.ahead = (ahead or Ahead()).given(manifest, self.model, self.tokenizer)

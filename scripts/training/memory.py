@@ -132,9 +132,11 @@ def check_loaded(
 
     batch: sequences and their length in tokens.
     """
-    held = sum(p.numel() for p in model.parameters())
+    held = model.num_parameters()
     how = Training(micro_batch=batch[0], precision=precision, zero_stage=0, processes=1, logit=LOGIT)
     found = deepspeed.needed(shape_of_config(model.config, held, batch[1]), how)
     found = {name: found[name] for name in ("program", "weights", "logits")}
+    if getattr(model, "is_quantized", False):
+        found["weights"] = model.get_memory_footprint()
     if sum(found.values()) > TOLERANCE * has:
         raise refusal(what, found, has, 1, advice)

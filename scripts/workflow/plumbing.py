@@ -13,6 +13,7 @@ VERSION = 1
 # A name that ends with / is a folder with all that is in it.
 PLUMBING = {
     "scripts/crawl2llm.py": "the command for people",
+    "scripts/evaluate/speed.py": "measures tokens a second and memory, in a file that no manifest lists",
     "scripts/ingest/native/setup.py": "builds the compiled part, whose source is in the fingerprint",
     "scripts/language/labels.py": "refuses languages that the model never finds",
     "scripts/models/registry.py": "which models there are; settings and parents are in their fingerprints",

@@ -19,6 +19,7 @@ from scripts.workflow.manifest import canonical, digest, pretty, write_atomicall
 
 LIBRARIES = {  # module: distribution, of the libraries that compute what a step writes
     "accelerate": "accelerate",
+    "bitsandbytes": "bitsandbytes",
     "brotli": "brotli",
     "datasets": "datasets",
     "deepspeed": "deepspeed",

@@ -91,7 +91,8 @@ def _filters() -> dict[str, Step]:
 
 
 # The steps that make a model: the first makes `base`, each other one the models that the config's `models` has made by it.
-MAKERS = (BASE_STEP, "finetune.train")
+MAKERS = (BASE_STEP, "finetune.train", "compress.prune", "compress.quantize")
+ON_DEMAND = ("compress.prune", "compress.quantize", EXPORT_STEP)  # used where `models` has one of theirs
 EXPORT = "dedup.export"  # used where the config asks for it
 CRAWL = "crawl.render"  # used where a source is of its kind
 LIST = "ingest.list"  # used where files of a source are remote
@@ -114,6 +115,8 @@ STEPS: dict[str, Step] = {
     "pretrain.train": Step(("tokenize.encode", "tokenize.train")),
     "finetune.pairs": Step(("corpus.write",)),
     "finetune.train": Step(("pretrain.train", "finetune.pairs"), per="model"),
+    "compress.prune": Step(("pretrain.train", "tokenize.encode"), per="model"),
+    "compress.quantize": Step(("pretrain.train",), per="model"),
     ITEMS: Step(("tokenize.encode", "tokenize.train")),
     "evaluate.model": Step((*MAKERS, "finetune.pairs", "tokenize.encode", ITEMS), per="model"),
     "evaluate.compare": Step(("evaluate.model",)),
@@ -205,15 +208,15 @@ def resolved(step: str, filters: Sequence[str]) -> tuple[str, ...]:
 
 
 def is_used(step: str, config: dict[str, Any]) -> bool:
-    """Whether a run has a step: not that of a filter that it does not use, nor the demo's crawl or exports where nothing asks for them."""
+    """Whether a run has a step: not that of a filter that it does not use, nor the demo's crawl, an export or ON_DEMAND unasked."""
     if step == EXPORT and not config["dedup"]["export"]["write"]:
+        return False
+    if step in ON_DEMAND and not registry.made_by(config, step):
         return False
     if step == CRAWL:
         return any(source["kind"] == DEMO_CRAWL for source in config["ingest"]["extract"]["sources"])
     if step == FETCH and not config["ingest"]["fetch"]["enabled"]:
         return False
-    if step == EXPORT_STEP:
-        return bool(registry.made_by(config, step))
     if step in (LIST, FETCH):
         return any(is_listed(source, config["data"]) for source in config["ingest"]["extract"]["sources"])
     return stage_of(step) not in FILTERS or stage_of(step) in config["filters"]

@@ -17,7 +17,7 @@ from tests.workflow import forked
 ROOT = Path(__file__).resolve().parents[2]
 TINY = Path(__file__).with_name("tiny.yaml")
 # What a run writes that holds times, or what was there at some time, and so differs between runs.
-TIMED = ("benchmarks/", "metrics.jsonl", "report.html", "report/now/", "tensorboard/", "wandb/")
+TIMED = ("benchmarks/", "metrics.jsonl", "speed.json", "report.html", "report/now/", "tensorboard/", "wandb/")
 
 
 def command(folder: Path, *options: str, cores: int = 2, config: Path = TINY) -> list[str]:

@@ -21,6 +21,10 @@ from tests.workflow.test_look import page
 
 SFT: dict[str, Any] = {"from": "base", "step": "finetune.train"}
 SFT2: dict[str, Any] = {**SFT, "from": "sft", "learning_rate": 0.0005}
+INT8: dict[str, Any] = {"from": "sft", "step": "compress.quantize"}
+SMALL: dict[str, Any] = {"from": "base", "step": "compress.prune"}
+PRUNED = {"compress.prune[small]", "evaluate.model[small]", "evaluate.compare", "report.render"}
+QUANTIZED = {"compress.quantize[int8]", "evaluate.model[int8]", "evaluate.compare", "report.render"}
 MADE = {"finetune.train[sft]", "evaluate.model[sft]", "evaluate.compare", "report.render"}
 ADDED = {"finetune.train[sft2]", "evaluate.model[sft2]", "evaluate.compare", "report.render"}
 
@@ -42,6 +46,9 @@ def tree(models: Any, **more: Any) -> dict[str, Any]:
         ({"sft2": SFT2, "sft": {**SFT, "epochs": 2}}, MADE | ADDED),
         ({"sft": SFT, "sft2": {**SFT2, "processes": 2}}, ADDED),
         ({"other": SFT}, {"finetune.train[other]", "evaluate.model[other]", "evaluate.compare", "report.render"}),
+        ({"sft": SFT, "int8": INT8}, QUANTIZED),
+        ({"sft": SFT, "int8": {**INT8, "method": "nf4"}, "sft2": SFT2}, QUANTIZED | ADDED),
+        ({"sft": SFT, "small": SMALL, "sft2": {**SFT2, "from": "small"}}, PRUNED | ADDED),
         ({}, {"evaluate.compare", "report.render"}),
         ({"sft": None}, {"evaluate.compare", "report.render"}),
     ],

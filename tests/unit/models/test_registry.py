@@ -42,7 +42,20 @@ def refused(text: str) -> str:
             "{give: {from: base, step: compress.export}, a: {from: give, step: finetune.train}}",
             "models.a.from is 'give', which is exported, not trained; allowed: base",
         ),
-        ("{a: {from: base, step: align.it}}", "models.a.step is 'align.it'; allowed are 'finetune.train'"),
+        (
+            "{a: {from: base, step: align.it}}",
+            "models.a.step is 'align.it'; allowed are 'finetune.train', 'compress.prune', 'compress.quantize', 'compress.export'",
+        ),
+        (
+            "{q: {from: base, step: compress.quantize}, a: {from: q, step: finetune.train}, b: {from: base, step: finetune.train}}",
+            "models.a.from is 'q', which compress.quantize makes, and no model is made from one of those; allowed: base, b",
+        ),
+        (
+            "{q: {from: base, step: compress.quantize}, r: {from: q, step: compress.quantize}}",
+            "models.r.from is 'q', which compress.quantize makes, and no model is made from one of those; allowed: base",
+        ),
+        ("{q: {from: base, step: compress.quantize, method: int3}}", "models.q.method is 'int3'; allowed are 'int8', 'nf4'"),
+        ("{q: {from: base, step: compress.quantize, epochs: 1}}", "models.q.epochs is not a known key"),
         ("{a: {from: base}}", "models.a lacks the key 'step'"),
         ("{a: 3}", "models.a is 3, which is not of type object or null"),
         ("{base: {from: base, step: finetune.train}}", "models has the key 'base'; allowed are names of small letters"),

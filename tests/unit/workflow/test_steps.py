@@ -11,6 +11,7 @@ from scripts.workflow.steps import (
     EXEMPTING,
     EXPORT,
     FILTERS,
+    ON_DEMAND,
     STEPS,
     edits,
     ids,
@@ -108,10 +109,13 @@ def test_every_filter_reads_the_verdicts_of_the_one_before_whatever_their_order(
         assert before in needs(first, config) and not others - {f"{other}.select" for other in FILTERS[name].after}
     assert [step for step in needs("corpus.split", config) if step in chain] == chain
     assert set(edits(order)) <= set(needs("corpus.write", config))
-    unused = set(STEPS) - set(used(config)) - {"ingest.list", "ingest.fetch"}  # no source of the demo is remote
-    assert unused - {EXPORT, EXPORT_STEP} == {
-        f"{name}.{step}" for name in set(FILTERS) - set(order) for step in FILTERS[name].steps
-    }
+    asked_for = {
+        "ingest.list",
+        "ingest.fetch",
+        *ON_DEMAND,
+    }  # no source of the demo is remote, and no model is of these steps
+    unused = set(STEPS) - set(used(config)) - asked_for
+    assert unused - {EXPORT} == {f"{name}.{step}" for name in set(FILTERS) - set(order) for step in FILTERS[name].steps}
 
 
 def test_heuristics_know_the_language_only_after_it_was_found() -> None:
@@ -120,3 +124,13 @@ def test_heuristics_know_the_language_only_after_it_was_found() -> None:
     )
     assert wrong_order(["dedup", "language", "heuristics"]) is None and wrong_order([]) is None
     assert wrong_order(["heuristics"]) is not None
+
+
+def test_a_step_on_demand_is_used_where_a_model_is_of_it() -> None:
+    without = validate({})
+    assert not set(ON_DEMAND) & set(used(without)) and not set(ON_DEMAND) & set(needs("evaluate.model", without))
+    for step in ON_DEMAND:
+        made = validate({"models": {"small": {"from": "base", "step": step}}})
+        assert set(ON_DEMAND) & set(used(made)) == {step}
+        assert (step in needs("evaluate.model", made)) == (step != EXPORT_STEP)
+        assert tasks(step, made) == ["small"]

@@ -1,0 +1,236 @@
+"""Prune a model: weights that are small become zero, or whole heads, neurons and layers go; then it trains on, on the training text.
+
+Writes `<model>/model/` (safetensors, config.json and tokenizer) and `<model>/losses.jsonl`. The held-out loss before and after the
+training is in the manifest, in nats a token. Started by scripts.training.launch; an interrupted run resumes from its newest
+checkpoint in `<checkpoints>/<digest of settings and inputs>/`, as a fine-tuning does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import safe_open
+from transformers import AutoConfig, AutoModelForCausalLM
+from transformers.utils import logging
+
+from scripts.compress import masks, structured
+from scripts.compress.layers import linear, size_of
+from scripts.compress.retrain import WHERE, Run, Windows, companions, context_of
+from scripts.finetune.train import clear, tell, train
+from scripts.models import quantized
+from scripts.models.load import home, load_tokenizer, weights
+from scripts.pretrain import checkpoint, metrics, model
+from scripts.training import alive, program, runs
+from scripts.training.processes import RESUBMIT, listen
+from scripts.workflow import cli
+from scripts.workflow.console import log
+from scripts.workflow.manifest import Manifest, pretty, write_atomically
+
+PRUNED = "pruned"  # in the folder of the checkpoints: the model before it is trained on
+FACTS = "pruned.json"  # beside it: what was taken out
+Facts = dict[str, Any]
+
+
+def pruned(args: argparse.Namespace, settings: dict[str, Any], source: Path, folder: Path) -> Facts:
+    """Prune the model in `source` into `folder`/pruned, unless it is there; what was taken out of it."""
+    facts = folder / FACTS
+    if not facts.is_file():
+        torch.set_num_threads(settings["threads"])
+        made = AutoModelForCausalLM.from_pretrained(source, dtype=torch.float32, local_files_only=True).eval()
+        dtype = AutoConfig.from_pretrained(source, local_files_only=True).dtype
+        config, tensors, found = (
+            slimmed(made, args, settings, source) if settings["method"] == "structured" else zeroed(made, settings)
+        )
+        kind = next((name for name, known in model.DTYPES.items() if known == dtype), "fp32")
+        with checkpoint.writing(folder):
+            model.export(tensors, config, kind, companions(source), folder / PRUNED)
+        write_atomically(facts, pretty(found))
+    return dict(json.loads(facts.read_text(encoding="utf-8")))
+
+
+def zeroed(made: Any, settings: dict[str, Any]) -> tuple[Any, dict[str, torch.Tensor], Facts]:
+    """(configuration, weights, facts) of a model whose linear layers, but for the output layer, have zeros."""
+    tensors = {name: value.detach() for name, value in made.named_parameters()}
+    layers = [layer for layer in linear(made.config) if not layer.output]
+    zeros = total = 0
+    for layer in layers:
+        name = f"{layer.name}.weight"
+        weight = tensors[name].T if layer.turned else tensors[name]
+        kept = masks.kept(weight, layer.name, settings)
+        tensors[name] = tensors[name] * (kept.T if layer.turned else kept)
+        zeros, total = zeros + int((~kept).sum()), total + kept.numel()
+    facts = {"masked": [f"{layer.name}.weight" for layer in layers], "zeros": zeros, "prunable": total}
+    return made.config, tensors, facts
+
+
+def slimmed(
+    made: Any, args: argparse.Namespace, settings: dict[str, Any], source: Path
+) -> tuple[Any, dict[str, torch.Tensor], Facts]:
+    """(configuration, weights, facts) of a model without its least important layers, heads and neurons."""
+    structured.check(made.config)
+    context, end = context_of(made.config), load_tokenizer(source).eos_token_id
+    windows = Windows(args.tokens, {**settings, "batch_tokens": context}, context, end, 1)
+    text = windows.first(settings["calibration_tokens"])
+    found = structured.importance(made, text, settings["micro_batch"])
+    config, tensors, left = structured.cut(made, found, settings)
+    return config, tensors, {"masked": [], "calibration_tokens": text.numel(), **left}
+
+
+def waited(folder: Path, seconds: float) -> Facts:
+    """What process 0 has written, of another process; it ends by itself where process 0 fails. Raises InputError after so many seconds."""
+    end = time.monotonic() + seconds
+    while not (folder / FACTS).is_file():
+        if time.monotonic() > end:
+            raise cli.InputError(f"the pruned model is not in {folder} after {seconds:.0f} s ({WHERE}.step_timeout)")
+        time.sleep(0.05)
+    return dict(json.loads((folder / FACTS).read_text(encoding="utf-8")))
+
+
+def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
+    """Prune, train on and write the results; returns the manifest's files on process 0 and nothing on the others."""
+    alive.begin()
+    os.environ.setdefault("DS_ACCELERATOR", "cpu" if args.device == "cpu" or not torch.cuda.is_available() else "cuda")
+    stopping: list[int] = []
+    listen(lambda number, _: stopping.append(number))
+    logging.disable_progress_bar()
+    folder = cli.checkpoints(args, settings)
+    if os.environ["RANK"] != "0":
+        if settings["retrain_tokens"]:
+            facts = waited(folder, args.step_timeout)
+            retrained(Run(args, settings, folder, folder / PRUNED, facts["masked"]), None, stopping)
+        return []
+    source = weights(args.model)[1]
+    if quantized.is_quantized(source):
+        raise cli.InputError(f"{source} is quantized; {WHERE} takes a model whose weights are not")
+    with runs.locked(folder):
+        runs.announce(folder, args.manifest, manifest.fingerprint)
+        facts = pruned(args, settings, source, folder)
+        if not settings["retrain_tokens"]:
+            return results(args, settings, source, folder, facts, None, None, manifest)
+        run = Run(args, settings, folder, folder / PRUNED, facts["masked"])
+        log.info(
+            "%s parameters, %s steps of %s tokens", f"{run.size:,}", f"{run.steps:,}", f"{settings['batch_tokens']:,}"
+        )
+        if run.done:
+            log.info("%s", runs.resuming(folder / f"step-{run.done:06d}", run.done, run.steps))
+        with metrics.Recorder(
+            folder, run.done, 0, tensorboard=False, wandb="disabled", project="", config=settings
+        ) as recorder:
+            tensors, made_on = retrained(run, recorder, stopping)
+        manifest.run |= made_on
+        return results(args, settings, source, folder, facts, run, tensors, manifest)
+
+
+def retrained(
+    run: Run, recorder: metrics.Recorder | None, stopping: list[int]
+) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+    """Train, and measure before and after; (weights, on process 0 alone; what the run trained on). A collective call.
+
+    Ends this program with status RESUBMIT where a signal stopped it after a checkpoint.
+    """
+    tell(recorder, "before", 0, run.before)
+    ended = train(run, recorder, stopping)
+    if ended:
+        run.after = run.heldout_loss()
+        tell(recorder, "after", run.steps, run.after)
+    made_on = run.machine()
+    if not ended:
+        raise SystemExit(RESUBMIT)
+    if len(run.skipped) == run.steps or not math.isfinite(run.after or 0.0):
+        raise checkpoint.Told(f"the loss is no longer finite ({run.after}); lower {WHERE}.learning_rate")
+    return {key: value for key, value in run.engine.weights() if recorder}, made_on
+
+
+def results(
+    args: argparse.Namespace,
+    settings: dict[str, Any],
+    source: Path,
+    folder: Path,
+    facts: Facts,
+    run: Run | None,
+    tensors: dict[str, torch.Tensor] | None,
+    manifest: Manifest,
+) -> list[Path]:
+    """Write model/ and losses.jsonl, and fill the manifest's summary; the files to list. run: None where nothing was trained."""
+    out = home(args.manifest)
+    out.mkdir(exist_ok=True)
+    for name in (metrics.LOSSES, metrics.METRICS):
+        (out / name).write_bytes((folder / name).read_bytes() if run else b"")
+    with checkpoint.writing(out):
+        if run and tensors:
+            files = model.export(tensors, run.engine.model.config, run.save_dtype, run.companions(), out / model.FOLDER)
+        else:
+            shutil.rmtree(out / model.FOLDER, ignore_errors=True)
+            shutil.copytree(folder / PRUNED, out / model.FOLDER)
+            files = sorted((out / model.FOLDER).iterdir())
+    held, zeros = size_of(out / model.FOLDER), zeros_in(out / model.FOLDER, facts["masked"])
+    if facts["masked"] and zeros < facts["zeros"]:
+        raise RuntimeError(f"{facts['zeros'] - zeros} weights that were zeroed are not zero after the training")
+    losses = [row["loss"] for row in metrics.read(out / metrics.LOSSES) if "loss" in row]
+    manifest.summary = {
+        "method": settings["method"],
+        "parameters": model.size(AutoConfig.from_pretrained(out / model.FOLDER, local_files_only=True)),
+        "parameters_before": model.size(AutoConfig.from_pretrained(source, local_files_only=True)),
+        "bytes": held,
+        "bytes_before": size_of(source),
+        **{key: value for key, value in facts.items() if key != "masked"},
+        "steps": run.steps if run else 0,
+        "tokens": run.steps * settings["batch_tokens"] if run else 0,
+        "loss_first": losses[0] if losses else None,
+        "loss_last": losses[-1] if losses else None,
+        "pruned_loss_before": run and round_of(run.before),
+        "pruned_loss_after": run and round_of(run.after),
+        "validation_tokens": run.heldout_tokens if run else 0,
+        "skipped_steps": run.skipped if run else [],
+        "notes": runs.note(list(run.changed)) if run else [],
+    }
+    return [*files, out / metrics.LOSSES]
+
+
+def round_of(loss: float | None) -> float | None:
+    """A loss to six decimals."""
+    return None if loss is None else round(loss, 6)
+
+
+def zeros_in(folder: Path, names: list[str]) -> int:
+    """How many weights of these parameters of a model's files are zero."""
+    wanted, found = set(names), 0
+    for file in folder.glob("*.safetensors"):
+        with safe_open(file, "pt") as held:
+            for name in wanted & set(held.keys()):
+                found += int((held.get_tensor(name) == 0).sum())
+    return found
+
+
+def cleared(args: argparse.Namespace) -> None:
+    """Remove a finished run's checkpoints and the pruned model beside them."""
+    folder = cli.checkpoints(args, cli.given_settings(args.step, args.config, args.manifest.name.split(".")[0])[0])
+    clear(args)
+    shutil.rmtree(folder / PRUNED, ignore_errors=True)
+    (folder / FACTS).unlink(missing_ok=True)
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = cli.parser(
+        WHERE,
+        __doc__,
+        "--config config.yaml --model results/main/pretrain/train/manifest.json "
+        "--tokens results/main/tokenize/encode/*.manifest.json --manifest /tmp/prune/small.manifest.json",
+    )
+    parser.add_argument("--model", required=True, type=Path, help="manifest of the model that is pruned")
+    parser.add_argument("--tokens", required=True, type=Path, nargs="+", help="manifests of tokenize.encode")
+    parser.add_argument("--checkpoints", type=Path, default=Path("checkpoints"), help="folder of all runs' checkpoints")
+    cli.placement(parser, WHERE)
+    return program.run(parser, body, argv, cleared)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,160 @@
+"""Quantize a model: the weights of its linear layers in eight or four bits, by bitsandbytes, on a CPU too.
+
+Writes `<model>/model/` (safetensors, config.json and tokenizer), which `AutoModelForCausalLM.from_pretrained` loads where bitsandbytes is
+installed. Embeddings, norms and the output layer stay numbers with a floating point. Nothing is trained and no text is read: how much worse
+the model is, evaluate.model measures. How far the weights are from what they were is in the manifest.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+from scripts.compress.layers import Layer, chosen, error, linear, size_of
+from scripts.models import quantized
+from scripts.models.load import home, name, weights
+from scripts.training import memory
+from scripts.workflow import cli
+from scripts.workflow.console import log
+from scripts.workflow.errors import InputError
+from scripts.workflow.manifest import Manifest
+
+STEP = "compress.quantize"
+
+
+def settings_of_library(settings: dict[str, Any], dtype: Any, skipped: list[str]) -> Any:
+    """BitsAndBytesConfig of the step's settings. dtype: of the arithmetic of nf4. skipped: names of the layers that stay as they are."""
+    from transformers import BitsAndBytesConfig
+
+    if settings["method"] == "int8":
+        return BitsAndBytesConfig(
+            load_in_8bit=True, llm_int8_threshold=float(settings["outlier_threshold"]), llm_int8_skip_modules=skipped
+        )
+    return BitsAndBytesConfig(
+        load_in_4bit=True,
+        bnb_4bit_quant_type="nf4",
+        bnb_4bit_use_double_quant=settings["double_quantization"],
+        bnb_4bit_compute_dtype=dtype,
+        llm_int8_skip_modules=skipped,
+    )
+
+
+def check_memory(folder: Path, has: int) -> None:
+    """InputError where the model that is quantized and what is made of it clearly need more than `has` bytes."""
+    held = size_of(folder)
+    needed = {"program": memory.PROGRAM, "weights": held, "quantized weights": held // 2}
+    if sum(needed.values()) > memory.TOLERANCE * has:
+        raise memory.refusal(STEP, needed, has, 1, ["run it on a machine with more memory"])
+
+
+def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
+    os.environ.setdefault("DS_ACCELERATOR", "cpu")  # DeepSpeed's import, by transformers, warns without it
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM
+    from transformers.utils import logging
+
+    quantized.quiet()
+    logging.disable_progress_bar()
+    _, source = weights(args.model)
+    if quantized.is_quantized(source):
+        raise InputError(f"{source} is quantized already; {STEP} takes a model whose weights are not")
+    check_memory(source, memory.available())
+    config = AutoConfig.from_pretrained(source, local_files_only=True)
+    layers = linear(config)
+    taken = chosen(layers, settings)
+    skipped = sorted(layer.name for layer in layers if layer not in taken)
+    how = settings_of_library(settings, config.dtype or torch.float32, skipped)
+    log.info("%s of %s linear layers of %s to %s", len(taken), len(layers), name(args.model), settings["method"])
+    # On the CPU also where a GPU is: the same bytes everywhere. Saved before its first use, after which nf4 is laid out for the processor.
+    model = AutoModelForCausalLM.from_pretrained(
+        source,
+        dtype="auto",
+        local_files_only=True,
+        use_safetensors=True,
+        device_map={"": "cpu"},
+        quantization_config=how,
+    )
+    files = save(model, source, settings["rest"], home(args.manifest) / "model")
+    report(source, files, model, taken, layers, settings, manifest)
+    return files
+
+
+def save(model: Any, source: Path, rest: str, folder: Path) -> list[Path]:
+    """Write a quantized model into `folder`, which is there whole or not at all; its files.
+
+    source: the folder of what it was made from, whose tokenizer goes beside. rest: type of the weights that are not quantized.
+    """
+    import torch
+
+    from scripts.pretrain.model import COMPANIONS
+
+    if rest == "bf16":
+        model.config.dtype = torch.bfloat16
+        quantized.cast(model, torch.bfloat16)
+    partial = folder.with_name(f".{folder.name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    model.save_pretrained(partial)
+    for path in partial.glob("*.safetensors"):  # written for the owner alone
+        path.chmod((partial / "config.json").stat().st_mode)
+    for beside in COMPANIONS:
+        if (source / beside).is_file():
+            shutil.copyfile(source / beside, partial / beside)
+    shutil.rmtree(folder, ignore_errors=True)
+    partial.rename(folder)
+    return sorted(path for path in folder.iterdir() if path.is_file())
+
+
+def report(
+    source: Path,
+    files: list[Path],
+    model: Any,
+    taken: list[Layer],
+    layers: list[Layer],
+    settings: dict[str, Any],
+    manifest: Manifest,
+) -> None:
+    """Fill the manifest's summary: what was quantized, sizes in bytes, and how far the weights are from what they were."""
+    before, after = size_of(source), sum(path.stat().st_size for path in files if path.suffix == ".safetensors")
+    found = {layer.name: error(model, source, layer) for layer in taken}
+    squares, wrong = (sum(pair[part] for pair in found.values()) for part in (0, 1))
+    worst = max(found, key=lambda one: found[one][1] / found[one][0] if found[one][0] else 0.0)
+    whole, parts = quantized.parameters(model), sum(layer.size for layer in taken)
+    kept = sorted(layer.name for layer in layers if layer not in taken and not layer.output)
+    notes = []
+    if kept:
+        some = f"{', '.join(kept[:3])}{', …' * (len(kept) > 3)}"
+        notes.append(f"{len(kept)} linear layers are not quantized: {some}.")
+    manifest.summary = {
+        "method": settings["method"],
+        "parameters": whole,
+        "quantized_parameters": parts,
+        "layers": len(taken),
+        "layers_kept": len(kept),
+        "bytes_before": before,
+        "bytes": after,
+        "weight_error": round((wrong / squares) ** 0.5 if squares else 0.0, 6),
+        "worst_layer": worst,
+        "worst_error": round((found[worst][1] / found[worst][0]) ** 0.5 if found[worst][0] else 0.0, 6),
+        "notes": notes,
+    }
+    log.info(
+        "%s of %s parameters; %s bytes of weights instead of %s; relative error of the weights %.4f",
+        f"{parts:,}", f"{whole:,}", f"{after:,}", f"{before:,}", manifest.summary["weight_error"],
+    )  # fmt: skip
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = cli.parser(
+        STEP,
+        __doc__,
+        "--config config.yaml --model results/main/finetune/train/sft.manifest.json --manifest /tmp/quantize/int8.manifest.json",
+    )
+    parser.add_argument("--model", required=True, type=Path, help="manifest of the model that is quantized")
+    return cli.run(parser, body, argv)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,44 @@
+"""Models whose weights are quantized: told by config.json, and placed on a device as their library wants it."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+SECTION = "quantization_config"  # of config.json, as transformers writes it
+# bitsandbytes says at every layer of every call that it rounds activations, and on import that an optional kernel is not there.
+LOUD = ("bitsandbytes.autograd._functions", "bitsandbytes.backends.cpu.ops")
+
+
+def is_quantized(folder: Path | str) -> bool:
+    """Whether config.json in a model's folder says that its weights are quantized; no for a folder without a readable one."""
+    try:
+        found = json.loads((Path(folder) / "config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return isinstance(found, dict) and bool(found.get(SECTION))
+
+
+def quiet() -> None:
+    """Keep bitsandbytes from a line at every layer of every call."""
+    for name in LOUD:
+        logging.getLogger(name).setLevel(logging.ERROR)
+
+
+def place(model: Any, device: str) -> Any:
+    """The model on a device, in evaluation mode. A quantized one is there since it was loaded, and not every kind can be moved."""
+    return (model if getattr(model, "is_quantized", False) else model.to(device)).eval()
+
+
+def cast(model: Any, dtype: Any) -> None:
+    """Give the weights that are not quantized this type: transformers leaves them as they are stored."""
+    for value in model.parameters():
+        if value.is_floating_point():
+            value.data = value.data.to(dtype)
+
+
+def parameters(model: Any) -> int:
+    """Parameters of a model, also of one with two weights of four bits in a byte."""
+    return int(model.num_parameters())

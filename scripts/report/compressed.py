@@ -1,0 +1,110 @@
+"""Models side by side where one of them is compressed: size, quality, speed and memory, as a table and a plot."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from matplotlib.axes import Axes
+
+from scripts.evaluate import speed
+from scripts.report.figures import BLUE, ORANGE, compact, drawn
+from scripts.report.models import Model, title
+from scripts.report.page import NOTHING, integer, memory, signed, significant, size
+from scripts.report.records import Run, dig, number
+from scripts.report.tasks import NAMES
+from scripts.workflow.steps import EVALUATION, stage_of
+
+STAGE = "compress"
+
+
+def is_compressed(model: Model) -> bool:
+    """Whether a step of the stage `compress` makes a model."""
+    return stage_of(model.step) == STAGE
+
+
+def is_weight(file: str) -> bool:
+    """Whether a file of a model's manifest holds its weights."""
+    path = Path(file)
+    return path.suffix == ".safetensors" and path.parent.name == "model"
+
+
+def rows(run: Run, models: list[Model]) -> list[dict[str, Any]]:
+    """Every model with a result, as numbers: `bytes` of its weights on the disk, `bits`, `centered` (the mean over the tasks), `speed`.
+
+    None where no model of the run is compressed. speed: what scripts/evaluate/speed.py measured; empty where it did not.
+    """
+    if not any(is_compressed(model) and run.task(model.step, model.task) for model in models):
+        return []
+    found = []
+    for model in models:
+        made, evaluation = run.task(model.step, model.task), run.task(EVALUATION, model.name)
+        if made is None:
+            continue
+        summary = evaluation.summary if evaluation else {}
+        scores = [value for task in NAMES if (value := number(dig(summary, "items", task, "centered"))) is not None]
+        found.append(
+            {
+                "name": model.name,
+                "compressed": is_compressed(model),
+                "bytes": sum(facts["bytes"] for file, facts in made.files.items() if is_weight(file)),
+                "parameters": number(dig(summary, "parameters")),
+                "bits": number(dig(summary, "heldout_text", "bits_per_byte")),
+                "centered": sum(scores) / len(scores) if scores else None,
+                "speed": speed.read(evaluation.path) if evaluation and evaluation.path else {},
+            }
+        )
+    return found
+
+
+def table(found: list[dict[str, Any]]) -> dict[str, Any]:
+    """`rows` of cells as the page shows them, and `about`: the machine that speed and memory were measured on."""
+    machines = sorted({of["speed"]["machine"] for of in found if of["speed"].get("machine")})
+    threads = sorted({of["speed"]["threads"] for of in found if of["speed"].get("threads")})
+    about = (
+        f"Tokens a second of one greedy text alone, and memory, on the machine at hand: {', '.join(machines)}, "
+        f"{' or '.join(map(str, threads))} thread{'s' * (threads != [1])}."
+        if machines
+        else "Speed and memory were not measured."
+    )
+    shown = [
+        {
+            "name": title(of["name"]),
+            "cells": [
+                size(of["bytes"]),
+                integer(of["parameters"]),
+                significant(of["bits"]),
+                signed(of["centered"], 3) if of["centered"] is not None else NOTHING,
+                significant(of["speed"].get("tokens_per_second"), 3),
+                size(of["speed"].get("weights_bytes")),
+                memory(of["speed"].get("peak_memory_bytes")),
+            ],
+        }
+        for of in found
+    ]
+    return {"rows": shown, "about": about}
+
+
+def figure(found: list[dict[str, Any]]) -> str | None:
+    """Size on the disk against bits per byte, each point with its model's name and speed; None where fewer than two have both."""
+    points = [of for of in found if of["bytes"] and of["bits"] is not None]
+    if len(points) < 2:
+        return None
+
+    def words(of: dict[str, Any]) -> str:
+        rate = of["speed"].get("tokens_per_second")
+        return of["name"] + (f", {rate:.3g} tokens/s" if rate else "")
+
+    def draw(axes: Axes) -> None:
+        for of in points:
+            axes.plot(
+                of["bytes"], of["bits"], "s" if of["compressed"] else "o", color=ORANGE if of["compressed"] else BLUE
+            )
+            axes.annotate(words(of), (of["bytes"], of["bits"]), xytext=(6, 5), textcoords="offset points", fontsize=8)
+        axes.set(xlabel="bytes of weights on the disk", ylabel="bits per held-out byte")
+        axes.set_xlim(0, 1.35 * max(of["bytes"] for of in points))
+        axes.margins(y=0.2)
+        axes.xaxis.set_major_formatter(lambda value, _: compact(value))
+
+    spoken = "; ".join(f"{words(of)}: {of['bytes']:,} bytes, {of['bits']:.4g} bits per byte" for of in points)
+    return drawn("compressed", "Size and bits per byte", f"Size on the disk against bits per byte. {spoken}.", draw)

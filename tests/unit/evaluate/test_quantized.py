@@ -1,0 +1,73 @@
+"""evaluate.model on a quantized model: measured like any other."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from scripts.evaluate import speed
+from scripts.models import load, quantized
+from scripts.training import memory
+from scripts.training.estimate.parts import gigabytes
+from scripts.workflow.errors import InputError
+from scripts.workflow.manifest import Manifest
+from tests.unit.compress.conftest import quantized as quantize
+from tests.unit.evaluate.test_model import evaluated
+
+pytest.importorskip("bitsandbytes", reason="bitsandbytes is not installed (make install)")
+pytestmark = pytest.mark.slow  # evaluates models
+
+
+@pytest.fixture(scope="module")
+def small(inputs: dict[str, list[Path]], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    status, made = quantize(inputs["model"][0], tmp_path_factory.mktemp("quantized"))
+    assert status == 0
+    return made
+
+
+def test_it_is_measured_like_any_other(inputs: dict[str, list[Path]], small: Path, tmp_path: Path) -> None:
+    """At another batch size to the same bytes; speed and memory are beside, in a file that the manifest does not list."""
+    made = {}
+    for batch in ("16", "3"):
+        status, made[batch] = evaluated(
+            inputs | {"model": [small]}, tmp_path / batch, "--batch-size", batch, name="small", max_tokens=1500
+        )
+        assert status == 0
+    one, other = (Manifest.read(path) for path in made.values())
+    assert made["16"].read_bytes() == made["3"].read_bytes() and one.files == other.files
+    found = json.loads((made["16"].parent / "small.evaluation.json").read_text())
+    before, _ = load.load(load.weights(inputs["model"][0])[1])
+    assert found["step"] == "compress.quantize"
+    assert found["parameters"] == sum(p.numel() for p in before.parameters())
+    assert found["heldout_text"]["loss"] == pytest.approx(6.93, abs=0.3), (
+        "a random model is next to uniform over its 1,024 entries"
+    )
+    assert found["items"]["word_order"]["items"] > 10 and found["questions"]["items"] == 40
+    assert (made["16"].parent / "small.samples.jsonl").stat().st_size > 100
+    told = speed.read(made["16"])
+    assert "small.speed.json" not in one.files
+    assert told["tokens_per_second"] > 1 and told["machine"] and told["threads"] == 2
+    assert 2e5 < told["weights_bytes"] < 4e5 < told["peak_memory_bytes"], (
+        "140,000 parameters: of eight bits, and embeddings of 32"
+    )
+
+
+def test_memory_is_that_of_its_own_weights(small: Path) -> None:
+    model, _ = load.load(load.weights(small)[1])
+    held = model.get_memory_footprint()
+    assert held < 0.7 * 4 * quantized.parameters(model)
+    with pytest.raises(InputError, match=rf"weights {re.escape(gigabytes(held))}"):
+        memory.check_loaded("evaluation", model, (1, 8), 1, ["lower it"])
+
+
+def test_what_is_no_record_is_none(tmp_path: Path) -> None:
+    path = tmp_path / "base.manifest.json"
+    assert speed.read(path) == {}
+    for text in ("{", "[]"):
+        speed.path_of(path).write_text(text)
+        assert speed.read(path) == {}
+    speed.write(path, {"tokens_per_second": 3.0})
+    assert speed.read(path) == {"tokens_per_second": 3.0}
