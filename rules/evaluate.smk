@@ -1,5 +1,5 @@
 """
-evaluate: tasks from held-out text; held-out loss, the tasks, question answering and samples of each model; all models compared.
+evaluate: tasks from held-out text; held-out loss, the tasks, question answering, samples and public tasks of each model; all models compared.
 
 REQUIRED INPUTS:
 
@@ -13,6 +13,8 @@ OUTPUTS:
 
     results/{variant}/evaluate/items/manifest.json            items.jsonl: the tasks; {unigram,bigram}.items.jsonl: results on them
     results/{variant}/evaluate/model/{model}.manifest.json    {model}.evaluation.json, {model}.{items,heldout,samples}.jsonl
+    results/{variant}/evaluate/stage/manifest.json            {task}.jsonl, {task}.shots.jsonl: data of public tasks, where any are named
+    results/{variant}/evaluate/public/{model}.manifest.json   {model}.public.json, {model}.items.jsonl
     results/{variant}/evaluate/compare/manifest.json          compare.json: which model is better, by measure
 """
 
@@ -76,9 +78,57 @@ rule evaluate_model:
         """
 
 
+rule evaluate_stage:
+    output:
+        manifest="results/{variant}/evaluate/stage/manifest.json",
+    log:
+        "logs/{variant}/evaluate/stage.log",
+    benchmark:
+        "results/{variant}/benchmarks/evaluate/stage.tsv"
+    conda:
+        "../envs/evaluate.yaml"
+    priority: 1  # says what is wrong with the data before hours are spent
+    params:
+        fingerprint=fingerprint("evaluate.stage"),
+    shell:
+        """
+        python -m scripts.evaluate.stage \
+            --config {params.fingerprint:q} \
+            --manifest {output.manifest:q} \
+            --log {log:q}
+        """
+
+
+rule evaluate_public:
+    input:
+        model=model,
+        staged=manifest("evaluate.stage"),
+    output:
+        manifest="results/{variant}/evaluate/public/{model}.manifest.json",
+    log:
+        "logs/{variant}/evaluate/public/{model}.log",
+    benchmark:
+        "results/{variant}/benchmarks/evaluate/public/{model}.tsv"
+    conda:
+        "../envs/evaluate.yaml"
+    threads: config["evaluate"]["public"]["threads"]
+    params:
+        fingerprint=fingerprint("evaluate.public"),
+    shell:
+        """
+        python -m scripts.evaluate.public \
+            --config {params.fingerprint:q} \
+            --model {input.model:q} \
+            --staged {input.staged:q} \
+            --manifest {output.manifest:q} \
+            --log {log:q}
+        """
+
+
 rule evaluate_compare:
     input:
         evaluations=manifests("evaluate.model"),
+        public=manifests("evaluate.public"),
     output:
         manifest="results/{variant}/evaluate/compare/manifest.json",
     log:
@@ -90,11 +140,13 @@ rule evaluate_compare:
     params:
         fingerprint=fingerprint("evaluate.compare"),
         evaluations=ranged("evaluate.model"),
+        public=ranged("evaluate.public"),
     shell:
         """
         python -m scripts.evaluate.compare \
             --config {params.fingerprint:q} \
             --evaluations {params.evaluations:q} \
+            --public {params.public:q} \
             --manifest {output.manifest:q} \
             --log {log:q}
         """

@@ -143,6 +143,7 @@ def on_tasks(first: Manifest, second: Manifest, settings: dict[str, Any], salt: 
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
     read = {task_of(path): Manifest.read(path) for path in args.evaluations}
+    public = {task_of(path): Manifest.read(path) for path in args.public}
     documents = {name: int(made.counts.get("kept", 0)) for name, made in read.items()}
     read.pop(UNTRAINED, None)  # what any training is better than
     names = sorted(read, key=lambda name: (name != BASE, name))  # whatever order the config has them in
@@ -151,6 +152,8 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
         salt = f"{first} {second}"
         text = on_text(read[first], read[second], settings, salt)
         measures = [*([text] if text else []), *on_tasks(read[first], read[second], settings, salt)]
+        if first in public and second in public:
+            measures += on_tasks(public[first], public[second], settings, salt)
         pairs.append({"first": first, "second": second, "measures": measures})
         for one in measures:
             log.info("%s and %s, %s: %+.4f, %s", second, first, one["measure"], one["difference"], one["verdict"])
@@ -174,6 +177,9 @@ def main(argv: list[str] | None = None) -> int:
         "--config config.yaml --evaluations results/main/evaluate/model/*.manifest.json --manifest /tmp/compare/manifest.json",
     )
     parser.add_argument("--evaluations", required=True, type=Path, nargs="+", help="manifests of evaluate.model")
+    parser.add_argument(
+        "--public", type=Path, nargs="*", default=[], help="manifests of evaluate.public, where tasks are named"
+    )
     return cli.run(parser, body, argv)
 
 

@@ -39,6 +39,8 @@ SAME = (
     "pretrain.plan",
     "evaluate.items",
     "evaluate.model",
+    "evaluate.stage",
+    "evaluate.public",
     "report.render",
 )
 # Their manifests do not count what they read: bands, models, and pairs, of which a document gives several.

@@ -97,6 +97,8 @@ CRAWL = "crawl.render"  # used where a source is of its kind
 LIST = "ingest.list"  # used where files of a source are remote
 FETCH = "ingest.fetch"  # used where these are to be copied to the disk first
 ITEMS = "evaluate.items"  # is told which held-out text evaluate.model scores
+STAGE = "evaluate.stage"  # used where public tasks are named; is told which
+PUBLIC = "evaluate.public"  # asks the models these
 PLAN = "pretrain.plan"  # what the training will take; is told the settings of pretrain.train
 STEPS: dict[str, Step] = {
     CRAWL: Step(),
@@ -116,12 +118,16 @@ STEPS: dict[str, Step] = {
     "finetune.train": Step(("pretrain.train", "finetune.pairs"), per="model"),
     ITEMS: Step(("tokenize.encode", "tokenize.train")),
     "evaluate.model": Step((*MAKERS, "finetune.pairs", "tokenize.encode", ITEMS), per="model"),
-    "evaluate.compare": Step(("evaluate.model",)),
-    "report.render": Step(("evaluate.model", "evaluate.compare", ITEMS, EXPORT, PLAN)),
+    STAGE: Step(),
+    PUBLIC: Step((*MAKERS, STAGE), per="model"),
+    "evaluate.compare": Step(("evaluate.model", PUBLIC)),
+    "report.render": Step(("evaluate.model", PUBLIC, "evaluate.compare", ITEMS, EXPORT, PLAN)),
 }
 
 
 EVALUATION = "evaluate.model"
+# The steps that have a task for each model that is evaluated, and the models of these that they have one for.
+EVALUATIONS = {EVALUATION: registry.evaluated, PUBLIC: registry.evaluated}
 LAST = "report.render"  # made again where anything else is
 TASKS = 256  # most tasks of a sharded step: with more shards, a task owns several (few, fat tasks)
 AT_ONCE = 8  # shards that a task does at the same time, where the profile's set-threads does not say otherwise; fewer make no second task
@@ -196,6 +202,8 @@ def is_used(step: str, config: dict[str, Any]) -> bool:
         return any(source["kind"] == DEMO_CRAWL for source in config["ingest"]["extract"]["sources"])
     if step == FETCH and not config["ingest"]["fetch"]["enabled"]:
         return False
+    if step in (STAGE, PUBLIC):
+        return bool(config["evaluate"]["public"]["presets"])
     if step in (LIST, FETCH):
         return any(is_listed(source, config["data"]) for source in config["ingest"]["extract"]["sources"])
     return stage_of(step) not in FILTERS or stage_of(step) in config["filters"]
@@ -212,7 +220,7 @@ def needs(step: str, config: dict[str, Any], task: str = "") -> tuple[str, ...]:
     Of the steps that make models, those that make what is read.
     """
     found = tuple(name for name in resolved(step, config["filters"]) if is_used(name, config))
-    if STEPS[step].per == "model":
+    if STEPS[step].per == "model" and set(MAKERS) & set(found):
         makers = {registry.task(config, model)[0] for model in models_read(step, config, task)}
         others = tuple(name for name in found if name not in MAKERS)
         found = tuple(name for name in MAKERS if name in makers) + others
@@ -221,8 +229,8 @@ def needs(step: str, config: dict[str, Any], task: str = "") -> tuple[str, ...]:
 
 def models_read(step: str, config: dict[str, Any], task: str) -> list[str]:
     """The models that a model's task reads: an evaluation its own, or all without a task; a step that makes one its parent, or `base`."""
-    if step == EVALUATION:
-        return [task] if task else registry.evaluated(config)
+    if step in EVALUATIONS:
+        return [task] if task else EVALUATIONS[step](config)
     return [registry.parent(config, task) or registry.BASE if task else registry.BASE]
 
 
@@ -272,7 +280,7 @@ def ids(step: str, config: dict[str, Any]) -> list[str]:
     """The ids of a step's results, one manifest each: shard, band or part numbers, model names, or [""] for a one-task step."""
     per = STEPS[step].per
     if per == "model":
-        return registry.evaluated(config) if step == EVALUATION else registry.made_by(config, step)
+        return EVALUATIONS[step](config) if step in EVALUATIONS else registry.made_by(config, step)
     numbered = {"shard": shards, "band": bands, "part": parts}
     return numbered[per](config) if per else [""]
 
