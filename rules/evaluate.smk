@@ -85,9 +85,9 @@ rule evaluate_stage:
         "logs/{variant}/evaluate/stage.log",
     benchmark:
         "results/{variant}/benchmarks/evaluate/stage.tsv"
+    priority: 1  # says what is wrong with the data before hours are spent
     conda:
         "../envs/evaluate.yaml"
-    priority: 1  # says what is wrong with the data before hours are spent
     params:
         fingerprint=fingerprint("evaluate.stage"),
     shell:

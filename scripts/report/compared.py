@@ -6,6 +6,7 @@ from typing import Any
 
 from scripts.report.models import title
 from scripts.report.page import percent, signed
+from scripts.report.public import name as public_name
 from scripts.report.records import Run
 from scripts.report.tasks import NAMES
 
@@ -52,7 +53,7 @@ def table(run: Run) -> dict[str, Any]:
         return {"rows": []}
     sure = run.fact("evaluate.compare", "confidence")
     return {
-        "heads": [MEASURES.get(name, name) for name in names],
+        "heads": [MEASURES.get(name) or public_name(name) for name in names],
         "rows": rows,
         "about": (
             "The first model less the second, on the items and documents that both answered: bits per byte, where less is better, and "
