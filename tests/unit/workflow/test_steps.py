@@ -25,6 +25,8 @@ from scripts.workflow.steps import (
 )
 from scripts.workflow.trees import lookup
 
+ASKED_FOR = {"evaluate.stage", "evaluate.public"}  # used where the config names what they do
+
 
 def test_every_step_comes_after_what_it_needs() -> None:
     order = list(STEPS)
