@@ -128,6 +128,8 @@ rule evaluate_public:
 rule evaluate_compare:
     input:
         evaluations=manifests("evaluate.model"),
+        tokens=manifests("tokenize.encode"),
+        languages=manifests("language.score"),
         public=manifests("evaluate.public"),
     output:
         manifest="results/{variant}/evaluate/compare/manifest.json",
@@ -140,12 +142,16 @@ rule evaluate_compare:
     params:
         fingerprint=fingerprint("evaluate.compare"),
         evaluations=ranged("evaluate.model"),
+        tokens=ranged("tokenize.encode"),
+        languages=ranged("language.score"),
         public=ranged("evaluate.public"),
     shell:
         """
         python -m scripts.evaluate.compare \
             --config {params.fingerprint:q} \
             --evaluations {params.evaluations:q} \
+            --tokens {params.tokens:q} \
+            --languages {params.languages:q} \
             --public {params.public:q} \
             --manifest {output.manifest:q} \
             --log {log:q}

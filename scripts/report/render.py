@@ -26,6 +26,7 @@ from scripts.report import (
     plots,
     public,
     samples,
+    slices,
     tables,
     tasks,
 )
@@ -146,6 +147,7 @@ def context(
         "evaluation": evaluated.evaluation(run, counts["models"]),
         "compared": compared.table(run),
         "tasks": tasks.tables(counts),
+        "slices": slices.table(run),
         "public": public.table(run, [model.name for model in known]),
         "costs": cost,
         "total": total,

@@ -120,7 +120,7 @@ STEPS: dict[str, Step] = {
     "evaluate.model": Step((*MAKERS, "finetune.pairs", "tokenize.encode", ITEMS), per="model"),
     STAGE: Step(),
     PUBLIC: Step((*MAKERS, STAGE), per="model"),
-    "evaluate.compare": Step(("evaluate.model", PUBLIC)),
+    "evaluate.compare": Step(("evaluate.model", "tokenize.encode", "language.score", PUBLIC)),
     "report.render": Step(("evaluate.model", PUBLIC, "evaluate.compare", ITEMS, EXPORT, PLAN)),
 }
 

@@ -110,7 +110,9 @@ def test_every_filter_reads_the_verdicts_of_the_one_before_whatever_their_order(
     assert [step for step in needs("corpus.split", config) if step in chain] == chain
     assert set(edits(order)) <= set(needs("corpus.write", config))
     unused = set(STEPS) - set(used(config)) - {"ingest.list", "ingest.fetch"}  # no source of the demo is remote
-    assert unused - {EXPORT} == {f"{name}.{step}" for name in set(FILTERS) - set(order) for step in FILTERS[name].steps}
+    assert unused - {EXPORT, *ASKED_FOR} == {
+        f"{name}.{step}" for name in set(FILTERS) - set(order) for step in FILTERS[name].steps
+    }
 
 
 def test_heuristics_know_the_language_only_after_it_was_found() -> None:
