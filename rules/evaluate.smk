@@ -15,6 +15,7 @@ OUTPUTS:
     results/{variant}/evaluate/model/{model}.manifest.json    {model}.evaluation.json, {model}.{items,heldout,samples}.jsonl
     results/{variant}/evaluate/stage/manifest.json            {task}.jsonl, {task}.shots.jsonl: data of public tasks, where any are named
     results/{variant}/evaluate/public/{model}.manifest.json   {model}.public.json, {model}.items.jsonl
+    results/{variant}/evaluate/generate/{model}.manifest.json {model}.generated.json, {model}.{answers,texts}.jsonl, where asked for
     results/{variant}/evaluate/compare/manifest.json          compare.json: which model is better, by measure
 """
 
@@ -125,12 +126,39 @@ rule evaluate_public:
         """
 
 
+rule evaluate_generate:
+    input:
+        model=model,
+        pairs=manifest("finetune.pairs"),
+    output:
+        manifest="results/{variant}/evaluate/generate/{model}.manifest.json",
+    log:
+        "logs/{variant}/evaluate/generate/{model}.log",
+    benchmark:
+        "results/{variant}/benchmarks/evaluate/generate/{model}.tsv"
+    conda:
+        "../envs/evaluate.yaml"
+    threads: config["evaluate"]["generate"]["threads"]
+    params:
+        fingerprint=fingerprint("evaluate.generate"),
+    shell:
+        """
+        python -m scripts.evaluate.generate \
+            --config {params.fingerprint:q} \
+            --model {input.model:q} \
+            --pairs {input.pairs:q} \
+            --manifest {output.manifest:q} \
+            --log {log:q}
+        """
+
+
 rule evaluate_compare:
     input:
         evaluations=manifests("evaluate.model"),
         tokens=manifests("tokenize.encode"),
         languages=manifests("language.score"),
         public=manifests("evaluate.public"),
+        generated=manifests("evaluate.generate"),
     output:
         manifest="results/{variant}/evaluate/compare/manifest.json",
     log:
@@ -145,6 +173,7 @@ rule evaluate_compare:
         tokens=ranged("tokenize.encode"),
         languages=ranged("language.score"),
         public=ranged("evaluate.public"),
+        generated=ranged("evaluate.generate"),
     shell:
         """
         python -m scripts.evaluate.compare \
@@ -153,6 +182,7 @@ rule evaluate_compare:
             --tokens {params.tokens:q} \
             --languages {params.languages:q} \
             --public {params.public:q} \
+            --generated {params.generated:q} \
             --manifest {output.manifest:q} \
             --log {log:q}
         """

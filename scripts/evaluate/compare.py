@@ -100,9 +100,22 @@ def on_tasks(first: Manifest, second: Manifest, settings: dict[str, Any], salt: 
     return found
 
 
+def on_answers(first: Manifest, second: Manifest, settings: dict[str, Any], salt: str) -> list[dict[str, Any]]:
+    """ROUGE-L and chrF of the answers that both gave to the same questions, question by question; chrF as a share of 1."""
+    own = {row["id"]: row for row in lines(first, "answers")}
+    both = [(own[row["id"]], row) for row in lines(second, "answers") if row["id"] in own]
+    found = []
+    for name, whole in (("rougeL", 1.0), ("chrf", 100.0)):
+        rows = ((a["document"], a[name] / whole, b[name] / whole, 1.0) for a, b in both)
+        if one := measure(f"answers.{name}", rows, settings, f"{salt} {name}"):
+            found.append({**one, "items": len(both)})
+    return found
+
+
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
     read = {task_of(path): Manifest.read(path) for path in args.evaluations}
     public = {task_of(path): Manifest.read(path) for path in args.public}
+    generated = {task_of(path): Manifest.read(path) for path in args.generated}
     documents = {name: int(made.counts.get("kept", 0)) for name, made in read.items()}
     read.pop(UNTRAINED, None)  # what any training is better than
     names = sorted(read, key=lambda name: (name != BASE, name))  # whatever order the config has them in
@@ -113,6 +126,8 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
         measures = [*([text] if text else []), *on_tasks(read[first], read[second], settings, salt)]
         if first in public and second in public:
             measures += on_tasks(public[first], public[second], settings, salt)
+        if first in generated and second in generated:
+            measures += on_answers(generated[first], generated[second], settings, salt)
         pairs.append({"first": first, "second": second, "measures": measures})
         for one in measures:
             log.info("%s and %s, %s: %+.4f, %s", second, first, one["measure"], one["difference"], one["verdict"])
@@ -148,6 +163,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument(
         "--languages", type=Path, nargs="*", default=[], help="manifests of language.score, where it is used"
     )
+    parser.add_argument("--generated", type=Path, nargs="*", default=[], help="manifests of evaluate.generate")
     parser.add_argument(
         "--public", type=Path, nargs="*", default=[], help="manifests of evaluate.public, where tasks are named"
     )

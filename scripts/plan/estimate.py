@@ -41,6 +41,7 @@ SAME = (
     "evaluate.model",
     "evaluate.stage",
     "evaluate.public",
+    "evaluate.generate",
     "report.render",
 )
 # Their manifests do not count what they read: bands, models, and pairs, of which a document gives several.

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from scripts.report import generated
 from scripts.report.models import title
 from scripts.report.page import percent, signed
 from scripts.report.public import name as public_name
 from scripts.report.records import Run
 from scripts.report.tasks import NAMES
 
-MEASURES = {"heldout_text": "Bits per byte", **NAMES, "heldout_questions": "Held-out questions"}
+MEASURES = {"heldout_text": "Bits per byte", **NAMES, "heldout_questions": "Held-out questions", **generated.NAMES}
 WORDS = {"better": "better", "worse": "worse", "unclear": "not to be told apart"}
 CLASSES = {"better": "gained", "worse": "lost", "unclear": "muted"}
 
@@ -57,7 +58,7 @@ def table(run: Run) -> dict[str, Any]:
         "rows": rows,
         "about": (
             "The first model less the second, on the items and documents that both answered: bits per byte, where less is better, and "
-            f"accuracy in percent. Below it its {percent(sure, 0)} interval by bootstrap over documents. Where that holds 0, these items "
-            f"cannot tell the two apart. Of so many comparisons, some {percent(1 - sure, 0)} are outside of it by chance alone."
+            f"accuracy (ROUGE-L, chrF) in percent. Below it its {percent(sure, 0)} interval by bootstrap over documents. Where that holds 0, "
+            f"these items cannot tell the two apart. Of so many comparisons, some {percent(1 - sure, 0)} are outside of it by chance alone."
         ),
     }

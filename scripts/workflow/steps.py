@@ -99,6 +99,7 @@ FETCH = "ingest.fetch"  # used where these are to be copied to the disk first
 ITEMS = "evaluate.items"  # is told which held-out text evaluate.model scores
 STAGE = "evaluate.stage"  # used where public tasks are named; is told which
 PUBLIC = "evaluate.public"  # asks the models these
+GENERATE = "evaluate.generate"  # used where answers or samples are asked for
 PLAN = "pretrain.plan"  # what the training will take; is told the settings of pretrain.train
 STEPS: dict[str, Step] = {
     CRAWL: Step(),
@@ -120,14 +121,15 @@ STEPS: dict[str, Step] = {
     "evaluate.model": Step((*MAKERS, "finetune.pairs", "tokenize.encode", ITEMS), per="model"),
     STAGE: Step(),
     PUBLIC: Step((*MAKERS, STAGE), per="model"),
-    "evaluate.compare": Step(("evaluate.model", "tokenize.encode", "language.score", PUBLIC)),
-    "report.render": Step(("evaluate.model", PUBLIC, "evaluate.compare", ITEMS, EXPORT, PLAN)),
+    GENERATE: Step((*MAKERS, "finetune.pairs"), per="model"),
+    "evaluate.compare": Step(("evaluate.model", "tokenize.encode", "language.score", PUBLIC, GENERATE)),
+    "report.render": Step(("evaluate.model", PUBLIC, GENERATE, "evaluate.compare", ITEMS, EXPORT, PLAN)),
 }
 
 
 EVALUATION = "evaluate.model"
 # The steps that have a task for each model that is evaluated, and the models of these that they have one for.
-EVALUATIONS = {EVALUATION: registry.evaluated, PUBLIC: registry.evaluated}
+EVALUATIONS = {EVALUATION: registry.evaluated, PUBLIC: registry.evaluated, GENERATE: registry.names}
 LAST = "report.render"  # made again where anything else is
 TASKS = 256  # most tasks of a sharded step: with more shards, a task owns several (few, fat tasks)
 AT_ONCE = 8  # shards that a task does at the same time, where the profile's set-threads does not say otherwise; fewer make no second task
@@ -204,6 +206,8 @@ def is_used(step: str, config: dict[str, Any]) -> bool:
         return False
     if step in (STAGE, PUBLIC):
         return bool(config["evaluate"]["public"]["presets"])
+    if step == GENERATE:
+        return any(config["evaluate"]["generate"][kind] for kind in ("questions", "samples"))
     if step in (LIST, FETCH):
         return any(is_listed(source, config["data"]) for source in config["ingest"]["extract"]["sources"])
     return stage_of(step) not in FILTERS or stage_of(step) in config["filters"]
