@@ -58,7 +58,8 @@ def table(run: Run) -> dict[str, Any]:
         "rows": rows,
         "about": (
             "The first model less the second, on the items and documents that both answered: bits per byte, where less is better, and "
-            f"accuracy (ROUGE-L, chrF) in percent. Below it its {percent(sure, 0)} interval by bootstrap over documents. Where that holds 0, "
-            f"these items cannot tell the two apart. Of so many comparisons, some {percent(1 - sure, 0)} are outside of it by chance alone."
+            f"accuracy (ROUGE-L, chrF) in percent. Below it its {percent(sure, 0)} interval by bootstrap over documents. Where that "
+            "holds 0, these items cannot tell the two apart. Of so many comparisons, some "
+            f"{percent(1 - sure, 0)} are outside of it by chance alone."
         ),
     }
