@@ -15,6 +15,7 @@ OUTPUTS:
     results/{variant}/evaluate/model/{model}.manifest.json    {model}.evaluation.json, {model}.{items,heldout,samples}.jsonl
     results/{variant}/evaluate/stage/manifest.json            {task}.jsonl, {task}.shots.jsonl: data of public tasks, where any are named
     results/{variant}/evaluate/public/{model}.manifest.json   {model}.public.json, {model}.items.jsonl
+    results/{variant}/evaluate/curve/manifest.json            curve.json, curve.items.jsonl: tasks by step of pre-training, where asked for
     results/{variant}/evaluate/generate/{model}.manifest.json {model}.generated.json, {model}.{answers,texts}.jsonl, where asked for
     results/{variant}/evaluate/compare/manifest.json          compare.json: which model is better, by measure
 """
@@ -121,6 +122,32 @@ rule evaluate_public:
             --config {params.fingerprint:q} \
             --model {input.model:q} \
             --staged {input.staged:q} \
+            --manifest {output.manifest:q} \
+            --log {log:q}
+        """
+
+
+rule evaluate_curve:
+    input:
+        model=manifest("pretrain.train"),
+        made=manifest("evaluate.items"),
+    output:
+        manifest="results/{variant}/evaluate/curve/manifest.json",
+    log:
+        "logs/{variant}/evaluate/curve.log",
+    benchmark:
+        "results/{variant}/benchmarks/evaluate/curve.tsv"
+    conda:
+        "../envs/train.yaml"
+    threads: config["evaluate"]["curve"]["threads"]
+    params:
+        fingerprint=fingerprint("evaluate.curve"),
+    shell:
+        """
+        python -m scripts.evaluate.curve \
+            --config {params.fingerprint:q} \
+            --model {input.model:q} \
+            --items {input.made:q} \
             --manifest {output.manifest:q} \
             --log {log:q}
         """

@@ -41,6 +41,7 @@ SAME = (
     "evaluate.model",
     "evaluate.stage",
     "evaluate.public",
+    "evaluate.curve",
     "evaluate.generate",
     "report.render",
 )

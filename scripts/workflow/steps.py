@@ -100,6 +100,7 @@ ITEMS = "evaluate.items"  # is told which held-out text evaluate.model scores
 STAGE = "evaluate.stage"  # used where public tasks are named; is told which
 PUBLIC = "evaluate.public"  # asks the models these
 GENERATE = "evaluate.generate"  # used where answers or samples are asked for
+CURVE = "evaluate.curve"  # used where a step's number says how far apart its points are
 PLAN = "pretrain.plan"  # what the training will take; is told the settings of pretrain.train
 STEPS: dict[str, Step] = {
     CRAWL: Step(),
@@ -121,9 +122,10 @@ STEPS: dict[str, Step] = {
     "evaluate.model": Step((*MAKERS, "finetune.pairs", "tokenize.encode", ITEMS), per="model"),
     STAGE: Step(),
     PUBLIC: Step((*MAKERS, STAGE), per="model"),
+    CURVE: Step((BASE_STEP, ITEMS)),
     GENERATE: Step((*MAKERS, "finetune.pairs"), per="model"),
     "evaluate.compare": Step(("evaluate.model", "tokenize.encode", "language.score", PUBLIC, GENERATE)),
-    "report.render": Step(("evaluate.model", PUBLIC, GENERATE, "evaluate.compare", ITEMS, EXPORT, PLAN)),
+    "report.render": Step(("evaluate.model", PUBLIC, CURVE, GENERATE, "evaluate.compare", ITEMS, EXPORT, PLAN)),
 }
 
 
@@ -206,6 +208,8 @@ def is_used(step: str, config: dict[str, Any]) -> bool:
         return False
     if step in (STAGE, PUBLIC):
         return bool(config["evaluate"]["public"]["presets"])
+    if step == CURVE:
+        return bool(config["evaluate"]["curve"]["every"])
     if step == GENERATE:
         return any(config["evaluate"]["generate"][kind] for kind in ("questions", "samples"))
     if step in (LIST, FETCH):

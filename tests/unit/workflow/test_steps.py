@@ -25,7 +25,12 @@ from scripts.workflow.steps import (
 )
 from scripts.workflow.trees import lookup
 
-ASKED_FOR = {"evaluate.stage", "evaluate.public", "evaluate.generate"}  # used where the config names what they do
+ASKED_FOR = {
+    "evaluate.stage",
+    "evaluate.public",
+    "evaluate.curve",
+    "evaluate.generate",
+}  # used where the config names what they do
 
 
 def test_every_step_comes_after_what_it_needs() -> None:
