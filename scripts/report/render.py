@@ -16,6 +16,7 @@ import yaml
 
 from scripts.report import (
     compared,
+    curve,
     differences,
     environment,
     evaluated,
@@ -147,6 +148,7 @@ def context(
         "differences": differ,
         "evaluation": evaluated.evaluation(run, counts["models"]),
         "compared": compared.table(run),
+        "curve": curve.table(run),
         "tasks": tasks.tables(counts),
         "slices": slices.table(run),
         "generated": generated.table(run, [model.name for model in known]),
