@@ -17,6 +17,7 @@ OUTPUTS:
     results/{variant}/evaluate/public/{model}.manifest.json   {model}.public.json, {model}.items.jsonl
     results/{variant}/evaluate/curve/manifest.json            curve.json, curve.items.jsonl: tasks by step of pre-training, where asked for
     results/{variant}/evaluate/generate/{model}.manifest.json {model}.generated.json, {model}.{answers,texts}.jsonl, where asked for
+    results/{variant}/evaluate/judge/{model}.manifest.json    {model}.judged.json, {model}.scores.jsonl, where a judge is named
     results/{variant}/evaluate/compare/manifest.json          compare.json: which model is better, by measure
 """
 
@@ -179,6 +180,31 @@ rule evaluate_generate:
         """
 
 
+rule evaluate_judge:
+    input:
+        generated=manifest("evaluate.generate"),
+    output:
+        manifest="results/{variant}/evaluate/judge/{model}.manifest.json",
+    log:
+        "logs/{variant}/evaluate/judge/{model}.log",
+    benchmark:
+        "results/{variant}/benchmarks/evaluate/judge/{model}.tsv"
+    conda:
+        "../envs/evaluate.yaml"
+    params:
+        fingerprint=fingerprint("evaluate.judge"),
+        placement=placement("evaluate.judge"),
+    shell:
+        """
+        python -m scripts.evaluate.judge \
+            --config {params.fingerprint:q} \
+            --generated {input.generated:q} \
+            {params.placement:q} \
+            --manifest {output.manifest:q} \
+            --log {log:q}
+        """
+
+
 rule evaluate_compare:
     input:
         evaluations=manifests("evaluate.model"),
@@ -186,6 +212,7 @@ rule evaluate_compare:
         languages=manifests("language.score"),
         public=manifests("evaluate.public"),
         generated=manifests("evaluate.generate"),
+        judged=manifests("evaluate.judge"),
     output:
         manifest="results/{variant}/evaluate/compare/manifest.json",
     log:
@@ -201,6 +228,7 @@ rule evaluate_compare:
         languages=ranged("language.score"),
         public=ranged("evaluate.public"),
         generated=ranged("evaluate.generate"),
+        judged=ranged("evaluate.judge"),
     shell:
         """
         python -m scripts.evaluate.compare \
@@ -210,6 +238,7 @@ rule evaluate_compare:
             --languages {params.languages:q} \
             --public {params.public:q} \
             --generated {params.generated:q} \
+            --judged {params.judged:q} \
             --manifest {output.manifest:q} \
             --log {log:q}
         """

@@ -112,10 +112,21 @@ def on_answers(first: Manifest, second: Manifest, settings: dict[str, Any], salt
     return found
 
 
+def on_scores(first: Manifest, second: Manifest, settings: dict[str, Any], salt: str) -> list[dict[str, Any]]:
+    """The judge's scores of the answers that it gave both models one for, as shares of its scale."""
+    low, high = first.summary["scale"]
+    own = {row["id"]: row for row in lines(first, "scores") if row["score"] is not None}
+    both = [(own[row["id"]], row) for row in lines(second, "scores") if row["id"] in own and row["score"] is not None]
+    rows = ((a["document"], *((row["score"] - low) / (high - low) for row in (a, b)), 1.0) for a, b in both)
+    one = measure("judge", rows, settings, f"{salt} judge")
+    return [{**one, "items": len(both)}] if one else []
+
+
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
     read = {task_of(path): Manifest.read(path) for path in args.evaluations}
     public = {task_of(path): Manifest.read(path) for path in args.public}
     generated = {task_of(path): Manifest.read(path) for path in args.generated}
+    judged = {task_of(path): Manifest.read(path) for path in args.judged}
     documents = {name: int(made.counts.get("kept", 0)) for name, made in read.items()}
     read.pop(UNTRAINED, None)  # what any training is better than
     names = sorted(read, key=lambda name: (name != BASE, name))  # whatever order the config has them in
@@ -128,6 +139,8 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
             measures += on_tasks(public[first], public[second], settings, salt)
         if first in generated and second in generated:
             measures += on_answers(generated[first], generated[second], settings, salt)
+        if first in judged and second in judged:
+            measures += on_scores(judged[first], judged[second], settings, salt)
         pairs.append({"first": first, "second": second, "measures": measures})
         for one in measures:
             log.info("%s and %s, %s: %+.4f, %s", second, first, one["measure"], one["difference"], one["verdict"])
@@ -164,6 +177,7 @@ def main(argv: list[str] | None = None) -> int:
         "--languages", type=Path, nargs="*", default=[], help="manifests of language.score, where it is used"
     )
     parser.add_argument("--generated", type=Path, nargs="*", default=[], help="manifests of evaluate.generate")
+    parser.add_argument("--judged", type=Path, nargs="*", default=[], help="manifests of evaluate.judge")
     parser.add_argument(
         "--public", type=Path, nargs="*", default=[], help="manifests of evaluate.public, where tasks are named"
     )

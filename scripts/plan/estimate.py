@@ -43,6 +43,7 @@ SAME = (
     "evaluate.public",
     "evaluate.curve",
     "evaluate.generate",
+    "evaluate.judge",
     "report.render",
 )
 # Their manifests do not count what they read: bands, models, and pairs, of which a document gives several.

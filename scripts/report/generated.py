@@ -9,8 +9,8 @@ from scripts.report.models import title
 from scripts.report.page import NOTHING, integer, percent, significant
 from scripts.report.records import Run, dig, number
 
-STEP = "evaluate.generate"
-NAMES = {"answers.rougeL": "Answers: ROUGE-L", "answers.chrf": "Answers: chrF"}
+STEP, JUDGE = "evaluate.generate", "evaluate.judge"
+NAMES = {"answers.rougeL": "Answers: ROUGE-L", "answers.chrf": "Answers: chrF", "judge": "Judge's score"}
 
 
 def scored(of: Any, key: str, write: Callable[[Any], str] = significant) -> str:
@@ -59,6 +59,11 @@ def table(run: Run, models: Iterable[str]) -> dict[str, Any]:
     found = rows(answers, "answers", (*ANSWERS, *OWN))
     for part in dict.fromkeys(part for _, summary in wrote for part in dig(summary, "answers") or {} if part != "all"):
         found += rows([dig(summary, "answers", part) for _, summary in wrote], part, ANSWERS)
+    judged = [dict(made.summary) if (made := run.task(JUDGE, model)) else None for model, _ in wrote]
+    if first := next((one for one in judged if one), None):
+        low, high = first["scale"]
+        told = [one and {"judge": one["score"], "judge_stderr": one["stderr"]} for one in judged]
+        found += rows(told, f"{low:g} to {high:g}, by {first['judge']}", [("Judge's score", "judge", significant, "")])
     found += rows(samples, "samples", [(name, key, write, "") for name, key, write, _ in OWN])
     about = []
     if first := next((one for one in answers if one), None):

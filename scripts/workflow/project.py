@@ -66,6 +66,7 @@ class Project:
             checks.check(train, train["processes"] * train["nodes"])
             check_lengths(config)
             check_curve(config)
+            check_judge(config)
             check_tuning(config)
             model, vocabulary = config["pretrain"]["train"]["model"], config["tokenize"]["train"]["vocabulary"]
             if model["size"] is not None and isinstance(vocabulary, int):
@@ -154,6 +155,15 @@ def check_curve(config: dict[str, Any]) -> None:
         raise InputError(
             f"evaluate.curve.every is {every}, and pretrain.train.keep_every, which is {kept}, keeps no checkpoint of these steps: set "
             f"it to {every} or to a divisor (a placement key: by itself it reruns nothing)"
+        )
+
+
+def check_judge(config: dict[str, Any]) -> None:
+    """Raise InputError for a judge without answers."""
+    judge = config["evaluate"]["judge"]["model"]
+    if judge is not None and not config["evaluate"]["generate"]["questions"]:
+        raise InputError(
+            f"evaluate.judge.model is {judge!r}, and evaluate.generate.questions is 0: there are no answers to judge"
         )
 
 

@@ -100,6 +100,7 @@ ITEMS = "evaluate.items"  # is told which held-out text evaluate.model scores
 STAGE = "evaluate.stage"  # used where public tasks are named; is told which
 PUBLIC = "evaluate.public"  # asks the models these
 GENERATE = "evaluate.generate"  # used where answers or samples are asked for
+JUDGE = "evaluate.judge"  # used where a judge is named
 CURVE = "evaluate.curve"  # used where a step's number says how far apart its points are
 PLAN = "pretrain.plan"  # what the training will take; is told the settings of pretrain.train
 STEPS: dict[str, Step] = {
@@ -124,14 +125,20 @@ STEPS: dict[str, Step] = {
     PUBLIC: Step((*MAKERS, STAGE), per="model"),
     CURVE: Step((BASE_STEP, ITEMS)),
     GENERATE: Step((*MAKERS, "finetune.pairs"), per="model"),
-    "evaluate.compare": Step(("evaluate.model", "tokenize.encode", "language.score", PUBLIC, GENERATE)),
-    "report.render": Step(("evaluate.model", PUBLIC, CURVE, GENERATE, "evaluate.compare", ITEMS, EXPORT, PLAN)),
+    JUDGE: Step((GENERATE,), per="model"),
+    "evaluate.compare": Step(("evaluate.model", "tokenize.encode", "language.score", PUBLIC, GENERATE, JUDGE)),
+    "report.render": Step(("evaluate.model", PUBLIC, CURVE, GENERATE, JUDGE, "evaluate.compare", ITEMS, EXPORT, PLAN)),
 }
 
 
 EVALUATION = "evaluate.model"
 # The steps that have a task for each model that is evaluated, and the models of these that they have one for.
-EVALUATIONS = {EVALUATION: registry.evaluated, PUBLIC: registry.evaluated, GENERATE: registry.names}
+EVALUATIONS = {
+    EVALUATION: registry.evaluated,
+    PUBLIC: registry.evaluated,
+    GENERATE: registry.names,
+    JUDGE: registry.names,
+}
 LAST = "report.render"  # made again where anything else is
 TASKS = 256  # most tasks of a sharded step: with more shards, a task owns several (few, fat tasks)
 AT_ONCE = 8  # shards that a task does at the same time, where the profile's set-threads does not say otherwise; fewer make no second task
@@ -208,6 +215,8 @@ def is_used(step: str, config: dict[str, Any]) -> bool:
         return False
     if step in (STAGE, PUBLIC):
         return bool(config["evaluate"]["public"]["presets"])
+    if step == JUDGE:
+        return config["evaluate"]["judge"]["model"] is not None
     if step == CURVE:
         return bool(config["evaluate"]["curve"]["every"])
     if step == GENERATE:

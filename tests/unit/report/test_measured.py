@@ -41,6 +41,15 @@ def measured(run_folder: Path) -> Path:
         }
         summary = {"answers": {"all": answers}, "samples": {"items": 20, "distinct_2": 0.95}, "notes": []}
         save(run_folder, "evaluate.generate", model, counts=counts(60), summary=summary)
+        judged = {
+            "judge": "big",
+            "score": 10 * rouge,
+            "stderr": 0.1,
+            "scale": [1.0, 10.0],
+            "items": 60,
+            "without_score": 0,
+        }
+        save(run_folder, "evaluate.judge", model, counts=counts(60), summary=judged)
     parts = [
         {
             "by": "language",
@@ -89,7 +98,8 @@ def test_public_tasks_stand_beside_chance_and_an_untrained_model(measured: Path)
 def test_what_models_write(measured: Path) -> None:
     found = generated.table(Run.read(manifests_of(measured)), ["base", "sft"])
     rows = {(row["kind"], row["name"]): row for row in found["rows"]}
-    assert rows["answers", "Words"]["reference"] == "9.25" and len(rows) == 3
+    assert rows["answers", "Words"]["reference"] == "9.25" and len(rows) == 4
+    assert rows["1 to 10, by big", "Judge's score"]["cells"][1].startswith("1.4 ±")
     assert (
         "±" in rows["answers", "ROUGE-L"]["cells"][0] and rows["samples", "Distinct pairs of words"]["reference"] == "–"
     )
