@@ -134,7 +134,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     if texts:
         samples = {"items": len(texts), **overlap.own([row["text"] for row in texts]), **by_itself(texts)}
         samples = {key: round(value, DIGITS) if isinstance(value, float) else value for key, value in samples.items()}
-    result = {
+    result: Row = {
         "model": name,
         "answers": numbers(answers, seed) if answers else None,
         "samples": samples,

@@ -58,7 +58,9 @@ def table(run: Run, models: Iterable[str]) -> dict[str, Any]:
             }
         )
     means = [core(summary.get(CORE)) for _, summary in found]
-    missing = next((dig(summary, CORE, "missing") for _, summary in found if dig(summary, CORE, "missing")), [])
+    missing: list[str] = next(
+        (dig(summary, CORE, "missing") for _, summary in found if dig(summary, CORE, "missing")), []
+    )
     if any(mean for mean, _ in means if mean != NOTHING):
         rows.append(
             {
