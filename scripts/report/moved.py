@@ -46,7 +46,7 @@ def task(counts: dict[str, Any]) -> list[Tile]:
     name = max(asked, key=lambda name: (distance(counts, name, asked[name]), name))
     of = asked[name]
     words = [f"{other} {percent(value)}" for other, value in beside(counts, name, of)]
-    return [(f"{NAMES[name]}, right", share(of), "", f"base model; {'; '.join(words)}; {integer(of['items'])} items")]
+    return [(f"{NAMES[name]}: right answers", share(of), "", f"base model; {'; '.join(words)}; {integer(of['items'])} items")]
 
 
 def answers(tuned: dict[str, Any] | None) -> list[Tile]:
@@ -54,7 +54,7 @@ def answers(tuned: dict[str, Any] | None) -> list[Tile]:
     before, after = (number(dig(tuned, "training", f"heldout_loss_{when}")) for when in ("before", "after"))
     if tuned is None or before is None or after is None:
         return []
-    value = f"{significant(before)} → {significant(after)}"
+    value = f"{before:.2f} → {after:.2f}"
     return [(f"Held-out answers, {tuned['name']}", value, "nats per token", "loss before and after fine-tuning")]
 
 
