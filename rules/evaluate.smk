@@ -139,7 +139,7 @@ rule evaluate_curve:
     benchmark:
         "results/{variant}/benchmarks/evaluate/curve.tsv"
     conda:
-        "../envs/train.yaml"
+        "../envs/evaluate.yaml"
     threads: config["evaluate"]["curve"]["threads"]
     params:
         fingerprint=fingerprint("evaluate.curve"),

@@ -19,10 +19,15 @@ def scored(of: Any, key: str, write: Callable[[Any], str] = significant) -> str:
     return write(value) + (f" ± {write(wide)}" if value is not None and wide is not None else "")
 
 
+def tenth(value: Any) -> str:
+    """`14.8`: of scores from 0 to 100."""
+    return NOTHING if number(value) is None else f"{value:.1f}"
+
+
 # (heading, key, how it is written, key of the references' own value)
 ANSWERS = (
     ("ROUGE-1", "rouge1", percent, ""), ("ROUGE-2", "rouge2", percent, ""), ("ROUGE-L", "rougeL", percent, ""),
-    ("BLEU", "bleu", significant, ""), ("chrF", "chrf", significant, ""),
+    ("BLEU", "bleu", tenth, ""), ("chrF", "chrf", tenth, ""),
 )  # fmt: skip
 OWN = (
     ("Words", "words", significant, "reference_words"),

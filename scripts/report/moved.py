@@ -46,7 +46,14 @@ def task(counts: dict[str, Any]) -> list[Tile]:
     name = max(asked, key=lambda name: (distance(counts, name, asked[name]), name))
     of = asked[name]
     words = [f"{other} {percent(value)}" for other, value in beside(counts, name, of)]
-    return [(f"{NAMES[name]}: right answers", share(of), "", f"base model; {'; '.join(words)}; {integer(of['items'])} items")]
+    return [
+        (
+            f"{NAMES[name]}: right answers",
+            share(of),
+            "",
+            f"base model; {'; '.join(words)}; {integer(of['items'])} items",
+        )
+    ]
 
 
 def answers(tuned: dict[str, Any] | None) -> list[Tile]:

@@ -26,6 +26,11 @@ def name(task: str) -> str:
     return f"CORE: {rest}" if rest else TITLES.get(group, group)
 
 
+def is_public(task: str) -> bool:
+    """Whether a measure of evaluate.compare is a public task's."""
+    return task in TITLES or task.startswith(f"{CORE}.")
+
+
 def note(of: dict[str, Any]) -> str:
     """What a task was measured on: items of how many, examples before each, and what did not fit the context."""
     said = f"{integer(of['items'])} of {integer(of['rows'])} items"
