@@ -166,6 +166,20 @@ def test_too_long_for_the_context(inputs: dict[str, list[Path]], tmp_path: Path)
     assert Manifest.read(tmp_path / "out/base.manifest.json").counts == {"in": 4, "kept": 3, "dropped": {"too_long": 1}}
 
 
+def test_blimp_is_asked_by_phenomenon(inputs: dict[str, list[Path]], tmp_path: Path) -> None:
+    for at, name in enumerate(("adjunct_island", "causative")):
+        good, bad = " ".join(WORDS[at : at + 5]), " ".join(WORDS[at : at + 5][::-1])
+        save(tmp_path / f"{name}.jsonl", [{"sentence_good": good, "sentence_bad": bad, "UID": name, "field": "syntax"}])
+    asked(inputs, staged(tmp_path, tmp_path, ["blimp"]), tmp_path / "out")
+    lines = [json.loads(line) for line in (tmp_path / "out/base.items.jsonl").read_text().splitlines()]
+    lm, tokenizer = load(inputs["model"][0].parent / "model")
+    assert [line["part"] for line in lines] == ["adjunct_island", "causative"]
+    for at, line in enumerate(lines):
+        said = WORDS[at : at + 5]
+        nats = [likelihood(lm, tokenizer, tokenizer.eos_token, " ".join(part))[0] for part in (said, said[::-1])]
+        assert line["right"] == (nats[0] > nats[1])
+
+
 def test_examples_stand_before_the_question_as_the_harness_lays_them_out(tmp_path: Path) -> None:
     from lm_eval.api.task import ConfigurableTask
 
