@@ -30,6 +30,7 @@ ASKED_FOR = {
     "evaluate.public",
     "evaluate.curve",
     "evaluate.generate",
+    "evaluate.judge",
 }  # used where the config names what they do
 
 
