@@ -1,5 +1,5 @@
 """
-evaluate: tasks from held-out text; held-out loss, the tasks, question answering and samples of each model; all models compared.
+evaluate: tasks from held-out text; held-out loss, the tasks, question answering, samples and public tasks of each model; all models compared.
 
 REQUIRED INPUTS:
 
@@ -13,6 +13,11 @@ OUTPUTS:
 
     results/{variant}/evaluate/items/manifest.json            items.jsonl: the tasks; {unigram,bigram}.items.jsonl: results on them
     results/{variant}/evaluate/model/{model}.manifest.json    {model}.evaluation.json, {model}.{items,heldout,samples}.jsonl
+    results/{variant}/evaluate/stage/manifest.json            {task}.jsonl, {task}.shots.jsonl: data of public tasks, where any are named
+    results/{variant}/evaluate/public/{model}.manifest.json   {model}.public.json, {model}.items.jsonl
+    results/{variant}/evaluate/curve/manifest.json            curve.json, curve.items.jsonl: tasks by step of pre-training, where asked for
+    results/{variant}/evaluate/generate/{model}.manifest.json {model}.generated.json, {model}.{answers,texts}.jsonl, where asked for
+    results/{variant}/evaluate/judge/{model}.manifest.json    {model}.judged.json, {model}.scores.jsonl, where a judge is named
     results/{variant}/evaluate/compare/manifest.json          compare.json: which model is better, by measure
 """
 
@@ -76,9 +81,138 @@ rule evaluate_model:
         """
 
 
+rule evaluate_stage:
+    output:
+        manifest="results/{variant}/evaluate/stage/manifest.json",
+    log:
+        "logs/{variant}/evaluate/stage.log",
+    benchmark:
+        "results/{variant}/benchmarks/evaluate/stage.tsv"
+    priority: 1  # says what is wrong with the data before hours are spent
+    conda:
+        "../envs/evaluate.yaml"
+    params:
+        fingerprint=fingerprint("evaluate.stage"),
+    shell:
+        """
+        python -m scripts.evaluate.stage \
+            --config {params.fingerprint:q} \
+            --manifest {output.manifest:q} \
+            --log {log:q}
+        """
+
+
+rule evaluate_public:
+    input:
+        model=model,
+        staged=manifest("evaluate.stage"),
+    output:
+        manifest="results/{variant}/evaluate/public/{model}.manifest.json",
+    log:
+        "logs/{variant}/evaluate/public/{model}.log",
+    benchmark:
+        "results/{variant}/benchmarks/evaluate/public/{model}.tsv"
+    conda:
+        "../envs/evaluate.yaml"
+    threads: config["evaluate"]["public"]["threads"]
+    params:
+        fingerprint=fingerprint("evaluate.public"),
+    shell:
+        """
+        python -m scripts.evaluate.public \
+            --config {params.fingerprint:q} \
+            --model {input.model:q} \
+            --staged {input.staged:q} \
+            --manifest {output.manifest:q} \
+            --log {log:q}
+        """
+
+
+rule evaluate_curve:
+    input:
+        model=manifest("pretrain.train"),
+        made=manifest("evaluate.items"),
+    output:
+        manifest="results/{variant}/evaluate/curve/manifest.json",
+    log:
+        "logs/{variant}/evaluate/curve.log",
+    benchmark:
+        "results/{variant}/benchmarks/evaluate/curve.tsv"
+    conda:
+        "../envs/evaluate.yaml"
+    threads: config["evaluate"]["curve"]["threads"]
+    params:
+        fingerprint=fingerprint("evaluate.curve"),
+    shell:
+        """
+        python -m scripts.evaluate.curve \
+            --config {params.fingerprint:q} \
+            --model {input.model:q} \
+            --items {input.made:q} \
+            --manifest {output.manifest:q} \
+            --log {log:q}
+        """
+
+
+rule evaluate_generate:
+    input:
+        model=model,
+        pairs=manifest("finetune.pairs"),
+    output:
+        manifest="results/{variant}/evaluate/generate/{model}.manifest.json",
+    log:
+        "logs/{variant}/evaluate/generate/{model}.log",
+    benchmark:
+        "results/{variant}/benchmarks/evaluate/generate/{model}.tsv"
+    conda:
+        "../envs/evaluate.yaml"
+    threads: config["evaluate"]["generate"]["threads"]
+    params:
+        fingerprint=fingerprint("evaluate.generate"),
+    shell:
+        """
+        python -m scripts.evaluate.generate \
+            --config {params.fingerprint:q} \
+            --model {input.model:q} \
+            --pairs {input.pairs:q} \
+            --manifest {output.manifest:q} \
+            --log {log:q}
+        """
+
+
+rule evaluate_judge:
+    input:
+        generated=manifest("evaluate.generate"),
+    output:
+        manifest="results/{variant}/evaluate/judge/{model}.manifest.json",
+    log:
+        "logs/{variant}/evaluate/judge/{model}.log",
+    benchmark:
+        "results/{variant}/benchmarks/evaluate/judge/{model}.tsv"
+    conda:
+        "../envs/evaluate.yaml"
+    params:
+        fingerprint=fingerprint("evaluate.judge"),
+        placement=placement("evaluate.judge"),
+    shell:
+        """
+        python -m scripts.evaluate.judge \
+            --config {params.fingerprint:q} \
+            --generated {input.generated:q} \
+            {params.placement:q} \
+            --manifest {output.manifest:q} \
+            --log {log:q}
+        """
+
+
 rule evaluate_compare:
     input:
         evaluations=manifests("evaluate.model"),
+        tokens=manifests("tokenize.encode"),
+        languages=manifests("language.score"),
+        public=manifests("evaluate.public"),
+        generated=manifests("evaluate.generate"),
+        judged=manifests("evaluate.judge"),
     output:
         manifest="results/{variant}/evaluate/compare/manifest.json",
     log:
@@ -90,11 +224,21 @@ rule evaluate_compare:
     params:
         fingerprint=fingerprint("evaluate.compare"),
         evaluations=ranged("evaluate.model"),
+        tokens=ranged("tokenize.encode"),
+        languages=ranged("language.score"),
+        public=ranged("evaluate.public"),
+        generated=ranged("evaluate.generate"),
+        judged=ranged("evaluate.judge"),
     shell:
         """
         python -m scripts.evaluate.compare \
             --config {params.fingerprint:q} \
             --evaluations {params.evaluations:q} \
+            --tokens {params.tokens:q} \
+            --languages {params.languages:q} \
+            --public {params.public:q} \
+            --generated {params.generated:q} \
+            --judged {params.judged:q} \
             --manifest {output.manifest:q} \
             --log {log:q}
         """

@@ -1,7 +1,8 @@
 """Compare all models of a run, two and two, on what both answered: better, worse, or not to be told apart.
 
 Writes compare.json: for each pair the difference of accuracy on every task and of bits per held-out byte, its standard error, its
-interval and the verdict. Items and documents are compared one by one, so that what is hard for both does not count.
+interval and the verdict. Items and documents are compared one by one, so that what is hard for both does not count. And `slices`: what
+each model takes of the held-out text by source and by language.
 """
 
 from __future__ import annotations
@@ -13,23 +14,19 @@ import zlib
 from collections.abc import Iterable
 from itertools import combinations
 from pathlib import Path
-from statistics import NormalDist
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from scripts.evaluate.intervals import DIGITS, LEAST, interval
 from scripts.evaluate.measures import HEADLINES
+from scripts.evaluate.slices import measured, origins
 from scripts.models.registry import BASE, UNTRAINED
 from scripts.workflow import cli
 from scripts.workflow.console import log
 from scripts.workflow.manifest import Manifest, pretty, task_of, write_atomically
 
 TEXT = "heldout_text"
-LEAST = 10  # documents; with fewer, resampling them says little of others
-AT_ONCE = 64  # resamples held in memory
-DIGITS = 6
-Floats = npt.NDArray[np.float64]
 
 
 def lines(manifest: Manifest, kind: str) -> list[dict[str, Any]]:
@@ -38,44 +35,6 @@ def lines(manifest: Manifest, kind: str) -> list[dict[str, Any]]:
     name = f"{task_of(manifest.path)}.{kind}.jsonl"
     with manifest.sound(name).file(name).open(encoding="utf-8") as handle:
         return [json.loads(line) for line in handle]
-
-
-def tail(confidence: float, number: int) -> float:
-    """The share of resamples beyond each end of an interval over `number` documents.
-
-    Less than (1 − confidence)/2: resamples of few documents lie too close together, by sqrt(1 − 1/number), and a normal distribution
-    takes their spread for known. Hesterberg 2015, arXiv:1411.5279 (the expanded percentile interval); Student's
-    distribution by the expansion of Abramowitz and Stegun 1964, 26.7.5.
-    """
-    free, normal = number - 1, NormalDist()
-    z = normal.inv_cdf((1 + confidence) / 2)
-    terms = (
-        z,
-        (z**3 + z) / (4 * free),
-        (5 * z**5 + 16 * z**3 + 3 * z) / (96 * free**2),
-        (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / (384 * free**3),
-    )
-    return normal.cdf(-sum(terms) * math.sqrt(number / free))
-
-
-def interval(
-    gains: Floats, sizes: Floats, resamples: int, confidence: float, seed: list[int]
-) -> tuple[float, float, float]:
-    """(standard error, low, high) of sum(gains) / sum(sizes), by drawing documents with replacement.
-
-    gains, sizes: of each document, [documents]. The percentile interval of the paired cluster bootstrap: Efron and Tibshirani 1993,
-    chapter 13, as wide as so few documents need (see `tail`); that the differences are taken document by document, Miller 2024,
-    arXiv:2411.00640, sections 2.2 and 4.
-    """
-    chance, found = np.random.default_rng(seed), []
-    number = len(gains)
-    for begin in range(0, resamples, AT_ONCE):
-        times = chance.multinomial(number, np.full(number, 1 / number), size=min(AT_ONCE, resamples - begin))
-        found.append(times @ gains / (times @ sizes))
-    all_of = np.concatenate(found)
-    beyond = tail(confidence, number)
-    low, high = np.quantile(all_of, [beyond, 1 - beyond])
-    return float(np.std(all_of, ddof=1)), float(low), float(high)
 
 
 def verdict(low: float, high: float, lower_is_better: bool) -> str:
@@ -141,8 +100,33 @@ def on_tasks(first: Manifest, second: Manifest, settings: dict[str, Any], salt: 
     return found
 
 
+def on_answers(first: Manifest, second: Manifest, settings: dict[str, Any], salt: str) -> list[dict[str, Any]]:
+    """ROUGE-L and chrF of the answers that both gave to the same questions, question by question; chrF as a share of 1."""
+    own = {row["id"]: row for row in lines(first, "answers")}
+    both = [(own[row["id"]], row) for row in lines(second, "answers") if row["id"] in own]
+    found = []
+    for name, whole in (("rougeL", 1.0), ("chrf", 100.0)):
+        rows = ((a["document"], a[name] / whole, b[name] / whole, 1.0) for a, b in both)
+        if one := measure(f"answers.{name}", rows, settings, f"{salt} {name}"):
+            found.append({**one, "items": len(both)})
+    return found
+
+
+def on_scores(first: Manifest, second: Manifest, settings: dict[str, Any], salt: str) -> list[dict[str, Any]]:
+    """The judge's scores of the answers that it gave both models one for, as shares of its scale."""
+    low, high = first.summary["scale"]
+    own = {row["id"]: row for row in lines(first, "scores") if row["score"] is not None}
+    both = [(own[row["id"]], row) for row in lines(second, "scores") if row["id"] in own and row["score"] is not None]
+    rows = ((a["document"], *((row["score"] - low) / (high - low) for row in (a, b)), 1.0) for a, b in both)
+    one = measure("judge", rows, settings, f"{salt} judge")
+    return [{**one, "items": len(both)}] if one else []
+
+
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
     read = {task_of(path): Manifest.read(path) for path in args.evaluations}
+    public = {task_of(path): Manifest.read(path) for path in args.public}
+    generated = {task_of(path): Manifest.read(path) for path in args.generated}
+    judged = {task_of(path): Manifest.read(path) for path in args.judged}
     documents = {name: int(made.counts.get("kept", 0)) for name, made in read.items()}
     read.pop(UNTRAINED, None)  # what any training is better than
     names = sorted(read, key=lambda name: (name != BASE, name))  # whatever order the config has them in
@@ -151,10 +135,24 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
         salt = f"{first} {second}"
         text = on_text(read[first], read[second], settings, salt)
         measures = [*([text] if text else []), *on_tasks(read[first], read[second], settings, salt)]
+        if first in public and second in public:
+            measures += on_tasks(public[first], public[second], settings, salt)
+        if first in generated and second in generated:
+            measures += on_answers(generated[first], generated[second], settings, salt)
+        if first in judged and second in judged:
+            measures += on_scores(judged[first], judged[second], settings, salt)
         pairs.append({"first": first, "second": second, "measures": measures})
         for one in measures:
             log.info("%s and %s, %s: %+.4f, %s", second, first, one["measure"], one["difference"], one["verdict"])
-    result = {"pairs": pairs, "confidence": settings["confidence"], "resamples": settings["resamples"]}
+    scored = {name: lines(made, "heldout") for name, made in read.items()}
+    known = origins({row["document"] for of in scored.values() for row in of}, args.tokens, args.languages)
+    slices = {name: measured(of, known, settings) for name, of in scored.items()}
+    result = {
+        "pairs": pairs,
+        "slices": slices,
+        "confidence": settings["confidence"],
+        "resamples": settings["resamples"],
+    }
     out = args.manifest.parent / "compare.json"
     write_atomically(out, pretty(result))
     aside = documents.get(UNTRAINED, 0)
@@ -174,6 +172,15 @@ def main(argv: list[str] | None = None) -> int:
         "--config config.yaml --evaluations results/main/evaluate/model/*.manifest.json --manifest /tmp/compare/manifest.json",
     )
     parser.add_argument("--evaluations", required=True, type=Path, nargs="+", help="manifests of evaluate.model")
+    parser.add_argument("--tokens", type=Path, nargs="*", default=[], help="manifests of tokenize.encode: sources")
+    parser.add_argument(
+        "--languages", type=Path, nargs="*", default=[], help="manifests of language.score, where it is used"
+    )
+    parser.add_argument("--generated", type=Path, nargs="*", default=[], help="manifests of evaluate.generate")
+    parser.add_argument("--judged", type=Path, nargs="*", default=[], help="manifests of evaluate.judge")
+    parser.add_argument(
+        "--public", type=Path, nargs="*", default=[], help="manifests of evaluate.public, where tasks are named"
+    )
     return cli.run(parser, body, argv)
 
 

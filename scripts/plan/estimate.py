@@ -42,6 +42,11 @@ SAME = (
     "evaluate.items",
     "evaluate.model",
     "compress.export",
+    "evaluate.stage",
+    "evaluate.public",
+    "evaluate.curve",
+    "evaluate.generate",
+    "evaluate.judge",
     "report.render",
 )
 # Their manifests do not count what they read: bands, models, and pairs, of which a document gives several.

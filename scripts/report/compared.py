@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from scripts.report import generated
 from scripts.report.models import title
 from scripts.report.page import percent, signed
+from scripts.report.public import is_public
+from scripts.report.public import name as public_name
 from scripts.report.records import Run
 from scripts.report.tasks import NAMES
 
-MEASURES = {"heldout_text": "Bits per byte", **NAMES, "heldout_questions": "Held-out questions"}
+MEASURES = {"heldout_text": "Bits per byte", **NAMES, "heldout_questions": "Held-out questions", **generated.NAMES}
 WORDS = {"better": "better", "worse": "worse", "unclear": "not to be told apart"}
 CLASSES = {"better": "gained", "worse": "lost", "unclear": "muted"}
 
@@ -33,10 +36,17 @@ def cell(one: dict[str, Any] | None) -> dict[str, str]:
     }
 
 
+def alike(pairs: list[dict[str, Any]]) -> set[str]:
+    """The public tasks, of CORE's too, on which no two models are told apart: so many columns that say nothing would hide the others."""
+    told = {one["measure"] for pair in pairs for one in pair["measures"] if one["verdict"] != "unclear"}
+    return {one["measure"] for pair in pairs for one in pair["measures"] if is_public(one["measure"])} - told
+
+
 def table(run: Run) -> dict[str, Any]:
     """`heads` of the measures, `rows` of pairs, none with fewer than two models, and `about`."""
     pairs = run.fact("evaluate.compare", "pairs") or []
-    measured = {one["measure"] for pair in pairs for one in pair["measures"]}
+    hidden = alike(pairs)
+    measured = {one["measure"] for pair in pairs for one in pair["measures"]} - hidden
     names = [*(name for name in MEASURES if name in measured), *sorted(measured - MEASURES.keys())]
     rows = []
     for pair in pairs:
@@ -52,11 +62,17 @@ def table(run: Run) -> dict[str, Any]:
         return {"rows": []}
     sure = run.fact("evaluate.compare", "confidence")
     return {
-        "heads": [MEASURES.get(name, name) for name in names],
+        "heads": [MEASURES.get(name) or public_name(name) for name in names],
         "rows": rows,
         "about": (
             "The first model less the second, on the items and documents that both answered: bits per byte, where less is better, and "
-            f"accuracy in percent. Below it its {percent(sure, 0)} interval by bootstrap over documents. Where that holds 0, these items "
-            f"cannot tell the two apart. Of so many comparisons, some {percent(1 - sure, 0)} are outside of it by chance alone."
+            f"accuracy (ROUGE-L, chrF) in percent. Below it its {percent(sure, 0)} interval by bootstrap over documents. Where that "
+            "holds 0, these items cannot tell the two apart. Of so many comparisons, some "
+            f"{percent(1 - sure, 0)} are outside of it by chance alone."
+            + (
+                f" Without a column, for no two models are told apart: {', '.join(map(public_name, sorted(hidden)))}."
+                if hidden
+                else ""
+            )
         ),
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from scripts.report import compressed
+from scripts.report import compressed, curve
 from scripts.report.candidates import probability
 from scripts.report.figures import BLUE, GREEN, ORANGE, PURPLE, bars, compact, histogram, lines
 from scripts.report.models import Model
@@ -120,9 +120,9 @@ def candidates(config: dict[str, Any] | None) -> str | None:
     if not isinstance(bands, int) or not isinstance(rows, int):
         return None
     x = [at / 100 for at in range(101)]
-    curve = (f"{bands} bands of {rows} rows", x, [probability(at, bands, rows) for at in x], BLUE)
+    proposed = (f"{bands} bands of {rows} rows", x, [probability(at, bands, rows) for at in x], BLUE)
     title, x_label = "Which pairs MinHash proposes", "Jaccard similarity of word shingles"
-    return lines("candidates", title, x_label, "probability to be a candidate pair", [curve])
+    return lines("candidates", title, x_label, "probability to be a candidate pair", [proposed])
 
 
 def all_figures(
@@ -169,5 +169,6 @@ def all_figures(
         ),
         **{model.anchor: training(run, model) for model in models},
         "compressed": compressed.figure(compressed.rows(run, list(models))),
+        "curve": curve.figure(run),
         "costs": cost_figure(costs),
     }

@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 from scripts.models.registry import BASE
-from scripts.report import tasks
+from scripts.report import moved
 from scripts.report.candidates import missed
 from scripts.report.evaluated import accuracy, measured_on
 from scripts.report.models import Model, best, trained
@@ -51,13 +51,20 @@ def tiles(counts: dict[str, Any], seconds: float | None) -> list[dict[str, str]]
     made = [
         ("Trained on", short(pretrain.get("tokens")), "tokens seen", there),
         ("Model", short(parameters(pretrain)), "parameters", f"{integer(steps)} optimizer steps from {begun}"),
-        ("Held-out text", significant(dig(text, "bits_per_byte")), "bits per byte", f"base model, {measured_on(text)}"),
-        *(moved := tasks.tile(counts)),
+        (
+            "Held-out text",
+            significant(dig(text, "bits_per_byte")),
+            "bits per byte",
+            f"base model, {measured_on(text)}{moved.text_beside(counts)}",
+        ),
+        *(others_moved := moved.tiles(counts, tuned, words_on_choice(tuned, others))),
         (f"Accuracy, {tuned['name']}" if tuned else "Accuracy", accuracy(asked), "", answered),
         ("Corpus", integer(corpus.get("documents")), "documents", read),
         ("Time", duration(seconds), "", "wall-clock, summed over all tasks"),
     ]  # fmt: skip
-    made = [row for row in made if not (moved and row[0].startswith("Accuracy"))]  # it stands near chance in small runs
+    made = [
+        row for row in made if not (others_moved and row[0].startswith("Accuracy"))
+    ]  # it stands near chance in small runs
     # A number that is not there needs no words on what it was measured on.
     made = [row if row[1] != NOTHING else (*row[:2], "", "not measured") for row in made]
     return [dict(zip(("name", "value", "unit", "note"), row, strict=True)) for row in made]

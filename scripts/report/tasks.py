@@ -1,17 +1,16 @@
-"""The tasks of evaluate.items: a table of what each model reaches beside n-grams, an untrained model and guessing; a tile, two lines."""
+"""The tasks of evaluate.items: a table of what each model reaches beside n-grams, an untrained model and guessing; two lines."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Any
 
-from scripts.models.registry import BASE, UNTRAINED
+from scripts.models.registry import UNTRAINED
 from scripts.report.models import title, trained
 from scripts.report.page import NOTHING, integer, percent, signed, significant
 from scripts.report.records import Run, dig, number
 
 NAMES = {"word_order": "Word order", "next_word": "Next word", "continuation": "Continuation"}
-HEAD = "next_word"  # the task of the tile: its choices are of the same length, case and frequency, so that it has no other cue
 NGRAMS = ("unigram", "bigram")
 COMPRESSORS = ("xz", "zstd")
 
@@ -95,20 +94,6 @@ def bits(counts: dict[str, Any]) -> Iterable[tuple[str, str]]:
     for name, evaluation in every:
         if value := number(dig(evaluation, "heldout_text", "bits_per_byte")):
             yield name, significant(value)
-
-
-def tile(counts: dict[str, Any]) -> list[tuple[str, str, str, str]]:
-    """The tile of the base model on HEAD, with what guessing and counting reach; none where it was not asked."""
-    base = next((model["evaluation"] for model in counts["models"] if model["name"] == BASE), None)
-    if not (of := dig(base, "items", HEAD)):
-        return []
-    beside = [
-        f"chance {percent(of['chance'])}",
-        f"bigram {percent(dig(counts, 'beside', 'tasks', HEAD, 'baselines', 'bigram', 'accuracy'))}",
-        f"untrained {percent(dig(counts, 'beside', UNTRAINED, 'items', HEAD, 'accuracy'))}",
-    ]
-    words = [word for word in beside if not word.endswith(NOTHING)]
-    return [(f"{NAMES[HEAD]} of four", share(of), "", f"base model; {'; '.join(words)}; {integer(of['items'])} items")]
 
 
 def lines(counts: dict[str, Any]) -> list[tuple[str, str]]:

@@ -22,6 +22,7 @@ LOWER = {
     "compress.prune": "compress.prune.micro_batch, compress.prune.processes or the size of the model (pretrain.train.model)",
     "evaluate.items": "evaluate.items.counted_tokens",
     "evaluate.model": "evaluate.model.batch_size, or the size of the model (pretrain.train.model)",
+    "evaluate.public": "evaluate.public.batch_size, or the size of the model (pretrain.train.model)",
     "tokenize.train": "tokenize.train.train_bytes, or the rule's threads (`set-threads` in the profile)",
     "quality.train": "quality.train.max_positives, quality.train.max_negatives or quality.train.buckets",
 }

@@ -19,7 +19,19 @@ from scripts.workflow.cache import Cache
 from scripts.workflow.config import ROOT, ConfigError, named_files, tracked
 from scripts.workflow.manifest import canonical, digest
 from scripts.workflow.plumbing import VERSION, is_plumbing
-from scripts.workflow.steps import EVALUATION, EXEMPTING, FETCH, ITEMS, LAST, LIST, PLAN, skipped_by, upstream
+from scripts.workflow.steps import (
+    EVALUATION,
+    EXEMPTING,
+    FETCH,
+    ITEMS,
+    LAST,
+    LIST,
+    PLAN,
+    PUBLIC,
+    STAGE,
+    skipped_by,
+    upstream,
+)
 from scripts.workflow.trees import lookup
 
 # By the hash of a source's bytes and of those of this file, which says what a meaning is.
@@ -124,6 +136,7 @@ def code(module: str, root: Path = ROOT) -> dict[str, str]:
     return found
 
 
+NAMING = {PLAN: registry.BASE_STEP, STAGE: PUBLIC}  # the step whose keys name a step's files, where it is another
 NAMED = {"yaml": contents.named_by, "manifests": contents.manifests}  # the files behind a path, by the schema's kind
 
 
@@ -147,9 +160,9 @@ def settings(step: str, config: dict[str, Any], task: str = "") -> dict[str, Any
     """The tracked settings of a step's task under a complete config: those that its program gets.
 
     task: the model, of a step that has a task for each. The report gets the models too, in the order of the registry; pretrain.plan
-    the settings of pretrain.train; evaluate.items which held-out text evaluate.model scores; the steps of a filter that keep documents
-    whatever they measure, the sources of these (`skip_filters`), which ingest.extract is not told; an export what its card says of sources
-    and languages, and the models that it is made from.
+    the settings of pretrain.train; evaluate.items which held-out text evaluate.model scores; evaluate.stage what evaluate.public asks; the
+    steps of a filter that keep documents whatever they measure, the sources of these (`skip_filters`), which ingest.extract is not told; an
+    export what its card says of sources and languages, and the models that it is made from.
     """
     found = tracked(registry.applied(config, step, task), step)
     if step in EXEMPTING:
@@ -162,6 +175,8 @@ def settings(step: str, config: dict[str, Any], task: str = "") -> dict[str, Any
         return {**found, "heldout": {key: lookup(config, EVALUATION)[key] for key in ("max_tokens", "seed")}}
     if step == registry.EXPORT_STEP:
         return {**found, **registry.told(config), "lineage": registry.lineage(config, task)}
+    if step == STAGE:
+        return {**found, **{key: lookup(config, PUBLIC)[key] for key in ("presets", "data", "hub", "limit", "seed")}}
     if step == PLAN:
         return {**found, "train": tracked(config, registry.BASE_STEP)}
     return {**found, "models": registry.listed(config)} if step == LAST else found
@@ -189,7 +204,7 @@ def fingerprint(step: str, config: dict[str, Any], memo: dict[str, str] | None =
                 "config": settings(step, config, task),
                 "code": code(f"scripts.{step}"),
                 # The plan of a training reads the checkpoint that it starts from.
-                "files": files(registry.BASE_STEP if step == PLAN else step, registry.applied(config, step, task)),
+                "files": files(NAMING.get(step, step), registry.applied(config, step, task)),
                 "upstream": above,
             }
         )

@@ -22,7 +22,6 @@ PLUMBING = {
     "scripts/plan/": "says what would run, why, and how long it may take",
     "scripts/pretrain/checks.py": "refuses settings that cannot work together",
     "scripts/pretrain/damage.py": "finds checkpoints that cannot be read: a training goes on from the one before, to the same bytes",
-    "scripts/pretrain/export.py": "writes the model of a checkpoint for a person",
     "scripts/pretrain/expected.py": "says what `auto` will be",
     "scripts/pretrain/gpus.py": "memory and peak of GPUs, for what a plan says of a machine",
     "scripts/pretrain/hours.py": "what a plan says of hours and price; in the record, not in the manifest",

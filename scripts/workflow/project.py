@@ -66,6 +66,8 @@ class Project:
             train = config["pretrain"]["train"]
             checks.check(train, train["processes"] * train["nodes"])
             check_lengths(config)
+            check_curve(config)
+            check_judge(config)
             check_tuning(config)
             accepts.check(config)
             model, vocabulary = config["pretrain"]["train"]["model"], config["tokenize"]["train"]["vocabulary"]
@@ -146,6 +148,25 @@ def check_lengths(config: dict[str, Any]) -> None:
             raise InputError(
                 f"{key}.max_length is {length:,}, more than pretrain.train.model.context, {model['context']:,}"
             )
+
+
+def check_curve(config: dict[str, Any]) -> None:
+    """Raise InputError for a learning curve whose checkpoints the training would remove."""
+    every, kept = config["evaluate"]["curve"]["every"], config["pretrain"]["train"]["keep_every"]
+    if every and (not kept or every % kept):
+        raise InputError(
+            f"evaluate.curve.every is {every}, and pretrain.train.keep_every, which is {kept}, keeps no checkpoint of these steps: set "
+            f"it to {every} or to a divisor (a placement key: by itself it reruns nothing)"
+        )
+
+
+def check_judge(config: dict[str, Any]) -> None:
+    """Raise InputError for a judge without answers."""
+    judge = config["evaluate"]["judge"]["model"]
+    if judge is not None and not config["evaluate"]["generate"]["questions"]:
+        raise InputError(
+            f"evaluate.judge.model is {judge!r}, and evaluate.generate.questions is 0: there are no answers to judge"
+        )
 
 
 def check_tuning(config: dict[str, Any]) -> None:

@@ -98,6 +98,11 @@ CRAWL = "crawl.render"  # used where a source is of its kind
 LIST = "ingest.list"  # used where files of a source are remote
 FETCH = "ingest.fetch"  # used where these are to be copied to the disk first
 ITEMS = "evaluate.items"  # is told which held-out text evaluate.model scores
+STAGE = "evaluate.stage"  # used where public tasks are named; is told which
+PUBLIC = "evaluate.public"  # asks the models these
+GENERATE = "evaluate.generate"  # used where answers or samples are asked for
+JUDGE = "evaluate.judge"  # used where a judge is named
+CURVE = "evaluate.curve"  # used where a step's number says how far apart its points are
 PLAN = "pretrain.plan"  # what the training will take; is told the settings of pretrain.train
 STEPS: dict[str, Step] = {
     CRAWL: Step(),
@@ -119,7 +124,12 @@ STEPS: dict[str, Step] = {
     "compress.quantize": Step(("pretrain.train",), per="model"),
     ITEMS: Step(("tokenize.encode", "tokenize.train")),
     "evaluate.model": Step((*MAKERS, "finetune.pairs", "tokenize.encode", ITEMS), per="model"),
-    "evaluate.compare": Step(("evaluate.model",)),
+    STAGE: Step(),
+    PUBLIC: Step((*MAKERS, STAGE), per="model"),
+    CURVE: Step((BASE_STEP, ITEMS)),
+    GENERATE: Step((*MAKERS, "finetune.pairs"), per="model"),
+    JUDGE: Step((GENERATE,), per="model"),
+    "evaluate.compare": Step(("evaluate.model", "tokenize.encode", "language.score", PUBLIC, GENERATE, JUDGE)),
     # Everything that its card tells of the run.
     EXPORT_STEP: Step(
         (
@@ -136,11 +146,20 @@ STEPS: dict[str, Step] = {
         ),
         per="model",
     ),
-    "report.render": Step(("evaluate.model", "evaluate.compare", EXPORT_STEP, ITEMS, EXPORT, PLAN)),
+    "report.render": Step(
+        ("evaluate.model", PUBLIC, CURVE, GENERATE, JUDGE, "evaluate.compare", EXPORT_STEP, ITEMS, EXPORT, PLAN)
+    ),
 }
 
 
 EVALUATION = "evaluate.model"
+# The steps that have a task for each model that is evaluated, and the models of these that they have one for.
+EVALUATIONS = {
+    EVALUATION: registry.evaluated,
+    PUBLIC: registry.evaluated,
+    GENERATE: registry.names,
+    JUDGE: registry.names,
+}
 LAST = "report.render"  # made again where anything else is
 TASKS = 256  # most tasks of a sharded step: with more shards, a task owns several (few, fat tasks)
 AT_ONCE = 8  # shards that a task does at the same time, where the profile's set-threads does not say otherwise; fewer make no second task
@@ -217,6 +236,14 @@ def is_used(step: str, config: dict[str, Any]) -> bool:
         return any(source["kind"] == DEMO_CRAWL for source in config["ingest"]["extract"]["sources"])
     if step == FETCH and not config["ingest"]["fetch"]["enabled"]:
         return False
+    if step in (STAGE, PUBLIC):
+        return bool(config["evaluate"]["public"]["presets"])
+    if step == JUDGE:
+        return config["evaluate"]["judge"]["model"] is not None
+    if step == CURVE:
+        return bool(config["evaluate"]["curve"]["every"])
+    if step == GENERATE:
+        return any(config["evaluate"]["generate"][kind] for kind in ("questions", "samples"))
     if step in (LIST, FETCH):
         return any(is_listed(source, config["data"]) for source in config["ingest"]["extract"]["sources"])
     return stage_of(step) not in FILTERS or stage_of(step) in config["filters"]
@@ -233,7 +260,7 @@ def needs(step: str, config: dict[str, Any], task: str = "") -> tuple[str, ...]:
     Of the steps that make models, those that make what is read.
     """
     found = tuple(name for name in resolved(step, config["filters"]) if is_used(name, config))
-    if STEPS[step].per == "model":
+    if STEPS[step].per == "model" and set(MAKERS) & set(found):
         makers = {registry.task(config, model)[0] for model in models_read(step, config, task)}
         others = tuple(name for name in found if name not in MAKERS)
         found = tuple(name for name in MAKERS if name in makers) + others
@@ -244,8 +271,8 @@ def models_read(step: str, config: dict[str, Any], task: str) -> list[str]:
     """The models that a model's task reads: an evaluation its own, or all without a task; an export all that it is made from; a step that
     makes one its parent, or `base`.
     """
-    if step == EVALUATION:
-        return [task] if task else registry.evaluated(config)
+    if step in EVALUATIONS:
+        return [task] if task else EVALUATIONS[step](config)
     if step == EXPORT_STEP:
         return registry.lineage(config, task) if task else registry.evaluated(config)
     return [registry.parent(config, task) or registry.BASE if task else registry.BASE]
@@ -298,7 +325,7 @@ def ids(step: str, config: dict[str, Any]) -> list[str]:
     """The ids of a step's results, one manifest each: shard, band or part numbers, model names, or [""] for a one-task step."""
     per = STEPS[step].per
     if per == "model":
-        return registry.evaluated(config) if step == EVALUATION else registry.made_by(config, step)
+        return EVALUATIONS[step](config) if step in EVALUATIONS else registry.made_by(config, step)
     numbered = {"shard": shards, "band": bands, "part": parts}
     return numbered[per](config) if per else [""]
 

@@ -17,7 +17,15 @@ from tests.slurm.conftest import own_profile
 
 ROOT = Path(__file__).resolve().parents[2]
 PROFILE = ROOT / "profiles" / "slurm"
-GPU_RULES = {"pretrain_train", "finetune_train", "compress_prune", "evaluate_model"}
+GPU_RULES = {
+    "pretrain_train",
+    "finetune_train",
+    "compress_prune",
+    "evaluate_model",
+    "evaluate_public",
+    "evaluate_curve",
+    "evaluate_generate",
+}
 RULES = {name.replace(".", "_") for name in STEPS}
 
 
@@ -58,6 +66,13 @@ def plan(tmp_path_factory: pytest.TempPathFactory, without_slurm: str) -> dict[s
     config["ingest"]["extract"]["sources"].append(
         {"name": "web", "kind": "commoncrawl", "crawl": "CC-MAIN-2026-08", "files": 2}
     )
+    config["pretrain"]["train"]["keep_every"] = 375
+    config["evaluate"] |= {
+        "public": {"presets": ["copa"]},
+        "curve": {"every": 375},
+        "generate": {"questions": 1},
+        "judge": {"model": "big"},
+    }
     (folder / "every.yaml").write_text(yaml.safe_dump(config))
     every = ["--configfile", str(folder / "every.yaml")]
     done = snakemake(folder, "--profile", str(PROFILE), "--dry-run", *every, path=without_slurm)

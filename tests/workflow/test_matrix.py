@@ -1,6 +1,7 @@
 """The rerun matrix: every leaf of the schema, changed to another valid value, reruns exactly what it should.
 
-`rerun_matrix.yaml` says for every leaf what it is changed to and which step is the first to run again (`null`: nothing, a placement key).
+`rerun_matrix.yaml` says for every leaf what it is changed to and which step is the first to run again (`null`: nothing, a placement key);
+`adds` are steps that the run then has and had not.
 A leaf that the table lacks fails the test, so a new key cannot be added without an expectation.
 """
 
@@ -88,7 +89,7 @@ def test_leaf(complete: Path, case: str) -> None:
     tree = changed(path, entry["to"], **entry.get("also", {}))
     before = config.lookup(config.validate(yaml.safe_load(TINY.read_text(encoding="utf-8"))), path)
     assert config.lookup(config.validate(copy.deepcopy(tree)), path) != before, "the table's value is the value it has"
-    assert planned(complete, tree) == downstream(entry["runs"])
+    assert planned(complete, tree) == downstream(entry["runs"]) | set(entry.get("adds", []))
 
 
 def reordered(tree: Any) -> Any:

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scripts.evaluate import compare
+from scripts.evaluate import compare, intervals
 from scripts.workflow import config
 from scripts.workflow.fingerprint import canonical
 from scripts.workflow.manifest import Manifest
@@ -49,13 +49,14 @@ def evaluation(folder: Path, name: str, right: Right, nats: Callable[[int], floa
 
 
 def compared(
-    folder: Path, evaluations: list[Path], status: int = 0, **settings: Any
+    folder: Path, evaluations: list[Path], status: int = 0, more: list[str] | None = None, **settings: Any
 ) -> dict[tuple[str, str, str], Any]:
     """{(first, second, measure): what was found}."""
     whole = config.validate({"evaluate": {"compare": settings}})["evaluate"]["compare"]
     out = folder / "compare/manifest.json"
     given = canonical({"step": "evaluate.compare", "config": whole})
-    assert compare.main(["--config", given, "--evaluations", *map(str, evaluations), "--manifest", str(out)]) == status
+    words = ["--evaluations", *map(str, evaluations), *(more or []), "--manifest", str(out)]
+    assert compare.main(["--config", given, *words]) == status
     if status:
         return {}
     read = sum(Manifest.read(path).counts["kept"] for path in evaluations)  # what a plan scales the step's time by
@@ -132,7 +133,7 @@ def test_the_interval_is_as_wide_as_theory_says() -> None:
     inside = 0
     for trial in range(60):
         gains = chance.normal(0.1, 1, 100)
-        wide, low, high = compare.interval(gains, np.ones(100), 600, 0.9, [trial])
+        wide, low, high = intervals.interval(gains, np.ones(100), 600, 0.9, [trial])
         assert wide == pytest.approx(gains.std(ddof=1) / 10, rel=0.15)
         inside += low < 0.1 < high
     assert 45 <= inside <= 60
@@ -142,7 +143,7 @@ def test_intervals_over_few_documents_hold_the_truth_as_often_as_they_say() -> N
     """Of 600 intervals of 0.95 over ten documents 570; plain percentiles gave 540. Two standard errors of that share are 11."""
     chance, inside = np.random.default_rng(2), 0
     for trial in range(600):
-        _, low, high = compare.interval(chance.normal(0.1, 1, 10), np.ones(10), 1000, 0.95, [trial])
+        _, low, high = intervals.interval(chance.normal(0.1, 1, 10), np.ones(10), 1000, 0.95, [trial])
         inside += low < 0.1 < high
     assert 550 <= inside <= 590
 
@@ -151,7 +152,7 @@ def test_intervals_over_few_documents_hold_the_truth_as_often_as_they_say() -> N
 def test_tails_are_those_of_students_distribution(number: int, confidence: float) -> None:
     stats = pytest.importorskip("scipy.stats")
     wide = stats.t.ppf((1 + confidence) / 2, number - 1) * (number / (number - 1)) ** 0.5
-    assert compare.tail(confidence, number) == pytest.approx(stats.norm.cdf(-wide), rel=0.01)
+    assert intervals.tail(confidence, number) == pytest.approx(stats.norm.cdf(-wide), rel=0.01)
 
 
 @given(st.lists(st.tuples(st.integers(0, 15), st.booleans(), st.booleans()), min_size=1, max_size=40), st.randoms())

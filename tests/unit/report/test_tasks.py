@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from scripts.evaluate.measures import measured
-from scripts.report import compared, facts, render, tables, tasks
+from scripts.report import compared, facts, moved, render, tables, tasks
 from scripts.report.models import models
 from scripts.report.records import Run
 from tests.unit.report.conftest import counts, manifests_of, save
@@ -76,12 +76,21 @@ def test_tile_and_lines(with_tasks: Path) -> None:
     known = counts_of(with_tasks)
     shown = {tile["name"]: tile for tile in tables.tiles(known, 1.0)}
     assert not any(name.startswith("Accuracy") for name in shown)
-    assert shown["Next word of four"]["value"].startswith("55.0")
-    note = shown["Next word of four"]["note"].replace("\N{NO-BREAK SPACE}", " ")
+    assert shown["Next word: right answers"]["value"].startswith("55.0")
+    note = shown["Next word: right answers"]["note"].replace("\N{NO-BREAK SPACE}", " ")
     assert note == "base model; chance 25.0 %; bigram 45.0 %; untrained 22.5 %; 40 items"
+    assert shown["Held-out text"]["note"].endswith("; untrained 4.2, bigram 2.4, xz 1.944")
+    # The task of the tile is the one that is furthest from what needs no training, in standard errors.
+    base = next(model for model in known["models"] if model["name"] == "base")
+    base["evaluation"]["items"]["continuation"]["accuracy"] = 0.56
+    assert moved.task(known)[0][0] == "Continuation: right answers"
+    tuned = next(model for model in known["models"] if model["name"] == "sft")
+    tuned["training"] = {**(tuned["training"] or {}), "heldout_loss_before": 4.293877, "heldout_loss_after": 3.798107}
+    (answers,) = (tile for tile in tables.tiles(known, 1.0) if tile["name"] == "Held-out answers, sft")
+    assert (answers["value"], answers["unit"]) == ("4.29 → 3.80", "nats per token")
     said = {name: text.replace("\N{NO-BREAK SPACE}", " ") for name, text in tasks.lines(known)}
     assert said == {
-        "tasks": "base model: next word 55.0 %, continuation 55.0 %; sft: next word 50.0 %, continuation 50.0 %",
+        "tasks": "base model: next word 55.0 %, continuation 56.0 %; sft: next word 50.0 %, continuation 50.0 %",
         "beside": "bigram 45.0 %, 45.0 %; untrained 22.5 %, 22.5 %; chance 25.0 %, 25.0 %",
     }
 
@@ -89,7 +98,7 @@ def test_tile_and_lines(with_tasks: Path) -> None:
 def test_a_run_without_tasks(run_folder: Path) -> None:
     known = counts_of(run_folder)
     assert tasks.tables(known) == {"heads": ["Base model", "sft"], "rows": [], "bits": []}
-    assert tasks.lines(known) == [] and tasks.tile(known) == [] and tasks.lines({"models": []}) == []
+    assert tasks.lines(known) == [] and moved.task(known) == [] and tasks.lines({"models": []}) == []
     assert any(tile["name"].startswith("Accuracy") for tile in tables.tiles(known, 1.0))
 
 
@@ -100,7 +109,7 @@ def test_page(with_tasks: Path, tmp_path: Path) -> None:
     text = out.with_name("report.html").read_text(encoding="utf-8")
     assert (
         "Tasks from the held-out documents" in text
-        and "Next word of four" in text
+        and "Next word: right answers" in text
         and '<td class="n">1.944</td>' in text
     )
     assert "per_task = 500: next_word 40" in text

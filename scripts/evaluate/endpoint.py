@@ -1,0 +1,164 @@
+"""An OpenAI-compatible endpoint, asked with answers kept on the disk, bounded retries, and several requests at a time.
+
+https://platform.openai.com/docs/api-reference/chat: POST <endpoint>/chat/completions. The key comes from an environment variable that is
+known by name alone; it is in no log, result or cache, is sent over TLS or to this machine alone, and no redirect is followed with it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from http.client import HTTPException
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from scripts.workflow.console import Progress, log
+from scripts.workflow.errors import InputError
+from scripts.workflow.manifest import canonical, write_atomically
+
+LOCAL = ("127.0.0.1", "localhost", "::1")
+LARGEST = 1 << 22  # bytes of an answer
+SLEEP = 0.5  # seconds before the second attempt; twice as many before each later one, 30 at most
+LATER = (408, 425, 429)  # states of HTTP that another attempt may mend, besides those from 500 on
+
+
+class NoRedirect(urllib.request.HTTPRedirectHandler):
+    """Follows none: the key would go to another host with it."""
+
+    def redirect_request(self, *_: Any) -> None:
+        return None
+
+
+@dataclass
+class Endpoint:
+    """url: `https://host/v1`. key_name: of the environment variable; "" sends none. cache: folder of answers.
+
+    Raises InputError for a URL or a key that cannot be used.
+    """
+
+    url: str
+    key_name: str
+    cache: Path
+    attempts: int
+    seconds: float
+    at_once: int
+
+    def __post_init__(self) -> None:
+        found = urlsplit(self.url)
+        if found.scheme not in ("http", "https") or not found.hostname:
+            raise InputError(
+                f"evaluate.judge.endpoint is {self.url!r}; it must be a URL such as http://127.0.0.1:8000/v1"
+            )
+        if found.username or found.password:
+            raise InputError(
+                "evaluate.judge.endpoint holds a name or a password: name an environment variable in evaluate.judge.key"
+            )
+        self.headers = {"Content-Type": "application/json"}
+        if self.key_name:
+            key = os.environ.get(self.key_name, "").strip()
+            if not key:
+                raise InputError(f"evaluate.judge.key is {self.key_name!r}, and no such environment variable is set")
+            if found.scheme != "https" and found.hostname not in LOCAL:
+                raise InputError(
+                    f"evaluate.judge.endpoint is {self.url!r}: a key is sent over https alone, or to this machine"
+                )
+            self.headers["Authorization"] = f"Bearer {key}"
+        proxies = urllib.request.ProxyHandler({} if found.hostname in LOCAL else None)
+        self.opener = urllib.request.build_opener(NoRedirect, proxies)
+        self.ended = threading.Event()
+
+    def place(self, body: dict[str, Any]) -> Path:
+        """The file of the answer to a request: named by what is asked, not by whom."""
+        name = hashlib.sha256(canonical(body).encode()).hexdigest()
+        return self.cache / name[:2] / f"{name}.json"
+
+    def known(self, body: dict[str, Any]) -> str | None:
+        """The answer that is on the disk; None without a whole one."""
+        try:
+            found = json.loads(self.place(body).read_text(encoding="utf-8"))
+            return str(found["answer"]) if found["asked"] == body else None
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+
+    def answer(self, body: dict[str, Any]) -> str:
+        """The answer to a request, kept on the disk before it is returned. Raises InputError where there is none after all attempts."""
+        why = "stopped"
+        for attempt in range(self.attempts):
+            if attempt:
+                self.ended.wait(min(30.0, SLEEP * 2 ** (attempt - 1)))
+            if self.ended.is_set():
+                break
+            try:
+                found = self.post(body)
+            except urllib.error.HTTPError as error:
+                why = f"HTTP {error.code} {said(error)}".strip()
+                if error.code not in LATER and error.code < 500:
+                    raise InputError(f"{self.url} refuses: {why}") from None
+            except (OSError, HTTPException, ValueError, KeyError, TypeError, IndexError) as error:
+                why = str(getattr(error, "reason", "") or error) or type(error).__name__
+            else:
+                write_atomically(self.place(body), json.dumps({"asked": body, "answer": found}, ensure_ascii=False))
+                return found
+        raise InputError(f"{self.url} gave no answer in {self.attempts} attempts: {why}")
+
+    def post(self, body: dict[str, Any]) -> str:
+        """The text that one request is answered with. Raises what urllib does, or ValueError, KeyError, … for another shape."""
+        url = f"{self.url.rstrip('/')}/chat/completions"
+        request = urllib.request.Request(url, json.dumps(body).encode(), self.headers, method="POST")  # noqa: S310 - checked above
+        with self.opener.open(request, timeout=self.seconds) as answer:
+            found = json.loads(answer.read(LARGEST))
+        content = found["choices"][0]["message"]["content"]
+        if not isinstance(content, str):
+            raise ValueError("an answer without text")
+        return content
+
+    def answers(self, bodies: Sequence[dict[str, Any]]) -> list[str]:
+        """The answers to all requests, in their order; what is on the disk is not asked again.
+
+        Raises InputError where one fails for good: no other is begun then, and those that came are kept.
+        """
+        found = {at: text for at, body in enumerate(bodies) if (text := self.known(body)) is not None}
+        if found:
+            log.info("%s of %s answers are in %s", f"{len(found):,}", f"{len(bodies):,}", self.cache)
+        left = iter([at for at in range(len(bodies)) if at not in found])
+        progress = Progress(len(bodies), "answers judged")
+        progress.add(len(found))
+        with ThreadPoolExecutor(self.at_once, "judge") as pool:
+            running = {pool.submit(self.answer, bodies[at]): at for at in _some(left, self.at_once)}
+            while running:
+                done, _ = wait(running, return_when=FIRST_COMPLETED)
+                for future in done:
+                    at = running.pop(future)
+                    try:
+                        found[at] = future.result()
+                    except InputError as error:
+                        self.ended.set()
+                        have = sum(self.known(body) is not None for body in bodies)
+                        raise InputError(
+                            f"{error}; {have} of {len(bodies)} answers are kept in {self.cache} and will not be asked for again"
+                        ) from None
+                    progress.add()
+                    running |= {pool.submit(self.answer, bodies[more]): more for more in _some(left, 1)}
+        return [found[at] for at in range(len(bodies))]
+
+
+def _some(rest: Iterator[int], number: int) -> list[int]:
+    return [at for _, at in zip(range(number), rest, strict=False)]
+
+
+def said(error: urllib.error.HTTPError) -> str:
+    """What an endpoint says of an error, in one short line."""
+    try:
+        found = json.loads(error.read(4096))
+        text = str(found["error"]["message"])
+    except (OSError, ValueError, KeyError, TypeError):
+        text = ""
+    return " ".join(text.split())[:200]

@@ -1,0 +1,171 @@
+"""What a model writes, measured: its greedy answers to held-out questions beside their references, and texts that it samples freely.
+
+Writes `<model>.generated.json`, the numbers, `<model>.answers.jsonl` and `<model>.texts.jsonl`, a line for each text.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+from collections.abc import Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import xxhash
+
+from scripts.evaluate import harness, overlap
+from scripts.evaluate.measures import DIGITS
+from scripts.finetune.template import enough, read_pairs
+from scripts.formats.documents import uniform
+from scripts.models.load import load, weights
+from scripts.training import memory
+from scripts.workflow import cli
+from scripts.workflow.console import Progress, log
+from scripts.workflow.manifest import Manifest, pretty, task_of, write_atomically
+
+Row = dict[str, Any]
+
+
+def chosen(rows: Sequence[Row], number: int, seed: int) -> list[Row]:
+    """At most `number` questions, by a hash of (seed, id). Not those of a classification, whose answer is one of few labels."""
+    asked = [row for row in rows if "labels" not in row]
+    return sorted(asked, key=lambda row: (uniform(seed, row["id"], "evaluate.generate"), row["id"]))[:number]
+
+
+class Writer:
+    """A model that writes texts one by one, so that neither their order nor their number changes one of them."""
+
+    def __init__(self, model: Any, tokenizer: Any, settings: dict[str, Any]) -> None:
+        self.model, self.tokenizer, self.settings = model, tokenizer, settings
+        self.context = int(getattr(model.config, "max_position_embeddings", None) or 2048)
+        self.most = min(settings["max_new_tokens"], self.context // 2)
+
+    def write(self, prompt: str, sampled: int | None = None) -> Row:
+        """What the model writes after `prompt`: `text`, `tokens`, `nats` of these by the model itself, `ended` by itself, `cut` prompt.
+
+        sampled: the seed of a sampled text; None is greedy. A prompt that leaves no room in the context is cut on its left.
+        """
+        import torch
+
+        whole = self.tokenizer(prompt)["input_ids"] or [self.tokenizer.eos_token_id]
+        ids = whole[-(self.context - self.most) :]
+        given = torch.tensor([ids], device=self.model.device)
+        how: Row = {"do_sample": False}
+        if sampled is not None:
+            torch.manual_seed(sampled)
+            how = {"do_sample": True, "top_k": 0, **{key: self.settings[key] for key in ("temperature", "top_p")}}
+        eos = self.tokenizer.eos_token_id
+        with torch.no_grad():
+            out = self.model.generate(
+                given,
+                attention_mask=torch.ones_like(given),
+                max_new_tokens=self.most,
+                eos_token_id=eos,
+                pad_token_id=self.tokenizer.pad_token_id,
+                **how,
+            )
+            made = out[0, len(ids) :]
+            logs = self.model(input_ids=out).logits[0, len(ids) - 1 : -1].float().log_softmax(-1)
+        nats = -float(logs.gather(1, made[:, None]).sum())
+        return {
+            "text": str(self.tokenizer.decode(made, skip_special_tokens=True)).strip(),
+            "tokens": len(made),
+            "nats": round(nats, 4),
+            "ended": int(made[-1]) == eos,
+            "cut": len(ids) < len(whole),
+        }
+
+
+def by_itself(rows: Sequence[Row]) -> Row:
+    """Of texts: `self_perplexity`, e to the mean loss a token that the model has on its own text, and the shares of `ended` and `cut`."""
+    tokens = sum(row["tokens"] for row in rows)
+    return {
+        "self_perplexity": round(math.exp(min(sum(row["nats"] for row in rows) / tokens, 700.0)), 4),
+        "ended": round(sum(row["ended"] for row in rows) / len(rows), DIGITS),
+        "cut": sum(row["cut"] for row in rows),
+    }
+
+
+def numbers(answers: Sequence[Row], seed: int) -> dict[str, Row]:
+    """The numbers of all answers, and of those of each file or pattern of the pairs where there are several."""
+    kinds = sorted({row["of"] for row in answers})
+    groups = {"all": answers}
+    if len(kinds) > 1:
+        groups |= {kind: [row for row in answers if row["of"] == kind] for kind in kinds}
+    return {kind: {**overlap.answers(of, seed), **by_itself(of)} for kind, of in groups.items() if of}
+
+
+def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
+    harness.offline()
+    import torch
+
+    torch.set_num_threads(settings["threads"])
+    name, seed = task_of(args.manifest), settings["seed"]
+    rows, template = read_pairs(args.pairs, "heldout")
+    asked = chosen(rows, settings["questions"], seed) if enough(args.pairs, "heldout") else []
+    notes = []
+    if settings["questions"] and not asked:
+        notes.append("No held-out question was answered: finetune.pairs found too few.")
+        log.warning(notes[-1])
+    has = memory.available()
+    model, tokenizer = load(weights(args.model)[1], settings["precision"])
+    model.to("cuda" if torch.cuda.is_available() else "cpu").eval()
+    writer = Writer(model, tokenizer, settings)
+    if not torch.cuda.is_available():
+        memory.check_loaded("generation", model, (1, writer.context), has, [], precision=settings["precision"])
+    progress = Progress(len(asked) + settings["samples"], "texts")
+    answers, texts = list[Row](), list[Row]()
+    for row in asked:
+        made = writer.write(template.prompt(row["question"]))
+        known = {
+            **{key: row[key] for key in ("id", "document", "question")},
+            "of": row["of"],
+            "reference": row["answer"],
+        }
+        answers.append({**known, **made, **overlap.common(made["text"], row["answer"])})
+        progress.add()
+    for number in range(settings["samples"]):
+        drawn = xxhash.xxh3_64_intdigest(f"{seed} {number}".encode()) >> 1  # torch takes 63 bits
+        texts.append({"number": number, **writer.write("", sampled=drawn)})
+        progress.add()
+    samples: Row | None = None
+    if texts:
+        samples = {"items": len(texts), **overlap.own([row["text"] for row in texts]), **by_itself(texts)}
+        samples = {key: round(value, DIGITS) if isinstance(value, float) else value for key, value in samples.items()}
+    result: Row = {
+        "model": name,
+        "answers": numbers(answers, seed) if answers else None,
+        "samples": samples,
+        "notes": notes,
+        "software": {package: version(package) for package in ("rouge_score", "sacrebleu")},
+    }
+    if answers:
+        found = result["answers"]["all"]
+        log.info("answers: ROUGE-L %.3f, BLEU %.2f, chrF %.2f", found["rougeL"], found["bleu"], found["chrf"])
+    files = [args.manifest.with_name(f"{name}.generated.json")]
+    write_atomically(files[0], pretty(result))
+    for kind, written in (("answers", answers), ("texts", texts)):
+        files.append(args.manifest.with_name(f"{name}.{kind}.jsonl"))
+        write_atomically(files[-1], "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in written))
+    over = len(rows) - len(asked)
+    manifest.counts = {"in": len(rows), "kept": len(asked), "dropped": {"not_asked": over} if over else {}}
+    manifest.summary = {**{key: result[key] for key in ("answers", "samples", "notes")}, "examples": answers[:3]}
+    return files
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = cli.parser(
+        "evaluate.generate",
+        __doc__,
+        "--config config.yaml --model results/main/finetune/train/sft.manifest.json "
+        "--pairs results/main/finetune/pairs/manifest.json --manifest /tmp/generate/sft.manifest.json",
+    )
+    parser.add_argument("--model", required=True, type=Path, help="manifest of the step that made the model")
+    parser.add_argument("--pairs", required=True, type=Path, help="manifest of finetune.pairs")
+    return cli.run(parser, body, argv)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,209 @@
+"""evaluate.judge against the project's own server, and against an endpoint that fails in every way that one can."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scripts.evaluate import endpoint, judge
+from scripts.evaluate.endpoint import Endpoint
+from scripts.workflow import config as configuration
+from scripts.workflow.errors import InputError
+from scripts.workflow.fingerprint import settings as settings_of
+from scripts.workflow.manifest import Manifest, canonical
+from tests.unit.serve.test_app import address, results  # noqa: F401 - fixtures: a real server of two tiny models
+
+SECRET = "sk-never-to-be-seen"  # noqa: S105
+Reply = Callable[[int, dict[str, Any]], tuple[int, Any]]
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(endpoint, "SLEEP", 0.01)
+
+
+@pytest.fixture
+def served() -> Iterator[Callable[[Reply], tuple[str, list[Any]]]]:
+    """served(reply): (URL of a server that answers with reply(number of the request, body), the headers and bodies that it got)."""
+    servers = []
+
+    def start(reply: Reply) -> tuple[str, list[Any]]:
+        got: list[Any] = []
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                got.append((dict(self.headers), body))
+                status, answer = reply(len(got), body)
+                data = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
+                self.send_response(status)
+                if status == 302:
+                    self.send_header("Location", f"http://127.0.0.1:{self.server.server_address[1]}/elsewhere")
+                self.send_header("Content-Length", str(len(data)))
+                self.end_headers()
+                self.wfile.write(data)
+
+            def log_message(self, *_: Any) -> None:
+                pass
+
+        server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        servers.append(server)
+        return f"http://127.0.0.1:{server.server_address[1]}/v1", got
+
+    yield start
+    for server in servers:
+        server.shutdown()
+        server.server_close()
+
+
+def says(text: str) -> dict[str, Any]:
+    return {"choices": [{"message": {"role": "assistant", "content": text}}]}
+
+
+def answers(folder: Path, number: int = 6) -> Path:
+    """A manifest of evaluate.generate."""
+    folder.mkdir(parents=True, exist_ok=True)
+    rows = [
+        {
+            "id": f"i{at}",
+            "document": f"d{at // 2}",
+            "question": f"What is {at}?",
+            "text": f"It is {at}.",
+            "reference": "{answer} it was",
+        }
+        for at in range(number)
+    ]
+    path = folder / "sft.answers.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    Manifest("evaluate.generate", "0" * 16).write(folder / "sft.manifest.json", [path])
+    return folder / "sft.manifest.json"
+
+
+def judged(tmp_path: Path, url: str, *options: str, out: str = "out", **changes: Any) -> int:
+    complete = configuration.validate({"evaluate": {"judge": {"model": "big", **changes}}})
+    given = canonical({"step": "evaluate.judge", "config": settings_of("evaluate.judge", complete)})
+    words = [
+        "--generated",
+        str(answers(tmp_path / "generate")),
+        f"--endpoint={url}",
+        f"--cache={tmp_path / 'cache'}",
+        *options,
+    ]
+    return judge.main(["--config", given, *words, "--manifest", str(tmp_path / out / "sft.manifest.json")])
+
+
+def read(tmp_path: Path, out: str = "out") -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    lines = (tmp_path / out / "sft.scores.jsonl").read_text().splitlines()
+    return json.loads((tmp_path / out / "sft.judged.json").read_text()), [json.loads(line) for line in lines]
+
+
+def test_the_project_s_own_server_judges(address: str, tmp_path: Path) -> None:  # noqa: F811
+    assert judged(tmp_path, f"{address}/v1", "--requests=2", model="sft", max_tokens=8, prompt="Rate: {answer}") == 0
+    found, lines = read(tmp_path)
+    assert found["items"] + found["without_score"] == 6 and found["judge"] == "sft"
+    assert all(line["reply"] for line in lines)
+    # The same without the server: all replies are kept, and they give the same bytes.
+    assert (
+        judged(tmp_path, "http://127.0.0.1:9/v1", out="again", model="sft", max_tokens=8, prompt="Rate: {answer}") == 0
+    )
+    for name in ("sft.judged.json", "sft.scores.jsonl", "sft.manifest.json"):
+        assert (tmp_path / "again" / name).read_bytes() == (tmp_path / "out" / name).read_bytes()
+
+
+def test_scores_and_what_was_asked(
+    served: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("JUDGE_KEY", SECRET)
+
+    def reply(number: int, body: dict[str, Any]) -> tuple[int, Any]:
+        at = int(body["messages"][0]["content"].split("What is ")[1][0])
+        return 200, says(["7", "Score: 8/10", "none", "11", "3.5", "-2"][at])
+
+    url, got = served(reply)
+    assert judged(tmp_path, url, "--key=JUDGE_KEY", "--requests=3") == 0
+    found, lines = read(tmp_path)
+    assert [line["score"] for line in lines] == [7, 8, None, None, 3.5, None]
+    assert (found["items"], found["without_score"], found["documents"]) == (3, 3, 2)
+    assert found["score"] == pytest.approx(18.5 / 3, abs=1e-5) and found["share"] == pytest.approx(
+        (18.5 / 3 - 1) / 9, abs=1e-5
+    )
+    assert len(got) == 6 and {headers["Authorization"] for headers, _ in got} == {f"Bearer {SECRET}"}
+    assert all("Reference answer: {answer} it was" in body["messages"][0]["content"] for _, body in got), (
+        "filled in once"
+    )
+    written = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
+    said = capfd.readouterr()
+    assert SECRET.encode() not in written and SECRET not in said.out + said.err
+
+
+def test_what_another_attempt_mends(served: Any, tmp_path: Path) -> None:
+    broken = [(429, {}), (503, {}), (200, b"{"), (200, {"choices": []}), (500, {})]
+    url, got = served(lambda number, _: broken[number - 1] if number <= 5 else (200, says("5")))
+    assert judged(tmp_path, url, "--requests=1", "--attempts=6") == 0
+    assert read(tmp_path)[0]["score"] == 5 and len(got) == 5 + 6
+
+
+def test_an_endpoint_that_dies(served: Any, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    url, got = served(lambda number, _: (200, says("4")) if number <= 3 else (503, {"error": {"message": "no\nmore"}}))
+    assert judged(tmp_path, url, "--requests=1", "--attempts=2") == 1
+    said = capfd.readouterr().err
+    assert (
+        "gave no answer in 2 attempts: HTTP 503 no more; 3 of 6 answers are kept in" in said and "Traceback" not in said
+    )
+    assert not (tmp_path / "out/sft.manifest.json").exists()
+    url, got = served(lambda *_: (200, says("6")))
+    assert judged(tmp_path, url) == 0
+    assert len(got) == 3 and sorted(line["score"] for line in read(tmp_path)[1]) == [4, 4, 4, 6, 6, 6]
+
+
+@pytest.mark.parametrize(
+    ("status", "told"), [(401, "HTTP 401 no such key"), (302, "HTTP 302"), (404, "HTTP 404 no such key")]
+)
+def test_a_refusal_ends_at_once(
+    served: Any, tmp_path: Path, capfd: pytest.CaptureFixture[str], status: int, told: str
+) -> None:
+    url, got = served(lambda *_: (status, {"error": {"message": "no such key"}}))
+    assert judged(tmp_path, url, "--requests=1") == 1
+    assert f"refuses: {told}" in capfd.readouterr().err and len(got) == 1, "no redirect is followed"
+
+
+def test_what_cannot_be_used_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def made(url: str, key: str = "") -> Endpoint:
+        return Endpoint(url, key, tmp_path, 1, 1.0, 1)
+
+    monkeypatch.delenv("JUDGE_KEY", raising=False)
+    for url, key, told in (
+        ("127.0.0.1:80", "", "it must be a URL"),
+        ("http://127.0.0.1:80/v1", "JUDGE_KEY", "no such environment variable is set"),
+        ("http://name:word@127.0.0.1/v1", "", "holds a name or a password"),
+    ):
+        with pytest.raises(InputError, match=told) as found:
+            made(url, key)
+        assert "word" not in str(found.value).replace("password", "")
+    monkeypatch.setenv("JUDGE_KEY", SECRET)
+    with pytest.raises(InputError, match="over https alone"):
+        made("http://judge.example/v1", "JUDGE_KEY")
+
+
+@pytest.mark.parametrize(
+    ("reply", "value"),
+    [
+        ("8", 8.0),
+        ("I give 9.", 9.0),
+        ("**10**", 10.0),
+        ("0", None),
+        ("no", None),
+        ("gpt4 says 3", 3.0),
+        ("7/10", 7.0),
+        ("1e3", None),
+    ],
+)
+def test_the_first_number_of_a_reply(reply: str, value: float | None) -> None:
+    assert judge.score(reply, 1, 10) == value
