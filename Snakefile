@@ -26,6 +26,7 @@ include: "rules/corpus.smk"
 include: "rules/tokenize.smk"
 include: "rules/pretrain.smk"
 include: "rules/finetune.smk"
+include: "rules/align.smk"
 include: "rules/evaluate.smk"
 include: "rules/report.smk"
 

@@ -151,6 +151,19 @@ def parent(wildcards):
     return PROJECT.manifest(wildcards.variant, *made)
 
 
+def answering(wildcards):
+    """Input function: the manifest of the model whose answers align.pairs judges; none where its `from` is null."""
+    config = VARIANTS[wildcards.variant]
+    name = config["align"]["pairs"]["from"]
+    return PROJECT.manifest(wildcards.variant, *registry.task(config, name)) if name else []
+
+
+def answering_option(wildcards):
+    """A params entry: the same as an option of the program."""
+    found = answering(wildcards)
+    return ["--model", found] if found else []
+
+
 @cache
 def _all(variant, step):
     return [PROJECT.manifest(variant, step, task) for task in steps.tasks(step, VARIANTS[variant])]

@@ -11,10 +11,11 @@ from scripts.report.records import Run, dig
 from scripts.workflow.steps import MAKERS
 
 # Of each step that makes models: the heading of a training, and what its loss is the mean of.
-HEADINGS = {BASE_STEP: "Pre-training", "finetune.train": "Fine-tuning"}
+HEADINGS = {BASE_STEP: "Pre-training", "finetune.train": "Fine-tuning", "align.train": "Alignment"}
 LOSSES = {
     BASE_STEP: "Mean cross-entropy a token, on training batches and on validation documents.",
     "finetune.train": "Mean cross-entropy an answer token, on training batches.",
+    "align.train": "Mean loss of the method, on training batches.",
 }
 
 

@@ -19,6 +19,7 @@ KILLS = re.compile(r"^oom_kill (\d+)$", re.MULTILINE)
 LOWER = {
     "pretrain.train": "pretrain.train.micro_batch, pretrain.train.processes or the size of the model (pretrain.train.model)",
     "finetune.train": "finetune.train.micro_batch, finetune.train.processes or the size of the model (pretrain.train.model)",
+    "align.train": "align.train.micro_batch, align.train.processes or the size of the model (pretrain.train.model)",
     "evaluate.items": "evaluate.items.counted_tokens",
     "evaluate.model": "evaluate.model.batch_size, or the size of the model (pretrain.train.model)",
     "tokenize.train": "tokenize.train.train_bytes, or the rule's threads (`set-threads` in the profile)",

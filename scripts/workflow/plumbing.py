@@ -12,6 +12,7 @@ VERSION = 1
 
 # A name that ends with / is a folder with all that is in it.
 PLUMBING = {
+    "scripts/align/checks.py": "refuses settings that cannot work together",
     "scripts/crawl2llm.py": "the command for people",
     "scripts/ingest/native/setup.py": "builds the compiled part, whose source is in the fingerprint",
     "scripts/language/labels.py": "refuses languages that the model never finds",

@@ -91,7 +91,9 @@ def _filters() -> dict[str, Step]:
 
 
 # The steps that make a model: the first makes `base`, each other one the models that the config's `models` has made by it.
-MAKERS = (BASE_STEP, "finetune.train")
+MAKERS = (BASE_STEP, "finetune.train", "align.train")
+PAIRS = "align.pairs"  # reads a model too where its `from` names one
+ALIGNING = (PAIRS, "align.train")  # used where the config has a model of them
 EXPORT = "dedup.export"  # used where the config asks for it
 CRAWL = "crawl.render"  # used where a source is of its kind
 LIST = "ingest.list"  # used where files of a source are remote
@@ -114,6 +116,8 @@ STEPS: dict[str, Step] = {
     "pretrain.train": Step(("tokenize.encode", "tokenize.train")),
     "finetune.pairs": Step(("corpus.write",)),
     "finetune.train": Step(("pretrain.train", "finetune.pairs"), per="model"),
+    PAIRS: Step(("finetune.pairs",)),
+    "align.train": Step(("pretrain.train", "align.pairs"), per="model"),
     ITEMS: Step(("tokenize.encode", "tokenize.train")),
     "evaluate.model": Step((*MAKERS, "finetune.pairs", "tokenize.encode", ITEMS), per="model"),
     "evaluate.compare": Step(("evaluate.model",)),
@@ -189,7 +193,9 @@ def resolved(step: str, filters: Sequence[str]) -> tuple[str, ...]:
 
 
 def is_used(step: str, config: dict[str, Any]) -> bool:
-    """Whether a run has a step: not that of a filter that it does not use, nor the demo's crawl or an export where nothing asks for it."""
+    """Whether a run has a step: not that of a filter that it does not use, nor one that nothing asks for."""
+    if step in ALIGNING:
+        return bool(registry.made_by(config, "align.train"))
     if step == EXPORT and not config["dedup"]["export"]["write"]:
         return False
     if step == CRAWL:
@@ -212,6 +218,8 @@ def needs(step: str, config: dict[str, Any], task: str = "") -> tuple[str, ...]:
     Of the steps that make models, those that make what is read.
     """
     found = tuple(name for name in resolved(step, config["filters"]) if is_used(name, config))
+    if step == PAIRS and (model := config["align"]["pairs"]["from"]):
+        found = (registry.task(config, model)[0], *found)
     if STEPS[step].per == "model":
         makers = {registry.task(config, model)[0] for model in models_read(step, config, task)}
         others = tuple(name for name in found if name not in MAKERS)
@@ -229,6 +237,8 @@ def models_read(step: str, config: dict[str, Any], task: str) -> list[str]:
 def upstream(step: str, config: dict[str, Any], task: str = "") -> list[tuple[str, str]]:
     """(step, task) of all that a task reads from; the task is a model's name, and "" of a step that has no task for each model."""
     read = models_read(step, config, task) if STEPS[step].per == "model" else registry.evaluated(config)
+    if step == PAIRS:
+        read = [config["align"]["pairs"]["from"]]
     found = []
     for name in needs(step, config, task):
         found += [(name, model) for model in models(name, config) if not model or model in read]

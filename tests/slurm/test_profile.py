@@ -17,7 +17,7 @@ from tests.slurm.conftest import own_profile
 
 ROOT = Path(__file__).resolve().parents[2]
 PROFILE = ROOT / "profiles" / "slurm"
-GPU_RULES = {"pretrain_train", "finetune_train", "evaluate_model"}
+GPU_RULES = {"pretrain_train", "finetune_train", "align_train", "evaluate_model"}
 RULES = {name.replace(".", "_") for name in STEPS}
 
 
@@ -52,6 +52,12 @@ def plan(tmp_path_factory: pytest.TempPathFactory, without_slurm: str) -> dict[s
     config = yaml.safe_load((ROOT / "config.yaml").read_text(encoding="utf-8"))
     config["filters"] = list(FILTERS)
     config["dedup"]["export"] = {"write": True}
+    config["models"]["grpo"] = {
+        "from": "sft",
+        "step": "align.train",
+        "method": "grpo",
+        "rewards": [{"reward": "exact"}],
+    }
     config["ingest"]["fetch"] = {"enabled": True}
     config["ingest"]["extract"]["sources"].append(
         {"name": "web", "kind": "commoncrawl", "crawl": "CC-MAIN-2026-08", "files": 2}
@@ -86,7 +92,7 @@ def test_only_the_rules_that_compute_on_gpus_ask_for_them(plan: dict[str, dict[s
         assert int(needs["card"]) == int(count) * int(needs.get("nodes", 1))
 
 
-@pytest.mark.parametrize("rule", ["pretrain_train", "finetune_train"])
+@pytest.mark.parametrize("rule", ["pretrain_train", "finetune_train", "align_train"])
 def test_training_is_told_before_its_time_limit(plan: dict[str, dict[str, str]], rule: str) -> None:
     train = plan[rule]
     seconds = re.search(r"--signal=USR1@(\d+)\b", train["slurm_extra"])

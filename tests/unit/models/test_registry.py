@@ -38,7 +38,7 @@ def refused(text: str) -> str:
             "{a: {from: b, step: finetune.train}, b: {from: a, step: finetune.train}, c: {from: base, step: finetune.train}}",
             "models.a.from is 'b', which is made from it; allowed: base, c",
         ),
-        ("{a: {from: base, step: align.it}}", "models.a.step is 'align.it'; allowed are 'finetune.train'"),
+        ("{a: {from: base, step: align.it}}", "models.a.step is 'align.it'; allowed are 'finetune.train', 'align.train'"),
         ("{a: {from: base}}", "models.a lacks the key 'step'"),
         ("{a: 3}", "models.a is 3, which is not of type object or null"),
         ("{base: {from: base, step: finetune.train}}", "models has the key 'base'; allowed are names of small letters"),
