@@ -18,7 +18,7 @@ REWARD = "def share(question, answer, reference):\n    return sum(letter in 'aei
 CONFIG = {
     "max_length": tiny.CONTEXT,
     "max_new_tokens": 8,
-    "epochs": 1,
+    "epochs": 3,
     "batch_size": 4,
     "generations": 6,
     "micro_batch": 5,
@@ -26,7 +26,7 @@ CONFIG = {
     "schedule": "constant",
     "warmup": 0,
     "threads": 1,
-    "heldout_prompts": 12,
+    "heldout_prompts": 20,
 }
 CASES = ["torch-0", "torch-3", "deepspeed-1", "deepspeed-3"]
 
@@ -47,14 +47,14 @@ def prompts(tmp_path_factory: pytest.TempPathFactory, questions: Path) -> Path:
     return out
 
 
-@pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.parametrize("processes", [1, pytest.param(2, marks=pytest.mark.long)])
 def test_any_engine_learns_the_same(
     base_model: Path, prompts: Path, settings: dict[str, Any], tmp_path: Path, processes: int
 ) -> None:
     """GRPO. A draw may differ where the last digits do, so the first steps are compared, and what is learnt."""
     cases = CASES if processes == 2 else CASES[::2]
     made = arguments(base_model, prompts, tmp_path, **settings, method="grpo")
-    finished(launched([*made, "--measure-every", "3"], processes, CASES=" ".join(cases)))
+    finished(launched([*made, "--measure-every", "6"], processes, CASES=" ".join(cases)))
     found = {case: rows(tmp_path / case / "made/metrics.jsonl") for case in cases}
     for case in cases:
         steps = [row for row in found[case] if "loss" in row]
@@ -63,9 +63,12 @@ def test_any_engine_learns_the_same(
             for key in ("loss", "reward", "kl", "answer_tokens"):
                 assert row[key] == pytest.approx(other[key], abs=2e-4), (case, key)
         summary = Manifest.read(tmp_path / case / "made.manifest.json").summary
-        assert summary["heldout_reward_after"] > summary["heldout_reward_before"] + 0.1, case
+        assert summary["heldout_reward_after"] > summary["heldout_reward_before"] + 0.05, case
         assert steps[0]["kl"] == pytest.approx(0, abs=1e-6) and steps[-1]["kl"] > 0.01
-        assert [row["step"] for row in found[case] if "heldout_reward" in row] == [0, 3, 6, summary["steps"]]
+        assert [row["step"] for row in found[case] if "heldout_reward" in row] == [
+            *range(0, summary["steps"], 6),
+            summary["steps"],
+        ]
         assert sum(p.numel() for p in load(tmp_path / case / "made/model")[0].parameters()) == summary["parameters"]
         shown = rows(tmp_path / case / "made/prompts.jsonl")
         assert len(shown) == 10 and all(
@@ -97,6 +100,7 @@ def test_killed_and_resumed_gives_the_same_bytes(
     resumed_is_straight(base_model, prompts, tmp_path, processes, **changes)
 
 
+@pytest.mark.long
 def test_the_coefficient_bounds_the_divergence(
     base_model: Path, prompts: Path, settings: dict[str, Any], tmp_path: Path
 ) -> None:

@@ -67,7 +67,13 @@ def rows(file: Path) -> list[dict[str, Any]]:
 
 
 @pytest.fixture(
-    scope="module", params=[("dpo", 1), ("dpo", 2), ("kto", 2)], ids=lambda given: "-".join(map(str, given))
+    scope="module",
+    params=[
+        pytest.param(("dpo", 1), marks=pytest.mark.long),
+        ("dpo", 2),
+        pytest.param(("kto", 2), marks=pytest.mark.long),
+    ],
+    ids=lambda given: "-".join(map(str, given)),
 )
 def found(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, base_model: Path, preferences: Path
@@ -157,7 +163,7 @@ def test_it_learns_to_prefer_and_shows_how(found: tuple[str, int, Path]) -> None
 @pytest.mark.parametrize(
     ("method", "engine", "stage", "processes"),
     [
-        ("dpo", "torch", 3, 2),
+        pytest.param("dpo", "torch", 3, 2, marks=pytest.mark.long),
         pytest.param("kto", "torch", 0, 1, marks=pytest.mark.long),
         pytest.param("dpo", "deepspeed", 1, 2, marks=pytest.mark.long),
         pytest.param("kto", "deepspeed", 3, 2, marks=pytest.mark.long),
