@@ -172,6 +172,17 @@ def lineage(step=None):
         return [PROJECT.manifest(wildcards.variant, *one) for one in made]
 
     return found
+def answering(wildcards):
+    """Input function: the manifest of the model whose answers align.pairs judges; none where its `from` is null."""
+    config = VARIANTS[wildcards.variant]
+    name = config["align"]["pairs"]["from"]
+    return PROJECT.manifest(wildcards.variant, *registry.task(config, name)) if name else []
+
+
+def answering_option(wildcards):
+    """A params entry: the same as an option of the program."""
+    found = answering(wildcards)
+    return ["--model", found] if found else []
 
 
 @cache

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import os
 import shutil
 import time
@@ -24,12 +23,12 @@ from transformers.utils import logging
 from scripts.compress import masks, structured
 from scripts.compress.layers import linear, size_of
 from scripts.compress.retrain import WHERE, Run, Windows, companions, context_of
-from scripts.finetune.train import clear, tell, train
+from scripts.finetune.train import clear, tuned
 from scripts.models import quantized
 from scripts.models.load import home, load_tokenizer, weights
 from scripts.pretrain import checkpoint, metrics, model
 from scripts.training import alive, program, runs
-from scripts.training.processes import RESUBMIT, listen
+from scripts.training.processes import listen
 from scripts.workflow import cli
 from scripts.workflow.console import log
 from scripts.workflow.manifest import Manifest, pretty, write_atomically
@@ -105,7 +104,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     if os.environ["RANK"] != "0":
         if settings["retrain_tokens"]:
             facts = waited(folder, args.step_timeout)
-            retrained(Run(args, settings, folder, folder / PRUNED, facts["masked"]), None, stopping)
+            tuned(Run(args, settings, folder, folder / PRUNED, facts["masked"]), None, stopping)
         return []
     source = weights(args.model)[1]
     if quantized.is_quantized(source):
@@ -124,29 +123,9 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
         with metrics.Recorder(
             folder, run.done, 0, tensorboard=False, wandb="disabled", project="", config=settings
         ) as recorder:
-            tensors, made_on = retrained(run, recorder, stopping)
+            tensors, made_on = tuned(run, recorder, stopping)
         manifest.run |= made_on
         return results(args, settings, source, folder, facts, run, tensors, manifest)
-
-
-def retrained(
-    run: Run, recorder: metrics.Recorder | None, stopping: list[int]
-) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
-    """Train, and measure before and after; (weights, on process 0 alone; what the run trained on). A collective call.
-
-    Ends this program with status RESUBMIT where a signal stopped it after a checkpoint.
-    """
-    tell(recorder, "before", 0, run.before)
-    ended = train(run, recorder, stopping)
-    if ended:
-        run.after = run.heldout_loss()
-        tell(recorder, "after", run.steps, run.after)
-    made_on = run.machine()
-    if not ended:
-        raise SystemExit(RESUBMIT)
-    if len(run.skipped) == run.steps or not math.isfinite(run.after or 0.0):
-        raise checkpoint.Told(f"the loss is no longer finite ({run.after}); lower {WHERE}.learning_rate")
-    return {key: value for key, value in run.engine.weights() if recorder}, made_on
 
 
 def results(
@@ -186,8 +165,8 @@ def results(
         "tokens": run.steps * settings["batch_tokens"] if run else 0,
         "loss_first": losses[0] if losses else None,
         "loss_last": losses[-1] if losses else None,
-        "pruned_loss_before": run and round_of(run.before),
-        "pruned_loss_after": run and round_of(run.after),
+        "pruned_loss_before": run and round_of(run.before.get("heldout_loss")),
+        "pruned_loss_after": run and round_of(run.after.get("heldout_loss")),
         "validation_tokens": run.heldout_tokens if run else 0,
         "skipped_steps": run.skipped if run else [],
         "notes": runs.note(list(run.changed)) if run else [],

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
-import os
 from collections.abc import Iterable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,35 +14,17 @@ from transformers import AutoConfig
 
 from scripts.compress import masks
 from scripts.finetune import run as finetune
-from scripts.finetune.batches import MicroBatch, dealt
-from scripts.models.load import load_tokenizer
+from scripts.finetune.batches import Cuts, MicroBatch, dealt
 from scripts.pretrain import (
-    beside,
-    checkpoint,
-    checks,
-    damage,
     data,
     engine,
-    group,
     heldout,
-    initial,
     model,
-    room,
-    start_from,
 )
 from scripts.pretrain.batch import IGNORE
-from scripts.training import memory
-from scripts.workflow.config import completed
 from scripts.workflow.errors import InputError
-from scripts.workflow.fingerprint import code
-from scripts.workflow.manifest import canonical, digest
 
 WHERE = "compress.prune"
-
-
-def whole(settings: dict[str, Any]) -> dict[str, Any]:
-    """`settings` of compress.prune, with pretrain.train's defaults for what they do not name. The learning rate ends at 0."""
-    return {**completed("pretrain.train", {}), "min_learning_rate_ratio": 0.0, **completed(WHERE, settings)}
 
 
 class Windows:
@@ -52,6 +32,8 @@ class Windows:
 
     `size` is that of a micro-batch: at most that of the settings, and all of a step alike; `rounds` are the micro-batches of a process.
     """
+
+    rows_each = 1  # rows of a micro-batch for each of its windows
 
     def __init__(self, tokens: list[Path], settings: dict[str, Any], context: int, end: int, processes: int) -> None:
         self.tokens, self.stream = tokens, data.open_split(tokens, "train")
@@ -104,71 +86,43 @@ class Run(finetune.Run):
     source: the folder of the pruned model. zeroed: names of its parameters with zeros to keep.
     """
 
+    where = WHERE
+    program = "scripts.compress.prune"
+
     def __init__(
         self, args: argparse.Namespace, settings: dict[str, Any], folder: Path, source: Path, zeroed: list[str]
     ) -> None:
-        self.args, self.folder, self.source, self.settings = args, folder, source, whole(settings)
-        self.rank, self.processes = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-        self.tokenizer = load_tokenizer(source)
-        config = AutoConfig.from_pretrained(source, local_files_only=True)
-        context = context_of(config)
-        self.batches: Any = Windows(args.tokens, settings, context, self.tokenizer.eos_token_id, self.processes)
-        self.steps, self.size = self.batches.steps, model.size(config)
-        self.save_dtype = next((name for name, dtype in model.DTYPES.items() if dtype == config.dtype), "fp32")
-        check(settings, self.batches.sequences, self.processes, bool(zeroed))
-        checks.saving({**self.settings, "async_checkpoints": False}, WHERE)
-        self.device = group.choose_device(args.device, int(os.environ["LOCAL_WORLD_SIZE"]), WHERE)
-        place = {
-            "micro_batch": self.batches.size,
-            "processes": self.processes,
-            "activation_checkpointing": args.activation_checkpointing,
-            "async_checkpoints": False,
-            "largest": self.batches.sequences,
-        }
-        shape, cuda = memory.shape_of_config(config, self.size, context), self.device.type == "cuda"
-        self.estimated = room.check(shape, self.settings, place, cuda, WHERE)
-        self.room = partial(room.enough, shape=shape, settings=self.settings, placement=place, cuda=cuda, where=WHERE)
-        self.kind = self.settings["engine"]
-        group.start(self.kind, self.device, settings["threads"])
-        self.code = code("scripts.compress.prune")
-        self.mark = digest(canonical([settings, self.steps]))
-        found = checkpoint.agreed(folder, self.code, self.mark, self.steps, self.device)
-        self.done, self.skipped = (found.step, list(found.skipped)) if found else (0, [])
-        self.changed = found.changed if found else ()
-        stored = start_from.check_weights(initial.empty(config), source, source / "tokenizer.json", WHERE)
-        job = engine.Job(
-            config=config,
-            settings=self.settings,
-            device=self.device,
-            micro_batch=self.batches.size,
-            accumulation=self.batches.rounds,
-            recomputed=args.activation_checkpointing,
-            values=partial(start_from.weights, stored, partial(initial.values, config, settings["seed"])),
-            where=WHERE,
-        )
-        self.beside: beside.Beside | None = None
-        try:
-            self.engine = engine.kind(self.kind)(job)
-            masks.hold(self.engine.model, zeroed)
-            if found:
-                with damage.named(found.path, folder):
-                    self.engine.load(found, folder)
-        except InputError as error:  # the same on every process
-            raise checkpoint.Told(str(error)) from error
-        documents, _ = heldout.choose(args.tokens, settings["validation_tokens"], settings["seed"])
-        pieces = heldout.pieces(documents, self.tokenizer.eos_token_id, context, heldout.CARRY)
+        self.zeroed = zeroed
+        args.async_checkpoints = False
+        self.context = context_of(AutoConfig.from_pretrained(source, local_files_only=True))
+        super().__init__(args, settings, folder, source)
+
+    def read(self, settings: dict[str, Any]) -> Any:
+        """The windows to train on; reads the held-out documents too."""
+        end = self.tokenizer.eos_token_id
+        documents, _ = heldout.choose(self.args.tokens, settings["validation_tokens"], settings["seed"])
+        pieces = heldout.pieces(documents, end, self.context, heldout.CARRY)
         self.heldout = sorted(pieces, key=lambda piece: len(piece[0]))  # so that a batch needs little padding
         self.heldout_tokens = sum(scored for _, scored, _ in self.heldout)
-        self.before = found.before if found else self.heldout_loss()
-        self.after: float | None = None
+        return Windows(self.args.tokens, settings, self.context, end, self.processes)
 
-    def check_skipped(self) -> None:
-        """Told, the error of all processes, where more steps were skipped than `max_skipped_steps`."""
-        if len(self.skipped) > self.args.max_skipped_steps:
-            raise checkpoint.Told(
-                f"the loss or the gradient was not finite in {len(self.skipped)} steps, the last is step {self.skipped[-1]}; "
-                f"{WHERE}.max_skipped_steps is {self.args.max_skipped_steps}. Lower {WHERE}.learning_rate"
-            )
+    def check(self, config: Any) -> None:
+        """As of a fine-tuning."""
+        check(self.settings, self.batches.sequences, self.processes, bool(self.zeroed))
+
+    def longest(self) -> int:
+        """The tokens of a window."""
+        return self.context
+
+    def count_cuts(self) -> tuple[Cuts, Cuts]:
+        """Windows are not cut."""
+        return Cuts(0, 0, 0), Cuts(0, 0, 0)
+
+    def built(self, job: engine.Job) -> engine.Engine:
+        """The engine, with the pruned model, whose zeros it keeps."""
+        made = super().built(job)
+        masks.hold(made.model, self.zeroed)
+        return made
 
     def companions(self) -> list[Path]:
         """The files of the tokenizer beside the weights."""

@@ -99,13 +99,13 @@ def summary(train: Cuts, heldout: Cuts) -> dict[str, Any]:
     return {"cut": {"train": asdict(train), "heldout": asdict(heldout)}}
 
 
-def note(train: Cuts, heldout: Cuts, max_length: int) -> list[str]:
+def note(train: Cuts, heldout: Cuts, max_length: int, where: str = "finetune.train") -> list[str]:
     """A note for the report where pairs are cut; else none."""
     if not train.cut + heldout.cut:
         return []
     said = (
         f"{train.cut:,} of {train.pairs:,} training pairs and {heldout.cut:,} of {heldout.pairs:,} held-out pairs are longer than "
-        f"finetune.train.max_length, {max_length} tokens, and are cut"
+        f"{where}.max_length, {max_length} tokens, and are cut"
     )
     if train.without_answer + heldout.without_answer:
         said += (
@@ -169,13 +169,20 @@ class Batches:
     `size` is that of a micro-batch: at most that of the settings, and all of a step alike; `rounds` are the micro-batches of a process.
     """
 
+    rows_each = 1  # rows of a micro-batch for each of its pairs
+
     def __init__(self, manifest: Path, tokenizer: Any, settings: dict[str, Any], processes: int) -> None:
-        self.rows, self.template = chosen(manifest, "train", settings)
         self.tokenizer, self.settings, self.processes = tokenizer, settings, processes
+        self.rows, self.template = self.read(manifest)
         self.pairs = max(1, round(settings["epochs"] * len(self.rows)))  # of all epochs
         self.steps = math.ceil(self.pairs / settings["batch_size"])
         self.rounds = math.ceil(settings["batch_size"] / (processes * settings["micro_batch"]))
         self.size = math.ceil(settings["batch_size"] / (processes * self.rounds))
+        self.sequences = settings["batch_size"] * self.rows_each  # of a step
+
+    def read(self, manifest: Path) -> tuple[list[dict[str, Any]], Template]:
+        """The rows to train on, and how they are laid out."""
+        return chosen(manifest, "train", self.settings)
 
     def order(self, step: int) -> Tokens:
         """The numbers of the pairs of a step, of all processes."""

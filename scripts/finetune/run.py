@@ -46,45 +46,50 @@ KEPT = checkpoint.Kept(2)
 class Run:
     """One run, built by all processes together, and at once where `folder` holds a checkpoint: `done` is its step.
 
-    source: the folder of the model that it is made from.
+    source: the folder of the model that it is made from. align.train trains by classes of this one (scripts/align/run.py): what they
+    read, how they update and what they measure is theirs.
     """
 
+    where = WHERE  # the section of the config
+    program = "scripts.finetune.train"  # whose code decides the bytes
+
     def __init__(self, args: argparse.Namespace, settings: dict[str, Any], folder: Path, source: Path) -> None:
-        self.args, self.folder, self.source, self.settings = args, folder, source, whole(settings)
+        self.args, self.folder, self.source, self.settings = args, folder, source, whole(settings, self.where)
         self.rank, self.processes = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
         self.tokenizer = load_tokenizer(source)
-        self.batches = Batches(args.pairs, self.tokenizer, settings, self.processes)
+        self.batches = self.read(settings)
         self.steps = self.batches.steps
         config = AutoConfig.from_pretrained(source, local_files_only=True)
         self.save_dtype = next((name for name, dtype in model.DTYPES.items() if dtype == config.dtype), "fp32")
-        check(self.settings, self.processes, config)
-        checks.saving({**self.settings, "async_checkpoints": args.async_checkpoints}, WHERE)
-        rows, template = chosen(args.pairs, "heldout", self.settings)
-        self.held_out, length = len(rows), settings["max_length"]
+        self.check(config)
+        checks.saving({**self.settings, "async_checkpoints": args.async_checkpoints}, self.where)
         if self.rank == 0:  # which writes them down; where it fails the launcher ends the others
-            self.cuts = self.batches.cuts(), cuts(rows, template, self.tokenizer, length)
-            check_answers(self.cuts[0], length)
-        self.device = group.choose_device(args.device, int(os.environ["LOCAL_WORLD_SIZE"]), WHERE)
+            self.cuts = self.count_cuts()
+        self.device = group.choose_device(args.device, int(os.environ["LOCAL_WORLD_SIZE"]), self.where)
         self.size = model.size(config)
-        self.adapted = partial(adapters.empty, config, self.settings, WHERE) if adapters.wanted(self.settings) else None
+        self.adapted = (
+            partial(adapters.empty, config, self.settings, self.where) if adapters.wanted(self.settings) else None
+        )
         self.trained = adapters.trained(self.adapted()) if self.adapted else self.size
         place = {
-            "micro_batch": self.batches.size,
+            "micro_batch": self.batches.size * self.batches.rows_each,
             "processes": self.processes,
             "activation_checkpointing": args.activation_checkpointing,
             "async_checkpoints": args.async_checkpoints,
-            "largest": settings["batch_size"],
+            "largest": self.batches.sequences,
         }
         shape, cuda = (
-            replace(memory.shape_of_config(config, self.size, settings["max_length"]), trained=self.trained),
+            replace(memory.shape_of_config(config, self.size, self.longest()), trained=self.trained),
             self.device.type == "cuda",
         )
-        self.estimated = room.check(shape, self.settings, place, cuda, WHERE)
-        self.room = partial(room.enough, shape=shape, settings=self.settings, placement=place, cuda=cuda, where=WHERE)
+        self.estimated = room.check(shape, self.settings, place, cuda, self.where)
+        self.room = partial(
+            room.enough, shape=shape, settings=self.settings, placement=place, cuda=cuda, where=self.where
+        )
 
         self.kind = self.settings["engine"]
         group.start(self.kind, self.device, settings["threads"])
-        self.code = code("scripts.finetune.train")
+        self.code = code(self.program)
         self.mark = digest(canonical([settings, self.steps]))
         found = checkpoint.agreed(folder, self.code, self.mark, self.steps, self.device)
         self.done, self.skipped = (found.step, list(found.skipped)) if found else (0, [])
@@ -97,30 +102,88 @@ class Run:
             config=config,
             settings=self.settings,
             device=self.device,
-            micro_batch=self.batches.size,
+            micro_batch=self.batches.size * self.batches.rows_each,
             accumulation=self.batches.rounds,
             recomputed=args.activation_checkpointing,
             values=partial(adapters.begin, self.adapted, values, settings["seed"]) if self.adapted else values,
-            where=WHERE,
+            where=self.where,
             made=self.adapted,
             fill=adapters.quantized if self.settings["adapter"] == "qlora" else initial.filled,
         )
         self.beside = beside.Beside(folder) if args.async_checkpoints else None
         try:
-            self.engine = engine.kind(self.kind)(job)
+            self.engine = self.built(job)
             if found:
                 with damage.named(found.path, folder):
                     self.engine.load(found, folder)
         except InputError as error:  # the same on every process
             raise checkpoint.Told(str(error)) from error
-        heldout = pieces(rows, template, self.tokenizer, length)
+        self.before = self.begin(found)  # of the model that it is made from
+        self.after: dict[str, float] = {}
+
+    def read(self, settings: dict[str, Any]) -> Batches:
+        """What is trained on; reads what the run is measured by, too."""
+        rows, template = chosen(self.args.pairs, "heldout", self.settings)
+        self.heldout_rows = rows
+        heldout = pieces(rows, template, self.tokenizer, settings["max_length"])
         self.heldout = sorted(heldout, key=lambda piece: len(piece[0]))  # so that a batch needs little padding
         self.heldout_tokens = sum(scored for _, scored, _ in self.heldout)
-        # Of the model that it is made from; a run that was interrupted has it from its checkpoint.
-        self.before = found.before if found else self.heldout_loss()
-        if found and self.before is None:  # written when it was called so
-            self.before = found.lowest
-        self.after: float | None = None
+        return Batches(self.args.pairs, self.tokenizer, settings, self.processes)
+
+    def check(self, config: Any) -> None:
+        """InputError for settings that cannot go with the model of this configuration, or with the processes."""
+        check(self.settings, self.processes, config, self.where)
+
+    def longest(self) -> int:
+        """The most tokens of a row of a batch."""
+        return int(self.settings["max_length"])
+
+    def count_cuts(self) -> tuple[Cuts, Cuts]:
+        """What `max_length` does to the pairs, of training and held-out. Raises InputError where it leaves nothing to learn."""
+        length = self.settings["max_length"]
+        found = self.batches.cuts(), cuts(self.heldout_rows, self.batches.template, self.tokenizer, length)
+        check_answers(found[0], length, self.where)
+        return found
+
+    def built(self, job: engine.Job) -> engine.Engine:
+        """The engine, with the weights of the model that it is made from."""
+        return engine.kind(self.kind)(job)
+
+    def begin(self, found: checkpoint.Checkpoint | None) -> dict[str, float]:
+        """What `measure` finds before the first step; a run that goes on from a checkpoint has it from that. A collective call."""
+        if not found:
+            return self.measure()
+        before = found.lowest if found.before is None else found.before  # written when it was called so
+        return {} if before is None else {"heldout_loss": before}
+
+    def measure(self) -> dict[str, float]:
+        """The held-out loss by its name in metrics.jsonl; {} where there is nothing held out. A collective call."""
+        loss = self.heldout_loss()
+        return {} if loss is None else {"heldout_loss": loss}
+
+    def facts(self) -> dict[str, Any]:
+        """What the manifest's summary says of the pairs, and of the held-out ones before and after."""
+        before, after = (found.get("heldout_loss") for found in (self.before, self.after))
+        return {
+            "pairs": len(self.batches.rows),
+            "heldout_pairs": len(self.heldout_rows),
+            "heldout_tokens": self.heldout_tokens,
+            "heldout_loss_before": None if before is None else round(before, 6),
+            "heldout_loss_after": None if after is None else round(after, 6),
+        }
+
+    def notes(self) -> list[str]:
+        """More notes for the report."""
+        return []
+
+    def leave(self, out: Path) -> list[Path]:
+        """Write more files into the model's folder; those that the manifest is to list."""
+        return []
+
+    def update_by(self, step: int) -> engine.Update:
+        """The update of a step with the rate `self.rate`. A collective call."""
+        batch = [tuple(part.to(self.device) for part in found) for found in self.batches.of(step, self.rank)]
+        return self.engine.step(batch, self.rate)
 
     def step(self, step: int, stopping: bool) -> tuple[dict[str, Any], bool]:
         """One optimizer update: the step's row of losses.jsonl, and whether to stop. A collective call.
@@ -132,8 +195,8 @@ class Run:
             self.beside.failed()
         # As if there were one step more: the last one would have a rate of 0.
         self.rate = schedule.learning_rate(step, self.steps + 1, self.settings)
-        batch = [tuple(part.to(self.device) for part in found) for found in self.batches.of(step, self.rank)]
-        self.update = self.engine.step(batch, self.rate)
+        self.shown: dict[str, float] = {}  # more for the step's row of metrics.jsonl
+        self.update = self.update_by(step)
         total = torch.zeros(2, dtype=torch.float64, device=self.device)
         total[0], total[1] = self.update.loss / self.processes, float(stopping)
         dist.all_reduce(total)  # of the loss, and whether any process was told to stop, so that all stop together
@@ -155,7 +218,7 @@ class Run:
         if len(self.skipped) > self.args.max_skipped_steps:
             raise checkpoint.Told(
                 f"the loss or the gradient was not finite in {len(self.skipped)} steps, the last is step {self.skipped[-1]}; "
-                f"{WHERE}.max_skipped_steps is {self.args.max_skipped_steps}. Lower {WHERE}.learning_rate"
+                f"{self.where}.max_skipped_steps is {self.args.max_skipped_steps}. Lower {self.where}.learning_rate"
             )
 
     def heldout_loss(self) -> float | None:
@@ -188,7 +251,7 @@ class Run:
             skipped=tuple(self.skipped),
             changed=self.changed,
             engine=self.kind,
-            before=self.before,
+            before=self.before.get("heldout_loss"),
         )
         saving.save(self, made, KEPT, self.save_dtype, self.companions, end)
 
@@ -198,24 +261,24 @@ class Run:
         return [*own, Manifest.read(self.args.pairs).sound(CHAT).file(CHAT)]
 
 
-def check(settings: dict[str, Any], processes: int, config: Any) -> None:
+def check(settings: dict[str, Any], processes: int, config: Any, where: str = WHERE) -> None:
     """InputError for pairs longer than the model's context, and for more processes than a batch has pairs."""
     limit, length = getattr(config, "max_position_embeddings", None), settings["max_length"]
     if limit and length > limit:
-        raise InputError(f"{WHERE}.max_length is {length}; the model's context is {limit} tokens")
-    checks.packing(settings, config.model_type, WHERE)
-    checks.adapter(settings, WHERE)
+        raise InputError(f"{where}.max_length is {length}; the model's context is {limit} tokens")
+    checks.packing(settings, config.model_type, where)
+    checks.adapter(settings, where)
     if processes > settings["batch_size"]:
         raise InputError(
-            f"{WHERE}.batch_size is {settings['batch_size']} pairs, fewer than the {processes} processes ({WHERE}.processes × "
-            f"{WHERE}.nodes): raise it, or lower these"
+            f"{where}.batch_size is {settings['batch_size']} pairs, fewer than the {processes} processes ({where}.processes × "
+            f"{where}.nodes): raise it, or lower these"
         )
 
 
-def check_answers(train: Cuts, max_length: int) -> None:
+def check_answers(train: Cuts, max_length: int, where: str = WHERE) -> None:
     """InputError where no token of an answer is left in any of the pairs that are trained on: there would be nothing to learn."""
     if train.without_answer == train.pairs:
         raise InputError(
-            f"{WHERE}.max_length is {max_length} tokens: in all {train.pairs:,} training pairs the question alone is as long, and no token "
+            f"{where}.max_length is {max_length} tokens: in all {train.pairs:,} training pairs the question alone is as long, and no token "
             "of an answer is left to train on; raise it, up to the model's context, or shorten finetune.pairs.template"
         )

@@ -7,9 +7,11 @@ from typing import Any
 from scripts.workflow.config import completed
 
 
-def whole(settings: dict[str, Any]) -> dict[str, Any]:
-    """`settings` of finetune.train, with pretrain.train's defaults for what they do not name: AdamW, no mean of the weights, …
+def whole(settings: dict[str, Any], step: str = "finetune.train") -> dict[str, Any]:
+    """`settings` of finetune.train, or of another `step` that trains as it does, with defaults for what they do not name: those of
+    pretrain.train (AdamW, no mean of the weights, …), and of finetune.train.
 
     The learning rate ends at 0.
     """
-    return {**completed("pretrain.train", {}), "min_learning_rate_ratio": 0.0, **completed("finetune.train", settings)}
+    defaults = {**completed("pretrain.train", {}), "min_learning_rate_ratio": 0.0, **completed("finetune.train", {})}
+    return {**defaults, **completed(step, settings)}

@@ -21,7 +21,7 @@ import torch
 from transformers import AutoConfig
 
 from scripts.finetune import adapters, batches
-from scripts.finetune.run import WHERE, Run
+from scripts.finetune.run import Run
 from scripts.finetune.template import enough
 from scripts.models.load import home, name, weights
 from scripts.pretrain import checkpoint, damage, group, metrics, model, prometheus
@@ -36,26 +36,31 @@ LEFT = (metrics.LOSSES, metrics.METRICS, prometheus.FILE, cli.LOG, runs.POINTER)
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
     """Train and write the results; returns the manifest's files on process 0 and nothing on the others."""
+    return made_by(Run, args, settings, manifest)
+
+
+def made_by(kind: type[Run], args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
+    """As `body`, by a run of this class."""
     alive.begin()
     stopping: list[int] = []
     listen(lambda number, _: stopping.append(number))
     first, folder = os.environ["RANK"] == "0", cli.checkpoints(args, settings)
     # Process 0 compares checksums; where it fails the launcher ends the others.
     source = weights(args.model)[1] if first else home(args.model) / model.FOLDER
-    if not enough(args.pairs, "train"):
+    if kind is Run and not enough(args.pairs, "train"):
         return passed_on(args, source, manifest) if first else []
     if not first:
-        tuned(Run(args, settings, folder, source), None, stopping)
+        tuned(kind(args, settings, folder, source), None, stopping)
         return []
     with runs.locked(folder):
         runs.announce(folder, args.manifest, manifest.fingerprint)
-        run = Run(args, settings, folder, source)
+        run = kind(args, settings, folder, source)
         log.info(
             "%s parameters, %s steps of %s pairs, %d × %s, %s, ZeRO %d, %s",
             f"{run.size:,}", f"{run.steps:,}", f"{settings['batch_size']:,}", run.processes, run.device.type, run.kind,
             settings["zero_stage"], settings["precision"],
         )  # fmt: skip
-        for words in batches.note(*run.cuts, settings["max_length"]):
+        for words in batches.note(*run.cuts, settings["max_length"], run.where):
             log.warning("%s", words)
         if run.done:
             log.info("%s", runs.resuming(folder / f"step-{run.done:06d}", run.done, run.steps))
@@ -83,24 +88,28 @@ def tuned(
     tell(recorder, "before", 0, run.before)
     ended = train(run, recorder, stopping)
     if ended:
-        run.after = run.heldout_loss()
+        run.after = run.measure()
         tell(recorder, "after", run.steps, run.after)
     made_on = run.machine()
     if not ended:
         raise SystemExit(RESUBMIT)
-    if len(run.skipped) == run.steps or not math.isfinite(run.after or 0.0):
-        raise checkpoint.Told(f"the loss is no longer finite ({run.after}); lower {WHERE}.learning_rate")
+    if len(run.skipped) == run.steps or not all(map(math.isfinite, run.after.values())):
+        raise checkpoint.Told(f"the loss is no longer finite ({run.after}); lower {run.where}.learning_rate")
     return {key: value for key, value in run.engine.weights() if recorder}, made_on
 
 
-def tell(recorder: metrics.Recorder | None, when: str, step: int, loss: float | None) -> None:
-    """Show a held-out loss, where there is one and the rows that are continued lack it."""
-    if not recorder or loss is None:
+def tell(recorder: metrics.Recorder | None, when: str, step: int, found: dict[str, float]) -> None:
+    """Show what was measured of the held-out part, where there is one and the rows that are continued lack it."""
+    if not recorder or not found:
         return
-    if any(row["step"] == step and "heldout_loss" in row for row in metrics.read(recorder.folder / metrics.METRICS)):
+    if any(
+        row["step"] == step and found.keys() & row.keys() for row in metrics.read(recorder.folder / metrics.METRICS)
+    ):
         return
-    recorder.metrics({"step": step, "heldout_loss": loss})
-    log.info("held-out loss %s: %.4f nats a token", when, loss)
+    recorder.metrics({"step": step, **found})
+    for key, value in found.items():
+        of = " nats a token" if key == "heldout_loss" else ""
+        log.info("%s %s: %.4f%s", key.replace("_", " ").replace("heldout", "held-out"), when, value, of)
 
 
 def train(run: Run, recorder: metrics.Recorder | None, stopping: list[int]) -> bool:
@@ -117,7 +126,7 @@ def train(run: Run, recorder: metrics.Recorder | None, stopping: list[int]) -> b
             norm = run.update.norm if run.update.applied else None
             seconds = round(recorder.seconds + time.monotonic() - begun, 3)
             more = {"learning_rate": run.rate, "grad_norm": norm, "seconds": seconds, "skipped_steps": len(run.skipped)}
-            recorder.metrics({"step": step, "loss": row.get("loss"), **more})
+            recorder.metrics({"step": step, "loss": row.get("loss"), **more, **run.shown})
             progress.add(1, f"loss {row['loss']:.3f}" if "loss" in row else "skipped")
         run.check_skipped()
         last = step == run.steps
@@ -138,7 +147,7 @@ def results(run: Run, tensors: dict[str, torch.Tensor], manifest: Manifest) -> l
     """Write model/, losses.jsonl and metrics.jsonl, and fill the manifest's summary; the files to list."""
     if bad := [key for key, value in tensors.items() if not value.isfinite().all()]:
         raise cli.InputError(
-            f"the weights are not finite ({bad[0]} and {len(bad) - 1} more); lower {WHERE}.learning_rate"
+            f"the weights are not finite ({bad[0]} and {len(bad) - 1} more); lower {run.where}.learning_rate"
         )
     out = home(run.args.manifest)
     out.mkdir(exist_ok=True)
@@ -155,26 +164,22 @@ def results(run: Run, tensors: dict[str, torch.Tensor], manifest: Manifest) -> l
         f"{len(run.skipped)} of {run.steps} steps were skipped, since their loss or gradient was not finite: "
         f"{', '.join(map(str, run.skipped))} (their pairs are in losses.jsonl)."
     ]
-    cut = batches.note(*run.cuts, run.settings["max_length"])
+    cut = batches.note(*run.cuts, run.settings["max_length"], run.where)
     changed = list(run.changed)
     manifest.summary = {
         "trained": True,
         "parameters": run.size,
         **({"trained_parameters": run.trained} if run.adapted else {}),
-        "pairs": len(run.batches.rows),
-        "heldout_pairs": run.held_out,
-        "heldout_tokens": run.heldout_tokens,
+        **run.facts(),
         **batches.summary(*run.cuts),
         "steps": run.steps,
         "loss_first": losses[0],
         "loss_last": losses[-1],
-        "heldout_loss_before": None if run.before is None else round(run.before, 6),
-        "heldout_loss_after": None if run.after is None else round(run.after, 6),
         "skipped_steps": run.skipped,
-        "notes": [*(notes if run.skipped else []), *cut, *runs.note(changed)],
+        "notes": [*(notes if run.skipped else []), *cut, *run.notes(), *runs.note(changed)],
         **({"other_code": changed} if changed else {}),
     }
-    return [*files, out / metrics.LOSSES]
+    return [*files, out / metrics.LOSSES, *run.leave(out)]
 
 
 def clear(args: argparse.Namespace) -> None:

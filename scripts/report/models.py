@@ -14,12 +14,14 @@ from scripts.workflow.steps import MAKERS
 HEADINGS = {
     BASE_STEP: "Pre-training",
     "finetune.train": "Fine-tuning",
+    "align.train": "Alignment",
     "compress.prune": "Pruning",
     "compress.quantize": "Quantization",
 }
 LOSSES = {
     BASE_STEP: "Mean cross-entropy a token, on training batches and on validation documents.",
     "finetune.train": "Mean cross-entropy an answer token, on training batches.",
+    "align.train": "Mean loss of the method, on training batches.",
     "compress.prune": "Mean cross-entropy a token, on training batches.",
 }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from scripts.report import compressed, curve
+from scripts.report import aligned, compressed, curve
 from scripts.report.candidates import probability
 from scripts.report.figures import BLUE, GREEN, ORANGE, PURPLE, bars, compact, histogram, lines
 from scripts.report.models import Model
@@ -132,7 +132,7 @@ def all_figures(
     models: Iterable[Model],
     config: dict[str, Any] | None,
 ) -> dict[str, str | dict[str, str | None] | None]:
-    """Every figure by name; those of a model's training, five, are below its anchor."""
+    """Every figure by name; those of a model's training are below its anchor."""
     same = number(dig(config, "dedup", "select", "threshold"))
     good = number(run.summary("quality.select", "threshold"))
     return {
@@ -167,7 +167,7 @@ def all_figures(
             [("documents", BLUE, equal(run.summary("quality.select", "histogram")))],
             threshold=None if good is None else (good, f"threshold {good:.4g}"),
         ),
-        **{model.anchor: training(run, model) for model in models},
+        **{model.anchor: {**training(run, model), **aligned.figures(run, model)} for model in models},
         "compressed": compressed.figure(compressed.rows(run, list(models))),
         "curve": curve.figure(run),
         "costs": cost_figure(costs),

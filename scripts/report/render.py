@@ -15,6 +15,7 @@ from typing import Any
 import yaml
 
 from scripts.report import (
+    aligned,
     compared,
     compressed,
     curve,
@@ -118,7 +119,8 @@ def context(
         {
             "model": model,
             "loss_of": LOSSES.get(model.step, "Mean loss, on training batches."),
-            "facts": tables.training_facts(summaries[model.name]),
+            "facts": (aligned.facts if model.step == aligned.STEP else tables.training_facts)(summaries[model.name]),
+            "prompts": aligned.prompts(run, model),
             "sofar": tables.progress(run, model, config),
         }
         for model in begun

@@ -148,8 +148,15 @@ def check(workflow: Any) -> Report:
         found.append(trainings.placement(own, variants.get(name, config), name))
     found += [
         *(
-            check(report.needs, {name: variants[name] for name in variants if (rule, name) in planned}, Path.cwd())
-            for rule, check in ((trainings.PRETRAIN, trainings.memory), (trainings.FINETUNE, trainings.tuning))
+            check(
+                [need for need in report.needs if need.rule == rule],
+                {name: variants[name] for name in variants if (rule, name) in planned},
+                Path.cwd(),
+            )
+            for rule, check in (
+                (trainings.PRETRAIN, trainings.memory),
+                *((rule, trainings.tuning) for rule in trainings.TUNES),
+            )
         ),
         site(report.needs),
     ]

@@ -18,8 +18,8 @@ from scripts.slurm.needs import Need
 from scripts.training import memory as estimate
 from scripts.workflow.errors import InputError
 
-PRETRAIN, FINETUNE = "pretrain_train", "finetune_train"
-TUNE = "finetune.train"
+PRETRAIN = "pretrain_train"
+TUNES = {"finetune_train": "finetune.train", "align_train": "align.train"}  # rule: step
 
 
 def placement(needs: list[Need], config: dict[str, Any], variant: str = "main") -> tuple[list[str], list[str]]:
@@ -113,7 +113,8 @@ def tuning(needs: list[Need], configs: dict[str, dict[str, Any]], folder: Path) 
     errors: list[str] = []
     warnings: list[str] = []
     for need in needs:
-        if need.rule != FINETUNE or not queue.gpus(need.gres):
+        tune = TUNES.get(need.rule, "")
+        if not tune or not queue.gpus(need.gres):
             continue
         for variant, config in configs.items():
             of = "" if variant == "main" else f" of {variant}"
@@ -124,25 +125,30 @@ def tuning(needs: list[Need], configs: dict[str, dict[str, Any]], folder: Path) 
             except InputError as error:
                 warnings.append(f"{need.rule}{of}: whether it fits its GPUs is not known: {error}")
                 continue
-            for model in registry.made_by(config, TUNE):
-                own, who = registry.section(config, TUNE, model), f"{need.rule} {model}{of}"
+            for model in registry.made_by(config, tune):
+                own, who = registry.section(config, tune, model), f"{need.rule} {model}{of}"
                 processes = own["processes"] * own["nodes"]
+                draws = own.get("method") in ("grpo", "rloo", "reinforce")
+                each = 2 if own.get("method") == "dpo" else 1  # sequences of a pair
+                number = own["batch_size"] * (own["generations"] if draws else 1)
+                # Engines keep the reference of answers that are drawn in the place of a mean (scripts/align/online.py).
+                reference = {"ema": 0.5} if draws else {}
                 at = {
-                    "micro_batch": min(own["micro_batch"], math.ceil(own["batch_size"] / processes)),
+                    "micro_batch": each * min(own["micro_batch"], math.ceil(number / processes)),
                     "processes": processes,
                     "activation_checkpointing": own["activation_checkpointing"],
                     "async_checkpoints": own["async_checkpoints"],
-                    "largest": own["batch_size"],
+                    "largest": each * number,
                 }
                 try:
                     found = estimate.check(
                         replace(shape, context=own["max_length"]),
-                        whole(own),
+                        {**whole(own, tune), **reference},
                         at,
                         int(gpu.memory),
                         1,
                         cuda=True,
-                        where=TUNE,
+                        where=tune,
                     )
                 except InputError as error:
                     errors.append(f"{who}: {error} ({gpus.named(gpu.name)})")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from scripts.watch.run import Run, Step, documents, listed, plural
+from scripts.watch.run import Run, Step, documents, listed, lost, plural
 from scripts.workflow.console import duration
 
 FIRST = 60.0  # seconds without a line after which one says how far the run is
@@ -40,7 +40,7 @@ class Lines:
         if step.read:
             parts.append(f"{step.kept:,} of {step.read:,} kept")
         if step.loss is not None:
-            parts.append(f"loss {step.loss:.3f} nats a token")
+            parts.append(lost(name, step.loss))
         self.say("  ".join(parts))
 
     def tick(self, now: float) -> None:

@@ -204,6 +204,11 @@ def documents(found: tuple[str, int, int] | None) -> str:
     return f"{found[1]:,} of {found[2]:,} documents kept after {found[0]}" if found else ""
 
 
+def lost(step: str, loss: float) -> str:
+    """A training's loss with its unit; that of an alignment has none."""
+    return f"loss {loss:.3f}" + ("" if step == "align.train" else " nats a token")
+
+
 def plural(number: int, what: str) -> str:
     """`1 task`, `1,000 tasks`."""
     return f"{number:,} {what}{'' if number == 1 else 's'}"

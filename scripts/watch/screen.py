@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from scripts.watch.lines import remaining
-from scripts.watch.run import Run, Step, Task, documents, plural
+from scripts.watch.run import Run, Step, Task, documents, lost, plural
 from scripts.workflow.console import duration
 from scripts.workflow.steps import MAKERS, stage_of
 
@@ -186,7 +186,7 @@ def training(task: Task) -> str:
     """`loss 2.345 nats a token, 12,000 tokens/s, 3m10s left` of a training that runs."""
     if task.tail is None or task.tail.loss is None:
         return ""
-    parts = [f"loss {task.tail.loss:.3f} nats a token", task.tail.speed]
+    parts = [lost(task.step, task.tail.loss), task.tail.speed]
     if task.tail.left:
         left, written = task.tail.left
         parts.append(f"{duration(max(0.0, left - (time.time() - written)))} left")

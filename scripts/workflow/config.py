@@ -108,11 +108,11 @@ def in_place(config: dict[str, Any]) -> dict[str, Any]:
 
 
 def _filled(value: Any, data: str) -> Any:
-    """A path, or a list of paths or of entries with one, with `{data}` in place."""
+    """A path, or a list of paths or of entries with one (`path`, or the `function` of a file), with `{data}` in place."""
     if isinstance(value, list):
         return [_filled(each, data) for each in value]
     if isinstance(value, dict):
-        return {**value, **({"path": _filled(value["path"], data)} if "path" in value else {})}
+        return {**value, **{key: _filled(value[key], data) for key in ("path", "function") if key in value}}
     return value.replace("{data}", data.rstrip("/") or "/") if isinstance(value, str) else value
 
 
@@ -345,12 +345,14 @@ def _silent(value: Any, node: dict[str, Any]) -> bool:
 def named_files(config: dict[str, Any], step: str) -> Iterator[tuple[str, str, str]]:
     """(key, path, kind) of every file that the settings of `step` name, except what is bundled.
 
-    kind: `yaml` names more files; of a folder of `manifests` only these are read, which have the checksums of the others; else any file.
+    kind: `yaml` names more files; of a folder of `manifests` only these are read, which have the checksums of the others; `function` a
+    Python file of which a function is called; else any file.
     """
     for path, node in leaves():
         if path.startswith(f"{step}.") and node.get("file") and has(config, path):
             value = lookup(config, path)
             for name in value if isinstance(value, list) else [value]:
-                name = name["path"] if isinstance(name, dict) else name
+                if isinstance(name, dict):  # a path, or the file of a function
+                    name = name.get("path") or name.get("function", "").rpartition(":")[0]
                 if name and not str(name).startswith("bundled:"):
                     yield path, name, str(node["file"])

@@ -8,6 +8,7 @@ times and inode, so that a plan over the same files reads nothing.
 
 from __future__ import annotations
 
+import ast
 import glob
 import os
 from pathlib import Path
@@ -76,6 +77,32 @@ def manifests(folder: Path) -> list[Path]:
     if not found:
         raise FileNotFoundError(2, "no manifests in it, or no such folder", str(folder))
     return found
+
+
+def imported(path: Path) -> list[Path]:
+    """A Python file and the files beside it that it imports, at any depth, sorted. Raises OSError where it cannot be read."""
+    found, queue = set[Path](), [path]
+    while queue:
+        file = queue.pop()
+        found.add(file)
+        try:
+            tree = ast.parse(file.read_text(encoding="utf-8"))
+        except (ValueError, SyntaxError):  # the program that runs it says what is wrong
+            continue
+        names = [
+            name
+            for node in ast.walk(tree)
+            for name in (
+                [alias.name for alias in node.names]
+                if isinstance(node, ast.Import)
+                else [node.module or ""]
+                if isinstance(node, ast.ImportFrom)
+                else []
+            )
+        ]
+        beside = (file.parent / f"{name.partition('.')[0]}.py" for name in names if name)
+        queue += [one for one in beside if one not in found and one.is_file()]
+    return sorted(found)
 
 
 def named_by(path: Path) -> list[Path]:

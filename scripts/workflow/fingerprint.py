@@ -137,7 +137,11 @@ def code(module: str, root: Path = ROOT) -> dict[str, str]:
 
 
 NAMING = {PLAN: registry.BASE_STEP, STAGE: PUBLIC}  # the step whose keys name a step's files, where it is another
-NAMED = {"yaml": contents.named_by, "manifests": contents.manifests}  # the files behind a path, by the schema's kind
+NAMED = {
+    "yaml": contents.named_by,
+    "manifests": contents.manifests,
+    "function": contents.imported,
+}  # the files behind a path, by the schema's kind
 
 
 def files(step: str, config: dict[str, Any]) -> dict[str, str]:

@@ -12,6 +12,7 @@ VERSION = 1
 
 # A name that ends with / is a folder with all that is in it.
 PLUMBING = {
+    "scripts/align/checks.py": "refuses settings that cannot work together",
     "scripts/crawl2llm.py": "the command for people",
     "scripts/evaluate/speed.py": "measures tokens a second and memory, in a file that no manifest lists",
     "scripts/ingest/native/setup.py": "builds the compiled part, whose source is in the fingerprint",

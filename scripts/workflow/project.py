@@ -12,6 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from scripts.align import checks as aligning
 from scripts.compress import accepts
 from scripts.finetune import layouts
 from scripts.ingest import sources
@@ -76,6 +77,7 @@ class Project:
             if config["pretrain"]["plan"]["gpu"] is not None:
                 gpus.chosen(config["pretrain"]["plan"], "auto")
             layouts.check(config["finetune"]["pairs"])
+            aligning.check(config)
             start_from, own = config["pretrain"]["train"]["start_from"], Path(f"results/{name}/pretrain/train")
             if start_from and Path(start_from).resolve().is_relative_to(own.resolve()):
                 raise configuration.ConfigError(
@@ -136,12 +138,16 @@ class Project:
         return self.freshness[variant].other(step, tasks, self.fingerprint(variant, step, tasks[0]))
 
 
+def tuned(config: dict[str, Any]) -> list[tuple[str, str]]:
+    """(step, model) of every model that is trained on pairs."""
+    return [(step, name) for step in ("finetune.train", "align.train") for name in registry.made_by(config, step)]
+
+
 def check_lengths(config: dict[str, Any]) -> None:
     """Raise InputError for pairs that are longer than the context that the model is pre-trained with."""
-    model, step = config["pretrain"]["train"]["model"], "finetune.train"
-    for name in (
-        registry.made_by(config, step) if model["type"] in FAMILIES and isinstance(model["context"], int) else []
-    ):
+    model = config["pretrain"]["train"]["model"]
+    known = model["type"] in FAMILIES and isinstance(model["context"], int)
+    for step, name in tuned(config) if known else []:
         length = registry.section(config, step, name)["max_length"]
         if length > model["context"]:
             key = f"models.{name}" if "max_length" in config["models"][name] else step
@@ -170,14 +176,15 @@ def check_judge(config: dict[str, Any]) -> None:
 
 
 def check_tuning(config: dict[str, Any]) -> None:
-    """Raise InputError for a fine-tuning whose engine or architecture cannot do what it is asked for."""
-    step, kind = "finetune.train", config["pretrain"]["train"]["model"]["type"]
-    for name in registry.made_by(config, step):
+    """Raise InputError for a training on pairs whose engine or architecture cannot do what it is asked for."""
+    kind = config["pretrain"]["train"]["model"]["type"]
+    for step, name in tuned(config):
         settings, given = registry.section(config, step, name), config["models"][name].keys()
 
-        def where(*keys: str, name: str = name, given: Any = given) -> str:
+        def where(*keys: str, step: str = step, name: str = name, given: Any = given) -> str:
             return f"models.{name}" if {*keys} & given else step
 
         checks.saving(settings, where("engine", "async_checkpoints"))
-        checks.adapter(settings, where("engine", "adapter"))
-        checks.packing(settings, kind, where("packing"))
+        if step == "finetune.train":
+            checks.adapter(settings, where("engine", "adapter"))
+            checks.packing(settings, kind, where("packing"))

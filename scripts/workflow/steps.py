@@ -91,8 +91,9 @@ def _filters() -> dict[str, Step]:
 
 
 # The steps that make a model: the first makes `base`, each other one the models that the config's `models` has made by it.
-MAKERS = (BASE_STEP, "finetune.train", "compress.prune", "compress.quantize")
-ON_DEMAND = ("compress.prune", "compress.quantize", EXPORT_STEP)  # used where `models` has one of theirs
+MAKERS = (BASE_STEP, "finetune.train", "align.train", "compress.prune", "compress.quantize")
+ON_DEMAND = ("align.train", "compress.prune", "compress.quantize", EXPORT_STEP)  # used where `models` has one of theirs
+PAIRS = "align.pairs"  # used where a model is aligned; reads a model too where its `from` names one
 EXPORT = "dedup.export"  # used where the config asks for it
 CRAWL = "crawl.render"  # used where a source is of its kind
 LIST = "ingest.list"  # used where files of a source are remote
@@ -120,6 +121,8 @@ STEPS: dict[str, Step] = {
     "pretrain.train": Step(("tokenize.encode", "tokenize.train")),
     "finetune.pairs": Step(("corpus.write",)),
     "finetune.train": Step(("pretrain.train", "finetune.pairs"), per="model"),
+    PAIRS: Step(("finetune.pairs",)),
+    "align.train": Step(("pretrain.train", "align.pairs"), per="model"),
     "compress.prune": Step(("pretrain.train", "tokenize.encode"), per="model"),
     "compress.quantize": Step(("pretrain.train",), per="model"),
     ITEMS: Step(("tokenize.encode", "tokenize.train")),
@@ -227,7 +230,9 @@ def resolved(step: str, filters: Sequence[str]) -> tuple[str, ...]:
 
 
 def is_used(step: str, config: dict[str, Any]) -> bool:
-    """Whether a run has a step: not that of a filter that it does not use, nor the demo's crawl, an export or ON_DEMAND unasked."""
+    """Whether a run has a step: not that of a filter that it does not use, nor one that nothing asks for."""
+    if step == PAIRS:
+        return is_used("align.train", config)
     if step == EXPORT and not config["dedup"]["export"]["write"]:
         return False
     if step in ON_DEMAND and not registry.made_by(config, step):
@@ -260,6 +265,8 @@ def needs(step: str, config: dict[str, Any], task: str = "") -> tuple[str, ...]:
     Of the steps that make models, those that make what is read.
     """
     found = tuple(name for name in resolved(step, config["filters"]) if is_used(name, config))
+    if step == PAIRS and (model := config["align"]["pairs"]["from"]):
+        found = (registry.task(config, model)[0], *found)
     if STEPS[step].per == "model" and set(MAKERS) & set(found):
         makers = {registry.task(config, model)[0] for model in models_read(step, config, task)}
         others = tuple(name for name in found if name not in MAKERS)
@@ -282,6 +289,8 @@ def upstream(step: str, config: dict[str, Any], task: str = "") -> list[tuple[st
     """(step, task) of all that a task reads from; the task is a model's name, and "" of a step that has no task for each model."""
     every = [*registry.evaluated(config), *registry.made_by(config, EXPORT_STEP)]
     read = models_read(step, config, task) if STEPS[step].per == "model" else every
+    if step == PAIRS:
+        read = [config["align"]["pairs"]["from"]]
     found = []
     for name in needs(step, config, task):
         found += [(name, model) for model in models(name, config) if not model or model in read]

@@ -20,6 +20,7 @@ PROFILE = ROOT / "profiles" / "slurm"
 GPU_RULES = {
     "pretrain_train",
     "finetune_train",
+    "align_train",
     "compress_prune",
     "evaluate_model",
     "evaluate_public",
@@ -62,6 +63,12 @@ def plan(tmp_path_factory: pytest.TempPathFactory, without_slurm: str) -> dict[s
     config["dedup"]["export"] = {"write": True}
     config["models"]["give"] = {"from": "sft", "step": "compress.export"}
     config["models"]["small"] = {"from": "base", "step": "compress.prune"}
+    config["models"]["grpo"] = {
+        "from": "sft",
+        "step": "align.train",
+        "method": "grpo",
+        "rewards": [{"reward": "exact"}],
+    }
     config["ingest"]["fetch"] = {"enabled": True}
     config["ingest"]["extract"]["sources"].append(
         {"name": "web", "kind": "commoncrawl", "crawl": "CC-MAIN-2026-08", "files": 2}
@@ -103,7 +110,7 @@ def test_only_the_rules_that_compute_on_gpus_ask_for_them(plan: dict[str, dict[s
         assert int(needs["card"]) == int(count) * int(needs.get("nodes", 1))
 
 
-@pytest.mark.parametrize("rule", ["pretrain_train", "finetune_train", "compress_prune"])
+@pytest.mark.parametrize("rule", ["pretrain_train", "finetune_train", "align_train", "compress_prune"])
 def test_training_is_told_before_its_time_limit(plan: dict[str, dict[str, str]], rule: str) -> None:
     train = plan[rule]
     seconds = re.search(r"--signal=USR1@(\d+)\b", train["slurm_extra"])

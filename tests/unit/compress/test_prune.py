@@ -14,6 +14,7 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
 from scripts.compress import retrain
+from scripts.finetune.settings import whole
 from scripts.training.processes import RESUBMIT
 from scripts.workflow.config import ROOT
 from scripts.workflow.errors import InputError
@@ -146,8 +147,8 @@ def test_wrong_keys_are_named(tokens: list[Path]) -> None:
         ),
     ):
         with pytest.raises(InputError, match=re.escape(said)):
-            retrain.check(retrain.whole(keys), 8, processes, masked)
+            retrain.check(whole(keys, "compress.prune"), 8, processes, masked)
     with pytest.raises(
         InputError, match="batch_tokens is 100; it must be a multiple of the model's context, 64 tokens"
     ):
-        retrain.Windows(tokens, retrain.whole({"batch_tokens": 100}), tiny.CONTEXT, 0, 1)
+        retrain.Windows(tokens, whole({"batch_tokens": 100}, "compress.prune"), tiny.CONTEXT, 0, 1)

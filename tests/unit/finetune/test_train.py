@@ -486,12 +486,12 @@ def test_pairs_of_another_step_are_refused(base_model: Path, tmp_path: Path) -> 
 
 
 def test_what_cannot_be_is_refused() -> None:
-    config = SimpleNamespace(max_position_embeddings=64)
-    check({"max_length": 64, "batch_size": 16}, 16, config)
+    config = SimpleNamespace(max_position_embeddings=64, model_type="llama")
+    check(whole({"max_length": 64, "batch_size": 16}), 16, config)
     with pytest.raises(InputError, match=r"finetune\.train\.max_length is 65; the model's context is 64"):
-        check({"max_length": 65, "batch_size": 16}, 1, config)
+        check(whole({"max_length": 65, "batch_size": 16}), 1, config)
     with pytest.raises(InputError, match=r"finetune\.train\.batch_size is 16 pairs, fewer than the 17 processes"):
-        check({"max_length": 64, "batch_size": 16}, 17, config)
+        check(whole({"max_length": 64, "batch_size": 16}), 17, config)
 
 
 def test_eight_billion_parameters_fit_where_the_optimizer_is_sharded() -> None:

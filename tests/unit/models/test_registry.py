@@ -44,7 +44,8 @@ def refused(text: str) -> str:
         ),
         (
             "{a: {from: base, step: align.it}}",
-            "models.a.step is 'align.it'; allowed are 'finetune.train', 'compress.prune', 'compress.quantize', 'compress.export'",
+            "models.a.step is 'align.it'; allowed are 'finetune.train', 'align.train', 'compress.prune', 'compress.quantize', "
+            "'compress.export'",
         ),
         (
             "{q: {from: base, step: compress.quantize}, a: {from: q, step: finetune.train}, b: {from: base, step: finetune.train}}",

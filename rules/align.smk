@@ -1,0 +1,73 @@
+"""
+align: preferences and prompts, and models that are aligned by them.
+
+REQUIRED INPUTS:
+
+    results/{variant}/finetune/pairs/manifest.json
+    the manifest of the model that each model of `models` is made from
+
+OUTPUTS:
+
+    results/{variant}/align/pairs/manifest.json            preferences, labelled answers or prompts, to train on and held out
+    results/{variant}/align/train/{model}.manifest.json    {model}/: the aligned model, and its loss at every step
+"""
+
+
+rule align_pairs:
+    input:
+        pairs=manifest("finetune.pairs"),
+        model=answering,
+    output:
+        manifest="results/{variant}/align/pairs/manifest.json",
+    log:
+        "logs/{variant}/align/pairs.log",
+    benchmark:
+        "results/{variant}/benchmarks/align/pairs.tsv"
+    conda:
+        "../envs/train.yaml"
+    params:
+        fingerprint=fingerprint("align.pairs"),
+        model=answering_option,
+    shell:
+        """
+        python -m scripts.align.pairs \
+            --config {params.fingerprint:q} \
+            --pairs {input.pairs:q} \
+            {params.model:q} \
+            --manifest {output.manifest:q} \
+            --log {log:q}
+        """
+
+
+rule align_train:
+    input:
+        model=parent,
+        pairs=manifest("align.pairs"),
+    output:
+        manifest="results/{variant}/align/train/{model}.manifest.json",
+    log:
+        "logs/{variant}/align/train/{model}.log",
+    benchmark:
+        "results/{variant}/benchmarks/align/train/{model}.tsv"
+    conda:
+        "../envs/train.yaml"
+    container:
+        None  # as in pretrain_train
+    threads: cores("align.train")
+    params:
+        fingerprint=fingerprint("align.train"),
+        launcher=placement("align.train", options.LAUNCHER),
+        placement=placement("align.train"),
+    shell:
+        """
+        exec python -m scripts.training.launch \
+            {params.launcher:q} \
+            {IMAGE:q} \
+            scripts.align.train \
+            --config {params.fingerprint:q} \
+            --model {input.model:q} \
+            --pairs {input.pairs:q} \
+            {params.placement:q} \
+            --manifest {output.manifest:q} \
+            --log {log:q}
+        """

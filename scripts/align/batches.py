@@ -1,0 +1,146 @@
+"""Which preferences or labelled answers a step trains on, and their tokens: as in fine-tuning (scripts/finetune/batches.py).
+
+A preference is two rows of a micro-batch: first the chosen answers of all its pairs, then the rejected ones. A labelled answer is one. KTO
+also measures each question with an answer to another one; which one is the same in every epoch, so that the reference measures it once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from scripts.align.layouts import LABELS, PREFERENCE
+from scripts.align.pairs import Row, kind, made, read_rows
+from scripts.finetune import batches
+from scripts.finetune.batches import Cuts, cuts, dealt, micro_batch, pieces
+from scripts.finetune.template import Template
+from scripts.pretrain.heldout import Piece
+from scripts.workflow.errors import InputError
+
+DPO, KTO = "dpo", "kto"
+CHOSEN, REJECTED, ANSWER, OTHER = (
+    "chosen",
+    "rejected",
+    "answer",
+    "other",
+)  # texts of a row that are laid out behind its question
+WANTS = {DPO: (CHOSEN, REJECTED), KTO: (ANSWER, OTHER)}
+
+
+def unpaired(rows: Iterable[Row]) -> list[Row]:
+    """Labelled answers: those that are, and a good and a bad one of each preference; each with an answer to another question.
+
+    `other` is that of the next row in the order of ids with another question; without one, its own answer.
+    """
+    found = []
+    for row in rows:
+        if kind(row) == LABELS:
+            found.append(row)
+        elif kind(row) == PREFERENCE:
+            for name in (CHOSEN, REJECTED):
+                one = {"question": row["question"], "answer": row[name], "label": name == CHOSEN}
+                found.append(made(row["of"], one))
+    found.sort(key=lambda row: str(row["id"]))
+    count = len(found)
+    for at, row in enumerate(found):
+        following = (found[(at + ahead) % count] for ahead in range(1, count))
+        row[OTHER] = next((one["answer"] for one in following if one["question"] != row["question"]), row["answer"])
+    return found
+
+
+def rows_for(method: str, manifest: Path, name: str) -> tuple[list[Row], Template]:
+    """The rows of align.pairs that a method takes, and their template. Raises InputError where there is none to train on."""
+    rows, template = read_rows(manifest, name)
+    found = unpaired(rows) if method == KTO else [row for row in rows if kind(row) == PREFERENCE]
+    if not found and name == "train":
+        there = ", ".join(sorted({kind(row) for row in rows})) or "no row"
+        wants = f"rows of layout {PREFERENCE}" + f" or {LABELS}" * (method == KTO)
+        raise InputError(
+            f"align.train.method is {method!r}, which takes {wants}; align.pairs has {there}: set align.pairs.files"
+        )
+    if method == KTO and name == "train" and len({row["label"] for row in found}) == 1:
+        label = str(found[0]["label"]).lower()
+        raise InputError(
+            f"align.train.method is 'kto', which takes good and bad answers; all {len(found):,} rows have label {label}"
+        )
+    return found, template
+
+
+def answers(rows: Iterable[Row], *names: str) -> list[Row]:
+    """Question and answer pairs of rows, for each of the texts `names` one after another."""
+    held = list(rows)
+    return [{"question": row["question"], "answer": row[name]} for name in names for row in held]
+
+
+def once(rows: Iterable[Row]) -> list[Row]:
+    """The first row of each question; its `answer` is a good one, where there is any."""
+    found: dict[str, Row] = {}
+    for row in rows:
+        answer = row.get("answer", row.get("chosen")) if row.get("label", True) else None
+        rest = {name: value for name, value in row.items() if name != "answer"}
+        found.setdefault(row["question"], {**rest, **({"answer": answer} if answer else {})})
+    return list(found.values())
+
+
+class Asked(batches.Batches):
+    """Batches whose questions can be asked, too."""
+
+    def prompt(self, row: Row) -> list[int]:
+        """The tokens of a question."""
+        return list(self.tokenizer(self.template.prompt(row["question"]))["input_ids"])
+
+    def fitting(self, rows: Iterable[Row]) -> list[Row]:
+        """The rows whose question leaves room for `max_new_tokens` of an answer within `max_length`."""
+        most = self.settings["max_length"] - self.settings["max_new_tokens"]
+        return [row for row in rows if 0 < len(self.prompt(row)) <= most]
+
+    def text(self, ids: Sequence[int]) -> str:
+        """What an answer says, without its end token."""
+        return str(self.tokenizer.decode(ids, skip_special_tokens=True)).strip()
+
+
+class Preferences(Asked):
+    """The batches of `method` dpo or kto on `processes` processes; `size` and `rounds` count pairs or labelled answers."""
+
+    def __init__(self, manifest: Path, tokenizer: Any, settings: dict[str, Any], processes: int) -> None:
+        self.method = settings["method"]
+        self.rows_each = 2 if self.method == DPO else 1
+        self.trains = WANTS[self.method][: self.rows_each]
+        self.tokenizer, self.settings = tokenizer, settings
+        super().__init__(manifest, tokenizer, settings, processes)
+
+    def read(self, manifest: Path) -> tuple[list[Row], Template]:
+        """The rows to train on, and how they are laid out."""
+        self.every, self.template = rows_for(self.method, manifest, "train")
+        return self.whole(self.every) or self.every, self.template
+
+    def whole(self, rows: list[Row]) -> list[Row]:
+        """The rows of whose answers `max_length` leaves something: the others would teach nothing, and count in the mean."""
+        scored = [scored for _, scored, _ in self.pieces(rows, *self.trains)]
+        return [row for number, row in enumerate(rows) if all(scored[number :: len(rows)])]
+
+    def pieces(self, rows: Iterable[Row], *names: str) -> list[Piece]:
+        """The tokens of questions with the answers `names`, in the order of `answers`."""
+        return list(pieces(answers(rows, *names), self.template, self.tokenizer, self.settings["max_length"]))
+
+    def cuts(self) -> Cuts:
+        """What `max_length` does to the answers of all rows."""
+        return self.cuts_of(self.every)
+
+    def cuts_of(self, rows: Iterable[Row]) -> Cuts:
+        """The same of any rows."""
+        return cuts(answers(rows, *self.trains), self.template, self.tokenizer, self.settings["max_length"])
+
+    def numbers(self, step: int, rank: int) -> list[list[int]]:
+        """The rows of each of a process's micro-batches of a step; every process has as many micro-batches."""
+        return [turn[rank] for turn in dealt(self.order(step).tolist(), self.processes, self.size)]
+
+    def laid_out(self, numbers: Iterable[int], *names: str) -> batches.MicroBatch:
+        """A micro-batch of rows with the answers `names`; by default those that are trained on."""
+        rows = [self.rows[number] for number in numbers]
+        return micro_batch(self.pieces(rows, *(names or self.trains)), self.tokenizer.eos_token_id)
+
+    def of(self, step: int, rank: int) -> list[batches.MicroBatch]:
+        """A process's micro-batches of a step."""
+        return [self.laid_out(numbers) for numbers in self.numbers(step, rank)]

@@ -1,0 +1,62 @@
+"""What of an alignment can be refused before anything runs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from scripts.align import rewards
+from scripts.models import registry
+from scripts.workflow.errors import InputError
+
+STEP = "align.train"
+BY_PREFERENCE = ("dpo", "kto")
+
+
+def check(config: dict[str, Any]) -> None:
+    """InputError, naming key, value and what is allowed, for a model of align.train that cannot be made."""
+    if registry.made_by(config, STEP):
+        check_answering(config)
+    for name in registry.made_by(config, STEP):
+        own, entry = registry.section(config, STEP, name), config["models"][name]
+
+        def key(what: str, entry: dict[str, Any] = entry, name: str = name) -> str:
+            return f"models.{name}.{what}" if what in entry else f"{STEP}.{what}"
+
+        method = own["method"]
+        if method in BY_PREFERENCE:
+            if not config["align"]["pairs"]["files"] and not config["align"]["pairs"]["from"]:
+                raise InputError(
+                    f"{key('method')} is {method!r}, and align.pairs.files is []: give a file of preferences, a model in align.pairs.from, "
+                    "or a method with rewards: grpo, rloo, reinforce"
+                )
+            continue
+        if not own["rewards"]:
+            raise InputError(
+                f"{key('rewards')} is []; method {method!r} needs one or more: exact, format, length, a function"
+            )
+        rewards.check(own["rewards"], key("rewards"))
+        if own["generations"] < 2 and method != "reinforce":
+            raise InputError(
+                f"{key('generations')} is {own['generations']}; method {method!r} compares answers to a prompt: 2 or more"
+            )
+        if own["max_new_tokens"] >= own["max_length"]:
+            raise InputError(
+                f"{key('max_new_tokens')} is {own['max_new_tokens']}; allowed is less than {key('max_length')}, {own['max_length']}"
+            )
+
+
+def check_answering(config: dict[str, Any]) -> None:
+    """InputError for a model of align.pairs.from that is none, or that is aligned itself: it would wait for its own preferences."""
+    pairs, models = config["align"]["pairs"], config["models"]
+    if not (name := pairs["from"]):
+        return
+    aligned = set(registry.made_by(config, STEP))
+    allowed = [other for other in registry.names(config) if not aligned & {other, *registry.ancestors(models, other)}]
+    if name not in allowed:
+        why = "which is aligned, or made from such a model" if name in models else "which is no model"
+        raise InputError(f"align.pairs.from is {name!r}, {why}; allowed: {', '.join(allowed)}")
+    if not pairs["rewards"]:
+        raise InputError(
+            f"align.pairs.rewards is []; answers of {name!r} need one or more: exact, format, length, a function"
+        )
+    rewards.check(pairs["rewards"], "align.pairs.rewards")

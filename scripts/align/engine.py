@@ -1,0 +1,89 @@
+"""An engine of pre-training whose loss is not the mean cross-entropy: one that a micro-batch brings, made of its logits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, cast
+
+import torch
+from torch.distributed.fsdp import FSDPModule
+
+from scripts.pretrain import engine, layers
+from scripts.pretrain.batch import MicroBatch
+
+# What a micro-batch adds to the loss of this process's step: fp32 logits [n, length, vocabulary] and int64 targets [n, length] → a number.
+# Engines take the mean over the micro-batches of a step and over processes.
+Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+
+
+class ByLoss(engine.Engine):
+    """Any engine, with `step_by` and `logits` beside what it has."""
+
+    losses: Iterator[Loss] | None = None
+
+    def step_by(self, batch: Sequence[MicroBatch], rate: float, losses: Sequence[Loss]) -> engine.Update:
+        """As `engine.Engine.step`, by a loss for each micro-batch."""
+        self.losses = iter(losses)
+        try:
+            return self.step(batch, rate)
+        finally:
+            self.losses = None
+
+    def _loss(
+        self, inputs: torch.Tensor, targets: torch.Tensor, more: dict[str, Any], scale: torch.Tensor | None
+    ) -> tuple[torch.Tensor, Any]:
+        if self.losses is None:
+            return super()._loss(inputs, targets, more, scale)
+        found = self.forward(inputs, **more)
+        return next(self.losses)(found.logits.float(), targets), found
+
+    @torch.no_grad()
+    def logits(self, inputs: torch.Tensor) -> torch.Tensor:
+        """The logits of token ids [n, length], fp32 [n, length, vocabulary], without a gradient. A collective call."""
+        self.model.eval()
+        with layers.plainly(self.compiled):
+            found = self.forward(inputs).logits.float()
+        self.model.train()
+        self.rest()
+        return cast(torch.Tensor, found)
+
+    @contextmanager
+    def generating(self) -> Iterator[None]:
+        """Around calls of `following`, which gather sharded weights once where they may stay."""
+        self.model.eval()
+        try:
+            with layers.plainly(self.compiled):
+                yield
+        finally:
+            self.model.train()
+            self.rest()
+
+    def following(
+        self, inputs: torch.Tensor, mask: torch.Tensor, places: torch.Tensor, cache: Any
+    ) -> tuple[torch.Tensor, Any]:
+        """(fp32 logits [n, vocabulary] behind the last of token ids [n, length], keys and values up to there). A collective call.
+
+        mask: int64 [n, all so far], 0 where there is padding. places: int64 [n, length]. cache: what it returned before, or None.
+        """
+        runs: Any = getattr(self, "engine", None) or getattr(
+            self, "runs", self.model
+        )  # DeepSpeed's wrapper, or torch's
+        low = getattr(self, "low", False) and not getattr(self, "zero", 1)  # as Torch.forward has it
+        with torch.autocast(inputs.device.type, torch.bfloat16, enabled=low):
+            found = runs(
+                input_ids=inputs, attention_mask=mask, position_ids=places, past_key_values=cache, use_cache=True,
+                logits_to_keep=1,
+            )  # fmt: skip
+        return found.logits[:, -1].float(), found.past_key_values
+
+    def rest(self) -> None:
+        """Without a backward pass, whole weights would stay in memory."""
+        for module in self.model.modules():
+            if isinstance(module, FSDPModule):
+                module.reshard()
+
+
+def kind(name: str) -> type[ByLoss]:
+    """The class of an engine by its name, as `engine.kind`."""
+    return cast(type[ByLoss], type("Aligned", (ByLoss, engine.kind(name)), {}))

@@ -1,0 +1,217 @@
+"""GRPO, RLOO and REINFORCE: a model learns from rewards of answers that it gives itself.
+
+A step takes the next `batch_size` prompts, as fine-tuning takes pairs, and draws `generations` answers to each, by (seed, step, prompt,
+number) alone. The reference is the model before the first step: engines keep it where they keep a mean of the weights
+(scripts/pretrain/average.py), which here stays where it began, shared out as the weights are, and in every checkpoint.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+
+from scripts.align import losses, policy
+from scripts.align.batches import Asked, once
+from scripts.align.engine import Loss
+from scripts.align.pairs import Row, read_rows
+from scripts.align.rewards import Rewards
+from scripts.align.run import Alignment
+from scripts.finetune.batches import Cuts, dealt, micro_batch, pieces
+from scripts.finetune.template import Template
+from scripts.pretrain.batch import IGNORE, MicroBatch
+from scripts.pretrain.engine import Update
+from scripts.workflow.errors import InputError
+
+Answer = tuple[int, int]  # (place of a prompt in the step, number of the answer to it)
+KEPT = {"ema": 0.5}  # has engines keep the reference; no step moves it
+
+
+class Prompts(Asked):
+    """The prompts of each step, and their answers on `processes` processes; `size` and `rounds` count answers."""
+
+    def __init__(self, manifest: Path, tokenizer: Any, settings: dict[str, Any], processes: int) -> None:
+        self.tokenizer, self.settings = tokenizer, settings
+        super().__init__(manifest, tokenizer, settings, processes)
+        self.sequences = settings["batch_size"] * settings["generations"]
+        self.rounds = math.ceil(self.sequences / (processes * settings["micro_batch"]))
+        self.size = math.ceil(self.sequences / (processes * self.rounds))
+
+    def read(self, manifest: Path) -> tuple[list[Row], Template]:
+        """The prompts that leave room for an answer, and how they are laid out."""
+        rows, self.template = read_rows(manifest, "train")
+        self.every = once(rows)
+        if not (fit := self.fitting(self.every)):
+            room = f"max_length {self.settings['max_length']} - max_new_tokens {self.settings['max_new_tokens']}"
+            raise InputError(
+                f"none of the {len(self.every):,} prompts of align.pairs has at most align.train.{room} tokens: change these"
+            )
+        return fit, self.template
+
+    def answers(self, step: int, rank: int) -> list[list[Answer]]:
+        """The answers of each of a process's micro-batches; every process has as many micro-batches."""
+        prompts = range(len(self.order(step)))
+        every = [(place, answer) for place in prompts for answer in range(self.settings["generations"])]
+        return [turn[rank] for turn in dealt(every, self.processes, self.size)]
+
+
+class ByReward(Alignment):
+    """GRPO, RLOO and REINFORCE."""
+
+    batches: Prompts
+
+    def read(self, settings: dict[str, Any]) -> Prompts:
+        """What is trained on; reads what is held out, too."""
+        least = {policy.REINFORCE: 1}.get(settings["method"], 2)
+        if settings["generations"] < least:
+            raise InputError(
+                f"align.train.generations is {settings['generations']}; method {settings['method']!r} needs {least} or more"
+            )
+        if not settings["rewards"]:
+            raise InputError(
+                f"align.train.rewards is []; method {settings['method']!r} needs one or more (docs/align.md)"
+            )
+        self.settings |= KEPT
+        self.rewards = Rewards(settings["rewards"], "align.train.rewards")
+        made = Prompts(self.args.pairs, self.tokenizer, settings, self.processes)
+        self.heldout_rows = made.fitting(once(read_rows(self.args.pairs, "heldout")[0]))[: settings["heldout_prompts"]]
+        return made
+
+    def count_cuts(self) -> tuple[Cuts, Cuts]:
+        """Nothing is cut: prompts that are too long are left out, and `notes` says so."""
+        return Cuts(len(self.batches.rows), 0, 0), Cuts(len(self.heldout_rows), 0, 0)
+
+    def notes(self) -> list[str]:
+        """More notes for the report."""
+        without = len(self.batches.every) - len(self.batches.rows)
+        return [f"{without:,} of {len(self.batches.every):,} prompts are too long for an answer and left out."] * (
+            without > 0
+        )
+
+    def prepare(self) -> None:
+        """The tokens of the answers that held-out rows have, by which the model's loss on them is measured."""
+        rows = [row for row in self.heldout_rows if "answer" in row]
+        self.heldout_pieces = list(pieces(rows, self.batches.template, self.tokenizer, self.settings["max_length"]))
+
+    def worth(self, row: Row, ids: Sequence[int]) -> list[float]:
+        """An answer's rewards, whether it ended by itself, and its tokens."""
+        each = self.rewards.each(row["question"], self.batches.text(ids), row.get("answer"))
+        ended = bool(ids) and ids[-1] == self.tokenizer.eos_token_id
+        return [self.rewards.total(each), *each, float(ended), float(len(ids))]
+
+    def judged(self, found: torch.Tensor) -> dict[str, float]:
+        """The means of `worth` of answers, float64 [answers, …], by their names in metrics.jsonl."""
+        total, *each, ended, tokens = found.mean(0).tolist()
+        named = {f"reward/{name}": value for name, value in zip(self.rewards.names, each, strict=True)}
+        return {"reward": total, **(named if len(named) > 1 else {}), "ended": ended, "answer_tokens": tokens}
+
+    def update_by(self, step: int) -> Update:
+        """The update of a step; `shown` has reward, divergence from the reference and lengths. A collective call."""
+        settings, mine = self.settings, self.batches.answers(step, self.rank)
+        rows, many = [self.batches.rows[number] for number in self.batches.order(step)], settings["generations"]
+        drawn, batch = list[list[list[int]]](), list[MicroBatch]()
+        found = torch.zeros(len(rows) * many, len(self.rewards.names) + 3, dtype=torch.float64)
+        for part in mine:
+            asked, keys = [rows[place] for place, _ in part], [("answer", step, *one) for one in part]
+            drawn.append(self.sampled(asked, keys, settings["temperature"]))
+            batch.append(self.laid_out(asked, drawn[-1]))
+            for (place, answer), ids in zip(part, drawn[-1], strict=True):
+                found[place * many + answer] = torch.tensor(self.worth(rows[place], ids))
+        found = self.summed(found)
+        reference = self.reference(batch)
+        rewards = found[:, 0].reshape(len(rows), many)
+        apart = torch.zeros(len(rows) * many, 1, dtype=torch.float64)
+        if settings["method"] != policy.GRPO and settings["kl_coefficient"]:
+            for part, one, of in zip(mine, batch, reference, strict=True):
+                ratios = (self.logps_of(one) - of).sum(1).double().cpu()
+                for row, (place, answer) in enumerate(part):
+                    apart[place * many + answer] = ratios[row]
+            rewards = rewards - settings["kl_coefficient"] * self.summed(apart).reshape(rewards.shape)
+        worth = policy.advantages(rewards, settings["method"]).flatten()
+        tokens = sum(int((targets != IGNORE).sum()) for _, targets in batch)
+        counted = float(self.summed(torch.tensor([float(tokens)], dtype=torch.float64)))
+        by_token = settings["method"] == policy.GRPO
+        share = len(batch) * self.processes / (max(1.0, counted) if by_token else len(rows) * many)
+        self.seen = torch.zeros(2, dtype=torch.float64)
+        by: list[Loss] = []
+        for part, of in zip(mine, reference, strict=True):
+            own = [place * many + answer for place, answer in part]
+            by.append(partial(self.of, worth[own].to(self.device), of, share))
+        update = self.engine.step_by(batch, self.rate, by)
+        kl, total = self.summed(self.seen).tolist()
+        flat = (found[:, 0].reshape(len(rows), many).std(1) == 0).double().mean() if many > 1 else 0.0
+        self.shown = {**self.judged(found), "kl": kl / max(1.0, total), "flat_groups": float(flat)}
+        return update
+
+    def summed(self, found: torch.Tensor) -> torch.Tensor:
+        """The sum over processes, on the CPU. A collective call."""
+        there = found.to(self.device)
+        dist.all_reduce(there)
+        return there.cpu()
+
+    def laid_out(self, rows: Sequence[Row], answers: Sequence[Sequence[int]]) -> MicroBatch:
+        """A micro-batch of questions and drawn answers, of whose tokens all count."""
+        prompts = [self.batches.prompt(row) for row in rows]
+        held = [
+            (np.array([*prompt, *ids], np.int64), len(ids), 0) for prompt, ids in zip(prompts, answers, strict=True)
+        ]
+        return self.moved(micro_batch(held, self.tokenizer.eos_token_id))
+
+    def logps_of(self, batch: MicroBatch) -> torch.Tensor:
+        """The log-probability of each answer's token as it was drawn: fp32 [n, length]. A collective call."""
+        return losses.by_token(self.engine.logits(batch[0]) / self.settings["temperature"], batch[1])
+
+    def reference(self, batch: Sequence[MicroBatch]) -> list[torch.Tensor]:
+        """The same of the model before the first step. A collective call."""
+        with self.engine.averaged():
+            return [self.logps_of(part) for part in batch]
+
+    def of(
+        self, worth: torch.Tensor, reference: torch.Tensor, share: float, logits: torch.Tensor, targets: torch.Tensor
+    ) -> torch.Tensor:
+        """The loss of a micro-batch of answers with the advantages `worth`, and what is shown of it."""
+        own, counted = losses.by_token(logits / self.settings["temperature"], targets), targets != IGNORE
+        if not len(worth):
+            return own.sum() * 0
+        with torch.no_grad():
+            self.seen[0] += float((policy.divergence(own, reference) * counted).sum())
+            self.seen[1] += int(counted.sum())
+        if self.settings["method"] == policy.GRPO:
+            return share * policy.by_tokens(own, reference, counted, worth, self.settings["kl_coefficient"])
+        return share * policy.by_answers(own, counted, worth)
+
+    def measured(self) -> dict[str, float]:
+        """Rewards of answers to the held-out prompts, drawn as in training, and the loss on the answers that these have, in nats a token.
+
+        The same draws each time. A collective call.
+        """
+        rows, found = (
+            self.heldout_rows,
+            torch.zeros(len(self.heldout_rows), len(self.rewards.names) + 3, dtype=torch.float64),
+        )
+        if not rows:
+            return {}
+        for turn in dealt(range(len(rows)), self.processes, self.batches.size):
+            part = turn[self.rank]
+            some = [rows[number] for number in part]
+            for number, ids in zip(
+                part,
+                self.sampled(some, [("heldout", row["id"]) for row in some], self.settings["temperature"]),
+                strict=True,
+            ):
+                found[number] = torch.tensor(self.worth(rows[number], ids))
+        out = {f"heldout_{name}": value for name, value in self.judged(self.summed(found)).items()}
+        tokens = sum(scored for _, scored, _ in self.heldout_pieces)
+        return out | ({"heldout_answer_loss": -float(self.logps(self.heldout_pieces).sum()) / tokens} if tokens else {})
+
+    def priced(self, row: dict[str, Any]) -> dict[str, Any]:
+        """A row of the fixed prompts with the rewards of its answers."""
+        known = {one["question"]: one.get("answer") for one in self.spoken_of}
+        worth = [self.rewards.each(row["question"], row[when], known[row["question"]]) for when in ("before", "after")]
+        return {**row, "reward_before": self.rewards.total(worth[0]), "reward_after": self.rewards.total(worth[1])}

@@ -1,0 +1,215 @@
+"""Preferences, labelled answers and prompts to align models by: from files, the questions of finetune.pairs, or a model's own answers.
+
+`train.jsonl` and `heldout.jsonl` have `id, question, of` (the file), and of a preference `chosen` and `rejected`, of a labelled answer
+`answer` and `label`, of a prompt perhaps `answer`. A question is on one side, whatever its answers: held out by its hash. Without files the
+rows are the questions of finetune.pairs with their answers, as prompts. Where `from` names a model, that answers each question several
+times, and what rewards like best and least of its answers is a preference. Memory is bounded by `max_train` and `max_heldout`: the rows of
+the lowest hash are held. `chat_template.jinja` is the template of finetune.pairs, by which all is laid out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import heapq
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from scripts.align.layouts import KEY, LABELS, PREFERENCE, PROMPTS, read
+from scripts.align.sampled import preferences
+from scripts.finetune import files
+from scripts.finetune.layouts import Bad
+from scripts.finetune.pairs import key
+from scripts.finetune.template import CHAT, Template, read_pairs
+from scripts.formats.documents import document_id, uniform
+from scripts.workflow import cli
+from scripts.workflow.console import Progress, log
+from scripts.workflow.errors import InputError
+from scripts.workflow.manifest import Manifest, write_atomically
+
+HELDOUT = 0.05  # of the questions of a file
+SHOWN, CHARACTERS = 4, 400  # examples of a file in the summary, and characters of each text
+FORMATS = (".jsonl", ".ndjson", ".json")
+SPLITS = ("train", "heldout")
+Row = dict[str, Any]
+
+
+def kind(row: Row) -> str:
+    """The layout that a row is of."""
+    return PREFERENCE if "chosen" in row else LABELS if "label" in row else PROMPTS
+
+
+class Lowest:
+    """Keeps the `size` rows of the lowest hash of their questions and ids, each once."""
+
+    def __init__(self, size: int, seed: int) -> None:
+        self.size, self.seed, self.heap, self.ids = size, seed, list[tuple[float, str, Row]](), set[str]()
+
+    def add(self, row: Row) -> str:
+        """Take a row in; the reason why this or another one is dropped, or ""."""
+        if row["id"] in self.ids:
+            return "duplicate"
+        self.ids.add(row["id"])
+        heapq.heappush(self.heap, (-uniform(self.seed, row["id"], "align.order"), row["id"], row))
+        if len(self.heap) <= self.size:
+            return ""
+        self.ids.remove(heapq.heappop(self.heap)[1])
+        return "over_maximum"
+
+    def ordered(self) -> list[Row]:
+        """The rows held, by hash."""
+        return [row for *_, row in sorted(self.heap, key=lambda held: (-held[0], held[1]))]
+
+
+def made(of: str, found: Row) -> Row:
+    """A row of the results."""
+    parts = [str(found[name]) for name in sorted(found)]
+    return {"id": document_id(of, *parts), **found, "of": of}
+
+
+def from_file(number: int, entry: Row, template: Template, dropped: Counter[str]) -> Iterator[Row]:
+    """The rows of a file; what is none is counted in `dropped`.
+
+    Raises InputError for a file that cannot be read, or in which no row is of its layout.
+    """
+    path, layout, found, names = Path(entry["path"]), entry.get("layout", PREFERENCE), False, set[str]()
+    reasons = Counter[str]()
+    if (path.with_suffix("") if path.suffix in files.PACKED else path).suffix not in FORMATS:
+        raise InputError(
+            f"{KEY}[{number}].path is {path}; allowed are files {', '.join(FORMATS)}, bare or as .gz or .zst"
+        )
+    for row in files.rows(path, None, reasons):
+        names = names or set(row)
+        try:
+            one = read(row, layout, template)
+        except Bad as error:
+            reasons[str(error)] += 1
+            continue
+        found = True
+        yield made(path.name, one)
+    dropped.update(reasons)
+    if not found:
+        why = ", ".join(f"{reason} {count:,}" for reason, count in reasons.most_common())
+        raise InputError(
+            f"{KEY}[{number}]: no row of {path} is of layout {layout!r} (allowed: {PREFERENCE}, {LABELS}, {PROMPTS})"
+            + (f"; dropped: {why}" if why else "")
+            + (f"; the first row has {', '.join(sorted(map(str, names)))}" if names else "; the file has no row")
+        )
+
+
+def from_questions(manifest: Path) -> Iterator[tuple[str, Row]]:
+    """(split, row) of each question of finetune.pairs, which has split them."""
+    for split in SPLITS:
+        for pair in read_pairs(manifest, split)[0]:
+            yield split, made(pair["of"], {"question": pair["question"], "answer": pair["answer"]})
+
+
+def every(settings: Row, pairs: Path, template: Template, dropped: Counter[str]) -> Iterator[tuple[str, Row]]:
+    """(split, row) of all rows."""
+    if not settings["files"]:
+        yield from from_questions(pairs)
+    for number, entry in enumerate(settings["files"]):
+        progress = Progress(None, "rows")
+        for row in from_file(number, entry, template, dropped):
+            held = uniform(settings["seed"], key(row["question"]), "align.files") < entry.get("heldout", HELDOUT)
+            yield "heldout" if held else "train", row
+            progress.add()
+
+
+def of_questions(rows: Iterable[tuple[str, Row]], dropped: Counter[str]) -> Iterator[tuple[str, Row]]:
+    """(split, row) of each question once, as it comes first."""
+    seen = set[str]()
+    for split, row in rows:
+        if row["question"] in seen:
+            dropped["same_question"] += 1
+            continue
+        seen.add(row["question"])
+        yield split, row
+
+
+def numbers(rows: list[Row], of: str) -> dict[str, int]:
+    """{what: rows}, by the file (`of`) or the kind."""
+    found = Counter(row["of"] if of == "of" else kind(row) for row in rows)
+    return dict(sorted(found.items()))
+
+
+def examples(rows: list[Row]) -> list[Row]:
+    """The first SHOWN rows of each file, cut to what a reader looks at."""
+    shown, number = [], Counter[str]()
+    for row in rows:
+        number[row["of"]] += 1
+        if number[row["of"]] <= SHOWN:
+            shown.append({name: value[:CHARACTERS] if isinstance(value, str) else value for name, value in row.items()})
+    return sorted(shown, key=lambda row: str(row["of"]))
+
+
+def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
+    template = read_pairs(args.pairs, "heldout")[1]
+    kept = {name: Lowest(settings[f"max_{name}"], settings["seed"]) for name in SPLITS}
+    dropped, total = Counter[str](), 0
+    rows_given = every(settings, args.pairs, template, dropped)
+    if settings["from"]:
+        if not args.model:
+            raise InputError(f"align.pairs.from is {settings['from']!r}; give --model, its manifest")
+        asked = of_questions(rows_given, dropped)
+        drawn = preferences(asked, args.model, settings, template, dropped)
+        rows_given = ((split, made(row.pop("of"), row)) for split, row in drawn)
+    for split, row in rows_given:
+        total += 1
+        if why := kept[split].add(row):
+            dropped[f"{split}_{why}"] += 1
+    rows = {name: held.ordered() for name, held in kept.items()}
+    written = {
+        f"{name}.jsonl": "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows[name]) for name in SPLITS
+    }
+    written[CHAT] = template.chat()
+    for name, words in written.items():
+        write_atomically(args.manifest.parent / name, words)
+    refused = sum(count for why, count in dropped.items() if not why.startswith(SPLITS))
+    manifest.counts = {
+        "in": total + refused,
+        "kept": sum(map(len, rows.values())),
+        "dropped": {why: count for why, count in sorted(dropped.items()) if count},
+    }
+    manifest.summary = {
+        "train": len(rows["train"]),
+        "heldout": len(rows["heldout"]),
+        "kinds": {name: numbers(rows[name], "kind") for name in SPLITS},
+        "by_source": {name: numbers(rows[name], "of") for name in SPLITS},
+        "template": template.text,
+        "examples": examples(rows["train"]),
+        "notes": [] if rows["heldout"] else ["No row is held out to measure an alignment by."],
+    }
+    log.info("%s rows to train on, %s held out", f"{len(rows['train']):,}", f"{len(rows['heldout']):,}")
+    return [args.manifest.parent / name for name in written]
+
+
+def read_rows(manifest: Path, name: str) -> tuple[list[Row], Template]:
+    """The rows of `<name>.jsonl` of an align.pairs manifest, and the template that they are laid out by.
+
+    Raises InputError for a manifest of another step, ManifestError for a damaged one.
+    """
+    read = Manifest.read(manifest)
+    if read.step != "align.pairs":
+        raise InputError(f"--pairs {manifest} is a manifest of {read.step!r}; it must be one of 'align.pairs'")
+    with read.sound(f"{name}.jsonl").file(f"{name}.jsonl").open(encoding="utf-8") as handle:
+        return [json.loads(line) for line in handle], Template.parse(read.summary["template"])
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = cli.parser(
+        "align.pairs",
+        __doc__,
+        "--config config.yaml --pairs results/main/finetune/pairs/manifest.json --manifest /tmp/align/manifest.json",
+    )
+    parser.add_argument("--pairs", required=True, type=Path, help="manifest of finetune.pairs")
+    parser.add_argument(
+        "--model", type=Path, help="manifest of the model that answers, where align.pairs.from names one"
+    )
+    return cli.run(parser, body, argv)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,54 @@
+"""What answers that a model gave itself teach it: advantages of their rewards, and the losses by which these count.
+
+All answers are of the model as it is before the step, so ratios to it are 1 and none is clipped: one update for each batch of answers.
+"""
+
+from __future__ import annotations
+
+import torch
+
+GRPO, RLOO, REINFORCE = "grpo", "rloo", "reinforce"
+EPSILON = 1e-4  # TRL's, beside a standard deviation
+
+
+def advantages(rewards: torch.Tensor, method: str) -> torch.Tensor:
+    """How much better each answer is than others: float64 of the shape of `rewards`, [questions, answers to each].
+
+    grpo: than the mean of its question's answers, in standard deviations (Shao et al. 2024, https://arxiv.org/abs/2402.03300, section
+    4.1.2). rloo: than the mean of its question's other answers (Ahmadian et al. 2024, https://arxiv.org/abs/2402.14740).
+    reinforce: than the mean of all others of the step.
+    """
+    if method == GRPO:
+        return (rewards - rewards.mean(1, keepdim=True)) / (rewards.std(1, keepdim=True) + EPSILON)
+    grouped = rewards.reshape(1, -1) if method == REINFORCE else rewards
+    others = max(1, grouped.shape[1] - 1)
+    return (grouped - (grouped.sum(1, keepdim=True) - grouped) / others).reshape(rewards.shape)
+
+
+def divergence(own: torch.Tensor, reference: torch.Tensor) -> torch.Tensor:
+    """An estimate of KL(model, reference) at each token that is never negative, by log-probabilities of the tokens that were drawn.
+
+    http://joschu.net/blog/kl-approx.html, k3, as GRPO has it.
+    """
+    ratio = reference - own
+    return ratio.exp() - ratio - 1
+
+
+def by_tokens(
+    own: torch.Tensor, reference: torch.Tensor, counted: torch.Tensor, worth: torch.Tensor, coefficient: float
+) -> torch.Tensor:
+    """GRPO's loss, summed over the tokens that count: to be divided by the number of those of all answers of the step (DAPO,
+    https://arxiv.org/abs/2503.14476; TRL's loss_type dapo).
+
+    own, reference: log-probabilities, fp32 [n, length]. counted: bool [n, length]. worth: advantages [n].
+    """
+    each = -(own - own.detach()).exp() * worth[:, None].to(own.dtype)
+    if coefficient:
+        each = each + coefficient * divergence(own, reference)
+    return (each * counted).sum()
+
+
+def by_answers(own: torch.Tensor, counted: torch.Tensor, worth: torch.Tensor) -> torch.Tensor:
+    """REINFORCE's loss, summed over answers: to be divided by their number. Arguments as for `by_tokens`."""
+    total = (own * counted).sum(1)
+    return (-(total - total.detach()).exp() * worth.to(own.dtype)).sum()

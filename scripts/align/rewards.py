@@ -1,0 +1,183 @@
+"""Rewards that can be verified: what an answer is worth, by a rule of the config or by a Python function of the user's own.
+
+`exact`: the answer is the row's, letters' case and white space aside. `format`: a regular expression matches the whole answer. `length`: it
+has `least` to `most` words, and less the further it is from them. `function: path/to/file.py:name` calls `name(question, answer,
+reference)`, where `reference` is the row's answer or None, and takes the number that it returns. Such a file is run as it is.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import math
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import regex
+
+from scripts.workflow.errors import InputError
+
+SECONDS = 10.0  # that an expression may take on one answer
+Reward = Callable[[str, str, str | None], float]  # (question, answer, the row's answer)
+KEYS = {"exact": {"pattern"}, "format": {"pattern"}, "length": {"least", "most"}}  # of an entry, by its reward
+
+
+def folded(text: str) -> str:
+    """What two answers must share to be the same."""
+    return " ".join(text.casefold().split())
+
+
+def split(name: str, key: str) -> tuple[Path, str]:
+    """(file, function) of `path/to/file.py:function`. Raises InputError, naming the key, for another form."""
+    path, _, function = name.rpartition(":")
+    if not path.endswith(".py") or not function.isidentifier():
+        raise InputError(f"{key} is {name!r}; allowed is path/to/file.py:function")
+    return Path(path), function
+
+
+def check(entries: Sequence[dict[str, Any]], key: str) -> None:
+    """InputError, naming the key, for rewards that cannot be: before a run, and without running the user's code."""
+    for number, entry in enumerate(entries):
+        _check(entry, f"{key}[{number}]")
+
+
+def _check(entry: dict[str, Any], key: str) -> None:
+    kind = entry.get("reward")
+    if ("function" in entry) == (kind is not None):
+        raise InputError(f"{key} is {entry!r}; give `function`, or `reward`: one of {', '.join(KEYS)}")
+    allowed = {"weight", "function"} if kind is None else {"weight", "reward", *KEYS[kind]}
+    if more := sorted(entry.keys() - allowed):
+        raise InputError(
+            f"{key}.{more[0]} goes with another reward; allowed beside this one: {', '.join(sorted(allowed))}"
+        )
+    if kind is None:
+        path, function = split(entry["function"], f"{key}.function")
+        try:
+            tree = ast.parse(path.read_text(encoding="utf-8"), str(path))
+        except (OSError, ValueError, SyntaxError) as error:
+            raise InputError(f"{key}.function is {entry['function']!r}: {error}") from error
+        names = [node.name for node in tree.body if isinstance(node, ast.FunctionDef)]
+        if function not in names:
+            raise InputError(
+                f"{key}.function is {entry['function']!r}; functions of the file: {', '.join(names) or 'none'}"
+            )
+    elif kind == "length":
+        least, most = entry.get("least", 0), entry.get("most", math.inf)
+        if least > most or not entry.keys() & {"least", "most"}:
+            raise InputError(f"{key} is {entry!r}; give `least`, `most` or both, `least` not above `most`")
+    else:
+        if kind == "format" and "pattern" not in entry:
+            raise InputError(f"{key} lacks `pattern`, a regular expression for the whole answer")
+        expression = _compiled(entry.get("pattern", ""), key)
+        if kind == "exact" and "pattern" in entry and "answer" not in expression.groupindex:
+            raise InputError(f"{key}.pattern is {entry['pattern']!r}; it must have a group (?P<answer>…)")
+
+
+def _compiled(pattern: str, key: str) -> regex.Pattern[str]:
+    try:
+        return regex.compile(pattern, regex.DOTALL)
+    except regex.error as error:
+        raise InputError(f"{key}.pattern is {pattern!r}: {error}") from error
+
+
+def _timed(call: Callable[[], Any], pattern: str) -> Any:
+    try:
+        return call()
+    except TimeoutError as error:
+        raise InputError(
+            f"a reward's pattern {pattern!r} takes over {SECONDS:g} s on an answer; write a simpler one"
+        ) from error
+
+
+def exact(pattern: str = "") -> Reward:
+    """1 where the answer is the row's, else 0; with a pattern, where its group `answer` is at its last match."""
+    expression = regex.compile(pattern, regex.DOTALL)
+
+    def reward(question: str, answer: str, reference: str | None) -> float:
+        if pattern:
+            found = _timed(lambda: list(expression.finditer(answer, timeout=SECONDS)), pattern)
+            answer = found[-1]["answer"] if found else ""
+        return float(reference is not None and folded(answer) == folded(reference))
+
+    return reward
+
+
+def formatted(pattern: str) -> Reward:
+    """1 where the expression matches the whole answer, else 0."""
+    expression = regex.compile(pattern, regex.DOTALL)
+    return lambda question, answer, reference: float(
+        _timed(lambda: expression.fullmatch(answer, timeout=SECONDS), pattern) is not None
+    )
+
+
+def length(least: int = 0, most: float = math.inf) -> Reward:
+    """1 for `least` to `most` words; below it words / least, above it most / words."""
+
+    def reward(question: str, answer: str, reference: str | None) -> float:
+        words = len(answer.split())
+        return words / least if words < least else most / words if words > most else 1.0
+
+    return reward
+
+
+def own(name: str, key: str) -> Reward:
+    """A user's function. Raises InputError where its file cannot be run, or where it fails or returns no number."""
+    path, function = split(name, key)
+    spec = importlib.util.spec_from_file_location(f"reward_{path.stem}", path)
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    sys.path.insert(0, str(path.parent.resolve()))  # as `python path/to/file.py` would have it
+    try:
+        spec.loader.exec_module(module)
+        call = getattr(module, function)
+    except Exception as error:
+        raise InputError(f"{key} is {name!r}, and the file failed: {type(error).__name__}: {error}") from error
+    finally:
+        sys.path.pop(0)
+
+    def reward(question: str, answer: str, reference: str | None) -> float:
+        try:
+            value = float(call(question, answer, reference))
+        except Exception as error:
+            raise InputError(
+                f"{key} is {name!r}, which failed on the answer {answer[:200]!r}: {type(error).__name__}: {error}"
+            ) from error
+        if not math.isfinite(value):
+            raise InputError(
+                f"{key} is {name!r}, which returned {value} for the answer {answer[:200]!r}; allowed are finite numbers"
+            )
+        return value
+
+    return reward
+
+
+MADE: dict[str, Callable[..., Reward]] = {"exact": exact, "format": formatted, "length": length}
+
+
+class Rewards:
+    """The rewards of a config: each by its name and weight."""
+
+    def __init__(self, entries: Sequence[dict[str, Any]], key: str) -> None:
+        check(entries, key)
+        self.names: list[str] = []
+        self.weights = [float(entry.get("weight", 1)) for entry in entries]
+        self.calls: list[Reward] = []
+        for number, entry in enumerate(entries):
+            name = entry.get("reward") or entry["function"].rpartition(":")[2]
+            self.names.append(name if name not in self.names else f"{name}_{number}")
+            given = {name: value for name, value in entry.items() if name not in ("reward", "weight", "function")}
+            self.calls.append(
+                MADE[entry["reward"]](**given)
+                if "reward" in entry
+                else own(entry["function"], f"{key}[{number}].function")
+            )
+
+    def each(self, question: str, answer: str, reference: str | None) -> list[float]:
+        """What an answer is worth by each reward, without weights."""
+        return [call(question, answer, reference) for call in self.calls]
+
+    def total(self, each: Sequence[float]) -> float:
+        """The weighted sum."""
+        return sum(weight * value for weight, value in zip(self.weights, each, strict=True))

@@ -1,0 +1,118 @@
+"""One alignment on one process: a fine-tuning (scripts/finetune/run.py) by another loss. What its methods share."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+
+from scripts.align import sampling
+from scripts.align.batches import Asked, once
+from scripts.align.engine import ByLoss, kind
+from scripts.align.pairs import Row
+from scripts.finetune.batches import dealt, micro_batch
+from scripts.finetune.run import Run
+from scripts.pretrain import checkpoint
+from scripts.pretrain.batch import MicroBatch
+from scripts.pretrain.engine import Engine, Job
+from scripts.pretrain.heldout import Piece
+from scripts.workflow.manifest import write_atomically
+
+STEP = "align.train"
+SPOKEN, SPOKEN_FILE = 10, "prompts.jsonl"  # fixed prompts that are answered before and after, and their file
+
+
+class Alignment(Run):
+    """What all methods share: an engine that takes losses, measured before it takes the weights of a checkpoint."""
+
+    where, program = STEP, "scripts.align.train"
+    batches: Asked
+    engine: ByLoss
+
+    def built(self, job: Job) -> Engine:
+        """The engine, with the weights of the model that it is made from, and what `prepare` and `measure` find of these."""
+        self.engine = kind(self.kind)(job)
+        self.spoken_of = self.batches.fitting(once([*self.heldout_rows, *self.batches.rows]))[:SPOKEN]
+        self.prepare()
+        self.start = self.measure()
+        self.spoken_before = self.spoken
+        return self.engine
+
+    def prepare(self) -> None:
+        """What is made once, with the weights of the model that it is made from. A collective call."""
+
+    def begin(self, found: checkpoint.Checkpoint | None) -> dict[str, float]:
+        """What `measure` found before the first step, of this start or of another."""
+        return self.start
+
+    def measure(self) -> dict[str, float]:
+        """As `measured`; the answers to the fixed prompts are in `spoken`. A collective call."""
+        self.spoken = self.sampled(self.spoken_of, [("fixed", row["id"]) for row in self.spoken_of], 0.0)
+        return self.measured()
+
+    def measured(self) -> dict[str, float]:
+        """What is measured of the held-out rows, by its name in metrics.jsonl. A collective call."""
+        raise NotImplementedError
+
+    def step(self, step: int, stopping: bool) -> tuple[dict[str, Any], bool]:
+        """As `Run.step`, and every `measure_every` steps what is measured."""
+        found = super().step(step, stopping)
+        if (every := self.args.measure_every) and step % every == 0 and step < self.steps:
+            self.shown |= self.measured()
+        return found
+
+    def sampled(self, rows: Sequence[Row], keys: Sequence[tuple[Any, ...]], temperature: float) -> list[list[int]]:
+        """The tokens of an answer to each row, drawn by its key; 0: always the likeliest. Shared out by the caller. A collective call."""
+        most = self.settings["max_new_tokens"]
+        draws = np.array([sampling.uniforms(self.settings["seed"], key, most) for key in keys]).reshape(len(rows), most)
+        prompts = [self.batches.prompt(row) for row in rows]
+        end = self.tokenizer.eos_token_id
+        with self.engine.generating():
+            at = torch.from_numpy(draws).to(self.device)
+            return sampling.answers(self.engine.following, prompts, at, temperature, end, sampling.anywhere)
+
+    def leave(self, out: Path) -> list[Path]:
+        """Write the answers to the fixed prompts, before and after; the file."""
+        rows = [
+            {"question": row["question"], "before": self.batches.text(before), "after": self.batches.text(after)}
+            for row, before, after in zip(self.spoken_of, self.spoken_before, self.spoken, strict=True)
+        ]
+        write_atomically(
+            out / SPOKEN_FILE, "".join(json.dumps(self.priced(row), ensure_ascii=False) + "\n" for row in rows)
+        )
+        return [out / SPOKEN_FILE]
+
+    def priced(self, row: dict[str, Any]) -> dict[str, Any]:
+        """A row of that file with what its answers are worth, where there are rewards."""
+        return row
+
+    def moved(self, batch: MicroBatch) -> MicroBatch:
+        """A micro-batch on the device."""
+        return batch[0].to(self.device), batch[1].to(self.device)
+
+    def logps(self, rows: Sequence[Piece]) -> torch.Tensor:
+        """The log-probability of each answer in nats: float64 [rows], the same on every process, on the CPU. A collective call."""
+        order = sorted(
+            range(len(rows)), key=lambda number: len(rows[number][0])
+        )  # so that a batch needs little padding
+        found = torch.zeros(len(rows), dtype=torch.float64, device=self.device)
+        for turn in dealt(order, self.processes, self.batches.size * self.batches.rows_each):
+            mine = turn[self.rank]
+            inputs, targets = micro_batch([rows[number] for number in mine], self.tokenizer.eos_token_id)
+            nats = self.engine.evaluate(inputs.to(self.device), targets.to(self.device))
+            found[mine] = -nats[: len(mine)]
+        dist.all_reduce(found)
+        return found.cpu()
+
+    def facts(self) -> dict[str, Any]:
+        """What the manifest's summary says of the rows, and of the held-out ones before and after."""
+        found: dict[str, Any] = {"method": self.settings["method"], "pairs": len(self.batches.rows)}
+        found["heldout_pairs"] = len(self.heldout_rows)
+        for name, value in self.before.items():
+            found |= {f"{name}_before": round(value, 6), f"{name}_after": round(self.after[name], 6)}
+        return found

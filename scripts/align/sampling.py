@@ -1,0 +1,73 @@
+"""Answers of a model, token by token: the same for any (seed, step, row, place), whatever else is drawn beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+import xxhash
+
+# Token ids [n, length], the mask up to there, places, a cache or None → (fp32 logits [n, vocabulary] behind the last, the cache).
+Following = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, Any], tuple[torch.Tensor, Any]]
+
+
+def uniforms(seed: int, key: Sequence[object], count: int) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """`count` numbers in [0, 1), a function of seed and key alone: Philox, keyed by their hash."""
+    mark = xxhash.xxh3_128_intdigest("\x1f".join(map(str, (seed, *key))).encode())
+    return np.random.Generator(np.random.Philox(key=mark)).random(count)
+
+
+def chosen(logits: torch.Tensor, at: torch.Tensor, temperature: float) -> torch.Tensor:
+    """A token for each row of logits [n, vocabulary], where `at` [n] in [0, 1) lies in their distribution; 0: the likeliest. int64 [n]."""
+    if not temperature:
+        return logits.argmax(1)
+    below = (logits.double() / temperature).softmax(1).cumsum(1)
+    return torch.searchsorted(below, (at[:, None] * below[:, -1:])).squeeze(1).clamp(max=logits.shape[1] - 1)
+
+
+def anywhere(going: torch.Tensor) -> bool:
+    """Whether an answer goes on in any process. A collective call."""
+    left = going.any().float()
+    dist.all_reduce(left, op=dist.ReduceOp.MAX)
+    return bool(left)
+
+
+@torch.no_grad()
+def answers(
+    following: Following,
+    prompts: Sequence[Sequence[int]],
+    draws: torch.Tensor,
+    temperature: float,
+    end: int,
+    goes_on: Callable[[torch.Tensor], bool],
+) -> list[list[int]]:
+    """What the model goes on with after each prompt, up to the end token, which it has, or as many tokens as `draws` [prompts, most] has.
+
+    With `anywhere` as `goes_on`, every process makes as many forward passes as the others, also one without a prompt.
+    """
+    device = draws.device
+    rows, width = max(1, len(prompts)), max((len(ids) for ids in prompts), default=1)
+    inputs = torch.full((rows, width), end, dtype=torch.int64, device=device)
+    mask = torch.zeros((rows, width), dtype=torch.int64, device=device)
+    mask[:, -1] = 1  # so that a row of padding has something to look at
+    for row, ids in enumerate(prompts):  # on the left: all end at the same place
+        inputs[row, width - len(ids) :] = torch.tensor(ids, device=device)
+        mask[row, width - len(ids) :] = 1
+    places, found = (mask.cumsum(1) - 1).clamp(min=0), list[list[int]]([] for _ in range(rows))
+    going = torch.tensor([bool(prompts)] * rows, device=device)
+    cache: Any = None
+    for number in range(draws.shape[1]):
+        logits, cache = following(inputs, mask, places, cache)
+        draw = draws[:, number] if len(prompts) else torch.zeros(rows, dtype=torch.float64, device=device)
+        tokens = chosen(logits, draw, temperature)
+        for row in going.nonzero().flatten().tolist():
+            found[row].append(int(tokens[row]))
+        going &= tokens != end
+        if not goes_on(going):
+            break
+        inputs, places = tokens[:, None], places[:, -1:] + 1
+        mask = torch.cat([mask, torch.ones((rows, 1), dtype=torch.int64, device=device)], 1)
+    return found[: len(prompts)]

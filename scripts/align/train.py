@@ -1,0 +1,46 @@
+"""Align a model by preferences or by rewards: DPO and KTO; GRPO, RLOO and REINFORCE.
+
+Trains as finetune.train does, by the same engines and with the same checkpoints, signals and files (scripts/finetune/train.py). Writes
+`<model>/model/`, `<model>/losses.jsonl`, and metrics.jsonl beside them with rewards, margins, divergence and lengths. What was measured
+of the held-out rows before and after is in the manifest.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from scripts.align.batches import WANTS
+from scripts.align.online import ByReward
+from scripts.align.preferences import ByPreference
+from scripts.align.run import STEP
+from scripts.finetune.train import clear, made_by
+from scripts.training import program
+from scripts.workflow import cli
+from scripts.workflow.manifest import Manifest
+
+
+def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
+    """Train and write the results; returns the manifest's files on process 0 and nothing on the others."""
+    return made_by(ByPreference if settings["method"] in WANTS else ByReward, args, settings, manifest)
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = cli.parser(
+        STEP,
+        __doc__,
+        "--config config.yaml --model results/main/finetune/train/sft.manifest.json "
+        "--pairs results/main/align/pairs/manifest.json --manifest /tmp/align/dpo.manifest.json",
+    )
+    parser.add_argument(
+        "--model", required=True, type=Path, help="manifest of the model that it is made from, the reference"
+    )
+    parser.add_argument("--pairs", required=True, type=Path, help="manifest of align.pairs")
+    parser.add_argument("--checkpoints", type=Path, default=Path("checkpoints"), help="folder of all runs' checkpoints")
+    cli.placement(parser, STEP)
+    return program.run(parser, body, argv, clear)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

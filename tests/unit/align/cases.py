@@ -1,0 +1,17 @@
+"""scripts.align.train, once for each of CASES, as tests/unit/finetune/poisoned.py has it of fine-tuning."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from scripts.align import train
+from tests.unit.finetune import poisoned
+
+poisoned.train = train  # type: ignore[attr-defined]
+
+if __name__ == "__main__":
+    if "CASES" in os.environ:
+        poisoned.several(os.environ["CASES"].split(), sys.argv[1:])
+    else:
+        raise SystemExit(train.main())

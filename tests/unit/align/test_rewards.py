@@ -1,0 +1,102 @@
+"""Rewards that can be verified, and what of them is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scripts.align.rewards import Rewards, check
+from scripts.workflow import fingerprint
+from scripts.workflow.contents import imported
+from scripts.workflow.errors import InputError
+from tests.unit.align.test_tracked import config, mark
+
+KEY = "align.train.rewards"
+
+
+def worth(entry: dict[str, Any], answer: str, reference: str | None = None) -> float:
+    return Rewards([entry], KEY).each("Why?", answer, reference)[0]
+
+
+@pytest.mark.parametrize(
+    ("entry", "answer", "reference", "value"),
+    [
+        ({"reward": "exact"}, "  forty  TWO", "Forty two", 1),
+        ({"reward": "exact"}, "42", "41", 0),
+        ({"reward": "exact"}, "42", None, 0),
+        ({"reward": "exact", "pattern": r"#### (?P<answer>\d+)"}, "so #### 3 and #### 42", "42", 1),
+        ({"reward": "exact", "pattern": r"#### (?P<answer>\d+)"}, "42", "42", 0),
+        ({"reward": "format", "pattern": r"Return [^.]*\."}, "Return it.", None, 1),
+        ({"reward": "format", "pattern": r"Return [^.]*\."}, "Return it. Or not.", None, 0),
+        ({"reward": "length", "least": 2, "most": 4}, "one two three", None, 1),
+        ({"reward": "length", "least": 2, "most": 4}, "one", None, 0.5),
+        ({"reward": "length", "most": 4}, "a b c d e f g h", None, 0.5),
+        ({"reward": "length", "least": 2}, "", None, 0),
+    ],
+)
+def test_worth(entry: dict[str, Any], answer: str, reference: str | None, value: float) -> None:
+    assert worth(entry, answer, reference) == value
+
+
+def test_weights_add_up(tmp_path: Path) -> None:
+    (tmp_path / "help.py").write_text("ENDS = '.'\n")
+    (tmp_path / "mine.py").write_text(
+        "from help import ENDS\n\ndef ends(question, answer, reference):\n    return answer.endswith(ENDS)\n"
+    )
+    found = Rewards(
+        [{"function": f"{tmp_path}/mine.py:ends", "weight": 2}, {"reward": "length", "most": 2, "weight": -1}], KEY
+    )
+    assert found.names == ["ends", "length"]
+    assert found.total(found.each("q", "two words.", None)) == 2 * 1 - 1
+    assert imported(tmp_path / "mine.py") == [tmp_path / "help.py", tmp_path / "mine.py"]
+
+
+@pytest.mark.parametrize(
+    ("entry", "why"),
+    [
+        ({}, r"align\.train\.rewards\[0\] is \{\}; give `function`, or `reward`: one of exact, format, length"),
+        (
+            {"reward": "exact", "least": 2},
+            r"\[0\]\.least goes with another reward; allowed beside this one: pattern, reward, weight",
+        ),
+        ({"reward": "exact", "pattern": "a"}, r"must have a group"),
+        ({"reward": "format"}, r"\[0\] lacks `pattern`"),
+        ({"reward": "format", "pattern": "("}, r"\[0\]\.pattern is '\(': missing \)"),
+        ({"reward": "length"}, r"give `least`, `most` or both"),
+        ({"reward": "length", "least": 3, "most": 2}, r"`least` not above `most`"),
+        ({"function": "mine.py"}, r"\[0\]\.function is 'mine\.py'; allowed is path/to/file\.py:function"),
+        ({"function": "nowhere.py:f"}, r"\[0\]\.function is 'nowhere\.py:f': .*No such file"),
+    ],
+)
+def test_what_is_refused(entry: dict[str, Any], why: str) -> None:
+    with pytest.raises(InputError, match=why):
+        check([entry], KEY)
+
+
+def test_a_function_that_is_not_there_or_fails(tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text("def bad(q, a, r):\n    return a[99]\n\ndef none(q, a, r):\n    return float('nan')\n")
+    with pytest.raises(InputError, match=r"mine\.py:other'; functions of the file: bad, none"):
+        check([{"function": f"{file}:other"}], KEY)
+    with pytest.raises(InputError, match=r"failed on the answer 'abc': IndexError"):
+        worth({"function": f"{file}:bad"}, "abc")
+    with pytest.raises(InputError, match="returned nan for the answer"):
+        worth({"function": f"{file}:none"}, "abc")
+
+
+def test_an_edit_of_a_function_or_of_what_it_imports_trains_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "help.py").write_text("ENDS = '.'\n")
+    (tmp_path / "mine.py").write_text("import help\n\ndef ends(q, a, r):\n    return a.endswith(help.ENDS)\n")
+    (tmp_path / "other.py").write_text("")
+    made = config({"align.train.rewards": [{"function": "mine.py:ends"}], "align.train.method": "grpo"})
+    marks = [mark(made, "align.train", "dpo")]
+    for name in ("other.py", "help.py", "mine.py"):
+        (tmp_path / name).write_text((tmp_path / name).read_text() + "X = 1\n")
+        marks.append(mark(made, "align.train", "dpo"))
+    assert marks[0] == marks[1] != marks[2] != marks[3]
+    assert fingerprint.files("align.pairs", made) == {}

@@ -1,0 +1,100 @@
+"""What an edit of a key of `align` reruns where a model is aligned, and that nothing of it is there where none is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from scripts.align import checks
+from scripts.workflow import config as configuration
+from scripts.workflow import fingerprint, steps
+from scripts.workflow.config import ROOT
+from scripts.workflow.errors import InputError
+
+MODELS = {"sft": {"from": "base", "step": "finetune.train"}, "dpo": {"from": "sft", "step": "align.train"}}
+ALIGNING = [("align.pairs", ""), ("align.train", "dpo")]
+MATRIX = yaml.safe_load((ROOT / "tests/workflow/rerun_matrix.yaml").read_text(encoding="utf-8"))
+LEAVES = {path: node for path, node in configuration.leaves() if path.startswith("align.")}
+
+
+def config(changes: dict[str, Any] | None = None, models: dict[str, Any] | None = None) -> dict[str, Any]:
+    tree: dict[str, Any] = {"models": MODELS if models is None else models}
+    for path, value in (changes or {}).items():
+        node = tree
+        *sections, leaf = path.split(".")
+        for part in sections:
+            node = node.setdefault(part, {})
+        node[leaf] = value
+    return configuration.validate(tree)
+
+
+def mark(made: dict[str, Any], step: str, task: str) -> str:
+    return fingerprint.fingerprint(step, made, None, task)
+
+
+@pytest.mark.parametrize("path", LEAVES)
+def test_a_key_reruns_its_step(path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    value = MATRIX[path]["to"]
+    for name in (entry.get("path") for entry in value) if isinstance(value, list) else ():
+        (tmp_path / str(name)).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / str(name)).write_text("{}")
+    before, after = config(), config({path: value})
+    assert configuration.lookup(before, path) != configuration.lookup(after, path)
+    differ = {step for step, task in ALIGNING if mark(before, step, task) != mark(after, step, task)}
+    placed, own = LEAVES[path].get("placement"), ".".join(path.split(".")[:2])
+    assert differ == (set() if placed else {"align.pairs", "align.train"} if own == "align.pairs" else {own})
+    assert mark(before, "finetune.train", "sft") == mark(after, "finetune.train", "sft")
+
+
+@pytest.mark.parametrize(
+    ("own", "align", "why"),
+    [
+        ({}, {}, r"align\.train\.method is 'dpo', and align\.pairs\.files is \[\]"),
+        ({"method": "kto"}, {}, r"models\.dpo\.method is 'kto', and align\.pairs\.files is \[\]"),
+        ({"method": "grpo"}, {}, r"align\.train\.rewards is \[\]; method 'grpo' needs one or more"),
+        ({"method": "grpo", "rewards": [{"reward": "format"}]}, {}, r"models\.dpo\.rewards\[0\] lacks `pattern`"),
+        (
+            {"method": "rloo", "rewards": [{"reward": "exact"}], "generations": 1},
+            {},
+            r"models\.dpo\.generations is 1; method 'rloo'",
+        ),
+        (
+            {"method": "grpo", "rewards": [{"reward": "exact"}]},
+            {"align.train.max_new_tokens": 128},
+            r"align\.train\.max_new_tokens is 128; allowed is less than align\.train\.max_length, 128",
+        ),
+        (
+            {},
+            {"align.pairs.from": "dpo"},
+            r"align\.pairs\.from is 'dpo', which is aligned, or made from such a model; allowed: base, sft$",
+        ),
+        ({}, {"align.pairs.from": "x"}, r"align\.pairs\.from is 'x', which is no model; allowed: base, sft$"),
+        ({}, {"align.pairs.from": "sft"}, r"align\.pairs\.rewards is \[\]; answers of 'sft' need one or more"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_a_run(own: dict[str, Any], align: dict[str, Any], why: str) -> None:
+    with pytest.raises(InputError, match=why):
+        checks.check(config(align, {**MODELS, "dpo": {**MODELS["dpo"], **own}}))
+
+
+def test_no_step_without_a_model_of_it() -> None:
+    assert not {"align.pairs", "align.train"} & set(steps.used(config(models={"sft": MODELS["sft"]})))
+    drawn = config({"align.pairs.from": "sft"})
+    assert steps.upstream("align.pairs", drawn) == [("finetune.train", "sft"), ("finetune.pairs", "")]
+    assert steps.upstream("align.pairs", config()) == [("finetune.pairs", "")]
+    assert [step for step in steps.used(config()) if step.startswith("align.")] == ["align.pairs", "align.train"]
+    assert steps.upstream("align.train", config(), "dpo") == [("finetune.train", "sft"), ("align.pairs", "")]
+    assert ("align.train", "dpo") in steps.upstream("evaluate.model", config(), "dpo")
+
+
+def test_the_folder_of_data_stands_in_the_file_of_a_function() -> None:
+    made = config(
+        {"data": "/far/away", "align.train.rewards": [{"function": "{data}/mine.py:ends"}, {"reward": "exact"}]},
+        {**MODELS, "dpo": {**MODELS["dpo"], "rewards": [{"function": "{data}/own.py:ends"}]}},
+    )
+    assert made["align"]["train"]["rewards"] == [{"function": "/far/away/mine.py:ends"}, {"reward": "exact"}]
+    assert made["models"]["dpo"]["rewards"] == [{"function": "/far/away/own.py:ends"}]

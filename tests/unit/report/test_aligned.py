@@ -1,0 +1,54 @@
+"""What the page shows of an alignment."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from scripts.report import aligned
+from scripts.report.models import Model
+from scripts.report.records import Run
+from scripts.workflow.manifest import Manifest
+
+MODEL = Model("grpo", "sft", "align.train")
+SUMMARY = {
+    "method": "grpo", "pairs": 100, "heldout_pairs": 20, "steps": 4, "heldout_reward_before": 0.1, "heldout_reward_after": 0.9,
+    "heldout_answer_loss_before": 3.8, "heldout_answer_loss_after": 4.0,
+    "heldout_reward/format_before": 0.1, "heldout_reward/format_after": 0.9,
+}  # fmt: skip
+
+
+def run_of(folder: Path, rows: list[dict[str, Any]]) -> Run:
+    """A run whose only result is an alignment that measured these rows."""
+    place = folder / "align/train/grpo"
+    place.mkdir(parents=True)
+    (place / "losses.jsonl").write_text("")
+    (place / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (place / "prompts.jsonl").write_text('{"question": "Why?", "before": "So.", "after": "No."}\n{"cut')
+    manifest = Manifest("align.train", "0" * 16)
+    manifest.write(place.with_name("grpo.manifest.json"), [place / "losses.jsonl", place / "prompts.jsonl"])
+    return Run.read([place.with_name("grpo.manifest.json")])
+
+
+def test_facts_name_what_was_measured() -> None:
+    rows = {name: value for name, value, _ in aligned.facts(SUMMARY)}
+    assert rows["Held-out reward before"] == "0.1" and rows["Held-out reward after"] == "0.9"
+    assert rows["Held-out loss on answers after"] == "4" and rows["Held-out reward/format after"] == "0.9"
+    assert "Held-out accuracy before" not in rows
+
+
+def test_figures_and_prompts(tmp_path: Path) -> None:
+    measured = {"heldout_reward": 0.1, "heldout_answer_loss": 3.8}
+    steps = [
+        {"step": step, "loss": 0.1, "reward": 0.1 * step, "kl": 0.01 * step, "answer_tokens": 9} for step in (1, 2, 3)
+    ]
+    run = run_of(
+        tmp_path, [{"step": 0, **measured}, *steps, {"step": 3, "heldout_reward": 0.9, "heldout_answer_loss": 4.0}]
+    )
+    figures = aligned.figures(run, MODEL)
+    assert all(figures.values()) and set(figures) == {"reward", "kl", "lengths", "hacking"}
+    assert "held-out loss on answers" in str(figures["hacking"])
+    assert [row["after"] for row in aligned.prompts(run, MODEL)] == ["No."]
+    other = Model("sft", "base", "finetune.train")
+    assert not any(aligned.figures(run, other).values()) and aligned.prompts(run, other) == []
