@@ -22,6 +22,11 @@ def change(value: float, measure: str) -> str:
     return signed(value, 3) if measure == "heldout_text" else signed(100 * value, 1)
 
 
+def measure(name: str) -> str:
+    """What a measure is called for a reader."""
+    return MEASURES.get(name) or public_name(name)
+
+
 def cell(one: dict[str, Any] | None) -> dict[str, str]:
     """`change`, `interval`, `verdict` and its CSS class."""
     if not one:
@@ -62,7 +67,7 @@ def table(run: Run) -> dict[str, Any]:
         return {"rows": []}
     sure = run.fact("evaluate.compare", "confidence")
     return {
-        "heads": [MEASURES.get(name) or public_name(name) for name in names],
+        "heads": [measure(name) for name in names],
         "rows": rows,
         "about": (
             "The first model less the second, on the items and documents that both answered: bits per byte, where less is better, and "

@@ -10,6 +10,8 @@ from scripts.report.page import NOTHING, integer, percent, signed, significant, 
 from scripts.report.records import Run, dig, json_lines, number
 from scripts.report.samples import UNSHOWABLE
 
+PROMPTS = 3  # that a run's last lines show
+
 
 def accuracy(questions: Any, key: str = "acc") -> str:
     """`41.3 % ± 1.6 %`: accuracy and its standard error, over documents where it is known, else that of lm-evaluation-harness."""
@@ -103,3 +105,9 @@ def generated(run: Run, models: Iterable[str]) -> list[dict[str, Any]]:
                     here = found.setdefault((kind, decoding, prompt), new)
                     here["outputs"].append((title(model), visible(str(row.get("text", "")))))
     return list(found.values())
+
+
+def continued(run: Run, models: Iterable[str]) -> list[dict[str, Any]]:
+    """The first PROMPTS prompts, and what each model goes on with, its likeliest token at every step: `prompt`, `outputs`."""
+    rows = [row for row in generated(run, models) if row["about"] == "prompt, greedy decoding"]
+    return [{key: row[key] for key in ("prompt", "outputs")} for row in rows[:PROMPTS]]

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from scripts.formats.documents import batches
 from scripts.models.registry import UNTRAINED
-from scripts.report import tasks
+from scripts.report import evaluated, tasks
 from scripts.report.models import Model
 from scripts.report.records import Run, dig, number
 from scripts.report.samples import present
@@ -158,6 +158,7 @@ def model(run: Run, of: Model) -> dict[str, Any]:
 
 def counts(run: Run, models: Iterable[Model]) -> dict[str, Any]:
     """What was trained on what, and how well it did: the numbers of the page's head and of `make demo`'s last lines."""
+    models = list(models)
     return {
         "documents_read": dig(run.counts("ingest.extract"), "in"),
         "documents": dig(run.counts("ingest.extract"), "kept"),
@@ -168,6 +169,8 @@ def counts(run: Run, models: Iterable[Model]) -> dict[str, Any]:
         "tokenizer": run.summary("tokenize.train"),
         "models": [model(run, of) for of in models],
         "beside": tasks.found(run, evaluation(run, UNTRAINED)),
+        "compared": run.fact("evaluate.compare", "pairs") or [],
+        "continued": evaluated.continued(run, [of.name for of in models]),
         "notes": run.notes(),
     }
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
+from textwrap import shorten
 from typing import Any
 
 from scripts.report import tasks
+from scripts.report.compared import WORDS, change, measure
 from scripts.report.evaluated import accuracy
 from scripts.report.models import title, trained
 from scripts.report.page import NARROW, NOTHING, duration, integer, short, significant, size
@@ -16,6 +19,8 @@ from scripts.workflow import cli, costs
 from scripts.workflow.costs import counting
 from scripts.workflow.inputs import Inputs
 from scripts.workflow.manifest import Manifest, ManifestError
+
+SHOWN = 100  # characters of what a model goes on with
 
 
 def lines(counts: dict[str, Any], seconds: float | None, page: Path) -> list[tuple[str, str]]:
@@ -64,7 +69,7 @@ def lines(counts: dict[str, Any], seconds: float | None, page: Path) -> list[tup
         made.append(
             (name, f"{bits} bits per held-out byte, accuracy {accuracy(asked)}{chance}{mark('evaluate.model')}")
         )
-    made += tasks.lines(counts)
+    made += [*tasks.lines(counts), *compared(counts), *continued(counts)]
     made.append(("time", f"{duration(seconds)} over all tasks" if seconds else NOTHING))
     if pretrain:
         made.append(("talk", "make serve (crawl2llm serve): a page to chat with the models in"))
@@ -76,6 +81,27 @@ def lines(counts: dict[str, Any], seconds: float | None, page: Path) -> list[tup
     if other := counts.get("other"):
         made.append(("outdated", f"made under other settings, code or input: {', '.join(other)}"))
     return made
+
+
+def compared(counts: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """A line for each two models: on what the second is better or worse, and how many measures do not tell them apart."""
+    for pair in counts.get("compared") or []:
+        by_verdict: dict[str, list[str]] = {verdict: [] for verdict in WORDS}
+        for one in pair["measures"]:
+            name, verdict = one["measure"], one["verdict"]
+            by_verdict[verdict].append(f"{measure(name).lower()} ({change(one['difference'], name)})")
+        said = [f"{WORDS[verdict]} on {', '.join(names)}" for verdict, names in by_verdict.items() if names]
+        if unclear := by_verdict.pop("unclear"):
+            said[-1] = f"{WORDS['unclear']} on {integer(len(unclear))} measure{'s' * (len(unclear) > 1)}"
+        yield "compared", f"{title(pair['second']).lower()} with {title(pair['first']).lower()}: {'; '.join(said)}"
+
+
+def continued(counts: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Each prompt, and below it a line for what each model goes on with."""
+    for row in counts.get("continued") or []:
+        yield "prompt", row["prompt"]
+        for name, text in row["outputs"]:
+            yield f"  {name.lower()}", f"… {shorten(text, SHOWN, placeholder=' …')}"
 
 
 def show(rows: list[tuple[str, str]]) -> None:

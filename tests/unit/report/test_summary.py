@@ -32,7 +32,8 @@ def test_prints_the_runs_numbers(run_folder: Path, manifests: list[Path], capsys
     (run_folder / "benchmarks/crawl").mkdir(exist_ok=True)
     (run_folder / "benchmarks/crawl/other.tsv").write_text("s\n1000\n")
     assert summary.main(["--results", str(run_folder)]) == 0
-    lines = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.replace("base model", "base").splitlines())
+    said = capsys.readouterr().out.replace("base model", "base").splitlines()
+    lines = dict(line.split(maxsplit=1) for line in said if not line.startswith(" "))
     assert lines["report"].endswith("report/render/report.html")
     assert lines["trained"] == "123 k parameters on 60 k tokens, 60 steps"
     assert lines["base"] == "1.91 bits per held-out byte, accuracy 26.0 % ± 1.6 % (chance 25.0 %)"
@@ -55,3 +56,27 @@ def test_numbers_that_are_missing_show_as_a_dash(tmp_path: Path, capsys: Any) ->
     (folder / "counts.json").write_text("{}")
     assert summary.main(["--results", str(tmp_path)]) == 0
     assert "–" in capsys.readouterr().out
+
+
+def test_says_which_model_is_better_and_what_each_goes_on_with() -> None:
+    one = {"measure": "heldout_text", "difference": 0.136, "verdict": "worse"}
+    more = [{"measure": name, "difference": 0.02, "verdict": "unclear"} for name in ("word_order", "next_word")]
+    rows = summary.lines(
+        {
+            "compared": [{"first": "base", "second": "sft", "measures": [one, *more]}],
+            "continued": [
+                {"prompt": "The function", "outputs": [["Base model", "is  a\nfunction " * 20], ["sft", ""]]}
+            ],
+        },
+        None,
+        Path("report.html"),
+    )
+    said = "sft with base model: worse on bits per byte (+0.136); not to be told apart on 2 measures"
+    assert ("compared", said) in rows
+    at = rows.index(("prompt", "The function"))
+    assert (
+        rows[at + 1][0] == "  base model"
+        and rows[at + 1][1].startswith("… is a function is a")
+        and len(rows[at + 1][1]) < 110
+    )
+    assert rows[at + 2] == ("  sft", "… ")
