@@ -28,6 +28,7 @@ GPUS = {  # what each config is for
     "configs/crawl-and-novels.yaml": LAPTOP,
     "configs/own-warcs-gpu.yaml": "a100-40gb",
     "configs/own-warcs.yaml": LAPTOP,
+    "configs/chat-small.yaml": "h100",
     "configs/talk-cpu.yaml": LAPTOP,
 }
 NOTHING = Path("/nonexistent")  # no training was measured: the table is the same on every machine
