@@ -172,6 +172,8 @@ def lineage(step=None):
         return [PROJECT.manifest(wildcards.variant, *one) for one in made]
 
     return found
+
+
 def answering(wildcards):
     """Input function: the manifest of the model whose answers align.pairs judges; none where its `from` is null."""
     config = VARIANTS[wildcards.variant]

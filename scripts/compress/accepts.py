@@ -36,7 +36,7 @@ def tools() -> Path:
 def missing(folder: Path) -> str | None:
     """Why the tools in a folder cannot be used, and how to make them; None where they can."""
     how = (
-        f"make them once, where there is a network: make gguf-tools (about 5 minutes; {VARIABLE} names another folder)"
+        f"make them once, where there is a network: make gguf-tools (5 to 10 minutes; {VARIABLE} names another folder)"
     )
     if not (folder / "llama.cpp/convert_hf_to_gguf.py").is_file():
         return f"llama.cpp's tools are not in {folder}: {how}"

@@ -16,7 +16,12 @@ from scripts.models.registry import BASE_STEP
 
 KIND = "crawl2llm/heldout"  # of the model index: a data set that is the run's own
 TASK = "text-generation"
-MADE_BY = {BASE_STEP: "pre-trained", "finetune.train": "fine-tuned"}
+MADE_BY = {
+    BASE_STEP: "pre-trained",
+    "finetune.train": "fine-tuned",
+    "align.train": "aligned",
+    "compress.prune": "pruned",
+}
 
 
 TEXT_CODE = """\

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from scripts.compress import card, facts, gguf
-from scripts.compress.wanted import is_found
+from scripts.compress.wanted import auto_finds_tokenizer
 from scripts.models.load import home, weights
 from scripts.workflow import cli
 from scripts.workflow.console import log
@@ -40,7 +40,9 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
         for path in sorted(path for path in folder.iterdir() if path.is_file() and path.name != CARD):
             shutil.copyfile(path, out / path.name)
             files.append(out / path.name)
-    write_atomically(out / CARD, card.written(known, settings, name, ggufs, AUTO if is_found(folder) else PLAIN))
+    write_atomically(
+        out / CARD, card.written(known, settings, name, ggufs, AUTO if auto_finds_tokenizer(folder) else PLAIN)
+    )
     size = sum(path.stat().st_size for path in files)
     log.info("%s files, %.1f MB, and the card in %s", len(files), size / 1e6, out)
     manifest.summary = {

@@ -107,7 +107,7 @@ class Run(finetune.Run):
         return Windows(self.args.tokens, settings, self.context, end, self.processes)
 
     def check(self, config: Any) -> None:
-        """As of a fine-tuning."""
+        """InputError for settings that cannot go with the windows, the processes or the zeros."""
         check(self.settings, self.batches.sequences, self.processes, bool(self.zeroed))
 
     def longest(self) -> int:

@@ -72,7 +72,13 @@ SHOWN = {
     "validation_loss": "validation loss (nats a token)",
     "bits_per_byte": "validation bits per byte", "pairs": "training pairs", "loss_first": "loss of the first step (nats a token)",
     "loss_last": "loss of the last step (nats a token)", "heldout_loss_before": "held-out loss before (nats an answer token)",
-    "heldout_loss_after": "held-out loss after (nats an answer token)",
+    "heldout_loss_after": "held-out loss after (nats an answer token)", "method": "method",
+    "heldout_preference_loss_before": "held-out loss of preferences before", "heldout_preference_loss_after": "held-out loss of preferences after",
+    "heldout_reward_before": "held-out reward before", "heldout_reward_after": "held-out reward after",
+    "heldout_answer_loss_before": "held-out answers' loss before (nats a token)",
+    "heldout_answer_loss_after": "held-out answers' loss after (nats a token)",
+    "parameters_before": "parameters before", "pruned_loss_before": "loss when pruned (nats a token)",
+    "pruned_loss_after": "loss after the training (nats a token)",
 }  # fmt: skip
 
 
@@ -80,8 +86,11 @@ def measures(model: Trained) -> Iterator[list[str]]:
     """(what, value) of a step's summary, as far as it is known here."""
     for key, words in SHOWN.items():
         value = model.summary.get(key)
-        if isinstance(value, int | float):
-            yield [words, f"{value:,}" if isinstance(value, int) else f"{value:,.6g}"]
+        if isinstance(value, int | float | str):
+            yield [
+                words,
+                f"{value:,.6g}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else value,
+            ]
     shape = model.summary.get("shape") or {}
     plain = {key: value for key, value in shape.items() if isinstance(value, int | str) and not isinstance(value, bool)}
     if plain:

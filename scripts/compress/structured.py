@@ -129,7 +129,8 @@ def cut(model: Any, found: Importance, settings: dict[str, Any]) -> tuple[Any, d
     if getattr(config, "layer_types", None):
         config.layer_types = [config.layer_types[old] for old in layers]
     left = {
-        "layers": layers,
+        "layers": len(layers),
+        "kept_layers": layers,
         "heads": config.num_attention_heads,
         "heads_before": model.config.num_attention_heads,
         "neurons": config.intermediate_size,

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from tokenizers import Tokenizer
 
-from scripts.models.load import load, load_tokenizer
+from scripts.models.load import load
 from scripts.pretrain.heldout import CARRY, choose, pieces
 from scripts.workflow.console import Progress
 from scripts.workflow.errors import InputError
@@ -36,9 +36,12 @@ def own_tokenizer(folder: Path) -> Tokenizer:
     return made
 
 
-def is_found(folder: Path) -> bool:
-    """Whether AutoTokenizer loads the tokenizer that is in a model's folder: of some architectures it takes one of its own (qwen2)."""
-    loaded, own = load_tokenizer(folder).backend_tokenizer, own_tokenizer(folder)
+def auto_finds_tokenizer(folder: Path) -> bool:
+    """Whether AutoTokenizer, with which others load it, takes the tokenizer in a model's folder: for qwen2 it takes one of its own."""
+    from transformers import AutoTokenizer
+
+    loaded = AutoTokenizer.from_pretrained(folder, local_files_only=True).backend_tokenizer
+    own = own_tokenizer(folder)
     loaded.encode_special_tokens = True
     return all(loaded.encode(text).ids == own.encode(text).ids for text in TEXTS)
 

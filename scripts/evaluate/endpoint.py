@@ -27,7 +27,7 @@ from scripts.workflow.manifest import canonical, write_atomically
 LOCAL = ("127.0.0.1", "localhost", "::1")
 LARGEST = 1 << 22  # bytes of an answer
 SLEEP = 0.5  # seconds before the second attempt; twice as many before each later one, 30 at most
-LATER = (408, 425, 429)  # states of HTTP that another attempt may mend, besides those from 500 on
+LATER = (408, 425, 429)  # HTTP status codes after which another attempt may succeed, besides those from 500 on
 
 
 class NoRedirect(urllib.request.HTTPRedirectHandler):

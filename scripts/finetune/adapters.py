@@ -1,9 +1,9 @@
 """Low-rank adapters in the place of a full fine-tuning: LoRA (https://arxiv.org/abs/2106.09685), by PEFT.
 
 Every weight of the model that is made from stays as it is, and each linear layer W of the decoder gets two small matrices that are
-trained: W + alpha/rank × B A, with A [rank, inputs] random and B [outputs, rank] 0 in the beginning. `qlora` keeps W in four bits
-(https://arxiv.org/abs/2305.14314). The engine holds the model with
-PEFT's layers in it; what comes out is both the adapter, in PEFT's own files, and the model with the products added to its weights.
+trained: W + alpha/rank × B A, with A [rank, inputs] random and B [outputs, rank] 0 at first. `qlora` keeps W in four bits
+(https://arxiv.org/abs/2305.14314). The engine holds the model with PEFT's layers in it; what comes out is both the
+adapter, in PEFT's own files, and the model with the products added to its weights.
 """
 
 from __future__ import annotations
@@ -126,6 +126,8 @@ def quantized(made: PreTrainedModel, device: torch.device, given: initial.Weight
                 value.clone(), requires_grad=False, quant_type="nf4", compress_statistics=True
             )
             layer.bias = layers[name].bias
+            # bitsandbytes would repack the weight for bf16 at the first evaluation, for good: what follows is rounded otherwise.
+            layer.support_avx512bf16_for_cpu = False
             parent, _, leaf = name.removesuffix(".weight").rpartition(".")
             setattr(made.get_submodule(parent), leaf, layer.to(device))
     if left:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from scripts.models.registry import BASE, BASE_STEP
-from scripts.report.records import Run, dig
+from scripts.report.records import Run, dig, number
 from scripts.workflow.steps import MAKERS
 
 # Of each step that makes models: the heading of a training, and what its loss is the mean of.
@@ -93,8 +93,8 @@ def trained(counts: dict[str, Any]) -> bool:
 
 
 def best(tuned: list[dict[str, Any]]) -> dict[str, Any] | None:
-    """The fine-tuned model (of entries of `models` in counts.json) with the lowest held-out loss; the last where not all have one."""
-    losses = [dig(found, "training", "heldout_loss_after") for found in tuned]
-    if not tuned or not all(isinstance(loss, int | float) for loss in losses):
-        return tuned[-1] if tuned else None
-    return tuned[losses.index(min(losses))]
+    """The fine-tuned model (of entries of `models` in counts.json) with the lowest held-out loss of those that have one; else the last."""
+    known = [found for found in tuned if number(dig(found, "training", "heldout_loss_after")) is not None]
+    if known:
+        return min(known, key=lambda found: float(found["training"]["heldout_loss_after"]))
+    return tuned[-1] if tuned else None

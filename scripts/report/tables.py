@@ -74,8 +74,8 @@ def words_on_choice(tuned: dict[str, Any] | None, others: list[dict[str, Any]]) 
     """Why the tile is of this one of several fine-tuned models; "" where there are no several."""
     if len(others) < 2 or tuned is None:
         return ""
-    least = all(number(dig(found, "training", "heldout_loss_after")) is not None for found in others)
-    return f"the {'lowest held-out loss' if least else 'last'} of {len(others)} fine-tuned models"
+    known = [found for found in others if number(dig(found, "training", "heldout_loss_after")) is not None]
+    return f"the {'lowest held-out loss' if known else 'last'} of {len(known or others)} fine-tuned models"
 
 
 def lead(counts: dict[str, Any]) -> str:
@@ -227,7 +227,7 @@ def training_facts(facts: dict[str, Any]) -> list[Fact]:
         (
             "Quantized parameters",
             integer(facts.get("quantized_parameters")),
-            f"{facts.get('method')}, in {facts.get('layers')} linear layers",
+            f"{facts.get('method')}, in {facts.get('quantized_layers')} linear layers",
         ),
         ("Weights on the disk", size(facts.get("bytes")), f"instead of {size(facts.get('bytes_before'))}"),
         (
@@ -255,7 +255,7 @@ def training_facts(facts: dict[str, Any]) -> list[Fact]:
         ),
         ("Parameters before", integer(facts.get("parameters_before")), "of the model that was pruned"),
         ("Weights that are zero", integer(facts.get("zeros")), f"of {integer(facts.get('prunable'))} in linear layers"),
-        ("Layers", integer(facts.get("layers_before") and len(facts["layers"])), f"of {facts.get('layers_before')}"),
+        ("Layers", integer(facts.get("layers")), f"of {facts.get('layers_before')}"),
         ("Heads of a layer", integer(facts.get("heads")), f"of {facts.get('heads_before')}"),
         ("Neurons of a layer", integer(facts.get("neurons")), f"of {facts.get('neurons_before')}"),
         ("Held-out loss, pruned", significant(facts.get("pruned_loss_before")), "nats per token, before the training"),

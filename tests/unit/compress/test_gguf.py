@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from scripts.compress import accepts, gguf
-from scripts.compress.wanted import TEXTS, is_found, own_tokenizer
+from scripts.compress.wanted import TEXTS, auto_finds_tokenizer, own_tokenizer
 from scripts.workflow.config import ROOT, validate
 from scripts.workflow.errors import InputError
 from scripts.workflow.manifest import Manifest
@@ -130,7 +130,7 @@ def test_the_card_names_what_loads_the_models_own_tokenizer(
     import transformers
 
     folder = random_model(kind)
-    assert is_found(folder) == (loader == "AutoTokenizer")
+    assert auto_finds_tokenizer(folder) == (loader == "AutoTokenizer")
     found = getattr(transformers, loader).from_pretrained(folder)
     for text in TEXTS[:-2]:
         assert found(text)["input_ids"] == own_tokenizer(folder).encode(text).ids

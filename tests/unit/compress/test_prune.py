@@ -128,7 +128,7 @@ def test_a_structured_model_is_smaller_and_trains_on(base: Path, tokens: list[Pa
     assert summary["parameters"] == model.num_parameters() < 0.7 * summary["parameters_before"]
     assert summary["bytes"] < 0.7 * summary["bytes_before"]
     assert summary["pruned_loss_after"] < summary["pruned_loss_before"] - 0.1
-    assert len(summary["layers"]) == 1 and len(summary["block_influence"]) == 2
+    assert summary["layers"] == len(summary["kept_layers"]) == 1 and len(summary["block_influence"]) == 2
 
 
 def test_wrong_keys_are_named(tokens: list[Path]) -> None:

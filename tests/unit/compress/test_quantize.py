@@ -84,7 +84,7 @@ def test_the_summary_is_true(made: tuple[str, Path], base: Path) -> None:
     model, _ = load.load(folder)
     before = AutoModelForCausalLM.from_pretrained(base.parent / "model")
     taken = [name for name, part in model.named_modules() if type(part).__module__.startswith("bitsandbytes")]
-    assert len(taken) == found.summary["layers"] == 14
+    assert len(taken) == found.summary["quantized_layers"] == 14
     wrong = [
         (before.get_submodule(name).weight.data - layers.dequantized(model.get_submodule(name))).double().square().sum()
         for name in taken
@@ -159,7 +159,7 @@ def test_layers_that_are_kept(base: Path, tmp_path: Path) -> None:
     assert kinds["model.layers.0.mlp.down_proj"] == torch.int8
     assert kinds["model.layers.1.mlp.down_proj"] == kinds["model.layers.0.self_attn.q_proj"] == torch.float32
     summary = Manifest.read(out).summary
-    assert (summary["layers"], summary["layers_kept"]) == (9, 5)
+    assert (summary["quantized_layers"], summary["unquantized_layers"]) == (9, 5)
     assert summary["notes"] == [
         "5 linear layers are not quantized: model.layers.0.self_attn.q_proj, model.layers.1.mlp.down_proj, "
         "model.layers.1.mlp.gate_proj, …."

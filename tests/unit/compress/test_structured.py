@@ -67,7 +67,7 @@ def test_it_computes_what_the_old_one_computes_without_those_parts(
     small = AutoModelForCausalLM.from_config(config).eval()
     missing = small.load_state_dict(weights, strict=False)
     assert not missing.unexpected_keys and set(missing.missing_keys) <= {"lm_head.weight"}
-    size, kept = structured.head_size(model.config), left["layers"]
+    size, kept = structured.head_size(model.config), left["kept_layers"]
     with torch.no_grad():
         for at, layer in enumerate(model.model.layers):
             groups = structured.best(found.heads[at], (WHOLE | share)["heads"])
@@ -96,7 +96,7 @@ def test_the_least_important_goes(model: Any, windows: torch.Tensor) -> None:
     assert found.neurons[1].argmin() == 5 and found.neurons[1][5] == 0
     assert found.layers[2] == pytest.approx(0, abs=1e-6)
     _, _, left = structured.cut(model, found, WHOLE | {"layers": 0.67})
-    assert left["layers"] == [0, 1]
+    assert left["kept_layers"] == [0, 1]
 
 
 def test_at_least_one_stays_and_of_equal_ones_the_first() -> None:

@@ -81,8 +81,8 @@ def test_copa_is_that_of_a_plain_computation(inputs: dict[str, list[Path]], tmp_
     right = 0
     for row in rows:
         context = f"{row['premise'][:-1]} {'because' if row['question'] == 'cause' else 'therefore'}"
-        nats = [
-            likelihood(lm, tokenizer, context, f" {row[key][0].lower()}{row[key][1:]}")[0]
+        nats = [  # two spaces: the harness's own choices begin with one, behind its delimiter
+            likelihood(lm, tokenizer, context, f"  {row[key][0].lower()}{row[key][1:]}")[0]
             for key in ("choice1", "choice2")
         ]
         right += (nats[1] > nats[0]) == row["label"]
@@ -176,7 +176,7 @@ def test_blimp_is_asked_by_phenomenon(inputs: dict[str, list[Path]], tmp_path: P
     assert [line["part"] for line in lines] == ["adjunct_island", "causative"]
     for at, line in enumerate(lines):
         said = WORDS[at : at + 5]
-        nats = [likelihood(lm, tokenizer, tokenizer.eos_token, " ".join(part))[0] for part in (said, said[::-1])]
+        nats = [likelihood(lm, tokenizer, tokenizer.eos_token, f" {' '.join(part)}")[0] for part in (said, said[::-1])]
         assert line["right"] == (nats[0] > nats[1])
 
 
