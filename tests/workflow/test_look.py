@@ -225,6 +225,11 @@ def test_configs_plan(tmp_path: Path, path: Path, profile: str) -> None:
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_text(str(tmp_path / "x.warc.gz") if pattern.startswith("@") else "")
     (tmp_path / "x.warc.gz").write_bytes(b"")
+    for stage in ("finetune", "align"):
+        for entry in tree.get(stage, {}).get("pairs", {}).get("files", []):
+            target = tmp_path / entry["path"].replace("{data}", "data")
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text("")
     done = snakemake("--configfile", str(path), "--config", f"data={tmp_path / 'data'}", "--dry-run", "--quiet", "rules",
                      profile=profile, folder=tmp_path)  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
