@@ -18,7 +18,6 @@ from tests.workflow.test_matrix import checkout, downstream
 
 # Where each kill strikes, in the order of the run: a file that says that the step is at work.
 KILLS = {
-    "dedup.verify": "logs/main/dedup/verify/000.log",
     "pretrain.train": "checkpoints/*/step-*",
 }
 MORE_KILLS = {

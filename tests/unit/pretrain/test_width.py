@@ -73,6 +73,7 @@ def slopes(base: int | None) -> dict[str, float]:
     return found
 
 
+@pytest.mark.long
 def test_activations_move_as_far_at_every_width() -> None:
     """The logits' share of the head's random start shrinks as 1/√width, what the head has learnt does not."""
     scaled, plain = slopes(BASE), slopes(None)

@@ -44,9 +44,16 @@ def test_one_model_differs_from_none() -> None:
 
 
 @pytest.mark.parametrize(
-    ("losses", "name"), [((2.0, 1.0, 3.0), "b"), ((2.0, 1.0, None), "c"), ((2.0,), "a")], ids=["best", "unknown", "one"]
+    ("losses", "name", "words"),
+    [
+        ((2.0, 1.0, 3.0), "b", "the lowest held-out loss of 3 fine-tuned models"),
+        ((2.0, 1.0, None), "b", "the lowest held-out loss of 2 fine-tuned models"),
+        ((None, None, None), "c", "the last of 3 fine-tuned models"),
+        ((2.0,), "a", ""),
+    ],
+    ids=["best", "one-unknown", "unknown", "one"],
 )
-def test_the_tile_is_of_the_best_by_held_out_loss(losses: tuple[float | None, ...], name: str) -> None:
+def test_the_tile_is_of_the_best_by_held_out_loss(losses: tuple[float | None, ...], name: str, words: str) -> None:
     tuned = [
         {
             "name": one,
@@ -60,4 +67,4 @@ def test_the_tile_is_of_the_best_by_held_out_loss(losses: tuple[float | None, ..
     counts = {"models": [base, *tuned], "documents_read": 1, "bytes_read": 1}
     (tile,) = [tile for tile in tables.tiles(counts, None) if tile["name"].startswith("Accuracy")]
     assert tile["name"] == f"Accuracy, {name}"
-    assert ("the lowest held-out loss of 3 fine-tuned models" in tile["note"]) == (name == "b")
+    assert words in tile["note"] and (bool(words) or "fine-tuned models" not in tile["note"])
