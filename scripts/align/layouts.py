@@ -29,14 +29,14 @@ def messages(value: Any) -> Messages:
     ]
 
 
-def asked(said: Messages, template: Template) -> str:
-    """The question at the end of a conversation, behind what was said before. Raises Bad where roles are in another order."""
+def asked(said: Messages, template: Template) -> tuple[str, str]:
+    """(first question, question at the end behind what was said before) of a conversation. Raises Bad for another order of roles."""
     first = said[:1] if said[:1] and said[0][0] == "system" else []
     rest = said[len(first) :]
     if [role for role, _ in rest] != (["user", "assistant"] * len(rest))[: len(rest)] or len(rest) % 2 == 0:
         raise Bad("no_turns")
     turns = [(question, answer) for (_, question), (_, answer) in zip(rest[:-1:2], rest[1::2], strict=True)]
-    return template.conversation(first[0][1] if first else "", turns, rest[-1][1])
+    return rest[0][1], template.conversation(first[0][1] if first else "", turns, rest[-1][1])
 
 
 def answer(value: Any) -> tuple[Messages, str]:
@@ -51,8 +51,8 @@ def answer(value: Any) -> tuple[Messages, str]:
     return [], text(value)
 
 
-def question(row: Row, before: Messages, template: Template) -> str:
-    """What is asked in a row: its prompt, or what its answer's conversation says before the answer."""
+def question(row: Row, before: Messages, template: Template) -> tuple[str, str]:
+    """As `asked`, of a row: of its prompt, or of what its answer's conversation says before the answer."""
     if "conversations" in row:
         return asked(messages(row["conversations"]), template)
     for name in PROMPT_NAMES:
@@ -62,40 +62,43 @@ def question(row: Row, before: Messages, template: Template) -> str:
     return asked(before, template)
 
 
-def preference(row: Row, template: Template) -> Row:
-    """`question`, `chosen`, `rejected`."""
+def preference(row: Row, template: Template) -> tuple[str, Row]:
+    """First question, and `question`, `chosen`, `rejected`."""
     if "chosen" not in row or "rejected" not in row:
         raise Bad("no_text")
     (before, chosen), (_, rejected) = answer(row["chosen"]), answer(row["rejected"])
     if chosen == rejected:
         raise Bad("same_answers")
-    return {"question": question(row, before, template), "chosen": chosen, "rejected": rejected}
+    first, last = question(row, before, template)
+    return first, {"question": last, "chosen": chosen, "rejected": rejected}
 
 
-def labelled(row: Row, template: Template) -> Row:
-    """`question`, `answer`, `label`."""
+def labelled(row: Row, template: Template) -> tuple[str, Row]:
+    """First question, and `question`, `answer`, `label`."""
     label = LABEL.get(str(row.get("label")).lower())
     if label is None:
         raise Bad("no_label")
     said = row.get("messages", row.get("conversations", row.get("completion", row.get("answer"))))
     before, found = answer(said)
     own = {name: value for name, value in row.items() if name != "conversations"}  # whose end is the answer
-    return {"question": question(own, before, template), "answer": found, "label": label}
+    first, last = question(own, before, template)
+    return first, {"question": last, "answer": found, "label": label}
 
 
-def prompt(row: Row, template: Template) -> Row:
-    """`question`, and `answer` where the row has one: what a reward may compare with."""
+def prompt(row: Row, template: Template) -> tuple[str, Row]:
+    """First question, and `question`, and `answer` where the row has one: what a reward may compare with."""
     said = row.get("messages")
-    found = {"question": question(row, messages(said) if said else [], template)}
-    return {**found, "answer": text(row["answer"])} if row.get("answer") is not None else found
+    first, last = question(row, messages(said) if said else [], template)
+    answered = {} if row.get("answer") is None else {"answer": text(row["answer"])}
+    return first, {"question": last, **answered}
 
 
 READ = {PREFERENCE: preference, LABELS: labelled, PROMPTS: prompt}
 
 
-def read(row: Row, layout: str, template: Template) -> Row:
-    """A row of a file by its layout. Raises Bad, whose message is the reason, for one that is none."""
-    found = READ[layout](row, template)
+def read(row: Row, layout: str, template: Template) -> tuple[str, Row]:
+    """(first question of its conversation, row) of a file's row. Raises Bad, whose message is the reason, for one that is none."""
+    first, found = READ[layout](row, template)
     parts = [value for value in found.values() if isinstance(value, str)]
     if not all(parts):
         raise Bad("empty")
@@ -103,7 +106,7 @@ def read(row: Row, layout: str, template: Template) -> Row:
     # The question may have the end token behind earlier answers, which the template puts there.
     if special(*earlier) or special(*_given(row)):
         raise Bad("special_token")
-    return found
+    return first, found
 
 
 def _given(value: Any) -> list[str]:

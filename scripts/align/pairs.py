@@ -1,8 +1,8 @@
 """Preferences, labelled answers and prompts to align models by: from files, the questions of finetune.pairs, or a model's own answers.
 
 `train.jsonl` and `heldout.jsonl` have `id, question, of` (the file), and of a preference `chosen` and `rejected`, of a labelled answer
-`answer` and `label`, of a prompt perhaps `answer`. A question is on one side, whatever its answers: held out by its hash. Without files the
-rows are the questions of finetune.pairs with their answers, as prompts. Where `from` names a model, that answers each question several
+`answer` and `label`, of a prompt perhaps `answer`. All rows of a conversation are on one side: held out by the hash of its first question.
+Without files the rows are the questions of finetune.pairs with their answers, as prompts. Where `from` names a model, that answers each question several
 times, and what rewards like best and least of its answers is a preference. Memory is bounded by `max_train` and `max_heldout`: the rows of
 the lowest hash are held. `chat_template.jinja` is the template of finetune.pairs, by which all is laid out.
 """
@@ -69,8 +69,8 @@ def made(of: str, found: Row) -> Row:
     return {"id": document_id(of, *parts), **found, "of": of}
 
 
-def from_file(number: int, entry: Row, template: Template, dropped: Counter[str]) -> Iterator[Row]:
-    """The rows of a file; what is none is counted in `dropped`.
+def from_file(number: int, entry: Row, template: Template, dropped: Counter[str]) -> Iterator[tuple[str, Row]]:
+    """(first question of the conversation, row) of a file; what is none is counted in `dropped`.
 
     Raises InputError for a file that cannot be read, or in which no row is of its layout.
     """
@@ -83,12 +83,12 @@ def from_file(number: int, entry: Row, template: Template, dropped: Counter[str]
     for row in files.rows(path, None, reasons):
         names = names or set(row)
         try:
-            one = read(row, layout, template)
+            first, one = read(row, layout, template)
         except Bad as error:
             reasons[str(error)] += 1
             continue
         found = True
-        yield made(path.name, one)
+        yield first, made(path.name, one)
     dropped.update(reasons)
     if not found:
         why = ", ".join(f"{reason} {count:,}" for reason, count in reasons.most_common())
@@ -112,8 +112,8 @@ def every(settings: Row, pairs: Path, template: Template, dropped: Counter[str])
         yield from from_questions(pairs)
     for number, entry in enumerate(settings["files"]):
         progress = Progress(None, "rows")
-        for row in from_file(number, entry, template, dropped):
-            held = uniform(settings["seed"], key(row["question"]), "align.files") < entry.get("heldout", HELDOUT)
+        for first, row in from_file(number, entry, template, dropped):
+            held = uniform(settings["seed"], key(first), "align.files") < entry.get("heldout", HELDOUT)
             yield "heldout" if held else "train", row
             progress.add()
 

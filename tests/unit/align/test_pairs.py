@@ -12,7 +12,7 @@ import pytest
 
 from scripts.align import batches
 from scripts.align.layouts import read
-from scripts.align.pairs import from_file, read_rows
+from scripts.align.pairs import every, from_file, read_rows
 from scripts.finetune.layouts import Bad
 from scripts.finetune.template import Template
 from scripts.workflow.errors import InputError
@@ -40,7 +40,7 @@ OTHER = {"role": "assistant", "content": "No."}
     ],
 )
 def test_layouts_of_preferences(row: dict[str, Any]) -> None:
-    assert read(row, "preference", TEMPLATE) == {"question": "Why?", "chosen": "So.", "rejected": "No."}
+    assert read(row, "preference", TEMPLATE)[1] == {"question": "Why?", "chosen": "So.", "rejected": "No."}
 
 
 @pytest.mark.parametrize(
@@ -53,18 +53,46 @@ def test_layouts_of_preferences(row: dict[str, Any]) -> None:
     ],
 )
 def test_layouts_of_labels(row: dict[str, Any]) -> None:
-    assert read(row, "labels", TEMPLATE) == {"question": "Why?", "answer": "So.", "label": False}
+    assert read(row, "labels", TEMPLATE)[1] == {"question": "Why?", "answer": "So.", "label": False}
 
 
 def test_prompts_may_have_an_answer() -> None:
-    assert read({"question": "2+2?", "answer": 4}, "prompts", TEMPLATE) == {"question": "2+2?", "answer": "4"}
-    assert read({"messages": [USER]}, "prompts", TEMPLATE) == {"question": "Why?"}
+    assert read({"question": "2+2?", "answer": 4}, "prompts", TEMPLATE)[1] == {"question": "2+2?", "answer": "4"}
+    assert read({"messages": [USER]}, "prompts", TEMPLATE)[1] == {"question": "Why?"}
 
 
 def test_a_conversation_is_laid_out_as_in_fine_tuning() -> None:
     said = [{"role": "system", "content": "Be short."}, USER, SAID, {"role": "user", "content": "Sure?"}]
-    found = read({"prompt": said, "chosen": "Yes.", "rejected": "No."}, "preference", TEMPLATE)
-    assert found["question"] == TEMPLATE.conversation("Be short.", [("Why?", "So.")], "Sure?")
+    first, found = read({"prompt": said, "chosen": "Yes.", "rejected": "No."}, "preference", TEMPLATE)
+    assert found["question"] == TEMPLATE.conversation("Be short.", [("Why?", "So.")], "Sure?") and first == "Why?"
+
+
+def rows_of(path: Path, *rows: dict[str, Any]) -> dict[str, str]:
+    """An entry of align.pairs.files for a file of rows."""
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return {"path": str(path)}
+
+
+def sides(dropped: Counter[str], *entries: dict[str, Any]) -> dict[str, set[str]]:
+    """{split: questions} of files."""
+    found: dict[str, set[str]] = {"train": set(), "heldout": set()}
+    for split, row in every({"files": entries, "seed": 1}, Path(), TEMPLATE, dropped):
+        found[split].add(row["question"])
+    return found
+
+
+def test_the_turns_of_a_conversation_are_on_one_side(tmp_path: Path) -> None:
+    firsts = [{"role": "user", "content": f"Question {number}?"} for number in range(60)]
+    rows = [
+        {"prompt": prompt, "chosen": "Yes.", "rejected": "No."}
+        for first in firsts
+        for prompt in ([first], [first, SAID, USER])
+    ]
+    found = sides(Counter(), rows_of(tmp_path / "rows.jsonl", *rows) | {"heldout": 0.4})
+    for first in firsts:
+        turns = {first["content"], TEMPLATE.conversation("", [(first["content"], "So.")], "Why?")}
+        assert turns <= found["train"] or turns <= found["heldout"]
+    assert 20 < len(found["heldout"]) < 100
 
 
 @pytest.mark.parametrize(
