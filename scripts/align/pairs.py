@@ -2,9 +2,10 @@
 
 `train.jsonl` and `heldout.jsonl` have `id, question, of` (the file), and of a preference `chosen` and `rejected`, of a labelled answer
 `answer` and `label`, of a prompt perhaps `answer`. All rows of a conversation are on one side: held out by the hash of its first question.
-Without files the rows are the questions of finetune.pairs with their answers, as prompts. Where `from` names a model, that answers each question several
-times, and what rewards like best and least of its answers is a preference. Memory is bounded by `max_train` and `max_heldout`: the rows of
-the lowest hash are held. `chat_template.jinja` is the template of finetune.pairs, by which all is laid out.
+Without files the rows are the questions of finetune.pairs with their answers, as prompts. Where `from` names a model, that answers each
+question several times, and what rewards like best and least of its answers is a preference. Memory is bounded by `max_train` and
+`max_heldout`: the rows of the lowest hash are held, and where files hold out different shares, a number for each question that not all of
+them do. `chat_template.jinja` is the template of finetune.pairs, by which all is laid out.
 """
 
 from __future__ import annotations
@@ -106,16 +107,39 @@ def from_questions(manifest: Path) -> Iterator[tuple[str, Row]]:
             yield split, made(pair["of"], {"question": pair["question"], "answer": pair["answer"]})
 
 
+def held_out(settings: Row, template: Template) -> set[float]:
+    """The places (`place`) of questions that a file holds out, and that another file's share would not."""
+    shares = [entry.get("heldout", HELDOUT) for entry in settings["files"]]
+    return {
+        at
+        for number, (entry, share) in enumerate(zip(settings["files"], shares, strict=True))
+        if share > min(shares)  # what the least share holds out, every file does
+        for first, _ in from_file(number, entry, template, Counter())
+        if min(shares) <= (at := place(settings, first)) < share
+    }
+
+
+def place(settings: Row, first: str) -> float:
+    """Where a conversation, by its first question, is between 0 and 1: held out where that is below a file's share."""
+    return uniform(settings["seed"], key(first), "align.files")
+
+
 def every(settings: Row, pairs: Path, template: Template, dropped: Counter[str]) -> Iterator[tuple[str, Row]]:
-    """(split, row) of all rows."""
+    """(split, row) of all rows. Those to train on whose question another file holds out are counted in `dropped`: `held_elsewhere`."""
     if not settings["files"]:
         yield from from_questions(pairs)
+    held = held_out(settings, template)
     for number, entry in enumerate(settings["files"]):
         progress = Progress(None, "rows")
         for first, row in from_file(number, entry, template, dropped):
-            held = uniform(settings["seed"], key(first), "align.files") < entry.get("heldout", HELDOUT)
-            yield "heldout" if held else "train", row
             progress.add()
+            at = place(settings, first)
+            if at < entry.get("heldout", HELDOUT):
+                yield "heldout", row
+            elif at in held:
+                dropped["held_elsewhere"] += 1
+            else:
+                yield "train", row
 
 
 def of_questions(rows: Iterable[tuple[str, Row]], dropped: Counter[str]) -> Iterator[tuple[str, Row]]:

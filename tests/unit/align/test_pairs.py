@@ -95,6 +95,17 @@ def test_the_turns_of_a_conversation_are_on_one_side(tmp_path: Path) -> None:
     assert 20 < len(found["heldout"]) < 100
 
 
+def test_a_question_in_files_with_other_shares_is_on_one_side(tmp_path: Path) -> None:
+    rows = [{"prompt": f"Q{number}?", "chosen": "yes", "rejected": "no"} for number in range(100)]
+    few, many = (rows_of(tmp_path / f"{name}.jsonl", *rows) for name in ("few", "many"))
+    dropped = Counter[str]()
+    found = sides(dropped, few, many | {"heldout": 0.5}, few | {"heldout": 0})
+    assert len(found["train"] | found["heldout"]) == 100 and 30 < len(found["heldout"]) < 70
+    assert not found["train"] & found["heldout"]
+    alone = sides(Counter(), few)["heldout"]
+    assert dropped == {"held_elsewhere": 2 * len(found["heldout"]) - len(alone)}
+
+
 @pytest.mark.parametrize(
     ("row", "layout", "why"),
     [
