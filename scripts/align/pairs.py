@@ -14,7 +14,7 @@ import argparse
 import heapq
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,7 @@ from scripts.workflow.errors import InputError
 from scripts.workflow.manifest import Manifest, write_atomically
 
 HELDOUT = 0.05  # of the questions of a file
+SALT = "finetune.files"  # as finetune.pairs, so that both hold out the same questions
 SHOWN, CHARACTERS = 4, 400  # examples of a file in the summary, and characters of each text
 FORMATS = (".jsonl", ".ndjson", ".json")
 SPLITS = ("train", "heldout")
@@ -121,11 +122,17 @@ def held_out(settings: Row, template: Template) -> set[float]:
 
 def place(settings: Row, first: str) -> float:
     """Where a conversation, by its first question, is between 0 and 1: held out where that is below a file's share."""
-    return uniform(settings["seed"], key(first), "align.files")
+    return uniform(settings["seed"], key(first), SALT)
 
 
-def every(settings: Row, pairs: Path, template: Template, dropped: Counter[str]) -> Iterator[tuple[str, Row]]:
-    """(split, row) of all rows. Those to train on whose question another file holds out are counted in `dropped`: `held_elsewhere`."""
+def every(
+    settings: Row, pairs: Path, template: Template, dropped: Counter[str], asked: Set[str] = frozenset()
+) -> Iterator[tuple[str, Row]]:
+    """(split, row) of all rows. asked: the questions, by `key`, that finetune.pairs holds out.
+
+    Counted in `dropped` are rows to train on whose question, or the first of their conversation, is one of those (`contaminated`), or is
+    held out by another file (`held_elsewhere`).
+    """
     if not settings["files"]:
         yield from from_questions(pairs)
     held = held_out(settings, template)
@@ -138,6 +145,8 @@ def every(settings: Row, pairs: Path, template: Template, dropped: Counter[str])
                 yield "heldout", row
             elif at in held:
                 dropped["held_elsewhere"] += 1
+            elif key(first) in asked or key(row["question"]) in asked:
+                dropped["contaminated"] += 1
             else:
                 yield "train", row
 
@@ -170,10 +179,10 @@ def examples(rows: list[Row]) -> list[Row]:
 
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
-    template = read_pairs(args.pairs, "heldout")[1]
+    finetune, template = read_pairs(args.pairs, "heldout")
     kept = {name: Lowest(settings[f"max_{name}"], settings["seed"]) for name in SPLITS}
     dropped, total = Counter[str](), 0
-    rows_given = every(settings, args.pairs, template, dropped)
+    rows_given = every(settings, args.pairs, template, dropped, {key(row["question"]) for row in finetune})
     if settings["from"]:
         if not args.model:
             raise InputError(f"align.pairs.from is {settings['from']!r}; give --model, its manifest")

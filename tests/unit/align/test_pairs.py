@@ -14,6 +14,7 @@ from scripts.align import batches
 from scripts.align.layouts import read
 from scripts.align.pairs import every, from_file, read_rows
 from scripts.finetune.layouts import Bad
+from scripts.finetune.pairs import from_files
 from scripts.finetune.template import Template
 from scripts.workflow.errors import InputError
 from scripts.workflow.manifest import Manifest
@@ -73,10 +74,10 @@ def rows_of(path: Path, *rows: dict[str, Any]) -> dict[str, str]:
     return {"path": str(path)}
 
 
-def sides(dropped: Counter[str], *entries: dict[str, Any]) -> dict[str, set[str]]:
+def sides(dropped: Counter[str], *entries: dict[str, Any], asked: frozenset[str] = frozenset()) -> dict[str, set[str]]:
     """{split: questions} of files."""
     found: dict[str, set[str]] = {"train": set(), "heldout": set()}
-    for split, row in every({"files": entries, "seed": 1}, Path(), TEMPLATE, dropped):
+    for split, row in every({"files": entries, "seed": 1}, Path(), TEMPLATE, dropped, asked):
         found[split].add(row["question"])
     return found
 
@@ -93,6 +94,26 @@ def test_the_turns_of_a_conversation_are_on_one_side(tmp_path: Path) -> None:
         turns = {first["content"], TEMPLATE.conversation("", [(first["content"], "So.")], "Why?")}
         assert turns <= found["train"] or turns <= found["heldout"]
     assert 20 < len(found["heldout"]) < 100
+
+
+def test_questions_that_fine_tuning_holds_out_are_not_trained_on(questions: Path, tmp_path: Path) -> None:
+    asked = [json.loads(line)["question"] for line in (questions.parent / "heldout.jsonl").read_text().splitlines()]
+    told = {"chosen": "Yes.", "rejected": "No."}
+    said = [{"role": "user", "content": asked[1]}, SAID, USER]
+    rows = [{"prompt": asked[0].upper(), **told}, {"prompt": said, **told}, {"prompt": "Mine?", **told}]
+    made = made_from(rows, tmp_path, questions, heldout=0)
+    assert [row["question"] for row in read_rows(made, "train")[0]] == ["Mine?"]
+    counts = Manifest.read(made).counts
+    assert counts == {"in": 3, "kept": 1, "dropped": {"contaminated": 2}}
+
+
+def test_both_steps_hold_out_the_same_questions(tmp_path: Path) -> None:
+    pairs = [{"question": f"Q{number}?", "answer": "yes"} for number in range(200)]
+    entry = rows_of(tmp_path / "rows.jsonl", *pairs) | {"heldout": 0.3}
+    settings = {"files": [entry], "seed": 1, "template": TEMPLATE.text}
+    tuned = {row["question"] for row in from_files(settings, "validation", Counter())}
+    entry = rows_of(tmp_path / "rows.jsonl", *({"prompt": row["question"]} for row in pairs)) | {"layout": "prompts"}
+    assert sides(Counter(), entry | {"heldout": 0.3})["heldout"] == tuned
 
 
 def test_a_question_in_files_with_other_shares_is_on_one_side(tmp_path: Path) -> None:
