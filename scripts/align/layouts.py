@@ -66,7 +66,9 @@ def preference(row: Row, template: Template) -> tuple[str, Row]:
     """First question, and `question`, `chosen`, `rejected`."""
     if "chosen" not in row or "rejected" not in row:
         raise Bad("no_text")
-    (before, chosen), (_, rejected) = answer(row["chosen"]), answer(row["rejected"])
+    (before, chosen), (other, rejected) = answer(row["chosen"]), answer(row["rejected"])
+    if before and other and before != other:
+        raise Bad("other_question")
     if chosen == rejected:
         raise Bad("same_answers")
     first, last = question(row, before, template)
@@ -98,13 +100,18 @@ READ = {PREFERENCE: preference, LABELS: labelled, PROMPTS: prompt}
 
 def read(row: Row, layout: str, template: Template) -> tuple[str, Row]:
     """(first question of its conversation, row) of a file's row. Raises Bad, whose message is the reason, for one that is none."""
-    first, found = READ[layout](row, template)
+    try:
+        first, found = READ[layout](row, template)
+        given = _given(row)
+        "".join(given).encode()
+    except (RecursionError, UnicodeEncodeError):  # lists in lists without end, half of a surrogate pair
+        raise Bad("broken_row") from None
     parts = [value for value in found.values() if isinstance(value, str)]
     if not all(parts):
         raise Bad("empty")
     earlier = {part for name, part in found.items() if name != "question" and isinstance(part, str)}
     # The question may have the end token behind earlier answers, which the template puts there.
-    if special(*earlier) or special(*_given(row)):
+    if special(*earlier) or special(*given):
         raise Bad("special_token")
     return first, found
 

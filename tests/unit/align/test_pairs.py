@@ -27,6 +27,14 @@ SAID = {"role": "assistant", "content": "So."}
 OTHER = {"role": "assistant", "content": "No."}
 
 
+def deep() -> list[Any]:
+    """A list in a list in a list…, deeper than Python calls functions."""
+    found: list[Any] = ["Why?"]
+    for _ in range(20_000):
+        found = [found]
+    return found
+
+
 @pytest.mark.parametrize(
     "row",
     [
@@ -140,6 +148,10 @@ def test_a_question_in_files_with_other_shares_is_on_one_side(tmp_path: Path) ->
         ({"messages": [USER, SAID], "label": "perhaps"}, "labels", "no_label"),
         ({"messages": [SAID], "label": True}, "labels", "no_turns"),
         ({"answer": "4"}, "prompts", "no_turns"),
+        ({"chosen": [USER, SAID], "rejected": [{**USER, "content": "How?"}, OTHER]}, "preference", "other_question"),
+        ({"prompt": "Why?", "chosen": "So.", "rejected": "No\ud83d"}, "preference", "broken_row"),
+        ({"prompt": [{**USER, "content": deep()}], "chosen": "So.", "rejected": "No."}, "preference", "broken_row"),
+        ({"prompt": "Why?", "chosen": "So.", "rejected": "No.", "more": deep()}, "preference", "broken_row"),
     ],
 )
 def test_what_is_dropped(row: dict[str, Any], layout: str, why: str) -> None:
