@@ -74,12 +74,14 @@ def answers(rows: Iterable[Row], *names: str) -> list[Row]:
 
 
 def once(rows: Iterable[Row]) -> list[Row]:
-    """The first row of each question; its `answer` is a good one, where there is any."""
+    """The first row of each question; its `answer` is the first good one to it, where there is any."""
     found: dict[str, Row] = {}
     for row in rows:
         answer = row.get("answer", row.get("chosen")) if row.get("label", True) else None
         rest = {name: value for name, value in row.items() if name != "answer"}
-        found.setdefault(row["question"], {**rest, **({"answer": answer} if answer else {})})
+        one = found.setdefault(row["question"], rest)
+        if answer:
+            one.setdefault("answer", answer)
     return list(found.values())
 
 

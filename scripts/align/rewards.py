@@ -98,7 +98,7 @@ def exact(pattern: str = "") -> Reward:
     def reward(question: str, answer: str, reference: str | None) -> float:
         if pattern:
             found = _timed(lambda: list(expression.finditer(answer, timeout=SECONDS)), pattern)
-            answer = found[-1]["answer"] if found else ""
+            answer = (found[-1]["answer"] or "") if found else ""
         return float(reference is not None and folded(answer) == folded(reference))
 
     return reward

@@ -210,6 +210,16 @@ def test_preferences_are_labelled_answers_too() -> None:
     assert all(row["other"][1:] != row["answer"][1:] for row in found), "an answer to another question"
 
 
+def test_a_question_once_has_its_first_good_answer() -> None:
+    rows = [
+        {"id": str(number), "question": question, "answer": answer, "label": label}
+        for number, (question, answer, label) in enumerate(
+            [("q", "bad", False), ("q", "good", True), ("q", "better", True), ("other", "bad", False)]
+        )
+    ]
+    assert [(row["id"], row.get("answer")) for row in batches.once(rows)] == [("0", "good"), ("3", None)]
+
+
 @pytest.mark.skipif("CRAWL2LLM_DATA" not in os.environ, reason="CRAWL2LLM_DATA names no folder of third-party data")
 @pytest.mark.parametrize(("name", "layout", "kept"), [("dpo", "preference", 295), ("kto", "labels", 300)])
 def test_published_files(questions: Path, tmp_path: Path, name: str, layout: str, kept: int) -> None:

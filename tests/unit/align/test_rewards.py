@@ -28,6 +28,7 @@ def worth(entry: dict[str, Any], answer: str, reference: str | None = None) -> f
         ({"reward": "exact"}, "42", None, 0),
         ({"reward": "exact", "pattern": r"#### (?P<answer>\d+)"}, "so #### 3 and #### 42", "42", 1),
         ({"reward": "exact", "pattern": r"#### (?P<answer>\d+)"}, "42", "42", 0),
+        ({"reward": "exact", "pattern": r"#### (?P<answer>\d+)|none"}, "#### 42 none", "42", 0),
         ({"reward": "format", "pattern": r"Return [^.]*\."}, "Return it.", None, 1),
         ({"reward": "format", "pattern": r"Return [^.]*\."}, "Return it. Or not.", None, 0),
         ({"reward": "length", "least": 2, "most": 4}, "one two three", None, 1),
