@@ -80,7 +80,10 @@ def manifests(folder: Path) -> list[Path]:
 
 
 def imported(path: Path) -> list[Path]:
-    """A Python file and the files beside it that it imports, at any depth, sorted. Raises OSError where it cannot be read."""
+    """A Python file and what it imports of the files beside it, at any depth, sorted: of a package, every module.
+
+    Raises OSError where a file cannot be read.
+    """
     found, queue = set[Path](), [path]
     while queue:
         file = queue.pop()
@@ -100,8 +103,9 @@ def imported(path: Path) -> list[Path]:
                 else []
             )
         ]
-        beside = (file.parent / f"{name.partition('.')[0]}.py" for name in names if name)
-        queue += [one for one in beside if one not in found and one.is_file()]
+        for name in {name.partition(".")[0] for name in names} - {""}:
+            beside = [path.parent / f"{name}.py", *(path.parent / name).rglob("*.py")]  # a package's import from here, too
+            queue += [one for one in beside if one not in found and one.is_file()]
     return sorted(found)
 
 

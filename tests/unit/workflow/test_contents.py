@@ -122,6 +122,19 @@ def test_what_lies_in_a_linked_folder_counts(tmp_path: Path) -> None:
     assert contents.below(tmp_path / "lists/adult/domains") == [tmp_path / "lists/adult/domains"]
 
 
+def test_what_a_file_imports_of_packages_beside_it(tmp_path: Path) -> None:
+    inside = {
+        "pkg/__init__.py": "from .inner import X",
+        "pkg/inner.py": "import help",
+        "pkg/deep/more.py": "",
+        "help.py": "import json",
+    }
+    for name, text in {**inside, "mine.py": "from pkg.inner import X", "other.py": "", "json/none.txt": ""}.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    assert contents.imported(tmp_path / "mine.py") == sorted(tmp_path / name for name in [*inside, "mine.py"])
+
+
 def test_the_manifests_in_a_folder(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="no manifests in it"):
         contents.manifests(tmp_path / "nowhere")
