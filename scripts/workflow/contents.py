@@ -104,7 +104,10 @@ def imported(path: Path) -> list[Path]:
             )
         ]
         for name in {name.partition(".")[0] for name in names} - {""}:
-            beside = [path.parent / f"{name}.py", *(path.parent / name).rglob("*.py")]  # a package's import from here, too
+            beside = [
+                path.parent / f"{name}.py",
+                *(path.parent / name).rglob("*.py"),
+            ]  # a package's import from here, too
             queue += [one for one in beside if one not in found and one.is_file()]
     return sorted(found)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +86,39 @@ def test_a_function_that_is_not_there_or_fails(tmp_path: Path) -> None:
         worth({"function": f"{file}:bad"}, "abc")
     with pytest.raises(InputError, match="returned nan for the answer"):
         worth({"function": f"{file}:none"}, "abc")
+
+
+def test_files_have_their_own_modules_of_the_same_name(tmp_path: Path) -> None:
+    """On import and when the function is called; a module is run once."""
+    entries = []
+    for number in (1, 2):
+        folder = tmp_path / f"rewards{number}"
+        (folder / "parts").mkdir(parents=True)
+        (folder / "helper_of_both.py").write_text(f"VALUE = {number}\n")
+        (folder / "parts/__init__.py").write_text("from parts.inner import VALUE\n")
+        (folder / "parts/inner.py").write_text(f"VALUE = {number * 10}\n")
+        (folder / "later.py").write_text(f"import os\nVALUE, CALLS = {number * 100}, []\n")
+        (folder / "mine.py").write_text(
+            "from __future__ import annotations\nfrom dataclasses import dataclass\n"
+            "import parts\nfrom helper_of_both import VALUE\n\n"
+            "@dataclass\nclass Held:\n    value: int = VALUE + parts.VALUE\n\n"
+            "def f(q, a, r):\n    import later\n    later.CALLS.append(a)\n"
+            "    return Held().value + later.VALUE + 1000 * len(later.CALLS)\n"
+        )
+        entries.append({"function": f"{folder}/mine.py:f"})
+    path, modules = list(sys.path), set(sys.modules)
+    found = Rewards(entries, KEY)
+    assert [found.each("q", "a", None) for _ in range(2)] == [[1111, 1222], [2111, 2222]]
+    assert sys.path == path and sys.modules.keys() - modules <= {"dataclasses"}
+
+
+@pytest.mark.parametrize(
+    "code", ["import sys\ndef f(q, a, r):\n    sys.exit(0)\n", "def f(q, a, r): 0\nraise SystemExit"]
+)
+def test_a_function_does_not_end_the_run(tmp_path: Path, code: str) -> None:
+    (tmp_path / "mine.py").write_text(code)
+    with pytest.raises(InputError, match=r"mine\.py:f'.* failed.*: SystemExit: "):
+        worth({"function": f"{tmp_path}/mine.py:f"}, "abc")
 
 
 def test_an_edit_of_a_function_or_of_what_it_imports_trains_again(
