@@ -31,17 +31,31 @@ from scripts.training import alive, program, runs
 from scripts.training.processes import listen
 from scripts.workflow import cli
 from scripts.workflow.console import log
-from scripts.workflow.manifest import Manifest, pretty, write_atomically
+from scripts.workflow.fingerprint import code
+from scripts.workflow.manifest import Manifest, canonical, digest, pretty, write_atomically
 
 PRUNED = "pruned"  # in the folder of the checkpoints: the model before it is trained on
 FACTS = "pruned.json"  # beside it: what was taken out
 Facts = dict[str, Any]
 
 
+def mark() -> str:
+    """A digest of the code that prunes."""
+    return digest(canonical(code("scripts.compress.prune")))
+
+
+def known(folder: Path) -> Facts | None:
+    """What was taken out of the pruned model in `folder`; None without one, and of one by other code that was not yet trained on."""
+    try:
+        found = dict(json.loads((folder / FACTS).read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        return None
+    return found if found.get("code") == mark() or checkpoint.complete(folder) else None
+
+
 def pruned(args: argparse.Namespace, settings: dict[str, Any], source: Path, folder: Path) -> Facts:
     """Prune the model in `source` into `folder`/pruned, unless it is there; what was taken out of it."""
-    facts = folder / FACTS
-    if not facts.is_file():
+    if (facts := known(folder)) is None:
         torch.set_num_threads(settings["threads"])
         made = AutoModelForCausalLM.from_pretrained(source, dtype=torch.float32, local_files_only=True).eval()
         dtype = AutoConfig.from_pretrained(source, local_files_only=True).dtype
@@ -51,8 +65,9 @@ def pruned(args: argparse.Namespace, settings: dict[str, Any], source: Path, fol
         kind = next((name for name, known in model.DTYPES.items() if known == dtype), "fp32")
         with checkpoint.writing(folder):
             model.export(tensors, config, kind, companions(source), folder / PRUNED)
-        write_atomically(facts, pretty(found))
-    return dict(json.loads(facts.read_text(encoding="utf-8")))
+        facts = {**found, "code": mark()}
+        write_atomically(folder / FACTS, pretty(facts))
+    return facts
 
 
 def zeroed(made: Any, settings: dict[str, Any]) -> tuple[Any, dict[str, torch.Tensor], Facts]:
@@ -86,11 +101,11 @@ def slimmed(
 def waited(folder: Path, seconds: float) -> Facts:
     """What process 0 has written, of another process; it ends by itself where process 0 fails. Raises InputError after so many seconds."""
     end = time.monotonic() + seconds
-    while not (folder / FACTS).is_file():
+    while (found := known(folder)) is None:
         if time.monotonic() > end:
             raise cli.InputError(f"the pruned model is not in {folder} after {seconds:.0f} s ({WHERE}.step_timeout)")
         time.sleep(0.05)
-    return dict(json.loads((folder / FACTS).read_text(encoding="utf-8")))
+    return found
 
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
@@ -160,7 +175,7 @@ def results(
         "parameters_before": model.size(AutoConfig.from_pretrained(source, local_files_only=True)),
         "bytes": held,
         "bytes_before": size_of(source),
-        **{key: value for key, value in facts.items() if key != "masked"},
+        **{key: value for key, value in facts.items() if key not in ("masked", "code")},
         "steps": run.steps if run else 0,
         "tokens": run.steps * settings["batch_tokens"] if run else 0,
         "loss_first": losses[0] if losses else None,

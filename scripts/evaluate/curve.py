@@ -17,6 +17,7 @@ from scripts.evaluate import asked, harness
 from scripts.models.load import load, weights
 from scripts.pretrain import checkpoint
 from scripts.pretrain.export import export
+from scripts.pretrain.metrics import LOSSES
 from scripts.training import runs
 from scripts.workflow import cli
 from scripts.workflow.console import Progress, log
@@ -27,9 +28,14 @@ Row = dict[str, Any]
 
 
 def folder_of(trained: Manifest, below: Path) -> Path:
-    """The folder of a training's checkpoints. Raises InputError where it is not there."""
+    """The folder of a training's checkpoints. Raises InputError where it is not there.
+
+    Trainings on other files of the same sources have the same fingerprint: the losses of every step tell them apart.
+    """
+    losses = trained.file(LOSSES).read_bytes()
     for place, _, mark in runs.announced(below):
-        if mark == trained.fingerprint:
+        rows = place / LOSSES
+        if mark == trained.fingerprint and rows.is_file() and rows.read_bytes() == losses:
             return place
     raise InputError(
         f"no checkpoints of this training are in {below}/: they were removed, or were written under earlier code or settings; remove the "

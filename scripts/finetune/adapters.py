@@ -140,16 +140,21 @@ def trained(made: PreTrainedModel) -> int:
     return sum(parameter.numel() for parameter in made.parameters() if parameter.requires_grad)
 
 
-def merged(tensors: Mapping[str, torch.Tensor], settings: Mapping[str, Any]) -> dict[str, torch.Tensor]:
-    """The model's own weights by their own names, fp32, with each product of an adapter's matrices added to its layer's weight."""
+def merged(
+    tensors: Mapping[str, torch.Tensor], settings: Mapping[str, Any], made: PreTrainedModel
+) -> dict[str, torch.Tensor]:
+    """The model's own weights by their own names, fp32, with each product of an adapter's matrices added to its layer's weight.
+
+    made: of `empty`. Its layers say which way round a weight is: a square one does not show it.
+    """
     scale = settings["adapter_alpha"] / settings["adapter_rank"]
     found = {name.replace(BASE, "."): value for name, value in tensors.items() if not name.endswith((DOWN, UP))}
     for name, down in tensors.items():
         if name.endswith(DOWN):
             stem = name.removesuffix(DOWN)
             product = scale * (tensors[stem + UP] @ down)
-            weight = found[f"{stem}.weight"]
-            found[f"{stem}.weight"] = weight + (product if product.shape == weight.shape else product.T)
+            straight = isinstance(made.get_submodule(stem + BASE.rstrip(".")), torch.nn.Linear)
+            found[f"{stem}.weight"] = found[f"{stem}.weight"] + (product if straight else product.T)
     return found
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from scripts.finetune.patterns import compiled
@@ -99,5 +100,12 @@ def check(settings: Row) -> None:
     """InputError for settings of finetune.pairs by which no pair can be found: before a run, where no file is read yet."""
     if not compiled(settings["patterns"]) and not settings["files"]:
         raise InputError(f"finetune.pairs.patterns and {KEY} are both empty; give one of them")
+    seen: dict[str, str] = {}
     for number, entry in enumerate(settings["files"]):
         layout(number, entry)
+        name = Path(entry["path"]).name
+        if seen.setdefault(name, entry["path"]) != entry["path"]:
+            raise InputError(
+                f"{KEY}[{number}].path is {entry['path']!r}, and {seen[name]!r} has the same name, by which pairs are "
+                "told apart: rename one"
+            )

@@ -152,7 +152,7 @@ def results(run: Run, tensors: dict[str, torch.Tensor], manifest: Manifest) -> l
     out = home(run.args.manifest)
     out.mkdir(exist_ok=True)
     with checkpoint.writing(out):
-        whole = adapters.merged(tensors, run.settings) if run.adapted else tensors
+        whole = adapters.merged(tensors, run.settings, run.adapted()) if run.adapted else tensors
         files = model.export(whole, run.engine.model.config, run.save_dtype, run.companions(), out / model.FOLDER)
         shutil.rmtree(out / adapters.FOLDER, ignore_errors=True)  # of other settings
         if run.adapted:
@@ -208,7 +208,8 @@ def passed_on(args: argparse.Namespace, source: Path, manifest: Manifest) -> lis
     """
     out, pairs = home(args.manifest), Manifest.read(args.pairs)
     out.mkdir(exist_ok=True)
-    shutil.rmtree(out / model.FOLDER, ignore_errors=True)
+    for folder in (model.FOLDER, adapters.FOLDER):
+        shutil.rmtree(out / folder, ignore_errors=True)
     shutil.copytree(source, out / model.FOLDER)
     (out / metrics.LOSSES).write_bytes(b"")
     (out / metrics.METRICS).unlink(missing_ok=True)

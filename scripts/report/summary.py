@@ -91,6 +91,8 @@ def compared(counts: dict[str, Any]) -> Iterator[tuple[str, str]]:
             name, verdict = one["measure"], one["verdict"]
             by_verdict[verdict].append(f"{measure(name).lower()} ({change(one['difference'], name)})")
         said = [f"{WORDS[verdict]} on {', '.join(names)}" for verdict, names in by_verdict.items() if names]
+        if not said:
+            continue
         if unclear := by_verdict.pop("unclear"):
             said[-1] = f"{WORDS['unclear']} on {integer(len(unclear))} measure{'s' * (len(unclear) > 1)}"
         yield "compared", f"{title(pair['second']).lower()} with {title(pair['first']).lower()}: {'; '.join(said)}"

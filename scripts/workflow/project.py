@@ -102,7 +102,10 @@ class Project:
         # How source files are found is in no fingerprint.
         same = step in (steps.CRAWL, steps.LIST) or self.contents[variant] == self.contents["main"]
         # A model may be in the registry of one of the two alone, or, as the input of an old result, of none.
-        known = not model or all(model in steps.tasks(step, self.variants[name]) for name in (variant, "main"))
+        known = steps.is_used(step, self.variants["main"]) if step == steps.PAIRS else True
+        known = known and (
+            not model or all(model in steps.tasks(step, self.variants[name]) for name in (variant, "main"))
+        )
         owner = (
             "main"
             if same and known and self.fingerprint(variant, step, model) == self.fingerprint("main", step, model)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -13,7 +14,7 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
-from scripts.compress import retrain
+from scripts.compress import prune, retrain
 from scripts.finetune.settings import whole
 from scripts.training.processes import RESUBMIT
 from scripts.workflow.config import ROOT
@@ -152,3 +153,12 @@ def test_wrong_keys_are_named(tokens: list[Path]) -> None:
         InputError, match="batch_tokens is 100; it must be a multiple of the model's context, 64 tokens"
     ):
         retrain.Windows(tokens, whole({"batch_tokens": 100}, "compress.prune"), tiny.CONTEXT, 0, 1)
+
+
+def test_a_pruned_model_of_other_code_is_made_again(tmp_path: Path) -> None:
+    """Until it was trained on: a checkpoint goes on from what it began with, and says which code took part."""
+    facts = {"masked": [], "zeros": 0}
+    (tmp_path / "pruned.json").write_text(json.dumps({**facts, "code": "before"}))
+    assert prune.known(tmp_path) is None
+    (tmp_path / "pruned.json").write_text(json.dumps({**facts, "code": prune.mark()}))
+    assert prune.known(tmp_path) == {**facts, "code": prune.mark()}

@@ -257,3 +257,13 @@ def test_real_files(name: str, corpus: list[Path], tmp_path: Path) -> None:
     manifest = made(tmp_path, corpus, files=[{"path": str(path), **REAL[name]}], max_train=100_000)
     assert manifest.summary["train"] > 80
     assert manifest.counts["in"] == manifest.counts["kept"] + sum(manifest.counts["dropped"].values())
+
+
+def test_two_files_of_one_name_are_refused() -> None:
+    """Their pairs would have one name in the report and in finetune.train.pairs_of."""
+    entries = [{"path": f"{folder}/train.jsonl", "layout": "alpaca"} for folder in ("a", "b")]
+    with pytest.raises(
+        InputError, match=r"files\[1\]\.path is 'b/train\.jsonl', and 'a/train\.jsonl' has the same name"
+    ):
+        check({"patterns": [], "files": entries})
+    check({"patterns": [], "files": [{**entries[0], "heldout": 0.1}, entries[0]]})
