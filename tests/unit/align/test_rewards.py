@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 from pathlib import Path
 from typing import Any
@@ -110,6 +111,18 @@ def test_files_have_their_own_modules_of_the_same_name(tmp_path: Path) -> None:
     found = Rewards(entries, KEY)
     assert [found.each("q", "a", None) for _ in range(2)] == [[1111, 1222], [2111, 2222]]
     assert sys.path == path and sys.modules.keys() - modules <= {"dataclasses"}
+
+
+def test_a_package_that_the_program_uses_stays_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "used_by_all").mkdir()
+    (tmp_path / "used_by_all/__init__.py").write_text("")
+    (tmp_path / "used_by_all/inner.py").write_text("VALUE = 3\n")
+    (tmp_path / "mine.py").write_text("from used_by_all.inner import VALUE\n\ndef f(q, a, r): return VALUE\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setitem(sys.modules, "used_by_all", importlib.import_module("used_by_all"))
+    assert worth({"function": f"{tmp_path}/mine.py:f"}, "abc") == 3
+    assert sys.path[0] == str(tmp_path) and "used_by_all.inner" in sys.modules
+    del sys.modules["used_by_all.inner"]
 
 
 @pytest.mark.parametrize(
