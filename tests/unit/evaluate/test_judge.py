@@ -183,6 +183,9 @@ def test_what_cannot_be_used_is_named(tmp_path: Path, monkeypatch: pytest.Monkey
         ("127.0.0.1:80", "", "it must be a URL"),
         ("http://127.0.0.1:80/v1", "JUDGE_KEY", "no such environment variable is set"),
         ("http://name:word@127.0.0.1/v1", "", "holds a name or a password"),
+        ("http://127.0.0.1/v1?api-key=word", "", "has a query or a fragment"),
+        ("http://[::1", "", "evaluate.judge.endpoint is 'http://\\[::1': .*; it must be a URL"),
+        ("http://127.0.0.1:99999/v1", "", "evaluate.judge.endpoint is .*; it must be a URL"),
     ):
         with pytest.raises(InputError, match=told) as found:
             made(url, key)
@@ -190,6 +193,14 @@ def test_what_cannot_be_used_is_named(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setenv("JUDGE_KEY", SECRET)
     with pytest.raises(InputError, match="over https alone"):
         made("http://judge.example/v1", "JUDGE_KEY")
+
+
+@pytest.mark.parametrize("key", [f"{SECRET}\nline", f"{SECRET}\u2013", f"{SECRET} word"])
+def test_a_key_that_no_header_can_hold_is_not_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: str) -> None:
+    monkeypatch.setenv("JUDGE_KEY", key)
+    with pytest.raises(InputError, match="evaluate.judge.key is 'JUDGE_KEY': .* printable ASCII") as found:
+        Endpoint("http://127.0.0.1:9/v1", "JUDGE_KEY", tmp_path, 1, 1.0, 1)
+    assert SECRET not in str(found.value)
 
 
 @pytest.mark.parametrize(
