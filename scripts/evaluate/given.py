@@ -99,7 +99,7 @@ def check(shown: str, number: int, row: Row, columns: Columns) -> None:
             raise InputError(f"{shown}, line {number}: no column {name!r}; it has {', '.join(sorted(row))}")
         try:
             right = holds(row[name], row)
-        except (KeyError, TypeError, AttributeError, IndexError):
+        except (KeyError, TypeError, AttributeError, IndexError, ValueError, OverflowError):
             right = False
         if not right:
             raise InputError(f"{shown}, line {number}: column {name!r} is {_short(row[name])}; it must be {allowed}")
@@ -133,6 +133,11 @@ LABEL: Allowed = ("one of choices.label", lambda value, row: value.strip() in ro
 def among(*values: Any) -> Allowed:
     """One of these values."""
     return f"one of {', '.join(map(repr, values))}", lambda value, row: not isinstance(value, bool) and value in values
+
+
+def most(number: int) -> Allowed:
+    """A list of at most so many texts."""
+    return f"a list of two to {number} texts", lambda value, row: _texts(value, row) and len(value) <= number
 
 
 def place(of: str) -> Allowed:

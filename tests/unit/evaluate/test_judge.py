@@ -198,7 +198,7 @@ def test_what_cannot_be_used_is_named(tmp_path: Path, monkeypatch: pytest.Monkey
 @pytest.mark.parametrize("key", [f"{SECRET}\nline", f"{SECRET}\u2013", f"{SECRET} word"])
 def test_a_key_that_no_header_can_hold_is_not_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: str) -> None:
     monkeypatch.setenv("JUDGE_KEY", key)
-    with pytest.raises(InputError, match="evaluate.judge.key is 'JUDGE_KEY': .* printable ASCII") as found:
+    with pytest.raises(InputError, match=r"evaluate.judge.key is 'JUDGE_KEY': .* printable ASCII") as found:
         Endpoint("http://127.0.0.1:9/v1", "JUDGE_KEY", tmp_path, 1, 1.0, 1)
     assert SECRET not in str(found.value)
 
