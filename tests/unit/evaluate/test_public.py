@@ -364,3 +364,41 @@ def test_a_log_likelihood_that_is_no_number_is_refused() -> None:
     item = {"id": "i", "row": {"query": "a", "choices": ["x", "y"], "gold": 0}, "before": ""}
     with pytest.raises(InputError, match=r"core.copa, item i: the model"):
         public.of_core(Model(), Words(), "copa", [item])
+
+
+SETTINGS = {"seed": 0, "limit": None, "hub": False, "data": []}
+
+
+@pytest.mark.parametrize("number", [0, 2])
+def test_a_subject_with_too_few_examples_is_named(tmp_path: Path, number: int) -> None:
+    def rows(subject: str, many: int) -> list[Row]:
+        one = {"subject": subject, "choices": ["a", "b", "c", "d"], "answer": 0}
+        return [{**one, "question": f"q{at}"} for at in range(many)]
+
+    save(tmp_path / "mmlu_test.jsonl", rows("anatomy", 2) + rows("astronomy", 2))
+    save(tmp_path / "mmlu_dev.jsonl", rows("anatomy", 5) + rows("astronomy", number))
+    given = Given([str(tmp_path)], ["mmlu_test", "mmlu_dev"])
+    with pytest.raises(
+        InputError, match=rf"mmlu_dev.jsonl: {number} rows with subject 'astronomy'; .* must have 5 or more"
+    ):
+        stage.of_preset("mmlu", given, SETTINGS, tmp_path)
+
+
+def test_no_row_of_core_is_shown_its_own_answer(tmp_path: Path) -> None:
+    rows = [{"context": name, "continuation": name.upper()} for name in ("a", "b", "a", "c", "a")]
+    save(tmp_path / "jeopardy_all.jsonl", rows)
+    found, _ = stage.of_core(Given([str(tmp_path)], ["jeopardy_all"]), SETTINGS, tmp_path)
+    assert found["tasks"]["jeopardy"]["shots"] == 4, "as many as there are"
+    items = [json.loads(line) for line in (tmp_path / "core.jeopardy.jsonl").read_text().splitlines()]
+    shown = [sorted(item["before"].replace("\nAnswer: ", "").split()) for item in items]
+    of_a = ["bB", "cC"]
+    assert shown == [of_a, ["aA", "aA", "aA", "cC"], of_a, ["aA", "aA", "aA", "bB"], of_a]
+
+
+def test_blimp_of_one_file_and_of_many_is_counted_once(tmp_path: Path) -> None:
+    rows = [{"sentence_good": f"g {at}", "sentence_bad": f"b {at}", "UID": "adjunct_island"} for at in range(5)]
+    save(tmp_path / "blimp.jsonl", rows)
+    save(tmp_path / "adjunct_island.jsonl", rows)
+    given = Given([str(tmp_path)], ["blimp", "adjunct_island"])
+    found, _ = stage.of_preset("blimp", given, SETTINGS, tmp_path)
+    assert (found["rows"], found["items"]) == (5, 5)
