@@ -134,7 +134,7 @@ class Endpoint:
         content = found["choices"][0]["message"]["content"]
         if not isinstance(content, str):
             raise ValueError("an answer without text")
-        return content
+        return content.encode(errors="replace").decode()  # JSON may hold half of a surrogate pair, which UTF-8 cannot
 
     def answers(self, bodies: Sequence[dict[str, Any]]) -> list[str]:
         """The answers to all requests, in their order; what is on the disk is not asked again.

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from scripts.workflow.contents import below
 from scripts.workflow.errors import InputError
+from scripts.workflow.manifest import canonical
 
 KEY = "evaluate.public.data"
 LINES = (".jsonl", ".ndjson")
@@ -85,11 +86,27 @@ def lines(shown: str, data: bytes) -> Iterator[tuple[int, Row]]:
             continue
         try:
             row = json.loads(line)
+            canonical(row).encode()  # half of a surrogate pair, which JSON may hold, cannot be written
+        except UnicodeEncodeError as error:
+            raise InputError(
+                f"{shown}, line {number}: {_half(row)} holds {error.object[error.start]!a}, half of a surrogate pair; it must be text "
+                "that UTF-8 can hold"
+            ) from error
         except (ValueError, RecursionError) as error:
             raise InputError(f"{shown}, line {number}: not JSON: {error}") from error
         if not isinstance(row, dict):
             raise InputError(f"{shown}, line {number}: {type(row).__name__}; it must be a JSON object, one a line")
         yield number, row
+
+
+def _half(row: Any) -> str:
+    """The column of a row that cannot be written as UTF-8, or its name."""
+    for name, value in row.items() if isinstance(row, dict) else ():
+        try:
+            canonical([name, value]).encode()
+        except UnicodeEncodeError:
+            return f"column {name!a}"
+    return "the line"
 
 
 def check(shown: str, number: int, row: Row, columns: Columns) -> None:

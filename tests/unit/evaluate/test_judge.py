@@ -150,6 +150,11 @@ def test_what_another_attempt_mends(served: Any, tmp_path: Path) -> None:
     assert read(tmp_path)[0]["score"] == 5 and len(got) == 5 + 6
 
 
+def test_half_of_a_surrogate_pair_in_a_reply_is_replaced(served: Any, tmp_path: Path) -> None:
+    url, _ = served(lambda *_: (200, says("9 \ud83d")))
+    assert Endpoint(url, "", tmp_path, 1, 5.0, 1).answers([{"model": "m"}]) == ["9 ?"]
+
+
 def test_an_endpoint_that_dies(served: Any, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     url, got = served(lambda number, _: (200, says("4")) if number <= 3 else (503, {"error": {"message": "no\nmore"}}))
     assert judged(tmp_path, url, "--requests=1", "--attempts=2") == 1
@@ -214,7 +219,11 @@ def test_a_key_that_no_header_can_hold_is_not_shown(tmp_path: Path, monkeypatch:
         ("gpt4 says 3", 3.0),
         ("7/10", 7.0),
         ("1e3", None),
+        ("On a scale from 1 to 10: 7", 7.0),
+        ("I rate this 7 out of 10", 7.0),
+        ("1. Correct. Score: **4**/10.", 4.0),
+        ("Score: 15", None),
     ],
 )
-def test_the_first_number_of_a_reply(reply: str, value: float | None) -> None:
+def test_the_last_number_of_a_reply(reply: str, value: float | None) -> None:
     assert judge.score(reply, 1, 10) == value

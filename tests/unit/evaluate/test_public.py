@@ -402,3 +402,9 @@ def test_blimp_of_one_file_and_of_many_is_counted_once(tmp_path: Path) -> None:
     given = Given([str(tmp_path)], ["blimp", "adjunct_island"])
     found, _ = stage.of_preset("blimp", given, SETTINGS, tmp_path)
     assert (found["rows"], found["items"]) == (5, 5)
+
+
+def test_half_of_a_surrogate_pair_is_named() -> None:
+    row = {"goal": "x\ud83d", "sol1": "a", "sol2": "b", "label": 1}
+    with pytest.raises(InputError, match=r"f.jsonl, line 1: column 'goal' holds '.ud83d', half of a surrogate pair"):
+        stage.mapped([("f.jsonl", json.dumps(row).encode())], PRESETS["piqa"])
