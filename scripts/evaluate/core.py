@@ -86,12 +86,19 @@ def example(task: Core, row: Row) -> str:
     return f"{context}{task.delimiter}{answer}"
 
 
-def examples(task: Core, rows: Sequence[Row], at: int, key: str) -> str:
-    """What stands before row `at`: other rows of the same file. key: seed and id of the item, by which they are chosen."""
-    number = min(task.shots, len(rows) - 1)
+def examples(task: Core, rows: Sequence[Row], equal: Sequence[int], key: str) -> str:
+    """What stands before a row: others of the same file. equal: its place and those of rows equal to it, in order, which are left out.
+
+    key: seed and id of the item, by which they are chosen.
+    """
+    left = len(rows) - len(equal)
     chance = np.random.default_rng(xxhash.xxh3_64_intdigest(key.encode()))
-    others = chance.choice(len(rows) - 1, size=number, replace=False).tolist()
-    return "".join(example(task, rows[other + (other >= at)]) + EXAMPLES for other in others)
+    found = []
+    for other in chance.choice(left, size=min(task.shots, left), replace=False).tolist() if left else ():
+        for at in equal:
+            other += other >= at
+        found.append(example(task, rows[other]) + EXAMPLES)
+    return "".join(found)
 
 
 def scored(task: Core, row: Row, before: str, encode: Encode, first: int) -> list[tuple[list[int], list[int]]]:

@@ -52,7 +52,13 @@ class Endpoint:
     at_once: int
 
     def __post_init__(self) -> None:
-        found = urlsplit(self.url)
+        try:
+            found = urlsplit(self.url)
+            found.port  # noqa: B018 - it raises for one above 65535
+        except ValueError as error:
+            raise InputError(
+                f"evaluate.judge.endpoint is {self.url!r}: {error}; it must be a URL such as http://127.0.0.1:8000/v1"
+            ) from None
         if found.scheme not in ("http", "https") or not found.hostname:
             raise InputError(
                 f"evaluate.judge.endpoint is {self.url!r}; it must be a URL such as http://127.0.0.1:8000/v1"
@@ -61,11 +67,21 @@ class Endpoint:
             raise InputError(
                 "evaluate.judge.endpoint holds a name or a password: name an environment variable in evaluate.judge.key"
             )
+        if "?" in self.url or "#" in self.url:  # without the URL: a key may be in it
+            raise InputError(
+                "evaluate.judge.endpoint has a query or a fragment (`?`, `#`), which requests do not keep; it must be a URL such as "
+                "http://127.0.0.1:8000/v1, with a key in the environment variable that evaluate.judge.key names"
+            )
         self.headers = {"Content-Type": "application/json"}
         if self.key_name:
             key = os.environ.get(self.key_name, "").strip()
             if not key:
                 raise InputError(f"evaluate.judge.key is {self.key_name!r}, and no such environment variable is set")
+            if not all("!" <= sign <= "~" for sign in key):  # without the key: http.client's own error quotes it
+                raise InputError(
+                    f"evaluate.judge.key is {self.key_name!r}: that environment variable holds a line break, a space or a character that "
+                    "is not ASCII; it must be printable ASCII without spaces"
+                )
             if found.scheme != "https" and found.hostname not in LOCAL:
                 raise InputError(
                     f"evaluate.judge.endpoint is {self.url!r}: a key is sent over https alone, or to this machine"
@@ -118,7 +134,7 @@ class Endpoint:
         content = found["choices"][0]["message"]["content"]
         if not isinstance(content, str):
             raise ValueError("an answer without text")
-        return content
+        return content.encode(errors="replace").decode()  # JSON may hold half of a surrogate pair, which UTF-8 cannot
 
     def answers(self, bodies: Sequence[dict[str, Any]]) -> list[str]:
         """The answers to all requests, in their order; what is on the disk is not asked again.

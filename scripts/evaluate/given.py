@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from scripts.workflow.contents import below
 from scripts.workflow.errors import InputError
+from scripts.workflow.manifest import canonical
 
 KEY = "evaluate.public.data"
 LINES = (".jsonl", ".ndjson")
@@ -85,11 +86,27 @@ def lines(shown: str, data: bytes) -> Iterator[tuple[int, Row]]:
             continue
         try:
             row = json.loads(line)
+            canonical(row).encode()  # half of a surrogate pair, which JSON may hold, cannot be written
+        except UnicodeEncodeError as error:
+            raise InputError(
+                f"{shown}, line {number}: {_half(row)} holds {error.object[error.start]!a}, half of a surrogate pair; it must be text "
+                "that UTF-8 can hold"
+            ) from error
         except (ValueError, RecursionError) as error:
             raise InputError(f"{shown}, line {number}: not JSON: {error}") from error
         if not isinstance(row, dict):
             raise InputError(f"{shown}, line {number}: {type(row).__name__}; it must be a JSON object, one a line")
         yield number, row
+
+
+def _half(row: Any) -> str:
+    """The column of a row that cannot be written as UTF-8, or its name."""
+    for name, value in row.items() if isinstance(row, dict) else ():
+        try:
+            canonical([name, value]).encode()
+        except UnicodeEncodeError:
+            return f"column {name!a}"
+    return "the line"
 
 
 def check(shown: str, number: int, row: Row, columns: Columns) -> None:
@@ -99,7 +116,7 @@ def check(shown: str, number: int, row: Row, columns: Columns) -> None:
             raise InputError(f"{shown}, line {number}: no column {name!r}; it has {', '.join(sorted(row))}")
         try:
             right = holds(row[name], row)
-        except (KeyError, TypeError, AttributeError, IndexError):
+        except (KeyError, TypeError, AttributeError, IndexError, ValueError, OverflowError):
             right = False
         if not right:
             raise InputError(f"{shown}, line {number}: column {name!r} is {_short(row[name])}; it must be {allowed}")
@@ -133,6 +150,11 @@ LABEL: Allowed = ("one of choices.label", lambda value, row: value.strip() in ro
 def among(*values: Any) -> Allowed:
     """One of these values."""
     return f"one of {', '.join(map(repr, values))}", lambda value, row: not isinstance(value, bool) and value in values
+
+
+def most(number: int) -> Allowed:
+    """A list of at most so many texts."""
+    return f"a list of two to {number} texts", lambda value, row: _texts(value, row) and len(value) <= number
 
 
 def place(of: str) -> Allowed:

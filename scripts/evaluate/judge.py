@@ -22,6 +22,8 @@ Row = dict[str, Any]
 FIELD = re.compile(r"\{(question|answer|reference)\}")
 NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?!\w)")
 
+OUT_OF = re.compile(r"(\d)\W*(?:/|\bout of\b)\s*\d+(?:\.\d+)?(?!\w)", re.IGNORECASE)
+
 
 def asked(prompt: str, row: Row) -> str:
     """The prompt with an answer in it; what the answer itself spells is not filled in."""
@@ -30,10 +32,9 @@ def asked(prompt: str, row: Row) -> str:
 
 
 def score(reply: str, low: float, high: float) -> float | None:
-    """The first number of a reply; None without one, or where it is off the scale."""
-    found = NUMBER.search(reply)
-    value = float(found[0]) if found else None
-    return value if value is not None and low <= value <= high else None
+    """The last number of a reply, but for what another is out of ("7/10", "7 out of 10"); None without one, or off the scale."""
+    found = [float(number) for number in NUMBER.findall(OUT_OF.sub(r"\1", reply))]
+    return found[-1] if found and low <= found[-1] <= high else None
 
 
 def numbers(rows: list[Row], low: float, high: float, seed: int) -> Row:

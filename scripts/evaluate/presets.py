@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from scripts.evaluate.given import FILLED, LABEL, LABELED, TEXT, TEXTS, TRUTH, Columns, Row, among, exactly, place
+from scripts.evaluate.given import FILLED, LABEL, LABELED, TEXT, TRUTH, Columns, Row, among, exactly, most, place
 from scripts.workflow.errors import InputError
 
 SUM, PER_CHARACTER = "acc", "acc_norm"
@@ -54,9 +54,14 @@ def of_query(prefix: str, name: str) -> Layout:
         labels = list(LETTERS[: len(given["choices"])])
         asked = given["query"].removeprefix(prefix).strip()
         choices = {"text": given["choices"], "label": labels}
-        return {name: asked, "choices": choices, "answerKey": labels[given["gold"]]}
+        return {name: asked, "choices": choices, "answerKey": labels[int(given["gold"])]}
 
-    return Layout({"query": FILLED, "choices": TEXTS, "gold": place("choices")}, row)
+    return Layout({"query": FILLED, "choices": most(len(LETTERS)), "gold": place("choices")}, row)
+
+
+def whole(name: str) -> Callable[[Row], Row]:
+    """Makes 1.0 and "1" in a column 1: lm-eval takes text there as an answer and not as its place."""
+    return lambda row: {**row, name: int(row[name])}
 
 
 def _hellaswag(given: Row) -> Row:
@@ -67,7 +72,7 @@ def _hellaswag(given: Row) -> Row:
         "ctx_a": rest,
         "ctx_b": "",
         "endings": given["choices"],
-        "label": str(given["gold"]),
+        "label": str(int(given["gold"])),
     }
 
 
@@ -94,7 +99,8 @@ BOTH: Columns = {"sentence_good": FILLED, "sentence_bad": FILLED}
 PRESETS: dict[str, Preset] = {
     "hellaswag": Preset(
         "hellaswag/hellaswag.yaml", ("hellaswag_validation", "hellaswag", "hellaswag_val_1000"),
-        (Layout({"activity_label": TEXT, "ctx_a": TEXT, "ctx_b": TEXT, "endings": exactly(4), "label": place("endings")}),
+        (Layout({"activity_label": TEXT, "ctx_a": TEXT, "ctx_b": TEXT, "endings": exactly(4), "label": place("endings")},
+                lambda row: {**row, "label": str(int(row["label"]))}),
          Layout({"query": FILLED, "choices": exactly(4), "gold": place("choices")}, _hellaswag)),
         PER_CHARACTER,
     ),
@@ -108,7 +114,7 @@ PRESETS: dict[str, Preset] = {
     ),
     "piqa": Preset(
         "piqa/piqa.yaml", ("piqa_validation", "piqa"),
-        (Layout({"goal": TEXT, "sol1": FILLED, "sol2": FILLED, "label": among(0, 1)}),), PER_CHARACTER,
+        (Layout({"goal": TEXT, "sol1": FILLED, "sol2": FILLED, "label": among(0, 1)}, whole("label")),), PER_CHARACTER,
     ),
     "winogrande": Preset(
         "winogrande/default.yaml", ("winogrande_validation", "winogrande_winogrande_xl_validation", "winogrande"),
@@ -132,7 +138,8 @@ PRESETS: dict[str, Preset] = {
     ),
     "copa": Preset(
         "super_glue/copa/default.yaml", ("copa_validation", "super_glue_copa_validation", "copa"),
-        (Layout({"premise": FILLED, "choice1": FILLED, "choice2": FILLED, "question": among("cause", "effect"), "label": among(0, 1)}),),
+        (Layout({"premise": FILLED, "choice1": FILLED, "choice2": FILLED, "question": among("cause", "effect"), "label": among(0, 1)},
+                whole("label")),),
     ),
     "commonsense_qa": Preset(
         "commonsense_qa/default.yaml", ("commonsense_qa_validation", "commonsense_qa"),
@@ -150,7 +157,7 @@ PRESETS: dict[str, Preset] = {
     ),
     "mmlu": Preset(  # five examples: Hendrycks et al. 2021, arXiv:2009.03300, section 4.1; the harness's own YAML says none
         "mmlu/default/mmlu_{}.yaml", ("mmlu_test",),
-        (Layout({"subject": FILLED, "question": FILLED, "choices": exactly(4), "answer": place("choices")}),),
+        (Layout({"subject": FILLED, "question": FILLED, "choices": exactly(4), "answer": place("choices")}, whole("answer")),),
         shots=5, shot_files=("mmlu_dev",), part="subject", hub=("test", "dev"), configs=("all",),
     ),
     "gsm8k": Preset(  # five examples: the definition's own num_fewshot

@@ -92,6 +92,7 @@ def outcome(name: str, part: str, item: Row, sample: Row, bounded: Bounded) -> O
         chance, found["answer"] = 0.0, answers[0]
     else:
         nats = [float(answer[0]) for answer in answers]
+        scores.finite(name, item["id"], nats)
         chance, found["log_likelihoods"] = (1 / len(nats) if len(nats) > 1 else 0.0), nats
     also: dict[str, float] = {key: float(sample[key]) for key in ("acc", "acc_norm") if key in sample}
     return Outcome(
@@ -121,6 +122,7 @@ def of_core(lm: Any, tokenizer: Any, name: str, items: list[Row]) -> list[Outcom
     for item, of, fit in zip(items, pairs, fits, strict=True):
         told = [next(answers) for _ in of] if fit else []
         nats, sizes = [float(value) for value, _ in told], [len(tokens) for _, tokens in of]
+        scores.finite(f"{CORE}.{name}", item["id"], nats)
         result = (
             core.judged(task, item["row"], nats, [bool(right) for _, right in told], sizes) if fit else {"right": False}
         )

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from scripts.evaluate.measures import DIGITS, error
+from scripts.workflow.errors import InputError
 
 Row = dict[str, Any]
 
@@ -86,3 +87,12 @@ def core(results: dict[str, Row], tasks: Sequence[str], missing: Sequence[str]) 
         "of": len(tasks),
         "missing": list(missing),
     }
+
+
+def finite(task: str, item: str, nats: Sequence[float]) -> None:
+    """Raise InputError where a log-likelihood is no finite number: of such choices the first would count as chosen."""
+    if not all(math.isfinite(value) for value in nats):
+        raise InputError(
+            f"{task}, item {item}: the model's log-likelihoods are {list(nats)}; they must be finite numbers: its weights are damaged, "
+            "or its training diverged"
+        )

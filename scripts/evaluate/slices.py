@@ -21,7 +21,7 @@ from scripts.workflow.manifest import Manifest, task_of
 
 KINDS = ("source", "language")
 MOST = 20  # parts of a kind that have a line of their own, the largest; the others are OTHER
-OTHER = "other"
+OTHER = "(other)"  # no source or language has parentheses in its name
 UNKNOWN = "unknown"  # the language of a document that language.score did not see
 
 

@@ -109,6 +109,8 @@ def of_preset(name: str, given: Given, settings: dict[str, Any], folder: Path) -
             "evaluate.public.hub, with a network"
         )
     rows, allowed = mapped(files, preset), set(presets.parts(preset))
+    if preset.every:  # the same rows may be in a file of all and in those of the parts
+        rows = list({canonical(row): row for row in rows}.values())
     where = ", ".join(shown for shown, _ in files[:3]) + (f" and {len(files) - 3} more" if len(files) > 3 else "")
     keys = ids(name, rows)
     kept = chosen(keys, settings["limit"], settings["seed"])
@@ -117,6 +119,14 @@ def of_preset(name: str, given: Given, settings: dict[str, Any], folder: Path) -
     if preset.shots:
         before = mapped(usable(shots, preset), preset)
         examples = [{"part": part_of(preset, row, allowed, shots[0][0]), "row": row} for row in before]
+        have = Counter(example["part"] for example in examples)
+        for part in dict.fromkeys(item["part"] for item in asked):
+            if have[part] < preset.shots:
+                of = f" with {preset.part} {part!r}" if part else ""
+                raise InputError(
+                    f"{shots[0][0]}: {have[part]} rows{of}; {name} has {preset.shots} examples before each item, so it must have "
+                    f"{preset.shots} or more"
+                )
         out.append(write(folder / f"{name}.shots.jsonl", examples))
     return {"from": where, "rows": len(rows), "items": len(kept), "shots": preset.shots}, out
 
@@ -141,12 +151,18 @@ def of_core(given: Given, settings: dict[str, Any], folder: Path) -> tuple[dict[
             rows.append({key: row[key] for key in columns})
         keys = ids(f"{CORE}.{name}", rows)
         kept = chosen(keys, settings["limit"], settings["seed"])
-        items = [
-            {"id": keys[at], "before": core.examples(task, rows, at, f"{settings['seed']} {keys[at]}"), "row": rows[at]}
-            for at in kept
-        ]
+        texts, equal = [canonical(row) for row in rows], dict[str, list[int]]()
+        for at, text in enumerate(texts):
+            equal.setdefault(text, []).append(at)
+        before = [core.examples(task, rows, equal[texts[at]], f"{settings['seed']} {keys[at]}") for at in kept]
+        items = [{"id": keys[at], "before": text, "row": rows[at]} for at, text in zip(kept, before, strict=True)]
         out.append(write(folder / f"{CORE}.{name}.jsonl", items))
-        found["tasks"][name] = {"from": shown, "rows": len(rows), "items": len(kept), "shots": task.shots}
+        found["tasks"][name] = {
+            "from": shown,
+            "rows": len(rows),
+            "items": len(kept),
+            "shots": min(task.shots, len(rows) - 1),
+        }
     if not out:
         raise InputError(
             f"evaluate.public.presets has {CORE!r}, and {KEY} {settings['data']} has none of its files; they are those of llm-foundry's "

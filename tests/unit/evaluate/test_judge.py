@@ -150,6 +150,11 @@ def test_what_another_attempt_mends(served: Any, tmp_path: Path) -> None:
     assert read(tmp_path)[0]["score"] == 5 and len(got) == 5 + 6
 
 
+def test_half_of_a_surrogate_pair_in_a_reply_is_replaced(served: Any, tmp_path: Path) -> None:
+    url, _ = served(lambda *_: (200, says("9 \ud83d")))
+    assert Endpoint(url, "", tmp_path, 1, 5.0, 1).answers([{"model": "m"}]) == ["9 ?"]
+
+
 def test_an_endpoint_that_dies(served: Any, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     url, got = served(lambda number, _: (200, says("4")) if number <= 3 else (503, {"error": {"message": "no\nmore"}}))
     assert judged(tmp_path, url, "--requests=1", "--attempts=2") == 1
@@ -183,6 +188,9 @@ def test_what_cannot_be_used_is_named(tmp_path: Path, monkeypatch: pytest.Monkey
         ("127.0.0.1:80", "", "it must be a URL"),
         ("http://127.0.0.1:80/v1", "JUDGE_KEY", "no such environment variable is set"),
         ("http://name:word@127.0.0.1/v1", "", "holds a name or a password"),
+        ("http://127.0.0.1/v1?api-key=word", "", "has a query or a fragment"),
+        ("http://[::1", "", "evaluate.judge.endpoint is 'http://\\[::1': .*; it must be a URL"),
+        ("http://127.0.0.1:99999/v1", "", "evaluate.judge.endpoint is .*; it must be a URL"),
     ):
         with pytest.raises(InputError, match=told) as found:
             made(url, key)
@@ -190,6 +198,14 @@ def test_what_cannot_be_used_is_named(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setenv("JUDGE_KEY", SECRET)
     with pytest.raises(InputError, match="over https alone"):
         made("http://judge.example/v1", "JUDGE_KEY")
+
+
+@pytest.mark.parametrize("key", [f"{SECRET}\nline", f"{SECRET}\u2013", f"{SECRET} word"])
+def test_a_key_that_no_header_can_hold_is_not_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: str) -> None:
+    monkeypatch.setenv("JUDGE_KEY", key)
+    with pytest.raises(InputError, match=r"evaluate.judge.key is 'JUDGE_KEY': .* printable ASCII") as found:
+        Endpoint("http://127.0.0.1:9/v1", "JUDGE_KEY", tmp_path, 1, 1.0, 1)
+    assert SECRET not in str(found.value)
 
 
 @pytest.mark.parametrize(
@@ -203,7 +219,11 @@ def test_what_cannot_be_used_is_named(tmp_path: Path, monkeypatch: pytest.Monkey
         ("gpt4 says 3", 3.0),
         ("7/10", 7.0),
         ("1e3", None),
+        ("On a scale from 1 to 10: 7", 7.0),
+        ("I rate this 7 out of 10", 7.0),
+        ("1. Correct. Score: **4**/10.", 4.0),
+        ("Score: 15", None),
     ],
 )
-def test_the_first_number_of_a_reply(reply: str, value: float | None) -> None:
+def test_the_last_number_of_a_reply(reply: str, value: float | None) -> None:
     assert judge.score(reply, 1, 10) == value

@@ -18,6 +18,7 @@ from scripts.evaluate.given import Given
 from scripts.evaluate.presets import PRESETS
 from scripts.models.load import load
 from scripts.workflow import config as configuration
+from scripts.workflow.errors import InputError
 from scripts.workflow.fingerprint import settings as settings_of
 from scripts.workflow.manifest import Manifest, canonical
 
@@ -301,3 +302,109 @@ def test_real_data(tmp_path: Path) -> None:
         row = json.loads(line)["row"]
         label, _, rest = row["query"].partition(": ")
         assert preprocess(f"{label}: {rest} ") == row["query"]
+
+
+FOUR = {"query": "a: b", "choices": ["a", "b", "c", "d"]}
+ENDINGS = {"activity_label": "a", "ctx_a": "x", "ctx_b": "y", "endings": ["a", "b", "c", "d"]}
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "column"),
+    [
+        ("hellaswag", json.dumps({**ENDINGS, "label": ""}), "label"),
+        ("hellaswag", json.dumps({**FOUR, "gold": "B"}), "gold"),
+        ("hellaswag", json.dumps({**FOUR, "gold": float("nan")}), "gold"),
+        ("hellaswag", json.dumps({**FOUR, "gold": 0}).replace("0}", "1e999}"), "gold"),
+        ("arc_easy", json.dumps({"query": "Question: b", "choices": list("abcdefghijkl"), "gold": 11}), "choices"),
+    ],
+)
+def test_what_a_column_cannot_hold_is_named(name: str, text: str, column: str) -> None:
+    with pytest.raises(InputError, match=rf"f.jsonl, line 1: column '{column}' is .*; it must be a"):
+        stage.mapped([("f.jsonl", text.encode())], PRESETS[name])
+
+
+def test_a_gold_of_core_that_is_no_number_is_named(tmp_path: Path) -> None:
+    save(tmp_path / "copa.jsonl", [{"query": "a", "choices": ["x", "y"], "gold": "first"}])
+    given = Given([str(tmp_path)], ["copa"])
+    with pytest.raises(
+        InputError, match=r"copa.jsonl, line 1: column 'gold' is .first.; it must be a place in choices"
+    ):
+        stage.of_core(given, {"seed": 0, "limit": None, "data": []}, tmp_path)
+
+
+@pytest.mark.parametrize("gold", [1, 1.0, "1"])
+def test_a_place_is_a_whole_number_however_it_is_written(gold: Any) -> None:
+    def row(name: str, given: Row) -> Row:
+        return stage.mapped([("f.jsonl", json.dumps(given).encode())], PRESETS[name])[0]
+
+    assert row("hellaswag", {**FOUR, "gold": gold})["label"] == "1"
+    assert row("hellaswag", {**ENDINGS, "label": gold})["label"] == "1"
+    assert row("arc_easy", {**FOUR, "gold": gold})["answerKey"] == "B"
+    answer = row("mmlu", {"subject": "x", "question": "b", "choices": FOUR["choices"], "answer": gold})["answer"]
+    assert answer == 1 and type(answer) is int
+
+
+def test_a_log_likelihood_that_is_no_number_is_refused() -> None:
+    sample = {"arguments": [], "filtered_resps": [[float("nan"), False], [-1.0, False]], "acc": 1.0}
+    with pytest.raises(InputError, match=r"copa, item i: .*nan, -1.0"):
+        public.outcome("copa", "", {"id": "i"}, sample, Any)  # type: ignore[arg-type]
+
+    class Model:
+        max_length = 64
+
+        def _loglikelihood_tokens(self, requests: list[Any], disable_tqdm: bool) -> list[tuple[float, bool]]:
+            return [(float("nan"), False)] * len(requests)
+
+    class Words:
+        eos_token_id = 0
+
+        def __call__(self, text: str, add_special_tokens: bool) -> Row:
+            return {"input_ids": list(text.encode())}
+
+    item = {"id": "i", "row": {"query": "a", "choices": ["x", "y"], "gold": 0}, "before": ""}
+    with pytest.raises(InputError, match=r"core.copa, item i: the model"):
+        public.of_core(Model(), Words(), "copa", [item])
+
+
+SETTINGS = {"seed": 0, "limit": None, "hub": False, "data": []}
+
+
+@pytest.mark.parametrize("number", [0, 2])
+def test_a_subject_with_too_few_examples_is_named(tmp_path: Path, number: int) -> None:
+    def rows(subject: str, many: int) -> list[Row]:
+        one = {"subject": subject, "choices": ["a", "b", "c", "d"], "answer": 0}
+        return [{**one, "question": f"q{at}"} for at in range(many)]
+
+    save(tmp_path / "mmlu_test.jsonl", rows("anatomy", 2) + rows("astronomy", 2))
+    save(tmp_path / "mmlu_dev.jsonl", rows("anatomy", 5) + rows("astronomy", number))
+    given = Given([str(tmp_path)], ["mmlu_test", "mmlu_dev"])
+    with pytest.raises(
+        InputError, match=rf"mmlu_dev.jsonl: {number} rows with subject 'astronomy'; .* must have 5 or more"
+    ):
+        stage.of_preset("mmlu", given, SETTINGS, tmp_path)
+
+
+def test_no_row_of_core_is_shown_its_own_answer(tmp_path: Path) -> None:
+    rows = [{"context": name, "continuation": name.upper()} for name in ("a", "b", "a", "c", "a")]
+    save(tmp_path / "jeopardy_all.jsonl", rows)
+    found, _ = stage.of_core(Given([str(tmp_path)], ["jeopardy_all"]), SETTINGS, tmp_path)
+    assert found["tasks"]["jeopardy"]["shots"] == 4, "as many as there are"
+    items = [json.loads(line) for line in (tmp_path / "core.jeopardy.jsonl").read_text().splitlines()]
+    shown = [sorted(item["before"].replace("\nAnswer: ", "").split()) for item in items]
+    of_a = ["bB", "cC"]
+    assert shown == [of_a, ["aA", "aA", "aA", "cC"], of_a, ["aA", "aA", "aA", "bB"], of_a]
+
+
+def test_blimp_of_one_file_and_of_many_is_counted_once(tmp_path: Path) -> None:
+    rows = [{"sentence_good": f"g {at}", "sentence_bad": f"b {at}", "UID": "adjunct_island"} for at in range(5)]
+    save(tmp_path / "blimp.jsonl", rows)
+    save(tmp_path / "adjunct_island.jsonl", rows)
+    given = Given([str(tmp_path)], ["blimp", "adjunct_island"])
+    found, _ = stage.of_preset("blimp", given, SETTINGS, tmp_path)
+    assert (found["rows"], found["items"]) == (5, 5)
+
+
+def test_half_of_a_surrogate_pair_is_named() -> None:
+    row = {"goal": "x\ud83d", "sol1": "a", "sol2": "b", "label": 1}
+    with pytest.raises(InputError, match=r"f.jsonl, line 1: column 'goal' holds '.ud83d', half of a surrogate pair"):
+        stage.mapped([("f.jsonl", json.dumps(row).encode())], PRESETS["piqa"])

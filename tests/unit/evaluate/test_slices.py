@@ -83,4 +83,11 @@ def test_the_smallest_of_many_are_one(monkeypatch: pytest.MonkeyPatch) -> None:
     known = {f"d{at}": Origin(f"s{at}", 10, "en") for at in range(5)}
     lines = [{"document": name, "bytes": 100 - at, "nats": 50.0} for at, name in enumerate(known)]
     found = {of["name"]: of["bytes"] for of in measured(lines, known, SETTINGS)}
-    assert found == {"s0": 100, "s1": 99, "other": 98 + 97 + 96}
+    assert found == {"s0": 100, "s1": 99, "(other)": 98 + 97 + 96}
+
+
+def test_a_source_named_other_is_not_one_of_the_smallest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slices, "MOST", 1)
+    known = {name: Origin(name, 10, None) for name in ("other", "a", "b")}
+    found = slices.groups(known, {"other": 9, "a": 1, "b": 1})["source"]
+    assert found["a"] == found["b"] != found["other"] == "other"
