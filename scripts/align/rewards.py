@@ -101,7 +101,7 @@ def exact(pattern: str = "") -> Reward:
         if pattern:
             found = _timed(lambda: list(expression.finditer(answer, timeout=SECONDS)), pattern)
             answer = (found[-1]["answer"] or "") if found else ""
-        return float(reference is not None and folded(answer) == folded(reference))
+        return float(bool(folded(reference or "")) and folded(answer) == folded(reference or ""))
 
     return reward
 
