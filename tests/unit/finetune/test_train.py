@@ -234,9 +234,10 @@ def test_an_adapter_as_a_plain_loop_over_pefts_model(
     found: dict[int, Path], adapted: dict[str, dict[str, Any]], base_model: Path, case: str, processes: int
 ) -> None:
     out, plain = found[processes] / case, adapted[case.rpartition("-")[2]]
-    assert [row["loss"] for row in rows(out)] == pytest.approx(plain["losses"], abs=1e-5)
+    # Ten times the rate of the other trainings: sums in another order show sooner.
+    assert [row["loss"] for row in rows(out)] == pytest.approx(plain["losses"], abs=1e-4)
     manifest = Manifest.read(out / "sft.manifest.json")
-    assert manifest.summary["heldout_loss_after"] == pytest.approx(plain["after"], abs=1e-4)
+    assert manifest.summary["heldout_loss_after"] == pytest.approx(plain["after"], abs=1e-3)
     assert manifest.summary["heldout_loss_after"] < manifest.summary["heldout_loss_before"] - 0.2
     assert manifest.summary["trained_parameters"] < manifest.summary["parameters"] / 2
     assert {"sft/adapter/adapter_config.json", "sft/adapter/adapter_model.safetensors"} <= manifest.files.keys()
