@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import heapq
-import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Set
 from pathlib import Path
@@ -28,7 +27,7 @@ from scripts.formats.documents import document_id, uniform
 from scripts.workflow import cli
 from scripts.workflow.console import Progress, log
 from scripts.workflow.errors import InputError
-from scripts.workflow.manifest import Manifest, write_atomically
+from scripts.workflow.manifest import Manifest, json_lines, write_atomically
 
 HELDOUT = 0.05  # of the questions of a file
 SALT = "finetune.files"  # as finetune.pairs, so that both hold out the same questions
@@ -194,9 +193,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
         if why := kept[split].add(row):
             dropped[f"{split}_{why}"] += 1
     rows = {name: held.ordered() for name, held in kept.items()}
-    written = {
-        f"{name}.jsonl": "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows[name]) for name in SPLITS
-    }
+    written = {f"{name}.jsonl": json_lines(rows[name]) for name in SPLITS}
     written[CHAT] = template.chat()
     for name, words in written.items():
         write_atomically(args.manifest.parent / name, words)
@@ -227,8 +224,7 @@ def read_rows(manifest: Path, name: str) -> tuple[list[Row], Template]:
     read = Manifest.read(manifest)
     if read.step != "align.pairs":
         raise InputError(f"--pairs {manifest} is a manifest of {read.step!r}; it must be one of 'align.pairs'")
-    with read.sound(f"{name}.jsonl").file(f"{name}.jsonl").open(encoding="utf-8") as handle:
-        return [json.loads(line) for line in handle], Template.parse(read.summary["template"])
+    return read.rows(f"{name}.jsonl"), Template.parse(read.summary["template"])
 
 
 def main(argv: list[str] | None = None) -> int:

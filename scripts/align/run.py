@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ from scripts.pretrain import checkpoint
 from scripts.pretrain.batch import MicroBatch
 from scripts.pretrain.engine import Engine, Job
 from scripts.pretrain.heldout import Piece
-from scripts.workflow.manifest import write_atomically
+from scripts.workflow.manifest import json_lines, write_atomically
 
 STEP = "align.train"
 SPOKEN, SPOKEN_FILE = 10, "prompts.jsonl"  # fixed prompts that are answered before and after, and their file
@@ -82,9 +81,7 @@ class Alignment(Run):
             {"question": row["question"], "before": self.batches.text(before), "after": self.batches.text(after)}
             for row, before, after in zip(self.spoken_of, self.spoken_before, self.spoken, strict=True)
         ]
-        write_atomically(
-            out / SPOKEN_FILE, "".join(json.dumps(self.priced(row), ensure_ascii=False) + "\n" for row in rows)
-        )
+        write_atomically(out / SPOKEN_FILE, json_lines(map(self.priced, rows)))
         return [out / SPOKEN_FILE]
 
     def priced(self, row: dict[str, Any]) -> dict[str, Any]:

@@ -14,7 +14,8 @@ import torch
 from scripts.align import sampling
 from scripts.align.rewards import Rewards
 from scripts.finetune.template import Template
-from scripts.models.load import load, name, weights
+from scripts.models import quantized
+from scripts.models.load import context_of, load, name, weights
 from scripts.workflow.console import Progress
 
 AT_ONCE = 64  # answers
@@ -32,9 +33,9 @@ def preferences(
     """
     torch.set_num_threads(settings["threads"])
     model, tokenizer = load(weights(manifest)[1])
-    model.to("cuda" if torch.cuda.is_available() else "cpu").eval()
+    quantized.place(model)
     rewards, many, most = Rewards(settings["rewards"], KEY), settings["answers"], settings["max_new_tokens"]
-    context = getattr(model.config, "max_position_embeddings", None) or 2048
+    context = context_of(model.config)
 
     def following(
         inputs: torch.Tensor, mask: torch.Tensor, places: torch.Tensor, cache: Any

@@ -22,10 +22,10 @@ from transformers.utils import logging
 
 from scripts.compress import masks, structured
 from scripts.compress.layers import linear, size_of
-from scripts.compress.retrain import WHERE, Run, Windows, companions, context_of
+from scripts.compress.retrain import WHERE, Run, Windows, companions
 from scripts.finetune.train import clear, tuned
 from scripts.models import quantized
-from scripts.models.load import home, load_tokenizer, weights
+from scripts.models.load import context_of, home, load_tokenizer, weights
 from scripts.pretrain import checkpoint, metrics, model
 from scripts.training import alive, program, runs
 from scripts.training.processes import listen

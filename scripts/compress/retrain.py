@@ -15,6 +15,7 @@ from transformers import AutoConfig
 from scripts.compress import masks
 from scripts.finetune import run as finetune
 from scripts.finetune.batches import Cuts, MicroBatch, dealt
+from scripts.models.load import context_of
 from scripts.pretrain import (
     data,
     engine,
@@ -132,11 +133,6 @@ class Run(finetune.Run):
 def companions(source: Path) -> list[Path]:
     """The files of the tokenizer, and the chat template, of a model's folder."""
     return [path for name in model.COMPANIONS if (path := source / name).is_file()]
-
-
-def context_of(config: Any) -> int:
-    """The longest text of a model in tokens; 2,048 where its configuration names none."""
-    return int(getattr(config, "max_position_embeddings", None) or 2048)
 
 
 def check(settings: dict[str, Any], sequences: int, processes: int, masked: bool) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -45,8 +44,7 @@ def read_items(manifest: Path) -> list[Row]:
     read = Manifest.read(manifest)
     if read.step != "evaluate.items":
         raise InputError(f"--items {manifest} is a manifest of {read.step!r}; it must be one of 'evaluate.items'")
-    with read.sound("items.jsonl").file("items.jsonl").open(encoding="utf-8") as handle:
-        return [json.loads(line) for line in handle]
+    return read.rows("items.jsonl")
 
 
 def of_items(rows: list[Row], tokenizer: Any, context: int) -> list[Task]:

@@ -8,7 +8,6 @@ each model takes of the held-out text by source and by language.
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import zlib
 from collections.abc import Iterable
@@ -33,8 +32,7 @@ def lines(manifest: Manifest, kind: str) -> list[dict[str, Any]]:
     """The rows of `<model>.<kind>.jsonl` of an evaluation. Raises ManifestError for a file that is missing or damaged."""
     assert manifest.path is not None  # it was read
     name = f"{task_of(manifest.path)}.{kind}.jsonl"
-    with manifest.sound(name).file(name).open(encoding="utf-8") as handle:
-        return [json.loads(line) for line in handle]
+    return manifest.rows(name)
 
 
 def verdict(low: float, high: float, lower_is_better: bool) -> str:

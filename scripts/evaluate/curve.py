@@ -8,13 +8,13 @@ cannot draw its curve, and says so.
 from __future__ import annotations
 
 import argparse
-import json
 import tempfile
 from pathlib import Path
 from typing import Any
 
 from scripts.evaluate import asked, harness
-from scripts.models.load import load, weights
+from scripts.models import quantized
+from scripts.models.load import context_of, load, weights
 from scripts.pretrain import checkpoint
 from scripts.pretrain.export import export
 from scripts.pretrain.metrics import LOSSES
@@ -22,7 +22,7 @@ from scripts.training import runs
 from scripts.workflow import cli
 from scripts.workflow.console import Progress, log
 from scripts.workflow.errors import InputError
-from scripts.workflow.manifest import Manifest, pretty, write_atomically
+from scripts.workflow.manifest import Manifest, json_lines, pretty, write_atomically
 
 Row = dict[str, Any]
 
@@ -78,8 +78,8 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
 
     def measure(step: int, tokens: int, folder: Path) -> None:
         model, tokenizer = load(folder, settings["precision"])
-        model.to("cuda" if torch.cuda.is_available() else "cpu").eval()
-        context = getattr(model.config, "max_position_embeddings", None) or 2048
+        quantized.place(model)
+        context = context_of(model.config)
         tasks = asked.of_items(rows, tokenizer, context)
         how = {"context": context, "batch_size": harness.SEQUENCES, "seed": settings["seed"]}
         answers, _ = harness.run(model, tokenizer, tasks, [], how)
@@ -107,7 +107,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     progress.add()
     files = [args.manifest.with_name("curve.json"), args.manifest.with_name("curve.items.jsonl")]
     write_atomically(files[0], pretty({"points": points}))
-    write_atomically(files[1], "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in lines))
+    write_atomically(files[1], json_lines(lines))
     manifest.counts = {"in": len(rows), "kept": len(rows), "dropped": {}}
     manifest.summary = {"points": points}
     return files

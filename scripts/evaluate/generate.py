@@ -6,7 +6,6 @@ Writes `<model>.generated.json`, the numbers, `<model>.answers.jsonl` and `<mode
 from __future__ import annotations
 
 import argparse
-import json
 import math
 from collections.abc import Sequence
 from importlib.metadata import version
@@ -19,11 +18,12 @@ from scripts.evaluate import harness, overlap
 from scripts.evaluate.measures import DIGITS
 from scripts.finetune.template import enough, read_pairs
 from scripts.formats.documents import uniform
-from scripts.models.load import load, weights
+from scripts.models import quantized
+from scripts.models.load import context_of, load, weights
 from scripts.training import memory
 from scripts.workflow import cli
 from scripts.workflow.console import Progress, log
-from scripts.workflow.manifest import Manifest, pretty, task_of, write_atomically
+from scripts.workflow.manifest import Manifest, json_lines, pretty, task_of, write_atomically
 
 Row = dict[str, Any]
 
@@ -39,7 +39,7 @@ class Writer:
 
     def __init__(self, model: Any, tokenizer: Any, settings: dict[str, Any]) -> None:
         self.model, self.tokenizer, self.settings = model, tokenizer, settings
-        self.context = int(getattr(model.config, "max_position_embeddings", None) or 2048)
+        self.context = context_of(model.config)
         self.most = min(settings["max_new_tokens"], self.context // 2)
 
     def write(self, prompt: str, sampled: int | None = None) -> Row:
@@ -111,7 +111,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
         log.warning(notes[-1])
     has = memory.available()
     model, tokenizer = load(weights(args.model)[1], settings["precision"])
-    model.to("cuda" if torch.cuda.is_available() else "cpu").eval()
+    quantized.place(model)
     writer = Writer(model, tokenizer, settings)
     if not torch.cuda.is_available():
         memory.check_loaded("generation", model, (1, writer.context), has, [], precision=settings["precision"])
@@ -148,7 +148,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     write_atomically(files[0], pretty(result))
     for kind, written in (("answers", answers), ("texts", texts)):
         files.append(args.manifest.with_name(f"{name}.{kind}.jsonl"))
-        write_atomically(files[-1], "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in written))
+        write_atomically(files[-1], json_lines(written))
     over = len(rows) - len(asked)
     manifest.counts = {"in": len(rows), "kept": len(asked), "dropped": {"not_asked": over} if over else {}}
     manifest.summary = {**{key: result[key] for key in ("answers", "samples", "notes")}, "examples": answers[:3]}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import yaml
@@ -10,6 +9,7 @@ import yaml
 from scripts.evaluate.presets import Preset, definitions, parts
 from scripts.workflow.console import log
 from scripts.workflow.errors import InputError
+from scripts.workflow.manifest import json_lines
 
 
 def dataset(preset: Preset, part: str) -> tuple[str, str | None]:
@@ -45,6 +45,6 @@ def copied(name: str, preset: Preset) -> tuple[list[tuple[str, bytes]], list[tup
                     f"evaluate.public.presets: {name}: {path} cannot be copied from the hub: {error}"
                 ) from error
             log.info("%s: %s rows of %s, %s", name, f"{len(rows):,}", path, split)
-            text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+            text = json_lines(rows)
             out.append((f"{path} {split}", text.encode()))
     return items, shots

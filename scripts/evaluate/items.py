@@ -8,7 +8,6 @@ training split gives the counts of n-grams and the dictionary of zstd. Text is d
 from __future__ import annotations
 
 import argparse
-import json
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,7 @@ from scripts.formats.documents import document_id, uniform
 from scripts.pretrain.heldout import choose
 from scripts.workflow import cli
 from scripts.workflow.console import Progress, log
-from scripts.workflow.manifest import Manifest, write_atomically
+from scripts.workflow.manifest import Manifest, json_lines, write_atomically
 
 SPARE = 4  # documents looked at for each item wanted, since some give none
 
@@ -166,7 +165,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     for name, written in files.items():
         write_atomically(
             args.manifest.with_name(f"{name}.jsonl"),
-            "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in written),
+            json_lines(written),
         )
     kept = len({item["document"] for item in files["items"]})
     dropped = {"no_item": len(made.documents) - kept, "over_per_task": available - len(made.documents)}

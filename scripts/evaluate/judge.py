@@ -7,7 +7,6 @@ the judge said. Replies are kept on the disk by a hash of what was asked: an int
 from __future__ import annotations
 
 import argparse
-import json
 import re
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from scripts.evaluate.endpoint import Endpoint
 from scripts.evaluate.measures import DIGITS, error
 from scripts.workflow import cli
 from scripts.workflow.console import log
-from scripts.workflow.manifest import Manifest, pretty, task_of, write_atomically
+from scripts.workflow.manifest import Manifest, json_lines, pretty, task_of, write_atomically
 
 Row = dict[str, Any]
 FIELD = re.compile(r"\{(question|answer|reference)\}")
@@ -62,8 +61,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     low, high = (float(end) for end in settings["scale"])
     if low >= high:
         raise cli.InputError(f"evaluate.judge.scale is {settings['scale']}; its second number must be the greater one")
-    with made.sound(f"{name}.answers.jsonl").file(f"{name}.answers.jsonl").open(encoding="utf-8") as handle:
-        answers = [json.loads(line) for line in handle]
+    answers = made.rows(f"{name}.answers.jsonl")
     endpoint = Endpoint(args.endpoint, args.key or "", Path(args.cache), args.attempts, args.seconds, args.requests)
     requests = [
         {
@@ -85,7 +83,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
         log.info("mean score %.2f", result["score"])
     files = [args.manifest.with_name(f"{name}.judged.json"), args.manifest.with_name(f"{name}.scores.jsonl")]
     write_atomically(files[0], pretty(result))
-    write_atomically(files[1], "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
+    write_atomically(files[1], json_lines(rows))
     left = int(result["without_score"])
     manifest.counts = {"in": len(rows), "kept": len(rows) - left, "dropped": {"without_score": left} if left else {}}
     manifest.summary = {key: value for key, value in result.items() if key != "model"}

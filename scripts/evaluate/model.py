@@ -10,7 +10,6 @@ What a small corpus does not have (validation text, enough questions) is left ou
 from __future__ import annotations
 
 import argparse
-import json
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -22,13 +21,13 @@ from scripts.evaluate.stream import heldout
 from scripts.evaluate.untrained import untrained
 from scripts.finetune.template import enough, read_pairs
 from scripts.models import quantized
-from scripts.models.load import load, weights
+from scripts.models.load import context_of, load, weights
 from scripts.models.registry import UNTRAINED
 from scripts.pretrain.heldout import choose
 from scripts.training import memory
 from scripts.workflow import cli
 from scripts.workflow.console import log
-from scripts.workflow.manifest import Manifest, pretty, task_of, write_atomically
+from scripts.workflow.manifest import Manifest, json_lines, pretty, task_of, write_atomically
 
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
@@ -44,8 +43,8 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     random = name == UNTRAINED
     made = untrained(folder, settings["precision"], settings["seed"]) if random else load(folder, settings["precision"])
     model, tokenizer = made
-    model = quantized.place(model, "cuda" if torch.cuda.is_available() else "cpu")
-    limit = getattr(model.config, "max_position_embeddings", None) or 2048
+    model = quantized.place(model)
+    limit = context_of(model.config)
     context = settings["context"] or limit
     if context > limit:
         raise cli.InputError(f"evaluate.model.context is {context}; the context of the model in {folder} is {limit}")
@@ -126,7 +125,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     beside = {"items": lines, "heldout": by_document, **({} if random else {"samples": shown})}
     for kind, written in beside.items():
         files.append(args.manifest.with_name(f"{name}.{kind}.jsonl"))
-        write_atomically(files[-1], "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in written))
+        write_atomically(files[-1], json_lines(written))
     manifest.counts = {
         "in": available,
         "kept": len(documents),

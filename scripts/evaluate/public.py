@@ -6,7 +6,6 @@ Writes `<model>.public.json`, the numbers by task, and `<model>.items.jsonl`, th
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import tempfile
 from collections.abc import Iterator
@@ -19,12 +18,13 @@ from scripts.evaluate.bounded import Bounded
 from scripts.evaluate.presets import PRESETS, definitions
 from scripts.evaluate.scores import Outcome
 from scripts.evaluate.untrained import untrained
-from scripts.models.load import load, weights
+from scripts.models import quantized
+from scripts.models.load import context_of, load, weights
 from scripts.models.registry import UNTRAINED
 from scripts.training import memory
 from scripts.workflow import cli
 from scripts.workflow.console import Progress, log
-from scripts.workflow.manifest import Manifest, pretty, task_of, write_atomically
+from scripts.workflow.manifest import Manifest, json_lines, pretty, task_of, write_atomically
 
 CORE = "core"
 Row = dict[str, Any]
@@ -32,10 +32,7 @@ Row = dict[str, Any]
 
 def staged(manifest: Manifest, name: str) -> list[Row]:
     """The rows of a file of evaluate.stage; none of a file that it did not write. Raises ManifestError for a damaged one."""
-    if name not in manifest.files:
-        return []
-    with manifest.sound(name).file(name).open(encoding="utf-8") as handle:
-        return [json.loads(line) for line in handle]
+    return manifest.rows(name) if name in manifest.files else []
 
 
 def definition(name: str, part: str, rows: list[Row], shots: list[Row], written: int) -> dict[str, Any]:
@@ -152,8 +149,8 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
         model, tokenizer = untrained(folder, settings["precision"], settings["seed"])
     else:
         model, tokenizer = load(folder, settings["precision"])
-    model.to("cuda" if torch.cuda.is_available() else "cpu").eval()
-    context = getattr(model.config, "max_position_embeddings", None) or 2048
+    quantized.place(model)
+    context = context_of(model.config)
     if not torch.cuda.is_available():
         shape, advice = (settings["batch_size"], context), ["lower evaluate.public.batch_size"]
         memory.check_loaded("evaluation", model, shape, has, advice, precision=settings["precision"])
@@ -188,7 +185,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     }
     files = [args.manifest.with_name(f"{name}.public.json"), args.manifest.with_name(f"{name}.items.jsonl")]
     write_atomically(files[0], pretty(result))
-    write_atomically(files[1], "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in lines))
+    write_atomically(files[1], json_lines(lines))
     left = sum(of["left_out_too_long"] for of in results.values())
     manifest.counts = {"in": len(lines) + left, "kept": len(lines), "dropped": {"too_long": left} if left else {}}
     manifest.summary = {key: result[key] for key in ("tasks", CORE)}

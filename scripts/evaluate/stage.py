@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import heapq
-import json
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ from scripts.formats.documents import document_id, uniform
 from scripts.workflow import cli
 from scripts.workflow.console import log
 from scripts.workflow.errors import InputError
-from scripts.workflow.manifest import Manifest, canonical, write_atomically
+from scripts.workflow.manifest import Manifest, canonical, json_lines, write_atomically
 
 CORE = "core"
 Files = list[tuple[str, bytes]]
@@ -173,7 +172,7 @@ def of_core(given: Given, settings: dict[str, Any], folder: Path) -> tuple[dict[
 
 def write(path: Path, rows: list[Row]) -> Path:
     """Write rows as JSON Lines."""
-    write_atomically(path, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
+    write_atomically(path, json_lines(rows))
     return path
 
 

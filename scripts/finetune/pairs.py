@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import heapq
-import json
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator
@@ -28,7 +27,7 @@ from scripts.finetune.template import CHAT, Template, special
 from scripts.formats.documents import count, document_id, rows, uniform
 from scripts.workflow import cli
 from scripts.workflow.console import Progress, log
-from scripts.workflow.manifest import Manifest, write_atomically
+from scripts.workflow.manifest import Manifest, json_lines, write_atomically
 
 CHOICES = 4
 HELDOUT = 0.05  # of the questions of a file
@@ -230,8 +229,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
         "or raise corpus.split.validation_fraction",
     )  # fmt: skip
     written = {
-        name: "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in out)
-        for name, out in (("train.jsonl", rows_train), ("heldout.jsonl", rows_heldout))
+        name: json_lines(out) for name, out in (("train.jsonl", rows_train), ("heldout.jsonl", rows_heldout))
     } | {CHAT: template.chat()}
     for name, words in written.items():
         write_atomically(args.manifest.parent / name, words)

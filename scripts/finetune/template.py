@@ -6,7 +6,6 @@ them the same way.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -90,5 +89,4 @@ def read_pairs(manifest: Path, name: str) -> tuple[list[dict[str, Any]], Templat
     Raises InputError for a manifest of another step, ManifestError for a damaged one.
     """
     read = _read(manifest)
-    with read.sound(f"{name}.jsonl").file(f"{name}.jsonl").open(encoding="utf-8") as handle:
-        return [json.loads(line) for line in handle], Template.parse(read.summary["template"])
+    return read.rows(f"{name}.jsonl"), Template.parse(read.summary["template"])

@@ -10,6 +10,8 @@ from scripts.models.registry import BASE
 from scripts.workflow.errors import InputError
 from scripts.workflow.manifest import Manifest, task_of
 
+CONTEXT = 2048
+
 
 def name(manifest: Path) -> str:
     """The model that a manifest is of: `…/finetune/train/sft.manifest.json` → `sft`, `…/pretrain/train/manifest.json` → `base`."""
@@ -29,6 +31,11 @@ def weights(manifest: Path) -> tuple[Manifest, Path]:
     below = Path(task_of(manifest)) / "model"
     found = Manifest.read(manifest).sound(f"{below}/")
     return found, found.folder / below
+
+
+def context_of(config: Any) -> int:
+    """The longest text of a model in tokens, by its configuration; CONTEXT where it names none, as a state-space model."""
+    return int(getattr(config, "max_position_embeddings", None) or CONTEXT)
 
 
 def load_tokenizer(folder: Path | str) -> Any:

@@ -27,8 +27,11 @@ def quiet() -> None:
         logging.getLogger(name).setLevel(logging.ERROR)
 
 
-def place(model: Any, device: str) -> Any:
-    """The model on a device, in evaluation mode. A quantized one is there since it was loaded, and not every kind can be moved."""
+def place(model: Any) -> Any:
+    """The model in evaluation mode, on the GPU where there is one; a quantized one was loaded there, and not every kind can be moved."""
+    import torch
+
+    device = "cuda" if torch.cuda.is_available() else "cpu"
     return (model if getattr(model, "is_quantized", False) else model.to(device)).eval()
 
 

@@ -88,7 +88,7 @@ class Model:
         _, folder = load.weights(manifest)
         device = "cuda" if torch.cuda.is_available() else "cpu"
         self.model, self.tokenizer = load.load(folder, "bf16" if device == "cuda" else "fp32")
-        self.model = quantized.place(self.model, device)
+        self.model = quantized.place(self.model)
         self.context = context(lambda name: getattr(self.model.config, name, None))
         self.chats = bool(self.tokenizer.chat_template)
         self.ahead = (ahead or Ahead()).given(manifest, self.model, self.tokenizer)

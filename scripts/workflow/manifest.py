@@ -98,6 +98,11 @@ def pretty(value: Any) -> str:
     return json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
 
 
+def json_lines(rows: Iterable[Any]) -> str:
+    """Rows as JSON Lines."""
+    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+
+
 @dataclass
 class Manifest:
     """What one task did. `counts` holds `in`, `kept` and `dropped` (by reason), in documents or records.
@@ -165,6 +170,11 @@ class Manifest:
         for fault in self.altered(below):
             raise ManifestError(f"{fault}: remove {self.path} and run again")
         return self
+
+    def rows(self, name: str) -> list[Any]:
+        """The rows of a file of JSON Lines, once it has its checksum. Raises ManifestError for one that is missing or damaged."""
+        with self.sound(name).file(name).open(encoding="utf-8") as handle:
+            return [json.loads(line) for line in handle]
 
     def altered(self, below: str = "") -> Iterator[str]:
         """A sentence on each file whose name begins with `below` and that has another checksum; each is read whole."""

@@ -14,6 +14,7 @@ import tiny
 from scripts.pretrain import checkpoint
 from scripts.workflow.config import ROOT
 from tests.unit.pretrain import copies
+from tests.unit.pretrain.copies import finished
 
 RESULTS = ("made.manifest.json", "made/losses.jsonl", "made/prompts.jsonl", "made/model/model.safetensors")
 
@@ -31,17 +32,6 @@ def launched(options: list[str], processes: int = 1, **variables: str) -> copies
     folder.mkdir(exist_ok=True)
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", **variables}
     return copies.Launched(["--processes", str(processes), "tests.unit.align.cases", *options], folder, environment)
-
-
-def finished(process: copies.Launched, status: int = 0) -> str:
-    """What a program that ends with this status wrote to stderr."""
-    try:
-        _, said = process.communicate(timeout=280)
-    finally:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-    assert process.returncode == status, said
-    return said
 
 
 def rows(file: Path) -> list[dict[str, Any]]:

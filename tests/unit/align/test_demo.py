@@ -10,7 +10,8 @@ import tiny
 
 from scripts.align import pairs
 from scripts.workflow.manifest import Manifest
-from tests.unit.align.launching import arguments, finished, launched, rows
+from tests.unit.align.launching import arguments, launched, rows
+from tests.unit.pretrain.copies import finished
 
 DEMO = Path(os.environ.get("CRAWL2LLM_DEMO", "."), "results/main/finetune")
 SETTINGS = {

@@ -10,7 +10,8 @@ import tiny
 
 from scripts.models.load import load
 from scripts.workflow.manifest import Manifest
-from tests.unit.align.launching import arguments, finished, launched, resumed_is_straight, rows
+from tests.unit.align.launching import arguments, launched, resumed_is_straight, rows
+from tests.unit.pretrain.copies import finished
 
 pytestmark = pytest.mark.slow  # starts trainings
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import time
@@ -18,9 +17,10 @@ from scripts.align.batches import Preferences, rows_for
 from scripts.finetune.batches import pieces
 from scripts.models.load import load
 from scripts.pretrain import checkpoint
-from scripts.workflow.config import ROOT
 from scripts.workflow.manifest import Manifest
-from tests.unit.pretrain import copies
+from tests.unit.align import launching
+from tests.unit.align.launching import launched, rows
+from tests.unit.pretrain.copies import finished
 
 pytestmark = pytest.mark.slow  # starts trainings
 
@@ -40,30 +40,7 @@ CASES = ["torch-0", "torch-3-8", "deepspeed-1"]
 
 
 def arguments(base: Path, pairs: Path, out: Path, **changes: object) -> list[str]:
-    config = tiny.config("align.train", **{**CONFIG, **changes})
-    given = ["--model", str(base), "--pairs", str(pairs), "--manifest", str(out / "made.manifest.json")]
-    return ["--config", config, *given, "--checkpoints", str(out / "checkpoints")]
-
-
-def launched(options: list[str], processes: int = 1, **variables: str) -> copies.Launched:
-    folder = Path(options[options.index("--checkpoints") + 1]).parent
-    folder.mkdir(exist_ok=True)
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", **variables}
-    return copies.Launched(["--processes", str(processes), "tests.unit.align.cases", *options], folder, environment)
-
-
-def finished(process: copies.Launched, status: int = 0) -> str:
-    try:
-        _, said = process.communicate(timeout=280)
-    finally:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-    assert process.returncode == status, said
-    return said
-
-
-def rows(file: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in file.read_text().splitlines()]
+    return launching.arguments(base, pairs, out, **{**CONFIG, **changes})
 
 
 @pytest.fixture(

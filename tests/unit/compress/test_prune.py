@@ -22,6 +22,7 @@ from scripts.workflow.errors import InputError
 from scripts.workflow.manifest import Manifest
 from tests.unit.compress.conftest import config, tiny
 from tests.unit.pretrain import copies
+from tests.unit.pretrain.copies import finished
 
 pytestmark = pytest.mark.slow  # starts trainings
 
@@ -46,17 +47,6 @@ def started(base: Path, tokens: list[Path], out: Path, processes: int = 1, **key
     return copies.Launched(["--processes", str(processes), "scripts.compress.prune", *options], out, environment)
 
 
-def ended(process: copies.Launched, status: int = 0) -> str:
-    """What a program that ends with this status wrote to stderr."""
-    try:
-        _, said = process.communicate(timeout=200)
-    finally:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-    assert process.returncode == status, said
-    return said
-
-
 def weights(out: Path) -> dict[str, torch.Tensor]:
     return load_file(out / "small/model/model.safetensors")
 
@@ -69,7 +59,7 @@ def zeros(held: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
 def sparse(base: Path, tokens: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model with half of its weights zero that was trained on, by DeepSpeed."""
     out = tmp_path_factory.mktemp("sparse")
-    ended(started(base, tokens, out, method="magnitude", **TRAINED))
+    finished(started(base, tokens, out, method="magnitude", **TRAINED))
     return out
 
 
@@ -91,15 +81,15 @@ def test_stopped_and_resumed_to_the_same_bytes(sparse: Path, base: Path, tokens:
     while process.poll() is None and not list(tmp_path.glob("checkpoints/*/step-000005/checkpoint.json")):
         pass
     process.send_signal(signal.SIGTERM)
-    ended(process, RESUBMIT)
-    ended(started(base, tokens, tmp_path, method="magnitude", **TRAINED))
+    finished(process, RESUBMIT)
+    finished(started(base, tokens, tmp_path, method="magnitude", **TRAINED))
     for name in ("small.manifest.json", "small/losses.jsonl", "small/model/model.safetensors"):
         assert (tmp_path / name).read_bytes() == (sparse / name).read_bytes(), name
 
 
 @pytest.mark.long
 def test_two_processes_of_torch_come_to_the_same(sparse: Path, base: Path, tokens: list[Path], tmp_path: Path) -> None:
-    ended(started(base, tokens, tmp_path, 2, method="magnitude", **TRAINED, engine="torch"))
+    finished(started(base, tokens, tmp_path, 2, method="magnitude", **TRAINED, engine="torch"))
     one, other = weights(sparse), weights(tmp_path)
     assert all(torch.equal(mask, zeros(one)[name]) for name, mask in zeros(other).items())
     losses = [Manifest.read(out / "small.manifest.json").summary["pruned_loss_after"] for out in (sparse, tmp_path)]
@@ -110,7 +100,7 @@ def test_two_of_four_without_training_gives_the_same_bytes_again(
     base: Path, tokens: list[Path], tmp_path: Path
 ) -> None:
     for name in ("one", "two"):
-        ended(started(base, tokens, tmp_path / name, method="2:4", **SMALL))
+        finished(started(base, tokens, tmp_path / name, method="2:4", **SMALL))
     held = weights(tmp_path / "one")
     for mask in zeros(held).values():
         assert (mask.reshape(-1, 4).sum(1) == 2).all()
@@ -118,7 +108,7 @@ def test_two_of_four_without_training_gives_the_same_bytes_again(
 
 
 def test_a_structured_model_is_smaller_and_trains_on(base: Path, tokens: list[Path], tmp_path: Path) -> None:
-    ended(
+    finished(
         started(base, tokens, tmp_path, 2, layers=0.5, heads=0.5, neurons=0.25, **TRAINED, engine="torch", zero_stage=3)
     )
     summary = Manifest.read(tmp_path / "small.manifest.json").summary

@@ -110,7 +110,7 @@ def test_it_predicts_nearly_the_same_and_answers(made: tuple[str, Path], base: P
     before = AutoModelForCausalLM.from_pretrained(base.parent / "model")
     ids = torch.tensor([tokenizer("Return the number of items in the list")["input_ids"]])
     with torch.no_grad():
-        found, again, wanted = told.place(model, "cpu")(ids).logits, model(ids).logits, before(ids).logits
+        found, again, wanted = told.place(model)(ids).logits, model(ids).logits, before(ids).logits
     assert torch.equal(found, again)
     assert (found - wanted).norm() < (0.05 if method == "int8" else 0.3) * wanted.norm()
 

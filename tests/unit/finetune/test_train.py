@@ -36,6 +36,7 @@ from scripts.workflow.errors import InputError
 from scripts.workflow.manifest import Manifest, checksum
 from tests.unit.finetune.words import MORE
 from tests.unit.pretrain import copies
+from tests.unit.pretrain.copies import finished
 
 pytestmark = pytest.mark.slow  # starts trainings
 
@@ -72,17 +73,6 @@ def launched(
     folder.mkdir(exist_ok=True)
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", **variables}
     return copies.Launched(["--processes", str(processes), program, *options], folder, environment)
-
-
-def finished(process: copies.Launched, status: int = 0) -> str:
-    """What a program that ends with this status wrote to stderr."""
-    try:
-        _, said = process.communicate(timeout=280)
-    finally:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-    assert process.returncode == status, said
-    return said
 
 
 def rows(out: Path) -> list[dict[str, Any]]:

@@ -90,6 +90,17 @@ class Launched:
 # In the server and its copies
 
 
+def finished(process: Launched, status: int = 0) -> str:
+    """What a program that ends with this status wrote to stderr."""
+    try:
+        _, said = process.communicate(timeout=280)
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+    assert process.returncode == status, said
+    return said
+
+
 class Started:
     """What the launcher uses of a subprocess.Popen of `python -m MODULE OPTIONS`."""
 
