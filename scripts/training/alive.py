@@ -51,13 +51,26 @@ def begin() -> None:
 
 def _beat(path: Path) -> None:
     """Write this process's beat until it ends."""
-    own = {"pid": os.getpid(), "node": socket.gethostname(), "main": threading.main_thread().ident}
+    own = {
+        "pid": os.getpid(),
+        "node": socket.gethostname(),
+        "main": threading.main_thread().ident,
+        "outermost": _outermost(),
+    }
     number = 0
     while path.parent.is_dir():  # the launcher removes it
         number += 1
         with contextlib.suppress(OSError):
             path.write_text(json.dumps({**own, **_now, "number": number, "calls": _calls()}))
         time.sleep(EVERY)
+
+
+def _outermost() -> str:
+    """The function that a whole stack of the main thread ends with."""
+    frame = sys._current_frames()[threading.main_thread().ident or 0]
+    while frame.f_back:
+        frame = frame.f_back
+    return frame.f_code.co_name
 
 
 def _calls() -> dict[str, int]:

@@ -197,11 +197,12 @@ def _stack(said: dict[str, Any], path: Path, rank: str, folder: str) -> tuple[st
     with contextlib.suppress(OSError):
         os.kill(pid, signal.SIGUSR2)
         os.kill(pid, signal.SIGCONT)
-        end, size = time.monotonic() + STACK, -1
-        while time.monotonic() < end and not 0 < path.stat().st_size == size:  # until it has stopped growing
-            size = path.stat().st_size
+        lines: list[str] = []
+        end = time.monotonic() + STACK
+        while time.monotonic() < end and not (lines and lines[-1].endswith(f" in {said['outermost']}")):  # half written
             time.sleep(0.2)
-        return state, list(_thread(path.read_text().splitlines(), said["main"]))
+            lines = list(_thread(path.read_text().splitlines(), said["main"]))
+        return state, lines
     return state, []
 
 

@@ -64,7 +64,8 @@ def test_one_that_is_stopped(start: Any, tmp_path: Path) -> None:
     of_rank(process, 0).send_signal(signal.SIGSTOP)
     error = finish(process, 1)
     assert re.search(r"error: rank 0 \(of 2 processes, .* hangs in step \d+ .*; it is stopped \(SIGSTOP\)", error)
-    assert "where rank 0 is (most recent call first):" in error and re.search(r'train\.py", line \d+ in', error)
+    assert "where rank 0 is (most recent call first):" in error, error
+    assert re.search(r'train\.py", line \d+ in', error), error
 
 
 def test_the_launcher_of_its_node_says_it_on_two_nodes(start: Any, tmp_path: Path) -> None:

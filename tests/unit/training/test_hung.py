@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from scripts.training import hung
+from scripts.training import alive, hung
 
 
 def said(**changes: Any) -> dict[str, Any]:
@@ -129,3 +131,31 @@ def test_the_main_threads_frames_alone() -> None:
         "Current thread 0x00007f0000000002 (most recent call first):\n  File \"b\", line 2 in main\n"
     )  # fmt: skip
     assert list(hung._thread(dump.splitlines(), 0x7F0000000002)) == ['  File "b", line 2 in main']
+
+
+def test_a_stack_that_is_written_slowly_is_waited_for(tmp_path: Path) -> None:
+    """As by a process on a busy machine, which is interrupted between two lines."""
+    path = tmp_path / "0.stack"
+    program = f"""import signal, threading, time
+def write(*_):
+    with open({str(path)!r}, "w") as file:
+        file.write(f'Current thread 0x{{threading.get_ident():016x}}:\\n  File "a.py", line 1 in inner\\n')
+        file.flush()
+        time.sleep(1)
+        file.write('  File "train.py", line 2 in train\\n  File "<frozen runpy>", line 3 in _run\\n')
+signal.signal(signal.SIGUSR2, write)
+print(threading.get_ident(), flush=True)
+time.sleep(60)
+"""
+    path.touch()
+    place = {**os.environ, alive.FOLDER: str(tmp_path), "RANK": "0"}
+    process = subprocess.Popen([sys.executable, "-c", program], env=place, stdout=subprocess.PIPE, text=True)
+    assert process.stdout
+    ident = int(process.stdout.readline())
+    try:
+        told = {"pid": process.pid, "main": ident, "outermost": "_run"}
+        state, lines = hung._stack(told, path, "0", str(tmp_path))
+    finally:
+        process.kill()
+        process.wait()
+    assert state == "S" and [line.split()[-1] for line in lines] == ["inner", "train", "_run"]
