@@ -221,9 +221,7 @@ def read_rows(manifest: Path, name: str) -> tuple[list[Row], Template]:
 
     Raises InputError for a manifest of another step, ManifestError for a damaged one.
     """
-    read = Manifest.read(manifest)
-    if read.step != "align.pairs":
-        raise InputError(f"--pairs {manifest} is a manifest of {read.step!r}; it must be one of 'align.pairs'")
+    read = Manifest.of("align.pairs", manifest, "--pairs")
     return read.rows(f"{name}.jsonl"), Template.parse(read.summary["template"])
 
 

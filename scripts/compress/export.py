@@ -29,7 +29,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     name, out = task_of(args.manifest), home(args.manifest)
     told = {key: settings[key] for key in ("sources", "kept_languages")}
     known = facts.read(args.models, args.evaluations, [*args.record, *args.tokens], told)
-    _, folder = weights(args.models[0])
+    model, folder = weights(args.models[0])
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
     files, ggufs = [], []
@@ -37,7 +37,8 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
         ggufs = gguf.exported(folder, out, name, types, args.tokens, settings, manifest)
         files += [out / one["file"] for one in ggufs]
     if WHOLE in settings["types"]:
-        for path in sorted(path for path in folder.iterdir() if path.is_file() and path.name != CARD):
+        # Those that its manifest lists, not what somebody laid beside them.
+        for path in sorted(path for path in map(model.file, model.files) if path.parent == folder):
             shutil.copyfile(path, out / path.name)
             files.append(out / path.name)
     write_atomically(

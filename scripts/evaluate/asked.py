@@ -41,10 +41,7 @@ def read_items(manifest: Path) -> list[Row]:
 
     Raises InputError for the manifest of another step, ManifestError for a damaged one.
     """
-    read = Manifest.read(manifest)
-    if read.step != "evaluate.items":
-        raise InputError(f"--items {manifest} is a manifest of {read.step!r}; it must be one of 'evaluate.items'")
-    return read.rows("items.jsonl")
+    return Manifest.of("evaluate.items", manifest, "--items").rows("items.jsonl")
 
 
 def of_items(rows: list[Row], tokenizer: Any, context: int) -> list[Task]:

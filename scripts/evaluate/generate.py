@@ -16,6 +16,7 @@ import xxhash
 
 from scripts.evaluate import harness, overlap
 from scripts.evaluate.measures import DIGITS
+from scripts.evaluate.samples import continued
 from scripts.finetune.template import enough, read_pairs
 from scripts.formats.documents import uniform
 from scripts.models import quantized
@@ -51,29 +52,16 @@ class Writer:
 
         whole = self.tokenizer(prompt)["input_ids"] or [self.tokenizer.eos_token_id]
         ids = whole[-(self.context - self.most) :]
-        given = torch.tensor([ids], device=self.model.device)
-        how: Row = {"do_sample": False}
-        if sampled is not None:
-            torch.manual_seed(sampled)
-            how = {"do_sample": True, "top_k": 0, **{key: self.settings[key] for key in ("temperature", "top_p")}}
-        eos = self.tokenizer.eos_token_id
+        out = continued(self.model, self.tokenizer, ids, self.most, self.settings, sampled)
+        made = out[0, len(ids) :]
         with torch.no_grad():
-            out = self.model.generate(
-                given,
-                attention_mask=torch.ones_like(given),
-                max_new_tokens=self.most,
-                eos_token_id=eos,
-                pad_token_id=self.tokenizer.pad_token_id,
-                **how,
-            )
-            made = out[0, len(ids) :]
             logs = self.model(input_ids=out).logits[0, len(ids) - 1 : -1].float().log_softmax(-1)
         nats = -float(logs.gather(1, made[:, None]).sum())
         return {
             "text": str(self.tokenizer.decode(made, skip_special_tokens=True)).strip(),
             "tokens": len(made),
             "nats": round(nats, 4),
-            "ended": int(made[-1]) == eos,
+            "ended": int(made[-1]) == self.tokenizer.eos_token_id,
             "cut": len(ids) < len(whole),
         }
 

@@ -53,11 +53,7 @@ def numbers(rows: list[Row], low: float, high: float, seed: int) -> Row:
 
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
-    name, made = task_of(args.manifest), Manifest.read(args.generated)
-    if made.step != "evaluate.generate":
-        raise cli.InputError(
-            f"--generated {args.generated} is a manifest of {made.step!r}; it must be one of 'evaluate.generate'"
-        )
+    name, made = task_of(args.manifest), Manifest.of("evaluate.generate", args.generated, "--generated")
     low, high = (float(end) for end in settings["scale"])
     if low >= high:
         raise cli.InputError(f"evaluate.judge.scale is {settings['scale']}; its second number must be the greater one")

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from scripts.finetune.template import Template
 from scripts.workflow.console import Progress
+
+if TYPE_CHECKING:
+    import torch
 
 
 def generated(model: Any, tokenizer: Any, prompt: str, settings: dict[str, Any], context: int, sampled: bool) -> str:
@@ -14,23 +17,36 @@ def generated(model: Any, tokenizer: Any, prompt: str, settings: dict[str, Any],
 
     A prompt that leaves no room in the context is cut on its left. Sampling starts from `seed` for every text.
     """
-    import torch
-
     room = max(1, context - settings["max_new_tokens"])
     ids = tokenizer(prompt)["input_ids"][-room:] or [tokenizer.eos_token_id]
+    most = min(settings["max_new_tokens"], max(1, context - len(ids)))
+    out = continued(model, tokenizer, ids, most, settings, settings["seed"] if sampled else None)
+    return str(tokenizer.decode(out[0, len(ids) :], skip_special_tokens=True))
+
+
+def continued(
+    model: Any, tokenizer: Any, ids: list[int], most: int, settings: dict[str, Any], seed: int | None
+) -> torch.Tensor:
+    """Token ids of `ids` and of what the model writes after them, at most `most` tokens: (1, tokens), on the model's device.
+
+    seed: of a text that is sampled by `temperature` and `top_p`; None takes the likeliest token each time.
+    """
+    import torch
+
     given = torch.tensor([ids], device=model.device)
-    torch.manual_seed(settings["seed"])
-    how = {"do_sample": True, "temperature": settings["temperature"], "top_p": settings["top_p"], "top_k": 0}
+    how: dict[str, Any] = {"do_sample": False}
+    if seed is not None:
+        torch.manual_seed(seed)
+        how = {"do_sample": True, "top_k": 0, **{key: settings[key] for key in ("temperature", "top_p")}}
     with torch.no_grad():
-        out = model.generate(
+        return model.generate(
             given,
             attention_mask=torch.ones_like(given),
-            max_new_tokens=min(settings["max_new_tokens"], max(1, context - len(ids))),
+            max_new_tokens=most,
             eos_token_id=tokenizer.eos_token_id,
             pad_token_id=tokenizer.pad_token_id,
-            **(how if sampled else {"do_sample": False}),
+            **how,
         )
-    return str(tokenizer.decode(out[0, len(ids) :], skip_special_tokens=True))
 
 
 def samples(

@@ -77,10 +77,7 @@ def enough(manifest: Path, name: str) -> bool:
 
 
 def _read(manifest: Path) -> Manifest:
-    read = Manifest.read(manifest)
-    if read.step != "finetune.pairs":
-        raise InputError(f"--pairs {manifest} is a manifest of {read.step!r}; it must be one of 'finetune.pairs'")
-    return read
+    return Manifest.of("finetune.pairs", manifest, "--pairs")
 
 
 def read_pairs(manifest: Path, name: str) -> tuple[list[dict[str, Any]], Template]:

@@ -130,6 +130,7 @@ class Server:
             loop.call_soon_threadsafe(queue.put_nowait, piece)
 
         work = loop.run_in_executor(self.thread, partial(self.generate, found, say, stopped))
+        piece: asyncio.Future[str | Wanted] | None = None
         try:
             while not work.done() or not queue.empty():
                 piece = asyncio.ensure_future(queue.get())
@@ -143,6 +144,8 @@ class Server:
         finally:
             stopped.set()
             work.cancel()
+            if piece:
+                piece.cancel()
 
 
 class Told:
@@ -246,6 +249,8 @@ async def refusals(request: web.Request, handler: Handler) -> web.StreamResponse
     except web.HTTPException as error:
         refused = Refused(f"{request.method} {request.path}: {error.reason}", status=error.status)
         return web.json_response(refused.body(), status=error.status)
+    except ConnectionError:  # whoever asked has gone, and nobody reads what is returned
+        return web.Response(status=499)
     except Exception:
         log.exception("%s %s", request.method, request.path)
         refused = Refused("the server failed; its terminal says how", None, None, 500, "server_error")

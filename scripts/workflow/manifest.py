@@ -16,6 +16,7 @@ from typing import Any, Self
 import xxhash
 
 from scripts.workflow import ranges
+from scripts.workflow.errors import InputError
 
 WRITTEN = ("step", "fingerprint", "counts", "summary", "files", "inputs", "sources")
 ALL = "*"  # in `inputs`: counts, summary and files of a manifest together
@@ -279,6 +280,13 @@ class Manifest:
         except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
             raise ManifestError(f"{path}: not a readable manifest: {error}") from error
         return manifest
+
+    @classmethod
+    def of(cls, step: str, path: Path, option: str) -> Manifest:
+        """As `read`, of the manifest that an option of a program names. Raises InputError where it is one of another step."""
+        if (found := cls.read(path)).step != step:
+            raise InputError(f"{option} {path} is a manifest of {found.step!r}; it must be one of {step!r}")
+        return found
 
     @classmethod
     def read(cls, path: Path | str, only: str | None = None) -> Manifest:

@@ -91,16 +91,16 @@ def test_steps_that_come_out_as_before_keep_their_results_and_costs_and_the_page
     copy_of: Callable[[], Path],
 ) -> None:
     folder = copy_of()
-    costs = folder / "results/main/benchmarks/heuristics/score/00000.tsv"
+    costs = folder / "results/main/benchmarks/corpus/write/00000.tsv"
     costs.write_text(costs.read_text().replace(costs.read_text().splitlines()[1].split()[0], "1234.5", 1))
     page = folder / "results/main/report/render/report.html"
     page.unlink()
     before = snapshot(folder)
-    run(folder, "--forcerun", "language_select")
+    run(folder, "--forcerun", "quality_select")
     assert differences(snapshot(folder), before) == []
-    assert "nothing to do: settings and input are as before" in (
-        folder / "logs/main/heuristics/score/00000.log"
-    ).read_text(encoding="utf-8")
+    assert "nothing to do: settings and input are as before" in (folder / "logs/main/corpus/write/00000.log").read_text(
+        encoding="utf-8"
+    )
     assert page.exists() and "1234.5" in costs.with_suffix(WORK).read_text(encoding="utf-8")
     page.unlink()
     run(folder)

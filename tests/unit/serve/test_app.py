@@ -69,7 +69,7 @@ def address(results: Path) -> Iterator[str]:
     yield found[1]
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=30)
-    assert process.returncode == 0 and "Traceback" not in errors, errors
+    assert process.returncode == 0 and "Traceback" not in errors and "Task was" not in errors, errors
 
 
 def asks(address: str, what: Callable[[aiohttp.ClientSession], Awaitable[Any]]) -> Any:
@@ -224,7 +224,7 @@ def test_a_special_token_that_a_message_spells_is_text(results: Path) -> None:
 
 
 def test_who_waits_holds_no_model(results: Path) -> None:
-    """Twelve answers of three models in turn: no more than two models are in memory, and each is the one that was asked for."""
+    """Six answers of three models in turn: no more than two models are in memory, and each is the one that was asked for."""
     seen: list[int] = []
     made: weakref.WeakSet[Model] = weakref.WeakSet()
 
@@ -246,11 +246,11 @@ def test_who_waits_holds_no_model(results: Path) -> None:
                     found = await answer.json()
                     assert (answer.status, found["model"]) == (200, body["model"]), found
 
-            await asyncio.gather(*map(one, range(12)))
+            await asyncio.gather(*map(one, range(6)))
 
     os.environ.setdefault("DS_ACCELERATOR", "cpu")
     asyncio.run(within())
-    assert len(seen) == 12 and max(seen) <= 2, seen
+    assert len(seen) == 6 and max(seen) <= 2, seen
 
 
 def test_fifty_clients_at_once_get_what_each_asked_for(address: str) -> None:

@@ -154,8 +154,8 @@ time.sleep(60)
     ident = int(process.stdout.readline())
     try:
         told = {"pid": process.pid, "main": ident, "outermost": "_run"}
-        state, lines = hung._stack(told, path, "0", str(tmp_path))
+        _, lines = hung._stack(told, path, "0", str(tmp_path))
     finally:
         process.kill()
         process.wait()
-    assert state == "S" and [line.split()[-1] for line in lines] == ["inner", "train", "_run"]
+    assert [line.split()[-1] for line in lines] == ["inner", "train", "_run"]
