@@ -10,12 +10,31 @@ from scripts.workflow.errors import InputError
 
 STEP = "align.train"
 BY_PREFERENCE = ("dpo", "kto")
+UNSCORED = (
+    "mamba",
+    "mamba2",
+    "mixtral",
+    "olmoe",
+)  # of which there is no reward model; others are refused when it starts
 
 
 def check(config: dict[str, Any]) -> None:
     """InputError, naming key, value and what is allowed, for a model of align.train that cannot be made."""
-    if registry.made_by(config, STEP):
+    rewarding = registry.made_by(config, registry.REWARD_STEP)
+    if rewarding or registry.made_by(config, STEP):
         check_answering(config)
+    pairs = config["align"]["pairs"]
+    if rewarding and not pairs["files"] and not pairs["from"]:
+        raise InputError(
+            f"models.{rewarding[0]}.step is {registry.REWARD_STEP!r}, and align.pairs.files is []: give a file of preferences, or "
+            "a model in align.pairs.from"
+        )
+    kind = config["pretrain"]["train"]["model"]["type"]
+    if rewarding and kind in UNSCORED:
+        raise InputError(
+            f"models.{rewarding[0]}.step is {registry.REWARD_STEP!r}, which takes no pretrain.train.model.type {kind!r}: transformers has "
+            "no such model that scores texts, or it is a mixture of experts"
+        )
     for name in registry.made_by(config, STEP):
         own, entry = registry.section(config, STEP, name), config["models"][name]
 

@@ -44,3 +44,12 @@ def kto(
     good = 1 - torch.sigmoid(beta * (ratios - apart))
     bad = 1 - torch.sigmoid(beta * (apart - ratios))
     return torch.where(labels, desirable * good, undesirable * bad)
+
+
+def bradley_terry(chosen: torch.Tensor, rejected: torch.Tensor, centering: float = 0.0) -> torch.Tensor:
+    """Each pair's loss, [n], by the scores of its chosen and its rejected answer.
+
+    Ouyang et al. 2022, https://arxiv.org/abs/2203.02155, equation 1. centering: what the square of the sum of both scores costs, which
+    keeps scores around 0 (Eisenstein et al. 2023, https://arxiv.org/abs/2312.09244; TRL's center_rewards_coefficient).
+    """
+    return -functional.logsigmoid(chosen - rejected) + centering * (chosen + rejected) ** 2

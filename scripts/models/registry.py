@@ -19,14 +19,18 @@ UNTRAINED = (
 )
 EXPORT_STEP = "compress.export"  # makes files to give away of a model, which is no other model
 HUB = re.compile(r"^@?hf://datasets/([^/@]+/[^/@]+)")
-LAST = ("compress.quantize",)  # steps of whose models no other is made: rounded weights cannot be trained
+REWARD_STEP = "align.reward"  # makes models that score answers: no language models, and not evaluated
+LAST = ("compress.quantize", REWARD_STEP)  # steps of whose models no other is made: rounded weights cannot be trained
 OWN = ("from", "step")  # the keys of an entry that are not of its step's section
 Config = dict[str, Any]
 
 
 def names(config: Config) -> list[str]:
-    """Every model, in the order of the registry; `base` is the first. What is exported is a model of another name, and not among them."""
-    return [BASE, *(name for name, entry in config["models"].items() if entry["step"] != EXPORT_STEP)]
+    """Every language model, in the order of the registry; `base` is the first. What is exported is a model of another name."""
+    return [
+        BASE,
+        *(name for name, entry in config["models"].items() if entry["step"] not in (EXPORT_STEP, REWARD_STEP)),
+    ]
 
 
 def evaluated(config: Config) -> list[str]:
@@ -58,8 +62,9 @@ def task(config: Config, model: str) -> tuple[str, str]:
 
 
 def listed(config: Config) -> list[dict[str, Any]]:
-    """Every model as {name, from, step}, in the order of the registry: what the report shows."""
-    return [{"name": name, "from": parent(config, name), "step": task(config, name)[0]} for name in names(config)]
+    """Every model as {name, from, step}, in the order of the registry, reward models too: what the report shows."""
+    every = [BASE, *(name for name, entry in config["models"].items() if entry["step"] != EXPORT_STEP)]
+    return [{"name": name, "from": parent(config, name), "step": task(config, name)[0]} for name in every]
 
 
 def applied(config: Config, step: str, model: str) -> Config:
