@@ -78,6 +78,7 @@ rule align_train:
     input:
         model=parent,
         pairs=manifest("align.pairs"),
+        rewards=judges("align.reward"),
     output:
         manifest="results/{variant}/align/train/{model}.manifest.json",
     log:
@@ -102,6 +103,7 @@ rule align_train:
             --config {params.fingerprint:q} \
             --model {input.model:q} \
             --pairs {input.pairs:q} \
+            --rewards {input.rewards:q} \
             {params.placement:q} \
             --manifest {output.manifest:q} \
             --log {log:q}

@@ -9,7 +9,6 @@ from scripts.models import registry
 from scripts.workflow.errors import InputError
 
 STEP = "align.train"
-BY_PREFERENCE = ("dpo", "kto")
 UNSCORED = (
     "mamba",
     "mamba2",
@@ -42,7 +41,7 @@ def check(config: dict[str, Any]) -> None:
             return f"models.{name}.{what}" if what in entry else f"{STEP}.{what}"
 
         method = own["method"]
-        if method in BY_PREFERENCE:
+        if method in registry.BY_PREFERENCE:
             if not config["align"]["pairs"]["files"] and not config["align"]["pairs"]["from"]:
                 raise InputError(
                     f"{key('method')} is {method!r}, and align.pairs.files is []: give a file of preferences, a model in align.pairs.from, "
@@ -51,9 +50,10 @@ def check(config: dict[str, Any]) -> None:
             continue
         if not own["rewards"]:
             raise InputError(
-                f"{key('rewards')} is []; method {method!r} needs one or more: exact, format, length, a function"
+                f"{key('rewards')} is []; method {method!r} needs one or more: exact, format, length, model, a function"
             )
         rewards.check(own["rewards"], key("rewards"))
+        check_judges(config, name, key("rewards"))
         if own["generations"] < 2 and method != "reinforce":
             raise InputError(
                 f"{key('generations')} is {own['generations']}; method {method!r} compares answers to a prompt: 2 or more"
@@ -76,6 +76,45 @@ def check_answering(config: dict[str, Any]) -> None:
         raise InputError(f"align.pairs.from is {name!r}, {why}; allowed: {', '.join(allowed)}")
     if not pairs["rewards"]:
         raise InputError(
-            f"align.pairs.rewards is []; answers of {name!r} need one or more: exact, format, length, a function"
+            f"align.pairs.rewards is []; answers of {name!r} need one or more: exact, format, length, model, a function"
         )
     rewards.check(pairs["rewards"], "align.pairs.rewards")
+    for number, entry in enumerate(pairs["rewards"]):
+        if "name" in entry:
+            raise InputError(
+                f"align.pairs.rewards[{number}].name is {entry['name']!r}: a reward model of this run learns from align.pairs itself; give "
+                "the `manifest` of one that another run has made"
+            )
+
+
+def check_judges(config: dict[str, Any], model: str, key: str) -> None:
+    """InputError for a reward model that is none, or that is made from the model whose answers it is to judge."""
+    models, made = config["models"], registry.made_by(config, registry.REWARD_STEP)
+    for number, entry in enumerate(registry.section(config, STEP, model)["rewards"]):
+        if (name := entry.get("name")) is None:
+            continue
+        allowed = [one for one in made if not loops(config, one, model)]
+        if name not in allowed:
+            why = (
+                f"which waits for {model} itself"
+                if name in made
+                else "which align.reward does not make"
+                if name in models
+                else "which is no model"
+            )
+            raise InputError(
+                f"{key}[{number}].name is {name!r}, {why}; allowed: {', '.join(allowed) or 'none is there'}"
+            )
+
+
+def loops(config: dict[str, Any], name: str, model: str) -> bool:
+    """Whether a model is made from `model`, by way of parents and of reward models."""
+    seen, left = set[str](), [name]
+    while left:
+        one = left.pop()
+        if one == model:
+            return True
+        if one in config["models"] and one not in seen:
+            seen.add(one)
+            left += [config["models"][one]["from"], *registry.judges(config, one)]
+    return False

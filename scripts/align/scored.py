@@ -10,11 +10,12 @@ import copy
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from scripts.models.load import SCORES
-from scripts.pretrain.data import Tokens
-from scripts.pretrain.heldout import Piece
 from scripts.workflow.errors import InputError
+
+Tokens = npt.NDArray[np.int64]
 
 
 def read(ids: Tokens, end: int) -> Tokens:
@@ -25,7 +26,7 @@ def read(ids: Tokens, end: int) -> Tokens:
     return ids[:last]
 
 
-def piece(ids: Tokens, end: int) -> Piece:
+def piece(ids: Tokens, end: int) -> tuple[Tokens, int, int]:
     """The same as a row of a micro-batch, whose last token is no input: one end token behind what is read."""
     return np.append(read(ids, end), end), 1, 0
 

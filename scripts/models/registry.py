@@ -19,6 +19,8 @@ UNTRAINED = (
 )
 EXPORT_STEP = "compress.export"  # makes files to give away of a model, which is no other model
 HUB = re.compile(r"^@?hf://datasets/([^/@]+/[^/@]+)")
+ALIGN_STEP = "align.train"
+BY_PREFERENCE = ("dpo", "kto")  # its methods that read no rewards
 REWARD_STEP = "align.reward"  # makes models that score answers: no language models, and not evaluated
 LAST = ("compress.quantize", REWARD_STEP)  # steps of whose models no other is made: rounded weights cannot be trained
 OWN = ("from", "step")  # the keys of an entry that are not of its step's section
@@ -79,6 +81,16 @@ def applied(config: Config, step: str, model: str) -> Config:
 def section(config: Config, step: str, model: str) -> Config:
     """The section of a step as a task of it sees it; see `applied`."""
     return dict(lookup(applied(config, step, model), step))
+
+
+def judges(config: Config, model: str) -> list[str]:
+    """The models of align.reward that score the answers of a model while align.train makes it, by the names that its config has."""
+    entry = config["models"].get(model)
+    if not entry or entry["step"] != ALIGN_STEP:
+        return []
+    own = section(config, ALIGN_STEP, model)
+    given = own["rewards"] if own["method"] not in BY_PREFERENCE else []
+    return list(dict.fromkeys(one["name"] for one in given if one.get("reward") == "model" and "name" in one))
 
 
 def ancestors(models: Config, model: str) -> list[str]:

@@ -124,7 +124,7 @@ STEPS: dict[str, Step] = {
     "finetune.train": Step(("pretrain.train", "finetune.pairs"), per="model"),
     PAIRS: Step(("finetune.pairs",)),
     REWARD_STEP: Step(("pretrain.train", "align.pairs"), per="model"),
-    "align.train": Step(("pretrain.train", "align.pairs"), per="model"),
+    "align.train": Step(("pretrain.train", REWARD_STEP, "align.pairs"), per="model"),
     "compress.prune": Step(("pretrain.train", "tokenize.encode"), per="model"),
     "compress.quantize": Step(("pretrain.train",), per="model"),
     ITEMS: Step(("tokenize.encode", "tokenize.train")),
@@ -290,13 +290,13 @@ def needs(step: str, config: dict[str, Any], task: str = "") -> tuple[str, ...]:
 
 def models_read(step: str, config: dict[str, Any], task: str) -> list[str]:
     """The models that a model's task reads: an evaluation its own, or all without a task; an export all that it is made from; a step that
-    makes one its parent, or `base`.
+    makes one its parent, or `base`, and the reward models that judge its answers.
     """
     if step in EVALUATIONS:
         return [task] if task else EVALUATIONS[step](config)
     if step == EXPORT_STEP:
         return registry.lineage(config, task) if task else registry.evaluated(config)
-    return [registry.parent(config, task) or registry.BASE if task else registry.BASE]
+    return [registry.parent(config, task) or registry.BASE if task else registry.BASE, *registry.judges(config, task)]
 
 
 def upstream(step: str, config: dict[str, Any], task: str = "") -> list[tuple[str, str]]:
