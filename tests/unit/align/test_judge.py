@@ -83,7 +83,7 @@ def test_a_model_learns_what_the_reward_model_likes(
     assert "align.reward made" in manifest.inputs
     shown = rows(tmp_path / "made/prompts.jsonl")
     assert all(isinstance(row["reward_after"], float) for row in shown)
-    said = finished(launched(arguments(base_model, prompts, tmp_path / "without", **ONLINE)))
+    said = finished(launched(arguments(base_model, prompts, tmp_path / "without", **ONLINE)), 1)
     assert "align.train.rewards[0].name is 'made'; reward models that --rewards names: none" in said
 
 

@@ -137,7 +137,7 @@ def test_it_is_refused_where_a_language_model_is_asked_for(found: Path, preferen
     made = found / CASES[0] / "made.manifest.json"
     with pytest.raises(InputError, match="a reward model, which scores answers"):
         load(made.parent / "made/model")
-    said = finished(launched(arguments(made, preferences, tmp_path, method="dpo", max_length=tiny.CONTEXT)))
+    said = finished(launched(arguments(made, preferences, tmp_path, method="dpo", max_length=tiny.CONTEXT)), 1)
     assert "is a reward model, which scores answers: no model is made from one" in said and "Traceback" not in said
 
 
@@ -159,7 +159,7 @@ def test_rows_that_are_no_preferences(base_model: Path, questions: Path, tmp_pat
     made = made_from(
         [{"prompt": "Why?", "answer": "So."}] * 2, tmp_path / "rows", questions, layout="prompts", heldout=0
     )
-    said = finished(launched(arguments(base_model, made, tmp_path / "out", **CONFIG)))
+    said = finished(launched(arguments(base_model, made, tmp_path / "out", **CONFIG)), 1)
     assert "align.reward takes rows of layout preference; align.pairs has prompts" in said and "Traceback" not in said
 
 
