@@ -101,7 +101,7 @@ class ByComparison(Measured):
         rows = [self.batches.rows[number] for number in part]
         tokens = [kept for _, kept, _ in self.batches.pieces(rows, CHOSEN, REJECTED)]
         lengths = [float(sum(tokens[: len(part)])), float(sum(tokens[len(part) :]))]
-        sums = [float(one.sum()) for one in (chosen, rejected, right(chosen, rejected))]
+        sums = [float(one.detach().sum()) for one in (chosen, rejected, right(chosen, rejected))]
         self.seen += torch.tensor([*sums[:2], *lengths, sums[2], len(part)], dtype=torch.float64)
         return share * losses.bradley_terry(chosen, rejected, self.settings["center_rewards"]).sum()
 
