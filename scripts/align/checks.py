@@ -41,6 +41,7 @@ def check(config: dict[str, Any]) -> None:
             return f"models.{name}.{what}" if what in entry else f"{STEP}.{what}"
 
         method = own["method"]
+        check_chunks(own, key("loss_chunk"))
         if method in registry.BY_PREFERENCE:
             if not config["align"]["pairs"]["files"] and not config["align"]["pairs"]["from"]:
                 raise InputError(
@@ -62,6 +63,19 @@ def check(config: dict[str, Any]) -> None:
             raise InputError(
                 f"{key('max_new_tokens')} is {own['max_new_tokens']}; allowed is less than {key('max_length')}, {own['max_length']}"
             )
+
+
+def check_chunks(settings: dict[str, Any], key: str) -> None:
+    """InputError for logits in pieces where a method or an engine has none."""
+    rows, method = settings["loss_chunk"], settings["method"]
+    if rows and method not in registry.BY_PREFERENCE:
+        raise InputError(
+            f"{key} is {rows}, which methods {' and '.join(registry.BY_PREFERENCE)} take; method is {method!r}: set it to 0"
+        )
+    if rows and settings["engine"] == "deepspeed" and settings["zero_stage"] == 3:
+        raise InputError(
+            f"{key} is {rows}, and zero_stage 3 of engine deepspeed gathers the head once a pass: set it to 0, or engine to torch"
+        )
 
 
 def check_answering(config: dict[str, Any]) -> None:

@@ -15,8 +15,10 @@ from scripts.pretrain.batch import IGNORE
 def by_token(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
     """The log-probability of each target, 0 where it is IGNORE: fp32 [n, length].
 
-    logits: fp32 [n, length, vocabulary]. targets: int64 [n, length].
+    logits: fp32 [n, length, vocabulary]; what scripts/align/pieces.py made in their place is returned. targets: int64 [n, length].
     """
+    if logits.ndim == 2:
+        return logits
     nats = functional.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=IGNORE, reduction="none")
     return -nats.reshape(targets.shape)
 

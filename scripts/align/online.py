@@ -2,7 +2,8 @@
 
 A step takes the next `batch_size` prompts, as fine-tuning takes pairs, and draws `generations` answers to each, by (seed, step, prompt,
 number) alone. The reference is the model before the first step: engines keep it where they keep a mean of the weights
-(scripts/pretrain/average.py), which here stays where it began, shared out as the weights are, and in every checkpoint.
+(scripts/pretrain/average.py), which here stays where it began, shared out as the weights are, and in every checkpoint. Where an adapter is
+trained it is the model without that.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from scripts.align.judge import Judge
 from scripts.align.pairs import Row, read_rows
 from scripts.align.rewards import Rewards
 from scripts.align.run import Alignment
+from scripts.finetune import adapters
 from scripts.finetune.batches import Cuts, dealt, micro_batch, pieces
 from scripts.finetune.template import Template
 from scripts.models.load import name
@@ -79,7 +81,8 @@ class ByReward(Alignment):
             raise InputError(
                 f"align.train.rewards is []; method {settings['method']!r} needs one or more (docs/align.md)"
             )
-        self.settings |= KEPT
+        if not adapters.wanted(self.settings):
+            self.settings |= KEPT
         made = Prompts(self.args.pairs, self.tokenizer, settings, self.processes)
         given = {name(path): path for path in self.args.rewards}
 
@@ -187,7 +190,7 @@ class ByReward(Alignment):
 
     def reference(self, batch: Sequence[MicroBatch]) -> list[torch.Tensor]:
         """The same of the model before the first step. A collective call."""
-        with self.engine.averaged():
+        with adapters.off(self.engine.model) if self.adapted else self.engine.averaged():
             return [self.logps_of(part) for part in batch]
 
     def of(

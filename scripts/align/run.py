@@ -12,6 +12,7 @@ import torch.distributed as dist
 
 from scripts.align import sampling
 from scripts.align.batches import Asked, once
+from scripts.align.checks import check_chunks
 from scripts.align.engine import ByLoss, kind
 from scripts.align.pairs import Row
 from scripts.finetune.batches import dealt, micro_batch
@@ -93,6 +94,11 @@ class Alignment(Measured):
     """What all methods of align.train share."""
 
     where, program = STEP, "scripts.align.train"
+
+    def check(self, config: Any) -> None:
+        """As `Run.check`, of `loss_chunk` too."""
+        super().check(config)
+        check_chunks(self.settings, f"{STEP}.loss_chunk")
 
     def built(self, job: Job) -> Engine:
         """As `Measured.built`; the fixed prompts are answered too."""

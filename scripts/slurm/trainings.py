@@ -132,7 +132,7 @@ def tuning(needs: list[Need], configs: dict[str, dict[str, Any]], folder: Path) 
                 each = 2 if own.get("method") == "dpo" or tune == registry.REWARD_STEP else 1  # sequences of a pair
                 number = own["batch_size"] * (own["generations"] if draws else 1)
                 # Engines keep the reference of answers that are drawn in the place of a mean (scripts/align/online.py).
-                reference = {"ema": 0.5} if draws else {}
+                reference = {"ema": 0.5} if draws and own["adapter"] == "none" else {}
                 at = {
                     "micro_batch": each * min(own["micro_batch"], math.ceil(number / processes)),
                     "processes": processes,

@@ -192,6 +192,7 @@ def check_tuning(config: dict[str, Any]) -> None:
             return f"models.{name}" if {*keys} & given else step
 
         checks.saving(settings, where("engine", "async_checkpoints"))
-        if step == "finetune.train":
+        if "adapter" in settings:
             checks.adapter(settings, where("engine", "adapter"))
+        if step == "finetune.train":
             checks.packing(settings, kind, where("packing"))

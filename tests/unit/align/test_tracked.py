@@ -121,7 +121,9 @@ def test_a_reward_model_is_no_language_model() -> None:
 JUDGED = {"from": "sft", "step": "align.train", "method": "grpo", "rewards": [{"reward": "model", "name": "rm"}]}
 
 
-def test_a_reward_model_is_read_by_what_it_judges() -> None:
+def test_a_reward_model_is_read_by_what_it_judges(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "rows.jsonl").write_text("")
     files = {"align.pairs.files": [{"path": "rows.jsonl"}]}
     models = MODELS | REWARD | {"grpo": JUDGED}
     made, other = (config(files, {**models, "rm": {**REWARD["rm"], "epochs": epochs}}) for epochs in (1, 2))
