@@ -26,7 +26,9 @@ from tests.unit.finetune.words import MORE
 from tests.unit.pretrain.copies import finished
 
 RATE = 0.02
-CONFIG = {**test_preferences.CONFIG, **MORE["lora"], "method": "dpo", "engine": "torch", "zero_stage": 0}
+CONFIG = {
+    **test_preferences.CONFIG, **MORE["lora"], "adapter_targets": [], "method": "dpo", "engine": "torch", "zero_stage": 0,
+}  # fmt: skip
 CASES = ["torch-0-3", "torch-3-8-17", "torch-2-3"]
 
 
@@ -112,7 +114,7 @@ def test_an_adapter_learns_from_rewards(base_model: Path, questions: Path, tmp_p
         **test_online.CONFIG, **MORE[adapter], "method": "grpo", "engine": "torch", "zero_stage": 0,
         "rewards": [{"function": f"{tmp_path}/vowels.py:share"}],
     }  # fmt: skip
-    finished(launched([*arguments(base_model, out, tmp_path / "run", **settings), "--checkpoint-every", "0"], 2))
+    finished(launched([*arguments(base_model, out, tmp_path / "run", **settings), "--checkpoint-every", "0"]))
     summary = Manifest.read(tmp_path / "run/made.manifest.json").summary
     assert summary["heldout_reward_after"] > summary["heldout_reward_before"] + 0.05
     steps = [row for row in rows(tmp_path / "run/made/metrics.jsonl") if "kl" in row]
