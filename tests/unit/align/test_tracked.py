@@ -41,7 +41,7 @@ def mark(made: dict[str, Any], step: str, task: str) -> str:
 def test_a_key_reruns_its_step(path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     value = MATRIX[path]["to"]
-    for name in (entry.get("path") for entry in value) if isinstance(value, list) else ():
+    for name in (entry["path"] for entry in value if "path" in entry) if isinstance(value, list) else ():
         (tmp_path / str(name)).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / str(name)).write_text("{}")
     before, after = config(models=MODELS | REWARD), config({path: value}, MODELS | REWARD)
