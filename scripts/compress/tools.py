@@ -44,6 +44,7 @@ FLAGS = (
     "CPPFLAGS",
     "LDFLAGS",
 )  # of the caller's environment, such as -march=native, are left out
+COMPILERS = (("C", "CC", ("cc", "gcc", "clang")), ("C++", "CXX", ("c++", "g++", "clang++")))
 MEMORY = 1 << 30  # bytes that a compiler takes, at most
 JOBS = 16  # compilers at a time, at most: a login node has other users
 SHARE = re.compile(r"\[\s*(\d+)(?:/(\d+)|%)\]")  # `[12/90]` of ninja, `[ 13%]` of make
@@ -53,11 +54,11 @@ EVERY = 10.0  # seconds from one line of progress to the next
 def check(folder: Path, environment: Mapping[str, str]) -> None:
     """Raise InputError where there is no C or C++ compiler, or where `folder` holds what is not llama.cpp's and would be lost."""
     path = environment.get("PATH")
-    for variable, names in {"CC": ("cc", "gcc", "clang"), "CXX": ("c++", "g++", "clang++")}.items():
+    for language, variable, names in COMPILERS:
         asked = environment.get(variable, "").split()[:1]
         if not any(shutil.which(name, path=path) for name in asked or names):
             raise InputError(
-                f"no {variable[1:].replace('XX', '++')} compiler ({', '.join(asked or names)}): install one (Debian, Ubuntu: apt install "
+                f"no {language} compiler ({', '.join(asked or names)}): install one (Debian, Ubuntu: apt install "
                 f"build-essential; a cluster: module load gcc), or name it in {variable}, then run make gguf-tools again"
             )
     if folder.exists() and not (folder / "site/llama_cpp").is_dir() and (not folder.is_dir() or any(folder.iterdir())):

@@ -26,7 +26,7 @@ from scripts.workflow.errors import InputError
 from scripts.workflow.manifest import Manifest
 
 ANY_SEED = 0xFFFFFFFF  # llama.cpp's LLAMA_DEFAULT_SEED: another one each time
-WARNING, ERROR = 3, 4  # its levels of messages (ggml.h)
+ERROR = 4  # its level of messages (ggml.h). It warns of contexts that are no multiple of 256, of which nothing is wrong
 ROOM = 64  # bytes of a token's text; a longer one is asked for again
 
 
@@ -46,7 +46,7 @@ class Export:
 
 @cache
 def library() -> Any:
-    """llama.cpp's bindings; its warnings and errors are logged. Raises InputError where the tools are not there, or cannot be loaded."""
+    """llama.cpp's bindings; its errors are logged. Raises InputError where the tools are not there, or cannot be loaded."""
     folder = accepts.tools()
     if why := accepts.missing(folder):
         raise InputError(why)
@@ -60,8 +60,8 @@ def library() -> Any:
 
     @llama_cpp.llama_log_callback
     def say(level: int, text: bytes, _: Any) -> None:
-        if level in (WARNING, ERROR):
-            log.warning("llama.cpp: %s", text.decode(errors="replace").strip())
+        if level == ERROR:
+            log.error("llama.cpp: %s", text.decode(errors="replace").strip())
 
     llama_cpp.llama_log_set(say, ctypes.c_void_p(0))
     llama_cpp.kept = say  # for as long as the library may call it
