@@ -27,6 +27,7 @@ from scripts.workflow.manifest import Manifest
 
 ANY_SEED = 0xFFFFFFFF  # llama.cpp's LLAMA_DEFAULT_SEED: another one each time
 ERROR = 4  # its level of messages (ggml.h). It warns of contexts that are no multiple of 256, of which nothing is wrong
+SMALL = 16 << 20  # bytes
 ROOM = 64  # bytes of a token's text; a longer one is asked for again
 
 
@@ -51,6 +52,9 @@ def library() -> Any:
     if why := accepts.missing(folder):
         raise InputError(why)
     sys.path.append(str(folder / "site"))
+    os.environ.setdefault(
+        "OMP_WAIT_POLICY", "PASSIVE"
+    )  # threads that spin while they wait slow each other down beside other work
     try:
         import llama_cpp
     except (ImportError, OSError, RuntimeError) as error:
@@ -107,7 +111,8 @@ class Model:
         self.api = library()
         # Where weights have 32 bits, keys and values have too: the text is that of transformers. Otherwise 16, llama.cpp's default.
         try:
-            held = Loaded(str(export.checked()), 0, threads(), exact=export.type == "f32")
+            file = export.checked()
+            held = Loaded(str(file), 0, threads(file.stat().st_size), exact=export.type == "f32")
         except SystemExit as error:
             raise InputError(str(error)) from error
         self.held, self.context = held, int(self.api.llama_model_n_ctx_train(held.model))
@@ -189,6 +194,11 @@ class Model:
         return chain
 
 
-def threads() -> int:
-    """The cores that this process may use."""
+def threads(size: int) -> int:
+    """How many threads run a file of `size` bytes: the cores that this process may use; of a small file one, which is faster alone.
+
+    A token is some hundred short products, after each of which threads wait for each other: docs/serve.md has figures.
+    """
+    if size < SMALL:
+        return 1
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
