@@ -153,8 +153,8 @@ class Model:
 
     def answer(self, wanted: Wanted, say: Callable[[str], None], stopped: threading.Event) -> Ended:
         """Generate, and `say` each piece of text as soon as it is there, until an end, or `stopped` is set."""
-        characters = codecs.getincrementaldecoder("utf-8")("replace")
-        writer = Writer(lambda token: characters.decode(self.piece(token)), wanted, say)
+        characters = Characters()
+        writer = Writer(lambda token: characters.of(self.piece(token)), wanted, say)
         sampler = self._sampler(wanted)
         try:
             self.held.forget()
@@ -192,6 +192,20 @@ class Model:
         for step in steps:
             api.llama_sampler_chain_add(chain, step)
         return chain
+
+
+class Characters:
+    """Makes characters of bytes that come one after the other; bytes at the end that are none are held back, as by `tokenizers`."""
+
+    def __init__(self) -> None:
+        self.decoder, self.held = codecs.getincrementaldecoder("utf-8")("replace"), ""
+
+    def of(self, more: bytes) -> str:
+        """The characters that are sure after these bytes."""
+        text = self.held + self.decoder.decode(more)
+        sure = text.rstrip("\ufffd")
+        self.held = text[len(sure) :]
+        return sure
 
 
 def threads(size: int) -> int:

@@ -79,10 +79,10 @@ def pair(results: Path) -> tuple[generate.Model, Model]:
 
 
 def said(model: generate.Model | Model, wanted: Wanted) -> tuple[str, Ended]:
-    """(text, why it ended) of an answer. Bytes at the end that are no character are left out."""
+    """(text, why it ended) of an answer."""
     out: list[str] = []
     ended = model.answer(wanted, out.append, threading.Event())
-    return "".join(out).rstrip("\ufffd"), ended
+    return "".join(out), ended
 
 
 @needs_llama
