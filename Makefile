@@ -73,28 +73,14 @@ report: $(VENV)/.compiled ## only the report, and what it needs
 	$(SNAKEMAKE) --forcerun report_render
 	@$(BIN)/python -m scripts.report.summary
 
-serve: $(VENV)/.compiled ## talk to the models: a page to chat in and an endpoint as OpenAI's. MODEL=sft PORT=8000
-	@$(BIN)/python -m scripts.crawl2llm serve $(MODEL) --port $(or $(PORT),8000) --results $(or $(RESULTS),results/main)
+serve: $(VENV)/.compiled ## talk to the models: a page to chat in and an endpoint as OpenAI's. MODEL=sft PORT=8000, TYPE=q8_0 of a GGUF export
+	@$(BIN)/python -m scripts.crawl2llm serve $(MODEL) $(if $(TYPE),--type $(TYPE)) --port $(or $(PORT),8000) --results $(or $(RESULTS),results/main)
 
 sample: $(VENV)/.compiled ## what a model writes: make sample PROMPT="What does sorted do?" MODEL=sft
-	@$(BIN)/python -m scripts.crawl2llm sample "$$PROMPT" $(if $(MODEL),--model $(MODEL)) --results $(or $(RESULTS),results/main)
+	@$(BIN)/python -m scripts.crawl2llm sample "$$PROMPT" $(if $(MODEL),--model $(MODEL)) $(if $(TYPE),--type $(TYPE)) --results $(or $(RESULTS),results/main)
 
-# llama.cpp for compress.export, beside the environment: its library and bindings, compiled here, and its converter, which is in the same
-# archive. GGML_NATIVE=OFF: it must run on every node that has AVX2, not on this processor alone.
-GGUF := .gguf
-$(GGUF)/.installed: envs/lock-gguf.txt | $(VENV)/.compiled
-	@echo "compiling llama.cpp into $(GGUF) (55 MB, 5 to 10 minutes; needs cmake, make or ninja, and a C++ compiler)"
-	rm -rf $(GGUF)
-	mkdir -p $(GGUF)/llama.cpp
-	$(BIN)/python -m pip download --quiet --disable-pip-version-check --no-deps --require-hashes --no-binary llama_cpp_python --dest $(GGUF)/archive -r envs/lock-gguf.txt
-	CMAKE_ARGS="-DGGML_NATIVE=OFF -DLLAVA_BUILD=OFF" CFLAGS=-O2 CXXFLAGS=-O2 $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps \
-	  --no-cache-dir --target $(GGUF)/site $(GGUF)/archive/*
-	tar xzf $(GGUF)/archive/llama_cpp_python-*.tar.gz -C $(GGUF)/llama.cpp --strip-components=3 --wildcards \
-	  '*/vendor/llama.cpp/convert_hf_to_gguf.py' '*/vendor/llama.cpp/conversion/*' '*/vendor/llama.cpp/gguf-py/*' '*/vendor/llama.cpp/LICENSE'
-	rm -r $(GGUF)/archive
-	@touch $@
-
-gguf-tools: $(GGUF)/.installed ## llama.cpp, once, for models that are exported as GGUF
+gguf-tools: $(VENV)/.compiled ## llama.cpp, compiled once, for models as GGUF: into .gguf, or CRAWL2LLM_GGUF
+	@$(BIN)/python -m scripts.compress.tools
 
 lint: $(VENV)/.installed-dev ## formatting, lint and types
 	$(BIN)/ruff format --check .

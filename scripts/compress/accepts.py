@@ -35,12 +35,11 @@ def tools() -> Path:
 
 def missing(folder: Path) -> str | None:
     """Why the tools in a folder cannot be used, and how to make them; None where they can."""
-    how = (
-        f"make them once, where there is a network: make gguf-tools (5 to 10 minutes; {VARIABLE} names another folder)"
-    )
+    how = f"make them once, where there is a network: make gguf-tools (minutes; {VARIABLE} names another folder)"
     if not (folder / "llama.cpp/convert_hf_to_gguf.py").is_file():
         return f"llama.cpp's tools are not in {folder}: {how}"
-    if not (folder / f"site/llama_cpp_python-{VERSION}.dist-info").is_dir():
+    bindings = folder / "site/llama_cpp/__init__.py"
+    if not bindings.is_file() or f'"{VERSION}"' not in bindings.read_text(encoding="utf-8"):
         return f"llama.cpp's tools in {folder} are of another version than {VERSION}: {how}"
     return None
 

@@ -144,10 +144,10 @@ def use(facts: Facts, name: str, ggufs: list[dict[str, Any]], loader: str) -> It
     """How to load it. loader: what finds its tokenizer; "" where there are no safetensors."""
     yield "## How to use\n"
     if loader:
-        yield (CHAT_CODE if chats(facts) else TEXT_CODE).replace("AutoTokenizer", loader) + "\n"
+        yield (CHAT_CODE if chats(facts) else TEXT_CODE).replace("AutoTokenizer", loader)
     if ggufs:
         yield "With llama.cpp, as an endpoint and a page, or from Python (`pip install llama-cpp-python`):\n"
-        yield GGUF_CODE.format(file=ggufs[-1]["file"], call=CALLS[chats(facts)]) + "\n"
+        yield GGUF_CODE.format(file=ggufs[-1]["file"], call=CALLS[chats(facts)])
     if not chats(facts):
         yield f"{name} was not fine-tuned: it goes on with a text, and has no chat template.\n"
     if context := facts.pretrained.summary.get("shape", {}).get("context"):

@@ -74,9 +74,12 @@ def tensors(file: str) -> dict[str, Any]:
 
 
 class Loaded:
-    """A GGUF file in memory. context: tokens."""
+    """A GGUF file in memory. context: tokens; 0: those that it was trained with. exact: keys and values have 32 bits, not 16.
 
-    def __init__(self, file: str, context: int, threads: int) -> None:
+    Ends the process (SystemExit) where llama.cpp does not take the file.
+    """
+
+    def __init__(self, file: str, context: int, threads: int, exact: bool = False) -> None:
         import llama_cpp as api
 
         self.api = api
@@ -91,22 +94,33 @@ class Loaded:
             threads,
             threads,
         )
+        if exact:
+            told.type_k = told.type_v = api.GGML_TYPE_F32
         self.context = api.llama_init_from_model(self.model, told)
         if not self.context:
             raise SystemExit(f"llama.cpp cannot run {file}")
         self.vocab = api.llama_model_get_vocab(self.model)
         self.size = int(api.llama_vocab_n_tokens(self.vocab))
 
-    def tokens(self, text: str) -> list[int]:
-        """The ids of a text, in which special tokens are text."""
+    def tokens(self, text: str, special: bool = False) -> list[int]:
+        """The ids of a text, in which special tokens are text, or with `special` themselves."""
         raw = text.encode()
         room = (ctypes.c_int32 * (len(raw) + 8))()
-        number = self.api.llama_tokenize(self.vocab, raw, len(raw), room, len(room), False, False)
+        number = self.api.llama_tokenize(self.vocab, raw, len(raw), room, len(room), False, special)
         return list(room[: max(number, 0)])
+
+    def forget(self) -> None:
+        """Forget all that was read."""
+        self.api.llama_memory_clear(self.api.llama_get_memory(self.context), True)
+
+    def close(self) -> None:
+        """Give the memory back."""
+        self.api.llama_free(self.context)
+        self.api.llama_model_free(self.model)
 
     def logits(self, ids: list[int]) -> Iterator[npt.NDArray[np.float32]]:
         """The logits after each of the ids of a window, shape [up to BATCH, vocabulary] at a time; valid until the next."""
-        self.api.llama_memory_clear(self.api.llama_get_memory(self.context), True)
+        self.forget()
         batch = self.api.llama_batch_init(BATCH, 0, 1)
         try:
             for start in range(0, len(ids), BATCH):
@@ -130,8 +144,7 @@ def loaded(job: dict[str, Any]) -> Iterator[Loaded]:
     try:
         yield made
     finally:
-        made.api.llama_free(made.context)
-        made.api.llama_model_free(made.model)
+        made.close()
 
 
 def measure(job: dict[str, Any]) -> dict[str, Any]:

@@ -90,7 +90,7 @@ def measures(model: Trained) -> Iterator[list[str]]:
         if isinstance(value, int | float | str):
             yield [
                 words,
-                f"{value:,.6g}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else value,
+                f"{value:,.4g}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else value,
             ]
     shape = model.summary.get("shape") or {}
     plain = {key: value for key, value in shape.items() if isinstance(value, int | str) and not isinstance(value, bool)}
@@ -110,6 +110,12 @@ def data(facts: Facts) -> Iterator[str]:
         ["source", "licence of its texts", "documents in the corpus", "MB of text"],
         ([name, licence, f"{documents:,}", f"{size / 1e6:,.2f}"] for name, licence, documents, size in facts.sources()),
     )
+    if pairs := asked(facts):
+        yield "Pairs of a question and its answer, by the file or pattern that they come from:\n"
+        yield from table(
+            ["pairs of", "trained on", "held out"],
+            ([name, f"{part['train']:,}", f"{part['heldout']:,}"] for name, part in pairs.items()),
+        )
     yield "Documents, from what was read to what was kept:\n"
     rows = []
     for stage, given, kept, dropped in facts.funnel():
@@ -129,6 +135,13 @@ def data(facts: Facts) -> Iterator[str]:
     if train.get("tokens") and size:
         parts = f"{train['documents']:,} documents, {train['bytes']:,} bytes, {train['tokens']:,} tokens"
         yield f"For training: {parts} of a vocabulary of {size:,}.\n"
+
+
+def asked(facts: Facts) -> dict[str, dict[str, int]]:
+    """The pairs that the run fine-tunes on, by where they come from; {} of a model that was not fine-tuned."""
+    if not any(model.step == "finetune.train" for model in facts.models):
+        return {}
+    return facts.run.fact("finetune.pairs", "by_source") or {}
 
 
 def provenance(facts: Facts) -> Iterator[str]:

@@ -72,7 +72,7 @@ def figures(run: Run, model: Model) -> dict[str, str | None]:
     ]
     return {
         "reward": curves("Reward", "mean reward", *rewards),
-        **({"accuracy": curves("Accuracy", "share of pairs in the right order", *right)} if model.step == registry.REWARD_STEP else {}),
+        "accuracy": curves("Accuracy", "share of pairs in the right order", *right) if model.step == registry.REWARD_STEP else None,
         "kl": curves("Divergence", "KL, nats", ("from the model that it is made from", "kl", BLUE)),
         "lengths": curves(
             "Length of answers", "tokens",

@@ -11,7 +11,7 @@ import json
 import threading
 import time
 import uuid
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
 from functools import partial
@@ -21,7 +21,10 @@ from typing import Any
 from aiohttp import web
 
 from scripts.serve.ahead import Ahead
-from scripts.serve.generate import Ended, Model, Wanted, described
+from scripts.serve.generate import Ended, Wanted
+from scripts.serve.generate import Model as Transformers
+from scripts.serve.gguf import Model as LlamaCpp
+from scripts.serve.offered import Offer, described, opened
 from scripts.serve.requests import Asked, Refused, asked
 from scripts.workflow.console import log
 from scripts.workflow.errors import InputError
@@ -36,14 +39,15 @@ POLICY = (
     "base-uri 'none'; form-action 'none'"
 )
 Parts = AsyncGenerator[str | Wanted | Ended, None]
+Model = Transformers | LlamaCpp
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class Server:
-    """The models of a run behind HTTP. waiting: the most answers that are asked for at a time; ahead: speculative decoding."""
+    """What a run offers behind HTTP. waiting: the most answers that are asked for at a time; ahead: speculative decoding."""
 
-    def __init__(self, manifests: dict[str, Path], first: str, waiting: int, ahead: Ahead | None = None) -> None:
-        self.manifests, self.first, self.waiting, self.ahead = manifests, first, waiting, ahead
+    def __init__(self, offers: Mapping[str, Offer], first: str, waiting: int, ahead: Ahead | None = None) -> None:
+        self.offers, self.first, self.waiting, self.ahead = offers, first, waiting, ahead
         self.models: dict[str, Model] = {}
         self.thread = ThreadPoolExecutor(1, "generate")
         self.open = 0  # answers that wait or are generated
@@ -66,8 +70,8 @@ class Server:
     async def list(self, request: web.Request) -> web.Response:
         """GET /v1/models; `context` in tokens and whether a model `chats` are this server's own."""
         found = []
-        for name in sorted(self.manifests, key=lambda name: name != self.first):
-            about = described(self.manifests[name])
+        for name in sorted(self.offers, key=lambda name: name != self.first):
+            about = described(self.offers[name])
             found.append({"id": name, "object": "model", "created": self.begun, "owned_by": "crawl2llm", **about})
         return web.json_response({"object": "list", "data": found})
 
@@ -78,7 +82,7 @@ class Server:
         else:
             while len(self.models) >= LOADED:
                 del self.models[next(iter(self.models))]
-            self.models[name] = Model(self.manifests[name], self.ahead)
+            self.models[name] = opened(self.offers[name], self.ahead)
             log.info("loaded %s", name)
         return self.models[name]
 
@@ -92,8 +96,8 @@ class Server:
         except (ValueError, LookupError, RecursionError) as error:  # LookupError: a charset that is none
             raise Refused(f"the body is not JSON: {error}") from error
         found = asked(kind, body)
-        if found.model not in self.manifests:
-            said = f"the model {found.model!r} does not exist; there are {', '.join(self.manifests)}"
+        if found.model not in self.offers:
+            said = f"the model {found.model!r} does not exist; there are {', '.join(self.offers)}"
             raise Refused(said, "model", "model_not_found", 404)
         if self.open >= self.waiting:
             raise Refused(

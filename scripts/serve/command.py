@@ -1,7 +1,8 @@
 """Serve a run's models on this machine: a page to chat in, and an endpoint as OpenAI's.
 
 Every client of OpenAI's API can ask it: base_url http://127.0.0.1:8000/v1, any key. Models that were fine-tuned chat, `base` goes on with a
-text. Only this machine reaches it; from elsewhere go through ssh: `ssh -L 8000:127.0.0.1:8000 HOST`.
+text. Exports as GGUF (`gguf --type q8_0`) are run by llama.cpp, all others by transformers. Only this machine reaches it; from elsewhere go
+through ssh: `ssh -L 8000:127.0.0.1:8000 HOST`.
 """
 
 from __future__ import annotations
@@ -13,22 +14,12 @@ from pathlib import Path
 
 from aiohttp import web
 
-from scripts.serve.ahead import asked, options
 from scripts.serve.app import HOSTS, Server
-from scripts.serve.generate import manifests
+from scripts.serve.offered import asked, options
 from scripts.workflow.cli import described, fail
 from scripts.workflow.console import setup
 from scripts.workflow.errors import InputError
 from scripts.workflow.manifest import ManifestError
-
-
-def chosen(found: dict[str, Path], name: str | None) -> str:
-    """The model that is shown first: the one that is named, or the last that was made. Raises InputError for one that is not there."""
-    if name is None:
-        return max(found, key=lambda other: found[other].stat().st_mtime)
-    if name not in found:
-        raise InputError(f"there is no model {name!r}; there are {', '.join(found)}")
-    return name
 
 
 async def serve(server: Server, port: int) -> None:
@@ -43,7 +34,7 @@ async def serve(server: Server, port: int) -> None:
         await site.start()
         address = f"http://{HOSTS[0]}:{runner.addresses[0][1]}"
         print(
-            f"{', '.join(server.manifests)}: {address} to chat, {address}/v1 for OpenAI's clients; Ctrl-C ends it",
+            f"{', '.join(server.offers)}: {address} to chat, {address}/v1 for OpenAI's clients; Ctrl-C ends it",
             flush=True,
         )
         await ended.wait()
@@ -53,7 +44,11 @@ async def serve(server: Server, port: int) -> None:
 
 def main(argv: list[str] | None = None) -> int:
     parser = described("crawl2llm serve", __doc__, "sft --port 8000")
-    parser.add_argument("model", nargs="?", help="the model that the page begins with (default: the last one made)")
+    parser.add_argument(
+        "model",
+        nargs="?",
+        help="the model, or export as GGUF, that the page begins with (default: the last model made)",
+    )
     parser.add_argument(
         "--results", type=Path, default=Path("results/main"), help="results of a variant (default: results/main)"
     )
@@ -68,8 +63,8 @@ def main(argv: list[str] | None = None) -> int:
     args = parser.parse_args(argv)
     setup("serve")
     try:
-        found = manifests(args.results)
-        server = Server(found, chosen(found, args.model), args.waiting, asked(args, found))
+        offers, first, ahead = asked(args)
+        server = Server(offers, first, args.waiting, ahead)
         server.loaded(server.first)
         asyncio.run(serve(server, args.port))
     except (InputError, ManifestError) as error:

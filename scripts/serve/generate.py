@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from typing import Any
 
 from scripts.models import load, quantized
 from scripts.models.registry import BASE, REWARD_STEP
+from scripts.serve import turns
 from scripts.serve.ahead import Ahead
 from scripts.workflow.errors import InputError
 from scripts.workflow.steps import MAKERS, folder_of
@@ -93,31 +93,21 @@ class Model:
         self.chats = bool(self.tokenizer.chat_template)
         self.ahead = (ahead or Ahead()).given(manifest, self.model, self.tokenizer)
 
-    def chat(self, messages: list[dict[str, str]]) -> list[int]:
-        """The token ids of a conversation as the model was trained on it, up to where its answer begins.
-
-        A special token that a message spells is text, as in tokenize.encode: who asks cannot end a turn and begin another one's.
-        """
-        special = {str(token) for token in self.tokenizer.added_tokens_decoder.values() if token.special}
-        said = "".join(message["content"] for message in messages)
-        if not any(name in said for name in special):
+    def chat(self, messages: turns.Messages) -> list[int]:
+        """The token ids of a conversation as the model was trained on it, up to where its answer begins; see scripts/serve/turns.py."""
+        special = {str(token): number for number, token in self.tokenizer.added_tokens_decoder.items() if token.special}
+        if not turns.spelled(messages, special):
             return self.encoded(self._laid_out(messages))
-        # Characters for private use, which the conversation does not hold, stand for its special tokens until the template's are known.
-        free = (mark for mark in map(chr, range(0xF0000, 0xFFFFE)) if mark not in said)
-        marks = {name: next(free) for name in sorted(special, key=len, reverse=True)}
-        text = self._laid_out([message | {"content": replaced(message["content"], marks)} for message in messages])
-        names, backend = {mark: name for name, mark in marks.items()}, self.tokenizer.backend_tokenizer
-        ids: list[int] = []
+        backend = self.tokenizer.backend_tokenizer
         backend.encode_special_tokens = True
         try:
-            for part in re.split(f"({'|'.join(map(re.escape, marks))})", text):
-                token = [self.tokenizer.convert_tokens_to_ids(part)] if part in marks else None
-                ids += token or backend.encode(replaced(part, names), add_special_tokens=False).ids
+            return turns.ids(
+                messages, special, self._laid_out, lambda text: list(backend.encode(text, add_special_tokens=False).ids)
+            )
         finally:
             backend.encode_special_tokens = False
-        return ids
 
-    def _laid_out(self, messages: list[dict[str, str]]) -> str:
+    def _laid_out(self, messages: turns.Messages) -> str:
         return str(self.tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True))
 
     def encoded(self, text: str) -> list[int]:
@@ -127,9 +117,11 @@ class Model:
     def answer(self, wanted: Wanted, say: Callable[[str], None], stopped: threading.Event) -> Ended:
         """Generate, and `say` each piece of text as soon as it is there, until an end, or `stopped` is set."""
         import torch
+        from tokenizers.decoders import DecodeStream
         from transformers import StoppingCriteria, StoppingCriteriaList
 
-        writer = Writer(self.tokenizer, wanted, say)
+        stream, backend = DecodeStream(skip_special_tokens=True), self.tokenizer.backend_tokenizer
+        writer = Writer(lambda token: stream.step(backend, token) or "", wanted, say)
 
         class Stops(StoppingCriteria):
             def __call__(self, input_ids: Any, scores: Any, **options: Any) -> Any:
@@ -150,20 +142,14 @@ class Model:
         return Ended("stop" if writer.found or writer.last == self.tokenizer.eos_token_id else "length", writer.tokens)
 
 
-def replaced(text: str, by: dict[str, str]) -> str:
-    """A text with each key of `by` as its value."""
-    for old, new in by.items():
-        text = text.replace(old, new)
-    return text
-
-
 class Writer:
-    """Takes token ids as `generate` gives them to a streamer, and says their text: whole characters, nothing from a stop text on."""
+    """Takes token ids, also as `generate` gives them to a streamer, and says their text: nothing from a stop text on.
 
-    def __init__(self, tokenizer: Any, wanted: Wanted, say: Callable[[str], None]) -> None:
-        from tokenizers.decoders import DecodeStream
+    text_of: the whole characters that a token completes, given one after the other.
+    """
 
-        self.backend, self.stream = tokenizer.backend_tokenizer, DecodeStream(skip_special_tokens=True)
+    def __init__(self, text_of: Callable[[int], str], wanted: Wanted, say: Callable[[str], None]) -> None:
+        self.text_of = text_of
         self.stop, self.bare, self.say = wanted.stop, wanted.bare, say
         self.held = ""  # may be the beginning of a stop text
         self.found = False  # a stop text
@@ -177,8 +163,12 @@ class Writer:
         for token in value.reshape(-1).tolist():
             if self.found:  # several come at once where they were said ahead
                 return
-            self.tokens, self.last = self.tokens + 1, token
-            self.write(self.stream.step(self.backend, token) or "")
+            self.take(token)
+
+    def take(self, token: int) -> None:
+        """One token."""
+        self.tokens, self.last = self.tokens + 1, token
+        self.write(self.text_of(token))
 
     def write(self, text: str) -> None:
         """Say the text as far as no stop text can begin in it."""

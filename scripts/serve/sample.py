@@ -7,9 +7,8 @@ import sys
 import threading
 from pathlib import Path
 
-from scripts.serve.ahead import asked, options
-from scripts.serve.command import chosen
-from scripts.serve.generate import Model, Wanted, manifests
+from scripts.serve.generate import Wanted
+from scripts.serve.offered import asked, opened, options
 from scripts.workflow.cli import described, fail
 from scripts.workflow.errors import InputError
 from scripts.workflow.manifest import ManifestError
@@ -18,7 +17,7 @@ from scripts.workflow.manifest import ManifestError
 def main(argv: list[str] | None = None) -> int:
     parser = described("crawl2llm sample", __doc__, '"What does heapq.heappop do?" --model sft --temperature 0')
     parser.add_argument("prompt", help="a question, or a text to go on with")
-    parser.add_argument("--model", help="default: the last one made")
+    parser.add_argument("--model", help="a model, or an export as GGUF (default: the last model made)")
     parser.add_argument(
         "--results", type=Path, default=Path("results/main"), help="results of a variant (default: results/main)"
     )
@@ -30,9 +29,8 @@ def main(argv: list[str] | None = None) -> int:
     args = parser.parse_args(argv)
     os.environ.setdefault("DS_ACCELERATOR", "cpu")  # DeepSpeed's import, also by transformers, warns without it
     try:
-        found = manifests(args.results)
-        name = chosen(found, args.model)
-        model = Model(found[name], asked(args, found))
+        offers, name, ahead = asked(args)
+        model = opened(offers[name], ahead)
         prompt = model.chat([{"role": "user", "content": args.prompt}]) if model.chats else model.encoded(args.prompt)
         if (room := model.context - len(prompt)) < 1:
             raise InputError(

@@ -55,6 +55,7 @@ def known(tmp_path: Path) -> dict[str, list[Path]]:
             left(tmp_path, "corpus.split", summary={"filters": ["language"]}),
             left(tmp_path, "corpus.write", "00000", summary={"by_source": sources}),
             left(tmp_path, "evaluate.items", summary=items),
+            left(tmp_path, "finetune.pairs", summary={"by_source": {"alpaca.json": {"train": 1041, "heldout": 33}}}),
         ],
     }  # fmt: skip
 
@@ -113,7 +114,9 @@ def test_it_says_what_the_manifests_say(known: dict[str, list[Path]]) -> None:
     assert [who for who, _ in found.bits()] == ["sft", "base", "untrained", "xz"]
     assert "| **this model** | 1.8269 |" in lines and "| random weights | 4.0552 |" in lines
     assert "| next word | bigram | 50.7% | 25% | +0.369 ± 0.044 | 300 |" in lines
-    assert "| held-out loss after (nats an answer token) | 3.79811 |" in lines and "| tokens | 3,072,000 |" in lines
+    assert "| held-out loss after (nats an answer token) | 3.798 |" in lines and "| tokens | 3,072,000 |" in lines
+    assert "| alpaca.json | 1,041 | 33 |" in lines
+    assert "| alpaca.json |" not in made({**known, "models": known["models"][1:]})[1]
     assert "| finetune.train sft | `abababababababab` |" in lines
     assert "apply_chat_template" in text and "556,896 parameters" in text
 

@@ -1,0 +1,48 @@
+"""A conversation as token ids, laid out by a model's template, in which a special token that a message spells is text.
+
+Who asks cannot end a turn and begin another one's.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+
+Messages = list[dict[str, str]]
+
+
+def spelled(messages: Messages, special: Mapping[str, int]) -> bool:
+    """Whether a message spells a special token."""
+    return any(name in message["content"] for message in messages for name in special)
+
+
+def ids(
+    messages: Messages,
+    special: Mapping[str, int],
+    laid_out: Callable[[Messages], str],
+    cut: Callable[[str], list[int]],
+) -> list[int]:
+    """The token ids of a conversation.
+
+    special: the names of special tokens, with their ids; laid_out: the template's text; cut: the ids of a text in which special tokens are
+    text, as in tokenize.encode.
+    """
+    if not special:
+        return cut(laid_out(messages))
+    said = "".join(message["content"] for message in messages)
+    # Characters for private use, which the conversation does not hold, stand for its special tokens until the template's are known.
+    free = (mark for mark in map(chr, range(0xF0000, 0xFFFFE)) if mark not in said)
+    marks = {name: next(free) for name in sorted(special, key=len, reverse=True)}
+    text = laid_out([message | {"content": replaced(message["content"], marks)} for message in messages])
+    names = {mark: name for name, mark in marks.items()}
+    found: list[int] = []
+    for part in re.split(f"({'|'.join(map(re.escape, marks))})", text):
+        found += [special[part]] if part in special else cut(replaced(part, names))
+    return found
+
+
+def replaced(text: str, by: Mapping[str, str]) -> str:
+    """A text with each key of `by` as its value."""
+    for old, new in by.items():
+        text = text.replace(old, new)
+    return text

@@ -1,0 +1,100 @@
+"""How llama.cpp is made: what is lacking is named, a failed build leaves nothing, and what another folder holds is never removed."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from scripts.compress import accepts, tools
+from scripts.workflow.console import log
+from scripts.workflow.errors import InputError
+from tests.unit.compress.conftest import needs_llama
+
+
+def test_a_missing_compiler_is_named_with_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(
+        InputError, match=r"no C compiler \(cc, gcc, clang\): install one .*build-essential.*module load gcc"
+    ):
+        tools.check(tmp_path / "new", {"PATH": str(tmp_path)})
+    (tmp_path / "cc").touch(mode=0o755)
+    with pytest.raises(InputError, match=r"no C\+\+ compiler \(c\+\+, g\+\+, clang\+\+\)"):
+        tools.check(tmp_path / "new", {"PATH": str(tmp_path)})
+    with pytest.raises(InputError, match=r"no C\+\+ compiler \(icpx\): .* or name it in CXX"):
+        tools.check(tmp_path / "new", {"PATH": str(tmp_path), "CXX": "icpx -O3"})
+    (tmp_path / "c++").touch(mode=0o755)
+    tools.check(tmp_path / "new", {"PATH": str(tmp_path)})
+
+
+def test_a_folder_of_something_else_is_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "precious").touch()
+    assert tools.main(["--folder", str(tmp_path)]) == 1
+    assert f"{tmp_path} is there and holds no llama.cpp: CRAWL2LLM_GGUF has to name a folder" in capsys.readouterr().err
+    assert (tmp_path / "precious").exists()
+
+
+def test_without_a_network_nothing_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, value in {
+        "CONFIG_FILE": os.devnull,
+        "INDEX_URL": "http://127.0.0.1:9/simple",
+        "RETRIES": "0",
+        "CACHE_DIR": str(tmp_path / "cache"),
+    }.items():
+        monkeypatch.setenv(f"PIP_{name}", value)
+    old = tmp_path / "gguf/site/llama_cpp"  # of an earlier version
+    old.mkdir(parents=True)
+    assert tools.main(["--folder", str(tmp_path / "gguf")]) == 1
+    assert "error: pip download failed, status 1: " in capsys.readouterr().err
+    assert old.is_dir() and not list(tmp_path.glob("*.part"))
+
+
+def test_a_build_says_how_far_it_is_and_why_it_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+
+    class Into(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            said.append(record.getMessage())
+
+    monkeypatch.setattr(log, "handlers", [Into()])
+    monkeypatch.setattr(log, "level", logging.INFO)
+    monkeypatch.setattr(tools, "EVERY", 0.0)
+    lines = [
+        "[3/12] Building CXX object a.o",
+        "x.cpp:7:1: error: no such thing",
+        "[ 50%] Building C object b.o",
+        "done",
+    ]
+    code = f"import sys; print({chr(10).join(lines)!r}); sys.exit(2)"
+    with pytest.raises(InputError, match=r"failed, status 2:\n  x.cpp:7:1: error: no such thing$"):
+        tools.called([sys.executable, "-c", code], os.environ)
+    assert [line.partition(",")[0] for line in said] == ["compiling: 25 %", "compiling: 50 %"]
+    with pytest.raises(InputError, match=r"status 1:\n  nothing more$"):
+        tools.called([sys.executable, "-c", "print('nothing more'); exit(1)"], os.environ)
+
+
+def test_flags_of_the_caller_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """-march=native would be an illegal instruction on another node."""
+    monkeypatch.setenv("CXXFLAGS", "-march=native")
+    for name in ("cmake", "make"):
+        (tmp_path / name).touch(mode=0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    found = tools.programs(tmp_path / "programs")
+    assert "CXXFLAGS" not in found and "CMAKE_GENERATOR" not in found
+    (tmp_path / "ninja").touch(mode=0o755)
+    assert tools.programs(tmp_path / "programs")["CMAKE_GENERATOR"] == "Ninja"
+    assert 1 <= int(found["CMAKE_BUILD_PARALLEL_LEVEL"]) <= tools.JOBS
+
+
+@needs_llama
+def test_what_is_there_is_not_made_again(capsys: pytest.CaptureFixture[str]) -> None:
+    assert tools.main([]) == 0
+    assert (
+        f"llama.cpp of llama_cpp_python {accepts.VERSION} is in {accepts.tools().absolute()} ("
+        in capsys.readouterr().out
+    )
+    tools.works(accepts.tools())
