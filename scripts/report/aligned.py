@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from scripts.models import registry
 from scripts.report.figures import BLUE, GREEN, ORANGE, PURPLE, lines
 from scripts.report.models import Model
 from scripts.report.page import NOTHING, integer, significant
@@ -72,7 +71,7 @@ def figures(run: Run, model: Model) -> dict[str, str | None]:
     ]
     return {
         "reward": curves("Reward", "mean reward", *rewards),
-        "accuracy": curves("Accuracy", "share of pairs in the right order", *right) if model.step == registry.REWARD_STEP else None,
+        "accuracy": curves("Accuracy", "share of pairs in the right order", *right),
         "kl": curves("Divergence", "KL, nats", ("from the model that it is made from", "kl", BLUE)),
         "lengths": curves(
             "Length of answers", "tokens",

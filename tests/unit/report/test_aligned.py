@@ -47,7 +47,7 @@ def test_figures_and_prompts(tmp_path: Path) -> None:
         tmp_path, [{"step": 0, **measured}, *steps, {"step": 3, "heldout_reward": 0.9, "heldout_answer_loss": 4.0}]
     )
     figures = aligned.figures(run, MODEL)
-    assert all(figures.values()) and set(figures) == {"reward", "kl", "lengths", "hacking"}
+    assert {name for name, figure in figures.items() if figure} == {"reward", "kl", "lengths", "hacking"}
     assert "held-out loss on answers" in str(figures["hacking"])
     assert [row["after"] for row in aligned.prompts(run, MODEL)] == ["No."]
     other = Model("sft", "base", "finetune.train")
