@@ -115,7 +115,8 @@ def quantization(facts: Facts) -> Iterator[str]:
     yield (
         f"The weights of {found['quantized_layers']:,} linear layers ({found['quantized_parameters']:,} of "
         f"{found['parameters']:,} parameters) are kept in {QUANTIZED[found['method']][1].format_map(found)}. "
-        f"Embeddings, norms and the output layer are not. The weights take {found['bytes'] / 1e6:,.2f} MB; before it they took {found['bytes_before'] / 1e6:,.2f} MB.\n"
+        "Embeddings, norms and the output layer are not. "
+        f"The weights take {found['bytes'] / 1e6:,.2f} MB; before it they took {found['bytes_before'] / 1e6:,.2f} MB.\n"
     )
     if (error := found.get("weight_error")) is not None:
         yield f"Relative error of the quantized weights: {error:.2%}.\n"

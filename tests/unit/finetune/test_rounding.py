@@ -69,7 +69,7 @@ def test_the_gradient_is_that_of_the_rounded_weights(weight: torch.Tensor) -> No
 @pytest.mark.parametrize(
     ("own", "said"),
     [
-        ({"adapter": "lora"}, "quantize_aware is nf4, and models.q.adapter lora: .* set models.q.adapter or finetune.train.quantize_aware to none"),
+        ({"adapter": "lora"}, "is nf4, and models.q.adapter lora: .* set models.q.adapter or finetune.train.quantize_aware to none"),
         ({"engine": "deepspeed"}, "finetune.train.quantize_aware is nf4, and models.q.engine deepspeed, .*: set models.q.engine to torch"),
         ({"zero_stage": 2}, "finetune.train.quantize_aware is nf4, and models.q.zero_stage 2, .*: set models.q.zero_stage to 0"),
     ],
