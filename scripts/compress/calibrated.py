@@ -80,13 +80,13 @@ def run(
     (place / "job.json").write_text(json.dumps(job), encoding="utf-8")
     # Threads that wait must not spin; nothing of the environment here may reach into that one.
     given = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
-    environment = {"OMP_WAIT_POLICY": "PASSIVE", **given, "HF_HUB_OFFLINE": "1", "LLM_COMPRESSOR_LOG_DISABLED": "true"}
+    environment = {"OMP_WAIT_POLICY": "PASSIVE", **given, "HF_HUB_OFFLINE": "1"}
     command = [str(quantizers.python(home)), "-I", str(Path(oneshot.__file__)), str(place / "job.json")]
     done = subprocess.run(
         command, env=environment, capture_output=True, text=True, errors="replace", check=False, cwd=place
     )
     if done.returncode:
-        said = [line for line in (done.stderr + done.stdout).splitlines() if line.strip()][-6:]
+        said = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()][-6:]
         raise InputError(
             f"{settings['method']} by llm-compressor in {home}: status {done.returncode}: {' | '.join(said) or 'no word'}"
         )
@@ -172,7 +172,7 @@ def report(
     losses["before"] = loss(model, ids)
     for layer in taken:
         weight = model.get_submodule(layer.name).weight
-        weight.data = grids.int4(weight.data, settings["group_size"])
+        weight.data = grids.int4(weight.data, settings["group_size"], symmetric=settings["method"] == "gptq")
     losses["nearest"] = loss(model, ids)
     kept = sorted(layer.name for layer in layers if layer not in taken and not layer.output)
     some = f"{', '.join(kept[:3])}{', …' * (len(kept) > 3)}"

@@ -13,20 +13,21 @@ import torch
 from scripts.compress.layers import BLOCK
 
 LARGEST = 127  # of int8
+SMALLEST = 1e-12  # scale, of rows that are zero
 HALF_RANGE = 7.5  # of four bits, -8 to 7: half of the distance (compressed_tensors/quantization/utils/helpers.py, calculate_qparams)
 
 
 def int8(weight: torch.Tensor) -> torch.Tensor:
     """A scale for each row, whose largest weight is 127 (arXiv:2208.07339, section 2.1). bitsandbytes takes weights as fp16 first."""
     value = weight.half().float()
-    scale = value.abs().amax(1, keepdim=True).clamp_min(torch.finfo(torch.float32).tiny) / LARGEST
-    return torch.round(value / scale) * scale
+    most = value.abs().amax(1, keepdim=True).clamp_min(SMALLEST)
+    return torch.round(value * (LARGEST / most)) * (most / LARGEST)
 
 
 def nf4(weight: torch.Tensor) -> torch.Tensor:
     """Sixteen quantiles of a normal distribution times the largest of each 64 weights (arXiv:2305.14314, section 3)."""
     blocks = weight.float().reshape(-1, BLOCK)
-    scale = blocks.abs().amax(1, keepdim=True).clamp_min(torch.finfo(torch.float32).tiny)
+    scale = blocks.abs().amax(1, keepdim=True).clamp_min(SMALLEST)
     values, borders = (one.to(weight.device) for one in _normal())
     return (values[torch.bucketize((blocks / scale).contiguous(), borders)] * scale).reshape(weight.shape)
 
@@ -40,8 +41,17 @@ def _normal() -> tuple[torch.Tensor, torch.Tensor]:
     return values, (values[1:] + values[:-1]) / 2
 
 
-def int4(weight: torch.Tensor, group: int) -> torch.Tensor:
-    """The symmetric grid of GPTQ, from -8 to 7 times a scale for each `group` weights of a row, without what GPTQ does beside rounding."""
+def int4(weight: torch.Tensor, group: int, symmetric: bool = True) -> torch.Tensor:
+    """The grids of GPTQ and, not symmetric, of AWQ, without what these do beside rounding: -8 to 7, less a zero point, times a scale.
+
+    Each `group` weights of a row have a scale of their own, and a zero point.
+    """
     groups = weight.float().unflatten(1, (-1, group))
-    scale = groups.abs().amax(2, keepdim=True).clamp_min(torch.finfo(torch.float32).tiny) / HALF_RANGE
-    return (torch.round(groups / scale).clamp(-8, 7) * scale).flatten(1)
+    zero: torch.Tensor | float = 0.0
+    if symmetric:
+        scale = groups.abs().amax(2, keepdim=True).clamp_min(SMALLEST) / HALF_RANGE
+    else:
+        low, high = groups.amin(2, keepdim=True).clamp_max(0), groups.amax(2, keepdim=True).clamp_min(0)
+        scale = (high - low).clamp_min(SMALLEST) / (2 * HALF_RANGE)
+        zero = torch.round((-8 - low / scale).clamp(-8, 7))
+    return ((torch.round(groups / scale + zero).clamp(-8, 7) - zero) * scale).flatten(1)

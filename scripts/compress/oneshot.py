@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 BITS = 4
+BATCH = 8  # windows that are read at once
 
 
 def recipe(job: dict[str, Any]) -> list[Any]:
@@ -47,9 +48,12 @@ def main() -> int:
     import numpy as np
     import torch
     from llmcompressor import oneshot
+    from llmcompressor.pipelines.cache import IntermediatesCache
     from torch.utils.data import DataLoader
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
+    # It pins memory for copies to a GPU, also where there is none (0.14, pipelines/cache.py), which torch refuses.
+    IntermediatesCache.pin_memory = lambda *_, **__: None
     torch.set_num_threads(job["threads"])
     torch.manual_seed(0)
     # fp32, and on the CPU also where a GPU is: the same bytes everywhere.
@@ -57,7 +61,7 @@ def main() -> int:
         job["model"], dtype=torch.float32, local_files_only=True, use_safetensors=True
     )
     ids = torch.from_numpy(np.load(job["ids"], allow_pickle=False))
-    rows = [{"input_ids": row.unsqueeze(0), "attention_mask": torch.ones_like(row).unsqueeze(0)} for row in ids]
+    rows = [{"input_ids": part, "attention_mask": torch.ones_like(part)} for part in ids.split(BATCH)]
     oneshot(
         model=model,
         tokenizer=AutoTokenizer.from_pretrained(job["model"], local_files_only=True),
