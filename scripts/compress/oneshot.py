@@ -61,7 +61,7 @@ def main() -> int:
         job["model"], dtype=torch.float32, local_files_only=True, use_safetensors=True
     )
     ids = torch.from_numpy(np.load(job["ids"], allow_pickle=False))
-    rows = [{"input_ids": part, "attention_mask": torch.ones_like(part)} for part in ids.split(BATCH)]
+    rows: Any = [{"input_ids": part, "attention_mask": torch.ones_like(part)} for part in ids.split(BATCH)]
     oneshot(
         model=model,
         tokenizer=AutoTokenizer.from_pretrained(job["model"], local_files_only=True),

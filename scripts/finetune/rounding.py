@@ -39,8 +39,9 @@ class Through(torch.autograd.Function):
 
 def grid(settings: Mapping[str, Any]) -> Callable[[torch.Tensor], torch.Tensor]:
     """What rounds a layer's weights, [outputs, inputs], by `quantize_aware`."""
-    of = {"int8": grids.int8, "nf4": grids.nf4, "int4": partial(grids.int4, group=settings["quantize_aware_group"])}
-    return of[settings["quantize_aware"]]
+    if settings["quantize_aware"] == "int4":
+        return partial(grids.int4, group=settings["quantize_aware_group"])
+    return grids.int8 if settings["quantize_aware"] == "int8" else grids.nf4
 
 
 def hold(model: nn.Module, settings: Mapping[str, Any], where: str) -> int:
