@@ -1,4 +1,5 @@
-"""Quantization to four bits that calibrates on text, GPTQ and AWQ: the library in an environment of its own, and what it left, checked.
+"""Quantization to packed integers of four bits: rounded to the nearest here, or calibrated on text by GPTQ and AWQ, whose library has an
+environment of its own.
 
 The process of the other environment gets plain files and leaves a folder of safetensors. From that comes the result: its packed layers,
 and the rest as `rest` says, beside the configuration of the model before. It is measured on the text that it was calibrated on, beside
@@ -48,15 +49,19 @@ def made(
     """
     from transformers import AutoConfig
 
-    home = quantizers.folder()
-    if why := quantizers.missing(home):
-        raise InputError(why)
-    config = AutoConfig.from_pretrained(source, local_files_only=True)
-    ids = calibration.text(tokens, context_of(config), settings["calibration_tokens"], settings["seed"])
+    home, ids = quantizers.folder(), None
+    if settings["method"] in quantizers.CALIBRATED:
+        if why := quantizers.missing(home):
+            raise InputError(why)
+        config = AutoConfig.from_pretrained(source, local_files_only=True)
+        ids = calibration.text(tokens, context_of(config), settings["calibration_tokens"], settings["seed"])
     out.mkdir(parents=True, exist_ok=True)
     with scratch(out.with_name(f".{out.name}.quantize")) as place:
         kept = sorted(layer.name for layer in layers if layer not in taken)
-        manifest.run["tools"] = run(home, place, source, ids, kept, settings)
+        if ids is None:
+            nearest(source, taken, kept, settings["group_size"], place / "made")
+        else:
+            manifest.run["tools"] = run(home, place, source, ids, kept, settings)
         files = written(place / "made", source, taken, settings["rest"], out / "model")
     report(source, files, ids, taken, layers, settings, manifest)
     return files
@@ -91,6 +96,34 @@ def run(
             f"{settings['method']} by llm-compressor in {home}: status {done.returncode}: {' | '.join(said) or 'no word'}"
         )
     return dict(json.loads((place / "told.json").read_text(encoding="utf-8")))
+
+
+def nearest(source: Path, taken: list[Layer], keep: list[str], group: int, to: Path) -> None:
+    """Leave in `to` what the library leaves, of layers whose weights are rounded to the nearest on the symmetric grid."""
+    tensors = held(source)
+    for layer in taken:
+        numbers, scale = grids.numbers4(tensors.pop(f"{layer.name}.weight"), group)
+        parts = (packed.packed(numbers.flatten(1)), scale, torch.tensor([layer.outputs, layer.inputs]))
+        names = ("weight_packed", "weight_scale", "weight_shape")
+        tensors |= {f"{layer.name}.{name}": part for name, part in zip(names, parts, strict=True)}
+    weights = {
+        "num_bits": packed.BITS,
+        "type": "int",
+        "strategy": "group",
+        "group_size": group,
+        "symmetric": True,
+        "dynamic": False,
+    }
+    told = {
+        "quant_method": packed.METHOD,
+        "format": packed.FORMAT,
+        "quantization_status": "compressed",
+        "config_groups": {"group_0": {"targets": ["Linear"], "weights": weights, "format": packed.FORMAT}},
+        "ignore": keep,
+    }
+    to.mkdir()
+    (to / "config.json").write_text(json.dumps({quantized.SECTION: told}), encoding="utf-8")
+    save_file(tensors, to / "model.safetensors", metadata={"format": "pt"})
 
 
 def written(found: Path, source: Path, taken: list[Layer], rest: str, folder: Path) -> list[Path]:
@@ -156,7 +189,7 @@ def loss(model: Any, ids: data.Tokens) -> float:
 def report(
     source: Path,
     files: list[Path],
-    ids: data.Tokens,
+    ids: data.Tokens | None,
     taken: list[Layer],
     layers: list[Layer],
     settings: dict[str, Any],
@@ -167,13 +200,25 @@ def report(
 
     torch.set_num_threads(settings["threads"])
     before, after = size_of(source), sum(path.stat().st_size for path in files if path.suffix == ".safetensors")
-    losses = {"after": loss(packed.load(files[0].parent, torch.float32).eval(), ids)}
+    made = packed.load(files[0].parent, torch.float32).eval()
     model = AutoModelForCausalLM.from_pretrained(source, dtype=torch.float32, local_files_only=True).eval()
-    losses["before"] = loss(model, ids)
-    for layer in taken:
-        weight = model.get_submodule(layer.name).weight
-        weight.data = grids.int4(weight.data, settings["group_size"], symmetric=settings["method"] == "gptq")
-    losses["nearest"] = loss(model, ids)
+    measured: dict[str, Any]
+    if ids is None:
+        squares, wrong = (torch.zeros((), dtype=torch.float64) for _ in range(2))
+        for layer in taken:
+            own, other = (one.get_submodule(layer.name).weight.data.double() for one in (model, made))
+            squares, wrong = squares + own.square().sum(), wrong + (own - other).square().sum()
+        measured = {"weight_error": round(float(wrong / squares) ** 0.5 if squares else 0.0, 6)}
+    else:
+        measured = {
+            "calibration_tokens": int(ids.size),
+            "calibration_loss_before": round(loss(model, ids), 6),
+            "calibration_loss": round(loss(made, ids), 6),
+        }
+        for layer in taken:
+            weight = model.get_submodule(layer.name).weight
+            weight.data = grids.int4(weight.data, settings["group_size"], symmetric=settings["method"] == "gptq")
+        measured["calibration_loss_nearest"] = round(loss(model, ids), 6)
     kept = sorted(layer.name for layer in layers if layer not in taken and not layer.output)
     some = f"{', '.join(kept[:3])}{', …' * (len(kept) > 3)}"
     whole, parts = int(model.num_parameters()), sum(layer.size for layer in taken)
@@ -186,13 +231,11 @@ def report(
         "unquantized_layers": len(kept),
         "bytes_before": before,
         "bytes": after,
-        "calibration_tokens": int(ids.size),
-        "calibration_loss_before": round(losses["before"], 6),
-        "calibration_loss": round(losses["after"], 6),
-        "calibration_loss_nearest": round(losses["nearest"], 6),
+        **measured,
         "notes": [f"{len(kept)} linear layers are not quantized: {some}."] if kept else [],
     }
     log.info(
-        "%s of %s parameters; %s bytes of weights instead of %s; loss on the calibration text %.4f, before %.4f, by round-to-nearest %.4f",
-        f"{parts:,}", f"{whole:,}", f"{after:,}", f"{before:,}", losses["after"], losses["before"], losses["nearest"],
+        "%s of %s parameters; %s bytes of weights instead of %s; %s",
+        f"{parts:,}", f"{whole:,}", f"{after:,}", f"{before:,}",
+        ", ".join(f"{key.replace('_', ' ')} {value:,.6g}" for key, value in measured.items()),
     )  # fmt: skip

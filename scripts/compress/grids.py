@@ -46,12 +46,18 @@ def int4(weight: torch.Tensor, group: int, symmetric: bool = True) -> torch.Tens
 
     Each `group` weights of a row have a scale of their own, and a zero point.
     """
-    groups = weight.float().unflatten(1, (-1, group))
-    zero: torch.Tensor | float = 0.0
     if symmetric:
-        scale = groups.abs().amax(2, keepdim=True).clamp_min(SMALLEST) / HALF_RANGE
-    else:
-        low, high = groups.amin(2, keepdim=True).clamp_max(0), groups.amax(2, keepdim=True).clamp_min(0)
-        scale = (high - low).clamp_min(SMALLEST) / (2 * HALF_RANGE)
-        zero = torch.round((-8 - low / scale).clamp(-8, 7))
+        numbers, scale = numbers4(weight, group)
+        return (numbers * scale.unsqueeze(2)).flatten(1)
+    groups = weight.float().unflatten(1, (-1, group))
+    low, high = groups.amin(2, keepdim=True).clamp_max(0), groups.amax(2, keepdim=True).clamp_min(0)
+    scale = (high - low).clamp_min(SMALLEST) / (2 * HALF_RANGE)
+    zero = torch.round((-8 - low / scale).clamp(-8, 7))
     return ((torch.round(groups / scale + zero).clamp(-8, 7) - zero) * scale).flatten(1)
+
+
+def numbers4(weight: torch.Tensor, group: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """(numbers from -8 to 7, fp32 [outputs, groups, group], scales, fp32 [outputs, groups]) of weights on the symmetric grid."""
+    groups = weight.float().unflatten(1, (-1, group))
+    scale = groups.abs().amax(2).clamp_min(SMALLEST) / HALF_RANGE
+    return torch.round(groups / scale.unsqueeze(2)).clamp(-8, 7), scale

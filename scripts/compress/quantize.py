@@ -1,7 +1,7 @@
 """Quantize a model: the weights of its linear layers in eight or four bits, on a CPU too.
 
 Writes `<model>/model/` (safetensors, config.json and tokenizer), which `AutoModelForCausalLM.from_pretrained` loads where the method's
-library is installed: bitsandbytes for int8 and nf4, which read no text, compressed-tensors for gptq and awq, which calibrate on windows of
+library is installed: bitsandbytes for int8 and nf4, compressed-tensors for int4, gptq and awq, of which the last two calibrate on windows of
 the training text. Embeddings, norms and the output layer stay numbers with a floating point. Nothing is trained: how much worse the
 model is, evaluate.model measures. How far the weights are from what they were, or what became of the loss on that text, is in the manifest.
 """
@@ -74,7 +74,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     layers = linear(config)
     taken = chosen(layers, settings)
     log.info("%s of %s linear layers of %s to %s", len(taken), len(layers), name(args.model), settings["method"])
-    if on_text:
+    if settings["method"] in quantizers.PACKED:
         from scripts.compress import calibrated
 
         return calibrated.made(args.tokens, source, home(args.manifest), taken, layers, settings, manifest)

@@ -19,6 +19,7 @@ from scripts.workflow.manifest import canonical, digest
 
 STEP = "compress.quantize"
 CALIBRATED = ("gptq", "awq")
+PACKED = ("int4", *CALIBRATED)  # whose layers scripts/models/packed.py reads
 TYPES = ("llama", "mistral", "qwen2", "qwen3")
 FOLDER = ".quantize"  # beside .venv
 VARIABLE = "CRAWL2LLM_QUANTIZE"

@@ -89,6 +89,10 @@ QUANTIZED = {  # method → the library that loads it, how weights are kept
         "8 bits, with a scale for each row; activations are rounded to 8 bits too ([LLM.int8()](https://arxiv.org/abs/2208.07339))",
     ),
     "nf4": ("bitsandbytes", "4 bits, with a scale for each 64 weights ([NF4](https://arxiv.org/abs/2305.14314))"),
+    "int4": (
+        "compressed-tensors",
+        "4 bits, rounded to the nearest, with a scale for each {group_size} weights of a row",
+    ),
     "gptq": (
         "compressed-tensors",
         "4 bits, with a scale for each {group_size} weights of a row ([GPTQ](https://arxiv.org/abs/2210.17323))",

@@ -20,7 +20,7 @@ from scripts.compress.layers import Layer, fits, none_fits
 from scripts.finetune.settings import aware
 from scripts.workflow.errors import InputError
 
-METHODS = {"int8": "int8", "nf4": "nf4", "int4": "gptq"}  # quantize_aware → compress.quantize.method
+METHODS = {"int8": "int8", "nf4": "nf4", "int4": "int4"}  # quantize_aware → compress.quantize.method
 
 
 class Through(torch.autograd.Function):

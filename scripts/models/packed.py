@@ -50,6 +50,15 @@ def unpacked(words: torch.Tensor, length: int) -> torch.Tensor:
     return found.flatten(1)[:, :length] - 2 ** (BITS - 1)
 
 
+def packed(numbers: torch.Tensor) -> torch.Tensor:
+    """Numbers from -8 to 7, [rows, length], as int32 words; the inverse of `unpacked`."""
+    import torch
+
+    filled = torch.nn.functional.pad(numbers.long() + 2 ** (BITS - 1), (0, -numbers.shape[1] % IN_A_WORD))
+    shifted = filled.unflatten(1, (-1, IN_A_WORD)) << (torch.arange(IN_A_WORD) * BITS)
+    return shifted.sum(-1).to(torch.int32)
+
+
 def dequantized(parts: dict[str, torch.Tensor]) -> torch.Tensor:
     """The weights of a layer, fp32 [outputs, inputs], of its PARTS. Raises ValueError where their shapes do not go together."""
     outputs, inputs = (int(size) for size in parts["weight_shape"])

@@ -55,7 +55,10 @@ def refused(text: str) -> str:
             "{q: {from: base, step: compress.quantize}, r: {from: q, step: compress.quantize}}",
             "models.r.from is 'q', which compress.quantize makes, and no other model is made from one of those; allowed: base",
         ),
-        ("{q: {from: base, step: compress.quantize, method: int3}}", "models.q.method is 'int3'; allowed are 'int8', 'nf4', 'gptq', 'awq'"),
+        (
+            "{q: {from: base, step: compress.quantize, method: int3}}",
+            "models.q.method is 'int3'; allowed are 'int8', 'nf4', 'int4', 'gptq', 'awq'",
+        ),
         ("{q: {from: base, step: compress.quantize, epochs: 1}}", "models.q.epochs is not a known key"),
         ("{a: {from: base}}", "models.a lacks the key 'step'"),
         ("{a: 3}", "models.a is 3, which is not of type object or null"),
