@@ -1,7 +1,7 @@
 """Quantize a model: the weights of its linear layers in eight or four bits, on a CPU too.
 
 Writes `<model>/model/` (safetensors, config.json and tokenizer), which `AutoModelForCausalLM.from_pretrained` loads where the method's
-library is installed: bitsandbytes for int8 and nf4, compressed-tensors for int4, gptq and awq, of which the last two calibrate on windows of
+library is installed: bitsandbytes for int8 and nf4, compressed-tensors for int4, gptq and awq. The last two calibrate on windows of
 the training text. Embeddings, norms and the output layer stay numbers with a floating point. Nothing is trained: how much worse the
 model is, evaluate.model measures. How far the weights are from what they were, or what became of the loss on that text, is in the manifest.
 """

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from bitsandbytes.functional import dequantize_4bit, int8_vectorwise_dequant, int8_vectorwise_quant, quantize_4bit
+from safetensors.torch import load_file, save_file
 
 from scripts.compress import grids
 from scripts.finetune import rounding, settings
@@ -88,9 +89,8 @@ def test_its_default_is_in_no_fingerprint() -> None:
 
 
 def trained(base: Path, pairs: Path, out: Path, **changes: object) -> Path:
-    """The manifest of a model by one process, of some hundred steps: weights of a training that has just begun lose nothing by rounding."""
-    given = {"engine": "torch", "epochs": 6, "learning_rate": 0.01, **changes}
-    finished(launched(arguments(base, pairs, out, **given)))
+    """The manifest of a model by one process."""
+    finished(launched(arguments(base, pairs, out, **{"engine": "torch", **changes})))
     return out / "sft.manifest.json"
 
 
@@ -108,13 +108,29 @@ def loss(folder: Path, pairs: Path) -> float:
     return nats / counted
 
 
+def with_outliers(manifest: Path) -> Path:
+    """A model that computes the same, with every eighth channel of an MLP large, as some are in large models: rounding costs more."""
+    file = manifest.parent / "sft/model/model.safetensors"
+    tensors = load_file(file)
+    for name in [name for name in tensors if name.endswith("down_proj.weight")]:
+        size = torch.ones(tensors[name].shape[1])
+        size[::8] = 6
+        tensors[name] = tensors[name] * size
+        other = name.replace("down_proj", "up_proj")
+        tensors[other] = tensors[other] / size[:, None]
+    save_file(tensors, file, {"format": "pt"})
+    Manifest("finetune.train", "0" * 16).write(manifest, sorted((manifest.parent / "sft/model").iterdir()))
+    return manifest
+
+
 @pytest.fixture(scope="module")
 def both(base_model: Path, pairs_manifest: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """The manifests of a model that was trained plainly, and of one with weights in four bits, 64 with a common scale."""
+    """The manifests of two models made from one that was trained: by plain training, and with weights in four bits, in groups of 64."""
     folder = tmp_path_factory.mktemp("both")
+    begun = with_outliers(trained(base_model, pairs_manifest, folder / "begun", epochs=3, learning_rate=0.01))
     four = {"zero_stage": 0, "quantize_aware": "int4", "quantize_aware_group": 64}
     return {
-        name: trained(base_model, pairs_manifest, folder / name, **more)
+        name: trained(begun, pairs_manifest, folder / name, learning_rate=0.001, epochs=2, **more)
         for name, more in {"plain": {}, "aware": four}.items()
     }
 
@@ -136,7 +152,8 @@ def test_it_loses_less_than_rounding_afterwards(both: dict[str, Path], pairs_man
         "plain": pytest.approx(as_they_are["plain"], abs=1e-4),
         "aware": pytest.approx(afterwards["aware"], abs=1e-4),
     }
-    assert afterwards["aware"] < afterwards["plain"]
+    print("SEEN", as_they_are, afterwards)
+    assert afterwards["aware"] < afterwards["plain"] - 0.01
     cost = {name: afterwards[name] - as_they_are[name] for name in both}
     assert abs(cost["aware"]) < 0.5 * cost["plain"]
 
