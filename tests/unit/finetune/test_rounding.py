@@ -114,7 +114,7 @@ def with_outliers(manifest: Path) -> Path:
     tensors = load_file(file)
     for name in [name for name in tensors if name.endswith("down_proj.weight")]:
         size = torch.ones(tensors[name].shape[1])
-        size[::8] = 6
+        size[::8] = 36
         tensors[name] = tensors[name] * size
         other = name.replace("down_proj", "up_proj")
         tensors[other] = tensors[other] / size[:, None]
@@ -152,12 +152,12 @@ def test_it_loses_less_than_rounding_afterwards(both: dict[str, Path], pairs_man
         "plain": pytest.approx(as_they_are["plain"], abs=1e-4),
         "aware": pytest.approx(afterwards["aware"], abs=1e-4),
     }
-    print("SEEN", as_they_are, afterwards)
-    assert afterwards["aware"] < afterwards["plain"] - 0.01
+    assert afterwards["aware"] < afterwards["plain"] - 0.1
     cost = {name: afterwards[name] - as_they_are[name] for name in both}
     assert abs(cost["aware"]) < 0.5 * cost["plain"]
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_killed_and_resumed_gives_the_same_bytes(base_model: Path, pairs_manifest: Path, tmp_path: Path) -> None:
     for name in ("whole", "killed"):
