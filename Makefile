@@ -99,7 +99,7 @@ gguf-tools: $(GGUF)/.installed ## llama.cpp, once, for models that are exported 
 # llm-compressor for compress.quantize, in an environment of its own: it wants other versions of transformers. torch by itself first, as above.
 QUANTIZE := .quantize
 $(QUANTIZE)/.installed: envs/lock-quantize.txt
-	@echo "installing the quantizers' environment into $(QUANTIZE) (1.3 GB, some minutes)"
+	@echo "installing the quantizers' environment into $(QUANTIZE) (1.5 GB, some minutes)"
 	rm -rf $(QUANTIZE)
 	$(PYTHON) -m venv $(QUANTIZE)
 	$(QUANTIZE)/bin/python -m pip install --quiet --disable-pip-version-check torch==2.13.0

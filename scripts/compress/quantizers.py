@@ -55,7 +55,7 @@ def python(where: Path) -> Path:
 
 def missing(where: Path) -> str | None:
     """Why the environment in a folder cannot be used, and how to make it; None where it can."""
-    how = f"make it once, where there is a network: make quantize-tools (some minutes, 1.3 GB; {VARIABLE} names another folder)"
+    how = f"make it once, where there is a network: make quantize-tools (some minutes, 1.5 GB; {VARIABLE} names another folder)"
     if not python(where).is_file() or not (where / MADE).is_file():
         return f"the quantizers' environment is not in {where}: {how}"
     if pins((where / MADE).read_text(encoding="utf-8")) != pins((ROOT / LOCK).read_text(encoding="utf-8")):
