@@ -1,5 +1,5 @@
 """
-align: preferences and prompts, and models that are aligned by them.
+align: preferences and prompts, reward models, and models that are aligned by them.
 
 REQUIRED INPUTS:
 
@@ -9,6 +9,7 @@ REQUIRED INPUTS:
 OUTPUTS:
 
     results/{variant}/align/pairs/manifest.json            preferences, labelled answers or prompts, to train on and held out
+    results/{variant}/align/reward/{model}.manifest.json   {model}/: a model that scores answers, and its loss at every step
     results/{variant}/align/train/{model}.manifest.json    {model}/: the aligned model, and its loss at every step
 """
 
@@ -39,10 +40,45 @@ rule align_pairs:
         """
 
 
+rule align_reward:
+    input:
+        model=parent,
+        pairs=manifest("align.pairs"),
+    output:
+        manifest="results/{variant}/align/reward/{model}.manifest.json",
+    log:
+        "logs/{variant}/align/reward/{model}.log",
+    benchmark:
+        "results/{variant}/benchmarks/align/reward/{model}.tsv"
+    conda:
+        "../envs/train.yaml"
+    container:
+        None  # as in pretrain_train
+    threads: cores("align.reward")
+    params:
+        fingerprint=fingerprint("align.reward"),
+        launcher=placement("align.reward", options.LAUNCHER),
+        placement=placement("align.reward"),
+    shell:
+        """
+        exec python -m scripts.training.launch \
+            {params.launcher:q} \
+            {IMAGE:q} \
+            scripts.align.reward \
+            --config {params.fingerprint:q} \
+            --model {input.model:q} \
+            --pairs {input.pairs:q} \
+            {params.placement:q} \
+            --manifest {output.manifest:q} \
+            --log {log:q}
+        """
+
+
 rule align_train:
     input:
         model=parent,
         pairs=manifest("align.pairs"),
+        rewards=judges("align.reward"),
     output:
         manifest="results/{variant}/align/train/{model}.manifest.json",
     log:
@@ -67,6 +103,7 @@ rule align_train:
             --config {params.fingerprint:q} \
             --model {input.model:q} \
             --pairs {input.pairs:q} \
+            --rewards {input.rewards:q} \
             {params.placement:q} \
             --manifest {output.manifest:q} \
             --log {log:q}

@@ -175,6 +175,16 @@ def lineage(step=None):
     return found
 
 
+def judges(step):
+    """Input function: the manifests of the models of a step that score the answers of the model that the wildcards name."""
+
+    def found(wildcards):
+        names = registry.judges(VARIANTS[wildcards.variant], wildcards.model)
+        return [PROJECT.manifest(wildcards.variant, step, name) for name in names]
+
+    return found
+
+
 def answering(wildcards):
     """Input function: the manifest of the model whose answers align.pairs judges; none where its `from` is null."""
     config = VARIANTS[wildcards.variant]

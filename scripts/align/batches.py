@@ -49,15 +49,18 @@ def unpaired(rows: Iterable[Row]) -> list[Row]:
     return found
 
 
-def rows_for(method: str, manifest: Path, name: str) -> tuple[list[Row], Template]:
-    """The rows of align.pairs that a method takes, and their template. Raises InputError where there is none to train on."""
+def rows_for(method: str, manifest: Path, name: str, who: str = "") -> tuple[list[Row], Template]:
+    """The rows of align.pairs that a method takes, and their template. Raises InputError where there is none to train on.
+
+    who: a step that takes the rows of that method, where it is not align.train.
+    """
     rows, template = read_rows(manifest, name)
     found = unpaired(rows) if method == KTO else [row for row in rows if kind(row) == PREFERENCE]
     if not found and name == "train":
         there = ", ".join(sorted({kind(row) for row in rows})) or "no row"
         wants = f"rows of layout {PREFERENCE}" + f" or {LABELS}" * (method == KTO)
         raise InputError(
-            f"align.train.method is {method!r}, which takes {wants}; align.pairs has {there}: set align.pairs.files"
+            f"{who or f'align.train.method is {method!r}, which'} takes {wants}; align.pairs has {there}: set align.pairs.files"
         )
     if method == KTO and name == "train" and len({row["label"] for row in found}) == 1:
         label = str(found[0]["label"]).lower()
@@ -105,6 +108,8 @@ class Asked(batches.Batches):
 class Preferences(Asked):
     """The batches of `method` dpo or kto on `processes` processes; `size` and `rounds` count pairs or labelled answers."""
 
+    who = ""  # the step, where it is not align.train
+
     def __init__(self, manifest: Path, tokenizer: Any, settings: dict[str, Any], processes: int) -> None:
         self.method = settings["method"]
         self.rows_each = 2 if self.method == DPO else 1
@@ -114,7 +119,7 @@ class Preferences(Asked):
 
     def read(self, manifest: Path) -> tuple[list[Row], Template]:
         """The rows to train on, and how they are laid out."""
-        self.every, self.template = rows_for(self.method, manifest, "train")
+        self.every, self.template = rows_for(self.method, manifest, "train", self.who)
         return self.whole(self.every) or self.every, self.template
 
     def whole(self, rows: list[Row]) -> list[Row]:

@@ -9,13 +9,31 @@ from scripts.models import registry
 from scripts.workflow.errors import InputError
 
 STEP = "align.train"
-BY_PREFERENCE = ("dpo", "kto")
+UNSCORED = (
+    "mamba",
+    "mamba2",
+    "mixtral",
+    "olmoe",
+)  # of which there is no reward model; others are refused when it starts
 
 
 def check(config: dict[str, Any]) -> None:
     """InputError, naming key, value and what is allowed, for a model of align.train that cannot be made."""
-    if registry.made_by(config, STEP):
+    rewarding = registry.made_by(config, registry.REWARD_STEP)
+    if rewarding or registry.made_by(config, STEP):
         check_answering(config)
+    pairs = config["align"]["pairs"]
+    if rewarding and not pairs["files"] and not pairs["from"]:
+        raise InputError(
+            f"models.{rewarding[0]}.step is {registry.REWARD_STEP!r}, and align.pairs.files is []: give a file of preferences, or "
+            "a model in align.pairs.from"
+        )
+    kind = config["pretrain"]["train"]["model"]["type"]
+    if rewarding and kind in UNSCORED:
+        raise InputError(
+            f"models.{rewarding[0]}.step is {registry.REWARD_STEP!r}, which takes no pretrain.train.model.type {kind!r}: transformers has "
+            "no such model that scores texts, or it is a mixture of experts"
+        )
     for name in registry.made_by(config, STEP):
         own, entry = registry.section(config, STEP, name), config["models"][name]
 
@@ -23,7 +41,8 @@ def check(config: dict[str, Any]) -> None:
             return f"models.{name}.{what}" if what in entry else f"{STEP}.{what}"
 
         method = own["method"]
-        if method in BY_PREFERENCE:
+        check_chunks(own, key("loss_chunk"))
+        if method in registry.BY_PREFERENCE:
             if not config["align"]["pairs"]["files"] and not config["align"]["pairs"]["from"]:
                 raise InputError(
                     f"{key('method')} is {method!r}, and align.pairs.files is []: give a file of preferences, a model in align.pairs.from, "
@@ -32,9 +51,10 @@ def check(config: dict[str, Any]) -> None:
             continue
         if not own["rewards"]:
             raise InputError(
-                f"{key('rewards')} is []; method {method!r} needs one or more: exact, format, length, a function"
+                f"{key('rewards')} is []; method {method!r} needs one or more: exact, format, length, model, a function"
             )
         rewards.check(own["rewards"], key("rewards"))
+        check_judges(config, name, key("rewards"))
         if own["generations"] < 2 and method != "reinforce":
             raise InputError(
                 f"{key('generations')} is {own['generations']}; method {method!r} compares answers to a prompt: 2 or more"
@@ -43,6 +63,19 @@ def check(config: dict[str, Any]) -> None:
             raise InputError(
                 f"{key('max_new_tokens')} is {own['max_new_tokens']}; allowed is less than {key('max_length')}, {own['max_length']}"
             )
+
+
+def check_chunks(settings: dict[str, Any], key: str) -> None:
+    """InputError for logits in pieces where a method or an engine has none."""
+    rows, method = settings["loss_chunk"], settings["method"]
+    if rows and method not in registry.BY_PREFERENCE:
+        raise InputError(
+            f"{key} is {rows}, which methods {' and '.join(registry.BY_PREFERENCE)} take; method is {method!r}: set it to 0"
+        )
+    if rows and settings["engine"] == "deepspeed" and settings["zero_stage"] == 3:
+        raise InputError(
+            f"{key} is {rows}, and zero_stage 3 of engine deepspeed gathers the head once a pass: set it to 0, or engine to torch"
+        )
 
 
 def check_answering(config: dict[str, Any]) -> None:
@@ -57,6 +90,45 @@ def check_answering(config: dict[str, Any]) -> None:
         raise InputError(f"align.pairs.from is {name!r}, {why}; allowed: {', '.join(allowed)}")
     if not pairs["rewards"]:
         raise InputError(
-            f"align.pairs.rewards is []; answers of {name!r} need one or more: exact, format, length, a function"
+            f"align.pairs.rewards is []; answers of {name!r} need one or more: exact, format, length, model, a function"
         )
     rewards.check(pairs["rewards"], "align.pairs.rewards")
+    for number, entry in enumerate(pairs["rewards"]):
+        if "name" in entry:
+            raise InputError(
+                f"align.pairs.rewards[{number}].name is {entry['name']!r}: a reward model of this run learns from align.pairs itself; give "
+                "the `manifest` of one that another run has made"
+            )
+
+
+def check_judges(config: dict[str, Any], model: str, key: str) -> None:
+    """InputError for a reward model that is none, or that is made from the model whose answers it is to judge."""
+    models, made = config["models"], registry.made_by(config, registry.REWARD_STEP)
+    for number, entry in enumerate(registry.section(config, STEP, model)["rewards"]):
+        if (name := entry.get("name")) is None:
+            continue
+        allowed = [one for one in made if not loops(config, one, model)]
+        if name not in allowed:
+            why = (
+                f"which waits for {model} itself"
+                if name in made
+                else "which align.reward does not make"
+                if name in models
+                else "which is no model"
+            )
+            raise InputError(
+                f"{key}[{number}].name is {name!r}, {why}; allowed: {', '.join(allowed) or 'none is there'}"
+            )
+
+
+def loops(config: dict[str, Any], name: str, model: str) -> bool:
+    """Whether a model is made from `model`, by way of parents and of reward models."""
+    seen, left = set[str](), [name]
+    while left:
+        one = left.pop()
+        if one == model:
+            return True
+        if one in config["models"] and one not in seen:
+            seen.add(one)
+            left += [config["models"][one]["from"], *registry.judges(config, one)]
+    return False

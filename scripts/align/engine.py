@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
 from typing import Any, cast
 
 import torch
 from torch.distributed.fsdp import FSDPModule
 
+from scripts.align.pieces import Head
 from scripts.pretrain import engine, layers
 from scripts.pretrain.batch import MicroBatch
 
 # What a micro-batch adds to the loss of this process's step: fp32 logits [n, length, vocabulary] and int64 targets [n, length] → a number.
+# With `loss_chunk` log-probabilities of the targets, fp32 [n, length], stand in the place of logits; of a reward model scores, [n, 1].
 # Engines take the mean over the micro-batches of a step and over processes.
 Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
@@ -21,6 +25,14 @@ class ByLoss(engine.Engine):
     """Any engine, with `step_by` and `logits` beside what it has."""
 
     losses: Iterator[Loss] | None = None
+    pieces: Head | None = None
+
+    def _finish(self, job: engine.Job) -> None:
+        """As `engine.Engine._finish`; with `loss_chunk` losses get log-probabilities in the place of logits."""
+        rows = job.settings["loss_chunk"]
+        super()._finish(replace(job, settings={**job.settings, "loss_chunk": 0}))
+        if rows:
+            self.pieces = Head(self.model.get_output_embeddings(), rows, job.where)
 
     def step_by(self, batch: Sequence[MicroBatch], rate: float, losses: Sequence[Loss]) -> engine.Update:
         """As `engine.Engine.step`, by a loss for each micro-batch."""
@@ -35,6 +47,9 @@ class ByLoss(engine.Engine):
     ) -> tuple[torch.Tensor, Any]:
         if self.losses is None:
             return super()._loss(inputs, targets, more, scale)
+        if self.pieces:
+            logps, found = self.pieces.of(partial(self.forward, inputs, **more), targets)
+            return next(self.losses)(logps, targets), found
         found = self.forward(inputs, **more)
         return next(self.losses)(found.logits.float(), targets), found
 

@@ -15,8 +15,10 @@ from scripts.pretrain.batch import IGNORE
 def by_token(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
     """The log-probability of each target, 0 where it is IGNORE: fp32 [n, length].
 
-    logits: fp32 [n, length, vocabulary]. targets: int64 [n, length].
+    logits: fp32 [n, length, vocabulary]; what scripts/align/pieces.py made in their place is returned. targets: int64 [n, length].
     """
+    if logits.ndim == 2:
+        return logits
     nats = functional.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=IGNORE, reduction="none")
     return -nats.reshape(targets.shape)
 
@@ -44,3 +46,12 @@ def kto(
     good = 1 - torch.sigmoid(beta * (ratios - apart))
     bad = 1 - torch.sigmoid(beta * (apart - ratios))
     return torch.where(labels, desirable * good, undesirable * bad)
+
+
+def bradley_terry(chosen: torch.Tensor, rejected: torch.Tensor, centering: float = 0.0) -> torch.Tensor:
+    """Each pair's loss, [n], by the scores of its chosen and its rejected answer.
+
+    Ouyang et al. 2022, https://arxiv.org/abs/2203.02155, equation 1. centering: what the square of the sum of both scores costs, which
+    keeps scores around 0 (Eisenstein et al. 2023, https://arxiv.org/abs/2312.09244; TRL's center_rewards_coefficient).
+    """
+    return -functional.logsigmoid(chosen - rejected) + centering * (chosen + rejected) ** 2

@@ -2,7 +2,8 @@
 
 A step takes the next `batch_size` prompts, as fine-tuning takes pairs, and draws `generations` answers to each, by (seed, step, prompt,
 number) alone. The reference is the model before the first step: engines keep it where they keep a mean of the weights
-(scripts/pretrain/average.py), which here stays where it began, shared out as the weights are, and in every checkpoint.
+(scripts/pretrain/average.py), which here stays where it began, shared out as the weights are, and in every checkpoint. Where an adapter is
+trained it is the model without that.
 """
 
 from __future__ import annotations
@@ -20,11 +21,14 @@ import torch.distributed as dist
 from scripts.align import losses, policy
 from scripts.align.batches import Asked, once
 from scripts.align.engine import Loss
+from scripts.align.judge import Judge
 from scripts.align.pairs import Row, read_rows
 from scripts.align.rewards import Rewards
 from scripts.align.run import Alignment
+from scripts.finetune import adapters
 from scripts.finetune.batches import Cuts, dealt, micro_batch, pieces
 from scripts.finetune.template import Template
+from scripts.models.load import name
 from scripts.pretrain.batch import IGNORE, MicroBatch
 from scripts.pretrain.engine import Update
 from scripts.workflow.errors import InputError
@@ -77,9 +81,20 @@ class ByReward(Alignment):
             raise InputError(
                 f"align.train.rewards is []; method {settings['method']!r} needs one or more (docs/align.md)"
             )
-        self.settings |= KEPT
-        self.rewards = Rewards(settings["rewards"], "align.train.rewards")
+        if not adapters.wanted(self.settings):
+            self.settings |= KEPT
         made = Prompts(self.args.pairs, self.tokenizer, settings, self.processes)
+        given = {name(path): path for path in self.args.rewards}
+
+        def judge(entry: dict[str, Any], key: str) -> Judge:
+            own = "name" in entry
+            if own and entry["name"] not in given:
+                there = ", ".join(given) or "none"
+                raise InputError(f"{key}.name is {entry['name']!r}; reward models that --rewards names: {there}")
+            found = given[entry["name"]] if own else Path(entry["manifest"])
+            return Judge(found, own, self.source, made.template, key)
+
+        self.rewards = Rewards(settings["rewards"], "align.train.rewards", judge)
         self.heldout_rows = made.fitting(once(read_rows(self.args.pairs, "heldout")[0]))[: settings["heldout_prompts"]]
         return made
 
@@ -96,14 +111,21 @@ class ByReward(Alignment):
 
     def prepare(self) -> None:
         """The tokens of the answers that held-out rows have, by which the model's loss on them is measured."""
+        self.rewards.place(self.device)
         rows = [row for row in self.heldout_rows if "answer" in row]
         self.heldout_pieces = list(pieces(rows, self.batches.template, self.tokenizer, self.settings["max_length"]))
 
-    def worth(self, row: Row, ids: Sequence[int]) -> list[float]:
-        """An answer's rewards, whether it ended by itself, and its tokens."""
-        each = self.rewards.each(row["question"], self.batches.text(ids), row.get("answer"))
-        ended = bool(ids) and ids[-1] == self.tokenizer.eos_token_id
-        return [self.rewards.total(each), *each, float(ended), float(len(ids))]
+    def worth(self, rows: Sequence[Row], answers: Sequence[Sequence[int]]) -> torch.Tensor:
+        """The rewards of answers to rows, whether each ended by itself, and its tokens: float64 [answers, …]."""
+        asked = [
+            (row["question"], self.batches.text(ids), row.get("answer")) for row, ids in zip(rows, answers, strict=True)
+        ]
+        end = self.tokenizer.eos_token_id
+        found = [
+            [self.rewards.total(each), *each, float(bool(ids) and ids[-1] == end), float(len(ids))]
+            for each, ids in zip(self.rewards.every(asked), answers, strict=True)
+        ]
+        return torch.tensor(found, dtype=torch.float64).reshape(len(found), len(self.rewards.names) + 3)
 
     def judged(self, found: torch.Tensor) -> dict[str, float]:
         """The means of `worth` of answers, float64 [answers, …], by their names in metrics.jsonl."""
@@ -121,8 +143,7 @@ class ByReward(Alignment):
             asked, keys = [rows[place] for place, _ in part], [("answer", step, *one) for one in part]
             drawn.append(self.sampled(asked, keys, settings["temperature"]))
             batch.append(self.laid_out(asked, drawn[-1]))
-            for (place, answer), ids in zip(part, drawn[-1], strict=True):
-                found[place * many + answer] = torch.tensor(self.worth(rows[place], ids))
+            found[[place * many + answer for place, answer in part]] = self.worth(asked, drawn[-1])
         found = self.summed(found)
         reference = self.reference(batch)
         rewards = found[:, 0].reshape(len(rows), many)
@@ -169,7 +190,7 @@ class ByReward(Alignment):
 
     def reference(self, batch: Sequence[MicroBatch]) -> list[torch.Tensor]:
         """The same of the model before the first step. A collective call."""
-        with self.engine.averaged():
+        with adapters.off(self.engine.model) if self.adapted else self.engine.averaged():
             return [self.logps_of(part) for part in batch]
 
     def of(
@@ -200,12 +221,8 @@ class ByReward(Alignment):
         for turn in dealt(range(len(rows)), self.processes, self.batches.size):
             part = turn[self.rank]
             some = [rows[number] for number in part]
-            for number, ids in zip(
-                part,
-                self.sampled(some, [("heldout", row["id"]) for row in some], self.settings["temperature"]),
-                strict=True,
-            ):
-                found[number] = torch.tensor(self.worth(rows[number], ids))
+            drawn = self.sampled(some, [("heldout", row["id"]) for row in some], self.settings["temperature"])
+            found[part] = self.worth(some, drawn)
         out = {f"heldout_{name}": value for name, value in self.judged(self.summed(found)).items()}
         tokens = sum(scored for _, scored, _ in self.heldout_pieces)
         return out | ({"heldout_answer_loss": -float(self.logps(self.heldout_pieces).sum()) / tokens} if tokens else {})

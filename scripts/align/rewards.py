@@ -1,42 +1,34 @@
-"""Rewards that can be verified: what an answer is worth, by a rule of the config or by a Python function of the user's own.
+"""What an answer is worth: by a rule of the config, a Python function of the user's own, or a reward model.
 
 `exact`: the answer is the row's, letters' case and white space aside. `format`: a regular expression matches the whole answer. `length`: it
 has `least` to `most` words, and less the further it is from them. `function: path/to/file.py:name` calls `name(question, answer,
-reference)`, where `reference` is the row's answer or None, and takes the number that it returns. Such a file is run as it is.
+reference)`, where `reference` is the row's answer or None, and takes the number that it returns. Such a file is run as it is. `model`: the
+score by a model of align.reward (scripts/align/judge.py), one of the run (`name`), or of any run (`manifest`).
 """
 
 from __future__ import annotations
 
 import ast
-import importlib.util
 import math
-import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import ModuleType
-from typing import Any
+from typing import Any, Protocol
 
 import regex
 
+from scripts.align.functions import Reward, own, split
 from scripts.workflow.errors import InputError
 
 SECONDS = 10.0  # that an expression may take on one answer
-Reward = Callable[[str, str, str | None], float]  # (question, answer, the row's answer)
-KEYS = {"exact": {"pattern"}, "format": {"pattern"}, "length": {"least", "most"}}  # of an entry, by its reward
+MODEL = "model"
+# The keys of an entry, by its reward.
+KEYS = {"exact": {"pattern"}, "format": {"pattern"}, "length": {"least", "most"}, MODEL: {"name", "manifest"}}
+Asked = tuple[str, str, str | None]  # as the arguments of Reward
 
 
 def folded(text: str) -> str:
     """What two answers must share to be the same."""
     return " ".join(text.casefold().split())
-
-
-def split(name: str, key: str) -> tuple[Path, str]:
-    """(file, function) of `path/to/file.py:function`. Raises InputError, naming the key, for another form."""
-    path, _, function = name.rpartition(":")
-    if not path.endswith(".py") or not function.isidentifier():
-        raise InputError(f"{key} is {name!r}; allowed is path/to/file.py:function")
-    return Path(path), function
 
 
 def check(entries: Sequence[dict[str, Any]], key: str) -> None:
@@ -64,6 +56,11 @@ def _check(entry: dict[str, Any], key: str) -> None:
         if function not in names:
             raise InputError(
                 f"{key}.function is {entry['function']!r}; functions of the file: {', '.join(names) or 'none'}"
+            )
+    elif kind == MODEL:
+        if len(entry.keys() & KEYS[MODEL]) != 1:
+            raise InputError(
+                f"{key} is {entry!r}; give `name`, of a model of align.reward, or `manifest`, that of one of another run"
             )
     elif kind == "length":
         least, most = entry.get("least", 0), entry.get("most", math.inf)
@@ -124,97 +121,63 @@ def length(least: int = 0, most: float = math.inf) -> Reward:
     return reward
 
 
-def _beside(name: str, module: ModuleType, folder: Path) -> bool:
-    """Whether a module is of a file, or of a package, in a folder."""
-    top = folder / name.partition(".")[0]
-    file = getattr(module, "__file__", None)
-    places = [Path(place) for place in ([file] if file else getattr(module, "__path__", []))]
-    return any(place == top.with_name(f"{top.name}.py") or place.is_relative_to(top) for place in places)
+class Judge(Protocol):
+    """A reward model, of scripts/align/judge.py: without what it imports, a check of the config is quick."""
 
+    def place(self, device: Any) -> None:
+        """Judge on a device from now on."""
 
-@contextmanager
-def _at_home(folder: Path, held: dict[str, ModuleType]) -> Iterator[None]:
-    """Import as `python folder/file.py` does, with the modules `held`; those beside the file are added to them, and are gone afterwards.
-
-    Another file may have other modules of the same names beside it.
-    """
-    before = dict(sys.modules)
-    sys.modules.update(held)
-    sys.path.insert(0, str(folder))
-    try:
-        yield
-    finally:
-        if str(folder) in sys.path:
-            sys.path.remove(str(folder))
-        after = dict(sys.modules)
-        for name, module in after.items():
-            top = name.partition(".")[0]
-            if before.get(name) is module or before.get(top) is after.get(
-                top
-            ):  # as it was, or in a package that others use
-                continue
-            if name in held or _beside(name, module, folder):
-                held[name] = sys.modules.pop(name)
-                if name in before:
-                    sys.modules[name] = before[name]
-
-
-def own(name: str, key: str) -> Reward:
-    """A user's function. Raises InputError where its file cannot be run, or where it fails or returns no number."""
-    path, function = split(name, key)
-    spec = importlib.util.spec_from_file_location(f"reward_{path.stem}", path)
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    folder, held = path.parent.resolve(), {spec.name: module}
-    try:
-        with _at_home(folder, held):
-            spec.loader.exec_module(module)
-            call = getattr(module, function)
-    except (Exception, SystemExit) as error:
-        raise InputError(f"{key} is {name!r}, and the file failed: {type(error).__name__}: {error}") from error
-
-    def reward(question: str, answer: str, reference: str | None) -> float:
-        try:
-            with _at_home(folder, held):
-                value = float(call(question, answer, reference))
-        except (Exception, SystemExit) as error:
-            raise InputError(
-                f"{key} is {name!r}, which failed on the answer {answer[:200]!r}: {type(error).__name__}: {error}"
-            ) from error
-        if not math.isfinite(value):
-            raise InputError(
-                f"{key} is {name!r}, which returned {value} for the answer {answer[:200]!r}; allowed are finite numbers"
-            )
-        return value
-
-    return reward
+    def scores(self, asked: Sequence[Asked]) -> list[float]:
+        """The score of each answer."""
 
 
 MADE: dict[str, Callable[..., Reward]] = {"exact": exact, "format": formatted, "length": length}
 
 
 class Rewards:
-    """The rewards of a config: each by its name and weight."""
+    """The rewards of a config: each by its name and weight. judge: makes the reward model of an entry, by that and its key."""
 
-    def __init__(self, entries: Sequence[dict[str, Any]], key: str) -> None:
+    def __init__(
+        self, entries: Sequence[dict[str, Any]], key: str, judge: Callable[[dict[str, Any], str], Judge] | None = None
+    ) -> None:
         check(entries, key)
         self.names: list[str] = []
         self.weights = [float(entry.get("weight", 1)) for entry in entries]
-        self.calls: list[Reward] = []
+        self.calls: list[Reward | Judge] = []
         for number, entry in enumerate(entries):
-            name = entry.get("reward") or entry["function"].rpartition(":")[2]
+            name = _named(entry)
             self.names.append(name if name not in self.names else f"{name}_{number}")
             given = {name: value for name, value in entry.items() if name not in ("reward", "weight", "function")}
-            self.calls.append(
-                MADE[entry["reward"]](**given)
-                if "reward" in entry
-                else own(entry["function"], f"{key}[{number}].function")
-            )
+            if entry.get("reward") == MODEL:
+                assert judge is not None
+                self.calls.append(judge(entry, f"{key}[{number}]"))
+            elif "reward" in entry:
+                self.calls.append(MADE[entry["reward"]](**given))
+            else:
+                self.calls.append(own(entry["function"], f"{key}[{number}].function"))
+
+    def place(self, device: Any) -> None:
+        """Have reward models judge on a device."""
+        for call in self.calls:
+            if not callable(call):
+                call.place(device)
+
+    def every(self, asked: Sequence[Asked]) -> list[list[float]]:
+        """What each of some answers is worth by each reward, without weights."""
+        found = [[call(*one) for one in asked] if callable(call) else call.scores(asked) for call in self.calls]
+        return [list(each) for each in zip(*found, strict=True)]
 
     def each(self, question: str, answer: str, reference: str | None) -> list[float]:
-        """What an answer is worth by each reward, without weights."""
-        return [call(question, answer, reference) for call in self.calls]
+        """The same of one answer."""
+        return self.every([(question, answer, reference)])[0]
 
     def total(self, each: Sequence[float]) -> float:
         """The weighted sum."""
         return sum(weight * value for weight, value in zip(self.weights, each, strict=True))
+
+
+def _named(entry: dict[str, Any]) -> str:
+    """What metrics call a reward."""
+    if entry.get("reward") == MODEL:
+        return str(entry.get("name") or Path(entry["manifest"]).name.partition(".")[0])
+    return str(entry.get("reward") or entry["function"].rpartition(":")[2])

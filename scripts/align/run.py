@@ -1,8 +1,8 @@
-"""One alignment on one process: a fine-tuning (scripts/finetune/run.py) by another loss. What its methods share."""
+"""One alignment, or one training of a reward model, on one process: a fine-tuning (scripts/finetune/run.py) by another loss."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ import torch.distributed as dist
 
 from scripts.align import sampling
 from scripts.align.batches import Asked, once
+from scripts.align.checks import check_chunks
 from scripts.align.engine import ByLoss, kind
 from scripts.align.pairs import Row
 from scripts.finetune.batches import dealt, micro_batch
@@ -26,20 +27,17 @@ STEP = "align.train"
 SPOKEN, SPOKEN_FILE = 10, "prompts.jsonl"  # fixed prompts that are answered before and after, and their file
 
 
-class Alignment(Run):
-    """What all methods share: an engine that takes losses, measured before it takes the weights of a checkpoint."""
+class Measured(Run):
+    """What is trained by losses of its own, and measured before it takes the weights of a checkpoint."""
 
-    where, program = STEP, "scripts.align.train"
     batches: Asked
     engine: ByLoss
 
     def built(self, job: Job) -> Engine:
         """The engine, with the weights of the model that it is made from, and what `prepare` and `measure` find of these."""
         self.engine = kind(self.kind)(job)
-        self.spoken_of = self.batches.fitting(once([*self.heldout_rows, *self.batches.rows]))[:SPOKEN]
         self.prepare()
         self.start = self.measure()
-        self.spoken_before = self.spoken
         return self.engine
 
     def prepare(self) -> None:
@@ -50,8 +48,7 @@ class Alignment(Run):
         return self.start
 
     def measure(self) -> dict[str, float]:
-        """As `measured`; the answers to the fixed prompts are in `spoken`. A collective call."""
-        self.spoken = self.sampled(self.spoken_of, [("fixed", row["id"]) for row in self.spoken_of], 0.0)
+        """As `measured`. A collective call."""
         return self.measured()
 
     def measured(self) -> dict[str, float]:
@@ -64,6 +61,56 @@ class Alignment(Run):
         if (every := self.args.measure_every) and step % every == 0 and step < self.steps:
             self.shown |= self.measured()
         return found
+
+    def moved(self, batch: MicroBatch) -> MicroBatch:
+        """A micro-batch on the device."""
+        return batch[0].to(self.device), batch[1].to(self.device)
+
+    def by_piece(self, rows: Sequence[Piece], values: Callable[[MicroBatch], torch.Tensor]) -> torch.Tensor:
+        """A number of each row: float64 [rows], the same on every process, on the CPU. A collective call.
+
+        values: of a micro-batch on the device, [its rows]; a collective call.
+        """
+        order = sorted(
+            range(len(rows)), key=lambda number: len(rows[number][0])
+        )  # so that a batch needs little padding
+        found = torch.zeros(len(rows), dtype=torch.float64, device=self.device)
+        for turn in dealt(order, self.processes, self.batches.size * self.batches.rows_each):
+            mine = turn[self.rank]
+            batch = self.moved(micro_batch([rows[number] for number in mine], self.tokenizer.eos_token_id))
+            found[mine] = values(batch)[: len(mine)].double()
+        dist.all_reduce(found)
+        return found.cpu()
+
+    def facts(self) -> dict[str, Any]:
+        """What the manifest's summary says of the rows, and of the held-out ones before and after."""
+        found: dict[str, Any] = {"pairs": len(self.batches.rows), "heldout_pairs": len(self.heldout_rows)}
+        for name, value in self.before.items():
+            found |= {f"{name}_before": round(value, 6), f"{name}_after": round(self.after[name], 6)}
+        return found
+
+
+class Alignment(Measured):
+    """What all methods of align.train share."""
+
+    where, program = STEP, "scripts.align.train"
+
+    def check(self, config: Any) -> None:
+        """As `Run.check`, of `loss_chunk` too."""
+        super().check(config)
+        check_chunks(self.settings, f"{STEP}.loss_chunk")
+
+    def built(self, job: Job) -> Engine:
+        """As `Measured.built`; the fixed prompts are answered too."""
+        self.spoken_of = self.batches.fitting(once([*self.heldout_rows, *self.batches.rows]))[:SPOKEN]
+        made = super().built(job)
+        self.spoken_before = self.spoken
+        return made
+
+    def measure(self) -> dict[str, float]:
+        """As `measured`; the answers to the fixed prompts are in `spoken`. A collective call."""
+        self.spoken = self.sampled(self.spoken_of, [("fixed", row["id"]) for row in self.spoken_of], 0.0)
+        return self.measured()
 
     def sampled(self, rows: Sequence[Row], keys: Sequence[tuple[Any, ...]], temperature: float) -> list[list[int]]:
         """The tokens of an answer to each row, drawn by its key; 0: always the likeliest. Shared out by the caller. A collective call."""
@@ -88,28 +135,10 @@ class Alignment(Run):
         """A row of that file with what its answers are worth, where there are rewards."""
         return row
 
-    def moved(self, batch: MicroBatch) -> MicroBatch:
-        """A micro-batch on the device."""
-        return batch[0].to(self.device), batch[1].to(self.device)
-
     def logps(self, rows: Sequence[Piece]) -> torch.Tensor:
         """The log-probability of each answer in nats: float64 [rows], the same on every process, on the CPU. A collective call."""
-        order = sorted(
-            range(len(rows)), key=lambda number: len(rows[number][0])
-        )  # so that a batch needs little padding
-        found = torch.zeros(len(rows), dtype=torch.float64, device=self.device)
-        for turn in dealt(order, self.processes, self.batches.size * self.batches.rows_each):
-            mine = turn[self.rank]
-            inputs, targets = micro_batch([rows[number] for number in mine], self.tokenizer.eos_token_id)
-            nats = self.engine.evaluate(inputs.to(self.device), targets.to(self.device))
-            found[mine] = -nats[: len(mine)]
-        dist.all_reduce(found)
-        return found.cpu()
+        return self.by_piece(rows, lambda batch: -self.engine.evaluate(*batch))
 
     def facts(self) -> dict[str, Any]:
-        """What the manifest's summary says of the rows, and of the held-out ones before and after."""
-        found: dict[str, Any] = {"method": self.settings["method"], "pairs": len(self.batches.rows)}
-        found["heldout_pairs"] = len(self.heldout_rows)
-        for name, value in self.before.items():
-            found |= {f"{name}_before": round(value, 6), f"{name}_after": round(self.after[name], 6)}
-        return found
+        """As `Measured.facts`, with the method."""
+        return {"method": self.settings["method"], **super().facts()}

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from scripts.align import sampling
+from scripts.align.judge import Judge
 from scripts.align.rewards import Rewards
 from scripts.finetune.template import Template
 from scripts.models import quantized
@@ -32,9 +33,14 @@ def preferences(
     function of the model, the seed, the question and its number.
     """
     torch.set_num_threads(settings["threads"])
-    model, tokenizer = load(weights(manifest)[1])
+    folder = weights(manifest)[1]
+    model, tokenizer = load(folder)
     quantized.place(model)
-    rewards, many, most = Rewards(settings["rewards"], KEY), settings["answers"], settings["max_new_tokens"]
+    rewards = Rewards(
+        settings["rewards"], KEY, lambda entry, key: Judge(Path(entry["manifest"]), False, folder, template, key)
+    )
+    rewards.place(model.device)
+    many, most = settings["answers"], settings["max_new_tokens"]
     context = context_of(model.config)
 
     def following(
@@ -71,7 +77,9 @@ def preferences(
         texts = [str(tokenizer.decode(ids, skip_special_tokens=True)).strip() for ids in drawn]
         for place, (split, row, _) in enumerate(some):
             own = [text for text in texts[place * many : (place + 1) * many] if text]
-            worth = [rewards.total(rewards.each(row["question"], text, row.get("answer"))) for text in own]
+            worth = list(
+                map(rewards.total, rewards.every([(row["question"], text, row.get("answer")) for text in own]))
+            )
             progress.add()
             if not own or max(worth) == min(worth):
                 dropped["tied"] += 1

@@ -37,6 +37,13 @@ def main(argv: list[str] | None = None) -> int:
         "--model", required=True, type=Path, help="manifest of the model that it is made from, the reference"
     )
     parser.add_argument("--pairs", required=True, type=Path, help="manifest of align.pairs")
+    parser.add_argument(
+        "--rewards",
+        nargs="*",
+        default=[],
+        type=Path,
+        help="manifests of the reward models that align.train.rewards names",
+    )
     parser.add_argument("--checkpoints", type=Path, default=Path("checkpoints"), help="folder of all runs' checkpoints")
     cli.placement(parser, STEP)
     return program.run(parser, body, argv, clear)

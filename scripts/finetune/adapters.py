@@ -9,7 +9,8 @@ adapter, in PEFT's own files, and the model with the products added to its weigh
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -133,6 +134,21 @@ def quantized(made: PreTrainedModel, device: torch.device, given: initial.Weight
     if left:
         raise RuntimeError(f"no value was given for {', '.join(left)}")
     return made
+
+
+@contextmanager
+def off(made: PreTrainedModel) -> Iterator[None]:
+    """Compute as the model that is made from, without the adapter; for passes without a gradient."""
+    from peft.tuners.tuners_utils import BaseTunerLayer
+
+    layers: list[Any] = [module for module in made.modules() if isinstance(module, BaseTunerLayer)]
+    for layer in layers:  # PEFT's own switch would also stop their training
+        layer._disable_adapters = True
+    try:
+        yield
+    finally:
+        for layer in layers:
+            layer._disable_adapters = False
 
 
 def trained(made: PreTrainedModel) -> int:

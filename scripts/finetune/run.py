@@ -59,7 +59,7 @@ class Run:
         self.tokenizer = load_tokenizer(source)
         self.batches = self.read(settings)
         self.steps = self.batches.steps
-        config = AutoConfig.from_pretrained(source, local_files_only=True)
+        config = self.configuration(source)
         self.save_dtype = next((name for name, dtype in model.DTYPES.items() if dtype == config.dtype), "fp32")
         self.check(config)
         checks.saving({**self.settings, "async_checkpoints": args.async_checkpoints}, self.where)
@@ -79,7 +79,7 @@ class Run:
             "largest": self.batches.sequences,
         }
         shape, cuda = (
-            replace(memory.shape_of_config(config, self.size, self.longest()), trained=self.trained),
+            replace(self.shape(config), trained=self.trained),
             self.device.type == "cuda",
         )
         self.estimated = room.check(shape, self.settings, place, cuda, self.where)
@@ -95,7 +95,10 @@ class Run:
         self.done, self.skipped = (found.step, list(found.skipped)) if found else (0, [])
         self.changed = found.changed if found else ()
         stored = start_from.check_weights(
-            initial.empty(config), source, source / "tokenizer.json", f"models.{task_of(args.manifest)}.from"
+            initial.empty(AutoConfig.from_pretrained(source, local_files_only=True)),
+            source,
+            source / "tokenizer.json",
+            f"models.{task_of(args.manifest)}.from",
         )
         values = partial(start_from.weights, stored, partial(initial.values, config, settings["seed"]))
         job = engine.Job(
@@ -129,6 +132,22 @@ class Run:
         self.heldout = sorted(heldout, key=lambda piece: len(piece[0]))  # so that a batch needs little padding
         self.heldout_tokens = sum(scored for _, scored, _ in self.heldout)
         return Batches(self.args.pairs, self.tokenizer, settings, self.processes)
+
+    def configuration(self, source: Path) -> Any:
+        """The configuration of transformers of the model that is trained. source: the folder of the one that it is made from.
+
+        Raises InputError where that is a reward model.
+        """
+        found = AutoConfig.from_pretrained(source, local_files_only=True)
+        if initial.scores(found):
+            raise InputError(
+                f"--model {self.args.model} is a reward model, which scores answers: no model is made from one"
+            )
+        return found
+
+    def shape(self, config: Any) -> memory.Shape:
+        """What of the model decides how much memory a process needs."""
+        return memory.shape_of_config(config, self.size, self.longest())
 
     def check(self, config: Any) -> None:
         """InputError for settings that cannot go with the model of this configuration, or with the processes."""

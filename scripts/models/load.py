@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from scripts.workflow.errors import InputError
 from scripts.workflow.manifest import Manifest, task_of
 
 CONTEXT = 2048
+SCORES = "ForSequenceClassification"  # how the names of transformers' classes end that give a text a score, as a reward model does
 
 
 def name(manifest: Path) -> str:
@@ -57,6 +59,17 @@ def load_tokenizer(folder: Path | str) -> Any:
     return tokenizer
 
 
+def scores(folder: Path | str) -> bool:
+    """Whether config.json in a model's folder names a reward model (align.reward); no for a folder without a readable one."""
+    try:
+        found = json.loads((Path(folder) / "config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return any(
+        str(name).endswith(SCORES) for name in (found.get("architectures") if isinstance(found, dict) else None) or ()
+    )
+
+
 def load(folder: Path | str, precision: str = "fp32") -> tuple[Any, Any]:
     """(model, tokenizer) of a folder of safetensors; see `load_tokenizer`.
 
@@ -69,6 +82,8 @@ def load(folder: Path | str, precision: str = "fp32") -> tuple[Any, Any]:
     from transformers.utils import logging
 
     logging.disable_progress_bar()
+    if scores(folder):
+        raise InputError(f"{folder}: a reward model, which scores answers and gives none itself; name a language model")
     dtype = {"fp32": torch.float32, "bf16": torch.bfloat16}[precision]
     tokenizer, where = load_tokenizer(folder), {}
     if packed.is_packed(folder):

@@ -19,14 +19,20 @@ UNTRAINED = (
 )
 EXPORT_STEP = "compress.export"  # makes files to give away of a model, which is no other model
 HUB = re.compile(r"^@?hf://datasets/([^/@]+/[^/@]+)")
-LAST = ("compress.quantize",)  # steps of whose models no other is made, only exports: rounded weights cannot be trained
+ALIGN_STEP = "align.train"
+BY_PREFERENCE = ("dpo", "kto")  # its methods that read no rewards
+REWARD_STEP = "align.reward"  # makes models that score answers: no language models, and not evaluated
+LAST = ("compress.quantize", REWARD_STEP)  # steps of whose models no other is made: rounded weights cannot be trained, only exported
 OWN = ("from", "step")  # the keys of an entry that are not of its step's section
 Config = dict[str, Any]
 
 
 def names(config: Config) -> list[str]:
-    """Every model, in the order of the registry; `base` is the first. What is exported is a model of another name, and not among them."""
-    return [BASE, *(name for name, entry in config["models"].items() if entry["step"] != EXPORT_STEP)]
+    """Every language model, in the order of the registry; `base` is the first. What is exported is a model of another name."""
+    return [
+        BASE,
+        *(name for name, entry in config["models"].items() if entry["step"] not in (EXPORT_STEP, REWARD_STEP)),
+    ]
 
 
 def evaluated(config: Config) -> list[str]:
@@ -58,8 +64,9 @@ def task(config: Config, model: str) -> tuple[str, str]:
 
 
 def listed(config: Config) -> list[dict[str, Any]]:
-    """Every model as {name, from, step}, in the order of the registry: what the report shows."""
-    return [{"name": name, "from": parent(config, name), "step": task(config, name)[0]} for name in names(config)]
+    """Every model as {name, from, step}, in the order of the registry, reward models too: what the report shows."""
+    every = [BASE, *(name for name, entry in config["models"].items() if entry["step"] != EXPORT_STEP)]
+    return [{"name": name, "from": parent(config, name), "step": task(config, name)[0]} for name in every]
 
 
 def applied(config: Config, step: str, model: str) -> Config:
@@ -74,6 +81,16 @@ def applied(config: Config, step: str, model: str) -> Config:
 def section(config: Config, step: str, model: str) -> Config:
     """The section of a step as a task of it sees it; see `applied`."""
     return dict(lookup(applied(config, step, model), step))
+
+
+def judges(config: Config, model: str) -> list[str]:
+    """The models of align.reward that score the answers of a model while align.train makes it, by the names that its config has."""
+    entry = config["models"].get(model)
+    if not entry or entry["step"] != ALIGN_STEP:
+        return []
+    own = section(config, ALIGN_STEP, model)
+    given = own["rewards"] if own["method"] not in BY_PREFERENCE else []
+    return list(dict.fromkeys(one["name"] for one in given if one.get("reward") == "model" and "name" in one))
 
 
 def ancestors(models: Config, model: str) -> list[str]:
@@ -101,7 +118,7 @@ def problems(models: Config) -> Iterator[str]:
     told: set[str] = set()
     for name, entry in models.items():
         above = ancestors(models, name)
-        none = (EXPORT_STEP,) if entry["step"] == EXPORT_STEP else (EXPORT_STEP, *LAST)
+        none = (EXPORT_STEP, REWARD_STEP) if entry["step"] == EXPORT_STEP else (EXPORT_STEP, *LAST)
         given = {BASE, *(other for other in models if models[other]["step"] not in none)}
         if name in told or (entry["from"] in given and name not in above):
             continue

@@ -30,6 +30,7 @@ READS = {
     "corpus.write": steps.DOCUMENTS,
     "tokenize.encode": "corpus.write",
     "finetune.train": "finetune.pairs",
+    "align.reward": "align.pairs",
     "align.train": "align.pairs",
 }
 # These have as much to do as before.
@@ -53,7 +54,7 @@ SAME = (
 # Their manifests do not count what they read: bands, models, and pairs, of which a document gives several.
 UNCOUNTED = {
     "dedup.band", "dedup.sets", "dedup.verify", "quality.train", "tokenize.train", "pretrain.train", "finetune.pairs",
-    "finetune.train", "align.pairs", "align.train",
+    "finetune.train", "align.pairs", "align.reward", "align.train",
 }  # fmt: skip
 
 

@@ -173,7 +173,7 @@ def export(
     if left:
         raise RuntimeError(f"no weights were gathered for {', '.join(left)}")
     model.config.use_cache = True
-    if model.generation_config is not None:
+    if getattr(model, "generation_config", None) is not None:  # a reward model has none
         model.generation_config.use_cache = True
     model.config.dtype = DTYPES[dtype]
     partial = folder.with_name(f".{folder.name}.partial")

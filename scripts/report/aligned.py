@@ -1,32 +1,41 @@
-"""What the page shows of an alignment: rewards, divergence, lengths, rewards beside held-out loss, fixed prompts before and after."""
+"""What the page shows of a reward model and of an alignment: rewards, divergence, lengths, rewards beside loss, fixed prompts."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from scripts.models import registry
 from scripts.report.figures import BLUE, GREEN, ORANGE, PURPLE, lines
 from scripts.report.models import Model
 from scripts.report.page import NOTHING, integer, significant
 from scripts.report.records import Run, json_lines, metrics, series
 
-STEP = "align.train"
+STEPS = ("align.reward", "align.train")
 # Of each measure of the held-out rows: what it is. Other names are rewards.
 MEASURES = {
     "heldout_preference_loss": ("Held-out loss", "of the method"),
-    "heldout_accuracy": ("Held-out accuracy", "pairs whose margin is positive (before, all are 0), or answers judged right; a share"),
+    "heldout_accuracy": ("Held-out accuracy", "share of pairs in the right order (before, all dpo tied), or of answers judged right"),
     "heldout_margin": ("Held-out margin", "mean reward of preferred answers, less that of the others"),
     "heldout_answer_loss": ("Held-out loss on answers", "nats a token, of the good answers that held-out rows have"),
     "heldout_ended": ("Held-out answers that end", "share with an end token within max_new_tokens"),
     "heldout_answer_tokens": ("Held-out answers' length", "tokens, mean"),
     "heldout_reward": ("Held-out reward", "mean over answers to held-out prompts, drawn as in training"),
 }  # fmt: skip
+# Of a reward model: what its accuracy is worth.
+SCORED = {
+    "heldout_accuracy_stderr": ("Error of the held-out accuracy", "standard error, by bootstrap over questions; after"),
+    "longer_accuracy": ("Accuracy of the longer answer", "share of held-out pairs whose longer answer is preferred; ties count half"),
+    "longer_preferred": ("Longer answers preferred", "share of held-out pairs whose longer answer the model scores higher"),
+    "chosen_characters": ("Length of preferred answers", "characters, mean over held-out pairs"),
+    "rejected_characters": ("Length of the other answers", "characters, mean over held-out pairs"),
+}  # fmt: skip
 Fact = tuple[str, str, str]
 
 
 def facts(summary: dict[str, Any]) -> list[Fact]:
-    """The summary of align.train as rows."""
+    """The summary of align.train or of align.reward as rows."""
     rows = [
-        ("Method", str(summary.get("method", NOTHING)), ""),
+        ("Method", str(summary.get("method") or NOTHING), ""),
         ("Training rows", integer(summary.get("pairs")), "preferences, labelled answers or prompts"),
         ("Held-out rows", integer(summary.get("heldout_pairs")), ""),
         ("Optimizer steps", integer(summary.get("steps")), ""),
@@ -38,12 +47,13 @@ def facts(summary: dict[str, Any]) -> list[Fact]:
         title, about = MEASURES.get(name, (name.replace("heldout_", "Held-out ", 1), "mean"))
         for when in ("before", "after"):
             rows.append((f"{title} {when}", significant(summary.get(f"{name}_{when}")), about))
+    rows += [(title, significant(summary.get(name)), about) for name, (title, about) in SCORED.items()]
     return [row for row in rows if row[1] != NOTHING]
 
 
 def figures(run: Run, model: Model) -> dict[str, str | None]:
     """Figures of an alignment by name; None of what it has not, and of any other model."""
-    rows = metrics(run, model.step, model.task) if model.step == STEP else []
+    rows = metrics(run, model.step, model.task) if model.step in STEPS else []
     name, step = model.anchor, "optimizer step"
 
     def curves(title: str, label: str, *wanted: tuple[str, str, str]) -> str | None:
@@ -54,6 +64,7 @@ def figures(run: Run, model: Model) -> dict[str, str | None]:
         ("answers drawn", "reward", BLUE), ("held-out prompts", "heldout_reward", ORANGE),
         ("preferred", "reward_chosen", GREEN), ("not preferred", "reward_rejected", PURPLE),
     )  # fmt: skip
+    right = (("training pairs", "accuracy", BLUE), ("held-out pairs", "heldout_accuracy", ORANGE))
     hacking = [
         (row, lost)
         for row in ("heldout_reward", "heldout_margin")
@@ -61,6 +72,7 @@ def figures(run: Run, model: Model) -> dict[str, str | None]:
     ]
     return {
         "reward": curves("Reward", "mean reward", *rewards),
+        **({"accuracy": curves("Accuracy", "share of pairs in the right order", *right)} if model.step == registry.REWARD_STEP else {}),
         "kl": curves("Divergence", "KL, nats", ("from the model that it is made from", "kl", BLUE)),
         "lengths": curves(
             "Length of answers", "tokens",
@@ -75,7 +87,7 @@ def figures(run: Run, model: Model) -> dict[str, str | None]:
 
 def prompts(run: Run, model: Model) -> list[dict[str, Any]]:
     """The fixed prompts of an alignment, with its answers before and after; none of another model."""
-    made = run.task(model.step, model.task) if model.step == STEP else None
+    made = run.task(model.step, model.task) if model.step in STEPS else None
     if not made or f"{model.task}/prompts.jsonl" not in made.files:
         return []
     path = made.folder / model.task / "prompts.jsonl"

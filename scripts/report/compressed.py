@@ -8,6 +8,7 @@ from typing import Any
 from matplotlib.axes import Axes
 
 from scripts.evaluate import speed
+from scripts.models.registry import REWARD_STEP
 from scripts.report.figures import BLUE, ORANGE, compact, drawn
 from scripts.report.models import Model, title
 from scripts.report.page import NOTHING, integer, memory, signed, significant, size
@@ -39,7 +40,7 @@ def rows(run: Run, models: list[Model]) -> list[dict[str, Any]]:
     found = []
     for model in models:
         made, evaluation = run.task(model.step, model.task), run.task(EVALUATION, model.name)
-        if made is None:
+        if made is None or model.step == REWARD_STEP:
             continue
         summary = evaluation.summary if evaluation else {}
         scores = [value for task in NAMES if (value := number(dig(summary, "items", task, "centered"))) is not None]

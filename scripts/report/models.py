@@ -14,6 +14,7 @@ from scripts.workflow.steps import MAKERS
 HEADINGS = {
     BASE_STEP: "Pre-training",
     "finetune.train": "Fine-tuning",
+    "align.reward": "Reward model",
     "align.train": "Alignment",
     "compress.prune": "Pruning",
     "compress.quantize": "Quantization",
@@ -21,6 +22,7 @@ HEADINGS = {
 LOSSES = {
     BASE_STEP: "Mean cross-entropy a token, on training batches and on validation documents.",
     "finetune.train": "Mean cross-entropy an answer token, on training batches.",
+    "align.reward": "Mean loss of the pairs, on training batches.",
     "align.train": "Mean loss of the method, on training batches.",
     "compress.prune": "Mean cross-entropy a token, on training batches.",
 }

@@ -119,7 +119,7 @@ def context(
         {
             "model": model,
             "loss_of": LOSSES.get(model.step, "Mean loss, on training batches."),
-            "facts": (aligned.facts if model.step == aligned.STEP else tables.training_facts)(summaries[model.name]),
+            "facts": (aligned.facts if model.step in aligned.STEPS else tables.training_facts)(summaries[model.name]),
             "prompts": aligned.prompts(run, model),
             "sofar": tables.progress(run, model, config),
         }

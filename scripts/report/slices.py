@@ -33,7 +33,7 @@ def table(run: Run) -> dict[str, Any]:
                 "kind": HEADS[key[0]],
                 "name": key[1],
                 "cells": [cell(parts.get(key)) for parts in found.values()],
-                "note": f"{integer(first['documents'])} documents, {size(first['bytes'])}",
+                "note": f"{integer(first['documents'])} document{'s' * (first['documents'] != 1)}, {size(first['bytes'])}",
             }
         )
     return {"heads": [title(model) for model in found], "rows": rows}

@@ -19,7 +19,7 @@ from scripts.training import memory as estimate
 from scripts.workflow.errors import InputError
 
 PRETRAIN = "pretrain_train"
-TUNES = {"finetune_train": "finetune.train", "align_train": "align.train"}  # rule: step
+TUNES = {step.replace(".", "_"): step for step in ("finetune.train", "align.reward", "align.train")}  # by rule
 
 
 def placement(needs: list[Need], config: dict[str, Any], variant: str = "main") -> tuple[list[str], list[str]]:
@@ -129,10 +129,10 @@ def tuning(needs: list[Need], configs: dict[str, dict[str, Any]], folder: Path) 
                 own, who = registry.section(config, tune, model), f"{need.rule} {model}{of}"
                 processes = own["processes"] * own["nodes"]
                 draws = own.get("method") in ("grpo", "rloo", "reinforce")
-                each = 2 if own.get("method") == "dpo" else 1  # sequences of a pair
+                each = 2 if own.get("method") == "dpo" or tune == registry.REWARD_STEP else 1  # sequences of a pair
                 number = own["batch_size"] * (own["generations"] if draws else 1)
                 # Engines keep the reference of answers that are drawn in the place of a mean (scripts/align/online.py).
-                reference = {"ema": 0.5} if draws else {}
+                reference = {"ema": 0.5} if draws and own["adapter"] == "none" else {}
                 at = {
                     "micro_batch": each * min(own["micro_batch"], math.ceil(number / processes)),
                     "processes": processes,
@@ -142,7 +142,11 @@ def tuning(needs: list[Need], configs: dict[str, dict[str, Any]], folder: Path) 
                 }
                 try:
                     found = estimate.check(
-                        replace(shape, context=own["max_length"]),
+                        replace(
+                            shape,
+                            context=own["max_length"],
+                            **({"vocabulary": 1} if tune == registry.REWARD_STEP else {}),
+                        ),
                         {**whole(own, tune), **reference},
                         at,
                         int(gpu.memory),

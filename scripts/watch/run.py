@@ -206,7 +206,7 @@ def documents(found: tuple[str, int, int] | None) -> str:
 
 def lost(step: str, loss: float) -> str:
     """A training's loss with its unit; that of an alignment has none."""
-    return f"loss {loss:.3f}" + ("" if step == "align.train" else " nats a token")
+    return f"loss {loss:.3f}" + ("" if steps.stage_of(step) == "align" else " nats a token")
 
 
 def plural(number: int, what: str) -> str:

@@ -108,11 +108,11 @@ def in_place(config: dict[str, Any]) -> dict[str, Any]:
 
 
 def _filled(value: Any, data: str) -> Any:
-    """A path, or a list of paths or of entries with one (`path`, or the `function` of a file), with `{data}` in place."""
+    """A path, or a list of paths or of entries with one (`path`, the `function` of a file, or a `manifest`), with `{data}` in place."""
     if isinstance(value, list):
         return [_filled(each, data) for each in value]
     if isinstance(value, dict):
-        return {**value, **{key: _filled(value[key], data) for key in ("path", "function") if key in value}}
+        return {**value, **{key: _filled(value[key], data) for key in ("path", "function", "manifest") if key in value}}
     return value.replace("{data}", data.rstrip("/") or "/") if isinstance(value, str) else value
 
 
@@ -352,7 +352,11 @@ def named_files(config: dict[str, Any], step: str) -> Iterator[tuple[str, str, s
         if path.startswith(f"{step}.") and node.get("file") and has(config, path):
             value = lookup(config, path)
             for name in value if isinstance(value, list) else [value]:
-                if isinstance(name, dict):  # a path, or the file of a function
-                    name = name.get("path") or name.get("function", "").rpartition(":")[0]
+                kind = str(node["file"])
+                if isinstance(
+                    name, dict
+                ):  # a path, or the file of a function, or the manifest of a model, which has all checksums
+                    kind = "true" if "manifest" in name else kind
+                    name = name.get("path") or name.get("manifest") or name.get("function", "").rpartition(":")[0]
                 if name and not str(name).startswith("bundled:"):
-                    yield path, name, str(node["file"])
+                    yield path, name, kind

@@ -20,6 +20,7 @@ LOWER = {
     "pretrain.train": "pretrain.train.micro_batch, pretrain.train.processes or the size of the model (pretrain.train.model)",
     "finetune.train": "finetune.train.micro_batch, finetune.train.processes or the size of the model (pretrain.train.model)",
     "compress.prune": "compress.prune.micro_batch, compress.prune.processes or the size of the model (pretrain.train.model)",
+    "align.reward": "align.reward.micro_batch, align.reward.processes or the size of the model (pretrain.train.model)",
     "align.train": "align.train.micro_batch, align.train.processes or the size of the model (pretrain.train.model)",
     "evaluate.items": "evaluate.items.counted_tokens",
     "evaluate.model": "evaluate.model.batch_size, or the size of the model (pretrain.train.model)",

@@ -146,7 +146,11 @@ class Project:
 
 def tuned(config: dict[str, Any]) -> list[tuple[str, str]]:
     """(step, model) of every model that is trained on pairs."""
-    return [(step, name) for step in ("finetune.train", "align.train") for name in registry.made_by(config, step)]
+    return [
+        (step, name)
+        for step in ("finetune.train", "align.reward", "align.train")
+        for name in registry.made_by(config, step)
+    ]
 
 
 def check_lengths(config: dict[str, Any]) -> None:
@@ -191,6 +195,7 @@ def check_tuning(config: dict[str, Any]) -> None:
             return f"models.{name}" if {*keys} & given else step
 
         checks.saving(settings, where("engine", "async_checkpoints"))
-        if step == "finetune.train":
+        if "adapter" in settings:
             checks.adapter(settings, where("engine", "adapter"))
+        if step == "finetune.train":
             checks.packing(settings, kind, where("packing"))

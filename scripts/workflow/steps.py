@@ -14,7 +14,7 @@ from typing import Any
 from scripts.compress import quantizers
 from scripts.ingest.lists import is_listed
 from scripts.models import registry
-from scripts.models.registry import BASE_STEP, EXPORT_STEP
+from scripts.models.registry import BASE_STEP, EXPORT_STEP, REWARD_STEP
 from scripts.workflow.errors import InputError
 
 DOCUMENTS = "ingest.extract"
@@ -92,8 +92,9 @@ def _filters() -> dict[str, Step]:
 
 
 # The steps that make a model: the first makes `base`, each other one the models that the config's `models` has made by it.
-MAKERS = (BASE_STEP, "finetune.train", "align.train", "compress.prune", "compress.quantize")
-ON_DEMAND = ("align.train", "compress.prune", "compress.quantize", EXPORT_STEP)  # used where `models` has one of theirs
+MAKERS = (BASE_STEP, "finetune.train", REWARD_STEP, "align.train", "compress.prune", "compress.quantize")
+# Used where `models` has one of theirs:
+ON_DEMAND = (REWARD_STEP, "align.train", "compress.prune", "compress.quantize", EXPORT_STEP)
 PAIRS = "align.pairs"  # used where a model is aligned; reads a model too where its `from` names one
 EXPORT = "dedup.export"  # used where the config asks for it
 CRAWL = "crawl.render"  # used where a source is of its kind
@@ -124,7 +125,8 @@ STEPS: dict[str, Step] = {
     "finetune.pairs": Step(("corpus.write",)),
     "finetune.train": Step(("pretrain.train", "finetune.pairs"), per="model"),
     PAIRS: Step(("finetune.pairs",)),
-    "align.train": Step(("pretrain.train", "align.pairs"), per="model"),
+    REWARD_STEP: Step(("pretrain.train", "align.pairs"), per="model"),
+    "align.train": Step(("pretrain.train", REWARD_STEP, "align.pairs"), per="model"),
     "compress.prune": Step(("pretrain.train", "tokenize.encode"), per="model"),
     QUANTIZE: Step(("pretrain.train", "tokenize.encode"), per="model"),
     ITEMS: Step(("tokenize.encode", "tokenize.train")),
@@ -152,7 +154,19 @@ STEPS: dict[str, Step] = {
         per="model",
     ),
     "report.render": Step(
-        ("evaluate.model", PUBLIC, CURVE, GENERATE, JUDGE, "evaluate.compare", EXPORT_STEP, ITEMS, EXPORT, PLAN)
+        (
+            "evaluate.model",
+            PUBLIC,
+            CURVE,
+            GENERATE,
+            JUDGE,
+            "evaluate.compare",
+            REWARD_STEP,
+            EXPORT_STEP,
+            ITEMS,
+            EXPORT,
+            PLAN,
+        )
     ),
 }
 
@@ -234,7 +248,7 @@ def resolved(step: str, filters: Sequence[str]) -> tuple[str, ...]:
 def is_used(step: str, config: dict[str, Any]) -> bool:
     """Whether a run has a step: not that of a filter that it does not use, nor one that nothing asks for."""
     if step == PAIRS:
-        return is_used("align.train", config)
+        return is_used("align.train", config) or is_used(REWARD_STEP, config)
     if step == EXPORT and not config["dedup"]["export"]["write"]:
         return False
     if step in ON_DEMAND and not registry.made_by(config, step):
@@ -280,18 +294,21 @@ def needs(step: str, config: dict[str, Any], task: str = "") -> tuple[str, ...]:
 
 def models_read(step: str, config: dict[str, Any], task: str) -> list[str]:
     """The models that a model's task reads: an evaluation its own, or all without a task; an export all that it is made from; a step that
-    makes one its parent, or `base`.
+    makes one its parent, or `base`, and the reward models that judge its answers.
     """
     if step in EVALUATIONS:
         return [task] if task else EVALUATIONS[step](config)
     if step == EXPORT_STEP:
         return registry.lineage(config, task) if task else registry.evaluated(config)
-    return [registry.parent(config, task) or registry.BASE if task else registry.BASE]
+    return [registry.parent(config, task) or registry.BASE if task else registry.BASE, *registry.judges(config, task)]
 
 
 def upstream(step: str, config: dict[str, Any], task: str = "") -> list[tuple[str, str]]:
     """(step, task) of all that a task reads from; the task is a model's name, and "" of a step that has no task for each model."""
-    every = [*registry.evaluated(config), *registry.made_by(config, EXPORT_STEP)]
+    every = [
+        *registry.evaluated(config),
+        *(name for one in (EXPORT_STEP, REWARD_STEP) for name in registry.made_by(config, one)),
+    ]
     read = models_read(step, config, task) if STEPS[step].per == "model" else every
     if step == PAIRS:
         read = [config["align"]["pairs"]["from"]]

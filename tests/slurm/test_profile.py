@@ -20,6 +20,7 @@ PROFILE = ROOT / "profiles" / "slurm"
 GPU_RULES = {
     "pretrain_train",
     "finetune_train",
+    "align_reward",
     "align_train",
     "compress_prune",
     "evaluate_model",
@@ -60,9 +61,13 @@ def plan(tmp_path_factory: pytest.TempPathFactory, without_slurm: str) -> dict[s
     folder = tmp_path_factory.mktemp("plan")
     config = yaml.safe_load((ROOT / "config.yaml").read_text(encoding="utf-8"))
     config["filters"] = list(FILTERS)
+    rows = folder / "preferences.jsonl"
+    rows.write_text('{"prompt": "Why?", "chosen": "So.", "rejected": "No."}\n')
     config["dedup"]["export"] = {"write": True}
     config["models"]["give"] = {"from": "sft", "step": "compress.export"}
     config["models"]["small"] = {"from": "base", "step": "compress.prune"}
+    config["models"]["rm"] = {"from": "sft", "step": "align.reward"}
+    config["align"] = {"pairs": {"files": [{"path": str(rows)}]}}
     config["models"]["grpo"] = {
         "from": "sft",
         "step": "align.train",
@@ -110,7 +115,7 @@ def test_only_the_rules_that_compute_on_gpus_ask_for_them(plan: dict[str, dict[s
         assert int(needs["card"]) == int(count) * int(needs.get("nodes", 1))
 
 
-@pytest.mark.parametrize("rule", ["pretrain_train", "finetune_train", "align_train", "compress_prune"])
+@pytest.mark.parametrize("rule", ["pretrain_train", "finetune_train", "align_reward", "align_train", "compress_prune"])
 def test_training_is_told_before_its_time_limit(plan: dict[str, dict[str, str]], rule: str) -> None:
     train = plan[rule]
     seconds = re.search(r"--signal=USR1@(\d+)\b", train["slurm_extra"])

@@ -1,17 +1,18 @@
-"""scripts.align.train, once for each of CASES, as tests/unit/finetune/poisoned.py has it of fine-tuning."""
+"""scripts.align.train, or what PROGRAM names, once for each of CASES, as tests/unit/finetune/poisoned.py has it of fine-tuning."""
 
 from __future__ import annotations
 
 import os
 import sys
 
-from scripts.align import train
+from scripts.align import reward, train
 from tests.unit.finetune import poisoned
 
-poisoned.train = train  # type: ignore[attr-defined]
+program = {"reward": reward, "train": train}[os.environ.get("PROGRAM", "train")]
+poisoned.train = program  # type: ignore[attr-defined]
 
 if __name__ == "__main__":
     if "CASES" in os.environ:
         poisoned.several(os.environ["CASES"].split(), sys.argv[1:])
     else:
-        raise SystemExit(train.main())
+        raise SystemExit(program.main())

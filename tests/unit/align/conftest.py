@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import torch
 
 from scripts.finetune import pairs
 
@@ -14,6 +16,15 @@ sys.path.append(str(Path(__file__).parent.parent / "finetune"))
 import tiny
 
 from tests.unit.align.rows import made_from
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """Two threads on a few numbers wait for each other: a plain loop would take twice as long."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="session")

@@ -19,9 +19,9 @@ from tests.unit.pretrain.copies import finished
 RESULTS = ("made.manifest.json", "made/losses.jsonl", "made/prompts.jsonl", "made/model/model.safetensors")
 
 
-def arguments(base: Path, pairs: Path, out: Path, **settings: object) -> list[str]:
-    """The program's options with these settings of align.train."""
-    config = tiny.config("align.train", **settings)
+def arguments(base: Path, pairs: Path, out: Path, step: str = "align.train", **settings: object) -> list[str]:
+    """The program's options with these settings of align.train, or of another step."""
+    config = tiny.config(step, **settings)
     given = ["--model", str(base), "--pairs", str(pairs), "--manifest", str(out / "made.manifest.json")]
     return ["--config", config, *given, "--checkpoints", str(out / "checkpoints")]
 
@@ -30,7 +30,8 @@ def launched(options: list[str], processes: int = 1, **variables: str) -> copies
     """The launcher with so many processes, in a process group of its own."""
     folder = Path(options[options.index("--checkpoints") + 1]).parent
     folder.mkdir(exist_ok=True)
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", **variables}
+    program = json.loads(options[options.index("--config") + 1])["step"].rpartition(".")[2]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "PROGRAM": program, **variables}
     return copies.Launched(["--processes", str(processes), "tests.unit.align.cases", *options], folder, environment)
 
 
@@ -49,15 +50,24 @@ def killed(options: list[str], processes: int) -> None:
     process.communicate()
 
 
-def resumed_is_straight(base: Path, pairs: Path, folder: Path, processes: int, **settings: object) -> None:
+def resumed_is_straight(
+    base: Path,
+    pairs: Path,
+    folder: Path,
+    processes: int,
+    results: tuple[str, ...] = RESULTS,
+    more: tuple[str, ...] = (),
+    **settings: object,
+) -> None:
     """A training that is killed and started again leaves the bytes of one that was not."""
     straight, cut = (arguments(base, pairs, folder / name, **settings) for name in ("straight", "cut"))
+    straight, cut = [*straight, *more], [*cut, *more]
     finished(launched(straight, processes))
     cut += ["--checkpoint-every", "2"]
     killed(cut, processes)
     assert not (folder / "cut/made.manifest.json").exists()
     said = finished(launched(cut, processes))
     assert "resuming after step" in said and " before: " not in said
-    for name in RESULTS:
+    for name in results:
         assert (folder / "straight" / name).read_bytes() == (folder / "cut" / name).read_bytes(), name
     assert not list((folder / "cut/checkpoints").glob("[!.]*"))

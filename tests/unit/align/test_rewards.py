@@ -59,7 +59,7 @@ def test_weights_add_up(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("entry", "why"),
     [
-        ({}, r"align\.train\.rewards\[0\] is \{\}; give `function`, or `reward`: one of exact, format, length"),
+        ({}, r"align\.train\.rewards\[0\] is \{\}; give `function`, or `reward`: one of exact, format, length, model"),
         (
             {"reward": "exact", "least": 2},
             r"\[0\]\.least goes with another reward; allowed beside this one: pattern, reward, weight",
@@ -69,6 +69,12 @@ def test_weights_add_up(tmp_path: Path) -> None:
         ({"reward": "format", "pattern": "("}, r"\[0\]\.pattern is '\(': missing \)"),
         ({"reward": "length"}, r"give `least`, `most` or both"),
         ({"reward": "length", "least": 3, "most": 2}, r"`least` not above `most`"),
+        ({"reward": "model"}, r"give `name`, of a model of align\.reward, or `manifest`"),
+        ({"reward": "model", "name": "rm", "manifest": "rm.manifest.json"}, r"give `name`, .* or `manifest`"),
+        (
+            {"reward": "model", "pattern": "a"},
+            r"\[0\]\.pattern goes with another reward; allowed beside this one: manifest, name",
+        ),
         ({"function": "mine.py"}, r"\[0\]\.function is 'mine\.py'; allowed is path/to/file\.py:function"),
         ({"function": "nowhere.py:f"}, r"\[0\]\.function is 'nowhere\.py:f': .*No such file"),
     ],

@@ -9,13 +9,15 @@ import pytest
 import yaml
 
 from scripts.align import checks
+from scripts.models import registry
 from scripts.workflow import config as configuration
 from scripts.workflow import fingerprint, steps
 from scripts.workflow.config import ROOT
 from scripts.workflow.errors import InputError
 
 MODELS = {"sft": {"from": "base", "step": "finetune.train"}, "dpo": {"from": "sft", "step": "align.train"}}
-ALIGNING = [("align.pairs", ""), ("align.train", "dpo")]
+REWARD = {"rm": {"from": "sft", "step": "align.reward"}}
+ALIGNING = [("align.pairs", ""), ("align.reward", "rm"), ("align.train", "dpo")]
 MATRIX = yaml.safe_load((ROOT / "tests/workflow/rerun_matrix.yaml").read_text(encoding="utf-8"))
 LEAVES = {path: node for path, node in configuration.leaves() if path.startswith("align.")}
 
@@ -39,14 +41,14 @@ def mark(made: dict[str, Any], step: str, task: str) -> str:
 def test_a_key_reruns_its_step(path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     value = MATRIX[path]["to"]
-    for name in (entry.get("path") for entry in value) if isinstance(value, list) else ():
+    for name in (entry["path"] for entry in value if "path" in entry) if isinstance(value, list) else ():
         (tmp_path / str(name)).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / str(name)).write_text("{}")
-    before, after = config(), config({path: value})
+    before, after = config(models=MODELS | REWARD), config({path: value}, MODELS | REWARD)
     assert configuration.lookup(before, path) != configuration.lookup(after, path)
     differ = {step for step, task in ALIGNING if mark(before, step, task) != mark(after, step, task)}
     placed, own = LEAVES[path].get("placement"), ".".join(path.split(".")[:2])
-    assert differ == (set() if placed else {"align.pairs", "align.train"} if own == "align.pairs" else {own})
+    assert differ == (set() if placed else {step for step, _ in ALIGNING} if own == "align.pairs" else {own})
     assert mark(before, "finetune.train", "sft") == mark(after, "finetune.train", "sft")
 
 
@@ -89,6 +91,89 @@ def test_no_step_without_a_model_of_it() -> None:
     assert [step for step in steps.used(config()) if step.startswith("align.")] == ["align.pairs", "align.train"]
     assert steps.upstream("align.train", config(), "dpo") == [("finetune.train", "sft"), ("align.pairs", "")]
     assert ("align.train", "dpo") in steps.upstream("evaluate.model", config(), "dpo")
+
+
+def test_a_reward_model_is_no_language_model() -> None:
+    made = config({"align.pairs.files": [{"path": "rows.jsonl"}]}, MODELS | REWARD)
+    checks.check(made)
+    assert [step for step in steps.used(made) if step.startswith("align.")] == [
+        "align.pairs",
+        "align.reward",
+        "align.train",
+    ]
+    assert steps.upstream("align.reward", made, "rm") == [("finetune.train", "sft"), ("align.pairs", "")]
+    assert "rm" not in steps.tasks("evaluate.model", made) and "rm" not in steps.tasks("evaluate.generate", made)
+    assert ("align.reward", "rm") in steps.upstream("report.render", made)
+    assert "rm" in [model["name"] for model in registry.listed(made)]
+    alone = config(models=REWARD | {"sft": MODELS["sft"]})
+    assert "align.pairs" in steps.used(alone)
+    with pytest.raises(InputError, match=r"models\.rm\.step is 'align\.reward', and align\.pairs\.files is \[\]"):
+        checks.check(alone)
+    mixture = config(
+        {"pretrain.train.model.type": "mixtral", "align.pairs.files": [{"path": "rows.jsonl"}]}, REWARD | MODELS
+    )
+    with pytest.raises(InputError, match=r"takes no pretrain\.train\.model\.type 'mixtral'"):
+        checks.check(mixture)
+    with pytest.raises(InputError, match=r"align\.pairs\.from is 'rm', .*allowed: base, sft$"):
+        checks.check(config({"align.pairs.from": "rm"}, MODELS | REWARD))
+
+
+JUDGED = {"from": "sft", "step": "align.train", "method": "grpo", "rewards": [{"reward": "model", "name": "rm"}]}
+
+
+def test_a_reward_model_is_read_by_what_it_judges(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "rows.jsonl").write_text("")
+    files = {"align.pairs.files": [{"path": "rows.jsonl"}]}
+    models = MODELS | REWARD | {"grpo": JUDGED}
+    made, other = (config(files, {**models, "rm": {**REWARD["rm"], "epochs": epochs}}) for epochs in (1, 2))
+    checks.check(made)
+    assert steps.upstream("align.train", made, "grpo") == [
+        ("finetune.train", "sft"),
+        ("align.reward", "rm"),
+        ("align.pairs", ""),
+    ]
+    assert steps.upstream("align.train", made, "dpo") == [("finetune.train", "sft"), ("align.pairs", "")]
+    assert mark(made, "align.train", "grpo") != mark(other, "align.train", "grpo")
+    assert mark(made, "align.train", "dpo") == mark(other, "align.train", "dpo")
+
+
+@pytest.mark.parametrize(
+    ("name", "more", "why"),
+    [
+        ("x", {}, "which is no model; allowed: rm$"),
+        ("sft", {}, r"which align\.reward does not make; allowed: rm$"),
+        ("late", {"late": {"from": "grpo", "step": "align.reward"}}, "which waits for grpo itself; allowed: rm$"),
+        (
+            "late",
+            {"late": {"from": "other", "step": "align.reward"}, "other": {**JUDGED, "from": "grpo"}},
+            "which waits for grpo itself; allowed: rm$",
+        ),
+    ],
+)
+def test_reward_models_that_cannot_judge(name: str, more: dict[str, Any], why: str) -> None:
+    judged = {**JUDGED, "rewards": [{"reward": "exact"}, {"reward": "model", "name": name}]}
+    made = config({"align.pairs.files": [{"path": "rows.jsonl"}]}, MODELS | REWARD | {"grpo": judged} | more)
+    with pytest.raises(InputError, match=rf"models\.grpo\.rewards\[1\]\.name is '{name}', {why}"):
+        checks.check(made)
+
+
+def test_a_reward_model_of_the_run_does_not_judge_what_it_learns_from() -> None:
+    made = config(
+        {"align.pairs.from": "sft", "align.pairs.rewards": [{"reward": "model", "name": "rm"}]}, MODELS | REWARD
+    )
+    with pytest.raises(InputError, match=r"align\.pairs\.rewards\[0\]\.name is 'rm': .* give the `manifest`"):
+        checks.check(made)
+
+
+def test_the_manifest_of_a_reward_model_is_tracked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "rm.manifest.json").write_text("{}")
+    judged = {**JUDGED, "rewards": [{"reward": "model", "manifest": "rm.manifest.json"}]}
+    made = config({}, MODELS | {"grpo": judged})
+    marks = [mark(made, "align.train", "grpo")]
+    (tmp_path / "rm.manifest.json").write_text('{"step": 1}')
+    assert mark(made, "align.train", "grpo") != marks[0]
 
 
 def test_the_folder_of_data_stands_in_the_file_of_a_function() -> None:

@@ -44,8 +44,8 @@ def refused(text: str) -> str:
         ),
         (
             "{a: {from: base, step: align.it}}",
-            "models.a.step is 'align.it'; allowed are 'finetune.train', 'align.train', 'compress.prune', 'compress.quantize', "
-            "'compress.export'",
+            "models.a.step is 'align.it'; allowed are 'finetune.train', 'align.reward', 'align.train', 'compress.prune', "
+            "'compress.quantize', 'compress.export'",
         ),
         (
             "{q: {from: base, step: compress.quantize}, a: {from: q, step: finetune.train}, b: {from: base, step: finetune.train}}",
@@ -58,6 +58,14 @@ def refused(text: str) -> str:
         (
             "{q: {from: base, step: compress.quantize, method: int3}}",
             "models.q.method is 'int3'; allowed are 'int8', 'nf4', 'int4', 'gptq', 'awq'",
+        ),
+        (
+            "{r: {from: base, step: align.reward}, a: {from: r, step: compress.prune}}",
+            "models.a.from is 'r', which align.reward makes, and no other model is made from one of those; allowed: base",
+        ),
+        (
+            "{r: {from: base, step: align.reward}, a: {from: r, step: compress.export}}",
+            "models.a.from is 'r', which align.reward makes, and no other model is made from one of those; allowed: base",
         ),
         ("{q: {from: base, step: compress.quantize, epochs: 1}}", "models.q.epochs is not a known key"),
         ("{a: {from: base}}", "models.a lacks the key 'step'"),

@@ -52,3 +52,20 @@ def test_figures_and_prompts(tmp_path: Path) -> None:
     assert [row["after"] for row in aligned.prompts(run, MODEL)] == ["No."]
     other = Model("sft", "base", "finetune.train")
     assert not any(aligned.figures(run, other).values()) and aligned.prompts(run, other) == []
+
+
+def test_a_reward_model_shows_what_its_accuracy_is_worth(tmp_path: Path) -> None:
+    place = tmp_path / "align/reward/rm"
+    place.mkdir(parents=True)
+    steps = [{"step": step, "loss": 0.6, "reward_chosen": 0.1 * step, "accuracy": 0.5} for step in (1, 2, 3)]
+    (place / "losses.jsonl").write_text("")
+    (place / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in steps))
+    Manifest("align.reward", "0" * 16).write(place.with_name("rm.manifest.json"), [place / "losses.jsonl"])
+    run, model = Run.read([place.with_name("rm.manifest.json")]), Model("rm", "sft", "align.reward")
+    figures = aligned.figures(run, model)
+    assert figures["accuracy"] and figures["reward"] and not figures["kl"] and aligned.prompts(run, model) == []
+    summary = {"pairs": 9, "heldout_accuracy_before": 0.5, "heldout_accuracy_after": 0.7, "longer_accuracy": 0.6}
+    rows = {name: value for name, value, _ in aligned.facts({**summary, "heldout_accuracy_stderr": None})}
+    assert rows["Held-out accuracy after"] == "0.7" and rows["Accuracy of the longer answer"] == "0.6"
+    assert "Error of the held-out accuracy" not in rows and "Method" not in rows
+    assert model.heading == "Reward model: rm"

@@ -1,0 +1,75 @@
+"""A reward model that judges answers: read once by each process, in fp32, without gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from transformers import AutoModelForSequenceClassification
+from transformers.utils import logging
+
+from scripts.align import scored
+from scripts.finetune.template import CHAT, Template
+from scripts.models import load
+from scripts.pretrain.origin import check_tokenizer
+from scripts.workflow.errors import InputError
+from scripts.workflow.manifest import Manifest, task_of
+
+AT_ONCE = 32  # answers that are judged together
+
+
+class Judge:
+    """The reward model of the manifest `found`. own: that is an input of this task.
+
+    beside: the folder of the model that it judges. template: of its questions.
+
+    Raises InputError, naming the key, for a manifest of another step, another tokenizer or another template; ManifestError for damage.
+    """
+
+    def __init__(self, found: Path, own: bool, beside: Path, template: Template, key: str) -> None:
+        manifest = (Manifest.read if own else Manifest.parse)(found).sound(f"{task_of(found)}/model/")
+        folder = load.home(found) / "model"
+        if manifest.step != "align.reward":
+            raise InputError(f"{key}: {found} is a manifest of {manifest.step!r}; it must be one of 'align.reward'")
+        check_tokenizer(beside / "tokenizer.json", folder / "tokenizer.json", key)
+        if (folder / CHAT).is_file() and (folder / CHAT).read_text(encoding="utf-8") != template.chat():
+            raise InputError(
+                f"{key}: the reward model in {folder} was trained on questions of another finetune.pairs.template, and scores no others"
+            )
+        logging.disable_progress_bar()
+        self.tokenizer, self.template = load.load_tokenizer(folder), template
+        self.model = AutoModelForSequenceClassification.from_pretrained(
+            folder, num_labels=1, dtype=torch.float32, local_files_only=True, use_safetensors=True
+        )
+        self.model.eval().requires_grad_(False)
+        self.most = load.context_of(self.model.config)
+
+    def place(self, device: Any) -> None:
+        """Judge on a device from now on."""
+        self.model.to(device)
+
+    def read(self, question: str, answer: str) -> list[int]:
+        """The token ids that are scored, cut to the model's context; as scripts/align/scored.py has them."""
+        text = self.template.prompt(question) + self.template.completion(answer)
+        ids = self.tokenizer(text)["input_ids"][: self.most] or [self.tokenizer.eos_token_id]
+        return scored.read(np.array(ids, np.int64), self.tokenizer.eos_token_id).tolist()
+
+    @torch.no_grad()
+    def scores(self, asked: Sequence[tuple[str, str, str | None]]) -> list[float]:
+        """The score of each (question, answer, reference): the reference is not read. Answers of like length are judged together."""
+        rows = [self.read(question, answer) for question, answer, _ in asked]
+        found = [0.0] * len(rows)
+        order = sorted(range(len(rows)), key=lambda number: len(rows[number]))
+        for start in range(0, len(order), AT_ONCE):
+            some = order[start : start + AT_ONCE]
+            width = max(len(rows[number]) for number in some)
+            end = self.tokenizer.eos_token_id
+            ids = torch.tensor([rows[number] + [end] * (width - len(rows[number])) for number in some])
+            for number, score in zip(
+                some, self.model(input_ids=ids.to(self.model.device)).logits[:, 0].tolist(), strict=True
+            ):
+                found[number] = float(score)
+        return found
