@@ -22,7 +22,10 @@ HUB = re.compile(r"^@?hf://datasets/([^/@]+/[^/@]+)")
 ALIGN_STEP = "align.train"
 BY_PREFERENCE = ("dpo", "kto")  # its methods that read no rewards
 REWARD_STEP = "align.reward"  # makes models that score answers: no language models, and not evaluated
-LAST = ("compress.quantize", REWARD_STEP)  # steps of whose models no other is made: rounded weights cannot be trained, only exported
+LAST = (
+    "compress.quantize",
+    REWARD_STEP,
+)  # steps of whose models no other is made: rounded weights cannot be trained, only exported
 OWN = ("from", "step")  # the keys of an entry that are not of its step's section
 Config = dict[str, Any]
 
