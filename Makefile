@@ -16,7 +16,7 @@ PYTHON_HERE = PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check plan dag status report serve sample gguf-tools lint format docs clean
+.PHONY: help install demo test check plan dag status report serve sample gguf-tools quantize-tools lint format docs clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -81,6 +81,18 @@ sample: $(VENV)/.compiled ## what a model writes: make sample PROMPT="What does 
 
 gguf-tools: $(VENV)/.compiled ## llama.cpp, compiled once, for models as GGUF: into .gguf, or CRAWL2LLM_GGUF
 	@$(BIN)/python -m scripts.compress.tools
+
+# llm-compressor for compress.quantize, in an environment of its own: it wants other versions of transformers. torch by itself first, as above.
+QUANTIZE := .quantize
+$(QUANTIZE)/.installed: envs/lock-quantize.txt
+	@echo "installing the quantizers' environment into $(QUANTIZE) (1.5 GB, some minutes)"
+	rm -rf $(QUANTIZE)
+	$(PYTHON) -m venv $(QUANTIZE)
+	$(QUANTIZE)/bin/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
+	$(QUANTIZE)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps -r envs/lock-quantize.txt
+	@cp envs/lock-quantize.txt $@
+
+quantize-tools: $(QUANTIZE)/.installed ## llm-compressor, once, for models that are quantized by gptq or awq
 
 lint: $(VENV)/.installed-dev ## formatting, lint and types
 	$(BIN)/ruff format --check .

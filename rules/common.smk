@@ -16,6 +16,7 @@ from pathlib import Path
 
 sys.path.insert(0, workflow.basedir)
 
+from scripts.compress import quantizers
 from scripts.ingest import sources
 from scripts.models import registry
 from scripts.pretrain import gpus
@@ -205,6 +206,23 @@ def _all(variant, step):
 def manifests(step):
     """Input function: the manifests of all tasks of the step; none where the run has no such step."""
     return lambda wildcards: (_all(wildcards.variant, step) if steps.is_used(step, VARIANTS[wildcards.variant]) else [])
+
+
+def calibrating(step, ranged=False):
+    """Input function: the manifests of all tasks of the step; none where the model that the wildcards name is quantized without any text."""
+
+    def found(wildcards):
+        if not quantizers.calibrates(VARIANTS[wildcards.variant], wildcards.model):
+            return []
+        return (_ranged if ranged else _all)(wildcards.variant, step)
+
+    return found
+
+
+def calibration_threads(wildcards):
+    """The threads of a quantization: one where it reads no text."""
+    calibrated = quantizers.calibrates(VARIANTS[wildcards.variant], wildcards.model)
+    return section(wildcards, "compress.quantize")["threads"] if calibrated else 1
 
 
 def _of(wildcards, used, ranged=False):

@@ -54,6 +54,7 @@ rule compress_prune:
 rule compress_quantize:
     input:
         model=parent,
+        tokens=calibrating("tokenize.encode"),
     output:
         manifest="results/{variant}/compress/quantize/{model}.manifest.json",
     log:
@@ -62,13 +63,16 @@ rule compress_quantize:
         "results/{variant}/benchmarks/compress/quantize/{model}.tsv"
     conda:
         "../envs/evaluate.yaml"
+    threads: calibration_threads
     params:
         fingerprint=fingerprint("compress.quantize"),
+        tokens=calibrating("tokenize.encode", ranged=True),
     shell:
         """
         python -m scripts.compress.quantize \
             --config {params.fingerprint:q} \
             --model {input.model:q} \
+            --tokens {params.tokens:q} \
             --manifest {output.manifest:q} \
             --log {log:q}
         """

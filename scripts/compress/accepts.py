@@ -57,6 +57,12 @@ def check(config: dict[str, Any]) -> None:
     model, tokenizer = config["pretrain"]["train"]["model"], config["tokenize"]["train"]
     for name, types in exported(config).items():
         why = f"models.{name}.types asks for {types[0]}"
+        source = config["models"][name]["from"]
+        if registry.task(config, source)[0] in registry.LAST:
+            raise InputError(
+                f"{why}, and models.{name}.from is {source!r}, whose weights are rounded for other programs: export "
+                f"{registry.parent(config, source)!r}, which it is made from, with q8_0 or q4_k_m, or {source!r} as {WHOLE}"
+            )
         if model["type"] not in TYPES:
             raise InputError(
                 f"{why}; of pretrain.train.model.type llama.cpp takes {', '.join(TYPES)}, and it is {model['type']!r}"

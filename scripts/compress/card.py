@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from scripts.compress.facts import Facts, scratch
-from scripts.compress.sections import data, evaluated, label, provenance, table, trained
+from scripts.compress.sections import data, evaluated, label, loader_of, provenance, quantization, table, trained
 from scripts.finetune.template import CHAT
 from scripts.models.registry import BASE_STEP
 
@@ -21,6 +21,7 @@ MADE_BY = {
     "finetune.train": "fine-tuned",
     "align.train": "aligned",
     "compress.prune": "pruned",
+    "compress.quantize": "quantized",
 }
 
 
@@ -85,11 +86,22 @@ def metadata(facts: Facts, settings: dict[str, Any], name: str, types: Iterable[
         library_name="transformers" if "safetensors" in types else "gguf",
         pipeline_tag=TASK,
         base_model=settings["base_model"],
-        tags=["crawl2llm", *(["gguf"] if ggufs else []), *(["conversational"] if chats(facts) else [])],
+        tags=[
+            "crawl2llm",
+            *(["gguf"] if ggufs else []),
+            *quantized(facts),
+            *(["conversational"] if chats(facts) else []),
+        ],
         datasets=facts.datasets() or None,
         model_name=name,
         eval_results=found or None,
     )
+
+
+def quantized(facts: Facts) -> list[str]:
+    """The tags of a quantized model: its bits, its method, and the library that reads it."""
+    method = str(facts.models[0].summary.get("method"))
+    return [f"{8 if method == 'int8' else 4}-bit", method, library] if (library := loader_of(facts)) else []
 
 
 def chats(facts: Facts) -> bool:
@@ -105,6 +117,7 @@ def text(
         *head(facts, settings, name),
         *use(facts, name, ggufs, loader if "safetensors" in types else ""),
         *files(ggufs),
+        *quantization(facts),
         *evaluated(facts),
         *trained(facts),
         *data(facts),
@@ -143,6 +156,8 @@ def parameters(facts: Facts) -> int:
 def use(facts: Facts, name: str, ggufs: list[dict[str, Any]], loader: str) -> Iterator[str]:
     """How to load it. loader: what finds its tokenizer; "" where there are no safetensors."""
     yield "## How to use\n"
+    if loader and (library := loader_of(facts)):
+        yield f"Its weights are quantized; transformers needs `pip install {library}` to load it.\n"
     if loader:
         yield (CHAT_CODE if chats(facts) else TEXT_CODE).replace("AutoTokenizer", loader)
     if ggufs:

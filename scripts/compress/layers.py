@@ -18,6 +18,7 @@ from scripts.workflow.errors import InputError
 # bitsandbytes (functional.py, _convert_weight_packed_for_cpu): on a processor with AVX512-BF16 a row of a matrix has to be whole blocks of
 # 64 weights, and the rows have to be a multiple of 32. Elsewhere any shape goes; the model has to run on all of them.
 BLOCK, ROWS = 64, 32
+GROUPS = (128, 64, 32)  # weights with a common scale, of gptq and awq
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,8 @@ def size_of(folder: Path) -> int:
 def chosen(layers: list[Layer], settings: dict[str, Any]) -> list[Layer]:
     """The layers that compress.quantize quantizes under these settings: not the output layer, not what `keep` matches.
 
-    With nf4 only those whose shape its kernels take everywhere. Raises InputError where `keep` matches nothing, or none is left.
+    With nf4 only those whose shape its kernels take everywhere, with gptq and awq those whose rows are whole groups. Raises InputError
+    where `keep` matches nothing, or none is left.
     """
     where = "compress.quantize"
     inner = [layer for layer in layers if not layer.output]
@@ -72,20 +74,35 @@ def chosen(layers: list[Layer], settings: dict[str, Any]) -> list[Layer]:
                 f"{where}.keep has {pattern!r}, which no linear layer is called by; they are called {some}, …"
             )
     left = [layer for layer in inner if not any(re.search(pattern, layer.name) for pattern in settings["keep"])]
-    fitting = [
-        layer
-        for layer in left
-        if settings["method"] != "nf4" or (layer.inputs % BLOCK == 0 and layer.outputs % ROWS == 0)
-    ]
+    fitting = [layer for layer in left if fits(layer, settings)]
     if not fitting and left:
-        raise InputError(
-            f"{where}.method is 'nf4', which takes layers whose inputs are a multiple of {BLOCK} and whose outputs are one of {ROWS}; "
-            f"this model has none ({left[0].name}: {left[0].inputs} and {left[0].outputs}): take int8"
-        )
+        raise InputError(f"{where}.{none_fits(left[0], settings)}")
     if not fitting:
         why = f"{where}.keep matches every linear layer" if inner else "the model has no linear layer"
         raise InputError(f"{why}: nothing is left to quantize")
     return fitting
+
+
+def fits(layer: Layer, settings: dict[str, Any]) -> bool:
+    """Whether a method takes a layer of this shape."""
+    if settings["method"] == "nf4":
+        return layer.inputs % BLOCK == 0 and layer.outputs % ROWS == 0
+    return settings["method"] == "int8" or layer.inputs % settings["group_size"] == 0
+
+
+def none_fits(layer: Layer, settings: dict[str, Any]) -> str:
+    """What to say of a model none of whose layers has a shape that the method takes, of which this is one."""
+    if settings["method"] == "nf4":
+        return (
+            f"method is 'nf4', which takes layers whose inputs are a multiple of {BLOCK} and whose outputs are one of {ROWS}; "
+            f"this model has none ({layer.name}: {layer.inputs} and {layer.outputs}): take int8"
+        )
+    size = settings["group_size"]
+    smaller = [str(one) for one in GROUPS if one < size and layer.inputs % one == 0]
+    return (
+        f"group_size is {size}, and no layer of this model has inputs in a multiple of it ({layer.name}: {layer.inputs}): take "
+        f"{' or '.join(smaller) or 'int8'}"
+    )
 
 
 def error(model: Any, source: Path, layer: Layer) -> tuple[float, float]:

@@ -1,8 +1,9 @@
-"""Quantize a model: the weights of its linear layers in eight or four bits, by bitsandbytes, on a CPU too.
+"""Quantize a model: the weights of its linear layers in eight or four bits, on a CPU too.
 
-Writes `<model>/model/` (safetensors, config.json and tokenizer), which `AutoModelForCausalLM.from_pretrained` loads where bitsandbytes is
-installed. Embeddings, norms and the output layer stay numbers with a floating point. Nothing is trained and no text is read: how much worse
-the model is, evaluate.model measures. How far the weights are from what they were is in the manifest.
+Writes `<model>/model/` (safetensors, config.json and tokenizer), which `AutoModelForCausalLM.from_pretrained` loads where the method's
+library is installed: bitsandbytes for int8 and nf4, compressed-tensors for int4, gptq and awq. The last two calibrate on windows of
+the training text. Embeddings, norms and the output layer stay numbers with a floating point. Nothing is trained: how much worse the
+model is, evaluate.model measures. How far the weights are from what they were, or what became of the loss on that text, is in the manifest.
 """
 
 from __future__ import annotations
@@ -13,11 +14,13 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+from scripts.compress import quantizers
 from scripts.compress.layers import Layer, chosen, error, linear, size_of
 from scripts.models import quantized
 from scripts.models.load import home, name, weights
 from scripts.training import memory
 from scripts.workflow import cli
+from scripts.workflow.config import completed
 from scripts.workflow.console import log
 from scripts.workflow.errors import InputError
 from scripts.workflow.manifest import Manifest
@@ -42,10 +45,13 @@ def settings_of_library(settings: dict[str, Any], dtype: Any, skipped: list[str]
     )
 
 
-def check_memory(folder: Path, has: int) -> None:
-    """InputError where the model that is quantized and what is made of it clearly need more than `has` bytes."""
+def check_memory(folder: Path, has: int, copies: float = 0.5) -> None:
+    """InputError where the model that is quantized and what is made of it clearly need more than `has` bytes.
+
+    copies: how often the weights are there a second time while they are quantized.
+    """
     held = size_of(folder)
-    needed = {"program": memory.PROGRAM, "weights": held, "quantized weights": held // 2}
+    needed = {"program": memory.PROGRAM, "weights": held, "quantized weights": int(held * copies)}
     if sum(needed.values()) > memory.TOLERANCE * has:
         raise memory.refusal(STEP, needed, has, 1, ["run it on a machine with more memory"])
 
@@ -58,16 +64,22 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
 
     quantized.quiet()
     logging.disable_progress_bar()
+    settings = completed(STEP, settings)
     _, source = weights(args.model)
     if quantized.is_quantized(source):
         raise InputError(f"{source} is quantized already; {STEP} takes a model whose weights are not")
-    check_memory(source, memory.available())
+    on_text = settings["method"] in quantizers.CALIBRATED
+    check_memory(source, memory.available(), copies=2 if on_text else 0.5)
     config = AutoConfig.from_pretrained(source, local_files_only=True)
     layers = linear(config)
     taken = chosen(layers, settings)
+    log.info("%s of %s linear layers of %s to %s", len(taken), len(layers), name(args.model), settings["method"])
+    if settings["method"] in quantizers.PACKED:
+        from scripts.compress import calibrated
+
+        return calibrated.made(args.tokens, source, home(args.manifest), taken, layers, settings, manifest)
     skipped = sorted(layer.name for layer in layers if layer not in taken)
     how = settings_of_library(settings, config.dtype or torch.float32, skipped)
-    log.info("%s of %s linear layers of %s to %s", len(taken), len(layers), name(args.model), settings["method"])
     # On the CPU also where a GPU is: the same bytes everywhere. Saved before its first use, after which nf4 is laid out for the processor.
     model = AutoModelForCausalLM.from_pretrained(
         source,
@@ -153,6 +165,9 @@ def main(argv: list[str] | None = None) -> int:
         "--config config.yaml --model results/main/finetune/train/sft.manifest.json --manifest /tmp/quantize/int8.manifest.json",
     )
     parser.add_argument("--model", required=True, type=Path, help="manifest of the model that is quantized")
+    parser.add_argument(
+        "--tokens", type=Path, nargs="*", default=[], help="manifests of tokenize.encode; for gptq and awq alone"
+    )
     return cli.run(parser, body, argv)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from transformers import AutoConfig
 
-from scripts.compress import masks
+from scripts.compress import calibration, masks
 from scripts.finetune import run as finetune
 from scripts.finetune.batches import Cuts, MicroBatch, dealt
 from scripts.models.load import context_of
@@ -59,9 +59,7 @@ class Windows:
 
     def first(self, tokens: int) -> torch.Tensor:
         """Windows of the training text to calibrate on, of about so many tokens: int64 [n, context]."""
-        number = max(1, min(tokens // self.context, self.windows))
-        chosen = data.windows_from(0, number, self.windows, self.seed)
-        return torch.from_numpy(data.read_windows(self.stream, chosen[None], self.context)[0][:, :-1].astype(np.int64))
+        return torch.from_numpy(calibration.windows(self.stream, self.context, tokens, self.seed))
 
     def ids(self, step: int) -> list[str]:
         """The ids of the documents of a step, of all processes."""

@@ -83,6 +83,57 @@ SHOWN = {
 }  # fmt: skip
 
 
+QUANTIZED = {  # method → the library that loads it, how weights are kept
+    "int8": (
+        "bitsandbytes",
+        "8 bits, with a scale for each row; activations are rounded to 8 bits too ([LLM.int8()](https://arxiv.org/abs/2208.07339))",
+    ),
+    "nf4": ("bitsandbytes", "4 bits, with a scale for each 64 weights ([NF4](https://arxiv.org/abs/2305.14314))"),
+    "int4": (
+        "compressed-tensors",
+        "4 bits, rounded to the nearest, with a scale for each {group_size} weights of a row",
+    ),
+    "gptq": (
+        "compressed-tensors",
+        "4 bits, with a scale for each {group_size} weights of a row ([GPTQ](https://arxiv.org/abs/2210.17323))",
+    ),
+    "awq": (
+        "compressed-tensors",
+        "4 bits, with a scale and a zero point for each {group_size} weights of a row ([AWQ](https://arxiv.org/abs/2306.00978))",
+    ),
+}
+
+
+def loader_of(facts: Facts) -> str:
+    """The library that transformers needs to load a quantized model; "" for another one."""
+    found = facts.models[0]
+    return QUANTIZED[found.summary["method"]][0] if found.step == "compress.quantize" else ""
+
+
+def quantization(facts: Facts) -> Iterator[str]:
+    """How a quantized model was quantized, and what that did."""
+    if not loader_of(facts):
+        return
+    found = facts.models[0].summary
+    yield "## Quantization\n"
+    yield (
+        f"The weights of {found['quantized_layers']:,} linear layers ({found['quantized_parameters']:,} of "
+        f"{found['parameters']:,} parameters) are kept in {QUANTIZED[found['method']][1].format_map(found)}. "
+        "Embeddings, norms and the output layer are not. "
+        f"The weights take {found['bytes'] / 1e6:,.2f} MB; before it they took {found['bytes_before'] / 1e6:,.2f} MB.\n"
+    )
+    if (error := found.get("weight_error")) is not None:
+        yield f"Relative error of the quantized weights: {error:.2%}.\n"
+    if "calibration_loss" in found:
+        yield (
+            f"It was calibrated on {found['calibration_tokens']:,} tokens of the training text. On these the loss is "
+            f"{found['calibration_loss']:.4f} nats a token; before it was {found['calibration_loss_before']:.4f}, and with every weight "
+            f"rounded to the nearest it would be {found['calibration_loss_nearest']:.4f}.\n"
+        )
+    for note in found.get("notes", []):
+        yield f"{note}\n"
+
+
 def measures(model: Trained) -> Iterator[list[str]]:
     """(what, value) of a step's summary, as far as it is known here."""
     for key, words in SHOWN.items():

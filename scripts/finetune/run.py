@@ -14,9 +14,9 @@ import torch
 import torch.distributed as dist
 from transformers import AutoConfig
 
-from scripts.finetune import adapters
+from scripts.finetune import adapters, rounding
 from scripts.finetune.batches import Batches, Cuts, chosen, cuts, dealt, micro_batch, pieces
-from scripts.finetune.settings import whole
+from scripts.finetune.settings import check_aware, whole
 from scripts.finetune.template import CHAT
 from scripts.models.load import load_tokenizer
 from scripts.pretrain import (
@@ -166,7 +166,9 @@ class Run:
 
     def built(self, job: engine.Job) -> engine.Engine:
         """The engine, with the weights of the model that it is made from."""
-        return engine.kind(self.kind)(job)
+        made = engine.kind(self.kind)(job)
+        rounding.hold(made.model, self.settings, self.where)
+        return made
 
     def begin(self, found: checkpoint.Checkpoint | None) -> dict[str, float]:
         """What `measure` finds before the first step; a run that goes on from a checkpoint has it from that. A collective call."""
@@ -287,6 +289,7 @@ def check(settings: dict[str, Any], processes: int, config: Any, where: str = WH
         raise InputError(f"{where}.max_length is {length}; the model's context is {limit} tokens")
     checks.packing(settings, config.model_type, where)
     checks.adapter(settings, where)
+    check_aware(settings, lambda key: f"{where}.{key}")
     if processes > settings["batch_size"]:
         raise InputError(
             f"{where}.batch_size is {settings['batch_size']} pairs, fewer than the {processes} processes ({where}.processes × "

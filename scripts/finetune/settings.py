@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
+from scripts.models import registry
 from scripts.workflow.config import completed
+from scripts.workflow.errors import InputError
+
+STEP = "finetune.train"
+ROUNDING = ("torch",)  # engines whose layers multiply with what their forward pass makes of a weight
 
 
 def whole(settings: dict[str, Any], step: str = "finetune.train") -> dict[str, Any]:
@@ -15,3 +21,43 @@ def whole(settings: dict[str, Any], step: str = "finetune.train") -> dict[str, A
     """
     defaults = {**completed("pretrain.train", {}), "min_learning_rate_ratio": 0.0, **completed("finetune.train", {})}
     return {**defaults, **completed(step, settings)}
+
+
+def aware(settings: Mapping[str, Any]) -> bool:
+    """Whether the weights are rounded in the forward pass (scripts/finetune/rounding.py)."""
+    return bool(settings["quantize_aware"] != "none")
+
+
+def check_aware(settings: Mapping[str, Any], key: Callable[[str], str]) -> None:
+    """InputError where weights are to be rounded of an adapter's model, by another engine, or in the shards of ZeRO.
+
+    key: a key of finetune.train as the config names it.
+    """
+    if not aware(settings):
+        return
+    said = f"{key('quantize_aware')} is {settings['quantize_aware']}"
+    if settings["adapter"] != "none":
+        raise InputError(
+            f"{said}, and {key('adapter')} {settings['adapter']}: weights beside an adapter are not trained, so rounding would teach them "
+            f"nothing; set {key('adapter')} or {key('quantize_aware')} to none"
+        )
+    if settings["engine"] not in ROUNDING:
+        raise InputError(
+            f"{said}, and {key('engine')} {settings['engine']}, which was not tried with rounded weights: set {key('engine')} to "
+            f"{' or '.join(ROUNDING)}"
+        )
+    if settings["zero_stage"]:
+        raise InputError(
+            f"{said}, and {key('zero_stage')} {settings['zero_stage']}, whose gathered weights may be bf16, which has another grid: set "
+            f"{key('zero_stage')} to 0"
+        )
+
+
+def check(config: dict[str, Any]) -> None:
+    """`check_aware` of every model of finetune.train of a config: before a run."""
+    for name in registry.made_by(config, STEP):
+        entry = config["models"][name]
+        check_aware(
+            registry.section(config, STEP, name),
+            lambda what, entry=entry, name=name: f"models.{name}.{what}" if what in entry else f"{STEP}.{what}",  # type: ignore[misc]
+        )

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from scripts.models import quantized
+from scripts.models import packed, quantized
 from scripts.models.registry import BASE
 from scripts.workflow.errors import InputError
 from scripts.workflow.manifest import Manifest, task_of
@@ -73,7 +73,8 @@ def scores(folder: Path | str) -> bool:
 def load(folder: Path | str, precision: str = "fp32") -> tuple[Any, Any]:
     """(model, tokenizer) of a folder of safetensors; see `load_tokenizer`.
 
-    precision: of the arithmetic, and of weights that are not quantized. A quantized model is loaded onto the GPU where there is one.
+    precision: of the arithmetic, and of weights that are not quantized. A quantized model is loaded onto the GPU where there is one; one of
+    packed integers (gptq, awq) is expanded into weights of this type.
     Raises InputError where the folder holds no model that `transformers` reads too, or a quantized one without the library for it.
     """
     import torch
@@ -85,6 +86,8 @@ def load(folder: Path | str, precision: str = "fp32") -> tuple[Any, Any]:
         raise InputError(f"{folder}: a reward model, which scores answers and gives none itself; name a language model")
     dtype = {"fp32": torch.float32, "bf16": torch.bfloat16}[precision]
     tokenizer, where = load_tokenizer(folder), {}
+    if packed.is_packed(folder):
+        return packed.load(folder, dtype), tokenizer
     if quantized.is_quantized(folder):
         quantized.quiet()
         where = {"device_map": {"": "cuda" if torch.cuda.is_available() else "cpu"}}

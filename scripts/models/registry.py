@@ -22,7 +22,10 @@ HUB = re.compile(r"^@?hf://datasets/([^/@]+/[^/@]+)")
 ALIGN_STEP = "align.train"
 BY_PREFERENCE = ("dpo", "kto")  # its methods that read no rewards
 REWARD_STEP = "align.reward"  # makes models that score answers: no language models, and not evaluated
-LAST = ("compress.quantize", REWARD_STEP)  # steps of whose models no other is made: rounded weights cannot be trained
+LAST = (
+    "compress.quantize",
+    REWARD_STEP,
+)  # steps of whose models no other is made: rounded weights cannot be trained, only exported
 OWN = ("from", "step")  # the keys of an entry that are not of its step's section
 Config = dict[str, Any]
 
@@ -112,13 +115,14 @@ def told(config: Config) -> Config:
 
 
 def problems(models: Config) -> Iterator[str]:
-    """A line for each model that is made from none: from one that is not there, from itself by way of others, from a quantized one or an
-    export.
+    """A line for each model that is made from none: from one that is not there, from itself by way of others, from an export, or from a
+    quantized one, which can only be exported.
     """
     told: set[str] = set()
     for name, entry in models.items():
         above = ancestors(models, name)
-        given = {BASE, *(other for other in models if models[other]["step"] not in (EXPORT_STEP, *LAST))}
+        none = (EXPORT_STEP, REWARD_STEP) if entry["step"] == EXPORT_STEP else (EXPORT_STEP, *LAST)
+        given = {BASE, *(other for other in models if models[other]["step"] not in none)}
         if name in told or (entry["from"] in given and name not in above):
             continue
         told |= set(above) if name in above else set()
@@ -127,7 +131,7 @@ def problems(models: Config) -> Iterator[str]:
         if name not in above and entry["from"] in models:
             of = models[entry["from"]]["step"]
             made = "which is exported, not trained"
-            why = made if of == EXPORT_STEP else f"which {of} makes, and no model is made from one of those"
+            why = made if of == EXPORT_STEP else f"which {of} makes, and no other model is made from one of those"
         if entry["from"] == name:
             why = "the model itself"
         yield f"models.{name}.from is {entry['from']!r}, {why}; allowed: {', '.join([BASE, *allowed])}"

@@ -12,6 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from scripts.compress import quantizers
 from scripts.ingest import sources
 from scripts.models import registry
 from scripts.workflow import contents
@@ -28,6 +29,7 @@ from scripts.workflow.steps import (
     LIST,
     PLAN,
     PUBLIC,
+    QUANTIZE,
     STAGE,
     skipped_by,
     upstream,
@@ -166,7 +168,8 @@ def settings(step: str, config: dict[str, Any], task: str = "") -> dict[str, Any
     task: the model, of a step that has a task for each. The report gets the models too, in the order of the registry; pretrain.plan
     the settings of pretrain.train; evaluate.items which held-out text evaluate.model scores; evaluate.stage what evaluate.public asks; the
     steps of a filter that keep documents whatever they measure, the sources of these (`skip_filters`), which ingest.extract is not told; an
-    export what its card says of sources and languages, and the models that it is made from.
+    export what its card says of sources and languages, and the models that it is made from; a model that is calibrated the packages of
+    the quantizers' environment.
     """
     found = tracked(registry.applied(config, step, task), step)
     if step in EXEMPTING:
@@ -179,6 +182,8 @@ def settings(step: str, config: dict[str, Any], task: str = "") -> dict[str, Any
         return {**found, "heldout": {key: lookup(config, EVALUATION)[key] for key in ("max_tokens", "seed")}}
     if step == registry.EXPORT_STEP:
         return {**found, **registry.told(config), "lineage": registry.lineage(config, task)}
+    if step == QUANTIZE and quantizers.calibrates(config, task):
+        return {**found, "tools": quantizers.version()}
     if step == STAGE:
         return {**found, **{key: lookup(config, PUBLIC)[key] for key in ("presets", "data", "hub", "limit", "seed")}}
     if step == PLAN:

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from scripts.align import checks as aligning
-from scripts.compress import accepts
+from scripts.compress import accepts, quantizers
 from scripts.finetune import layouts
+from scripts.finetune import settings as finetuning
 from scripts.ingest import sources
 from scripts.language import labels
 from scripts.models import registry
@@ -71,12 +72,14 @@ class Project:
             check_judge(config)
             check_tuning(config)
             accepts.check(config)
+            quantizers.check(config)
             model, vocabulary = config["pretrain"]["train"]["model"], config["tokenize"]["train"]["vocabulary"]
             if model["size"] is not None and isinstance(vocabulary, int):
                 sizes.fill(model, vocabulary)
             if config["pretrain"]["plan"]["gpu"] is not None:
                 gpus.chosen(config["pretrain"]["plan"], "auto")
             layouts.check(config["finetune"]["pairs"])
+            finetuning.check(config)
             aligning.check(config)
             start_from, own = config["pretrain"]["train"]["start_from"], Path(f"results/{name}/pretrain/train")
             if start_from and Path(start_from).resolve().is_relative_to(own.resolve()):

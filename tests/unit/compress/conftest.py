@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tokenizers import Tokenizer
 
-from scripts.compress import accepts, quantize
+from scripts.compress import accepts, quantize, quantizers
 from scripts.models.load import load
 from scripts.tokenize import unigram
 from scripts.tokenize.train import bpe, untrained
@@ -22,6 +22,10 @@ from tests.unit.finetune import tiny
 VOCABULARY = 600
 needs_llama = pytest.mark.skipif(
     accepts.missing(accepts.tools()) is not None, reason=str(accepts.missing(accepts.tools()))
+)
+
+needs_quantizers = pytest.mark.skipif(
+    quantizers.missing(quantizers.folder()) is not None, reason=str(quantizers.missing(quantizers.folder()))
 )
 
 
@@ -103,11 +107,14 @@ def config(folder: Path, name: str, step: str, **keys: Any) -> str:
     return str(path)
 
 
-def quantized(model: Path, folder: Path, name: str = "small", **keys: Any) -> tuple[int, Path]:
-    """(exit status of compress.quantize, manifest)."""
+def quantized(
+    model: Path, folder: Path, name: str = "small", tokens: list[Path] | None = None, **keys: Any
+) -> tuple[int, Path]:
+    """(exit status of compress.quantize, manifest). tokens: manifests of tokenize.encode."""
     folder.mkdir(parents=True, exist_ok=True)
     out = folder / f"{name}.manifest.json"
     given = ["--config", config(folder, name, "compress.quantize", **keys), "--model", str(model)]
+    given += ["--tokens", *map(str, tokens)] if tokens else []
     return quantize.main([*given, "--manifest", str(out)]), out
 
 

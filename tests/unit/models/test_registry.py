@@ -49,21 +49,24 @@ def refused(text: str) -> str:
         ),
         (
             "{q: {from: base, step: compress.quantize}, a: {from: q, step: finetune.train}, b: {from: base, step: finetune.train}}",
-            "models.a.from is 'q', which compress.quantize makes, and no model is made from one of those; allowed: base, b",
+            "models.a.from is 'q', which compress.quantize makes, and no other model is made from one of those; allowed: base, b",
         ),
         (
             "{q: {from: base, step: compress.quantize}, r: {from: q, step: compress.quantize}}",
-            "models.r.from is 'q', which compress.quantize makes, and no model is made from one of those; allowed: base",
+            "models.r.from is 'q', which compress.quantize makes, and no other model is made from one of those; allowed: base",
+        ),
+        (
+            "{q: {from: base, step: compress.quantize, method: int3}}",
+            "models.q.method is 'int3'; allowed are 'int8', 'nf4', 'int4', 'gptq', 'awq'",
         ),
         (
             "{r: {from: base, step: align.reward}, a: {from: r, step: compress.prune}}",
-            "models.a.from is 'r', which align.reward makes, and no model is made from one of those; allowed: base",
+            "models.a.from is 'r', which align.reward makes, and no other model is made from one of those; allowed: base",
         ),
         (
             "{r: {from: base, step: align.reward}, a: {from: r, step: compress.export}}",
-            "models.a.from is 'r', which align.reward makes, and no model is made from one of those; allowed: base",
+            "models.a.from is 'r', which align.reward makes, and no other model is made from one of those; allowed: base",
         ),
-        ("{q: {from: base, step: compress.quantize, method: int3}}", "models.q.method is 'int3'; allowed are 'int8', 'nf4'"),
         ("{q: {from: base, step: compress.quantize, epochs: 1}}", "models.q.epochs is not a known key"),
         ("{a: {from: base}}", "models.a lacks the key 'step'"),
         ("{a: 3}", "models.a is 3, which is not of type object or null"),

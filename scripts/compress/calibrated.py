@@ -1,0 +1,241 @@
+"""Quantization to packed integers of four bits: rounded to the nearest here, or calibrated on text by GPTQ and AWQ, whose library has an
+environment of its own.
+
+The process of the other environment gets plain files and leaves a folder of safetensors. From that comes the result: its packed layers,
+and the rest as `rest` says, beside the configuration of the model before. It is measured on the text that it was calibrated on, beside
+round-to-nearest on the same grid.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors.torch import save_file
+
+from scripts.compress import calibration, grids, oneshot, quantizers
+from scripts.compress.layers import Layer, size_of
+from scripts.models import packed, quantized
+from scripts.models.load import context_of
+from scripts.pretrain import data
+from scripts.pretrain.model import COMPANIONS
+from scripts.workflow.console import log
+from scripts.workflow.errors import InputError
+from scripts.workflow.manifest import Manifest, pretty, scratch
+
+BATCH = 8  # windows that the loss is measured on at once
+
+
+def made(
+    tokens: Iterable[Path],
+    source: Path,
+    out: Path,
+    taken: list[Layer],
+    layers: list[Layer],
+    settings: dict[str, Any],
+    manifest: Manifest,
+) -> list[Path]:
+    """Quantize the model in `source` into `out`/model, and fill the manifest's summary; the files.
+
+    tokens: manifests of tokenize.encode. taken: of `layers`, those that are quantized. Raises InputError where the environment is not
+    there, and where what it gave back is not what was asked for.
+    """
+    from transformers import AutoConfig
+
+    home, ids = quantizers.folder(), None
+    if settings["method"] in quantizers.CALIBRATED:
+        if why := quantizers.missing(home):
+            raise InputError(why)
+        config = AutoConfig.from_pretrained(source, local_files_only=True)
+        ids = calibration.text(tokens, context_of(config), settings["calibration_tokens"], settings["seed"])
+    out.mkdir(parents=True, exist_ok=True)
+    with scratch(out.with_name(f".{out.name}.quantize")) as place:
+        kept = sorted(layer.name for layer in layers if layer not in taken)
+        if ids is None:
+            nearest(source, taken, kept, settings["group_size"], place / "made")
+        else:
+            manifest.run["tools"] = run(home, place, source, ids, kept, settings)
+        files = written(place / "made", source, taken, settings["rest"], out / "model")
+    report(source, files, ids, taken, layers, settings, manifest)
+    return files
+
+
+def run(
+    home: Path, place: Path, source: Path, ids: data.Tokens, keep: list[str], settings: dict[str, Any]
+) -> dict[str, str]:
+    """Have the environment in `home` quantize the model in `source` into `place`/made; the versions that did.
+
+    Raises InputError with its last words where it fails.
+    """
+    np.save(place / "ids.npy", ids, allow_pickle=False)
+    job = {key: settings[key] for key in ("method", "group_size", "threads")}
+    files = {"ids": "ids.npy", "to": "made", "told": "told.json"}
+    job |= {
+        "model": str(source.absolute()),
+        "keep": keep,
+        **{key: str((place / name).absolute()) for key, name in files.items()},
+    }
+    (place / "job.json").write_text(json.dumps(job), encoding="utf-8")
+    # Threads that wait must not spin; nothing of the environment here may reach into that one.
+    given = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
+    environment = {"OMP_WAIT_POLICY": "PASSIVE", **given, "HF_HUB_OFFLINE": "1"}
+    command = [str(quantizers.python(home)), "-I", str(Path(oneshot.__file__)), str(place / "job.json")]
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, errors="replace", check=False, cwd=place
+    )
+    if done.returncode:
+        said = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()][-6:]
+        raise InputError(
+            f"{settings['method']} by llm-compressor in {home}: status {done.returncode}: {' | '.join(said) or 'no word'}"
+        )
+    return dict(json.loads((place / "told.json").read_text(encoding="utf-8")))
+
+
+def nearest(source: Path, taken: list[Layer], keep: list[str], group: int, to: Path) -> None:
+    """Leave in `to` what the library leaves, of layers whose weights are rounded to the nearest on the symmetric grid."""
+    tensors = held(source)
+    for layer in taken:
+        numbers, scale = grids.numbers4(tensors.pop(f"{layer.name}.weight"), group)
+        parts = (packed.packed(numbers.flatten(1)), scale, torch.tensor([layer.outputs, layer.inputs]))
+        names = ("weight_packed", "weight_scale", "weight_shape")
+        tensors |= {f"{layer.name}.{name}": part for name, part in zip(names, parts, strict=True)}
+    weights = {
+        "num_bits": packed.BITS,
+        "type": "int",
+        "strategy": "group",
+        "group_size": group,
+        "symmetric": True,
+        "dynamic": False,
+    }
+    told = {
+        "quant_method": packed.METHOD,
+        "format": packed.FORMAT,
+        "quantization_status": "compressed",
+        "config_groups": {"group_0": {"targets": ["Linear"], "weights": weights, "format": packed.FORMAT}},
+        "ignore": keep,
+    }
+    to.mkdir()
+    (to / "config.json").write_text(json.dumps({quantized.SECTION: told}), encoding="utf-8")
+    save_file(tensors, to / "model.safetensors", metadata={"format": "pt"})
+
+
+def written(found: Path, source: Path, taken: list[Layer], rest: str, folder: Path) -> list[Path]:
+    """Write what the library left in `found` into `folder`, which is there whole or not at all; its files.
+
+    source: the folder of the model before. rest: type of the numbers with a floating point. Raises InputError where layers are packed
+    that were not asked for, or the other way round, and where a number is not finite.
+    """
+    config = json.loads((source / "config.json").read_text(encoding="utf-8"))
+    told = json.loads((found / "config.json").read_text(encoding="utf-8")).get(quantized.SECTION) or {}
+    tensors = held(found)
+    own = {name.removesuffix(".weight_packed") for name in tensors if name.endswith(".weight_packed")}
+    if not packed.is_packed(found) or own != {layer.name for layer in taken}:
+        other = min(own ^ {layer.name for layer in taken}, default="")
+        raise InputError(
+            f"llm-compressor left {told.get('format')!r} of {len(own)} layers, not {packed.FORMAT!r} of {len(taken)} ({other})"
+        )
+    if config.get("tie_word_embeddings"):
+        tensors.pop("lm_head.weight", None)  # the embeddings
+    if bad := [name for name, value in tensors.items() if value.is_floating_point() and not value.isfinite().all()]:
+        raise InputError(f"llm-compressor left numbers that are not finite, in {bad[0]} and {len(bad) - 1} more")
+    if rest == "bf16":
+        config["dtype"] = "bfloat16"
+        tensors = {name: value.bfloat16() if value.is_floating_point() else value for name, value in tensors.items()}
+    elif (dtype := getattr(torch, str(config.get("dtype")), None)) is not None:
+        tensors = {name: value.to(dtype) if value.is_floating_point() else value for name, value in tensors.items()}
+    partial = folder.with_name(f".{folder.name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir()
+    (partial / "config.json").write_text(pretty({**config, quantized.SECTION: told}), encoding="utf-8")
+    save_file(dict(sorted(tensors.items())), partial / "model.safetensors", metadata={"format": "pt"})
+    (partial / "model.safetensors").chmod((partial / "config.json").stat().st_mode)
+    for beside in (*COMPANIONS, "generation_config.json"):
+        if (source / beside).is_file():
+            shutil.copyfile(source / beside, partial / beside)
+    shutil.rmtree(folder, ignore_errors=True)
+    partial.rename(folder)
+    return sorted(path for path in folder.iterdir() if path.is_file())
+
+
+def held(folder: Path) -> dict[str, torch.Tensor]:
+    """The tensors of a folder of safetensors by their names."""
+    from safetensors.torch import load_file
+
+    return {
+        name: value.contiguous()
+        for file in sorted(folder.glob("*.safetensors"))
+        for name, value in load_file(file).items()
+    }
+
+
+@torch.no_grad()
+def loss(model: Any, ids: data.Tokens) -> float:
+    """The mean cross-entropy in nats a token of a model on windows, int64 [n, context]: of each token but the first of a window."""
+    total, windows = 0.0, torch.from_numpy(ids)
+    for start in range(0, len(windows), BATCH):
+        batch = windows[start : start + BATCH]
+        logits = model(batch, use_cache=False).logits[:, :-1].float()
+        total += float(torch.nn.functional.cross_entropy(logits.flatten(0, 1), batch[:, 1:].flatten(), reduction="sum"))
+    return total / (ids.shape[0] * (ids.shape[1] - 1))
+
+
+def report(
+    source: Path,
+    files: list[Path],
+    ids: data.Tokens | None,
+    taken: list[Layer],
+    layers: list[Layer],
+    settings: dict[str, Any],
+    manifest: Manifest,
+) -> None:
+    """Fill the manifest's summary: what was quantized, sizes in bytes, and the loss on the text that it was calibrated on."""
+    from transformers import AutoModelForCausalLM
+
+    torch.set_num_threads(settings["threads"])
+    before, after = size_of(source), sum(path.stat().st_size for path in files if path.suffix == ".safetensors")
+    made = packed.load(files[0].parent, torch.float32).eval()
+    model = AutoModelForCausalLM.from_pretrained(source, dtype=torch.float32, local_files_only=True).eval()
+    measured: dict[str, Any]
+    if ids is None:
+        squares, wrong = (torch.zeros((), dtype=torch.float64) for _ in range(2))
+        for layer in taken:
+            own, other = (one.get_submodule(layer.name).weight.data.double() for one in (model, made))
+            squares, wrong = squares + own.square().sum(), wrong + (own - other).square().sum()
+        measured = {"weight_error": round(float(wrong / squares) ** 0.5 if squares else 0.0, 6)}
+    else:
+        measured = {
+            "calibration_tokens": int(ids.size),
+            "calibration_loss_before": round(loss(model, ids), 6),
+            "calibration_loss": round(loss(made, ids), 6),
+        }
+        for layer in taken:
+            weight = model.get_submodule(layer.name).weight
+            weight.data = grids.int4(weight.data, settings["group_size"], symmetric=settings["method"] == "gptq")
+        measured["calibration_loss_nearest"] = round(loss(model, ids), 6)
+    kept = sorted(layer.name for layer in layers if layer not in taken and not layer.output)
+    some = f"{', '.join(kept[:3])}{', …' * (len(kept) > 3)}"
+    whole, parts = int(model.num_parameters()), sum(layer.size for layer in taken)
+    manifest.summary = {
+        "method": settings["method"],
+        "group_size": settings["group_size"],
+        "parameters": whole,
+        "quantized_parameters": parts,
+        "quantized_layers": len(taken),
+        "unquantized_layers": len(kept),
+        "bytes_before": before,
+        "bytes": after,
+        **measured,
+        "notes": [f"{len(kept)} linear layers are not quantized: {some}."] if kept else [],
+    }
+    log.info(
+        "%s of %s parameters; %s bytes of weights instead of %s; %s",
+        f"{parts:,}", f"{whole:,}", f"{after:,}", f"{before:,}",
+        ", ".join(f"{key.replace('_', ' ')} {value:,.6g}" for key, value in measured.items()),
+    )  # fmt: skip

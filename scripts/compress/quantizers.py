@@ -1,0 +1,83 @@
+"""Methods of compress.quantize that calibrate on text, and the environment of their library. Asked by the plan, before anything is trained.
+
+`TYPES` are the types of transformers whose tiny models were quantized, and gave the same logits here as in the library's own loader
+(tests/unit/compress/test_calibrated.py).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Container
+from pathlib import Path
+from typing import Any
+
+from scripts.models import registry
+from scripts.workflow import frozen
+from scripts.workflow.config import ROOT
+from scripts.workflow.errors import InputError
+from scripts.workflow.manifest import canonical, digest
+
+STEP = "compress.quantize"
+CALIBRATED = ("gptq", "awq")
+PACKED = ("int4", *CALIBRATED)  # whose layers scripts/models/packed.py reads
+TYPES = ("llama", "mistral", "qwen2", "qwen3")
+FOLDER = ".quantize"  # beside .venv
+VARIABLE = "CRAWL2LLM_QUANTIZE"
+LOCK = "envs/lock-quantize.txt"
+MADE = ".installed"  # in the folder: the lock that it was made of
+
+
+def calibrates(config: dict[str, Any], model: str) -> bool:
+    """Whether a model of compress.quantize is calibrated on text; of no model, "", whether any is."""
+    names = [model] if model else registry.made_by(config, STEP)
+    return any(registry.section(config, STEP, name)["method"] in CALIBRATED for name in names)
+
+
+def pins(text: str) -> list[str]:
+    """The packages of a lock, sorted; comments are left out."""
+    return sorted(line.strip() for line in text.splitlines() if line.strip() and not line.startswith("#"))
+
+
+def version() -> str:
+    """A digest of the packages of the lock: other ones may give other bytes."""
+    return digest(canonical(pins((ROOT / LOCK).read_text(encoding="utf-8"))))
+
+
+def folder() -> Path:
+    """The quantizers' environment, that of `make quantize-tools` where the variable CRAWL2LLM_QUANTIZE names no other."""
+    return Path(os.environ.get(VARIABLE) or frozen.home(ROOT) / FOLDER)
+
+
+def python(where: Path) -> Path:
+    """The environment's Python."""
+    return where / "bin/python"
+
+
+def missing(where: Path) -> str | None:
+    """Why the environment in a folder cannot be used, and how to make it; None where it can."""
+    how = f"make it once, where there is a network: make quantize-tools (some minutes, 1.5 GB; {VARIABLE} names another folder)"
+    if not python(where).is_file() or not (where / MADE).is_file():
+        return f"the quantizers' environment is not in {where}: {how}"
+    if pins((where / MADE).read_text(encoding="utf-8")) != pins((ROOT / LOCK).read_text(encoding="utf-8")):
+        return f"the quantizers' environment in {where} is of other packages than {LOCK}: {how}"
+    return None
+
+
+def check(config: dict[str, Any]) -> None:
+    """Raise InputError, naming key, value and what is allowed, for a model that cannot be quantized so."""
+    kind = config["pretrain"]["train"]["model"]["type"]
+    for name in registry.made_by(config, STEP):
+        if calibrates(config, name) and kind not in TYPES:
+            method = registry.section(config, STEP, name)["method"]
+            raise InputError(
+                f"models.{name}.method is {method!r}, which takes models of pretrain.train.model.type {', '.join(TYPES)}, and it is "
+                f"{kind!r}: take int8"
+            )
+
+
+def check_tools(config: dict[str, Any], there: Container[str] = ()) -> None:
+    """Raise InputError where a model needs an environment that is not there. there: models that are made already."""
+    for name in registry.made_by(config, STEP):
+        if name not in there and calibrates(config, name) and (why := missing(folder())):
+            method = registry.section(config, STEP, name)["method"]
+            raise InputError(f"models.{name} is made by method {method}, and {why}")
