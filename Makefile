@@ -83,16 +83,20 @@ gguf-tools: $(VENV)/.compiled ## llama.cpp, compiled once, for models as GGUF: i
 	@$(BIN)/python -m scripts.compress.tools
 
 # llm-compressor for compress.quantize, in an environment of its own: it wants other versions of transformers. torch by itself first, as above.
-QUANTIZE := .quantize
+# A folder that this did not begin is never removed.
+QUANTIZE := $(or $(CRAWL2LLM_QUANTIZE),.quantize)
 $(QUANTIZE)/.installed: envs/lock-quantize.txt
+	@rmdir "$(QUANTIZE)" 2>/dev/null; test ! -e "$(QUANTIZE)" || test -e "$(QUANTIZE)/.begun" || \
+	  { echo "$(QUANTIZE) holds something else than the quantizers' environment: remove it, or name another folder in CRAWL2LLM_QUANTIZE"; exit 1; }
 	@echo "installing the quantizers' environment into $(QUANTIZE) (1.5 GB, some minutes)"
-	rm -rf $(QUANTIZE)
-	$(PYTHON) -m venv $(QUANTIZE)
-	$(QUANTIZE)/bin/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
-	$(QUANTIZE)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps -r envs/lock-quantize.txt
-	@cp envs/lock-quantize.txt $@
+	rm -rf "$(QUANTIZE)"
+	$(PYTHON) -m venv "$(QUANTIZE)"
+	@touch "$(QUANTIZE)/.begun"
+	"$(QUANTIZE)/bin/python" -m pip install --quiet --disable-pip-version-check torch==2.13.0
+	"$(QUANTIZE)/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps -r envs/lock-quantize.txt
+	@cp envs/lock-quantize.txt "$@"
 
-quantize-tools: $(QUANTIZE)/.installed ## llm-compressor, once, for models that are quantized by gptq or awq
+quantize-tools: $(QUANTIZE)/.installed ## llm-compressor, once, for models that are quantized by gptq or awq: into .quantize, or CRAWL2LLM_QUANTIZE
 
 lint: $(VENV)/.installed-dev ## formatting, lint and types
 	$(BIN)/ruff format --check .
