@@ -74,13 +74,14 @@ def run(
 
     Raises InputError with its last words where it fails.
     """
+    home, place = home.absolute(), place.absolute()  # the program runs in `place`
     np.save(place / "ids.npy", ids, allow_pickle=False)
     job = {key: settings[key] for key in ("method", "group_size", "threads")}
     files = {"ids": "ids.npy", "to": "made", "told": "told.json"}
     job |= {
         "model": str(source.absolute()),
         "keep": keep,
-        **{key: str((place / name).absolute()) for key, name in files.items()},
+        **{key: str(place / name) for key, name in files.items()},
     }
     (place / "job.json").write_text(json.dumps(job), encoding="utf-8")
     # Threads that wait must not spin; nothing of the environment here may reach into that one.

@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 import yaml
 
+from scripts.compress import quantizers
+from scripts.compress.quantizers import missing
 from scripts.report import now
 from scripts.workflow import verify
 from scripts.workflow.manifest import Manifest
@@ -26,6 +28,12 @@ SMALL: dict[str, Any] = {"from": "base", "step": "compress.prune"}
 PRUNED = {"compress.prune[small]", "evaluate.model[small]", "evaluate.compare", "report.render"}
 QUANTIZED = {"compress.quantize[int8]", "evaluate.model[int8]", "evaluate.compare", "report.render"}
 MADE = {"finetune.train[sft]", "evaluate.model[sft]", "evaluate.compare", "report.render"}
+INT4: dict[str, Any] = {"from": "sft", "step": "compress.quantize", "method": "int4", "group_size": 32}
+SCORES: dict[str, Any] = {"from": "sft", "step": "align.reward", "batch_size": 8, "threads": 1}
+LIKED: dict[str, Any] = {
+    "from": "sft", "step": "align.train", "method": "grpo", "rewards": [{"reward": "model", "name": "scores"}],
+    "generations": 2, "max_new_tokens": 6, "batch_size": 8, "heldout_prompts": 4, "threads": 1,
+}  # fmt: skip
 ADDED = {"finetune.train[sft2]", "evaluate.model[sft2]", "evaluate.compare", "report.render"}
 
 
@@ -140,3 +148,38 @@ def test_a_run_with_a_model_made_from_a_fine_tuned_one(
     assert all(path.read_bytes() == held for path, held in before.items())
     text = (results / "report/render/report.html").read_text(encoding="utf-8")
     assert Columns(text).heads[:4] == ["Measure", "Base model", "sft from base", "Measured on"]
+
+
+@pytest.mark.slow
+@pytest.mark.long
+def test_a_run_with_a_reward_model_and_models_of_four_bits(copy_of: Callable[[], Path], tmp_path: Path) -> None:
+    """What they rerun, that the reward model is asked nothing, and that an edit of it reaches what learns from it and nothing else."""
+    folder, config, file = copy_of(), tmp_path / "made.yaml", tmp_path / "preferences.jsonl"
+    answers = (("Yes, it is.", "No."), ("A list of names.", "A b c."))
+    rows = [
+        {"prompt": f"What is {number}?", "chosen": good, "rejected": bad}
+        for number in range(60)
+        for good, bad in (answers[number % 2],)
+    ]
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    models = {"sft": SFT, "scores": SCORES, "liked": LIKED, "int4": INT4}
+    more = {"align": {"pairs": {"files": [{"path": str(file), "heldout": 0.2}]}}}
+    if not missing(quantizers.folder()):
+        models["gptq"] = {**INT4, "method": "gptq", "calibration_tokens": 2000}
+    config.write_text(yaml.safe_dump(tree(models, **more), sort_keys=False))
+    before = {path: path.read_bytes() for path in (folder / "results/main").rglob("*sft*.json")}
+    run(folder, config=config)
+    results = folder / "results/main"
+    assert all(path.read_bytes() == held for path, held in before.items()), "what was there is as it was"
+    made = {path.name.split(".")[0] for path in (results / "evaluate/model").glob("*.manifest.json")}
+    assert made == {"untrained", "base", *models} - {"scores"}
+    assert Manifest.read(results / "align/train/liked.manifest.json").inputs.keys() >= {"align.reward scores"}
+    text = (results / "report/render/report.html").read_text(encoding="utf-8")
+    assert [name for name in Columns(text).sections if name.startswith("model-")] == [
+        f"model-{name}" for name in ("base", *models)
+    ]
+    assert planned(folder, tree(models, **more)) == set()
+    after = {"evaluate.model[liked]", "evaluate.compare", "report.render"}
+    models["scores"] = {**SCORES, "epochs": 2}
+    assert planned(folder, tree(models, **more)) == {"align.reward[scores]", "align.train[liked]", *after}
+    assert not verify.check(folder / "results", deep=True).faults

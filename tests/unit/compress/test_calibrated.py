@@ -89,9 +89,13 @@ def test_the_summary_is_true(made: tuple[str, Path], base: Path, tokens: list[Pa
 
 
 @needs_quantizers
-def test_the_same_bytes_again(made: tuple[str, Path], base: Path, tokens: list[Path], tmp_path: Path) -> None:
+def test_the_same_bytes_again_where_the_place_is_relative(
+    made: tuple[str, Path], base: Path, tokens: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a run, whose results are below its folder."""
     method, out = made
-    status, again = quantized(base, tmp_path, method, tokens, method=method, **KEYS)
+    monkeypatch.chdir(tmp_path)
+    status, again = quantized(base, Path("results"), method, tokens, method=method, **KEYS)
     assert status == 0 and again.read_bytes() == out.read_bytes()
 
 
