@@ -19,7 +19,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: help install demo test check plan dag status report serve sample gguf-tools quantize-tools lint format docs clean
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@echo "  CONFIG=configs/x.yaml after demo, plan, dag or report takes that run instead of config.yaml,"
 	@echo "  PROFILE=profiles/slurm Snakemake's profile instead of profiles/local"
 

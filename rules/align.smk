@@ -4,7 +4,8 @@ align: preferences and prompts, reward models, and models that are aligned by th
 REQUIRED INPUTS:
 
     results/{variant}/finetune/pairs/manifest.json
-    the manifest of the model that each model of `models` is made from
+    the manifest of the model that each model of `models` is made from, and of the one that align.pairs.from names
+    for align_train also those of the reward models that its rewards name
 
 OUTPUTS:
 

@@ -3,7 +3,7 @@ compress: models that are smaller than the one that they are made from, and file
 
 REQUIRED INPUTS:
 
-    results/{variant}/tokenize/encode/{shard}.manifest.json
+    results/{variant}/tokenize/encode/{shard}.manifest.json    for compress.prune, for compress.quantize by gptq and awq, and for exports
     the manifest of the model that each model of `models` is made from: results/{variant}/pretrain/train/manifest.json for `base`
     for an export's card also the manifests of ingest, every filter, corpus, tokenize.train, finetune.pairs, evaluate.items and evaluate.model
 

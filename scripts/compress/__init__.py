@@ -1,1 +1,1 @@
-"""Models to give away: as a folder for the Hugging Face Hub, and as GGUF files for llama.cpp."""
+"""Smaller models, by pruning and quantization, and files to give away."""

@@ -1,4 +1,4 @@
-"""Speculative decoding: something cheap says several tokens ahead, and the model reads them all at once and keeps those that are its own.
+"""Speculative decoding: something cheap drafts several tokens, and the model reads them all at once and keeps those that are its own.
 
 By a smaller model of the run (Leviathan et al., arXiv:2211.17192), or by what followed the same words earlier in the text (prompt
 lookup, https://github.com/apoorvumang/prompt-lookup-decoding); both as transformers does it. With temperature 0 the text is the same as
@@ -50,7 +50,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     """Add --draft and --lookup."""
     either = parser.add_mutually_exclusive_group()
     either.add_argument(
-        "--draft", metavar="MODEL", help="speculative decoding: a smaller model of the run that says tokens ahead"
+        "--draft", metavar="MODEL", help="speculative decoding: a smaller model of the run that drafts tokens"
     )
     either.add_argument(
         "--lookup",

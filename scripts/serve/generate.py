@@ -10,18 +10,17 @@ from pathlib import Path
 from typing import Any
 
 from scripts.models import load, quantized
-from scripts.models.registry import BASE, REWARD_STEP
+from scripts.models.registry import BASE
 from scripts.serve import turns
 from scripts.serve.ahead import Ahead
 from scripts.workflow.errors import InputError
-from scripts.workflow.steps import MAKERS, folder_of
+from scripts.workflow.steps import LANGUAGE_MODELS, folder_of
 
 TRAINED = "pretrain/train/manifest.json"
 CONTEXT = 2048
 COLDEST = 1e-5  # below it a temperature is 0, as vLLM's is: logits over it are no numbers any more
-MADE = tuple(
-    f"{folder_of(step)}/*.manifest.json" for step in MAKERS if step != REWARD_STEP
-)  # of the models, also those that are made from others
+# Of the models, also those that are made from others.
+MADE = tuple(f"{folder_of(step)}/*.manifest.json" for step in LANGUAGE_MODELS)
 
 
 @dataclass(frozen=True)

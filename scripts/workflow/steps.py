@@ -93,6 +93,9 @@ def _filters() -> dict[str, Step]:
 
 # The steps that make a model: the first makes `base`, each other one the models that the config's `models` has made by it.
 MAKERS = (BASE_STEP, "finetune.train", REWARD_STEP, "align.train", "compress.prune", "compress.quantize")
+LANGUAGE_MODELS = tuple(
+    step for step in MAKERS if step != REWARD_STEP
+)  # whose models are evaluated, exported and served
 # Used where `models` has one of theirs:
 ON_DEMAND = (REWARD_STEP, "align.train", "compress.prune", "compress.quantize", EXPORT_STEP)
 PAIRS = "align.pairs"  # used where a model is aligned; reads a model too where its `from` names one
@@ -130,11 +133,11 @@ STEPS: dict[str, Step] = {
     "compress.prune": Step(("pretrain.train", "tokenize.encode"), per="model"),
     QUANTIZE: Step(("pretrain.train", "tokenize.encode"), per="model"),
     ITEMS: Step(("tokenize.encode", "tokenize.train")),
-    "evaluate.model": Step((*MAKERS, "finetune.pairs", "tokenize.encode", ITEMS), per="model"),
+    "evaluate.model": Step((*LANGUAGE_MODELS, "finetune.pairs", "tokenize.encode", ITEMS), per="model"),
     STAGE: Step(),
-    PUBLIC: Step((*MAKERS, STAGE), per="model"),
+    PUBLIC: Step((*LANGUAGE_MODELS, STAGE), per="model"),
     CURVE: Step((BASE_STEP, ITEMS)),
-    GENERATE: Step((*MAKERS, "finetune.pairs"), per="model"),
+    GENERATE: Step((*LANGUAGE_MODELS, "finetune.pairs"), per="model"),
     JUDGE: Step((GENERATE,), per="model"),
     "evaluate.compare": Step(("evaluate.model", "tokenize.encode", "language.score", PUBLIC, GENERATE, JUDGE)),
     # Everything that its card tells of the run.
@@ -146,7 +149,7 @@ STEPS: dict[str, Step] = {
             "corpus.write",
             "tokenize.train",
             "tokenize.encode",
-            *MAKERS,
+            *LANGUAGE_MODELS,
             "finetune.pairs",
             ITEMS,
             "evaluate.model",
