@@ -30,12 +30,14 @@ rule align_pairs:
     params:
         fingerprint=fingerprint("align.pairs"),
         model=answering_option,
+        placement=placement("align.pairs"),
     shell:
         """
         python -m scripts.align.pairs \
             --config {params.fingerprint:q} \
             --pairs {input.pairs:q} \
             {params.model:q} \
+            {params.placement:q} \
             --manifest {output.manifest:q} \
             --log {log:q}
         """

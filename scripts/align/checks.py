@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from scripts.align import rewards
+from scripts.align import endpoint, rewards
 from scripts.models import registry
 from scripts.workflow.errors import InputError
 
@@ -90,9 +90,16 @@ def check_answering(config: dict[str, Any]) -> None:
         raise InputError(f"align.pairs.from is {name!r}, {why}; allowed: {', '.join(allowed)}")
     if not pairs["rewards"]:
         raise InputError(
-            f"align.pairs.rewards is []; answers of {name!r} need one or more: exact, format, length, model, a function"
+            f"align.pairs.rewards is []; answers of {name!r} need one or more: exact, format, length, model, endpoint, a function"
         )
-    rewards.check(pairs["rewards"], "align.pairs.rewards")
+    rewards.check(pairs["rewards"], "align.pairs.rewards", endpoint=True)
+    judged = [number for number, entry in enumerate(pairs["rewards"]) if entry.get("reward") == rewards.ENDPOINT]
+    if judged:
+        endpoint.check(pairs["judge"], f"align.pairs.rewards[{judged[0]}]")
+    elif (model := pairs["judge"]["model"]) is not None:
+        raise InputError(
+            f"{endpoint.KEY}.model is {model!r}, and no entry of align.pairs.rewards is {{reward: endpoint}}: nothing would ask it"
+        )
     for number, entry in enumerate(pairs["rewards"]):
         if "name" in entry:
             raise InputError(

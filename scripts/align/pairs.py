@@ -17,18 +17,22 @@ from collections.abc import Iterable, Iterator, Set
 from pathlib import Path
 from typing import Any
 
+from scripts.align.endpoint import EndpointJudge
 from scripts.align.layouts import KEY, LABELS, PREFERENCE, PROMPTS, read
+from scripts.align.rewards import ENDPOINT
 from scripts.align.sampled import preferences
 from scripts.finetune import files
 from scripts.finetune.layouts import Bad
 from scripts.finetune.pairs import key
 from scripts.finetune.template import CHAT, Template, read_pairs
 from scripts.formats.documents import document_id, uniform
-from scripts.workflow import cli
+from scripts.workflow import cli, options
+from scripts.workflow.config import completed
 from scripts.workflow.console import Progress, log
 from scripts.workflow.errors import InputError
 from scripts.workflow.manifest import Manifest, json_lines, write_atomically
 
+STEP = "align.pairs"
 HELDOUT = 0.05  # of the questions of a file
 SALT = "finetune.files"  # as finetune.pairs, so that both hold out the same questions
 SHOWN, CHARACTERS = 4, 400  # examples of a file in the summary, and characters of each text
@@ -177,7 +181,17 @@ def examples(rows: list[Row]) -> list[Row]:
     return sorted(shown, key=lambda row: str(row["of"]))
 
 
+def endpoint(args: argparse.Namespace, settings: Row) -> EndpointJudge | None:
+    """What judges where a reward is `endpoint`; before a model is read, so that what is wrong with it is said at once."""
+    asking = [number for number, entry in enumerate(settings["rewards"]) if entry.get("reward") == ENDPOINT]
+    if not (settings["from"] and asking):
+        return None
+    return EndpointJudge(settings["judge"], options.given(args, STEP)["judge"], f"{STEP}.rewards[{asking[0]}]")
+
+
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
+    settings = completed(STEP, settings)
+    judge = endpoint(args, settings)
     finetune, template = read_pairs(args.pairs, "heldout")
     kept = {name: Lowest(settings[f"max_{name}"], settings["seed"]) for name in SPLITS}
     dropped, total = Counter[str](), 0
@@ -186,7 +200,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
         if not args.model:
             raise InputError(f"align.pairs.from is {settings['from']!r}; give --model, its manifest")
         asked = of_questions(rows_given, dropped)
-        drawn = preferences(asked, args.model, settings, template, dropped)
+        drawn = preferences(asked, args.model, settings, template, dropped, judge)
         rows_given = ((split, made(row.pop("of"), row)) for split, row in drawn)
     for split, row in rows_given:
         total += 1
@@ -212,6 +226,12 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
         "examples": examples(rows["train"]),
         "notes": [] if rows["heldout"] else ["No row is held out to measure an alignment by."],
     }
+    if judge:
+        told = manifest.summary["judged"] = judge.told()
+        if told["no_score"]:
+            manifest.summary["notes"].append(
+                f"{told['model']} gave {told['no_score']:,} of {told['answers']:,} answers no score; they are left out."
+            )
     log.info("%s rows to train on, %s held out", f"{len(rows['train']):,}", f"{len(rows['heldout']):,}")
     return [args.manifest.parent / name for name in written]
 
@@ -221,13 +241,13 @@ def read_rows(manifest: Path, name: str) -> tuple[list[Row], Template]:
 
     Raises InputError for a manifest of another step, ManifestError for a damaged one.
     """
-    read = Manifest.of("align.pairs", manifest, "--pairs")
+    read = Manifest.of(STEP, manifest, "--pairs")
     return read.rows(f"{name}.jsonl"), Template.parse(read.summary["template"])
 
 
 def main(argv: list[str] | None = None) -> int:
     parser = cli.parser(
-        "align.pairs",
+        STEP,
         __doc__,
         "--config config.yaml --pairs results/main/finetune/pairs/manifest.json --manifest /tmp/align/manifest.json",
     )
@@ -235,6 +255,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument(
         "--model", type=Path, help="manifest of the model that answers, where align.pairs.from names one"
     )
+    cli.placement(parser, STEP)
     return cli.run(parser, body, argv)
 
 

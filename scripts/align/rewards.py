@@ -1,9 +1,10 @@
-"""What an answer is worth: by a rule of the config, a Python function of the user's own, or a reward model.
+"""What an answer is worth: by a rule of the config, a Python function of the user's own, a reward model, or a model behind an endpoint.
 
 `exact`: the answer is the row's, letters' case and white space aside. `format`: a regular expression matches the whole answer. `length`: it
 has `least` to `most` words, and less the further it is from them. `function: path/to/file.py:name` calls `name(question, answer,
 reference)`, where `reference` is the row's answer or None, and takes the number that it returns. Such a file is run as it is. `model`: the
-score by a model of align.reward (scripts/align/judge.py), one of the run (`name`), or of any run (`manifest`).
+score by a model of align.reward (scripts/align/judge.py), one of the run (`name`), or of any run (`manifest`). `endpoint`: the score that
+a model behind an OpenAI-compatible endpoint replies with (scripts/align/endpoint.py), in align.pairs alone.
 """
 
 from __future__ import annotations
@@ -20,9 +21,15 @@ from scripts.align.functions import Reward, own, split
 from scripts.workflow.errors import InputError
 
 SECONDS = 10.0  # that an expression may take on one answer
-MODEL = "model"
+MODEL, ENDPOINT = "model", "endpoint"
 # The keys of an entry, by its reward.
-KEYS = {"exact": {"pattern"}, "format": {"pattern"}, "length": {"least", "most"}, MODEL: {"name", "manifest"}}
+KEYS = {
+    "exact": {"pattern"},
+    "format": {"pattern"},
+    "length": {"least", "most"},
+    MODEL: {"name", "manifest"},
+    ENDPOINT: set[str](),
+}
 Asked = tuple[str, str, str | None]  # as the arguments of Reward
 
 
@@ -31,16 +38,25 @@ def folded(text: str) -> str:
     return " ".join(text.casefold().split())
 
 
-def check(entries: Sequence[dict[str, Any]], key: str) -> None:
-    """InputError, naming the key, for rewards that cannot be: before a run, and without running the user's code."""
+def check(entries: Sequence[dict[str, Any]], key: str, endpoint: bool = False) -> None:
+    """InputError, naming the key, for rewards that cannot be: before a run, and without running the user's code.
+
+    endpoint: that one may judge.
+    """
     for number, entry in enumerate(entries):
-        _check(entry, f"{key}[{number}]")
+        _check(entry, f"{key}[{number}]", endpoint)
 
 
-def _check(entry: dict[str, Any], key: str) -> None:
-    kind = entry.get("reward")
+def _check(entry: dict[str, Any], key: str, endpoint: bool) -> None:
+    kind, kinds = entry.get("reward"), [name for name in KEYS if endpoint or name != ENDPOINT]
+    if kind == ENDPOINT and not endpoint:
+        raise InputError(
+            f"{key}.reward is 'endpoint', which judges in align.pairs.rewards alone: answers are drawn at each step here, and each process "
+            "would wait for replies at each; teach a reward model (align.reward) what the endpoint prefers, or give one of "
+            f"{', '.join(kinds)}"
+        )
     if ("function" in entry) == (kind is not None):
-        raise InputError(f"{key} is {entry!r}; give `function`, or `reward`: one of {', '.join(KEYS)}")
+        raise InputError(f"{key} is {entry!r}; give `function`, or `reward`: one of {', '.join(kinds)}")
     allowed = {"weight", "function"} if kind is None else {"weight", "reward", *KEYS[kind]}
     if more := sorted(entry.keys() - allowed):
         raise InputError(
@@ -62,6 +78,8 @@ def _check(entry: dict[str, Any], key: str) -> None:
             raise InputError(
                 f"{key} is {entry!r}; give `name`, of a model of align.reward, or `manifest`, that of one of another run"
             )
+    elif kind == ENDPOINT:
+        return
     elif kind == "length":
         least, most = entry.get("least", 0), entry.get("most", math.inf)
         if least > most or not entry.keys() & {"least", "most"}:
@@ -122,25 +140,32 @@ def length(least: int = 0, most: float = math.inf) -> Reward:
 
 
 class Judge(Protocol):
-    """A reward model, of scripts/align/judge.py: without what it imports, a check of the config is quick."""
+    """A reward model, of scripts/align/judge.py, or an endpoint: without what it imports, a check of the config is quick."""
 
     def place(self, device: Any) -> None:
         """Judge on a device from now on."""
 
     def scores(self, asked: Sequence[Asked]) -> list[float]:
-        """The score of each answer."""
+        """The score of each answer; not a number (nan) where there is none."""
 
 
 MADE: dict[str, Callable[..., Reward]] = {"exact": exact, "format": formatted, "length": length}
 
 
 class Rewards:
-    """The rewards of a config: each by its name and weight. judge: makes the reward model of an entry, by that and its key."""
+    """The rewards of a config: each by its name and weight. judge: makes what judges of an entry, by that and its key.
+
+    endpoint: that one may judge.
+    """
 
     def __init__(
-        self, entries: Sequence[dict[str, Any]], key: str, judge: Callable[[dict[str, Any], str], Judge] | None = None
+        self,
+        entries: Sequence[dict[str, Any]],
+        key: str,
+        judge: Callable[[dict[str, Any], str], Judge] | None = None,
+        endpoint: bool = False,
     ) -> None:
-        check(entries, key)
+        check(entries, key, endpoint)
         self.names: list[str] = []
         self.weights = [float(entry.get("weight", 1)) for entry in entries]
         self.calls: list[Reward | Judge] = []
@@ -148,7 +173,7 @@ class Rewards:
             name = _named(entry)
             self.names.append(name if name not in self.names else f"{name}_{number}")
             given = {name: value for name, value in entry.items() if name not in ("reward", "weight", "function")}
-            if entry.get("reward") == MODEL:
+            if entry.get("reward") in (MODEL, ENDPOINT):
                 assert judge is not None
                 self.calls.append(judge(entry, f"{key}[{number}]"))
             elif "reward" in entry:
@@ -157,7 +182,7 @@ class Rewards:
                 self.calls.append(own(entry["function"], f"{key}[{number}].function"))
 
     def place(self, device: Any) -> None:
-        """Have reward models judge on a device."""
+        """Have what judges do so on a device."""
         for call in self.calls:
             if not callable(call):
                 call.place(device)
@@ -172,7 +197,7 @@ class Rewards:
         return self.every([(question, answer, reference)])[0]
 
     def total(self, each: Sequence[float]) -> float:
-        """The weighted sum."""
+        """The weighted sum; not a number where one of them is none."""
         return sum(weight * value for weight, value in zip(self.weights, each, strict=True))
 
 

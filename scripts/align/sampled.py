@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import islice
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +14,9 @@ import numpy as np
 import torch
 
 from scripts.align import sampling
+from scripts.align.endpoint import EndpointJudge
 from scripts.align.judge import Judge
-from scripts.align.rewards import Rewards
+from scripts.align.rewards import ENDPOINT, Rewards
 from scripts.finetune.template import Template
 from scripts.models import quantized
 from scripts.models.load import context_of, load, name, weights
@@ -25,20 +28,31 @@ Row = dict[str, Any]
 
 
 def preferences(
-    asked: Iterable[tuple[str, Row]], manifest: Path, settings: Row, template: Template, dropped: Counter[str]
+    asked: Iterable[tuple[str, Row]],
+    manifest: Path,
+    settings: Row,
+    template: Template,
+    dropped: Counter[str],
+    endpoint: EndpointJudge | None = None,
 ) -> Iterator[tuple[str, Row]]:
     """(split, {question, chosen, rejected, of}) for each prompt whose answers are worth different things.
 
-    manifest: of the model. Others are counted in `dropped`: `too_long` for an answer within the model's context, `tied`. An answer is a
-    function of the model, the seed, the question and its number.
+    manifest: of the model. endpoint: what judges where an entry of rewards says so. Others are counted in `dropped`: `too_long` for an
+    answer within the model's context, `no_reference` for an endpoint that is to compare with one, `tied`, `no_score` where fewer than two
+    answers have a score and the endpoint gave one none. An answer is a function of the model, the seed, the question and its number.
     """
     torch.set_num_threads(settings["threads"])
     folder = weights(manifest)[1]
     model, tokenizer = load(folder)
     quantized.place(model)
-    rewards = Rewards(
-        settings["rewards"], KEY, lambda entry, key: Judge(Path(entry["manifest"]), False, folder, template, key)
-    )
+
+    def judge(entry: Row, key: str) -> Judge | EndpointJudge:
+        if entry["reward"] == ENDPOINT:
+            assert endpoint is not None
+            return endpoint
+        return Judge(Path(entry["manifest"]), False, folder, template, key)
+
+    rewards = Rewards(settings["rewards"], KEY, judge, endpoint=True)
     rewards.place(model.device)
     many, most = settings["answers"], settings["max_new_tokens"]
     context = context_of(model.config)
@@ -59,10 +73,12 @@ def preferences(
     def fitting() -> Iterator[tuple[str, Row, list[int]]]:
         for split, row in asked:
             ids = tokenizer(template.prompt(row["question"]))["input_ids"]
-            if 0 < len(ids) <= context - most:
-                yield split, row, ids
-            else:
+            if not 0 < len(ids) <= context - most:
                 dropped["too_long"] += 1
+            elif endpoint is not None and endpoint.compares and not row.get("answer"):
+                dropped["no_reference"] += 1
+            else:
+                yield split, row, ids
 
     progress = Progress(None, "prompts")
     given = fitting()
@@ -75,22 +91,35 @@ def preferences(
             following, prompts, at, settings["temperature"], tokenizer.eos_token_id, lambda going: bool(going.any())
         )
         texts = [str(tokenizer.decode(ids, skip_special_tokens=True)).strip() for ids in drawn]
-        for place, (split, row, _) in enumerate(some):
-            own = [text for text in texts[place * many : (place + 1) * many] if text]
-            worth = list(
-                map(rewards.total, rewards.every([(row["question"], text, row.get("answer")) for text in own]))
+        own = [
+            [text for text in texts[place * many : (place + 1) * many] if text] for place in range(len(some))
+        ]  # of each prompt
+        each = iter(
+            rewards.every(
+                [
+                    (row["question"], text, row.get("answer"))
+                    for (_, row, _), found in zip(some, own, strict=True)
+                    for text in found
+                ]
             )
+        )
+        for (split, row, _), found in zip(some, own, strict=True):
+            worth = [(rewards.total(next(each)), text) for text in found]
+            scored = [one for one in worth if not math.isnan(one[0])]
             progress.add()
-            if not own or max(worth) == min(worth):
+            if len(scored) < min(2, len(worth)):
+                dropped["no_score"] += 1
+                continue
+            best, worst = (pick(scored, key=itemgetter(0), default=(0.0, "")) for pick in (max, min))
+            if best[0] == worst[0]:
                 dropped["tied"] += 1
                 continue
-            best, worst = own[worth.index(max(worth))], own[worth.index(min(worth))]
             yield (
                 split,
                 {
                     "question": row["question"],
-                    "chosen": best,
-                    "rejected": worst,
+                    "chosen": best[1],
+                    "rejected": worst[1],
                     "of": f"sampled from {name(manifest)}",
                 },
             )

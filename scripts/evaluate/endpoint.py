@@ -39,9 +39,9 @@ class NoRedirect(urllib.request.HTTPRedirectHandler):
 
 @dataclass
 class Endpoint:
-    """url: `https://host/v1`. key_name: of the environment variable; "" sends none. cache: folder of answers.
+    """url: `https://host/v1`. key_name: of the environment variable; "" sends none. cache: folder of answers. at_once: requests.
 
-    Raises InputError for a URL or a key that cannot be used.
+    where: the section of the config that it is of, which errors name. Raises InputError for a URL or a key that cannot be used.
     """
 
     url: str
@@ -50,6 +50,13 @@ class Endpoint:
     attempts: int
     seconds: float
     at_once: int
+    where: str = "evaluate.judge"
+
+    @classmethod
+    def of(cls, given: dict[str, Any], where: str) -> Endpoint:
+        """The endpoint of a section's placement keys: endpoint, key, cache, attempts, seconds, requests."""
+        cache, key = Path(given["cache"]), given["key"] or ""
+        return cls(given["endpoint"], key, cache, given["attempts"], given["seconds"], given["requests"], where)
 
     def __post_init__(self) -> None:
         try:
@@ -57,34 +64,34 @@ class Endpoint:
             found.port  # noqa: B018 - it raises for one above 65535
         except ValueError as error:
             raise InputError(
-                f"evaluate.judge.endpoint is {self.url!r}: {error}; it must be a URL such as http://127.0.0.1:8000/v1"
+                f"{self.where}.endpoint is {self.url!r}: {error}; it must be a URL such as http://127.0.0.1:8000/v1"
             ) from None
         if found.scheme not in ("http", "https") or not found.hostname:
             raise InputError(
-                f"evaluate.judge.endpoint is {self.url!r}; it must be a URL such as http://127.0.0.1:8000/v1"
+                f"{self.where}.endpoint is {self.url!r}; it must be a URL such as http://127.0.0.1:8000/v1"
             )
         if found.username or found.password:
             raise InputError(
-                "evaluate.judge.endpoint holds a name or a password: name an environment variable in evaluate.judge.key"
+                f"{self.where}.endpoint holds a name or a password: name an environment variable in {self.where}.key"
             )
         if "?" in self.url or "#" in self.url:  # without the URL: a key may be in it
             raise InputError(
-                "evaluate.judge.endpoint has a query or a fragment (`?`, `#`), which requests do not keep; it must be a URL such as "
-                "http://127.0.0.1:8000/v1, with a key in the environment variable that evaluate.judge.key names"
+                f"{self.where}.endpoint has a query or a fragment (`?`, `#`), which requests do not keep; it must be a URL such as "
+                f"http://127.0.0.1:8000/v1, with a key in the environment variable that {self.where}.key names"
             )
         self.headers = {"Content-Type": "application/json"}
         if self.key_name:
             key = os.environ.get(self.key_name, "").strip()
             if not key:
-                raise InputError(f"evaluate.judge.key is {self.key_name!r}, and no such environment variable is set")
+                raise InputError(f"{self.where}.key is {self.key_name!r}, and no such environment variable is set")
             if not all("!" <= sign <= "~" for sign in key):  # without the key: http.client's own error quotes it
                 raise InputError(
-                    f"evaluate.judge.key is {self.key_name!r}: that environment variable holds a line break, a space or a character that "
+                    f"{self.where}.key is {self.key_name!r}: that environment variable holds a line break, a space or a character that "
                     "is not ASCII; it must be printable ASCII without spaces"
                 )
             if found.scheme != "https" and found.hostname not in LOCAL:
                 raise InputError(
-                    f"evaluate.judge.endpoint is {self.url!r}: a key is sent over https alone, or to this machine"
+                    f"{self.where}.endpoint is {self.url!r}: a key is sent over https alone, or to this machine"
                 )
             self.headers["Authorization"] = f"Bearer {key}"
         proxies = urllib.request.ProxyHandler({} if found.hostname in LOCAL else None)
@@ -136,16 +143,18 @@ class Endpoint:
             raise ValueError("an answer without text")
         return content.encode(errors="replace").decode()  # JSON may hold half of a surrogate pair, which UTF-8 cannot
 
-    def answers(self, bodies: Sequence[dict[str, Any]]) -> list[str]:
+    def answers(self, bodies: Sequence[dict[str, Any]], progress: Progress | None = None) -> list[str]:
         """The answers to all requests, in their order; what is on the disk is not asked again.
+
+        progress: of all requests, where these are some of them.
 
         Raises InputError where one fails for good: no other is begun then, and those that came are kept.
         """
         found = {at: text for at, body in enumerate(bodies) if (text := self.known(body)) is not None}
-        if found:
+        if found and progress is None:
             log.info("%s of %s answers are in %s", f"{len(found):,}", f"{len(bodies):,}", self.cache)
         left = iter([at for at in range(len(bodies)) if at not in found])
-        progress = Progress(len(bodies), "answers judged")
+        progress = progress or Progress(len(bodies), "answers judged")
         progress.add(len(found))
         with ThreadPoolExecutor(self.at_once, "judge") as pool:
             running = {pool.submit(self.answer, bodies[at]): at for at in _some(left, self.at_once)}

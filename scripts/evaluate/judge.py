@@ -7,33 +7,18 @@ the judge said. Replies are kept on the disk by a hash of what was asked: an int
 from __future__ import annotations
 
 import argparse
-import re
 from pathlib import Path
 from typing import Any
 
 from scripts.evaluate.endpoint import Endpoint
+from scripts.evaluate.judging import ends, request, score
 from scripts.evaluate.measures import DIGITS, error
-from scripts.workflow import cli
+from scripts.workflow import cli, options
 from scripts.workflow.console import log
 from scripts.workflow.manifest import Manifest, json_lines, pretty, task_of, write_atomically
 
+STEP = "evaluate.judge"
 Row = dict[str, Any]
-FIELD = re.compile(r"\{(question|answer|reference)\}")
-NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?!\w)")
-
-OUT_OF = re.compile(r"(\d)\W*(?:/|\bout of\b)\s*\d+(?:\.\d+)?(?!\w)", re.IGNORECASE)
-
-
-def asked(prompt: str, row: Row) -> str:
-    """The prompt with an answer in it; what the answer itself spells is not filled in."""
-    given = {"question": row["question"], "answer": row["text"], "reference": row["reference"]}
-    return FIELD.sub(lambda match: str(given[match[1]]), prompt)
-
-
-def score(reply: str, low: float, high: float) -> float | None:
-    """The last number of a reply, but for what another is out of ("7/10", "7 out of 10"); None without one, or off the scale."""
-    found = [float(number) for number in NUMBER.findall(OUT_OF.sub(r"\1", reply))]
-    return found[-1] if found and low <= found[-1] <= high else None
 
 
 def numbers(rows: list[Row], low: float, high: float, seed: int) -> Row:
@@ -54,20 +39,10 @@ def numbers(rows: list[Row], low: float, high: float, seed: int) -> Row:
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
     name, made = task_of(args.manifest), Manifest.of("evaluate.generate", args.generated, "--generated")
-    low, high = (float(end) for end in settings["scale"])
-    if low >= high:
-        raise cli.InputError(f"evaluate.judge.scale is {settings['scale']}; its second number must be the greater one")
+    low, high = ends(settings["scale"], STEP)
     answers = made.rows(f"{name}.answers.jsonl")
-    endpoint = Endpoint(args.endpoint, args.key or "", Path(args.cache), args.attempts, args.seconds, args.requests)
-    requests = [
-        {
-            "model": settings["model"],
-            "messages": [{"role": "user", "content": asked(settings["prompt"], row)}],
-            "max_tokens": settings["max_tokens"],
-            "temperature": 0,
-        }
-        for row in answers
-    ]
+    endpoint = Endpoint.of(options.given(args, STEP), STEP)
+    requests = [request(settings, row["question"], row["text"], row["reference"]) for row in answers]
     rows = [
         {**{key: row[key] for key in ("id", "document")}, "score": score(reply, low, high), "reply": reply}
         for row, reply in zip(answers, endpoint.answers(requests), strict=True)
@@ -88,12 +63,12 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
 
 def main(argv: list[str] | None = None) -> int:
     parser = cli.parser(
-        "evaluate.judge",
+        STEP,
         __doc__,
         "--config config.yaml --generated results/main/evaluate/generate/sft.manifest.json --manifest /tmp/judge/sft.manifest.json",
     )
     parser.add_argument("--generated", required=True, type=Path, help="manifest of evaluate.generate")
-    cli.placement(parser, "evaluate.judge")
+    cli.placement(parser, STEP)
     return cli.run(parser, body, argv)
 
 

@@ -324,22 +324,27 @@ def completed(path: str, settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def pruned(path: str, settings: dict[str, Any]) -> dict[str, Any]:
-    """`settings` of the section at dotted `path` without placement keys, and without those tracked `unless default` that have it."""
+    """`settings` of the section at dotted `path` without placement keys, and without those tracked `unless default` that have it.
+
+    A section that is itself tracked so is left out where it holds nothing else.
+    """
 
     def prune(value: Any, node: dict[str, Any]) -> Any:
         if is_section(node):
-            return {
-                key: prune(value[key], child)
+            kept = {
+                key: (prune(value[key], child), child)
                 for key, child in node["properties"].items()
-                if not child.get("placement") and key in value and not _silent(value[key], child)
+                if not child.get("placement") and key in value
             }
+            return {key: each for key, (each, child) in kept.items() if not _silent(each, child)}
         return [prune(each, node["items"]) for each in value] if is_section(node.get("items", {})) else value
 
     return dict(prune(settings, section(path)))
 
 
 def _silent(value: Any, node: dict[str, Any]) -> bool:
-    return bool(node.get("tracked") == "unless default" and value == node["default"])
+    """Whether a value, or what is left of a section, counts as not there."""
+    return bool(node.get("tracked") == "unless default" and value == ({} if is_section(node) else node["default"]))
 
 
 def named_files(config: dict[str, Any], step: str) -> Iterator[tuple[str, str, str]]:
