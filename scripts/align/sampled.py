@@ -91,20 +91,15 @@ def preferences(
             following, prompts, at, settings["temperature"], tokenizer.eos_token_id, lambda going: bool(going.any())
         )
         texts = [str(tokenizer.decode(ids, skip_special_tokens=True)).strip() for ids in drawn]
-        own = [
-            [text for text in texts[place * many : (place + 1) * many] if text] for place in range(len(some))
-        ]  # of each prompt
-        each = iter(
-            rewards.every(
-                [
-                    (row["question"], text, row.get("answer"))
-                    for (_, row, _), found in zip(some, own, strict=True)
-                    for text in found
-                ]
-            )
-        )
+        own = [[text for text in texts[place * many : (place + 1) * many] if text] for place in range(len(some))]
+        every = [
+            (row["question"], text, row.get("answer"))
+            for (_, row, _), found in zip(some, own, strict=True)
+            for text in found
+        ]
+        total = map(rewards.total, rewards.every(every))
         for (split, row, _), found in zip(some, own, strict=True):
-            worth = [(rewards.total(next(each)), text) for text in found]
+            worth = [(next(total), text) for text in found]
             scored = [one for one in worth if not math.isnan(one[0])]
             progress.add()
             if len(scored) < min(2, len(worth)):

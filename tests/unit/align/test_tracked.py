@@ -41,7 +41,8 @@ def mark(made: dict[str, Any], step: str, task: str) -> str:
 def test_a_key_reruns_its_step(path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     value = MATRIX[path]["to"]
-    for name in (entry["path"] for entry in value if "path" in entry) if isinstance(value, list) else ():
+    entries = [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []
+    for name in (entry["path"] for entry in entries if "path" in entry):
         (tmp_path / str(name)).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / str(name)).write_text("{}")
     before, after = config(models=MODELS | REWARD), config({path: value}, MODELS | REWARD)
@@ -164,6 +165,57 @@ def test_a_reward_model_of_the_run_does_not_judge_what_it_learns_from() -> None:
     )
     with pytest.raises(InputError, match=r"align\.pairs\.rewards\[0\]\.name is 'rm': .* give the `manifest`"):
         checks.check(made)
+
+
+ASKED: dict[str, Any] = {"align.pairs.from": "sft", "align.pairs.rewards": [{"reward": "endpoint"}]}
+
+
+@pytest.mark.parametrize(
+    ("changes", "own", "why"),
+    [
+        (ASKED, {}, r"align\.pairs\.rewards\[0\]\.reward is 'endpoint', and align\.pairs\.judge\.model is null"),
+        (
+            {**ASKED, "align.pairs.judge.model": "big", "align.pairs.judge.scale": [5, 5]},
+            {},
+            r"align\.pairs\.judge\.scale is \[5, 5\]; its second number must be the greater one",
+        ),
+        (
+            {**ASKED, "align.pairs.judge.model": "big", "align.pairs.rewards": [{"reward": "exact"}]},
+            {},
+            r"align\.pairs\.judge\.model is 'big', and no entry of align\.pairs\.rewards is \{reward: endpoint\}",
+        ),
+        (
+            {**ASKED, "align.pairs.rewards": [{"reward": "endpoint", "most": 3}]},
+            {},
+            r"align\.pairs\.rewards\[0\]\.most goes with another reward; allowed beside this one: reward, weight$",
+        ),
+        (
+            {},
+            {"method": "grpo", "rewards": [{"reward": "exact"}, {"reward": "endpoint"}]},
+            r"models\.dpo\.rewards\[1\]\.reward is 'endpoint', which judges in align\.pairs\.rewards alone: answers are drawn at each step",
+        ),
+    ],
+)
+def test_an_endpoint_that_cannot_judge(changes: dict[str, Any], own: dict[str, Any], why: str) -> None:
+    with pytest.raises(InputError, match=why):
+        checks.check(config(changes, {**MODELS, "dpo": {**MODELS["dpo"], **own}}))
+
+
+def test_a_judge_is_tracked_and_where_it_is_asked_is_not() -> None:
+    """Without one nothing of it is in the step's settings, as before there was any."""
+    assert "judge" not in fingerprint.settings("align.pairs", config())
+    given = {**ASKED, "align.pairs.judge.model": "big"}
+    made, moved, other = (
+        config({**given, **more})
+        for more in (
+            {},
+            {"align.pairs.judge.endpoint": "http://127.0.0.1:9/v1", "align.pairs.judge.cache": "elsewhere"},
+            {"align.pairs.judge.prompt": "Score {answer}"},
+        )
+    )
+    checks.check(made)
+    assert fingerprint.settings("align.pairs", made)["judge"] == {"model": "big"}
+    assert mark(made, "align.train", "dpo") == mark(moved, "align.train", "dpo") != mark(other, "align.train", "dpo")
 
 
 def test_the_manifest_of_a_reward_model_is_tracked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

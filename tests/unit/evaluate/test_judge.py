@@ -3,68 +3,26 @@
 from __future__ import annotations
 
 import json
-import threading
-from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from scripts.evaluate import endpoint, judge
+from scripts.evaluate import endpoint, judge, judging
 from scripts.evaluate.endpoint import Endpoint
 from scripts.workflow import config as configuration
 from scripts.workflow.errors import InputError
 from scripts.workflow.fingerprint import settings as settings_of
 from scripts.workflow.manifest import Manifest, canonical
+from tests.unit.evaluate.endpoints import says, serving  # noqa: F401 - the fixture `served`
 from tests.unit.serve.test_app import address, results  # noqa: F401 - fixtures: a real server of two tiny models
 
 SECRET = "sk-never-to-be-seen"  # noqa: S105
-Reply = Callable[[int, dict[str, Any]], tuple[int, Any]]
 
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(endpoint, "SLEEP", 0.01)
-
-
-@pytest.fixture
-def served() -> Iterator[Callable[[Reply], tuple[str, list[Any]]]]:
-    """served(reply): (URL of a server that answers with reply(number of the request, body), the headers and bodies that it got)."""
-    servers = []
-
-    def start(reply: Reply) -> tuple[str, list[Any]]:
-        got: list[Any] = []
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                got.append((dict(self.headers), body))
-                status, answer = reply(len(got), body)
-                data = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
-                self.send_response(status)
-                if status == 302:
-                    self.send_header("Location", f"http://127.0.0.1:{self.server.server_address[1]}/elsewhere")
-                self.send_header("Content-Length", str(len(data)))
-                self.end_headers()
-                self.wfile.write(data)
-
-            def log_message(self, *_: Any) -> None:
-                pass
-
-        server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        servers.append(server)
-        return f"http://127.0.0.1:{server.server_address[1]}/v1", got
-
-    yield start
-    for server in servers:
-        server.shutdown()
-        server.server_close()
-
-
-def says(text: str) -> dict[str, Any]:
-    return {"choices": [{"message": {"role": "assistant", "content": text}}]}
 
 
 def answers(folder: Path, number: int = 6) -> Path:
@@ -226,4 +184,4 @@ def test_a_key_that_no_header_can_hold_is_not_shown(tmp_path: Path, monkeypatch:
     ],
 )
 def test_the_last_number_of_a_reply(reply: str, value: float | None) -> None:
-    assert judge.score(reply, 1, 10) == value
+    assert judging.score(reply, 1, 10) == value
