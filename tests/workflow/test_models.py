@@ -17,6 +17,7 @@ from scripts.compress.quantizers import missing
 from scripts.report import now
 from scripts.workflow import verify
 from scripts.workflow.manifest import Manifest
+from tests.unit.evaluate.endpoints import says, serving  # noqa: F401 - the fixture `served`
 from tests.workflow.conftest import TINY, run
 from tests.workflow.plan import planned
 from tests.workflow.test_look import page
@@ -148,6 +149,27 @@ def test_a_run_with_a_model_made_from_a_fine_tuned_one(
     assert all(path.read_bytes() == held for path, held in before.items())
     text = (results / "report/render/report.html").read_text(encoding="utf-8")
     assert Columns(text).heads[:4] == ["Measure", "Base model", "sft from base", "Measured on"]
+
+
+@pytest.mark.slow
+def test_an_endpoint_judges_in_a_run(copy_of: Callable[[], Path], tmp_path: Path, served: Any) -> None:
+    """Through the rule, with where it is asked as options; another prompt asks again, another endpoint does not."""
+    folder, config, pairs = copy_of(), tmp_path / "made.yaml", "results/main/align/pairs/manifest.json"
+    url, got = served(lambda _, body: (200, says(str(len(body["messages"][0]["content"]) % 10 + 1))))
+
+    def asking(**judge: Any) -> dict[str, Any]:
+        drawn = {"from": "sft", "answers": 2, "max_new_tokens": 4, "threads": 1, "rewards": [{"reward": "endpoint"}]}
+        given = {"model": "big", "endpoint": url, "prompt": "Rate {answer}", **judge}
+        return tree({"sft": SFT, "scores": SCORES}, align={"pairs": {**drawn, "judge": given}})
+
+    config.write_text(yaml.safe_dump(asking(), sort_keys=False))
+    run(folder, pairs, config=config)
+    made = Manifest.read(folder / pairs)
+    assert made.counts["kept"] > 0 and 0 < len(got) <= made.summary["judged"]["answers"]
+    assert list((folder / ".cache/judge").rglob("*.json")) and b"127.0.0.1" not in (folder / pairs).read_bytes()
+    elsewhere = asking(endpoint="http://127.0.0.1:9/v1", requests=1, key="JUDGE_KEY")
+    assert planned(folder, elsewhere) == planned(folder, asking()) == {"align.reward[scores]", "report.render"}
+    assert planned(folder, asking(prompt="Score {answer}")) == {"align.pairs", "align.reward[scores]", "report.render"}
 
 
 @pytest.mark.slow
