@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 import torch
-import torch.distributed as dist
 
 from scripts.align import losses, policy
 from scripts.align.batches import Asked, once
@@ -169,12 +168,6 @@ class ByReward(Alignment):
         flat = (found[:, 0].reshape(len(rows), many).std(1) == 0).double().mean() if many > 1 else 0.0
         self.shown = {**self.judged(found), "kl": kl / max(1.0, total), "flat_groups": float(flat)}
         return update
-
-    def summed(self, found: torch.Tensor) -> torch.Tensor:
-        """The sum over processes, on the CPU. A collective call."""
-        there = found.to(self.device)
-        dist.all_reduce(there)
-        return there.cpu()
 
     def laid_out(self, rows: Sequence[Row], answers: Sequence[Sequence[int]]) -> MicroBatch:
         """A micro-batch of questions and drawn answers, of whose tokens all count."""

@@ -11,12 +11,12 @@ import torch
 import torch.distributed as dist
 
 from scripts.align import sampling
-from scripts.align.batches import Asked, once
+from scripts.align.batches import Asked, Preferences, once, rows_for
 from scripts.align.checks import check_chunks
 from scripts.align.engine import ByLoss, kind
 from scripts.align.pairs import Row
-from scripts.finetune.batches import dealt, micro_batch
-from scripts.finetune.run import Run
+from scripts.finetune.batches import Cuts, dealt, micro_batch
+from scripts.finetune.run import Run, check_answers
 from scripts.pretrain import checkpoint
 from scripts.pretrain.batch import MicroBatch
 from scripts.pretrain.engine import Engine, Job
@@ -79,14 +79,39 @@ class Measured(Run):
             mine = turn[self.rank]
             batch = self.moved(micro_batch([rows[number] for number in mine], self.tokenizer.eos_token_id))
             found[mine] = values(batch)[: len(mine)].double()
-        dist.all_reduce(found)
-        return found.cpu()
+        return self.summed(found)
+
+    def summed(self, found: torch.Tensor) -> torch.Tensor:
+        """The sum over processes, on the CPU. A collective call."""
+        there = found.to(self.device)
+        dist.all_reduce(there)
+        return there.cpu()
 
     def facts(self) -> dict[str, Any]:
         """What the manifest's summary says of the rows, and of the held-out ones before and after."""
         found: dict[str, Any] = {"pairs": len(self.batches.rows), "heldout_pairs": len(self.heldout_rows)}
         for name, value in self.before.items():
             found |= {f"{name}_before": round(value, 6), f"{name}_after": round(self.after[name], 6)}
+        return found
+
+
+class OnPairs(Measured):
+    """What is trained on preferences or on labelled answers: rows that `reader` takes from align.pairs."""
+
+    reader: type[Preferences] = Preferences
+    batches: Preferences
+
+    def read(self, settings: dict[str, Any]) -> Preferences:
+        """What is trained on; reads what is held out, too."""
+        made = self.reader(self.args.pairs, self.tokenizer, settings, self.processes)
+        self.every_heldout, _ = rows_for(made.method, self.args.pairs, "heldout")
+        self.heldout_rows = made.whole(self.every_heldout)
+        return made
+
+    def count_cuts(self) -> tuple[Cuts, Cuts]:
+        """As `Run.count_cuts`, of all answers."""
+        found = self.batches.cuts(), self.batches.cuts_of(self.every_heldout)
+        check_answers(found[0], self.settings["max_length"], self.where)
         return found
 
 
