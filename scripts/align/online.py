@@ -33,6 +33,7 @@ from scripts.pretrain.engine import Update
 from scripts.workflow.errors import InputError
 
 Answer = tuple[int, int]  # (place of a prompt in the step, number of the answer to it)
+Parts = Sequence[Sequence[Answer]]  # of each of a process's micro-batches
 KEPT = {"ema": 0.5}  # has engines keep the reference; no step moves it
 
 
@@ -136,38 +137,55 @@ class ByReward(Alignment):
         """The update of a step; `shown` has reward, divergence from the reference and lengths. A collective call."""
         settings, mine = self.settings, self.batches.answers(step, self.rank)
         rows, many = [self.batches.rows[number] for number in self.batches.order(step)], settings["generations"]
-        drawn, batch = list[list[list[int]]](), list[MicroBatch]()
+        batch, found = self._drawn(step, rows, mine)
+        reference = self.reference(batch)
+        rewards = found[:, 0].reshape(len(rows), many)
+        flat = (rewards.std(1) == 0).double().mean() if many > 1 else 0.0
+        if settings["method"] != policy.GRPO and settings["kl_coefficient"]:
+            rewards = rewards - self._penalty(len(found), mine, batch, reference).reshape(rewards.shape)
+        advantages = policy.advantages(rewards, settings["method"]).flatten()
+        self.seen = torch.zeros(2, dtype=torch.float64)
+        update = self.engine.step_by(batch, self.rate, self._losses(mine, batch, reference, advantages))
+        kl, total = self.summed(self.seen).tolist()
+        self.shown = {**self.judged(found), "kl": kl / max(1.0, total), "flat_groups": float(flat)}
+        return update
+
+    def _drawn(self, step: int, rows: Sequence[Row], mine: Parts) -> tuple[list[MicroBatch], torch.Tensor]:
+        """(this process's micro-batches of answers `mine` to the step's rows, `worth` of all processes' answers). A collective call."""
+        many, batch = self.settings["generations"], list[MicroBatch]()
         found = torch.zeros(len(rows) * many, len(self.rewards.names) + 3, dtype=torch.float64)
         for part in mine:
             asked, keys = [rows[place] for place, _ in part], [("answer", step, *one) for one in part]
-            drawn.append(self.sampled(asked, keys, settings["temperature"]))
-            batch.append(self.laid_out(asked, drawn[-1]))
-            found[[place * many + answer for place, answer in part]] = self.worth(asked, drawn[-1])
-        found = self.summed(found)
-        reference = self.reference(batch)
-        rewards = found[:, 0].reshape(len(rows), many)
-        apart = torch.zeros(len(rows) * many, 1, dtype=torch.float64)
-        if settings["method"] != policy.GRPO and settings["kl_coefficient"]:
-            for part, one, of in zip(mine, batch, reference, strict=True):
-                ratios = (self.logps_of(one) - of).sum(1).double().cpu()
-                for row, (place, answer) in enumerate(part):
-                    apart[place * many + answer] = ratios[row]
-            rewards = rewards - settings["kl_coefficient"] * self.summed(apart).reshape(rewards.shape)
-        worth = policy.advantages(rewards, settings["method"]).flatten()
+            drawn = self.sampled(asked, keys, self.settings["temperature"])
+            batch.append(self.laid_out(asked, drawn))
+            found[[place * many + answer for place, answer in part]] = self.worth(asked, drawn)
+        return batch, self.summed(found)
+
+    def _penalty(
+        self, answers: int, mine: Parts, batch: Sequence[MicroBatch], reference: Sequence[torch.Tensor]
+    ) -> torch.Tensor:
+        """What the divergence of each of the step's `answers` costs: float64 [answers]. A collective call."""
+        many = self.settings["generations"]
+        kl = torch.zeros(answers, dtype=torch.float64)
+        for part, one, of in zip(mine, batch, reference, strict=True):
+            ratios = (self.logps_of(one) - of).sum(1).double().cpu()
+            for row, (place, answer) in enumerate(part):
+                kl[place * many + answer] = ratios[row]
+        return self.summed(kl) * self.settings["kl_coefficient"]
+
+    def _losses(
+        self, mine: Parts, batch: Sequence[MicroBatch], reference: Sequence[torch.Tensor], advantages: torch.Tensor
+    ) -> list[Loss]:
+        """The loss of each micro-batch. advantages: float64 [answers of the step]. A collective call."""
         tokens = sum(int((targets != IGNORE).sum()) for _, targets in batch)
         counted = float(self.summed(torch.tensor([float(tokens)], dtype=torch.float64)))
-        by_token = settings["method"] == policy.GRPO
-        share = len(batch) * self.processes / (max(1.0, counted) if by_token else len(rows) * many)
-        self.seen = torch.zeros(2, dtype=torch.float64)
-        by: list[Loss] = []
+        by_token = self.settings["method"] == policy.GRPO
+        share = len(batch) * self.processes / (max(1.0, counted) if by_token else len(advantages))
+        found: list[Loss] = []
         for part, of in zip(mine, reference, strict=True):
-            own = [place * many + answer for place, answer in part]
-            by.append(partial(self.of, worth[own].to(self.device), of, share))
-        update = self.engine.step_by(batch, self.rate, by)
-        kl, total = self.summed(self.seen).tolist()
-        flat = (found[:, 0].reshape(len(rows), many).std(1) == 0).double().mean() if many > 1 else 0.0
-        self.shown = {**self.judged(found), "kl": kl / max(1.0, total), "flat_groups": float(flat)}
-        return update
+            own = [place * self.settings["generations"] + answer for place, answer in part]
+            found.append(partial(self.of, advantages[own].to(self.device), of, share))
+        return found
 
     def laid_out(self, rows: Sequence[Row], answers: Sequence[Sequence[int]]) -> MicroBatch:
         """A micro-batch of questions and drawn answers, of whose tokens all count."""
@@ -187,30 +205,33 @@ class ByReward(Alignment):
             return [self.logps_of(part) for part in batch]
 
     def of(
-        self, worth: torch.Tensor, reference: torch.Tensor, share: float, logits: torch.Tensor, targets: torch.Tensor
+        self,
+        advantages: torch.Tensor,
+        reference: torch.Tensor,
+        share: float,
+        logits: torch.Tensor,
+        targets: torch.Tensor,
     ) -> torch.Tensor:
-        """The loss of a micro-batch of answers with the advantages `worth`, and what is shown of it."""
+        """The loss of a micro-batch of answers by their advantages, and what is shown of it."""
         own, counted = losses.by_token(logits / self.settings["temperature"], targets), targets != IGNORE
-        if not len(worth):
+        if not len(advantages):
             return own.sum() * 0
         with torch.no_grad():
             self.seen[0] += float((policy.divergence(own, reference) * counted).sum())
             self.seen[1] += int(counted.sum())
         if self.settings["method"] == policy.GRPO:
-            return share * policy.by_tokens(own, reference, counted, worth, self.settings["kl_coefficient"])
-        return share * policy.by_answers(own, counted, worth)
+            return share * policy.by_tokens(own, reference, counted, advantages, self.settings["kl_coefficient"])
+        return share * policy.by_answers(own, counted, advantages)
 
     def measured(self) -> dict[str, float]:
         """Rewards of answers to the held-out prompts, drawn as in training, and the loss on the answers that these have, in nats a token.
 
         The same draws each time. A collective call.
         """
-        rows, found = (
-            self.heldout_rows,
-            torch.zeros(len(self.heldout_rows), len(self.rewards.names) + 3, dtype=torch.float64),
-        )
+        rows = self.heldout_rows
         if not rows:
             return {}
+        found = torch.zeros(len(rows), len(self.rewards.names) + 3, dtype=torch.float64)
         for turn in dealt(range(len(rows)), self.processes, self.batches.size):
             part = turn[self.rank]
             some = [rows[number] for number in part]
@@ -223,5 +244,5 @@ class ByReward(Alignment):
     def priced(self, row: dict[str, Any]) -> dict[str, Any]:
         """A row of the fixed prompts with the rewards of its answers."""
         known = {one["question"]: one.get("answer") for one in self.spoken_of}
-        worth = [self.rewards.each(row["question"], row[when], known[row["question"]]) for when in ("before", "after")]
-        return {**row, "reward_before": self.rewards.total(worth[0]), "reward_after": self.rewards.total(worth[1])}
+        each = [self.rewards.each(row["question"], row[when], known[row["question"]]) for when in ("before", "after")]
+        return {**row, "reward_before": self.rewards.total(each[0]), "reward_after": self.rewards.total(each[1])}
