@@ -66,7 +66,7 @@ def check(config: dict[str, Any]) -> None:
 
 
 def check_chunks(settings: dict[str, Any], key: str) -> None:
-    """InputError for logits in pieces where a method or an engine has none."""
+    """InputError for logits in chunks where a method or an engine has none."""
     rows, method = settings["loss_chunk"], settings["method"]
     if rows and method not in registry.BY_PREFERENCE:
         raise InputError(

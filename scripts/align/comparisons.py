@@ -88,16 +88,16 @@ class ByComparison(OnPairs):
         self.seen += torch.tensor([*sums[:2], *lengths, sums[2], len(part)], dtype=torch.float64)
         return share * losses.bradley_terry(chosen, rejected, self.settings["center_rewards"]).sum()
 
-    def measured(self) -> dict[str, float]:
+    def heldout_values(self) -> dict[str, float]:
         """Loss, accuracy and margin of the held-out pairs; their scores are in `last`. A collective call."""
         if not self.heldout_rows:
             return {}
         found = self.by_piece(self.heldout_pieces, lambda batch: self.engine.logits(batch[0])[:, 0])
         self.last = chosen, rejected = found.chunk(2)
         loss = losses.bradley_terry(chosen, rejected, self.settings["center_rewards"]).mean()
-        measured = {"preference_loss": loss, "accuracy": losses.right(chosen, rejected).mean()}
-        measured["margin"] = (chosen - rejected).mean()
-        return {f"heldout_{name}": float(value) for name, value in measured.items()}
+        values = {"preference_loss": loss, "accuracy": losses.right(chosen, rejected).mean()}
+        values["margin"] = (chosen - rejected).mean()
+        return {f"heldout_{name}": float(value) for name, value in values.items()}
 
     def facts(self) -> dict[str, Any]:
         """As `Measured.facts`, with the error of the accuracy (over questions) and what length has to do with it.

@@ -11,7 +11,7 @@ from typing import Any, cast
 import torch
 from torch.distributed.fsdp import FSDPModule
 
-from scripts.align.pieces import Head
+from scripts.align.chunks import ChunkedHead
 from scripts.pretrain import engine, layers
 from scripts.pretrain.batch import MicroBatch
 
@@ -25,14 +25,14 @@ class ByLoss(engine.Engine):
     """Any engine, with `step_by` and `logits` beside what it has."""
 
     losses: Iterator[Loss] | None = None
-    pieces: Head | None = None
+    chunked: ChunkedHead | None = None
 
     def _finish(self, job: engine.Job) -> None:
         """As `engine.Engine._finish`; with `loss_chunk` losses get log-probabilities in the place of logits."""
         rows = job.settings["loss_chunk"]
         super()._finish(replace(job, settings={**job.settings, "loss_chunk": 0}))
         if rows:
-            self.pieces = Head(self.model.get_output_embeddings(), rows, job.where)
+            self.chunked = ChunkedHead(self.model.get_output_embeddings(), rows, job.where)
 
     def step_by(self, batch: Sequence[MicroBatch], rate: float, losses: Sequence[Loss]) -> engine.Update:
         """As `engine.Engine.step`, by a loss for each micro-batch."""
@@ -47,8 +47,8 @@ class ByLoss(engine.Engine):
     ) -> tuple[torch.Tensor, Any]:
         if self.losses is None:
             return super()._loss(inputs, targets, more, scale)
-        if self.pieces:
-            logps, found = self.pieces.of(partial(self.forward, inputs, **more), targets)
+        if self.chunked:
+            logps, found = self.chunked.of(partial(self.forward, inputs, **more), targets)
             return next(self.losses)(logps, targets), found
         found = self.forward(inputs, **more)
         return next(self.losses)(found.logits.float(), targets), found

@@ -15,7 +15,7 @@ from scripts.pretrain.batch import IGNORE
 def by_token(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
     """The log-probability of each target, 0 where it is IGNORE: fp32 [n, length].
 
-    logits: fp32 [n, length, vocabulary]; what scripts/align/pieces.py made in their place is returned. targets: int64 [n, length].
+    logits: fp32 [n, length, vocabulary]; what scripts/align/chunks.py made in their place is returned. targets: int64 [n, length].
     """
     if logits.ndim == 2:
         return logits

@@ -223,7 +223,7 @@ class ByReward(Alignment):
             return share * policy.by_tokens(own, reference, counted, advantages, self.settings["kl_coefficient"])
         return share * policy.by_answers(own, counted, advantages)
 
-    def measured(self) -> dict[str, float]:
+    def heldout_values(self) -> dict[str, float]:
         """Rewards of answers to the held-out prompts, drawn as in training, and the loss on the answers that these have, in nats a token.
 
         The same draws each time. A collective call.

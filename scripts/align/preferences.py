@@ -114,7 +114,7 @@ class ByPreference(OnPairs, Alignment):
         found |= {"chosen_tokens": long / max(good, 1), "rejected_tokens": longer / max(bad, 1)}
         return found | ({"kl": self.apart} if self.batches.method == KTO else {})
 
-    def measured(self) -> dict[str, float]:
+    def heldout_values(self) -> dict[str, float]:
         """Loss, accuracy, margin, and the cross-entropy of good answers in nats a token, of the held-out rows. A collective call."""
         if not self.heldout_rows:
             return {}

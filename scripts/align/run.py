@@ -48,10 +48,10 @@ class Measured(Run):
         return self.start
 
     def measure(self) -> dict[str, float]:
-        """As `measured`. A collective call."""
-        return self.measured()
+        """As `heldout_values`. A collective call."""
+        return self.heldout_values()
 
-    def measured(self) -> dict[str, float]:
+    def heldout_values(self) -> dict[str, float]:
         """What is measured of the held-out rows, by its name in metrics.jsonl. A collective call."""
         raise NotImplementedError
 
@@ -59,7 +59,7 @@ class Measured(Run):
         """As `Run.step`, and every `measure_every` steps what is measured."""
         found = super().step(step, stopping)
         if (every := self.args.measure_every) and step % every == 0 and step < self.steps:
-            self.shown |= self.measured()
+            self.shown |= self.heldout_values()
         return found
 
     def moved(self, batch: MicroBatch) -> MicroBatch:
@@ -133,9 +133,9 @@ class Alignment(Measured):
         return made
 
     def measure(self) -> dict[str, float]:
-        """As `measured`; the answers to the fixed prompts are in `spoken`. A collective call."""
+        """As `heldout_values`; the answers to the fixed prompts are in `spoken`. A collective call."""
         self.spoken = self.sampled(self.spoken_of, [("fixed", row["id"]) for row in self.spoken_of], 0.0)
-        return self.measured()
+        return self.heldout_values()
 
     def sampled(self, rows: Sequence[Row], keys: Sequence[tuple[Any, ...]], temperature: float) -> list[list[int]]:
         """The tokens of an answer to each row, drawn by its key; 0: always the likeliest. Shared out by the caller. A collective call."""
