@@ -11,6 +11,7 @@ from typing import Any, cast
 import torch
 from torch.distributed.fsdp import FSDPModule
 
+from scripts.align import sampling
 from scripts.align.chunks import ChunkedHead
 from scripts.pretrain import engine, layers
 from scripts.pretrain.batch import MicroBatch
@@ -81,16 +82,11 @@ class ByLoss(engine.Engine):
 
         mask: int64 [n, all so far], 0 where there is padding. places: int64 [n, length]. cache: what it returned before, or None.
         """
-        runs: Any = getattr(self, "engine", None) or getattr(
-            self, "runs", self.model
-        )  # DeepSpeed's wrapper, or torch's
+        # DeepSpeed's wrapper, or torch's
+        runs: Any = getattr(self, "engine", None) or getattr(self, "runs", self.model)
         low = getattr(self, "low", False) and not getattr(self, "zero", 1)  # as Torch.forward has it
         with torch.autocast(inputs.device.type, torch.bfloat16, enabled=low):
-            found = runs(
-                input_ids=inputs, attention_mask=mask, position_ids=places, past_key_values=cache, use_cache=True,
-                logits_to_keep=1,
-            )  # fmt: skip
-        return found.logits[:, -1].float(), found.past_key_values
+            return sampling.step(runs, inputs, mask, places, cache)
 
     def rest(self) -> None:
         """Without a backward pass, whole weights would stay in memory."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -42,19 +43,7 @@ def preferences(
     rewards.place(model.device)
     many, most = settings["answers"], settings["max_new_tokens"]
     context = context_of(model.config)
-
-    def following(
-        inputs: torch.Tensor, mask: torch.Tensor, places: torch.Tensor, cache: Any
-    ) -> tuple[torch.Tensor, Any]:
-        found = model(
-            input_ids=inputs,
-            attention_mask=mask,
-            position_ids=places,
-            past_key_values=cache,
-            use_cache=True,
-            logits_to_keep=1,
-        )
-        return found.logits[:, -1].float(), found.past_key_values
+    following = partial(sampling.step, model)
 
     def fitting() -> Iterator[tuple[str, Row, list[int]]]:
         for split, row in asked:
