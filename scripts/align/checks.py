@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from scripts.align import rewards
@@ -23,11 +24,8 @@ def check(config: dict[str, Any]) -> None:
     if rewarding or registry.made_by(config, STEP):
         check_answering(config)
     pairs = config["align"]["pairs"]
-    if rewarding and not pairs["files"] and not pairs["from"]:
-        raise InputError(
-            f"models.{rewarding[0]}.step is {registry.REWARD_STEP!r}, and align.pairs.files is []: give a file of preferences, or "
-            "a model in align.pairs.from"
-        )
+    if rewarding:
+        check_files(pairs, f"models.{rewarding[0]}.step is {registry.REWARD_STEP!r}")
     kind = config["pretrain"]["train"]["model"]["type"]
     if rewarding and kind in UNSCORED:
         raise InputError(
@@ -40,29 +38,40 @@ def check(config: dict[str, Any]) -> None:
         def key(what: str, entry: dict[str, Any] = entry, name: str = name) -> str:
             return f"models.{name}.{what}" if what in entry else f"{STEP}.{what}"
 
-        method = own["method"]
         check_chunks(own, key("loss_chunk"))
-        if method in registry.BY_PREFERENCE:
-            if not config["align"]["pairs"]["files"] and not config["align"]["pairs"]["from"]:
-                raise InputError(
-                    f"{key('method')} is {method!r}, and align.pairs.files is []: give a file of preferences, a model in align.pairs.from, "
-                    "or a method with rewards: grpo, rloo, reinforce"
-                )
-            continue
-        if not own["rewards"]:
-            raise InputError(
-                f"{key('rewards')} is []; method {method!r} needs one or more: exact, format, length, model, a function"
+        if own["method"] in registry.BY_PREFERENCE:
+            check_files(
+                pairs, f"{key('method')} is {own['method']!r}", ", or a method with rewards: grpo, rloo, reinforce"
             )
+            continue
+        check_rewards(own, key)
         rewards.check(own["rewards"], key("rewards"))
         check_judges(config, name, key("rewards"))
-        if own["generations"] < 2 and method != "reinforce":
-            raise InputError(
-                f"{key('generations')} is {own['generations']}; method {method!r} compares answers to a prompt: 2 or more"
-            )
         if own["max_new_tokens"] >= own["max_length"]:
             raise InputError(
                 f"{key('max_new_tokens')} is {own['max_new_tokens']}; allowed is less than {key('max_length')}, {own['max_length']}"
             )
+
+
+def check_files(pairs: dict[str, Any], why: str, more: str = "") -> None:
+    """InputError for a model of preferences, `why`, of a run without any. pairs: settings of align.pairs. more: what else could be done."""
+    if not pairs["files"] and not pairs["from"]:
+        raise InputError(
+            f"{why}, and align.pairs.files is []: give a file of preferences, or a model in align.pairs.from{more}"
+        )
+
+
+def check_rewards(settings: dict[str, Any], key: Callable[[str], str]) -> None:
+    """InputError for a method by rewards that has none, or too few answers to compare. key: a key of align.train as the config names it."""
+    method = settings["method"]
+    if not settings["rewards"]:
+        raise InputError(
+            f"{key('rewards')} is []; method {method!r} needs one or more: exact, format, length, model, a function"
+        )
+    if settings["generations"] < 2 and method != "reinforce":
+        raise InputError(
+            f"{key('generations')} is {settings['generations']}; method {method!r} compares answers to a prompt: 2 or more"
+        )
 
 
 def check_chunks(settings: dict[str, Any], key: str) -> None:

@@ -19,6 +19,7 @@ import torch
 
 from scripts.align import losses, policy
 from scripts.align.batches import Asked, once
+from scripts.align.checks import check_rewards
 from scripts.align.engine import Loss
 from scripts.align.judge import Judge
 from scripts.align.pairs import Row, read_rows
@@ -72,15 +73,7 @@ class ByReward(Alignment):
 
     def read(self, settings: dict[str, Any]) -> Prompts:
         """What is trained on; reads what is held out, too."""
-        least = {policy.REINFORCE: 1}.get(settings["method"], 2)
-        if settings["generations"] < least:
-            raise InputError(
-                f"align.train.generations is {settings['generations']}; method {settings['method']!r} needs {least} or more"
-            )
-        if not settings["rewards"]:
-            raise InputError(
-                f"align.train.rewards is []; method {settings['method']!r} needs one or more (docs/align.md)"
-            )
+        check_rewards(settings, "align.train.{}".format)
         if not adapters.wanted(self.settings):
             self.settings |= KEPT
         made = Prompts(self.args.pairs, self.tokenizer, settings, self.processes)
