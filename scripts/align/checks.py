@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from scripts.align import rewards
@@ -33,11 +34,7 @@ def check(config: dict[str, Any]) -> None:
             "no such model that scores texts, or it is a mixture of experts"
         )
     for name in registry.made_by(config, STEP):
-        own, entry = registry.section(config, STEP, name), config["models"][name]
-
-        def key(what: str, entry: dict[str, Any] = entry, name: str = name) -> str:
-            return f"models.{name}.{what}" if what in entry else f"{STEP}.{what}"
-
+        own, key = registry.section(config, STEP, name), partial(registry.key, config, STEP, name)
         check_chunks(own, key("loss_chunk"))
         if own["method"] in registry.BY_PREFERENCE:
             check_files(
