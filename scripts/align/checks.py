@@ -43,7 +43,7 @@ def check(config: dict[str, Any]) -> None:
             continue
         check_rewards(own, key)
         rewards.check(own["rewards"], key("rewards"))
-        check_judges(config, name, key("rewards"))
+        check_reward_models(config, name, key("rewards"))
         if own["max_new_tokens"] >= own["max_length"]:
             raise InputError(
                 f"{key('max_new_tokens')} is {own['max_new_tokens']}; allowed is less than {key('max_length')}, {own['max_length']}"
@@ -107,7 +107,7 @@ def check_answering(config: dict[str, Any]) -> None:
             )
 
 
-def check_judges(config: dict[str, Any], model: str, key: str) -> None:
+def check_reward_models(config: dict[str, Any], model: str, key: str) -> None:
     """InputError for a reward model that is none, or that is made from the model whose answers it is to judge."""
     models, made = config["models"], registry.made_by(config, registry.REWARD_STEP)
     for number, entry in enumerate(registry.section(config, STEP, model)["rewards"]):
@@ -136,5 +136,5 @@ def loops(config: dict[str, Any], name: str, model: str) -> bool:
             return True
         if one in config["models"] and one not in seen:
             seen.add(one)
-            left += [config["models"][one]["from"], *registry.judges(config, one)]
+            left += [config["models"][one]["from"], *registry.reward_models(config, one)]
     return False

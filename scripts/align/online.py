@@ -21,8 +21,8 @@ from scripts.align import losses, policy
 from scripts.align.batches import Asked, once
 from scripts.align.checks import check_rewards
 from scripts.align.engine import Loss
-from scripts.align.judge import Judge
 from scripts.align.pairs import Row, read_rows
+from scripts.align.reward_model import RewardModel
 from scripts.align.rewards import Rewards
 from scripts.align.run import Alignment
 from scripts.finetune import adapters
@@ -79,15 +79,15 @@ class ByReward(Alignment):
         made = Prompts(self.args.pairs, self.tokenizer, settings, self.processes)
         given = {name(path): path for path in self.args.rewards}
 
-        def judge(entry: dict[str, Any], key: str) -> Judge:
+        def scorer(entry: dict[str, Any], key: str) -> RewardModel:
             own = "name" in entry
             if own and entry["name"] not in given:
                 there = ", ".join(given) or "none"
                 raise InputError(f"{key}.name is {entry['name']!r}; reward models that --rewards names: {there}")
             found = given[entry["name"]] if own else Path(entry["manifest"])
-            return Judge(found, own, self.source, made.template, key)
+            return RewardModel(found, own, self.source, made.template, key)
 
-        self.rewards = Rewards(settings["rewards"], "align.train.rewards", judge)
+        self.rewards = Rewards(settings["rewards"], "align.train.rewards", scorer)
         self.heldout_rows = made.fitting(once(read_rows(self.args.pairs, "heldout")[0]))[: settings["heldout_prompts"]]
         return made
 

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from scripts.align import sampling
-from scripts.align.judge import Judge
+from scripts.align.reward_model import RewardModel
 from scripts.align.rewards import Rewards
 from scripts.finetune.template import Template
 from scripts.models import quantized
@@ -38,7 +38,7 @@ def preferences(
     model, tokenizer = load(folder)
     quantized.place(model)
     rewards = Rewards(
-        settings["rewards"], KEY, lambda entry, key: Judge(Path(entry["manifest"]), False, folder, template, key)
+        settings["rewards"], KEY, lambda entry, key: RewardModel(Path(entry["manifest"]), False, folder, template, key)
     )
     rewards.place(model.device)
     many, most = settings["answers"], settings["max_new_tokens"]

@@ -96,7 +96,7 @@ def key(config: Config, step: str, name: str, own: str) -> str:
     return f"{where(config, step, name, own)}.{own}"
 
 
-def judges(config: Config, model: str) -> list[str]:
+def reward_models(config: Config, model: str) -> list[str]:
     """The models of align.reward that score the answers of a model while align.train makes it, by the names that its config has."""
     entry = config["models"].get(model)
     if not entry or entry["step"] != ALIGN_STEP:

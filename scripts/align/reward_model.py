@@ -21,7 +21,7 @@ from scripts.workflow.manifest import Manifest, task_of
 AT_ONCE = 32  # answers that are judged together
 
 
-class Judge:
+class RewardModel:
     """The reward model of the manifest `found`. own: that is an input of this task.
 
     beside: the folder of the model that it judges. template: of its questions.
