@@ -11,12 +11,8 @@ from scripts.models import registry
 from scripts.workflow.errors import InputError
 
 STEP = "align.train"
-UNSCORED = (
-    "mamba",
-    "mamba2",
-    "mixtral",
-    "olmoe",
-)  # of which there is no reward model; others are refused when it starts
+# Types of models of which there is no reward model; others are refused when it starts.
+UNSCORED = ("mamba", "mamba2", "mixtral", "olmoe")
 
 
 def check(config: dict[str, Any]) -> None:

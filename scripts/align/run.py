@@ -71,9 +71,8 @@ class Measured(Run):
 
         values: of a micro-batch on the device, [its rows]; a collective call.
         """
-        order = sorted(
-            range(len(rows)), key=lambda number: len(rows[number][0])
-        )  # so that a batch needs little padding
+        # So that a batch needs little padding.
+        order = sorted(range(len(rows)), key=lambda number: len(rows[number][0]))
         found = torch.zeros(len(rows), dtype=torch.float64, device=self.device)
         for turn in dealt(order, self.processes, self.batches.size * self.batches.rows_each):
             mine = turn[self.rank]
