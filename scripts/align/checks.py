@@ -10,7 +10,7 @@ from scripts.align import rewards
 from scripts.models import registry
 from scripts.workflow.errors import InputError
 
-STEP = "align.train"
+STEP = registry.ALIGN_STEP
 # Types of models of which there is no reward model; others are refused when it starts.
 UNSCORED = ("mamba", "mamba2", "mixtral", "olmoe")
 

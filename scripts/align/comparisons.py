@@ -17,12 +17,13 @@ from scripts.align.pairs import Row
 from scripts.align.run import OnPairs
 from scripts.evaluate.measures import DIGITS, error
 from scripts.finetune.batches import MicroBatch, micro_batch
+from scripts.models import registry
 from scripts.pretrain.engine import Update
 from scripts.pretrain.heldout import Piece
 from scripts.training.memory import Shape
 from scripts.workflow.manifest import task_of
 
-STEP = "align.reward"
+STEP = registry.REWARD_STEP
 
 
 class Comparisons(Preferences):

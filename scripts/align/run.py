@@ -17,13 +17,14 @@ from scripts.align.engine import ByLoss, kind
 from scripts.align.pairs import Row
 from scripts.finetune.batches import Cuts, dealt, micro_batch
 from scripts.finetune.run import Run, check_answers
+from scripts.models import registry
 from scripts.pretrain import checkpoint
 from scripts.pretrain.batch import MicroBatch
 from scripts.pretrain.engine import Engine, Job
 from scripts.pretrain.heldout import Piece
 from scripts.workflow.manifest import json_lines, write_atomically
 
-STEP = "align.train"
+STEP = registry.ALIGN_STEP
 SPOKEN, SPOKEN_FILE = 10, "prompts.jsonl"  # fixed prompts that are answered before and after, and their file
 
 
