@@ -81,7 +81,7 @@ rule align_train:
     input:
         model=parent,
         pairs=manifest("align.pairs"),
-        rewards=judges("align.reward"),
+        rewards=reward_models("align.reward"),
     output:
         manifest="results/{variant}/align/train/{model}.manifest.json",
     log:

@@ -175,11 +175,11 @@ def lineage(step=None):
     return found
 
 
-def judges(step):
+def reward_models(step):
     """Input function: the manifests of the models of a step that score the answers of the model that the wildcards name."""
 
     def found(wildcards):
-        names = registry.judges(VARIANTS[wildcards.variant], wildcards.model)
+        names = registry.reward_models(VARIANTS[wildcards.variant], wildcards.model)
         return [PROJECT.manifest(wildcards.variant, step, name) for name in names]
 
     return found

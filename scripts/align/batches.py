@@ -19,12 +19,8 @@ from scripts.pretrain.heldout import Piece
 from scripts.workflow.errors import InputError
 
 DPO, KTO = "dpo", "kto"
-CHOSEN, REJECTED, ANSWER, OTHER = (
-    "chosen",
-    "rejected",
-    "answer",
-    "other",
-)  # texts of a row that are laid out behind its question
+# Texts of a row that are laid out behind its question.
+CHOSEN, REJECTED, ANSWER, OTHER = "chosen", "rejected", "answer", "other"
 WANTS = {DPO: (CHOSEN, REJECTED), KTO: (ANSWER, OTHER)}
 
 

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from scripts.align import endpoint, rewards
 from scripts.models import registry
 from scripts.workflow.errors import InputError
 
-STEP = "align.train"
-UNSCORED = (
-    "mamba",
-    "mamba2",
-    "mixtral",
-    "olmoe",
-)  # of which there is no reward model; others are refused when it starts
+STEP = registry.ALIGN_STEP
+# Types of models of which there is no reward model; others are refused when it starts.
+UNSCORED = ("mamba", "mamba2", "mixtral", "olmoe")
 
 
 def check(config: dict[str, Any]) -> None:
@@ -23,11 +21,8 @@ def check(config: dict[str, Any]) -> None:
     if rewarding or registry.made_by(config, STEP):
         check_answering(config)
     pairs = config["align"]["pairs"]
-    if rewarding and not pairs["files"] and not pairs["from"]:
-        raise InputError(
-            f"models.{rewarding[0]}.step is {registry.REWARD_STEP!r}, and align.pairs.files is []: give a file of preferences, or "
-            "a model in align.pairs.from"
-        )
+    if rewarding:
+        check_files(pairs, f"models.{rewarding[0]}.step is {registry.REWARD_STEP!r}")
     kind = config["pretrain"]["train"]["model"]["type"]
     if rewarding and kind in UNSCORED:
         raise InputError(
@@ -35,38 +30,45 @@ def check(config: dict[str, Any]) -> None:
             "no such model that scores texts, or it is a mixture of experts"
         )
     for name in registry.made_by(config, STEP):
-        own, entry = registry.section(config, STEP, name), config["models"][name]
-
-        def key(what: str, entry: dict[str, Any] = entry, name: str = name) -> str:
-            return f"models.{name}.{what}" if what in entry else f"{STEP}.{what}"
-
-        method = own["method"]
+        own, key = registry.section(config, STEP, name), partial(registry.key, config, STEP, name)
         check_chunks(own, key("loss_chunk"))
-        if method in registry.BY_PREFERENCE:
-            if not config["align"]["pairs"]["files"] and not config["align"]["pairs"]["from"]:
-                raise InputError(
-                    f"{key('method')} is {method!r}, and align.pairs.files is []: give a file of preferences, a model in align.pairs.from, "
-                    "or a method with rewards: grpo, rloo, reinforce"
-                )
+        if own["method"] in registry.BY_PREFERENCE:
+            check_files(
+                pairs, f"{key('method')} is {own['method']!r}", ", or a method with rewards: grpo, rloo, reinforce"
+            )
             continue
-        if not own["rewards"]:
-            raise InputError(
-                f"{key('rewards')} is []; method {method!r} needs one or more: exact, format, length, model, a function"
-            )
+        check_rewards(own, key)
         rewards.check(own["rewards"], key("rewards"))
-        check_judges(config, name, key("rewards"))
-        if own["generations"] < 2 and method != "reinforce":
-            raise InputError(
-                f"{key('generations')} is {own['generations']}; method {method!r} compares answers to a prompt: 2 or more"
-            )
+        check_reward_models(config, name, key("rewards"))
         if own["max_new_tokens"] >= own["max_length"]:
             raise InputError(
                 f"{key('max_new_tokens')} is {own['max_new_tokens']}; allowed is less than {key('max_length')}, {own['max_length']}"
             )
 
 
+def check_files(pairs: dict[str, Any], why: str, more: str = "") -> None:
+    """InputError for a model of preferences, `why`, of a run without any. pairs: settings of align.pairs. more: what else could be done."""
+    if not pairs["files"] and not pairs["from"]:
+        raise InputError(
+            f"{why}, and align.pairs.files is []: give a file of preferences, or a model in align.pairs.from{more}"
+        )
+
+
+def check_rewards(settings: dict[str, Any], key: Callable[[str], str]) -> None:
+    """InputError for a method by rewards that has none, or too few answers to compare. key: a key of align.train as the config names it."""
+    method = settings["method"]
+    if not settings["rewards"]:
+        raise InputError(
+            f"{key('rewards')} is []; method {method!r} needs one or more: exact, format, length, model, a function"
+        )
+    if settings["generations"] < 2 and method != "reinforce":
+        raise InputError(
+            f"{key('generations')} is {settings['generations']}; method {method!r} compares answers to a prompt: 2 or more"
+        )
+
+
 def check_chunks(settings: dict[str, Any], key: str) -> None:
-    """InputError for logits in pieces where a method or an engine has none."""
+    """InputError for logits in chunks where a method or an engine has none."""
     rows, method = settings["loss_chunk"], settings["method"]
     if rows and method not in registry.BY_PREFERENCE:
         raise InputError(
@@ -108,7 +110,7 @@ def check_answering(config: dict[str, Any]) -> None:
             )
 
 
-def check_judges(config: dict[str, Any], model: str, key: str) -> None:
+def check_reward_models(config: dict[str, Any], model: str, key: str) -> None:
     """InputError for a reward model that is none, or that is made from the model whose answers it is to judge."""
     models, made = config["models"], registry.made_by(config, registry.REWARD_STEP)
     for number, entry in enumerate(registry.section(config, STEP, model)["rewards"]):
@@ -137,5 +139,5 @@ def loops(config: dict[str, Any], name: str, model: str) -> bool:
             return True
         if one in config["models"] and one not in seen:
             seen.add(one)
-            left += [config["models"][one]["from"], *registry.judges(config, one)]
+            left += [config["models"][one]["from"], *registry.reward_models(config, one)]
     return False

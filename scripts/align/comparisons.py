@@ -9,22 +9,21 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import torch.distributed as dist
 
 from scripts.align import losses, scored
-from scripts.align.batches import CHOSEN, DPO, REJECTED, Preferences, rows_for
+from scripts.align.batches import CHOSEN, DPO, REJECTED, Preferences
 from scripts.align.engine import Loss
 from scripts.align.pairs import Row
-from scripts.align.run import Measured
+from scripts.align.run import OnPairs
 from scripts.evaluate.measures import DIGITS, error
-from scripts.finetune.batches import Cuts, MicroBatch, micro_batch
-from scripts.finetune.run import check_answers
+from scripts.finetune.batches import MicroBatch, micro_batch
+from scripts.models import registry
 from scripts.pretrain.engine import Update
 from scripts.pretrain.heldout import Piece
 from scripts.training.memory import Shape
 from scripts.workflow.manifest import task_of
 
-STEP = "align.reward"
+STEP = registry.REWARD_STEP
 
 
 class Comparisons(Preferences):
@@ -45,18 +44,11 @@ class Comparisons(Preferences):
         return micro_batch(self.scored(rows, *(names or self.trains)), self.tokenizer.eos_token_id)
 
 
-class ByComparison(Measured):
+class ByComparison(OnPairs):
     """Bradley and Terry's loss (scripts/align/losses.py) on pairs of answers."""
 
-    where, program = STEP, "scripts.align.reward"
+    where, program, reader = STEP, "scripts.align.reward", Comparisons
     batches: Comparisons
-
-    def read(self, settings: dict[str, Any]) -> Comparisons:
-        """What is trained on; reads what is held out, too."""
-        made = Comparisons(self.args.pairs, self.tokenizer, settings, self.processes)
-        self.every_heldout, _ = rows_for(DPO, self.args.pairs, "heldout")
-        self.heldout_rows = made.whole(self.every_heldout)
-        return made
 
     def configuration(self, source: Path) -> Any:
         """As `Run.configuration`: the body of that model, with a head that gives one number."""
@@ -66,12 +58,6 @@ class ByComparison(Measured):
     def shape(self, config: Any) -> Shape:
         """As `Run.shape`: there are no logits."""
         return replace(super().shape(config), vocabulary=1)
-
-    def count_cuts(self) -> tuple[Cuts, Cuts]:
-        """As `Run.count_cuts`, of all answers."""
-        found = self.batches.cuts(), self.batches.cuts_of(self.every_heldout)
-        check_answers(found[0], self.settings["max_length"], self.where)
-        return found
 
     def prepare(self) -> None:
         """The held-out answers, first all chosen ones, then the others."""
@@ -85,9 +71,7 @@ class ByComparison(Measured):
         self.seen = torch.zeros(6, dtype=torch.float64)
         by: list[Loss] = [partial(self.of, part, share) for part in numbers]
         update = self.engine.step_by([self.moved(part) for part in batch], self.rate, by)
-        seen = self.seen.to(self.device)
-        dist.all_reduce(seen)
-        *sums, number = seen.tolist()
+        *sums, number = self.summed(self.seen).tolist()
         names = ("reward_chosen", "reward_rejected", "chosen_tokens", "rejected_tokens", "accuracy")
         self.shown = {name: value / max(number, 1) for name, value in zip(names, sums, strict=True)}
         self.shown["reward_margin"] = self.shown["reward_chosen"] - self.shown["reward_rejected"]
@@ -101,20 +85,20 @@ class ByComparison(Measured):
         rows = [self.batches.rows[number] for number in part]
         tokens = [kept for _, kept, _ in self.batches.pieces(rows, CHOSEN, REJECTED)]
         lengths = [float(sum(tokens[: len(part)])), float(sum(tokens[len(part) :]))]
-        sums = [float(one.detach().sum()) for one in (chosen, rejected, right(chosen, rejected))]
+        sums = [float(one.detach().sum()) for one in (chosen, rejected, losses.right(chosen, rejected))]
         self.seen += torch.tensor([*sums[:2], *lengths, sums[2], len(part)], dtype=torch.float64)
         return share * losses.bradley_terry(chosen, rejected, self.settings["center_rewards"]).sum()
 
-    def measured(self) -> dict[str, float]:
+    def heldout_values(self) -> dict[str, float]:
         """Loss, accuracy and margin of the held-out pairs; their scores are in `last`. A collective call."""
         if not self.heldout_rows:
             return {}
         found = self.by_piece(self.heldout_pieces, lambda batch: self.engine.logits(batch[0])[:, 0])
         self.last = chosen, rejected = found.chunk(2)
         loss = losses.bradley_terry(chosen, rejected, self.settings["center_rewards"]).mean()
-        measured = {"preference_loss": loss, "accuracy": right(chosen, rejected).mean()}
-        measured["margin"] = (chosen - rejected).mean()
-        return {f"heldout_{name}": float(value) for name, value in measured.items()}
+        values = {"preference_loss": loss, "accuracy": losses.right(chosen, rejected).mean()}
+        values["margin"] = (chosen - rejected).mean()
+        return {f"heldout_{name}": float(value) for name, value in values.items()}
 
     def facts(self) -> dict[str, Any]:
         """As `Measured.facts`, with the error of the accuracy (over questions) and what length has to do with it.
@@ -125,7 +109,7 @@ class ByComparison(Measured):
         if not (rows := self.heldout_rows):
             return super().facts()
         lengths = [torch.tensor([len(row[name]) for row in rows], dtype=torch.float64) for name in (CHOSEN, REJECTED)]
-        ordered, longer = right(*self.last), right(*lengths)
+        ordered, longer = losses.right(*self.last), losses.right(*lengths)
         wide = error(ordered.tolist(), [row["question"] for row in rows], self.settings["seed"], STEP)
         agree = torch.where(longer == 0.5, 0.5, torch.where(longer == 1, ordered, 1 - ordered))
         more = {
@@ -136,8 +120,3 @@ class ByComparison(Measured):
             "rejected_characters": float(lengths[1].mean()),
         }
         return super().facts() | {name: None if value is None else round(value, DIGITS) for name, value in more.items()}
-
-
-def right(chosen: torch.Tensor, rejected: torch.Tensor) -> torch.Tensor:
-    """1 for each pair whose first number is the larger one, 0.5 where both are the same, else 0: float64 [pairs]."""
-    return (chosen > rejected).double() + 0.5 * (chosen == rejected)

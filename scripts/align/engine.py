@@ -11,7 +11,8 @@ from typing import Any, cast
 import torch
 from torch.distributed.fsdp import FSDPModule
 
-from scripts.align.pieces import Head
+from scripts.align import sampling
+from scripts.align.chunks import ChunkedHead
 from scripts.pretrain import engine, layers
 from scripts.pretrain.batch import MicroBatch
 
@@ -25,14 +26,14 @@ class ByLoss(engine.Engine):
     """Any engine, with `step_by` and `logits` beside what it has."""
 
     losses: Iterator[Loss] | None = None
-    pieces: Head | None = None
+    chunked: ChunkedHead | None = None
 
     def _finish(self, job: engine.Job) -> None:
         """As `engine.Engine._finish`; with `loss_chunk` losses get log-probabilities in the place of logits."""
         rows = job.settings["loss_chunk"]
         super()._finish(replace(job, settings={**job.settings, "loss_chunk": 0}))
         if rows:
-            self.pieces = Head(self.model.get_output_embeddings(), rows, job.where)
+            self.chunked = ChunkedHead(self.model.get_output_embeddings(), rows, job.where)
 
     def step_by(self, batch: Sequence[MicroBatch], rate: float, losses: Sequence[Loss]) -> engine.Update:
         """As `engine.Engine.step`, by a loss for each micro-batch."""
@@ -47,8 +48,8 @@ class ByLoss(engine.Engine):
     ) -> tuple[torch.Tensor, Any]:
         if self.losses is None:
             return super()._loss(inputs, targets, more, scale)
-        if self.pieces:
-            logps, found = self.pieces.of(partial(self.forward, inputs, **more), targets)
+        if self.chunked:
+            logps, found = self.chunked.of(partial(self.forward, inputs, **more), targets)
             return next(self.losses)(logps, targets), found
         found = self.forward(inputs, **more)
         return next(self.losses)(found.logits.float(), targets), found
@@ -81,16 +82,11 @@ class ByLoss(engine.Engine):
 
         mask: int64 [n, all so far], 0 where there is padding. places: int64 [n, length]. cache: what it returned before, or None.
         """
-        runs: Any = getattr(self, "engine", None) or getattr(
-            self, "runs", self.model
-        )  # DeepSpeed's wrapper, or torch's
+        # DeepSpeed's wrapper, or torch's
+        runs: Any = getattr(self, "engine", None) or getattr(self, "runs", self.model)
         low = getattr(self, "low", False) and not getattr(self, "zero", 1)  # as Torch.forward has it
         with torch.autocast(inputs.device.type, torch.bfloat16, enabled=low):
-            found = runs(
-                input_ids=inputs, attention_mask=mask, position_ids=places, past_key_values=cache, use_cache=True,
-                logits_to_keep=1,
-            )  # fmt: skip
-        return found.logits[:, -1].float(), found.past_key_values
+            return sampling.step(runs, inputs, mask, places, cache)
 
     def rest(self) -> None:
         """Without a backward pass, whole weights would stay in memory."""

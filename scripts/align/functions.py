@@ -48,9 +48,8 @@ def _at_home(folder: Path, held: dict[str, ModuleType]) -> Iterator[None]:
         after = dict(sys.modules)
         for name, module in after.items():
             top = name.partition(".")[0]
-            if before.get(name) is module or before.get(top) is after.get(
-                top
-            ):  # as it was, or in a package that others use
+            # As it was, or in a package that others use.
+            if before.get(name) is module or before.get(top) is after.get(top):
                 continue
             if name in held or _beside(name, module, folder):
                 held[name] = sys.modules.pop(name)

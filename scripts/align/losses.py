@@ -15,7 +15,7 @@ from scripts.pretrain.batch import IGNORE
 def by_token(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
     """The log-probability of each target, 0 where it is IGNORE: fp32 [n, length].
 
-    logits: fp32 [n, length, vocabulary]; what scripts/align/pieces.py made in their place is returned. targets: int64 [n, length].
+    logits: fp32 [n, length, vocabulary]; what scripts/align/chunks.py made in their place is returned. targets: int64 [n, length].
     """
     if logits.ndim == 2:
         return logits
@@ -55,3 +55,8 @@ def bradley_terry(chosen: torch.Tensor, rejected: torch.Tensor, centering: float
     keeps scores around 0 (Eisenstein et al. 2023, https://arxiv.org/abs/2312.09244; TRL's center_rewards_coefficient).
     """
     return -functional.logsigmoid(chosen - rejected) + centering * (chosen + rejected) ** 2
+
+
+def right(chosen: torch.Tensor, rejected: torch.Tensor) -> torch.Tensor:
+    """1 for each pair whose first number is the larger one, 0.5 where both are the same, else 0: float64 [pairs]."""
+    return (chosen > rejected).double() + 0.5 * (chosen == rejected)

@@ -16,13 +16,13 @@ from typing import Any
 
 import numpy as np
 import torch
-import torch.distributed as dist
 
 from scripts.align import losses, policy
 from scripts.align.batches import Asked, once
+from scripts.align.checks import check_rewards
 from scripts.align.engine import Loss
-from scripts.align.judge import Judge
 from scripts.align.pairs import Row, read_rows
+from scripts.align.reward_model import RewardModel
 from scripts.align.rewards import Rewards
 from scripts.align.run import Alignment
 from scripts.finetune import adapters
@@ -34,6 +34,7 @@ from scripts.pretrain.engine import Update
 from scripts.workflow.errors import InputError
 
 Answer = tuple[int, int]  # (place of a prompt in the step, number of the answer to it)
+Parts = Sequence[Sequence[Answer]]  # of each of a process's micro-batches
 KEPT = {"ema": 0.5}  # has engines keep the reference; no step moves it
 
 
@@ -72,29 +73,21 @@ class ByReward(Alignment):
 
     def read(self, settings: dict[str, Any]) -> Prompts:
         """What is trained on; reads what is held out, too."""
-        least = {policy.REINFORCE: 1}.get(settings["method"], 2)
-        if settings["generations"] < least:
-            raise InputError(
-                f"align.train.generations is {settings['generations']}; method {settings['method']!r} needs {least} or more"
-            )
-        if not settings["rewards"]:
-            raise InputError(
-                f"align.train.rewards is []; method {settings['method']!r} needs one or more (docs/align.md)"
-            )
+        check_rewards(settings, "align.train.{}".format)
         if not adapters.wanted(self.settings):
             self.settings |= KEPT
         made = Prompts(self.args.pairs, self.tokenizer, settings, self.processes)
         given = {name(path): path for path in self.args.rewards}
 
-        def judge(entry: dict[str, Any], key: str) -> Judge:
+        def scorer(entry: dict[str, Any], key: str) -> RewardModel:
             own = "name" in entry
             if own and entry["name"] not in given:
                 there = ", ".join(given) or "none"
                 raise InputError(f"{key}.name is {entry['name']!r}; reward models that --rewards names: {there}")
             found = given[entry["name"]] if own else Path(entry["manifest"])
-            return Judge(found, own, self.source, made.template, key)
+            return RewardModel(found, own, self.source, made.template, key)
 
-        self.rewards = Rewards(settings["rewards"], "align.train.rewards", judge)
+        self.rewards = Rewards(settings["rewards"], "align.train.rewards", scorer)
         self.heldout_rows = made.fitting(once(read_rows(self.args.pairs, "heldout")[0]))[: settings["heldout_prompts"]]
         return made
 
@@ -137,44 +130,55 @@ class ByReward(Alignment):
         """The update of a step; `shown` has reward, divergence from the reference and lengths. A collective call."""
         settings, mine = self.settings, self.batches.answers(step, self.rank)
         rows, many = [self.batches.rows[number] for number in self.batches.order(step)], settings["generations"]
-        drawn, batch = list[list[list[int]]](), list[MicroBatch]()
-        found = torch.zeros(len(rows) * many, len(self.rewards.names) + 3, dtype=torch.float64)
-        for part in mine:
-            asked, keys = [rows[place] for place, _ in part], [("answer", step, *one) for one in part]
-            drawn.append(self.sampled(asked, keys, settings["temperature"]))
-            batch.append(self.laid_out(asked, drawn[-1]))
-            found[[place * many + answer for place, answer in part]] = self.worth(asked, drawn[-1])
-        found = self.summed(found)
+        batch, found = self._drawn(step, rows, mine)
         reference = self.reference(batch)
         rewards = found[:, 0].reshape(len(rows), many)
-        apart = torch.zeros(len(rows) * many, 1, dtype=torch.float64)
+        flat = (rewards.std(1) == 0).double().mean() if many > 1 else 0.0
         if settings["method"] != policy.GRPO and settings["kl_coefficient"]:
-            for part, one, of in zip(mine, batch, reference, strict=True):
-                ratios = (self.logps_of(one) - of).sum(1).double().cpu()
-                for row, (place, answer) in enumerate(part):
-                    apart[place * many + answer] = ratios[row]
-            rewards = rewards - settings["kl_coefficient"] * self.summed(apart).reshape(rewards.shape)
-        worth = policy.advantages(rewards, settings["method"]).flatten()
-        tokens = sum(int((targets != IGNORE).sum()) for _, targets in batch)
-        counted = float(self.summed(torch.tensor([float(tokens)], dtype=torch.float64)))
-        by_token = settings["method"] == policy.GRPO
-        share = len(batch) * self.processes / (max(1.0, counted) if by_token else len(rows) * many)
+            rewards = rewards - self._penalty(len(found), mine, batch, reference).reshape(rewards.shape)
+        advantages = policy.advantages(rewards, settings["method"]).flatten()
         self.seen = torch.zeros(2, dtype=torch.float64)
-        by: list[Loss] = []
-        for part, of in zip(mine, reference, strict=True):
-            own = [place * many + answer for place, answer in part]
-            by.append(partial(self.of, worth[own].to(self.device), of, share))
-        update = self.engine.step_by(batch, self.rate, by)
+        update = self.engine.step_by(batch, self.rate, self._losses(mine, batch, reference, advantages))
         kl, total = self.summed(self.seen).tolist()
-        flat = (found[:, 0].reshape(len(rows), many).std(1) == 0).double().mean() if many > 1 else 0.0
         self.shown = {**self.judged(found), "kl": kl / max(1.0, total), "flat_groups": float(flat)}
         return update
 
-    def summed(self, found: torch.Tensor) -> torch.Tensor:
-        """The sum over processes, on the CPU. A collective call."""
-        there = found.to(self.device)
-        dist.all_reduce(there)
-        return there.cpu()
+    def _drawn(self, step: int, rows: Sequence[Row], mine: Parts) -> tuple[list[MicroBatch], torch.Tensor]:
+        """(this process's micro-batches of answers `mine` to the step's rows, `worth` of all processes' answers). A collective call."""
+        many, batch = self.settings["generations"], list[MicroBatch]()
+        found = torch.zeros(len(rows) * many, len(self.rewards.names) + 3, dtype=torch.float64)
+        for part in mine:
+            asked, keys = [rows[place] for place, _ in part], [("answer", step, *one) for one in part]
+            drawn = self.sampled(asked, keys, self.settings["temperature"])
+            batch.append(self.laid_out(asked, drawn))
+            found[[place * many + answer for place, answer in part]] = self.worth(asked, drawn)
+        return batch, self.summed(found)
+
+    def _penalty(
+        self, answers: int, mine: Parts, batch: Sequence[MicroBatch], reference: Sequence[torch.Tensor]
+    ) -> torch.Tensor:
+        """What the divergence of each of the step's `answers` costs: float64 [answers]. A collective call."""
+        many = self.settings["generations"]
+        kl = torch.zeros(answers, dtype=torch.float64)
+        for part, one, of in zip(mine, batch, reference, strict=True):
+            ratios = (self.logps_of(one) - of).sum(1).double().cpu()
+            for row, (place, answer) in enumerate(part):
+                kl[place * many + answer] = ratios[row]
+        return self.summed(kl) * self.settings["kl_coefficient"]
+
+    def _losses(
+        self, mine: Parts, batch: Sequence[MicroBatch], reference: Sequence[torch.Tensor], advantages: torch.Tensor
+    ) -> list[Loss]:
+        """The loss of each micro-batch. advantages: float64 [answers of the step]. A collective call."""
+        tokens = sum(int((targets != IGNORE).sum()) for _, targets in batch)
+        counted = float(self.summed(torch.tensor([float(tokens)], dtype=torch.float64)))
+        by_token = self.settings["method"] == policy.GRPO
+        share = len(batch) * self.processes / (max(1.0, counted) if by_token else len(advantages))
+        found: list[Loss] = []
+        for part, of in zip(mine, reference, strict=True):
+            own = [place * self.settings["generations"] + answer for place, answer in part]
+            found.append(partial(self.of, advantages[own].to(self.device), of, share))
+        return found
 
     def laid_out(self, rows: Sequence[Row], answers: Sequence[Sequence[int]]) -> MicroBatch:
         """A micro-batch of questions and drawn answers, of whose tokens all count."""
@@ -194,30 +198,33 @@ class ByReward(Alignment):
             return [self.logps_of(part) for part in batch]
 
     def of(
-        self, worth: torch.Tensor, reference: torch.Tensor, share: float, logits: torch.Tensor, targets: torch.Tensor
+        self,
+        advantages: torch.Tensor,
+        reference: torch.Tensor,
+        share: float,
+        logits: torch.Tensor,
+        targets: torch.Tensor,
     ) -> torch.Tensor:
-        """The loss of a micro-batch of answers with the advantages `worth`, and what is shown of it."""
+        """The loss of a micro-batch of answers by their advantages, and what is shown of it."""
         own, counted = losses.by_token(logits / self.settings["temperature"], targets), targets != IGNORE
-        if not len(worth):
+        if not len(advantages):
             return own.sum() * 0
         with torch.no_grad():
             self.seen[0] += float((policy.divergence(own, reference) * counted).sum())
             self.seen[1] += int(counted.sum())
         if self.settings["method"] == policy.GRPO:
-            return share * policy.by_tokens(own, reference, counted, worth, self.settings["kl_coefficient"])
-        return share * policy.by_answers(own, counted, worth)
+            return share * policy.by_tokens(own, reference, counted, advantages, self.settings["kl_coefficient"])
+        return share * policy.by_answers(own, counted, advantages)
 
-    def measured(self) -> dict[str, float]:
+    def heldout_values(self) -> dict[str, float]:
         """Rewards of answers to the held-out prompts, drawn as in training, and the loss on the answers that these have, in nats a token.
 
         The same draws each time. A collective call.
         """
-        rows, found = (
-            self.heldout_rows,
-            torch.zeros(len(self.heldout_rows), len(self.rewards.names) + 3, dtype=torch.float64),
-        )
+        rows = self.heldout_rows
         if not rows:
             return {}
+        found = torch.zeros(len(rows), len(self.rewards.names) + 3, dtype=torch.float64)
         for turn in dealt(range(len(rows)), self.processes, self.batches.size):
             part = turn[self.rank]
             some = [rows[number] for number in part]
@@ -230,5 +237,5 @@ class ByReward(Alignment):
     def priced(self, row: dict[str, Any]) -> dict[str, Any]:
         """A row of the fixed prompts with the rewards of its answers."""
         known = {one["question"]: one.get("answer") for one in self.spoken_of}
-        worth = [self.rewards.each(row["question"], row[when], known[row["question"]]) for when in ("before", "after")]
-        return {**row, "reward_before": self.rewards.total(worth[0]), "reward_after": self.rewards.total(worth[1])}
+        each = [self.rewards.each(row["question"], row[when], known[row["question"]]) for when in ("before", "after")]
+        return {**row, "reward_before": self.rewards.total(each[0]), "reward_after": self.rewards.total(each[1])}

@@ -11,61 +11,42 @@ from functools import partial
 from typing import Any
 
 import torch
-import torch.distributed as dist
 
 from scripts.align import losses
-from scripts.align.batches import ANSWER, CHOSEN, DPO, KTO, OTHER, REJECTED, WANTS, Preferences, rows_for
+from scripts.align.batches import ANSWER, CHOSEN, DPO, KTO, OTHER, REJECTED, WANTS
 from scripts.align.engine import Loss
 from scripts.align.pairs import Row
-from scripts.align.run import Alignment
-from scripts.finetune.batches import Cuts
-from scripts.finetune.run import check_answers
+from scripts.align.run import Alignment, OnPairs
 from scripts.pretrain.engine import Update
 
 
-class ByPreference(Alignment):
+class ByPreference(OnPairs, Alignment):
     """DPO and KTO."""
-
-    batches: Preferences
-
-    def read(self, settings: dict[str, Any]) -> Preferences:
-        """What is trained on; reads what is held out, too."""
-        self.method = settings["method"]
-        made = Preferences(self.args.pairs, self.tokenizer, settings, self.processes)
-        self.every_heldout, _ = rows_for(self.method, self.args.pairs, "heldout")
-        self.heldout_rows = made.whole(self.every_heldout)
-        return made
-
-    def count_cuts(self) -> tuple[Cuts, Cuts]:
-        """As `Run.count_cuts`, of all answers."""
-        found = self.batches.cuts(), self.batches.cuts_of(self.every_heldout)
-        check_answers(found[0], self.settings["max_length"], self.where)
-        return found
 
     def prepare(self) -> None:
         """The reference's log-probabilities of all answers: {text of a row: float64 [rows]}, of training and held-out."""
         self.reference = self.of_rows(self.batches.rows)
-        self.heldout_pieces = {name: self.batches.pieces(self.heldout_rows, name) for name in WANTS[self.method]}
+        self.heldout_pieces = {
+            name: self.batches.pieces(self.heldout_rows, name) for name in WANTS[self.batches.method]
+        }
         self.heldout_reference = self.of_rows(self.heldout_rows)
 
     def of_rows(self, rows: Sequence[Row]) -> dict[str, torch.Tensor]:
         """The log-probabilities of the answers of rows, by the text of a row that holds them. A collective call."""
-        return {name: self.logps(self.batches.pieces(rows, name)) for name in WANTS[self.method]}
+        return {name: self.logps(self.batches.pieces(rows, name)) for name in WANTS[self.batches.method]}
 
     def update_by(self, step: int) -> Update:
         """The update of a step; `shown` has rewards, margin, accuracy, lengths in tokens, and of KTO the divergence. A collective call."""
         numbers, batch = self.batches.numbers(step, self.rank), self.batches.of(step, self.rank)
         total = len(self.batches.order(step))
-        self.apart = self.divergence(numbers, total) if self.method == KTO else 0.0
+        self.apart = self.divergence(numbers, total) if self.batches.method == KTO else 0.0
         share = len(batch) * self.processes / total
-        # chosen or good, rejected or bad: rewards, numbers, tokens; and pairs whose margin is positive, or answers judged right
+        # chosen or good, rejected or bad: rewards, numbers, tokens; and pairs or answers that count as right
         self.seen = torch.zeros(7, dtype=torch.float64)
-        each = self.dpo if self.method == DPO else self.kto
+        each = self.dpo if self.batches.method == DPO else self.kto
         by: list[Loss] = [partial(self.of, each, part, share) for part in numbers]
         update = self.engine.step_by([self.moved(part) for part in batch], self.rate, by)
-        seen = self.seen.to(self.device)
-        dist.all_reduce(seen)
-        self.shown = self.told(seen.tolist())
+        self.shown = self.told(self.summed(self.seen).tolist())
         return update
 
     def divergence(self, numbers: Sequence[Sequence[int]], total: int) -> float:
@@ -78,8 +59,7 @@ class ByPreference(Alignment):
             inputs, targets = self.moved(self.batches.laid_out(part, OTHER))
             logps = -self.engine.evaluate(inputs, targets)[: len(part)]
             found += (logps - self.reference[OTHER][list(part)].to(self.device)).sum()
-        dist.all_reduce(found)
-        return max(0.0, float(found) / total)
+        return max(0.0, float(self.summed(found)) / total)
 
     def of(
         self, each: Any, part: Sequence[int], share: float, logits: torch.Tensor, targets: torch.Tensor
@@ -107,12 +87,12 @@ class ByPreference(Alignment):
         return share * loss.sum()
 
     def dpo(self, part: Sequence[int], ratios: torch.Tensor) -> tuple[Any, ...]:
-        """(losses of the pairs, rows of chosen answers, of rejected ones, pairs whose margin is positive)."""
+        """(losses of the pairs, rows of chosen answers, of rejected ones, pairs whose chosen answer is ahead, ties half)."""
         chosen, rejected = ratios.chunk(2)
         good = torch.arange(2 * len(part)) < len(part)
         settings = self.settings
         each = losses.dpo(chosen, rejected, settings["beta"], settings["label_smoothing"])
-        return each, good, ~good, (chosen > rejected).sum()
+        return each, good, ~good, losses.right(chosen, rejected).sum()
 
     def kto(self, part: Sequence[int], ratios: torch.Tensor) -> tuple[Any, ...]:
         """(losses of the answers, rows of good ones, of bad ones, answers on their side of the divergence)."""
@@ -130,21 +110,21 @@ class ByPreference(Alignment):
         chosen, rejected, good, bad, long, longer, right = seen
         rewards = {"reward_chosen": chosen / max(good, 1), "reward_rejected": rejected / max(bad, 1)}
         found = {**rewards, "reward_margin": rewards["reward_chosen"] - rewards["reward_rejected"]}
-        found |= {"accuracy": right / (good if self.method == DPO else good + bad)}
+        found |= {"accuracy": right / (good if self.batches.method == DPO else good + bad)}
         found |= {"chosen_tokens": long / max(good, 1), "rejected_tokens": longer / max(bad, 1)}
-        return found | ({"kl": self.apart} if self.method == KTO else {})
+        return found | ({"kl": self.apart} if self.batches.method == KTO else {})
 
-    def measured(self) -> dict[str, float]:
+    def heldout_values(self) -> dict[str, float]:
         """Loss, accuracy, margin, and the cross-entropy of good answers in nats a token, of the held-out rows. A collective call."""
         if not self.heldout_rows:
             return {}
         logps = {name: self.logps(pieces) for name, pieces in self.heldout_pieces.items()}
         ratios = {name: found - self.heldout_reference[name] for name, found in logps.items()}
         beta = self.settings["beta"]
-        if self.method == DPO:
+        if self.batches.method == DPO:
             chosen, rejected = ratios[CHOSEN], ratios[REJECTED]
             each = losses.dpo(chosen, rejected, beta, self.settings["label_smoothing"])
-            right, margin = (chosen > rejected).double().mean(), beta * (chosen - rejected).mean()
+            right, margin = losses.right(chosen, rejected).mean(), beta * (chosen - rejected).mean()
             good, of = logps[CHOSEN], self.heldout_pieces[CHOSEN]
         else:
             labels = torch.tensor([row["label"] for row in self.heldout_rows])

@@ -3,7 +3,7 @@
 `exact`: the answer is the row's, letters' case and white space aside. `format`: a regular expression matches the whole answer. `length`: it
 has `least` to `most` words, and less the further it is from them. `function: path/to/file.py:name` calls `name(question, answer,
 reference)`, where `reference` is the row's answer or None, and takes the number that it returns. Such a file is run as it is. `model`: the
-score by a model of align.reward (scripts/align/judge.py), one of the run (`name`), or of any run (`manifest`). `endpoint`: the score that
+score by a model of align.reward (scripts/align/reward_model.py), one of the run (`name`), or of any run (`manifest`). `endpoint`: the score that
 a model behind an OpenAI-compatible endpoint replies with (scripts/align/endpoint.py), in align.pairs alone.
 """
 
@@ -140,7 +140,7 @@ def length(least: int = 0, most: float = math.inf) -> Reward:
 
 
 class Judge(Protocol):
-    """A reward model, of scripts/align/judge.py, or an endpoint: without what it imports, a check of the config is quick."""
+    """A reward model, of scripts/align/reward_model.py, or an endpoint: without what it imports, a check of the config is quick."""
 
     def place(self, device: Any) -> None:
         """Judge on a device from now on."""

@@ -11,19 +11,20 @@ import torch
 import torch.distributed as dist
 
 from scripts.align import sampling
-from scripts.align.batches import Asked, once
+from scripts.align.batches import Asked, Preferences, once, rows_for
 from scripts.align.checks import check_chunks
 from scripts.align.engine import ByLoss, kind
 from scripts.align.pairs import Row
-from scripts.finetune.batches import dealt, micro_batch
-from scripts.finetune.run import Run
+from scripts.finetune.batches import Cuts, dealt, micro_batch
+from scripts.finetune.run import Run, check_answers
+from scripts.models import registry
 from scripts.pretrain import checkpoint
 from scripts.pretrain.batch import MicroBatch
 from scripts.pretrain.engine import Engine, Job
 from scripts.pretrain.heldout import Piece
 from scripts.workflow.manifest import json_lines, write_atomically
 
-STEP = "align.train"
+STEP = registry.ALIGN_STEP
 SPOKEN, SPOKEN_FILE = 10, "prompts.jsonl"  # fixed prompts that are answered before and after, and their file
 
 
@@ -48,10 +49,10 @@ class Measured(Run):
         return self.start
 
     def measure(self) -> dict[str, float]:
-        """As `measured`. A collective call."""
-        return self.measured()
+        """As `heldout_values`. A collective call."""
+        return self.heldout_values()
 
-    def measured(self) -> dict[str, float]:
+    def heldout_values(self) -> dict[str, float]:
         """What is measured of the held-out rows, by its name in metrics.jsonl. A collective call."""
         raise NotImplementedError
 
@@ -59,7 +60,7 @@ class Measured(Run):
         """As `Run.step`, and every `measure_every` steps what is measured."""
         found = super().step(step, stopping)
         if (every := self.args.measure_every) and step % every == 0 and step < self.steps:
-            self.shown |= self.measured()
+            self.shown |= self.heldout_values()
         return found
 
     def moved(self, batch: MicroBatch) -> MicroBatch:
@@ -71,22 +72,46 @@ class Measured(Run):
 
         values: of a micro-batch on the device, [its rows]; a collective call.
         """
-        order = sorted(
-            range(len(rows)), key=lambda number: len(rows[number][0])
-        )  # so that a batch needs little padding
+        # So that a batch needs little padding.
+        order = sorted(range(len(rows)), key=lambda number: len(rows[number][0]))
         found = torch.zeros(len(rows), dtype=torch.float64, device=self.device)
         for turn in dealt(order, self.processes, self.batches.size * self.batches.rows_each):
             mine = turn[self.rank]
             batch = self.moved(micro_batch([rows[number] for number in mine], self.tokenizer.eos_token_id))
             found[mine] = values(batch)[: len(mine)].double()
-        dist.all_reduce(found)
-        return found.cpu()
+        return self.summed(found)
+
+    def summed(self, found: torch.Tensor) -> torch.Tensor:
+        """The sum over processes, on the CPU. A collective call."""
+        there = found.to(self.device)
+        dist.all_reduce(there)
+        return there.cpu()
 
     def facts(self) -> dict[str, Any]:
         """What the manifest's summary says of the rows, and of the held-out ones before and after."""
         found: dict[str, Any] = {"pairs": len(self.batches.rows), "heldout_pairs": len(self.heldout_rows)}
         for name, value in self.before.items():
             found |= {f"{name}_before": round(value, 6), f"{name}_after": round(self.after[name], 6)}
+        return found
+
+
+class OnPairs(Measured):
+    """What is trained on preferences or on labelled answers: rows that `reader` takes from align.pairs."""
+
+    reader: type[Preferences] = Preferences
+    batches: Preferences
+
+    def read(self, settings: dict[str, Any]) -> Preferences:
+        """What is trained on; reads what is held out, too."""
+        made = self.reader(self.args.pairs, self.tokenizer, settings, self.processes)
+        self.every_heldout, _ = rows_for(made.method, self.args.pairs, "heldout")
+        self.heldout_rows = made.whole(self.every_heldout)
+        return made
+
+    def count_cuts(self) -> tuple[Cuts, Cuts]:
+        """As `Run.count_cuts`, of all answers."""
+        found = self.batches.cuts(), self.batches.cuts_of(self.every_heldout)
+        check_answers(found[0], self.settings["max_length"], self.where)
         return found
 
 
@@ -108,9 +133,9 @@ class Alignment(Measured):
         return made
 
     def measure(self) -> dict[str, float]:
-        """As `measured`; the answers to the fixed prompts are in `spoken`. A collective call."""
+        """As `heldout_values`; the answers to the fixed prompts are in `spoken`. A collective call."""
         self.spoken = self.sampled(self.spoken_of, [("fixed", row["id"]) for row in self.spoken_of], 0.0)
-        return self.measured()
+        return self.heldout_values()
 
     def sampled(self, rows: Sequence[Row], keys: Sequence[tuple[Any, ...]], temperature: float) -> list[list[int]]:
         """The tokens of an answer to each row, drawn by its key; 0: always the likeliest. Shared out by the caller. A collective call."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from functools import partial
 from itertools import islice
 from operator import itemgetter
 from pathlib import Path
@@ -15,7 +16,7 @@ import torch
 
 from scripts.align import sampling
 from scripts.align.endpoint import EndpointJudge
-from scripts.align.judge import Judge
+from scripts.align.reward_model import RewardModel
 from scripts.align.rewards import ENDPOINT, Rewards
 from scripts.finetune.template import Template
 from scripts.models import quantized
@@ -46,29 +47,17 @@ def preferences(
     model, tokenizer = load(folder)
     quantized.place(model)
 
-    def judge(entry: Row, key: str) -> Judge | EndpointJudge:
+    def judge(entry: Row, key: str) -> RewardModel | EndpointJudge:
         if entry["reward"] == ENDPOINT:
             assert endpoint is not None
             return endpoint
-        return Judge(Path(entry["manifest"]), False, folder, template, key)
+        return RewardModel(Path(entry["manifest"]), False, folder, template, key)
 
     rewards = Rewards(settings["rewards"], KEY, judge, endpoint=True)
     rewards.place(model.device)
     many, most = settings["answers"], settings["max_new_tokens"]
     context = context_of(model.config)
-
-    def following(
-        inputs: torch.Tensor, mask: torch.Tensor, places: torch.Tensor, cache: Any
-    ) -> tuple[torch.Tensor, Any]:
-        found = model(
-            input_ids=inputs,
-            attention_mask=mask,
-            position_ids=places,
-            past_key_values=cache,
-            use_cache=True,
-            logits_to_keep=1,
-        )
-        return found.logits[:, -1].float(), found.past_key_values
+    following = partial(sampling.step, model)
 
     def fitting() -> Iterator[tuple[str, Row, list[int]]]:
         for split, row in asked:
@@ -92,14 +81,17 @@ def preferences(
         )
         texts = [str(tokenizer.decode(ids, skip_special_tokens=True)).strip() for ids in drawn]
         own = [[text for text in texts[place * many : (place + 1) * many] if text] for place in range(len(some))]
-        every = [
-            (row["question"], text, row.get("answer"))
-            for (_, row, _), found in zip(some, own, strict=True)
-            for text in found
-        ]
-        total = map(rewards.total, rewards.every(every))
+        # Each different answer once: in another batch of the judge's the same answer has other last digits.
+        every = list(
+            dict.fromkeys(
+                (row["question"], text, row.get("answer"))
+                for (_, row, _), found in zip(some, own, strict=True)
+                for text in found
+            )
+        )
+        total = dict(zip(every, map(rewards.total, rewards.every(every)), strict=True))
         for (split, row, _), found in zip(some, own, strict=True):
-            worth = [(next(total), text) for text in found]
+            worth = [(total[row["question"], text, row.get("answer")], text) for text in found]
             scored = [one for one in worth if not math.isnan(one[0])]
             progress.add()
             if len(scored) < min(2, len(worth)):

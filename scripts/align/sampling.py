@@ -28,6 +28,24 @@ def chosen(logits: torch.Tensor, at: torch.Tensor, temperature: float) -> torch.
     return torch.searchsorted(below, (at[:, None] * below[:, -1:])).squeeze(1).clamp(max=logits.shape[1] - 1)
 
 
+def step(
+    model: Any, inputs: torch.Tensor, mask: torch.Tensor, places: torch.Tensor, cache: Any
+) -> tuple[torch.Tensor, Any]:
+    """A model of transformers as `Following`: one forward pass with keys and values kept.
+
+    inputs, places: int64 [n, length]. mask: int64 [n, all so far], 0 where there is padding. cache: what it returned before, or None.
+    """
+    found = model(
+        input_ids=inputs,
+        attention_mask=mask,
+        position_ids=places,
+        past_key_values=cache,
+        use_cache=True,
+        logits_to_keep=1,
+    )
+    return found.logits[:, -1].float(), found.past_key_values
+
+
 def anywhere(going: torch.Tensor) -> bool:
     """Whether an answer goes on in any process. A collective call."""
     left = going.any().float()

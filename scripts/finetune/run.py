@@ -139,7 +139,7 @@ class Run:
         Raises InputError where that is a reward model.
         """
         found = AutoConfig.from_pretrained(source, local_files_only=True)
-        if initial.scores(found):
+        if initial.is_reward_config(found):
             raise InputError(
                 f"--model {self.args.model} is a reward model, which scores answers: no model is made from one"
             )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from scripts.models import registry
@@ -56,8 +57,7 @@ def check_aware(settings: Mapping[str, Any], key: Callable[[str], str]) -> None:
 def check(config: dict[str, Any]) -> None:
     """`check_aware` of every model of finetune.train of a config: before a run."""
     for name in registry.made_by(config, STEP):
-        entry = config["models"][name]
         check_aware(
             registry.section(config, STEP, name),
-            lambda what, entry=entry, name=name: f"models.{name}.{what}" if what in entry else f"{STEP}.{what}",  # type: ignore[misc]
+            partial(registry.key, config, STEP, name),
         )

@@ -12,7 +12,8 @@ from scripts.workflow.errors import InputError
 from scripts.workflow.manifest import Manifest, task_of
 
 CONTEXT = 2048
-SCORES = "ForSequenceClassification"  # how the names of transformers' classes end that give a text a score, as a reward model does
+# How the names of transformers' classes end that give a text a score, as a reward model does.
+SEQUENCE_CLASSIFICATION = "ForSequenceClassification"
 
 
 def name(manifest: Path) -> str:
@@ -59,14 +60,15 @@ def load_tokenizer(folder: Path | str) -> Any:
     return tokenizer
 
 
-def scores(folder: Path | str) -> bool:
+def is_reward_model(folder: Path | str) -> bool:
     """Whether config.json in a model's folder names a reward model (align.reward); no for a folder without a readable one."""
     try:
         found = json.loads((Path(folder) / "config.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return False
     return any(
-        str(name).endswith(SCORES) for name in (found.get("architectures") if isinstance(found, dict) else None) or ()
+        str(name).endswith(SEQUENCE_CLASSIFICATION)
+        for name in (found.get("architectures") if isinstance(found, dict) else None) or ()
     )
 
 
@@ -82,7 +84,7 @@ def load(folder: Path | str, precision: str = "fp32") -> tuple[Any, Any]:
     from transformers.utils import logging
 
     logging.disable_progress_bar()
-    if scores(folder):
+    if is_reward_model(folder):
         raise InputError(f"{folder}: a reward model, which scores answers and gives none itself; name a language model")
     dtype = {"fp32": torch.float32, "bf16": torch.bfloat16}[precision]
     tokenizer, where = load_tokenizer(folder), {}

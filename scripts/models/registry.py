@@ -86,7 +86,17 @@ def section(config: Config, step: str, model: str) -> Config:
     return dict(lookup(applied(config, step, model), step))
 
 
-def judges(config: Config, model: str) -> list[str]:
+def where(config: Config, step: str, name: str, *keys: str) -> str:
+    """The part of a config that names `keys` of a model: its entry of `models` where that has any of them, else its step's section."""
+    return f"models.{name}" if {*keys} & config["models"][name].keys() else step
+
+
+def key(config: Config, step: str, name: str, own: str) -> str:
+    """The key `own` of a model's step as the config names it; see `where`."""
+    return f"{where(config, step, name, own)}.{own}"
+
+
+def reward_models(config: Config, model: str) -> list[str]:
     """The models of align.reward that score the answers of a model while align.train makes it, by the names that its config has."""
     entry = config["models"].get(model)
     if not entry or entry["step"] != ALIGN_STEP:

@@ -15,20 +15,20 @@ import xxhash
 from torch import nn
 from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification, PreTrainedConfig, PreTrainedModel
 
-from scripts.models.load import SCORES
+from scripts.models.load import SEQUENCE_CLASSIFICATION
 from scripts.workflow.errors import InputError
 
 Weights = Iterator[tuple[str, torch.Tensor]]  # name of a parameter or buffer, as transformers has it; its value
 
 
-def scores(config: PreTrainedConfig) -> bool:
+def is_reward_config(config: PreTrainedConfig) -> bool:
     """Whether a configuration is of a model that gives a text a score: a reward model, and no language model."""
-    return any(name.endswith(SCORES) for name in config.architectures or ())
+    return any(name.endswith(SEQUENCE_CLASSIFICATION) for name in config.architectures or ())
 
 
 def empty(config: PreTrainedConfig, device: str = "meta") -> PreTrainedModel:
-    """A model in fp32, by default without values and memory: on the meta device. A language model, or what `scores` says."""
-    kind = AutoModelForSequenceClassification if scores(config) else AutoModelForCausalLM
+    """A model in fp32, by default without values and memory: on the meta device. A language model, or what `is_reward_config` says."""
+    kind = AutoModelForSequenceClassification if is_reward_config(config) else AutoModelForCausalLM
     with torch.device(device):
         made = kind.from_config(config, dtype=torch.float32)
     made.config.use_cache = False

@@ -13,7 +13,7 @@ STEPS = ("align.reward", "align.train")
 # Of each measure of the held-out rows: what it is. Other names are rewards.
 MEASURES = {
     "heldout_preference_loss": ("Held-out loss", "of the method"),
-    "heldout_accuracy": ("Held-out accuracy", "share of pairs in the right order (before, all dpo tied), or of answers judged right"),
+    "heldout_accuracy": ("Held-out accuracy", "share of pairs whose preferred answer is ahead, ties half; kto: answers on the right side"),
     "heldout_margin": ("Held-out margin", "mean reward of preferred answers, less that of the others"),
     "heldout_answer_loss": ("Held-out loss on answers", "nats a token, of the good answers that held-out rows have"),
     "heldout_ended": ("Held-out answers that end", "share with an end token within max_new_tokens"),

@@ -282,9 +282,12 @@ class Manifest:
         return manifest
 
     @classmethod
-    def of(cls, step: str, path: Path, option: str) -> Manifest:
-        """As `read`, of the manifest that an option of a program names. Raises InputError where it is one of another step."""
-        if (found := cls.read(path)).step != step:
+    def of(cls, step: str, path: Path, option: str, own: bool = True) -> Manifest:
+        """As `read`, of the manifest that an option of a program names; as `parse` where it is no input of this task, not its `own`.
+
+        Raises InputError where it is one of another step.
+        """
+        if (found := (cls.read if own else cls.parse)(path)).step != step:
             raise InputError(f"{option} {path} is a manifest of {found.step!r}; it must be one of {step!r}")
         return found
 

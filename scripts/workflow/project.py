@@ -8,7 +8,7 @@ without Snakemake.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -160,10 +160,8 @@ def check_lengths(config: dict[str, Any]) -> None:
     for step, name in tuned(config) if known else []:
         length = registry.section(config, step, name)["max_length"]
         if length > model["context"]:
-            key = f"models.{name}" if "max_length" in config["models"][name] else step
-            raise InputError(
-                f"{key}.max_length is {length:,}, more than pretrain.train.model.context, {model['context']:,}"
-            )
+            key = registry.key(config, step, name, "max_length")
+            raise InputError(f"{key} is {length:,}, more than pretrain.train.model.context, {model['context']:,}")
 
 
 def check_curve(config: dict[str, Any]) -> None:
@@ -189,11 +187,7 @@ def check_tuning(config: dict[str, Any]) -> None:
     """Raise InputError for a training on pairs whose engine or architecture cannot do what it is asked for."""
     kind = config["pretrain"]["train"]["model"]["type"]
     for step, name in tuned(config):
-        settings, given = registry.section(config, step, name), config["models"][name].keys()
-
-        def where(*keys: str, step: str = step, name: str = name, given: Any = given) -> str:
-            return f"models.{name}" if {*keys} & given else step
-
+        settings, where = registry.section(config, step, name), partial(registry.where, config, step, name)
         checks.saving(settings, where("engine", "async_checkpoints"))
         if "adapter" in settings:
             checks.adapter(settings, where("engine", "adapter"))

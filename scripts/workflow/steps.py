@@ -303,7 +303,10 @@ def models_read(step: str, config: dict[str, Any], task: str) -> list[str]:
         return [task] if task else EVALUATIONS[step](config)
     if step == EXPORT_STEP:
         return registry.lineage(config, task) if task else registry.evaluated(config)
-    return [registry.parent(config, task) or registry.BASE if task else registry.BASE, *registry.judges(config, task)]
+    return [
+        registry.parent(config, task) or registry.BASE if task else registry.BASE,
+        *registry.reward_models(config, task),
+    ]
 
 
 def upstream(step: str, config: dict[str, Any], task: str = "") -> list[tuple[str, str]]:

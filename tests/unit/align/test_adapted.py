@@ -1,4 +1,4 @@
-"""align.train of an adapter, and of logits in pieces: as plain loops over PEFT's and transformers' models; merged, resumed, refused."""
+"""align.train of an adapter, and of logits in chunks: as plain loops over PEFT's and transformers' models; merged, resumed, refused."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def plain(base: Path, preferences: Path) -> list[float]:
 
 @pytest.mark.slow
 def test_as_a_plain_loop_and_merged(base_model: Path, preferences: Path, tmp_path: Path) -> None:
-    """With and without pieces of logits, sharded or not; the result is the base with the adapter's products added."""
+    """With and without chunks of logits, sharded or not; the result is the base with the adapter's products added."""
     finished(launched(arguments(base_model, preferences, tmp_path, **CONFIG), 2, CASES=" ".join(CASES)))
     wanted = plain(base_model, preferences)
     for case in CASES:
@@ -91,7 +91,7 @@ def test_as_a_plain_loop_and_merged(base_model: Path, preferences: Path, tmp_pat
 @pytest.mark.parametrize(
     ("method", "case"), [("kto", "torch-0-3-5"), pytest.param("dpo", "deepspeed-1-3-40", marks=pytest.mark.long)]
 )
-def test_logits_in_pieces_give_the_same_losses(
+def test_logits_in_chunks_give_the_same_losses(
     base_model: Path, preferences: Path, tmp_path: Path, method: str, case: str
 ) -> None:
     cases = [case.rpartition("-")[0], case]
@@ -172,7 +172,7 @@ def test_killed_and_resumed_gives_the_same_bytes(
         ({"loss_chunk": 8, "zero_stage": 3}, r"models\.dpo\.loss_chunk is 8, and zero_stage 3 of engine deepspeed"),
     ],
 )
-def test_pieces_that_cannot_be_are_named(own: dict[str, Any], why: str) -> None:
+def test_chunks_that_cannot_be_are_named(own: dict[str, Any], why: str) -> None:
     made = config({"align.pairs.files": [{"path": "rows.jsonl"}]}, {**MODELS, "dpo": {**MODELS["dpo"], **own}})
     with pytest.raises(InputError, match=why):
         checks.check(made)

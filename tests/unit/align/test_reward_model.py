@@ -9,8 +9,8 @@ import tiny
 import torch
 from transformers import AutoModelForSequenceClassification
 
-from scripts.align.judge import Judge
 from scripts.align.pairs import read_rows
+from scripts.align.reward_model import RewardModel
 from scripts.finetune.template import read_pairs
 from scripts.workflow.errors import InputError
 from scripts.workflow.manifest import Manifest
@@ -48,28 +48,28 @@ def prompts(tmp_path_factory: pytest.TempPathFactory, questions: Path) -> Path:
 
 def test_scores_are_those_of_transformers(rewarding: Path, questions: Path, base_model: Path) -> None:
     pairs, template = read_pairs(questions, "train")
-    judge = Judge(rewarding, True, base_model.parent / "model", template, "key")
+    scorer = RewardModel(rewarding, True, base_model.parent / "model", template, "key")
     asked = [(row["question"], answer, None) for row in pairs[:20] for answer in (row["answer"], "", "no " * 99)]
-    found = judge.scores(asked)
+    found = scorer.scores(asked)
     model = AutoModelForSequenceClassification.from_pretrained(rewarding.parent / "made/model", num_labels=1)
     for (question, answer, _), score in zip(asked, found, strict=True):
-        ids = judge.tokenizer(template.prompt(question) + template.completion(answer))["input_ids"][: tiny.CONTEXT]
+        ids = scorer.tokenizer(template.prompt(question) + template.completion(answer))["input_ids"][: tiny.CONTEXT]
         with torch.no_grad():
             assert score == pytest.approx(float(model(torch.tensor([ids])).logits), abs=1e-5)
-    assert not any(parameter.requires_grad for parameter in judge.model.parameters()) and not judge.model.training
-    assert judge.scores(asked[:7]) == pytest.approx(found[:7], abs=1e-5)
+    assert not any(parameter.requires_grad for parameter in scorer.model.parameters()) and not scorer.model.training
+    assert scorer.scores(asked[:7]) == pytest.approx(found[:7], abs=1e-5)
 
 
 def test_what_cannot_judge_is_named(rewarding: Path, questions: Path, base_model: Path, tmp_path: Path) -> None:
     _, template = read_pairs(questions, "train")
     with pytest.raises(InputError, match=r"here: .* of 'pretrain\.train'; it must be one of 'align\.reward'"):
-        Judge(base_model, True, base_model.parent / "model", template, "here")
+        RewardModel(base_model, True, base_model.parent / "model", template, "here")
     (tmp_path / "tokenizer.json").write_text('{"model": {"vocab": {"a": 0}}}')
     with pytest.raises(InputError, match="its tokenizer has another vocabulary than this run's"):
-        Judge(rewarding, True, tmp_path, template, "here")
+        RewardModel(rewarding, True, tmp_path, template, "here")
     other = type(template).parse(template.text.replace("{answer}", "- {answer}"))
     with pytest.raises(InputError, match=r"questions of another finetune\.pairs\.template"):
-        Judge(rewarding, True, base_model.parent / "model", other, "here")
+        RewardModel(rewarding, True, base_model.parent / "model", other, "here")
 
 
 def test_a_model_learns_what_the_reward_model_likes(
@@ -107,7 +107,7 @@ def test_it_judges_answers_that_preferences_are_made_of(
     options = ["--config", config, "--pairs", str(questions), "--model", str(base_model), "--manifest", str(out)]
     assert pairs.main(options) == 0
     found, template = read_rows(out, "train")
-    judge = Judge(rewarding, False, base_model.parent / "model", template, "key")
-    scores = [judge.scores([(row["question"], row[name], None) for row in found]) for name in ("chosen", "rejected")]
+    scorer = RewardModel(rewarding, False, base_model.parent / "model", template, "key")
+    scores = [scorer.scores([(row["question"], row[name], None) for row in found]) for name in ("chosen", "rejected")]
     assert len(found) > 10 and all(good > bad for good, bad in zip(*scores, strict=True))
     assert "align.reward made" not in Manifest.read(out).inputs

@@ -13,7 +13,7 @@ from transformers.utils import logging
 
 from scripts.align import scored
 from scripts.finetune.template import CHAT, Template
-from scripts.models import load
+from scripts.models import load, registry
 from scripts.pretrain.origin import check_tokenizer
 from scripts.workflow.errors import InputError
 from scripts.workflow.manifest import Manifest, task_of
@@ -21,7 +21,7 @@ from scripts.workflow.manifest import Manifest, task_of
 AT_ONCE = 32  # answers that are judged together
 
 
-class Judge:
+class RewardModel:
     """The reward model of the manifest `found`. own: that is an input of this task.
 
     beside: the folder of the model that it judges. template: of its questions.
@@ -30,10 +30,8 @@ class Judge:
     """
 
     def __init__(self, found: Path, own: bool, beside: Path, template: Template, key: str) -> None:
-        manifest = (Manifest.read if own else Manifest.parse)(found).sound(f"{task_of(found)}/model/")
+        Manifest.of(registry.REWARD_STEP, found, f"{key}:", own).sound(f"{task_of(found)}/model/")
         folder = load.home(found) / "model"
-        if manifest.step != "align.reward":
-            raise InputError(f"{key}: {found} is a manifest of {manifest.step!r}; it must be one of 'align.reward'")
         check_tokenizer(beside / "tokenizer.json", folder / "tokenizer.json", key)
         if (folder / CHAT).is_file() and (folder / CHAT).read_text(encoding="utf-8") != template.chat():
             raise InputError(

@@ -1,4 +1,4 @@
-"""Log-probabilities of targets whose logits are never there all at once: made in pieces, and once more in the backward pass."""
+"""Log-probabilities of targets whose logits are never there all at once: made in chunks, and once more in the backward pass."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from scripts.pretrain.batch import IGNORE
 from scripts.workflow.errors import InputError
 
 
-class Head:
+class ChunkedHead:
     """Has a model's head return log-probabilities of its targets where it has some: fp32 [n, length], 0 where a target is IGNORE.
 
     What belongs to those never reaches the head. rows: tokens at once. As scripts/pretrain/entropy.py has it of a loss that is their mean;
