@@ -50,6 +50,8 @@ def made(
     from transformers import AutoConfig
 
     home, ids = quantizers.folder(), None
+    # What the rule reserves; more threads are for reading text.
+    torch.set_num_threads(settings["threads"] if settings["method"] in quantizers.CALIBRATED else 1)
     if settings["method"] in quantizers.CALIBRATED:
         if why := quantizers.missing(home):
             raise InputError(why)
@@ -148,8 +150,7 @@ def written(found: Path, source: Path, taken: list[Layer], rest: str, folder: Pa
         raise InputError(f"llm-compressor left numbers that are not finite, in {bad[0]} and {len(bad) - 1} more")
     if rest == "bf16":
         config["dtype"] = "bfloat16"
-        tensors = {name: value.bfloat16() if value.is_floating_point() else value for name, value in tensors.items()}
-    elif (dtype := getattr(torch, str(config.get("dtype")), None)) is not None:
+    if (dtype := getattr(torch, str(config.get("dtype")), None)) is not None:
         tensors = {name: value.to(dtype) if value.is_floating_point() else value for name, value in tensors.items()}
     partial = folder.with_name(f".{folder.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
@@ -197,9 +198,8 @@ def report(
     manifest: Manifest,
 ) -> None:
     """Fill the manifest's summary: what was quantized, sizes in bytes, and the loss on the text that it was calibrated on."""
-    from transformers import AutoModelForCausalLM
+    from transformers import AutoConfig, AutoModelForCausalLM
 
-    torch.set_num_threads(settings["threads"])
     before, after = size_of(source), sum(path.stat().st_size for path in files if path.suffix == ".safetensors")
     made = packed.load(files[0].parent, torch.float32).eval()
     model = AutoModelForCausalLM.from_pretrained(source, dtype=torch.float32, local_files_only=True).eval()
@@ -216,9 +216,14 @@ def report(
             "calibration_loss_before": round(loss(model, ids), 6),
             "calibration_loss": round(loss(made, ids), 6),
         }
-        for layer in taken:
-            weight = model.get_submodule(layer.name).weight
-            weight.data = grids.int4(weight.data, settings["group_size"], symmetric=settings["method"] == "gptq")
+        # In the types that the result is stored in: the two losses differ by the method alone.
+        stored = AutoConfig.from_pretrained(files[0].parent, local_files_only=True).dtype or torch.float32
+        rounded = {f"{layer.name}.weight" for layer in taken}
+        for name, value in model.named_parameters():
+            if name in rounded:
+                value.data = grids.int4(value.data, settings["group_size"], settings["method"] == "gptq", stored)
+            else:
+                value.data = value.data.to(stored).float()
         measured["calibration_loss_nearest"] = round(loss(model, ids), 6)
     kept = sorted(layer.name for layer in layers if layer not in taken and not layer.output)
     some = f"{', '.join(kept[:3])}{', …' * (len(kept) > 3)}"

@@ -68,9 +68,9 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     _, source = weights(args.model)
     if quantized.is_quantized(source):
         raise InputError(f"{source} is quantized already; {STEP} takes a model whose weights are not")
-    on_text = settings["method"] in quantizers.CALIBRATED
-    check_memory(source, memory.available(), copies=2 if on_text else 0.5)
+    check_memory(source, memory.available(), copies=2 if settings["method"] in quantizers.PACKED else 0.5)
     config = AutoConfig.from_pretrained(source, local_files_only=True)
+    quantizers.check_type(settings["method"], config.model_type, f"{STEP}.method", "config.json's model_type")
     layers = linear(config)
     taken = chosen(layers, settings)
     log.info("%s of %s linear layers of %s to %s", len(taken), len(layers), name(args.model), settings["method"])

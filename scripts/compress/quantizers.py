@@ -1,4 +1,4 @@
-"""Methods of compress.quantize that calibrate on text, and the environment of their library. Asked by the plan, before anything is trained.
+"""Methods of compress.quantize that pack four bits, and the environment of those that calibrate. Asked by the plan, before a training.
 
 `TYPES` are the types of transformers whose tiny models were quantized, and gave the same logits here as in the library's own loader
 (tests/unit/compress/test_calibrated.py).
@@ -67,12 +67,17 @@ def check(config: dict[str, Any]) -> None:
     """Raise InputError, naming key, value and what is allowed, for a model that cannot be quantized so."""
     kind = config["pretrain"]["train"]["model"]["type"]
     for name in registry.made_by(config, STEP):
-        if calibrates(config, name) and kind not in TYPES:
-            method = registry.section(config, STEP, name)["method"]
-            raise InputError(
-                f"models.{name}.method is {method!r}, which takes models of pretrain.train.model.type {', '.join(TYPES)}, and it is "
-                f"{kind!r}: take int8"
-            )
+        check_type(
+            registry.section(config, STEP, name)["method"], kind, f"models.{name}.method", "pretrain.train.model.type"
+        )
+
+
+def check_type(method: str, kind: str, key: str, where: str) -> None:
+    """Raise InputError where a method does not take models of a type. key, where: what method and type are called."""
+    if method in PACKED and kind not in TYPES:
+        raise InputError(
+            f"{key} is {method!r}, which takes models of {where} {', '.join(TYPES)}, and it is {kind!r}: take int8"
+        )
 
 
 def check_tools(config: dict[str, Any], there: Container[str] = ()) -> None:

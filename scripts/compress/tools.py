@@ -19,6 +19,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from scripts.compress import accepts
+from scripts.training import memory
 from scripts.workflow.cli import described, fail
 from scripts.workflow.config import ROOT
 from scripts.workflow.console import duration, log, setup
@@ -113,9 +114,8 @@ def programs(place: Path) -> dict[str, str]:
 
 def jobs() -> int:
     """How many compilers run at a time: as the cores and the memory allow that this process has."""
-    free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, min(cores, JOBS, free // MEMORY))
+    return max(1, min(cores, JOBS, memory.available() // MEMORY))
 
 
 def compiled(source: Path, place: Path, environment: Mapping[str, str]) -> Path:

@@ -10,6 +10,7 @@ from scripts.workflow.config import completed
 from scripts.workflow.errors import InputError
 
 STEP = "finetune.train"
+TURNED = ("gpt2",)  # types of models whose linear layers are not torch.nn.Linear, which alone are rounded
 ROUNDING = ("torch",)  # engines whose layers multiply with what their forward pass makes of a weight
 
 
@@ -28,14 +29,20 @@ def aware(settings: Mapping[str, Any]) -> bool:
     return bool(settings["quantize_aware"] != "none")
 
 
-def check_aware(settings: Mapping[str, Any], key: Callable[[str], str]) -> None:
-    """InputError where weights are to be rounded of an adapter's model, by another engine, or in the shards of ZeRO.
+def check_aware(settings: Mapping[str, Any], key: Callable[[str], str], kind: str = "") -> None:
+    """InputError where weights are to be rounded of an adapter's model, of a type whose layers cannot be, by another engine, or in the
+    shards of ZeRO.
 
-    key: a key of finetune.train as the config names it.
+    key: a key of finetune.train as the config names it. kind: pretrain.train.model.type, where it is known.
     """
     if not aware(settings):
         return
     said = f"{key('quantize_aware')} is {settings['quantize_aware']}"
+    if kind in TURNED:
+        raise InputError(
+            f"{said}, and pretrain.train.model.type {kind}, whose linear layers hold their weights the other way round and cannot be "
+            f"rounded in training: set {key('quantize_aware')} to none"
+        )
     if settings["adapter"] != "none":
         raise InputError(
             f"{said}, and {key('adapter')} {settings['adapter']}: weights beside an adapter are not trained, so rounding would teach them "
@@ -60,4 +67,5 @@ def check(config: dict[str, Any]) -> None:
         check_aware(
             registry.section(config, STEP, name),
             lambda what, entry=entry, name=name: f"models.{name}.{what}" if what in entry else f"{STEP}.{what}",  # type: ignore[misc]
+            config["pretrain"]["train"]["model"]["type"],
         )

@@ -15,9 +15,10 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
-from scripts.compress import calibrated, calibration, grids, quantizers
+from scripts.compress import calibrated, calibration, grids, layers, quantizers
 from scripts.models import load, packed
 from scripts.pretrain import origin
+from scripts.training import memory
 from scripts.workflow import config as configuration
 from scripts.workflow.config import ROOT
 from scripts.workflow.errors import InputError
@@ -86,6 +87,20 @@ def test_the_summary_is_true(made: tuple[str, Path], base: Path, tokens: list[Pa
     told = json.loads((folder / "config.json").read_text())["quantization_config"]
     assert told["quant_method"] == "compressed-tensors" and told["ignore"] == ["lm_head"]
     assert not [path for path in out.parent.rglob("*") if path.suffix in (".bin", ".pt", ".pkl")]
+
+
+@needs_quantizers
+def test_the_nearest_that_it_is_compared_with_is_what_int4_stores(
+    base: Path, tokens: list[Path], tmp_path: Path
+) -> None:
+    """On the grid of gptq: the model that method int4 makes, with its scales and embeddings in bf16."""
+    status, out = quantized(base, tmp_path, "gptq", tokens, method="gptq", **KEYS)
+    assert status == 0
+    status, nearest = quantized(base, tmp_path, "int4", method="int4", group_size=32)
+    assert status == 0
+    model, _ = load.load(load.weights(nearest)[1])
+    found = calibrated.loss(model.eval(), calibration.text(tokens, tiny.CONTEXT, 2048, 0))
+    assert Manifest.read(out).summary["calibration_loss_nearest"] == pytest.approx(found, abs=2e-6)
 
 
 @needs_quantizers
@@ -194,6 +209,47 @@ def test_int4_needs_nothing_else(base: Path, tmp_path: Path, monkeypatch: pytest
     assert summary["method"] == "int4" and "calibration_tokens" not in summary
 
 
+@pytest.mark.parametrize("method", METHODS)
+def test_a_type_that_packed_weights_are_not_tried_with_is_refused(
+    random_model: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str], method: str
+) -> None:
+    """GPT-2's matrices lie as inputs × outputs."""
+    entry = {"from": "base", "step": "compress.quantize", "method": method}
+    config = configuration.validate({"models": {"small": entry}})
+    quantizers.check(config)
+    config["pretrain"]["train"]["model"]["type"] = "gpt2"
+    with pytest.raises(
+        InputError,
+        match=rf"models.small.method is '{method}', which takes models of pretrain.train.model.type .* and it is 'gpt2': take int8",
+    ):
+        quantizers.check(config)
+    manifest = tmp_path / "manifest.json"
+    Manifest("pretrain.train", "0" * 16).write(manifest, list(random_model("gpt2").iterdir()))
+    assert quantized(manifest, tmp_path / "out", method=method, **KEYS)[0] == 1
+    assert f"compress.quantize.method is '{method}', which takes models of config.json's" in capsys.readouterr().err
+
+
+def test_the_memory_of_both_models_is_asked_for(
+    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """int4 has the model before and after in memory at once, in fp32."""
+    held = layers.size_of(base.parent / "model")
+    monkeypatch.setattr(memory, "available", lambda: int((memory.PROGRAM + 2 * held) / memory.TOLERANCE))
+    assert quantized(base, tmp_path, "small", method="int4", group_size=32)[0] == 1
+    assert "compress.quantize needs about" in capsys.readouterr().err
+    assert quantized(base, tmp_path, "small")[0] == 0
+
+
+def test_int4_takes_the_one_thread_that_the_rule_reserves(base: Path, tmp_path: Path) -> None:
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        assert quantized(base, tmp_path, "small", method="int4", group_size=32, threads=2)[0] == 0
+        assert torch.get_num_threads() == 1
+    finally:
+        torch.set_num_threads(before)
+
+
 def words(numbers: np.ndarray) -> torch.Tensor:
     """Numbers from -8 to 7, [rows, columns], packed along the columns by the definition: bit 4·i of a word has number i."""
     rows, columns = numbers.shape
@@ -263,11 +319,6 @@ def test_an_environment_that_is_not_there_is_told_before_a_run(tmp_path: Path, m
     quantizers.check_tools(configuration.validate({"models": {"int8": entry}}))
     monkeypatch.setenv(quantizers.VARIABLE, str(environment(tmp_path / "new")))
     quantizers.check_tools(config)
-    config["pretrain"]["train"]["model"]["type"] = "gpt2"
-    with pytest.raises(
-        InputError, match=r"models.small.method is 'awq', which takes models of .* and it is 'gpt2': take int8"
-    ):
-        quantizers.check(config)
 
 
 def test_a_library_that_fails_is_told_with_its_last_words(

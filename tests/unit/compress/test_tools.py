@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from scripts.compress import accepts, tools
+from scripts.training import memory
 from scripts.workflow.console import log
 from scripts.workflow.errors import InputError
 from tests.unit.compress.conftest import needs_llama
@@ -88,6 +89,14 @@ def test_flags_of_the_caller_are_left_out(tmp_path: Path, monkeypatch: pytest.Mo
     (tmp_path / "ninja").touch(mode=0o755)
     assert tools.programs(tmp_path / "programs")["CMAKE_GENERATOR"] == "Ninja"
     assert 1 <= int(found["CMAKE_BUILD_PARALLEL_LEVEL"]) <= tools.JOBS
+
+
+def test_as_many_compilers_as_the_memory_of_this_process_allows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of its control group, not of the machine."""
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(8), raising=False)
+    for free, jobs in ((3 * tools.MEMORY + 1, 3), (0, 1), (99 * tools.MEMORY, 8)):
+        monkeypatch.setattr(memory, "available", lambda free=free: free)
+        assert tools.jobs() == jobs
 
 
 @needs_llama

@@ -83,6 +83,17 @@ def test_what_does_not_go_with_it_is_named_by_the_plan(own: dict[str, Any], said
     settings.check(configuration.validate({"models": {"q": entry}, "finetune": {"train": AWARE}}))
 
 
+@pytest.mark.parametrize("how", ["int8", "nf4", "int4"])
+def test_a_type_without_layers_to_round_is_named_by_the_plan(how: str) -> None:
+    keys = {"from": "base", "step": "finetune.train", **AWARE, "quantize_aware": how}
+    made = configuration.validate({"models": {"q": keys}})
+    made["pretrain"]["train"]["model"]["type"] = "gpt2"
+    with pytest.raises(
+        InputError, match=rf"models.q.quantize_aware is {how}, and pretrain.train.model.type gpt2, .*to none"
+    ):
+        settings.check(made)
+
+
 def test_its_default_is_in_no_fingerprint() -> None:
     made = configuration.validate({"models": {"q": {"from": "base", "step": "finetune.train"}}})
     assert "quantize_aware" not in fingerprint("finetune.train", made, task="q")
