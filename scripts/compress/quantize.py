@@ -14,7 +14,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from scripts.compress import quantizers
+from scripts.compress import quantize_tools
 from scripts.compress.layers import Layer, chosen, error, linear, size_of
 from scripts.models import quantized
 from scripts.models.load import home, name, weights
@@ -68,16 +68,16 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     _, source = weights(args.model)
     if quantized.is_quantized(source):
         raise InputError(f"{source} is quantized already; {STEP} takes a model whose weights are not")
-    check_memory(source, memory.available(), copies=2 if settings["method"] in quantizers.PACKED else 0.5)
+    check_memory(source, memory.available(), copies=2 if settings["method"] in quantize_tools.PACKED else 0.5)
     config = AutoConfig.from_pretrained(source, local_files_only=True)
-    quantizers.check_type(settings["method"], config.model_type, f"{STEP}.method", "config.json's model_type")
+    quantize_tools.check_type(settings["method"], config.model_type, f"{STEP}.method", "config.json's model_type")
     layers = linear(config)
     taken = chosen(layers, settings)
     log.info("%s of %s linear layers of %s to %s", len(taken), len(layers), name(args.model), settings["method"])
-    if settings["method"] in quantizers.PACKED:
-        from scripts.compress import calibrated
+    if settings["method"] in quantize_tools.PACKED:
+        from scripts.compress import four_bit
 
-        return calibrated.made(args.tokens, source, home(args.manifest), taken, layers, settings, manifest)
+        return four_bit.made(args.tokens, source, home(args.manifest), taken, layers, settings, manifest)
     skipped = sorted(layer.name for layer in layers if layer not in taken)
     how = settings_of_library(settings, config.dtype or torch.float32, skipped)
     # On the CPU also where a GPU is: the same bytes everywhere. Saved before its first use, after which nf4 is laid out for the processor.

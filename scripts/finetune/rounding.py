@@ -40,7 +40,7 @@ class Through(torch.autograd.Function):
 def grid(settings: Mapping[str, Any]) -> Callable[[torch.Tensor], torch.Tensor]:
     """What rounds a layer's weights, [outputs, inputs], by `quantize_aware`."""
     if settings["quantize_aware"] == "int4":
-        return partial(grids.int4, group=settings["quantize_aware_group"])
+        return partial(grids.int4, group=settings["quantize_aware_group_size"])
     return grids.int8 if settings["quantize_aware"] == "int8" else grids.nf4
 
 
@@ -52,7 +52,7 @@ def hold(model: nn.Module, settings: Mapping[str, Any], where: str) -> int:
     if not aware(settings):
         return 0
     rounded, head = grid(settings), model.get_output_embeddings()  # type: ignore[operator]
-    how = {"method": METHODS[settings["quantize_aware"]], "group_size": settings["quantize_aware_group"]}
+    how = {"method": METHODS[settings["quantize_aware"]], "group_size": settings["quantize_aware_group_size"]}
     inner = [(name, part) for name, part in model.named_modules() if type(part) is nn.Linear and part is not head]
     shapes = {name: Layer(name, part.in_features, part.out_features) for name, part in inner}
     taken = [part for name, part in inner if fits(shapes[name], how)]

@@ -11,7 +11,7 @@ from scripts.workflow.errors import InputError
 
 STEP = "finetune.train"
 TURNED = ("gpt2",)  # types of models whose linear layers are not torch.nn.Linear, which alone are rounded
-ROUNDING = ("torch",)  # engines whose layers multiply with what their forward pass makes of a weight
+ENGINES = ("torch",)  # that quantize_aware was tried with
 
 
 def whole(settings: dict[str, Any], step: str = "finetune.train") -> dict[str, Any]:
@@ -48,10 +48,10 @@ def check_aware(settings: Mapping[str, Any], key: Callable[[str], str], kind: st
             f"{said}, and {key('adapter')} {settings['adapter']}: weights beside an adapter are not trained, so rounding would teach them "
             f"nothing; set {key('adapter')} or {key('quantize_aware')} to none"
         )
-    if settings["engine"] not in ROUNDING:
+    if settings["engine"] not in ENGINES:
         raise InputError(
             f"{said}, and {key('engine')} {settings['engine']}, which was not tried with rounded weights: set {key('engine')} to "
-            f"{' or '.join(ROUNDING)}"
+            f"{' or '.join(ENGINES)}"
         )
     if settings["zero_stage"]:
         raise InputError(

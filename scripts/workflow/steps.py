@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from scripts.compress import quantizers
+from scripts.compress import quantize_tools
 from scripts.ingest.lists import is_listed
 from scripts.models import registry
 from scripts.models.registry import BASE_STEP, EXPORT_STEP, REWARD_STEP
@@ -106,7 +106,7 @@ PUBLIC = "evaluate.public"  # asks the models these
 GENERATE = "evaluate.generate"  # used where answers or samples are asked for
 JUDGE = "evaluate.judge"  # used where a judge is named
 CURVE = "evaluate.curve"  # used where a step's number says how far apart its points are
-QUANTIZE = quantizers.STEP  # reads text where a model's method calibrates on it
+QUANTIZE = quantize_tools.STEP  # reads text where a model's method calibrates on it
 PLAN = "pretrain.plan"  # what the training will take; is told the settings of pretrain.train
 STEPS: dict[str, Step] = {
     CRAWL: Step(),
@@ -283,7 +283,7 @@ def needs(step: str, config: dict[str, Any], task: str = "") -> tuple[str, ...]:
     found = tuple(name for name in resolved(step, config["filters"]) if is_used(name, config))
     if step == PAIRS and (model := config["align"]["pairs"]["from"]):
         found = (registry.task(config, model)[0], *found)
-    if step == QUANTIZE and not quantizers.calibrates(config, task):
+    if step == QUANTIZE and not quantize_tools.calibrates(config, task):
         found = tuple(name for name in found if name != "tokenize.encode")
     if STEPS[step].per == "model" and set(MAKERS) & set(found):
         makers = {registry.task(config, model)[0] for model in models_read(step, config, task)}

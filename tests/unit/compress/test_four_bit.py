@@ -15,7 +15,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
-from scripts.compress import calibrated, calibration, grids, layers, quantizers
+from scripts.compress import calibration, four_bit, grids, layers, quantize_tools
 from scripts.models import load, packed
 from scripts.pretrain import origin
 from scripts.training import memory
@@ -57,7 +57,7 @@ def test_the_library_itself_computes_the_same(made: tuple[str, Path], base: Path
     model, _ = load.load(folder)
     ids = torch.arange(1, 49).unsqueeze(0)
     np.save(tmp_path / "ids.npy", ids.numpy())
-    command = [str(quantizers.python(quantizers.folder())), "-I", "-c", ELSEWHERE, str(folder)]
+    command = [str(quantize_tools.python(quantize_tools.folder())), "-I", "-c", ELSEWHERE, str(folder)]
     subprocess.run([*command, str(tmp_path / "ids.npy"), str(tmp_path / "logits.npy")], check=True)
     with torch.no_grad():
         found = model(ids).logits
@@ -83,7 +83,7 @@ def test_the_summary_is_true(made: tuple[str, Path], base: Path, tokens: list[Pa
     ids = calibration.text(tokens, tiny.CONTEXT, 2048, 0)
     if method != "int4":
         assert summary["calibration_tokens"] == ids.size == 2048
-        assert summary["calibration_loss_before"] == pytest.approx(calibrated.loss(before, ids), abs=1e-5)
+        assert summary["calibration_loss_before"] == pytest.approx(four_bit.loss(before, ids), abs=1e-5)
     told = json.loads((folder / "config.json").read_text())["quantization_config"]
     assert told["quant_method"] == "compressed-tensors" and told["ignore"] == ["lm_head"]
     assert not [path for path in out.parent.rglob("*") if path.suffix in (".bin", ".pt", ".pkl")]
@@ -99,7 +99,7 @@ def test_the_nearest_that_it_is_compared_with_is_what_int4_stores(
     status, nearest = quantized(base, tmp_path, "int4", method="int4", group_size=32)
     assert status == 0
     model, _ = load.load(load.weights(nearest)[1])
-    found = calibrated.loss(model.eval(), calibration.text(tokens, tiny.CONTEXT, 2048, 0))
+    found = four_bit.loss(model.eval(), calibration.text(tokens, tiny.CONTEXT, 2048, 0))
     assert Manifest.read(out).summary["calibration_loss_nearest"] == pytest.approx(found, abs=2e-6)
 
 
@@ -189,7 +189,7 @@ def test_what_was_packed_is_not_trained(
 
 def test_int4_needs_nothing_else(base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its weights are those of the grid, and the summary has their error; the same bytes again."""
-    monkeypatch.setenv(quantizers.VARIABLE, str(tmp_path))
+    monkeypatch.setenv(quantize_tools.VARIABLE, str(tmp_path))
     keys = {"method": "int4", "group_size": 32, "rest": "same"}
     (status, out), (_, again) = (quantized(base, tmp_path / name, "small", **keys) for name in "ab")
     assert status == 0 and out.read_bytes() == again.read_bytes()
@@ -216,13 +216,13 @@ def test_a_type_that_packed_weights_are_not_tried_with_is_refused(
     """GPT-2's matrices lie as inputs × outputs."""
     entry = {"from": "base", "step": "compress.quantize", "method": method}
     config = configuration.validate({"models": {"small": entry}})
-    quantizers.check(config)
+    quantize_tools.check(config)
     config["pretrain"]["train"]["model"]["type"] = "gpt2"
     with pytest.raises(
         InputError,
         match=rf"models.small.method is '{method}', which takes models of pretrain.train.model.type .* and it is 'gpt2': take int8",
     ):
-        quantizers.check(config)
+        quantize_tools.check(config)
     manifest = tmp_path / "manifest.json"
     Manifest("pretrain.train", "0" * 16).write(manifest, list(random_model("gpt2").iterdir()))
     assert quantized(manifest, tmp_path / "out", method=method, **KEYS)[0] == 1
@@ -301,7 +301,7 @@ def environment(folder: Path, lock: str = "") -> Path:
     """An environment of this Python, which has no llm-compressor, that says it is of a lock."""
     (folder / "bin").mkdir(parents=True)
     (folder / "bin/python").symlink_to(sys.executable)
-    (folder / quantizers.MADE).write_text(lock or (ROOT / quantizers.LOCK).read_text())
+    (folder / quantize_tools.MADE).write_text(lock or (ROOT / quantize_tools.LOCK).read_text())
     return folder
 
 
@@ -312,19 +312,19 @@ def test_an_environment_that_is_not_there_is_told_before_a_run(tmp_path: Path, m
         (tmp_path / "none", r"models.small is made by method awq, and the quantizers' environment is not in .*make quantize-tools"),
         (environment(tmp_path / "old", "llmcompressor==0.1\n"), "is of other packages than envs/lock-quantize.txt"),
     ):  # fmt: skip
-        monkeypatch.setenv(quantizers.VARIABLE, str(found))
+        monkeypatch.setenv(quantize_tools.VARIABLE, str(found))
         with pytest.raises(InputError, match=said):
-            quantizers.check_tools(config)
-        quantizers.check_tools(config, {"small"})  # made already
-    quantizers.check_tools(configuration.validate({"models": {"int8": entry}}))
-    monkeypatch.setenv(quantizers.VARIABLE, str(environment(tmp_path / "new")))
-    quantizers.check_tools(config)
+            quantize_tools.check_tools(config)
+        quantize_tools.check_tools(config, {"small"})  # made already
+    quantize_tools.check_tools(configuration.validate({"models": {"int8": entry}}))
+    monkeypatch.setenv(quantize_tools.VARIABLE, str(environment(tmp_path / "new")))
+    quantize_tools.check_tools(config)
 
 
 def test_a_library_that_fails_is_told_with_its_last_words(
     base: Path, tokens: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv(quantizers.VARIABLE, str(environment(tmp_path / "bare")))
+    monkeypatch.setenv(quantize_tools.VARIABLE, str(environment(tmp_path / "bare")))
     assert quantized(base, tmp_path / "out", "small", tokens, method="gptq", **KEYS)[0] == 1
     said = capsys.readouterr().err
     assert "gptq by llm-compressor in" in said and "No module named" in said
@@ -350,10 +350,10 @@ def test_the_packages_are_part_of_its_fingerprint_alone(monkeypatch: pytest.Monk
     config = configuration.validate({"models": {"small": {**entry, "method": "gptq"}, "int8": entry}})
 
     def marks() -> list[str]:
-        return [fingerprint(quantizers.STEP, config, task=name) for name in ("small", "int8")]
+        return [fingerprint(quantize_tools.STEP, config, task=name) for name in ("small", "int8")]
 
     before = marks()
-    monkeypatch.setattr(quantizers, "pins", lambda text: ["llmcompressor==99"])
+    monkeypatch.setattr(quantize_tools, "pins", lambda text: ["llmcompressor==99"])
     after = marks()
     assert before[0] != after[0] and before[1] == after[1]
     upstream = [json.loads(one)["upstream"] for one in before]

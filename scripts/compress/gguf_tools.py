@@ -194,7 +194,7 @@ def works(folder: Path) -> None:
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = described("python -m scripts.compress.tools", __doc__, "--folder .gguf")
+    parser = described("python -m scripts.compress.gguf_tools", __doc__, "--folder .gguf")
     parser.add_argument(
         "--folder",
         type=Path,

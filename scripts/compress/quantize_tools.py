@@ -1,7 +1,7 @@
 """Methods of compress.quantize that pack four bits, and the environment of those that calibrate. Asked by the plan, before a training.
 
 `TYPES` are the types of transformers whose tiny models were quantized, and gave the same logits here as in the library's own loader
-(tests/unit/compress/test_calibrated.py).
+(tests/unit/compress/test_four_bit.py).
 """
 
 from __future__ import annotations

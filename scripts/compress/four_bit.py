@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from safetensors.torch import save_file
 
-from scripts.compress import calibration, grids, oneshot, quantizers
+from scripts.compress import calibration, grids, llm_compressor, quantize_tools
 from scripts.compress.layers import Layer, size_of
 from scripts.models import packed, quantized
 from scripts.models.load import context_of
@@ -49,11 +49,11 @@ def made(
     """
     from transformers import AutoConfig
 
-    home, ids = quantizers.folder(), None
+    home, ids = quantize_tools.folder(), None
     # What the rule reserves; more threads are for reading text.
-    torch.set_num_threads(settings["threads"] if settings["method"] in quantizers.CALIBRATED else 1)
-    if settings["method"] in quantizers.CALIBRATED:
-        if why := quantizers.missing(home):
+    torch.set_num_threads(settings["threads"] if settings["method"] in quantize_tools.CALIBRATED else 1)
+    if settings["method"] in quantize_tools.CALIBRATED:
+        if why := quantize_tools.missing(home):
             raise InputError(why)
         config = AutoConfig.from_pretrained(source, local_files_only=True)
         ids = calibration.text(tokens, context_of(config), settings["calibration_tokens"], settings["seed"])
@@ -89,7 +89,7 @@ def run(
     # Threads that wait must not spin; nothing of the environment here may reach into that one.
     given = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
     environment = {"OMP_WAIT_POLICY": "PASSIVE", **given, "HF_HUB_OFFLINE": "1"}
-    command = [str(quantizers.python(home)), "-I", str(Path(oneshot.__file__)), str(place / "job.json")]
+    command = [str(quantize_tools.python(home)), "-I", str(Path(llm_compressor.__file__)), str(place / "job.json")]
     done = subprocess.run(
         command, env=environment, capture_output=True, text=True, errors="replace", check=False, cwd=place
     )
