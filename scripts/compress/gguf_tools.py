@@ -19,6 +19,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from scripts.compress import accepts
+from scripts.compress.programs import finished
 from scripts.training import memory
 from scripts.workflow.cli import described, fail
 from scripts.workflow.config import ROOT
@@ -71,10 +72,7 @@ def check(folder: Path, environment: Mapping[str, str]) -> None:
 def pip(*arguments: str) -> None:
     """Run this environment's pip. Raises InputError with its last words where it fails."""
     command = [sys.executable, "-m", "pip", *arguments[:1], "--quiet", "--disable-pip-version-check", *arguments[1:]]
-    done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
-    if done.returncode:
-        said = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()][-6:]
-        raise InputError(f"pip {arguments[0]} failed, status {done.returncode}: {' | '.join(said)}")
+    finished(command, f"pip {arguments[0]} failed")
 
 
 def unpacked(archive: Path, place: Path) -> Path:

@@ -125,10 +125,12 @@ def error(model: Any, source: Path, layer: Layer) -> tuple[float, float]:
 
 
 def dequantized(module: Any) -> torch.Tensor:
-    """The weights of a layer of bitsandbytes in fp32, outputs × inputs."""
+    """The weights of a layer in fp32, outputs × inputs: of bitsandbytes, or of floating-point numbers."""
+    weight = module.weight
+    if weight.is_floating_point():
+        return torch.as_tensor(weight.data).float()
     import bitsandbytes
 
-    weight = module.weight
     if hasattr(weight, "quant_state") and weight.quant_state is not None:
         return bitsandbytes.functional.dequantize_4bit(weight.data, weight.quant_state).float()
     return bitsandbytes.functional.int8_vectorwise_dequant(weight.data, weight.SCB).float()

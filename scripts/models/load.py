@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -61,13 +60,7 @@ def load_tokenizer(folder: Path | str) -> Any:
 
 def scores(folder: Path | str) -> bool:
     """Whether config.json in a model's folder names a reward model (align.reward); no for a folder without a readable one."""
-    try:
-        found = json.loads((Path(folder) / "config.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return False
-    return any(
-        str(name).endswith(SCORES) for name in (found.get("architectures") if isinstance(found, dict) else None) or ()
-    )
+    return any(str(name).endswith(SCORES) for name in quantized.config_of(folder).get("architectures") or ())
 
 
 def load(folder: Path | str, precision: str = "fp32") -> tuple[Any, Any]:

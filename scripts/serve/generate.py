@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -63,10 +62,7 @@ def manifests(results: Path) -> dict[str, Path]:
 def described(manifest: Path) -> dict[str, Any]:
     """What a model is without loading it: `context` in tokens, and whether it `chats`."""
     folder = load.home(manifest) / "model"
-    try:
-        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        config = {}  # loading it says what is wrong
+    config = quantized.config_of(folder)  # {} of one that cannot be read: loading it says what is wrong
     return {"context": context(config.get), "chats": (folder / "chat_template.jinja").is_file()}
 
 

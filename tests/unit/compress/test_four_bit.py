@@ -80,6 +80,19 @@ def test_the_summary_is_true(made: tuple[str, Path], base: Path, tokens: list[Pa
     assert summary["bytes"] == (folder / "model.safetensors").stat().st_size < 0.4 * summary["bytes_before"]
     assert {value.dtype for value in own.values() if value.is_floating_point()} == {torch.bfloat16}
     assert any(name.endswith("weight_zero_point") for name in own) == (method == "awq")
+    if method == "awq":  # its weights are scaled, and their inputs the other way
+        assert not {"weight_error", "worst_layer", "worst_error"} & {*summary}
+    else:
+        model, _ = load.load(folder)
+        found_errors = {}
+        for name in (name for name, _ in before.named_modules() if f"{name}.weight_packed" in own):
+            whole, other = (one.get_submodule(name).weight.data for one in (before, model))
+            found_errors[name] = float((other - whole).norm() / whole.norm())
+        worst = max(found_errors, key=lambda name: found_errors[name])
+        assert summary["worst_layer"] == worst and summary["worst_error"] == pytest.approx(
+            found_errors[worst], rel=1e-4
+        )
+        assert min(found_errors.values()) <= summary["weight_error"] <= summary["worst_error"]
     ids = calibration.text(tokens, tiny.CONTEXT, 2048, 0)
     if method != "int4":
         assert summary["calibration_tokens"] == ids.size == 2048
@@ -232,7 +245,7 @@ def test_a_type_that_packed_weights_are_not_tried_with_is_refused(
 def test_the_memory_of_both_models_is_asked_for(
     base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """int4 has the model before and after in memory at once, in fp32."""
+    """int4 expands what it made into fp32 to measure it."""
     held = layers.size_of(base.parent / "model")
     monkeypatch.setattr(memory, "available", lambda: int((memory.PROGRAM + 2 * held) / memory.TOLERANCE))
     assert quantized(base, tmp_path, "small", method="int4", group_size=32)[0] == 1

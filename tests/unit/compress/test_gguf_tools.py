@@ -63,7 +63,7 @@ def test_a_build_says_how_far_it_is_and_why_it_failed(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(log, "handlers", [Into()])
     monkeypatch.setattr(log, "level", logging.INFO)
-    monkeypatch.setattr(tools, "EVERY", 0.0)
+    monkeypatch.setattr(gguf_tools, "EVERY", 0.0)
     lines = [
         "[3/12] Building CXX object a.o",
         "x.cpp:7:1: error: no such thing",
