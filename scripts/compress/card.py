@@ -10,7 +10,17 @@ from pathlib import Path
 from typing import Any
 
 from scripts.compress.facts import Facts, scratch
-from scripts.compress.sections import data, evaluated, label, loader_of, provenance, quantization, table, trained
+from scripts.compress.sections import (
+    QUANTIZED,
+    data,
+    evaluated,
+    label,
+    loader_of,
+    provenance,
+    quantization,
+    table,
+    trained,
+)
 from scripts.finetune.template import CHAT
 from scripts.models.registry import BASE_STEP
 
@@ -101,7 +111,7 @@ def metadata(facts: Facts, settings: dict[str, Any], name: str, types: Iterable[
 def quantized(facts: Facts) -> list[str]:
     """The tags of a quantized model: its bits, its method, and the library that reads it."""
     method = str(facts.models[0].summary.get("method"))
-    return [f"{8 if method == 'int8' else 4}-bit", method, library] if (library := loader_of(facts)) else []
+    return [f"{QUANTIZED[method][1]}-bit", method, library] if (library := loader_of(facts)) else []
 
 
 def chats(facts: Facts) -> bool:

@@ -18,7 +18,7 @@ from scripts.workflow.errors import InputError
 # bitsandbytes (functional.py, _convert_weight_packed_for_cpu): on a processor with AVX512-BF16 a row of a matrix has to be whole blocks of
 # 64 weights, and the rows have to be a multiple of 32. Elsewhere any shape goes; the model has to run on all of them.
 BLOCK, ROWS = 64, 32
-GROUPS = (128, 64, 32)  # weights with a common scale, of gptq and awq
+GROUPS = (128, 64, 32)  # weights with a common scale, of int4, gptq and awq
 
 
 @dataclass(frozen=True)
@@ -58,8 +58,8 @@ def size_of(folder: Path) -> int:
 def chosen(layers: list[Layer], settings: dict[str, Any]) -> list[Layer]:
     """The layers that compress.quantize quantizes under these settings: not the output layer, not what `keep` matches.
 
-    With nf4 only those whose shape its kernels take everywhere, with gptq and awq those whose rows are whole groups. Raises InputError
-    where `keep` matches nothing, or none is left.
+    With nf4 only those whose shape its kernels take everywhere, with int4, gptq and awq those whose rows are whole groups. Raises
+    InputError where `keep` matches nothing, or none is left.
     """
     where = "compress.quantize"
     inner = [layer for layer in layers if not layer.output]

@@ -20,8 +20,6 @@ from scripts.compress.layers import Layer, fits, none_fits
 from scripts.finetune.settings import aware
 from scripts.workflow.errors import InputError
 
-METHODS = {"int8": "int8", "nf4": "nf4", "int4": "int4"}  # quantize_aware → compress.quantize.method
-
 
 class Through(torch.autograd.Function):
     """A function of weights, whose gradient is that of the weights themselves."""
@@ -47,12 +45,12 @@ def grid(settings: Mapping[str, Any]) -> Callable[[torch.Tensor], torch.Tensor]:
 def hold(model: nn.Module, settings: Mapping[str, Any], where: str) -> int:
     """Have each linear layer that compress.quantize would take multiply with rounded weights from now on; how many.
 
-    None where `quantize_aware` is none. Raises InputError where no layer has a shape that the method takes.
+    0 where `quantize_aware` is none. Raises InputError where no layer has a shape that the method takes.
     """
     if not aware(settings):
         return 0
     rounded, head = grid(settings), model.get_output_embeddings()  # type: ignore[operator]
-    how = {"method": METHODS[settings["quantize_aware"]], "group_size": settings["quantize_aware_group_size"]}
+    how = {"method": settings["quantize_aware"], "group_size": settings["quantize_aware_group_size"]}
     inner = [(name, part) for name, part in model.named_modules() if type(part) is nn.Linear and part is not head]
     shapes = {name: Layer(name, part.in_features, part.out_features) for name, part in inner}
     taken = [part for name, part in inner if fits(shapes[name], how)]

@@ -14,13 +14,13 @@ TURNED = ("gpt2",)  # types of models whose linear layers are not torch.nn.Linea
 ENGINES = ("torch",)  # that quantize_aware was tried with
 
 
-def whole(settings: dict[str, Any], step: str = "finetune.train") -> dict[str, Any]:
+def whole(settings: dict[str, Any], step: str = STEP) -> dict[str, Any]:
     """`settings` of finetune.train, or of another `step` that trains as it does, with defaults for what they do not name: those of
     pretrain.train (AdamW, no mean of the weights, …), and of finetune.train.
 
     The learning rate ends at 0.
     """
-    defaults = {**completed("pretrain.train", {}), "min_learning_rate_ratio": 0.0, **completed("finetune.train", {})}
+    defaults = {**completed("pretrain.train", {}), "min_learning_rate_ratio": 0.0, **completed(STEP, {})}
     return {**defaults, **completed(step, settings)}
 
 

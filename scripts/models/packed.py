@@ -1,5 +1,4 @@
-"""Models whose linear layers hold integers of four bits, with a scale for each group of weights in a row, as compress.quantize makes them
-by GPTQ and AWQ: read into memory as numbers with a floating point.
+"""Weights packed as four-bit integers (int4, gptq and awq of compress.quantize), read as floating-point numbers.
 
 The format is `pack-quantized` of compressed-tensors (src/compressed_tensors/compressors/pack_quantized in
 https://github.com/vllm-project/compressed-tensors). A layer of `outputs` × `inputs` weights has
