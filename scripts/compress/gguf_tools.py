@@ -26,6 +26,7 @@ from scripts.workflow.config import ROOT
 from scripts.workflow.console import duration, log, setup
 from scripts.workflow.errors import InputError
 from scripts.workflow.manifest import scratch
+from scripts.workflow.processors import cores
 
 LOCK = ROOT / "envs/lock-gguf.txt"
 BUILD_LOCK = ROOT / "envs/lock-gguf-build.txt"  # of cmake and ninja, where the machine has none
@@ -40,12 +41,8 @@ OFF = (
 # cmake would ask the repository around it for a number and a commit.
 OPTIONS = {"CMAKE_BUILD_TYPE": "Release", "BUILD_SHARED_LIBS": "ON", "LLAMA_BUILD_NUMBER": "0", "LLAMA_BUILD_COMMIT": "unknown",
            "CMAKE_BUILD_WITH_INSTALL_RPATH": "ON", "CMAKE_INSTALL_RPATH": "$ORIGIN", **dict.fromkeys(OFF, "OFF")}  # fmt: skip
-FLAGS = (
-    "CFLAGS",
-    "CXXFLAGS",
-    "CPPFLAGS",
-    "LDFLAGS",
-)  # of the caller's environment, such as -march=native, are left out
+# Of the caller's environment, such as -march=native, these are left out.
+FLAGS = ("CFLAGS", "CXXFLAGS", "CPPFLAGS", "LDFLAGS")
 COMPILERS = (("C", "CC", ("cc", "gcc", "clang")), ("C++", "CXX", ("c++", "g++", "clang++")))
 MEMORY = 1 << 30  # bytes that a compiler takes, at most
 JOBS = 16  # compilers at a time, at most: a login node has other users
@@ -112,8 +109,7 @@ def programs(place: Path) -> dict[str, str]:
 
 def jobs() -> int:
     """How many compilers run at a time: as the cores and the memory allow that this process has."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, min(cores, JOBS, memory.available() // MEMORY))
+    return max(1, min(cores(), JOBS, memory.available() // MEMORY))
 
 
 def compiled(source: Path, place: Path, environment: Mapping[str, str]) -> Path:

@@ -12,6 +12,7 @@ from safetensors import safe_open
 from torch import nn
 from transformers.pytorch_utils import Conv1D
 
+from scripts.models.registry import QUANTIZE_STEP
 from scripts.pretrain import initial
 from scripts.workflow.errors import InputError
 
@@ -61,7 +62,7 @@ def chosen(layers: list[Layer], settings: dict[str, Any]) -> list[Layer]:
     With nf4 only those whose shape its kernels take everywhere, with int4, gptq and awq those whose rows are whole groups. Raises
     InputError where `keep` matches nothing, or none is left.
     """
-    where = "compress.quantize"
+    where = QUANTIZE_STEP
     inner = [layer for layer in layers if not layer.output]
     for pattern in settings["keep"]:
         try:

@@ -18,6 +18,7 @@ from scripts.compress import quantize_tools, stored
 from scripts.compress.layers import chosen, linear, size_of
 from scripts.models import quantized
 from scripts.models.load import home, name, weights
+from scripts.models.registry import QUANTIZE_STEP
 from scripts.training import memory
 from scripts.workflow import cli
 from scripts.workflow.config import completed
@@ -25,7 +26,7 @@ from scripts.workflow.console import log
 from scripts.workflow.errors import InputError
 from scripts.workflow.manifest import Manifest
 
-STEP = "compress.quantize"
+STEP = QUANTIZE_STEP
 
 
 def settings_of_library(settings: dict[str, Any], dtype: Any, skipped: list[str]) -> Any:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from scripts.compress.facts import Facts, Trained
-from scripts.models.registry import BASE, UNTRAINED
+from scripts.models.registry import BASE, QUANTIZE_STEP, UNTRAINED
 
 GROUPS = 12  # most reasons that a filter's row names
 
@@ -111,7 +111,7 @@ QUANTIZED = {  # method → the library that loads it, bits of a weight, how wei
 def loader_of(facts: Facts) -> str:
     """The library that transformers needs to load a quantized model; "" for another one."""
     found = facts.models[0]
-    return QUANTIZED[found.summary["method"]][0] if found.step == "compress.quantize" else ""
+    return QUANTIZED[found.summary["method"]][0] if found.step == QUANTIZE_STEP else ""
 
 
 def quantization(facts: Facts) -> Iterator[str]:

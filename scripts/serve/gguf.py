@@ -25,6 +25,7 @@ from scripts.serve.generate import COLDEST, Ended, Wanted, Writer
 from scripts.workflow.console import log
 from scripts.workflow.errors import InputError
 from scripts.workflow.manifest import Manifest
+from scripts.workflow.processors import cores
 
 ANY_SEED = 0xFFFFFFFF  # llama.cpp's LLAMA_DEFAULT_SEED: another one each time
 ERROR = 4  # its level of messages (ggml.h). It warns of contexts that are no multiple of 256, of which nothing is wrong
@@ -219,4 +220,4 @@ def threads(size: int) -> int:
     """
     if size < SMALL:
         return 1
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return cores()

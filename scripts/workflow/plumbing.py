@@ -77,6 +77,7 @@ PLUMBING = {
     "scripts/workflow/manifest.py": "writes and reads manifests; a result's files have their own checksums",
     "scripts/workflow/options.py": "placement keys as options of a command line",
     "scripts/workflow/plumbing.py": "this list; VERSION is in every fingerprint",
+    "scripts/workflow/processors.py": "says how many cores there are",
     "scripts/workflow/pool.py": "starts a process for each shard of a task",
     "scripts/workflow/project.py": "says where each manifest lies and what is expected of it",
     "scripts/workflow/ranges.py": "writes many inputs as one entry; none is left out",

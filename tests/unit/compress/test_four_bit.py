@@ -16,7 +16,7 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
 from scripts.compress import calibration, four_bit, grids, layers, quantize_tools
-from scripts.models import load, packed
+from scripts.models import load, packed, registry
 from scripts.pretrain import origin
 from scripts.training import memory
 from scripts.workflow import config as configuration
@@ -363,7 +363,7 @@ def test_the_packages_are_part_of_its_fingerprint_alone(monkeypatch: pytest.Monk
     config = configuration.validate({"models": {"small": {**entry, "method": "gptq"}, "int8": entry}})
 
     def marks() -> list[str]:
-        return [fingerprint(quantize_tools.STEP, config, task=name) for name in ("small", "int8")]
+        return [fingerprint(registry.QUANTIZE_STEP, config, task=name) for name in ("small", "int8")]
 
     before = marks()
     monkeypatch.setattr(quantize_tools, "pins", lambda text: ["llmcompressor==99"])
