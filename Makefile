@@ -80,7 +80,7 @@ sample: $(VENV)/.compiled ## what a model writes: make sample PROMPT="What does 
 	@$(BIN)/python -m scripts.crawl2llm sample "$$PROMPT" $(if $(MODEL),--model $(MODEL)) $(if $(TYPE),--type $(TYPE)) --results $(or $(RESULTS),results/main)
 
 gguf-tools: $(VENV)/.compiled ## llama.cpp, compiled once, for models as GGUF: into .gguf, or CRAWL2LLM_GGUF
-	@$(BIN)/python -m scripts.compress.tools
+	@$(BIN)/python -m scripts.compress.gguf_tools
 
 # llm-compressor for compress.quantize, in an environment of its own: it wants other versions of transformers. torch by itself first, as above.
 # A folder that this did not begin is never removed.

@@ -3,8 +3,8 @@
 `exact`: the answer is the row's, letters' case and white space aside. `format`: a regular expression matches the whole answer. `length`: it
 has `least` to `most` words, and less the further it is from them. `function: path/to/file.py:name` calls `name(question, answer,
 reference)`, where `reference` is the row's answer or None, and takes the number that it returns. Such a file is run as it is. `model`: the
-score by a model of align.reward (scripts/align/reward_model.py), one of the run (`name`), or of any run (`manifest`). `endpoint`: the score that
-a model behind an OpenAI-compatible endpoint replies with (scripts/align/endpoint.py), in align.pairs alone.
+score by a model of align.reward (scripts/align/reward_model.py), one of the run (`name`), or of any other (`manifest`). `endpoint`: the
+score that a model behind an OpenAI-compatible endpoint replies with (scripts/align/endpoint.py), in align.pairs alone.
 """
 
 from __future__ import annotations

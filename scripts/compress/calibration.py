@@ -11,14 +11,19 @@ from scripts.pretrain import data
 from scripts.workflow.errors import InputError
 
 
+def count(stream: data.Stream, context: int) -> int:
+    """How many windows of so many tokens a stream has. Raises InputError where it does not hold one."""
+    if (found := (len(stream) - 1) // context) < 1:
+        raise InputError(f"the training shards hold {len(stream):,} tokens, too few for one window of {context}")
+    return found
+
+
 def windows(stream: data.Stream, context: int, tokens: int, seed: int) -> data.Tokens:
     """The first windows of a training by `seed`, of about so many tokens: int64 [n, context]; at most all that the stream has.
 
-    Raises InputError where it does not hold one.
+    Raises InputError as `count`.
     """
-    have = (len(stream) - 1) // context
-    if have < 1:
-        raise InputError(f"the training shards hold {len(stream):,} tokens, too few for one window of {context}")
+    have = count(stream, context)
     number = max(1, min(tokens // context, have))
     chosen = data.windows_from(0, number, have, seed)
     return data.read_windows(stream, chosen[None], context)[0][:, :-1].astype(np.int64)

@@ -9,10 +9,21 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from scripts.compress.accepts import WHOLE
 from scripts.compress.facts import Facts, scratch
-from scripts.compress.sections import data, evaluated, label, loader_of, provenance, quantization, table, trained
+from scripts.compress.sections import (
+    QUANTIZED,
+    data,
+    evaluated,
+    label,
+    loader_of,
+    provenance,
+    quantization,
+    table,
+    trained,
+)
 from scripts.finetune.template import CHAT
-from scripts.models.registry import BASE_STEP
+from scripts.models.registry import BASE_STEP, QUANTIZE_STEP
 
 KIND = "crawl2llm/heldout"  # of the model index: a data set that is the run's own
 TASK = "text-generation"
@@ -21,7 +32,7 @@ MADE_BY = {
     "finetune.train": "fine-tuned",
     "align.train": "aligned",
     "compress.prune": "pruned",
-    "compress.quantize": "quantized",
+    QUANTIZE_STEP: "quantized",
 }
 
 
@@ -78,12 +89,12 @@ def metadata(facts: Facts, settings: dict[str, Any], name: str, types: Iterable[
             if who == facts.models[0].name:
                 words = f"Accuracy (chance {of['chance']:g})"
                 found.append(result(task, f"{label(task)}, of held-out documents", "accuracy", of["accuracy"], words))
-    ggufs = [one for one in types if one != "safetensors"]
+    ggufs = [one for one in types if one != WHOLE]
     languages = settings["kept_languages"] if settings["languages"] is None else settings["languages"]
     return ModelCardData(
         license=settings["licence"] or "unknown",
         language=languages or None,
-        library_name="transformers" if "safetensors" in types else "gguf",
+        library_name="transformers" if WHOLE in types else "gguf",
         pipeline_tag=TASK,
         base_model=settings["base_model"],
         tags=[
@@ -101,7 +112,7 @@ def metadata(facts: Facts, settings: dict[str, Any], name: str, types: Iterable[
 def quantized(facts: Facts) -> list[str]:
     """The tags of a quantized model: its bits, its method, and the library that reads it."""
     method = str(facts.models[0].summary.get("method"))
-    return [f"{8 if method == 'int8' else 4}-bit", method, library] if (library := loader_of(facts)) else []
+    return [f"{QUANTIZED[method][1]}-bit", method, library] if (library := loader_of(facts)) else []
 
 
 def chats(facts: Facts) -> bool:
@@ -115,7 +126,7 @@ def text(
     """The card's text. ggufs: of each GGUF file `type`, `file`, `bytes`, `bits_per_byte`, … (scripts/compress/gguf.py)."""
     parts = [
         *head(facts, settings, name),
-        *use(facts, name, ggufs, loader if "safetensors" in types else ""),
+        *use(facts, name, ggufs, loader if WHOLE in types else ""),
         *files(ggufs),
         *quantization(facts),
         *evaluated(facts),

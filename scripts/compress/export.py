@@ -14,14 +14,15 @@ from pathlib import Path
 from typing import Any
 
 from scripts.compress import card, facts, gguf
+from scripts.compress.accepts import WHOLE
 from scripts.compress.wanted import auto_finds_tokenizer
 from scripts.models.load import home, weights
+from scripts.models.registry import EXPORT_STEP
 from scripts.workflow import cli
 from scripts.workflow.console import log
 from scripts.workflow.manifest import Manifest, task_of, write_atomically
 
 CARD = "README.md"
-WHOLE = "safetensors"
 AUTO, PLAIN = "AutoTokenizer", "PreTrainedTokenizerFast"  # what loads the tokenizer
 
 
@@ -58,7 +59,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
 
 def main(argv: list[str] | None = None) -> int:
     parser = cli.parser(
-        "compress.export",
+        EXPORT_STEP,
         __doc__,
         "--config config.yaml --models results/main/finetune/train/sft.manifest.json results/main/pretrain/train/manifest.json "
         "--evaluations results/main/evaluate/model/{sft,base}.manifest.json "

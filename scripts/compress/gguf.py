@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from scripts.compress import accepts, llama
+from scripts.compress.programs import finished
 from scripts.compress.wanted import Wanted
 from scripts.workflow.config import ROOT
 from scripts.workflow.console import log
@@ -167,10 +167,5 @@ def run(home: Path, place: Path, **job: Any) -> dict[str, Any]:
     # Threads that wait must not spin: on a machine with other work they would take its cores and wait the longer.
     environment = {"OMP_WAIT_POLICY": "PASSIVE", **os.environ, "PYTHONPATH": path, "HF_HUB_OFFLINE": "1"}
     command = [sys.executable, "-m", llama.__name__, str(given)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, errors="replace", check=False)
-    if done.returncode:
-        said = [line for line in (done.stderr + done.stdout).splitlines() if line.strip()][-6:]
-        raise InputError(
-            f"llama.cpp, {job['do']} {job.get('type', '')}: status {done.returncode}: {' | '.join(said) or 'no word'}"
-        )
+    finished(command, f"llama.cpp, {job['do']} {job.get('type', '')}", env=environment)
     return dict(json.loads(to.read_text(encoding="utf-8")))

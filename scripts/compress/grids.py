@@ -1,4 +1,5 @@
-"""The numbers that weights are rounded to by compress.quantize: a weight → the nearest that its method can store, fp32.
+"""The numbers that weights are rounded to by compress.quantize: a weight → the nearest that its method can store, fp32, with scales in
+fp32; compress.quantize stores those of four even bits in bf16 where `rest` is bf16.
 
 Each takes the weights of a linear layer, [outputs, inputs], and gives as many. Rounding what was rounded changes nothing but the last
 digits.
@@ -41,19 +42,20 @@ def _normal() -> tuple[torch.Tensor, torch.Tensor]:
     return values, (values[1:] + values[:-1]) / 2
 
 
-def int4(weight: torch.Tensor, group: int, symmetric: bool = True) -> torch.Tensor:
+def int4(weight: torch.Tensor, group: int, symmetric: bool = True, stored: torch.dtype = torch.float32) -> torch.Tensor:
     """The grids of GPTQ and, not symmetric, of AWQ, without what these do beside rounding: -8 to 7, less a zero point, times a scale.
 
-    Each `group` weights of a row have a scale of their own, and a zero point.
+    Each `group` weights of a row have a scale of their own, and a zero point. stored: type of the scales that the numbers are
+    multiplied with.
     """
     if symmetric:
         numbers, scale = numbers4(weight, group)
-        return (numbers * scale.unsqueeze(2)).flatten(1)
+        return (numbers * scale.to(stored).float().unsqueeze(2)).flatten(1)
     groups = weight.float().unflatten(1, (-1, group))
     low, high = groups.amin(2, keepdim=True).clamp_max(0), groups.amax(2, keepdim=True).clamp_min(0)
     scale = (high - low).clamp_min(SMALLEST) / (2 * HALF_RANGE)
     zero = torch.round((-8 - low / scale).clamp(-8, 7))
-    return ((torch.round(groups / scale + zero).clamp(-8, 7) - zero) * scale).flatten(1)
+    return ((torch.round(groups / scale + zero).clamp(-8, 7) - zero) * scale.to(stored).float()).flatten(1)
 
 
 def numbers4(weight: torch.Tensor, group: int) -> tuple[torch.Tensor, torch.Tensor]:

@@ -12,13 +12,14 @@ from safetensors import safe_open
 from torch import nn
 from transformers.pytorch_utils import Conv1D
 
+from scripts.models.registry import QUANTIZE_STEP
 from scripts.pretrain import initial
 from scripts.workflow.errors import InputError
 
 # bitsandbytes (functional.py, _convert_weight_packed_for_cpu): on a processor with AVX512-BF16 a row of a matrix has to be whole blocks of
 # 64 weights, and the rows have to be a multiple of 32. Elsewhere any shape goes; the model has to run on all of them.
 BLOCK, ROWS = 64, 32
-GROUPS = (128, 64, 32)  # weights with a common scale, of gptq and awq
+GROUPS = (128, 64, 32)  # weights with a common scale, of int4, gptq and awq
 
 
 @dataclass(frozen=True)
@@ -58,10 +59,10 @@ def size_of(folder: Path) -> int:
 def chosen(layers: list[Layer], settings: dict[str, Any]) -> list[Layer]:
     """The layers that compress.quantize quantizes under these settings: not the output layer, not what `keep` matches.
 
-    With nf4 only those whose shape its kernels take everywhere, with gptq and awq those whose rows are whole groups. Raises InputError
-    where `keep` matches nothing, or none is left.
+    With nf4 only those whose shape its kernels take everywhere, with int4, gptq and awq those whose rows are whole groups. Raises
+    InputError where `keep` matches nothing, or none is left.
     """
-    where = "compress.quantize"
+    where = QUANTIZE_STEP
     inner = [layer for layer in layers if not layer.output]
     for pattern in settings["keep"]:
         try:
@@ -125,10 +126,12 @@ def error(model: Any, source: Path, layer: Layer) -> tuple[float, float]:
 
 
 def dequantized(module: Any) -> torch.Tensor:
-    """The weights of a layer of bitsandbytes in fp32, outputs × inputs."""
+    """The weights of a layer in fp32, outputs × inputs: of bitsandbytes, or of floating-point numbers."""
+    weight = module.weight
+    if weight.is_floating_point():
+        return torch.as_tensor(weight.data).float()
     import bitsandbytes
 
-    weight = module.weight
     if hasattr(weight, "quant_state") and weight.quant_state is not None:
         return bitsandbytes.functional.dequantize_4bit(weight.data, weight.quant_state).float()
     return bitsandbytes.functional.int8_vectorwise_dequant(weight.data, weight.SCB).float()

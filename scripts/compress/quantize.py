@@ -10,14 +10,15 @@ from __future__ import annotations
 
 import argparse
 import os
-import shutil
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from scripts.compress import quantizers
-from scripts.compress.layers import Layer, chosen, error, linear, size_of
+from scripts.compress import quantize_tools, stored
+from scripts.compress.layers import chosen, linear, size_of
 from scripts.models import quantized
 from scripts.models.load import home, name, weights
+from scripts.models.registry import QUANTIZE_STEP
 from scripts.training import memory
 from scripts.workflow import cli
 from scripts.workflow.config import completed
@@ -25,7 +26,7 @@ from scripts.workflow.console import log
 from scripts.workflow.errors import InputError
 from scripts.workflow.manifest import Manifest
 
-STEP = "compress.quantize"
+STEP = QUANTIZE_STEP
 
 
 def settings_of_library(settings: dict[str, Any], dtype: Any, skipped: list[str]) -> Any:
@@ -68,16 +69,16 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     _, source = weights(args.model)
     if quantized.is_quantized(source):
         raise InputError(f"{source} is quantized already; {STEP} takes a model whose weights are not")
-    on_text = settings["method"] in quantizers.CALIBRATED
-    check_memory(source, memory.available(), copies=2 if on_text else 0.5)
+    check_memory(source, memory.available(), copies=2 if settings["method"] in quantize_tools.PACKED else 0.5)
     config = AutoConfig.from_pretrained(source, local_files_only=True)
+    quantize_tools.check_type(settings["method"], config.model_type, f"{STEP}.method", "config.json's model_type")
     layers = linear(config)
     taken = chosen(layers, settings)
     log.info("%s of %s linear layers of %s to %s", len(taken), len(layers), name(args.model), settings["method"])
-    if settings["method"] in quantizers.PACKED:
-        from scripts.compress import calibrated
+    if settings["method"] in quantize_tools.PACKED:
+        from scripts.compress import four_bit
 
-        return calibrated.made(args.tokens, source, home(args.manifest), taken, layers, settings, manifest)
+        return four_bit.made(args.tokens, source, home(args.manifest), taken, layers, settings, manifest)
     skipped = sorted(layer.name for layer in layers if layer not in taken)
     how = settings_of_library(settings, config.dtype or torch.float32, skipped)
     # On the CPU also where a GPU is: the same bytes everywhere. Saved before its first use, after which nf4 is laid out for the processor.
@@ -89,73 +90,20 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
         device_map={"": "cpu"},
         quantization_config=how,
     )
-    files = save(model, source, settings["rest"], home(args.manifest) / "model")
-    report(source, files, model, taken, layers, settings, manifest)
+    files = stored.put(home(args.manifest) / "model", source, partial(save, model, settings["rest"]))
+    measured = stored.errors(model, source, taken)
+    manifest.summary = stored.summary(source, files, model, taken, layers, settings["method"], **measured)
     return files
 
 
-def save(model: Any, source: Path, rest: str, folder: Path) -> list[Path]:
-    """Write a quantized model into `folder`, which is there whole or not at all; its files.
-
-    source: the folder of what it was made from, whose tokenizer goes beside. rest: type of the weights that are not quantized.
-    """
+def save(model: Any, rest: str, folder: Path) -> None:
+    """Write a model of bitsandbytes into `folder`. rest: type of the weights that are not quantized."""
     import torch
-
-    from scripts.pretrain.model import COMPANIONS
 
     if rest == "bf16":
         model.config.dtype = torch.bfloat16
         quantized.cast(model, torch.bfloat16)
-    partial = folder.with_name(f".{folder.name}.partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    model.save_pretrained(partial)
-    for path in partial.glob("*.safetensors"):  # written for the owner alone
-        path.chmod((partial / "config.json").stat().st_mode)
-    for beside in COMPANIONS:
-        if (source / beside).is_file():
-            shutil.copyfile(source / beside, partial / beside)
-    shutil.rmtree(folder, ignore_errors=True)
-    partial.rename(folder)
-    return sorted(path for path in folder.iterdir() if path.is_file())
-
-
-def report(
-    source: Path,
-    files: list[Path],
-    model: Any,
-    taken: list[Layer],
-    layers: list[Layer],
-    settings: dict[str, Any],
-    manifest: Manifest,
-) -> None:
-    """Fill the manifest's summary: what was quantized, sizes in bytes, and how far the weights are from what they were."""
-    before, after = size_of(source), sum(path.stat().st_size for path in files if path.suffix == ".safetensors")
-    found = {layer.name: error(model, source, layer) for layer in taken}
-    squares, wrong = (sum(pair[part] for pair in found.values()) for part in (0, 1))
-    worst = max(found, key=lambda one: found[one][1] / found[one][0] if found[one][0] else 0.0)
-    whole, parts = quantized.parameters(model), sum(layer.size for layer in taken)
-    kept = sorted(layer.name for layer in layers if layer not in taken and not layer.output)
-    notes = []
-    if kept:
-        some = f"{', '.join(kept[:3])}{', …' * (len(kept) > 3)}"
-        notes.append(f"{len(kept)} linear layers are not quantized: {some}.")
-    manifest.summary = {
-        "method": settings["method"],
-        "parameters": whole,
-        "quantized_parameters": parts,
-        "quantized_layers": len(taken),
-        "unquantized_layers": len(kept),
-        "bytes_before": before,
-        "bytes": after,
-        "weight_error": round((wrong / squares) ** 0.5 if squares else 0.0, 6),
-        "worst_layer": worst,
-        "worst_error": round((found[worst][1] / found[worst][0]) ** 0.5 if found[worst][0] else 0.0, 6),
-        "notes": notes,
-    }
-    log.info(
-        "%s of %s parameters; %s bytes of weights instead of %s; relative error of the weights %.4f",
-        f"{parts:,}", f"{whole:,}", f"{after:,}", f"{before:,}", manifest.summary["weight_error"],
-    )  # fmt: skip
+    model.save_pretrained(folder)
 
 
 def main(argv: list[str] | None = None) -> int:

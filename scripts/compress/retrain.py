@@ -39,11 +39,7 @@ class Windows:
     def __init__(self, tokens: list[Path], settings: dict[str, Any], context: int, end: int, processes: int) -> None:
         self.tokens, self.stream = tokens, data.open_split(tokens, "train")
         self.seed, self.context, self.end, self.processes = settings["seed"], context, end, processes
-        self.windows = (len(self.stream) - 1) // context
-        if self.windows < 1:
-            raise InputError(
-                f"the training shards hold {len(self.stream):,} tokens, too few for one window of {context}"
-            )
+        self.windows = calibration.count(self.stream, context)
         if settings["batch_tokens"] % context:
             raise InputError(
                 f"{WHERE}.batch_tokens is {settings['batch_tokens']}; it must be a multiple of the model's context, {context} tokens"

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from scripts.compress.facts import Facts, Trained
-from scripts.models.registry import BASE, UNTRAINED
+from scripts.models.registry import BASE, QUANTIZE_STEP, UNTRAINED
 
 GROUPS = 12  # most reasons that a filter's row names
 
@@ -83,22 +83,26 @@ SHOWN = {
 }  # fmt: skip
 
 
-QUANTIZED = {  # method → the library that loads it, how weights are kept
+QUANTIZED = {  # method → the library that loads it, bits of a weight, how weights are kept
     "int8": (
         "bitsandbytes",
+        8,
         "8 bits, with a scale for each row; activations are rounded to 8 bits too ([LLM.int8()](https://arxiv.org/abs/2208.07339))",
     ),
-    "nf4": ("bitsandbytes", "4 bits, with a scale for each 64 weights ([NF4](https://arxiv.org/abs/2305.14314))"),
+    "nf4": ("bitsandbytes", 4, "4 bits, with a scale for each 64 weights ([NF4](https://arxiv.org/abs/2305.14314))"),
     "int4": (
         "compressed-tensors",
+        4,
         "4 bits, rounded to the nearest, with a scale for each {group_size} weights of a row",
     ),
     "gptq": (
         "compressed-tensors",
+        4,
         "4 bits, with a scale for each {group_size} weights of a row ([GPTQ](https://arxiv.org/abs/2210.17323))",
     ),
     "awq": (
         "compressed-tensors",
+        4,
         "4 bits, with a scale and a zero point for each {group_size} weights of a row ([AWQ](https://arxiv.org/abs/2306.00978))",
     ),
 }
@@ -107,7 +111,7 @@ QUANTIZED = {  # method → the library that loads it, how weights are kept
 def loader_of(facts: Facts) -> str:
     """The library that transformers needs to load a quantized model; "" for another one."""
     found = facts.models[0]
-    return QUANTIZED[found.summary["method"]][0] if found.step == "compress.quantize" else ""
+    return QUANTIZED[found.summary["method"]][0] if found.step == QUANTIZE_STEP else ""
 
 
 def quantization(facts: Facts) -> Iterator[str]:
@@ -118,7 +122,7 @@ def quantization(facts: Facts) -> Iterator[str]:
     yield "## Quantization\n"
     yield (
         f"The weights of {found['quantized_layers']:,} linear layers ({found['quantized_parameters']:,} of "
-        f"{found['parameters']:,} parameters) are kept in {QUANTIZED[found['method']][1].format_map(found)}. "
+        f"{found['parameters']:,} parameters) are kept in {QUANTIZED[found['method']][2].format_map(found)}. "
         "Embeddings, norms and the output layer are not. "
         f"The weights take {found['bytes'] / 1e6:,.2f} MB; before it they took {found['bytes_before'] / 1e6:,.2f} MB.\n"
     )

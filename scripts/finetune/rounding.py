@@ -20,8 +20,6 @@ from scripts.compress.layers import Layer, fits, none_fits
 from scripts.finetune.settings import aware
 from scripts.workflow.errors import InputError
 
-METHODS = {"int8": "int8", "nf4": "nf4", "int4": "int4"}  # quantize_aware → compress.quantize.method
-
 
 class Through(torch.autograd.Function):
     """A function of weights, whose gradient is that of the weights themselves."""
@@ -40,19 +38,19 @@ class Through(torch.autograd.Function):
 def grid(settings: Mapping[str, Any]) -> Callable[[torch.Tensor], torch.Tensor]:
     """What rounds a layer's weights, [outputs, inputs], by `quantize_aware`."""
     if settings["quantize_aware"] == "int4":
-        return partial(grids.int4, group=settings["quantize_aware_group"])
+        return partial(grids.int4, group=settings["quantize_aware_group_size"])
     return grids.int8 if settings["quantize_aware"] == "int8" else grids.nf4
 
 
 def hold(model: nn.Module, settings: Mapping[str, Any], where: str) -> int:
     """Have each linear layer that compress.quantize would take multiply with rounded weights from now on; how many.
 
-    None where `quantize_aware` is none. Raises InputError where no layer has a shape that the method takes.
+    0 where `quantize_aware` is none. Raises InputError where no layer has a shape that the method takes.
     """
     if not aware(settings):
         return 0
     rounded, head = grid(settings), model.get_output_embeddings()  # type: ignore[operator]
-    how = {"method": METHODS[settings["quantize_aware"]], "group_size": settings["quantize_aware_group"]}
+    how = {"method": settings["quantize_aware"], "group_size": settings["quantize_aware_group_size"]}
     inner = [(name, part) for name, part in model.named_modules() if type(part) is nn.Linear and part is not head]
     shapes = {name: Layer(name, part.in_features, part.out_features) for name, part in inner}
     taken = [part for name, part in inner if fits(shapes[name], how)]

@@ -11,16 +11,17 @@ from scripts.workflow.config import completed
 from scripts.workflow.errors import InputError
 
 STEP = "finetune.train"
-ROUNDING = ("torch",)  # engines whose layers multiply with what their forward pass makes of a weight
+TURNED = ("gpt2",)  # types of models whose linear layers are not torch.nn.Linear, which alone are rounded
+ENGINES = ("torch",)  # that quantize_aware was tried with
 
 
-def whole(settings: dict[str, Any], step: str = "finetune.train") -> dict[str, Any]:
+def whole(settings: dict[str, Any], step: str = STEP) -> dict[str, Any]:
     """`settings` of finetune.train, or of another `step` that trains as it does, with defaults for what they do not name: those of
     pretrain.train (AdamW, no mean of the weights, …), and of finetune.train.
 
     The learning rate ends at 0.
     """
-    defaults = {**completed("pretrain.train", {}), "min_learning_rate_ratio": 0.0, **completed("finetune.train", {})}
+    defaults = {**completed("pretrain.train", {}), "min_learning_rate_ratio": 0.0, **completed(STEP, {})}
     return {**defaults, **completed(step, settings)}
 
 
@@ -29,23 +30,29 @@ def aware(settings: Mapping[str, Any]) -> bool:
     return bool(settings["quantize_aware"] != "none")
 
 
-def check_aware(settings: Mapping[str, Any], key: Callable[[str], str]) -> None:
-    """InputError where weights are to be rounded of an adapter's model, by another engine, or in the shards of ZeRO.
+def check_aware(settings: Mapping[str, Any], key: Callable[[str], str], kind: str = "") -> None:
+    """InputError where weights are to be rounded of an adapter's model, of a type whose layers cannot be, by another engine, or in the
+    shards of ZeRO.
 
-    key: a key of finetune.train as the config names it.
+    key: a key of finetune.train as the config names it. kind: pretrain.train.model.type, where it is known.
     """
     if not aware(settings):
         return
     said = f"{key('quantize_aware')} is {settings['quantize_aware']}"
+    if kind in TURNED:
+        raise InputError(
+            f"{said}, and pretrain.train.model.type {kind}, whose linear layers hold their weights the other way round and cannot be "
+            f"rounded in training: set {key('quantize_aware')} to none"
+        )
     if settings["adapter"] != "none":
         raise InputError(
             f"{said}, and {key('adapter')} {settings['adapter']}: weights beside an adapter are not trained, so rounding would teach them "
             f"nothing; set {key('adapter')} or {key('quantize_aware')} to none"
         )
-    if settings["engine"] not in ROUNDING:
+    if settings["engine"] not in ENGINES:
         raise InputError(
             f"{said}, and {key('engine')} {settings['engine']}, which was not tried with rounded weights: set {key('engine')} to "
-            f"{' or '.join(ROUNDING)}"
+            f"{' or '.join(ENGINES)}"
         )
     if settings["zero_stage"]:
         raise InputError(
@@ -60,4 +67,5 @@ def check(config: dict[str, Any]) -> None:
         check_aware(
             registry.section(config, STEP, name),
             partial(registry.key, config, STEP, name),
+            config["pretrain"]["train"]["model"]["type"],
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ from scripts.models.registry import BASE
 from scripts.workflow.errors import InputError
 from scripts.workflow.manifest import Manifest, task_of
 
-CONTEXT = 2048
+CONTEXT = 2048  # tokens
 # How the names of transformers' classes end that give a text a score, as a reward model does.
 SEQUENCE_CLASSIFICATION = "ForSequenceClassification"
 
@@ -37,8 +37,13 @@ def weights(manifest: Path) -> tuple[Manifest, Path]:
 
 
 def context_of(config: Any) -> int:
-    """The longest text of a model in tokens, by its configuration; CONTEXT where it names none, as a state-space model."""
-    return int(getattr(config, "max_position_embeddings", None) or CONTEXT)
+    """The longest text of a model in tokens, by its configuration of transformers; CONTEXT where it names none, as a state-space model."""
+    return context_by(lambda name: getattr(config, name, None))
+
+
+def context_by(named: Callable[[str], Any]) -> int:
+    """The same by what gives the value of a key of config.json, or None."""
+    return int(named("max_position_embeddings") or named("n_positions") or CONTEXT)
 
 
 def load_tokenizer(folder: Path | str) -> Any:
@@ -62,21 +67,15 @@ def load_tokenizer(folder: Path | str) -> Any:
 
 def is_reward_model(folder: Path | str) -> bool:
     """Whether config.json in a model's folder names a reward model (align.reward); no for a folder without a readable one."""
-    try:
-        found = json.loads((Path(folder) / "config.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return False
-    return any(
-        str(name).endswith(SEQUENCE_CLASSIFICATION)
-        for name in (found.get("architectures") if isinstance(found, dict) else None) or ()
-    )
+    names = quantized.config_of(folder).get("architectures") or ()
+    return any(str(name).endswith(SEQUENCE_CLASSIFICATION) for name in names)
 
 
 def load(folder: Path | str, precision: str = "fp32") -> tuple[Any, Any]:
     """(model, tokenizer) of a folder of safetensors; see `load_tokenizer`.
 
     precision: of the arithmetic, and of weights that are not quantized. A quantized model is loaded onto the GPU where there is one; one of
-    packed integers (gptq, awq) is expanded into weights of this type.
+    packed integers (int4, gptq, awq) is expanded into weights of this type.
     Raises InputError where the folder holds no model that `transformers` reads too, or a quantized one without the library for it.
     """
     import torch

@@ -1,5 +1,4 @@
-"""Models whose linear layers hold integers of four bits, with a scale for each group of weights in a row, as compress.quantize makes them
-by GPTQ and AWQ: read into memory as numbers with a floating point.
+"""Weights packed as four-bit integers (int4, gptq and awq of compress.quantize), read as floating-point numbers.
 
 The format is `pack-quantized` of compressed-tensors (src/compressed_tensors/compressors/pack_quantized in
 https://github.com/vllm-project/compressed-tensors). A layer of `outputs` × `inputs` weights has
@@ -15,12 +14,11 @@ expanded first, so that no further library is needed.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from scripts.models.quantized import SECTION
+from scripts.models.quantized import SECTION, config_of
 from scripts.workflow.errors import InputError
 
 if TYPE_CHECKING:
@@ -33,11 +31,7 @@ PARTS = ("weight_packed", "weight_scale", "weight_zero_point", "weight_shape")
 
 def is_packed(folder: Path | str) -> bool:
     """Whether config.json in a model's folder says that its weights are packed in this way; no for a folder without a readable one."""
-    try:
-        found = json.loads((Path(folder) / "config.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return False
-    told = found.get(SECTION) if isinstance(found, dict) else None
+    told = config_of(folder).get(SECTION)
     return isinstance(told, dict) and (told.get("quant_method"), told.get("format")) == (METHOD, FORMAT)
 
 

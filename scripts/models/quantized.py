@@ -12,13 +12,18 @@ SECTION = "quantization_config"  # of config.json, as transformers writes it
 LOUD = ("bitsandbytes.autograd._functions", "bitsandbytes.backends.cpu.ops")
 
 
-def is_quantized(folder: Path | str) -> bool:
-    """Whether config.json in a model's folder says that its weights are quantized; no for a folder without a readable one."""
+def config_of(folder: Path | str) -> dict[str, Any]:
+    """What config.json in a model's folder holds; {} where it is missing or broken."""
     try:
         found = json.loads((Path(folder) / "config.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        return False
-    return isinstance(found, dict) and bool(found.get(SECTION))
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def is_quantized(folder: Path | str) -> bool:
+    """Whether config.json in a model's folder says that its weights are quantized; no for a folder without a readable one."""
+    return bool(config_of(folder).get(SECTION))
 
 
 def quiet() -> None:

@@ -14,18 +14,16 @@ from scripts.workflow.trees import lookup, merged, placed
 
 BASE = "base"
 BASE_STEP = "pretrain.train"  # makes it, in its only task
-UNTRAINED = (
-    "untrained"  # evaluated beside them: a model of the shape of `base` with random weights, which no step makes
-)
+# Evaluated beside them: a model of the shape of `base` with random weights, which no step makes.
+UNTRAINED = "untrained"
 EXPORT_STEP = "compress.export"  # makes files to give away of a model, which is no other model
 HUB = re.compile(r"^@?hf://datasets/([^/@]+/[^/@]+)")
 ALIGN_STEP = "align.train"
 BY_PREFERENCE = ("dpo", "kto")  # its methods that read no rewards
 REWARD_STEP = "align.reward"  # makes models that score answers: no language models, and not evaluated
-LAST = (
-    "compress.quantize",
-    REWARD_STEP,
-)  # steps of whose models no other is made: rounded weights cannot be trained, only exported
+QUANTIZE_STEP = "compress.quantize"  # rounds the weights of a model
+# Models of these steps are no parents: quantized ones can only be exported, reward models not even that.
+LAST = (QUANTIZE_STEP, REWARD_STEP)
 OWN = ("from", "step")  # the keys of an entry that are not of its step's section
 Config = dict[str, Any]
 
@@ -125,8 +123,8 @@ def told(config: Config) -> Config:
 
 
 def problems(models: Config) -> Iterator[str]:
-    """A line for each model that is made from none: from one that is not there, from itself by way of others, from an export, or from a
-    quantized one, which can only be exported.
+    """A line for each model that is made from none: from one that is not there, from itself by way of others, from an export, or from one
+    of LAST: quantized models can only be exported, reward models not even that.
     """
     told: set[str] = set()
     for name, entry in models.items():

@@ -14,6 +14,7 @@ from scripts.pretrain.hours import MFU
 from scripts.tokenize.vocabulary import TABLE, entries
 from scripts.workflow import config as configuration
 from scripts.workflow import steps
+from scripts.workflow.processors import cores
 
 # Bytes of text a token by entries of the vocabulary, English: 2.7 was measured on a run of this project,
 # the others are what such tokenizers usually reach.
@@ -102,8 +103,8 @@ def estimate(found: list[tuple[Source, Sampled]], languages: list[str], shards: 
     settings = auto.resolve(defaults, max(tokens, 300), vocabulary)
     trained = settings["steps"] * settings["global_batch_tokens"]
     operations = float(auto.operations(settings["model"], vocabulary)) * trained
-    cores = len(os.sched_getaffinity(0))
-    tasks, here = starts(shards, cores)
+    usable = cores()
+    tasks, here = starts(shards, usable)
     gpus = operations / (8 * H100 * MFU)
     return Estimate(
         documents=round(documents),
@@ -113,7 +114,7 @@ def estimate(found: list[tuple[Source, Sampled]], languages: list[str], shards: 
         settings=settings,
         parameters=auto.parameters(settings["model"], vocabulary)[0],
         operations=operations,
-        data_here=DATA_HALF * reading / cores + here,
+        data_here=DATA_HALF * reading / usable + here,
         train_here=operations / speed(settings["threads"]) + TRAINING_SECONDS,
         data_node=DATA_HALF * reading / NODE_CORES + starts(shards, NODE_CORES)[1],
         train_node=max(gpus, settings["steps"] * STEP_SECONDS) + TRAINING_SECONDS,

@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
-import os
 import platform
 import re
 import shutil
@@ -31,7 +30,7 @@ from scripts.plan.last import Last
 from scripts.plan.reasons import AGAIN, CHANGED, listed, reasons
 from scripts.pretrain.expected import MARK
 from scripts.workflow import config as configuration
-from scripts.workflow import leftovers, readable, record, steps
+from scripts.workflow import leftovers, processors, readable, record, steps
 from scripts.workflow.cli import described
 from scripts.workflow.config import ROOT
 from scripts.workflow.console import duration
@@ -130,7 +129,7 @@ def cores(profile: Path, options: list[str]) -> int | None:
     parser.add_argument("--cores", "-c", "--jobs", "-j")
     said = [parser.parse_known_args(options)[0].cores, *re.findall(r"^cores: *(\w+)", "\n".join(texts), re.MULTILINE)]
     number = next(filter(None, said), "all")
-    return max(1, int(number)) if number.isdigit() else len(os.sched_getaffinity(0))
+    return max(1, int(number)) if number.isdigit() else processors.cores()
 
 
 def about(cost: Estimate) -> str:

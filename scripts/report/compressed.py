@@ -7,6 +7,7 @@ from typing import Any
 
 from matplotlib.axes import Axes
 
+from scripts.compress.quantize_tools import PACKED
 from scripts.evaluate import speed
 from scripts.models.registry import REWARD_STEP
 from scripts.report.figures import BLUE, ORANGE, compact, drawn
@@ -17,6 +18,7 @@ from scripts.report.tasks import NAMES
 from scripts.workflow.steps import EVALUATION, stage_of
 
 STAGE = "compress"
+EXPANDED = "Models by int4, gptq and awq are expanded when they are loaded: their speed and memory are those of an unquantized model."
 
 
 def is_compressed(model: Model) -> bool:
@@ -31,7 +33,8 @@ def is_weight(file: str) -> bool:
 
 
 def rows(run: Run, models: list[Model]) -> list[dict[str, Any]]:
-    """Every model with a result, as numbers: `bytes` of its weights on the disk, `bits`, `centered` (the mean over the tasks), `speed`.
+    """Every model with a result, as numbers: `bytes` of its weights on the disk, whether they are
+    `expanded` when it is loaded, `bits`, `centered` (the mean over the tasks), `speed`.
 
     None where no model of the run is compressed. speed: what scripts/evaluate/speed.py measured; empty where it did not.
     """
@@ -48,6 +51,7 @@ def rows(run: Run, models: list[Model]) -> list[dict[str, Any]]:
             {
                 "name": model.name,
                 "compressed": is_compressed(model),
+                "expanded": dig(made.summary, "method") in PACKED,
                 "bytes": sum(facts["bytes"] for file, facts in made.files.items() if is_weight(file)),
                 "parameters": number(dig(summary, "parameters")),
                 "bits": number(dig(summary, "heldout_text", "bits_per_byte")),
@@ -68,6 +72,8 @@ def table(found: list[dict[str, Any]]) -> dict[str, Any]:
         if machines
         else "Speed and memory were not measured."
     )
+    if machines and any(of["expanded"] for of in found):
+        about += f" {EXPANDED}"
     shown = [
         {
             "name": title(of["name"]),

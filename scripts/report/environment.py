@@ -8,6 +8,8 @@ import shutil
 import subprocess
 from importlib import metadata
 
+from scripts.workflow.processors import cores
+
 LIBRARIES = (
     "snakemake",
     "torch",
@@ -46,10 +48,9 @@ def versions() -> list[tuple[str, str | None]]:
 
 def hardware() -> list[tuple[str, str | None]]:
     """(what, value) of this machine: processor, cores, memory, GPUs, operating system."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return [
         ("Processor", processor()),
-        ("Cores", f"{cores} usable of {os.cpu_count()}"),
+        ("Cores", f"{cores()} usable of {os.cpu_count()}"),
         ("Memory", memory()),
         ("GPUs", "; ".join(gpus()) or "none"),
         ("System", f"{platform.system()} {platform.release()} ({platform.machine()})"),

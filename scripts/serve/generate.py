@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,7 +16,6 @@ from scripts.workflow.errors import InputError
 from scripts.workflow.steps import LANGUAGE_MODELS, folder_of
 
 TRAINED = "pretrain/train/manifest.json"
-CONTEXT = 2048
 COLDEST = 1e-5  # below it a temperature is 0, as vLLM's is: logits over it are no numbers any more
 # Of the models, also those that are made from others.
 MADE = tuple(f"{folder_of(step)}/*.manifest.json" for step in LANGUAGE_MODELS)
@@ -62,16 +60,8 @@ def manifests(results: Path) -> dict[str, Path]:
 def described(manifest: Path) -> dict[str, Any]:
     """What a model is without loading it: `context` in tokens, and whether it `chats`."""
     folder = load.home(manifest) / "model"
-    try:
-        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        config = {}  # loading it says what is wrong
-    return {"context": context(config.get), "chats": (folder / "chat_template.jinja").is_file()}
-
-
-def context(named: Callable[[str], Any]) -> int:
-    """The longest text of a model in tokens, by its configuration; CONTEXT where it names none, as a state-space model."""
-    return int(named("max_position_embeddings") or named("n_positions") or CONTEXT)
+    config = quantized.config_of(folder)  # {} of one that cannot be read: loading it says what is wrong
+    return {"context": load.context_by(config.get), "chats": (folder / "chat_template.jinja").is_file()}
 
 
 class Model:
@@ -88,7 +78,7 @@ class Model:
         device = "cuda" if torch.cuda.is_available() else "cpu"
         self.model, self.tokenizer = load.load(folder, "bf16" if device == "cuda" else "fp32")
         self.model = quantized.place(self.model)
-        self.context = context(lambda name: getattr(self.model.config, name, None))
+        self.context = load.context_of(self.model.config)
         self.chats = bool(self.tokenizer.chat_template)
         self.ahead = (ahead or Ahead()).given(manifest, self.model, self.tokenizer)
 

@@ -19,11 +19,13 @@ from typing import Any
 
 from scripts.compress import accepts
 from scripts.compress.llama import BATCH, Loaded
+from scripts.models import load
 from scripts.serve import turns
 from scripts.serve.generate import COLDEST, Ended, Wanted, Writer
 from scripts.workflow.console import log
 from scripts.workflow.errors import InputError
 from scripts.workflow.manifest import Manifest
+from scripts.workflow.processors import cores
 
 ANY_SEED = 0xFFFFFFFF  # llama.cpp's LLAMA_DEFAULT_SEED: another one each time
 ERROR = 4  # its level of messages (ggml.h). It warns of contexts that are no multiple of 256, of which nothing is wrong
@@ -39,9 +41,14 @@ class Export:
     type: str
     file: str
 
+    @property
+    def path(self) -> Path:
+        """Where the file lies."""
+        return load.home(self.manifest) / self.file
+
     def checked(self) -> Path:
         """The file. Raises ManifestError where it is missing or does not have its checksum: llama.cpp would end the process."""
-        name = f"{self.manifest.name.removesuffix('.manifest.json')}/{self.file}"
+        name = str(self.path.relative_to(self.manifest.parent))
         return Manifest.read(self.manifest, only=name).sound(name).file(name)
 
 
@@ -52,9 +59,8 @@ def library() -> Any:
     if why := accepts.missing(folder):
         raise InputError(why)
     sys.path.append(str(folder / "site"))
-    os.environ.setdefault(
-        "OMP_WAIT_POLICY", "PASSIVE"
-    )  # threads that spin while they wait slow each other down beside other work
+    # Threads that spin while they wait slow each other down beside other work.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     try:
         import llama_cpp
     except (ImportError, OSError, RuntimeError) as error:
@@ -74,9 +80,8 @@ def library() -> Any:
 
 def described(export: Export) -> dict[str, Any]:
     """What a file is, of which no weight is loaded: `context` in tokens, and whether it `chats`. {} for one that cannot be read."""
-    path = export.manifest.parent / export.manifest.name.removesuffix(".manifest.json") / export.file
     try:
-        return _described(path, path.stat().st_mtime_ns)
+        return _described(export.path, export.path.stat().st_mtime_ns)
     except (OSError, InputError):
         return {}
 
@@ -211,8 +216,8 @@ class Characters:
 def threads(size: int) -> int:
     """How many threads run a file of `size` bytes: the cores that this process may use; of a small file one, which is faster alone.
 
-    A token is some hundred short products, after each of which threads wait for each other: docs/serve.md has figures.
+    A token is some hundred short products, after each of which threads wait for each other.
     """
     if size < SMALL:
         return 1
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return cores()

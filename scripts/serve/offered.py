@@ -93,5 +93,5 @@ def opened(offer: Offer, told: Ahead | None = None) -> generate.Model | gguf.Mod
 def described(offer: Offer) -> dict[str, Any]:
     """What it is without loading it: `context` in tokens, and whether it `chats`."""
     if isinstance(offer, Export):
-        return {"context": generate.CONTEXT, "chats": False} | gguf.described(offer)
+        return {"context": load.CONTEXT, "chats": False} | gguf.described(offer)
     return generate.described(offer)

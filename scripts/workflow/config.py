@@ -358,9 +358,8 @@ def named_files(config: dict[str, Any], step: str) -> Iterator[tuple[str, str, s
             value = lookup(config, path)
             for name in value if isinstance(value, list) else [value]:
                 kind = str(node["file"])
-                if isinstance(
-                    name, dict
-                ):  # a path, or the file of a function, or the manifest of a model, which has all checksums
+                # A path, or the file of a function, or the manifest of a model, which has all checksums.
+                if isinstance(name, dict):
                     kind = "true" if "manifest" in name else kind
                     name = name.get("path") or name.get("manifest") or name.get("function", "").rpartition(":")[0]
                 if name and not str(name).startswith("bundled:"):

@@ -12,9 +12,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from scripts.compress import quantizers
+from scripts.compress import quantize_tools
 from scripts.ingest import sources
 from scripts.models import registry
+from scripts.models.registry import QUANTIZE_STEP
 from scripts.workflow import contents
 from scripts.workflow.cache import Cache
 from scripts.workflow.config import ROOT, ConfigError, named_files, tracked
@@ -29,7 +30,6 @@ from scripts.workflow.steps import (
     LIST,
     PLAN,
     PUBLIC,
-    QUANTIZE,
     STAGE,
     skipped_by,
     upstream,
@@ -182,8 +182,8 @@ def settings(step: str, config: dict[str, Any], task: str = "") -> dict[str, Any
         return {**found, "heldout": {key: lookup(config, EVALUATION)[key] for key in ("max_tokens", "seed")}}
     if step == registry.EXPORT_STEP:
         return {**found, **registry.told(config), "lineage": registry.lineage(config, task)}
-    if step == QUANTIZE and quantizers.calibrates(config, task):
-        return {**found, "tools": quantizers.version()}
+    if step == QUANTIZE_STEP and quantize_tools.calibrates(config, task):
+        return {**found, "tools": quantize_tools.version()}
     if step == STAGE:
         return {**found, **{key: lookup(config, PUBLIC)[key] for key in ("presets", "data", "hub", "limit", "seed")}}
     if step == PLAN:

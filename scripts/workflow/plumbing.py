@@ -13,7 +13,7 @@ VERSION = 1
 # A name that ends with / is a folder with all that is in it.
 PLUMBING = {
     "scripts/align/checks.py": "refuses settings that cannot work together",
-    "scripts/compress/tools.py": "compiles llama.cpp; its version is in the record of what it makes",
+    "scripts/compress/gguf_tools.py": "compiles llama.cpp; its version is in the record of what it makes",
     "scripts/crawl2llm.py": "the command for people",
     "scripts/evaluate/speed.py": "measures tokens a second and memory, in a file that no manifest lists",
     "scripts/ingest/native/setup.py": "builds the compiled part, whose source is in the fingerprint",
@@ -77,6 +77,7 @@ PLUMBING = {
     "scripts/workflow/manifest.py": "writes and reads manifests; a result's files have their own checksums",
     "scripts/workflow/options.py": "placement keys as options of a command line",
     "scripts/workflow/plumbing.py": "this list; VERSION is in every fingerprint",
+    "scripts/workflow/processors.py": "says how many cores there are",
     "scripts/workflow/pool.py": "starts a process for each shard of a task",
     "scripts/workflow/project.py": "says where each manifest lies and what is expected of it",
     "scripts/workflow/ranges.py": "writes many inputs as one entry; none is left out",

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from scripts.align import checks as aligning
-from scripts.compress import accepts, quantizers
+from scripts.compress import accepts, quantize_tools
 from scripts.finetune import layouts
 from scripts.finetune import settings as finetuning
 from scripts.ingest import sources
@@ -72,7 +72,7 @@ class Project:
             check_judge(config)
             check_tuning(config)
             accepts.check(config)
-            quantizers.check(config)
+            quantize_tools.check(config)
             model, vocabulary = config["pretrain"]["train"]["model"], config["tokenize"]["train"]["vocabulary"]
             if model["size"] is not None and isinstance(vocabulary, int):
                 sizes.fill(model, vocabulary)

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from scripts.compress import accepts, quantizers
-from scripts.models.registry import EXPORT_STEP
+from scripts.compress import accepts, quantize_tools
+from scripts.models.registry import EXPORT_STEP, QUANTIZE_STEP
 from scripts.pretrain import expected, origin
 from scripts.workflow import engine, frozen, leftovers, steps
 from scripts.workflow.errors import InputError
@@ -85,7 +85,7 @@ def check_tokenizers(project: Project) -> None:
 def check_tools(project: Project) -> None:
     """Raise InputError where a model is to be exported or quantized by tools that are not there."""
     for variant, config in project.variants.items():
-        for step, check in ((EXPORT_STEP, accepts.check_tools), (steps.QUANTIZE, quantizers.check_tools)):
+        for step, check in ((EXPORT_STEP, accepts.check_tools), (QUANTIZE_STEP, quantize_tools.check_tools)):
             names = steps.tasks(step, config)
             made = [name for name in names if Path(project.manifest(variant, step, name)).exists()]
             check(config, {name for name in made if not project.stale(variant, step, [name])})

@@ -11,10 +11,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from scripts.compress import quantizers
+from scripts.compress import quantize_tools
 from scripts.ingest.lists import is_listed
 from scripts.models import registry
-from scripts.models.registry import BASE_STEP, EXPORT_STEP, REWARD_STEP
+from scripts.models.registry import BASE_STEP, EXPORT_STEP, QUANTIZE_STEP, REWARD_STEP
 from scripts.workflow.errors import InputError
 
 DOCUMENTS = "ingest.extract"
@@ -92,12 +92,11 @@ def _filters() -> dict[str, Step]:
 
 
 # The steps that make a model: the first makes `base`, each other one the models that the config's `models` has made by it.
-MAKERS = (BASE_STEP, "finetune.train", REWARD_STEP, "align.train", "compress.prune", "compress.quantize")
-LANGUAGE_MODELS = tuple(
-    step for step in MAKERS if step != REWARD_STEP
-)  # whose models are evaluated, exported and served
+MAKERS = (BASE_STEP, "finetune.train", REWARD_STEP, "align.train", "compress.prune", QUANTIZE_STEP)
+# Those whose models are evaluated, exported and served:
+LANGUAGE_MODELS = tuple(step for step in MAKERS if step != REWARD_STEP)
 # Used where `models` has one of theirs:
-ON_DEMAND = (REWARD_STEP, "align.train", "compress.prune", "compress.quantize", EXPORT_STEP)
+ON_DEMAND = (REWARD_STEP, "align.train", "compress.prune", QUANTIZE_STEP, EXPORT_STEP)
 PAIRS = "align.pairs"  # used where a model is aligned; reads a model too where its `from` names one
 EXPORT = "dedup.export"  # used where the config asks for it
 CRAWL = "crawl.render"  # used where a source is of its kind
@@ -109,7 +108,6 @@ PUBLIC = "evaluate.public"  # asks the models these
 GENERATE = "evaluate.generate"  # used where answers or samples are asked for
 JUDGE = "evaluate.judge"  # used where a judge is named
 CURVE = "evaluate.curve"  # used where a step's number says how far apart its points are
-QUANTIZE = quantizers.STEP  # reads text where a model's method calibrates on it
 PLAN = "pretrain.plan"  # what the training will take; is told the settings of pretrain.train
 STEPS: dict[str, Step] = {
     CRAWL: Step(),
@@ -131,7 +129,8 @@ STEPS: dict[str, Step] = {
     REWARD_STEP: Step(("pretrain.train", "align.pairs"), per="model"),
     "align.train": Step(("pretrain.train", REWARD_STEP, "align.pairs"), per="model"),
     "compress.prune": Step(("pretrain.train", "tokenize.encode"), per="model"),
-    QUANTIZE: Step(("pretrain.train", "tokenize.encode"), per="model"),
+    # Reads text where a model's method calibrates on it.
+    QUANTIZE_STEP: Step(("pretrain.train", "tokenize.encode"), per="model"),
     ITEMS: Step(("tokenize.encode", "tokenize.train")),
     "evaluate.model": Step((*LANGUAGE_MODELS, "finetune.pairs", "tokenize.encode", ITEMS), per="model"),
     STAGE: Step(),
@@ -286,7 +285,7 @@ def needs(step: str, config: dict[str, Any], task: str = "") -> tuple[str, ...]:
     found = tuple(name for name in resolved(step, config["filters"]) if is_used(name, config))
     if step == PAIRS and (model := config["align"]["pairs"]["from"]):
         found = (registry.task(config, model)[0], *found)
-    if step == QUANTIZE and not quantizers.calibrates(config, task):
+    if step == QUANTIZE_STEP and not quantize_tools.calibrates(config, task):
         found = tuple(name for name in found if name != "tokenize.encode")
     if STEPS[step].per == "model" and set(MAKERS) & set(found):
         makers = {registry.task(config, model)[0] for model in models_read(step, config, task)}

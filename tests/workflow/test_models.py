@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import yaml
 
-from scripts.compress import quantizers
-from scripts.compress.quantizers import missing
+from scripts.compress import quantize_tools
+from scripts.compress.quantize_tools import missing
 from scripts.report import now
 from scripts.workflow import verify
 from scripts.workflow.manifest import Manifest
@@ -186,7 +186,7 @@ def test_a_run_with_a_reward_model_and_models_of_four_bits(copy_of: Callable[[],
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
     models = {"sft": SFT, "scores": SCORES, "liked": LIKED, "int4": INT4}
     more = {"align": {"pairs": {"files": [{"path": str(file), "heldout": 0.2}]}}}
-    if not missing(quantizers.folder()):
+    if not missing(quantize_tools.folder()):
         models["gptq"] = {**INT4, "method": "gptq", "calibration_tokens": 2000}
     config.write_text(yaml.safe_dump(tree(models, **more), sort_keys=False))
     before = {path: path.read_bytes() for path in (folder / "results/main").rglob("*sft*.json")}

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tokenizers import Tokenizer
 
-from scripts.compress import accepts, quantize, quantizers
+from scripts.compress import accepts, quantize, quantize_tools
 from scripts.models.load import load
 from scripts.tokenize import unigram
 from scripts.tokenize.train import bpe, untrained
@@ -25,7 +25,8 @@ needs_llama = pytest.mark.skipif(
 )
 
 needs_quantizers = pytest.mark.skipif(
-    quantizers.missing(quantizers.folder()) is not None, reason=str(quantizers.missing(quantizers.folder()))
+    quantize_tools.missing(quantize_tools.folder()) is not None,
+    reason=str(quantize_tools.missing(quantize_tools.folder())),
 )
 
 

@@ -62,7 +62,7 @@ def test_it_loads_as_it_is_and_says_how_it_was_made(base: Path, tokens: list[Pat
     assert f"{summary['quantized_parameters']:,} of {summary['parameters']:,} parameters" in card.text
     ids = torch.arange(1, 33).unsqueeze(0)
     own, _ = load(source)
-    if name != "gptq":  # whose loader is in the other environment: test_calibrated.py
+    if name != "gptq":  # whose loader is in the other environment: test_four_bit.py
         with torch.no_grad():
             other = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
             found, wanted = other(ids).logits.float(), own(ids).logits

@@ -105,7 +105,7 @@ def test_what_llama_cpp_cannot_read_is_told_in_its_words(tmp_path: Path) -> None
         "type": "q8_0",
         "threads": 1,
     }
-    with pytest.raises(InputError, match=r"llama.cpp, quantize q8_0: status 1: .*cannot make q8_0 of"):
+    with pytest.raises(InputError, match=r"llama.cpp, quantize q8_0, status 1: .*cannot make q8_0 of"):
         gguf.run(accepts.tools(), tmp_path, **job)
 
 

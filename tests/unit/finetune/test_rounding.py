@@ -83,6 +83,17 @@ def test_what_does_not_go_with_it_is_named_by_the_plan(own: dict[str, Any], said
     settings.check(configuration.validate({"models": {"q": entry}, "finetune": {"train": AWARE}}))
 
 
+@pytest.mark.parametrize("how", ["int8", "nf4", "int4"])
+def test_a_type_without_layers_to_round_is_named_by_the_plan(how: str) -> None:
+    keys = {"from": "base", "step": "finetune.train", **AWARE, "quantize_aware": how}
+    made = configuration.validate({"models": {"q": keys}})
+    made["pretrain"]["train"]["model"]["type"] = "gpt2"
+    with pytest.raises(
+        InputError, match=rf"models.q.quantize_aware is {how}, and pretrain.train.model.type gpt2, .*to none"
+    ):
+        settings.check(made)
+
+
 def test_its_default_is_in_no_fingerprint() -> None:
     made = configuration.validate({"models": {"q": {"from": "base", "step": "finetune.train"}}})
     assert "quantize_aware" not in fingerprint("finetune.train", made, task="q")
@@ -128,7 +139,7 @@ def both(base_model: Path, pairs_manifest: Path, tmp_path_factory: pytest.TempPa
     """The manifests of two models made from one that was trained: by plain training, and with weights in four bits, in groups of 64."""
     folder = tmp_path_factory.mktemp("both")
     begun = with_outliers(trained(base_model, pairs_manifest, folder / "begun", epochs=3, learning_rate=0.01))
-    four = {"zero_stage": 0, "quantize_aware": "int4", "quantize_aware_group": 64}
+    four = {"zero_stage": 0, "quantize_aware": "int4", "quantize_aware_group_size": 64}
     return {
         name: trained(begun, pairs_manifest, folder / name, learning_rate=0.001, epochs=2, **more)
         for name, more in {"plain": {}, "aware": four}.items()
@@ -179,4 +190,4 @@ def test_a_model_none_of_whose_layers_fits_is_named(base_model: Path) -> None:
     ):
         for part in model.model.layers:
             part.mlp.down_proj = torch.nn.Linear(64, 64)
-        rounding.hold(model, {"quantize_aware": "int4", "quantize_aware_group": 128}, "here")
+        rounding.hold(model, {"quantize_aware": "int4", "quantize_aware_group_size": 128}, "here")

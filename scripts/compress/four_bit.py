@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -20,16 +19,16 @@ import numpy as np
 import torch
 from safetensors.torch import save_file
 
-from scripts.compress import calibration, grids, oneshot, quantizers
-from scripts.compress.layers import Layer, size_of
+from scripts.compress import calibration, grids, llm_compressor, quantize_tools, stored
+from scripts.compress.layers import Layer
+from scripts.compress.programs import finished
 from scripts.models import packed, quantized
 from scripts.models.load import context_of
 from scripts.pretrain import data
-from scripts.pretrain.model import COMPANIONS
-from scripts.workflow.console import log
 from scripts.workflow.errors import InputError
 from scripts.workflow.manifest import Manifest, pretty, scratch
 
+GENERATION = "generation_config.json"
 BATCH = 8  # windows that the loss is measured on at once
 
 
@@ -49,9 +48,11 @@ def made(
     """
     from transformers import AutoConfig
 
-    home, ids = quantizers.folder(), None
-    if settings["method"] in quantizers.CALIBRATED:
-        if why := quantizers.missing(home):
+    home, ids = quantize_tools.folder(), None
+    # What the rule reserves; more threads are for reading text.
+    torch.set_num_threads(settings["threads"] if settings["method"] in quantize_tools.CALIBRATED else 1)
+    if settings["method"] in quantize_tools.CALIBRATED:
+        if why := quantize_tools.missing(home):
             raise InputError(why)
         config = AutoConfig.from_pretrained(source, local_files_only=True)
         ids = calibration.text(tokens, context_of(config), settings["calibration_tokens"], settings["seed"])
@@ -63,7 +64,10 @@ def made(
         else:
             manifest.run["tools"] = run(home, place, source, ids, kept, settings)
         files = written(place / "made", source, taken, settings["rest"], out / "model")
-    report(source, files, ids, taken, layers, settings, manifest)
+    model = packed.load(files[0].parent, torch.float32).eval()
+    dtype = AutoConfig.from_pretrained(files[0].parent, local_files_only=True).dtype or torch.float32
+    found = measured(source, model, ids, taken, dtype, settings)
+    manifest.summary = stored.summary(source, files, model, taken, layers, settings["method"], **found)
     return files
 
 
@@ -87,15 +91,8 @@ def run(
     # Threads that wait must not spin; nothing of the environment here may reach into that one.
     given = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
     environment = {"OMP_WAIT_POLICY": "PASSIVE", **given, "HF_HUB_OFFLINE": "1"}
-    command = [str(quantizers.python(home)), "-I", str(Path(oneshot.__file__)), str(place / "job.json")]
-    done = subprocess.run(
-        command, env=environment, capture_output=True, text=True, errors="replace", check=False, cwd=place
-    )
-    if done.returncode:
-        said = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()][-6:]
-        raise InputError(
-            f"{settings['method']} by llm-compressor in {home}: status {done.returncode}: {' | '.join(said) or 'no word'}"
-        )
+    command = [str(quantize_tools.python(home)), "-I", str(Path(llm_compressor.__file__)), str(place / "job.json")]
+    finished(command, f"{settings['method']} by llm-compressor in {home}", env=environment, cwd=place)
     return dict(json.loads((place / "told.json").read_text(encoding="utf-8")))
 
 
@@ -148,21 +145,16 @@ def written(found: Path, source: Path, taken: list[Layer], rest: str, folder: Pa
         raise InputError(f"llm-compressor left numbers that are not finite, in {bad[0]} and {len(bad) - 1} more")
     if rest == "bf16":
         config["dtype"] = "bfloat16"
-        tensors = {name: value.bfloat16() if value.is_floating_point() else value for name, value in tensors.items()}
-    elif (dtype := getattr(torch, str(config.get("dtype")), None)) is not None:
+    if (dtype := getattr(torch, str(config.get("dtype")), None)) is not None:
         tensors = {name: value.to(dtype) if value.is_floating_point() else value for name, value in tensors.items()}
-    partial = folder.with_name(f".{folder.name}.partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir()
-    (partial / "config.json").write_text(pretty({**config, quantized.SECTION: told}), encoding="utf-8")
-    save_file(dict(sorted(tensors.items())), partial / "model.safetensors", metadata={"format": "pt"})
-    (partial / "model.safetensors").chmod((partial / "config.json").stat().st_mode)
-    for beside in (*COMPANIONS, "generation_config.json"):
-        if (source / beside).is_file():
-            shutil.copyfile(source / beside, partial / beside)
-    shutil.rmtree(folder, ignore_errors=True)
-    partial.rename(folder)
-    return sorted(path for path in folder.iterdir() if path.is_file())
+
+    def write(partial: Path) -> None:
+        (partial / "config.json").write_text(pretty({**config, quantized.SECTION: told}), encoding="utf-8")
+        save_file(dict(sorted(tensors.items())), partial / "model.safetensors", metadata={"format": "pt"})
+        if (source / GENERATION).is_file():
+            shutil.copyfile(source / GENERATION, partial / GENERATION)
+
+    return stored.put(folder, source, write)
 
 
 def held(folder: Path) -> dict[str, torch.Tensor]:
@@ -187,56 +179,31 @@ def loss(model: Any, ids: data.Tokens) -> float:
     return total / (ids.shape[0] * (ids.shape[1] - 1))
 
 
-def report(
-    source: Path,
-    files: list[Path],
-    ids: data.Tokens | None,
-    taken: list[Layer],
-    layers: list[Layer],
-    settings: dict[str, Any],
-    manifest: Manifest,
-) -> None:
-    """Fill the manifest's summary: what was quantized, sizes in bytes, and the loss on the text that it was calibrated on."""
+def measured(
+    source: Path, made: Any, ids: data.Tokens | None, taken: list[Layer], dtype: torch.dtype, settings: dict[str, Any]
+) -> dict[str, Any]:
+    """What became of the weights, and of the loss on the text that they were calibrated on. dtype: in which the result is stored.
+
+    No errors of weights by awq: it scales channels of weights up, and what is multiplied with them down.
+    """
     from transformers import AutoModelForCausalLM
 
-    torch.set_num_threads(settings["threads"])
-    before, after = size_of(source), sum(path.stat().st_size for path in files if path.suffix == ".safetensors")
-    made = packed.load(files[0].parent, torch.float32).eval()
-    model = AutoModelForCausalLM.from_pretrained(source, dtype=torch.float32, local_files_only=True).eval()
-    measured: dict[str, Any]
+    found = {"group_size": settings["group_size"]}
+    if settings["method"] != "awq":
+        found |= stored.errors(made, source, taken)
     if ids is None:
-        squares, wrong = (torch.zeros((), dtype=torch.float64) for _ in range(2))
-        for layer in taken:
-            own, other = (one.get_submodule(layer.name).weight.data.double() for one in (model, made))
-            squares, wrong = squares + own.square().sum(), wrong + (own - other).square().sum()
-        measured = {"weight_error": round(float(wrong / squares) ** 0.5 if squares else 0.0, 6)}
-    else:
-        measured = {
-            "calibration_tokens": int(ids.size),
-            "calibration_loss_before": round(loss(model, ids), 6),
-            "calibration_loss": round(loss(made, ids), 6),
-        }
-        for layer in taken:
-            weight = model.get_submodule(layer.name).weight
-            weight.data = grids.int4(weight.data, settings["group_size"], symmetric=settings["method"] == "gptq")
-        measured["calibration_loss_nearest"] = round(loss(model, ids), 6)
-    kept = sorted(layer.name for layer in layers if layer not in taken and not layer.output)
-    some = f"{', '.join(kept[:3])}{', …' * (len(kept) > 3)}"
-    whole, parts = int(model.num_parameters()), sum(layer.size for layer in taken)
-    manifest.summary = {
-        "method": settings["method"],
-        "group_size": settings["group_size"],
-        "parameters": whole,
-        "quantized_parameters": parts,
-        "quantized_layers": len(taken),
-        "unquantized_layers": len(kept),
-        "bytes_before": before,
-        "bytes": after,
-        **measured,
-        "notes": [f"{len(kept)} linear layers are not quantized: {some}."] if kept else [],
+        return found
+    model = AutoModelForCausalLM.from_pretrained(source, dtype=torch.float32, local_files_only=True).eval()
+    found |= {
+        "calibration_tokens": int(ids.size),
+        "calibration_loss_before": round(loss(model, ids), 6),
+        "calibration_loss": round(loss(made, ids), 6),
     }
-    log.info(
-        "%s of %s parameters; %s bytes of weights instead of %s; %s",
-        f"{parts:,}", f"{whole:,}", f"{after:,}", f"{before:,}",
-        ", ".join(f"{key.replace('_', ' ')} {value:,.6g}" for key, value in measured.items()),
-    )  # fmt: skip
+    # In the types that the result is stored in: the two losses differ by the method alone.
+    rounded = {f"{layer.name}.weight" for layer in taken}
+    for name, value in model.named_parameters():
+        if name in rounded:
+            value.data = grids.int4(value.data, settings["group_size"], settings["method"] == "gptq", dtype)
+        else:
+            value.data = value.data.to(dtype).float()
+    return {**found, "calibration_loss_nearest": round(loss(model, ids), 6)}

@@ -1,7 +1,7 @@
-"""Methods of compress.quantize that calibrate on text, and the environment of their library. Asked by the plan, before anything is trained.
+"""Methods of compress.quantize that pack four bits, and the environment of those that calibrate. Asked by the plan, before a training.
 
 `TYPES` are the types of transformers whose tiny models were quantized, and gave the same logits here as in the library's own loader
-(tests/unit/compress/test_calibrated.py).
+(tests/unit/compress/test_four_bit.py).
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from scripts.models import registry
+from scripts.models.registry import QUANTIZE_STEP
 from scripts.workflow import frozen
 from scripts.workflow.config import ROOT
 from scripts.workflow.errors import InputError
 from scripts.workflow.manifest import canonical, digest
 
-STEP = "compress.quantize"
 CALIBRATED = ("gptq", "awq")
 PACKED = ("int4", *CALIBRATED)  # whose layers scripts/models/packed.py reads
 TYPES = ("llama", "mistral", "qwen2", "qwen3")
@@ -29,8 +29,8 @@ MADE = ".installed"  # in the folder: the lock that it was made of
 
 def calibrates(config: dict[str, Any], model: str) -> bool:
     """Whether a model of compress.quantize is calibrated on text; of no model, "", whether any is."""
-    names = [model] if model else registry.made_by(config, STEP)
-    return any(registry.section(config, STEP, name)["method"] in CALIBRATED for name in names)
+    names = [model] if model else registry.made_by(config, QUANTIZE_STEP)
+    return any(registry.section(config, QUANTIZE_STEP, name)["method"] in CALIBRATED for name in names)
 
 
 def pins(text: str) -> list[str]:
@@ -66,18 +66,26 @@ def missing(where: Path) -> str | None:
 def check(config: dict[str, Any]) -> None:
     """Raise InputError, naming key, value and what is allowed, for a model that cannot be quantized so."""
     kind = config["pretrain"]["train"]["model"]["type"]
-    for name in registry.made_by(config, STEP):
-        if calibrates(config, name) and kind not in TYPES:
-            method = registry.section(config, STEP, name)["method"]
-            raise InputError(
-                f"models.{name}.method is {method!r}, which takes models of pretrain.train.model.type {', '.join(TYPES)}, and it is "
-                f"{kind!r}: take int8"
-            )
+    for name in registry.made_by(config, QUANTIZE_STEP):
+        check_type(
+            registry.section(config, QUANTIZE_STEP, name)["method"],
+            kind,
+            f"models.{name}.method",
+            "pretrain.train.model.type",
+        )
+
+
+def check_type(method: str, kind: str, key: str, where: str) -> None:
+    """Raise InputError where a method does not take models of a type. key, where: what method and type are called."""
+    if method in PACKED and kind not in TYPES:
+        raise InputError(
+            f"{key} is {method!r}, which takes models of {where} {', '.join(TYPES)}, and it is {kind!r}: take int8"
+        )
 
 
 def check_tools(config: dict[str, Any], there: Container[str] = ()) -> None:
     """Raise InputError where a model needs an environment that is not there. there: models that are made already."""
-    for name in registry.made_by(config, STEP):
+    for name in registry.made_by(config, QUANTIZE_STEP):
         if name not in there and calibrates(config, name) and (why := missing(folder())):
-            method = registry.section(config, STEP, name)["method"]
+            method = registry.section(config, QUANTIZE_STEP, name)["method"]
             raise InputError(f"models.{name} is made by method {method}, and {why}")

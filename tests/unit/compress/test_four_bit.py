@@ -15,9 +15,10 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
-from scripts.compress import calibrated, calibration, grids, quantizers
-from scripts.models import load, packed
+from scripts.compress import calibration, four_bit, grids, layers, quantize_tools
+from scripts.models import load, packed, registry
 from scripts.pretrain import origin
+from scripts.training import memory
 from scripts.workflow import config as configuration
 from scripts.workflow.config import ROOT
 from scripts.workflow.errors import InputError
@@ -56,7 +57,7 @@ def test_the_library_itself_computes_the_same(made: tuple[str, Path], base: Path
     model, _ = load.load(folder)
     ids = torch.arange(1, 49).unsqueeze(0)
     np.save(tmp_path / "ids.npy", ids.numpy())
-    command = [str(quantizers.python(quantizers.folder())), "-I", "-c", ELSEWHERE, str(folder)]
+    command = [str(quantize_tools.python(quantize_tools.folder())), "-I", "-c", ELSEWHERE, str(folder)]
     subprocess.run([*command, str(tmp_path / "ids.npy"), str(tmp_path / "logits.npy")], check=True)
     with torch.no_grad():
         found = model(ids).logits
@@ -79,13 +80,40 @@ def test_the_summary_is_true(made: tuple[str, Path], base: Path, tokens: list[Pa
     assert summary["bytes"] == (folder / "model.safetensors").stat().st_size < 0.4 * summary["bytes_before"]
     assert {value.dtype for value in own.values() if value.is_floating_point()} == {torch.bfloat16}
     assert any(name.endswith("weight_zero_point") for name in own) == (method == "awq")
+    if method == "awq":  # its weights are scaled, and their inputs the other way
+        assert not {"weight_error", "worst_layer", "worst_error"} & {*summary}
+    else:
+        model, _ = load.load(folder)
+        found_errors = {}
+        for name in (name for name, _ in before.named_modules() if f"{name}.weight_packed" in own):
+            whole, other = (one.get_submodule(name).weight.data for one in (before, model))
+            found_errors[name] = float((other - whole).norm() / whole.norm())
+        worst = max(found_errors, key=lambda name: found_errors[name])
+        assert summary["worst_layer"] == worst and summary["worst_error"] == pytest.approx(
+            found_errors[worst], rel=1e-4
+        )
+        assert min(found_errors.values()) <= summary["weight_error"] <= summary["worst_error"]
     ids = calibration.text(tokens, tiny.CONTEXT, 2048, 0)
     if method != "int4":
         assert summary["calibration_tokens"] == ids.size == 2048
-        assert summary["calibration_loss_before"] == pytest.approx(calibrated.loss(before, ids), abs=1e-5)
+        assert summary["calibration_loss_before"] == pytest.approx(four_bit.loss(before, ids), abs=1e-5)
     told = json.loads((folder / "config.json").read_text())["quantization_config"]
     assert told["quant_method"] == "compressed-tensors" and told["ignore"] == ["lm_head"]
     assert not [path for path in out.parent.rglob("*") if path.suffix in (".bin", ".pt", ".pkl")]
+
+
+@needs_quantizers
+def test_the_nearest_that_it_is_compared_with_is_what_int4_stores(
+    base: Path, tokens: list[Path], tmp_path: Path
+) -> None:
+    """On the grid of gptq: the model that method int4 makes, with its scales and embeddings in bf16."""
+    status, out = quantized(base, tmp_path, "gptq", tokens, method="gptq", **KEYS)
+    assert status == 0
+    status, nearest = quantized(base, tmp_path, "int4", method="int4", group_size=32)
+    assert status == 0
+    model, _ = load.load(load.weights(nearest)[1])
+    found = four_bit.loss(model.eval(), calibration.text(tokens, tiny.CONTEXT, 2048, 0))
+    assert Manifest.read(out).summary["calibration_loss_nearest"] == pytest.approx(found, abs=2e-6)
 
 
 @needs_quantizers
@@ -174,7 +202,7 @@ def test_what_was_packed_is_not_trained(
 
 def test_int4_needs_nothing_else(base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its weights are those of the grid, and the summary has their error; the same bytes again."""
-    monkeypatch.setenv(quantizers.VARIABLE, str(tmp_path))
+    monkeypatch.setenv(quantize_tools.VARIABLE, str(tmp_path))
     keys = {"method": "int4", "group_size": 32, "rest": "same"}
     (status, out), (_, again) = (quantized(base, tmp_path / name, "small", **keys) for name in "ab")
     assert status == 0 and out.read_bytes() == again.read_bytes()
@@ -192,6 +220,47 @@ def test_int4_needs_nothing_else(base: Path, tmp_path: Path, monkeypatch: pytest
     summary = Manifest.read(out).summary
     assert 0 < summary["weight_error"] == pytest.approx((wrong / squares) ** 0.5, rel=1e-3)
     assert summary["method"] == "int4" and "calibration_tokens" not in summary
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_type_that_packed_weights_are_not_tried_with_is_refused(
+    random_model: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str], method: str
+) -> None:
+    """GPT-2's matrices lie as inputs × outputs."""
+    entry = {"from": "base", "step": "compress.quantize", "method": method}
+    config = configuration.validate({"models": {"small": entry}})
+    quantize_tools.check(config)
+    config["pretrain"]["train"]["model"]["type"] = "gpt2"
+    with pytest.raises(
+        InputError,
+        match=rf"models.small.method is '{method}', which takes models of pretrain.train.model.type .* and it is 'gpt2': take int8",
+    ):
+        quantize_tools.check(config)
+    manifest = tmp_path / "manifest.json"
+    Manifest("pretrain.train", "0" * 16).write(manifest, list(random_model("gpt2").iterdir()))
+    assert quantized(manifest, tmp_path / "out", method=method, **KEYS)[0] == 1
+    assert f"compress.quantize.method is '{method}', which takes models of config.json's" in capsys.readouterr().err
+
+
+def test_the_memory_of_both_models_is_asked_for(
+    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """int4 expands what it made into fp32 to measure it."""
+    held = layers.size_of(base.parent / "model")
+    monkeypatch.setattr(memory, "available", lambda: int((memory.PROGRAM + 2 * held) / memory.TOLERANCE))
+    assert quantized(base, tmp_path, "small", method="int4", group_size=32)[0] == 1
+    assert "compress.quantize needs about" in capsys.readouterr().err
+    assert quantized(base, tmp_path, "small")[0] == 0
+
+
+def test_int4_takes_the_one_thread_that_the_rule_reserves(base: Path, tmp_path: Path) -> None:
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        assert quantized(base, tmp_path, "small", method="int4", group_size=32, threads=2)[0] == 0
+        assert torch.get_num_threads() == 1
+    finally:
+        torch.set_num_threads(before)
 
 
 def words(numbers: np.ndarray) -> torch.Tensor:
@@ -245,7 +314,7 @@ def environment(folder: Path, lock: str = "") -> Path:
     """An environment of this Python, which has no llm-compressor, that says it is of a lock."""
     (folder / "bin").mkdir(parents=True)
     (folder / "bin/python").symlink_to(sys.executable)
-    (folder / quantizers.MADE).write_text(lock or (ROOT / quantizers.LOCK).read_text())
+    (folder / quantize_tools.MADE).write_text(lock or (ROOT / quantize_tools.LOCK).read_text())
     return folder
 
 
@@ -256,24 +325,19 @@ def test_an_environment_that_is_not_there_is_told_before_a_run(tmp_path: Path, m
         (tmp_path / "none", r"models.small is made by method awq, and the quantizers' environment is not in .*make quantize-tools"),
         (environment(tmp_path / "old", "llmcompressor==0.1\n"), "is of other packages than envs/lock-quantize.txt"),
     ):  # fmt: skip
-        monkeypatch.setenv(quantizers.VARIABLE, str(found))
+        monkeypatch.setenv(quantize_tools.VARIABLE, str(found))
         with pytest.raises(InputError, match=said):
-            quantizers.check_tools(config)
-        quantizers.check_tools(config, {"small"})  # made already
-    quantizers.check_tools(configuration.validate({"models": {"int8": entry}}))
-    monkeypatch.setenv(quantizers.VARIABLE, str(environment(tmp_path / "new")))
-    quantizers.check_tools(config)
-    config["pretrain"]["train"]["model"]["type"] = "gpt2"
-    with pytest.raises(
-        InputError, match=r"models.small.method is 'awq', which takes models of .* and it is 'gpt2': take int8"
-    ):
-        quantizers.check(config)
+            quantize_tools.check_tools(config)
+        quantize_tools.check_tools(config, {"small"})  # made already
+    quantize_tools.check_tools(configuration.validate({"models": {"int8": entry}}))
+    monkeypatch.setenv(quantize_tools.VARIABLE, str(environment(tmp_path / "new")))
+    quantize_tools.check_tools(config)
 
 
 def test_a_library_that_fails_is_told_with_its_last_words(
     base: Path, tokens: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv(quantizers.VARIABLE, str(environment(tmp_path / "bare")))
+    monkeypatch.setenv(quantize_tools.VARIABLE, str(environment(tmp_path / "bare")))
     assert quantized(base, tmp_path / "out", "small", tokens, method="gptq", **KEYS)[0] == 1
     said = capsys.readouterr().err
     assert "gptq by llm-compressor in" in said and "No module named" in said
@@ -299,10 +363,10 @@ def test_the_packages_are_part_of_its_fingerprint_alone(monkeypatch: pytest.Monk
     config = configuration.validate({"models": {"small": {**entry, "method": "gptq"}, "int8": entry}})
 
     def marks() -> list[str]:
-        return [fingerprint(quantizers.STEP, config, task=name) for name in ("small", "int8")]
+        return [fingerprint(registry.QUANTIZE_STEP, config, task=name) for name in ("small", "int8")]
 
     before = marks()
-    monkeypatch.setattr(quantizers, "pins", lambda text: ["llmcompressor==99"])
+    monkeypatch.setattr(quantize_tools, "pins", lambda text: ["llmcompressor==99"])
     after = marks()
     assert before[0] != after[0] and before[1] == after[1]
     upstream = [json.loads(one)["upstream"] for one in before]

@@ -19,11 +19,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from scripts.compress import accepts
+from scripts.compress.programs import finished
+from scripts.training import memory
 from scripts.workflow.cli import described, fail
 from scripts.workflow.config import ROOT
 from scripts.workflow.console import duration, log, setup
 from scripts.workflow.errors import InputError
 from scripts.workflow.manifest import scratch
+from scripts.workflow.processors import cores
 
 LOCK = ROOT / "envs/lock-gguf.txt"
 BUILD_LOCK = ROOT / "envs/lock-gguf-build.txt"  # of cmake and ninja, where the machine has none
@@ -38,12 +41,8 @@ OFF = (
 # cmake would ask the repository around it for a number and a commit.
 OPTIONS = {"CMAKE_BUILD_TYPE": "Release", "BUILD_SHARED_LIBS": "ON", "LLAMA_BUILD_NUMBER": "0", "LLAMA_BUILD_COMMIT": "unknown",
            "CMAKE_BUILD_WITH_INSTALL_RPATH": "ON", "CMAKE_INSTALL_RPATH": "$ORIGIN", **dict.fromkeys(OFF, "OFF")}  # fmt: skip
-FLAGS = (
-    "CFLAGS",
-    "CXXFLAGS",
-    "CPPFLAGS",
-    "LDFLAGS",
-)  # of the caller's environment, such as -march=native, are left out
+# Of the caller's environment, such as -march=native, these are left out.
+FLAGS = ("CFLAGS", "CXXFLAGS", "CPPFLAGS", "LDFLAGS")
 COMPILERS = (("C", "CC", ("cc", "gcc", "clang")), ("C++", "CXX", ("c++", "g++", "clang++")))
 MEMORY = 1 << 30  # bytes that a compiler takes, at most
 JOBS = 16  # compilers at a time, at most: a login node has other users
@@ -70,10 +69,7 @@ def check(folder: Path, environment: Mapping[str, str]) -> None:
 def pip(*arguments: str) -> None:
     """Run this environment's pip. Raises InputError with its last words where it fails."""
     command = [sys.executable, "-m", "pip", *arguments[:1], "--quiet", "--disable-pip-version-check", *arguments[1:]]
-    done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
-    if done.returncode:
-        said = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()][-6:]
-        raise InputError(f"pip {arguments[0]} failed, status {done.returncode}: {' | '.join(said)}")
+    finished(command, f"pip {arguments[0]} failed")
 
 
 def unpacked(archive: Path, place: Path) -> Path:
@@ -113,9 +109,7 @@ def programs(place: Path) -> dict[str, str]:
 
 def jobs() -> int:
     """How many compilers run at a time: as the cores and the memory allow that this process has."""
-    free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, min(cores, JOBS, free // MEMORY))
+    return max(1, min(cores(), JOBS, memory.available() // MEMORY))
 
 
 def compiled(source: Path, place: Path, environment: Mapping[str, str]) -> Path:
@@ -194,7 +188,7 @@ def works(folder: Path) -> None:
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = described("python -m scripts.compress.tools", __doc__, "--folder .gguf")
+    parser = described("python -m scripts.compress.gguf_tools", __doc__, "--folder .gguf")
     parser.add_argument(
         "--folder",
         type=Path,

@@ -1,0 +1,18 @@
+"""Other programs: run to their end, and told with their last words where they fail."""
+
+from __future__ import annotations
+
+import subprocess
+from typing import Any
+
+from scripts.workflow.errors import InputError
+
+LINES = 6  # of what a program said last
+
+
+def finished(command: list[str], what: str, **options: Any) -> None:
+    """Run a program. options: of subprocess.run. Raises InputError with `what`, its status and its last lines where it fails."""
+    done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False, **options)
+    if done.returncode:
+        said = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()][-LINES:]
+        raise InputError(f"{what}, status {done.returncode}: {' | '.join(said) or 'no word'}")
