@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from scripts.align import endpoint, rewards
 from scripts.models import registry
 from scripts.workflow.errors import InputError
+from scripts.workflow.manifest import Manifest, ManifestError
 
 STEP = registry.ALIGN_STEP
+RESULTS = "results"  # of a run, in its folder
 # Types of models of which there is no reward model; others are refused when it starts.
 UNSCORED = ("mamba", "mamba2", "mixtral", "olmoe")
 
@@ -39,6 +43,7 @@ def check(config: dict[str, Any]) -> None:
             continue
         check_rewards(own, key)
         rewards.check(own["rewards"], key("rewards"))
+        check_manifests(own["rewards"], key("rewards"))
         check_reward_models(config, name, key("rewards"))
         if own["max_new_tokens"] >= own["max_length"]:
             raise InputError(
@@ -95,6 +100,7 @@ def check_answering(config: dict[str, Any]) -> None:
             f"align.pairs.rewards is []; answers of {name!r} need one or more: exact, format, length, model, endpoint, a function"
         )
     rewards.check(pairs["rewards"], "align.pairs.rewards", endpoint=True)
+    check_manifests(pairs["rewards"], "align.pairs.rewards")
     judged = [number for number, entry in enumerate(pairs["rewards"]) if entry.get("reward") == rewards.ENDPOINT]
     if judged:
         endpoint.check(pairs["judge"], f"align.pairs.rewards[{judged[0]}]")
@@ -128,6 +134,21 @@ def check_reward_models(config: dict[str, Any], model: str, key: str) -> None:
             raise InputError(
                 f"{key}[{number}].name is {name!r}, {why}; allowed: {', '.join(allowed) or 'none is there'}"
             )
+
+
+def check_manifests(entries: Sequence[dict[str, Any]], key: str) -> None:
+    """InputError for the manifest of a reward model of this very run, which may be made again after it has judged, or of another step."""
+    for number, entry in enumerate(entries):
+        if (given := entry.get("manifest")) is None:
+            continue
+        said, path = f"{key}[{number}].manifest is {given!r}", Path(given)
+        if path.resolve().is_relative_to(Path(RESULTS).resolve()):
+            raise InputError(
+                f"{said}, a result of this run: name the model in `name` (align.train alone), or copy another run's model elsewhere"
+            )
+        with suppress(ManifestError):  # one that is not there, or broken, is refused by what reads it
+            if (step := Manifest.parse(path).step) != registry.REWARD_STEP:
+                raise InputError(f"{said}, a manifest of {step!r}; it must be one of {registry.REWARD_STEP!r}")
 
 
 def loops(config: dict[str, Any], name: str, model: str) -> bool:

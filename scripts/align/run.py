@@ -31,6 +31,7 @@ SPOKEN, SPOKEN_FILE = 10, "prompts.jsonl"  # fixed prompts that are answered bef
 class Measured(Run):
     """What is trained by losses of its own, and measured before it takes the weights of a checkpoint."""
 
+    counted = "answers"
     batches: Asked
     engine: ByLoss
 

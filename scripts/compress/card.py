@@ -23,7 +23,7 @@ from scripts.compress.sections import (
     trained,
 )
 from scripts.finetune.template import CHAT
-from scripts.models.registry import BASE_STEP, QUANTIZE_STEP
+from scripts.models.registry import ALIGN_STEP, BASE_STEP, QUANTIZE_STEP
 
 KIND = "crawl2llm/heldout"  # of the model index: a data set that is the run's own
 TASK = "text-generation"
@@ -178,9 +178,18 @@ def use(facts: Facts, name: str, ggufs: list[dict[str, Any]], loader: str) -> It
         yield f"{name} was not fine-tuned: it goes on with a text, and has no chat template.\n"
     if context := facts.pretrained.summary.get("shape", {}).get("context"):
         yield (
-            f"Its context is {context:,} tokens. It was trained on what stands below and on nothing else; it may write what "
-            "is false.\n"
+            f"Its context is {context:,} tokens. It was trained on what stands below{beside(facts)}; it may write what is false.\n"
         )
+
+
+def beside(facts: Facts) -> str:
+    """What a model was trained on that its card does not list."""
+    methods = [str(model.summary.get("method")) for model in facts.models if model.step == ALIGN_STEP]
+    return (
+        f", and by {' and '.join(methods)} on preferences or prompts that are not listed"
+        if methods
+        else " and on nothing else"
+    )
 
 
 def files(ggufs: list[dict[str, Any]]) -> Iterator[str]:

@@ -83,6 +83,37 @@ def check_type(method: str, kind: str, key: str, where: str) -> None:
         )
 
 
+def check_shapes(config: dict[str, Any]) -> None:
+    """Raise InputError for a model of whose linear layers, as pretrain.train.model has them, a method could quantize none.
+
+    Not of one that was pruned: it has other sizes.
+    """
+    shape = config["pretrain"]["train"]["model"]
+    sizes = {key: shape[key] for key in ("hidden_size", "intermediate_size")}
+    if shape["type"] not in TYPES or not all(isinstance(size, int) for size in sizes.values()):
+        return
+    asked = [(QUANTIZE_STEP, "method", "group_size"), ("finetune.train", "quantize_aware", "quantize_aware_group_size")]
+    for step, method, group in asked:
+        for name in registry.made_by(config, step):
+            own = registry.section(config, step, name)
+            if "compress.prune" in (
+                registry.task(config, one)[0] for one in registry.ancestors(config["models"], name)
+            ):
+                continue
+            said = " and ".join(f"pretrain.train.model.{key}, {size}" for key, size in sizes.items())
+            key = registry.key(config, step, name, method)
+            if own[method] == "nf4" and all(size % 64 for size in sizes.values()):
+                raise InputError(
+                    f"{key} is 'nf4', which takes layers with inputs in a multiple of 64; {said}, are none: take int8"
+                )
+            if own[method] in PACKED and all(size % own[group] for size in sizes.values()):
+                fitting = [str(one) for one in (128, 64, 32) if any(not size % one for size in sizes.values())]
+                raise InputError(
+                    f"{registry.key(config, step, name, group)} is {own[group]}, and {said}, are no multiples of it: take "
+                    f"{' or '.join(fitting) or f'int8 in {key}'}"
+                )
+
+
 def check_tools(config: dict[str, Any], there: Container[str] = ()) -> None:
     """Raise InputError where a model needs an environment that is not there. there: models that are made already."""
     for name in registry.made_by(config, QUANTIZE_STEP):

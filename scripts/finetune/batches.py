@@ -99,17 +99,17 @@ def summary(train: Cuts, heldout: Cuts) -> dict[str, Any]:
     return {"cut": {"train": asdict(train), "heldout": asdict(heldout)}}
 
 
-def note(train: Cuts, heldout: Cuts, max_length: int, where: str = "finetune.train") -> list[str]:
-    """A note for the report where pairs are cut; else none."""
+def note(train: Cuts, heldout: Cuts, max_length: int, where: str = "finetune.train", what: str = "pairs") -> list[str]:
+    """A note for the report where pairs are cut; else none. what: is counted."""
     if not train.cut + heldout.cut:
         return []
     said = (
-        f"{train.cut:,} of {train.pairs:,} training pairs and {heldout.cut:,} of {heldout.pairs:,} held-out pairs are longer than "
+        f"{train.cut:,} of {train.pairs:,} training {what} and {heldout.cut:,} of {heldout.pairs:,} held-out {what} are longer than "
         f"{where}.max_length, {max_length} tokens, and are cut"
     )
     if train.without_answer + heldout.without_answer:
         said += (
-            f"; pairs of which no token of the answer is left, and which teach or measure nothing: {train.without_answer:,} in training, "
+            f"; {what} of which no token of the answer is left, and which teach or measure nothing: {train.without_answer:,} in training, "
             f"{heldout.without_answer:,} held-out"
         )
     return [f"{said}."]

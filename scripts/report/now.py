@@ -98,6 +98,8 @@ def main(argv: list[str] | None = None) -> int:
     for results in args.results:
         results = results if args.directory == Path() else (args.directory / results).absolute()
         try:
+            if not results.is_dir():
+                raise cli.InputError(f"--results {results} is no folder; give that of a variant, such as results/main")
             with contextlib.chdir(args.directory):  # paths in the config are relative to it
                 lines = render(results, configfile, results / "report" / "now" / "report.html")
         except (cli.InputError, configuration.ConfigError, ManifestError, OSError) as error:

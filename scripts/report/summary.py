@@ -8,6 +8,7 @@ from pathlib import Path
 from textwrap import shorten
 from typing import Any
 
+from scripts.models.registry import REWARD_STEP
 from scripts.report import tasks
 from scripts.report.compared import WORDS, change, measure
 from scripts.report.evaluated import accuracy
@@ -57,7 +58,7 @@ def lines(counts: dict[str, Any], seconds: float | None, page: Path) -> list[tup
         text, asked = dig(found, "heldout_text"), dig(found, "questions")
         bits = significant(dig(text, "bits_per_byte"))
         if not found:
-            made.append((name, "not evaluated"))
+            made.append((name, rewarding(model)))
             continue
         if not trained(model):
             made.append((name, f"not trained, this is the model {model['from']} (see the note)"))
@@ -139,6 +140,16 @@ def seconds_of(results: Path) -> float | None:
     files = [costs.benchmark(path) for _, path, _ in Inputs(results.parent).of(made)]
     measured = [row for path in counting(files) if path.exists() for row in benchmark(path)]
     return sum(row.get("s", 0.0) for row in measured) if measured else None
+
+
+def rewarding(model: dict[str, Any]) -> str:
+    """What is said of a model without an evaluation: of a reward model how often it is right."""
+    after = dig(model, "training", "heldout_accuracy_after")
+    if model["step"] != REWARD_STEP or after is None:
+        return "not evaluated"
+    error = dig(model, "training", "heldout_accuracy_stderr")
+    about = "" if error is None else f" ± {100 * error:.1f} %"
+    return f"reward model, {100 * after:.1f} %{about} of held-out pairs in the right order (chance 50.0 %)"
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from scripts.watch.run import Run, Step, documents, listed, lost, plural
+from scripts.watch.run import Run, Step, documents, listed, plural
 from scripts.workflow.console import duration
 
 FIRST = 60.0  # seconds without a line after which one says how far the run is
@@ -39,8 +39,8 @@ class Lines:
         ]
         if step.read:
             parts.append(f"{step.kept:,} of {step.read:,} kept")
-        if step.loss is not None:
-            parts.append(lost(name, step.loss))
+        if step.result and step.total == 1:  # of several, one would stand for all
+            parts.append(step.result)
         self.say("  ".join(parts))
 
     def tick(self, now: float) -> None:

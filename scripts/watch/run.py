@@ -65,7 +65,7 @@ class Step:
     ended: float | None = None
     read: int = 0
     kept: int = 0
-    loss: float | None = None
+    result: str = ""  # what a training or an evaluation has measured at last
 
     @property
     def each(self) -> float | None:
@@ -153,8 +153,7 @@ class Run:
             return []
         new = [line for line in task.tail.look() if line not in self.warned]
         self.warned.update(dict.fromkeys(new))
-        if task.tail.loss is not None:
-            step.loss = task.tail.loss
+        step.result = task.tail.result or step.result
         return list(dict.fromkeys(new))
 
     @property

@@ -178,8 +178,7 @@ def doing(steps: dict[str, Step]) -> str:
     counted = [step for step in steps.values() if step.read]
     if counted:
         return f"{counted[-1].kept:,} of {counted[-1].read:,} kept"
-    losses = [step.loss for step in steps.values() if step.loss is not None]
-    return f"loss {losses[-1]:.3f}" if losses else ""
+    return next((step.result for step in reversed(steps.values()) if step.result and step.total == 1), "")
 
 
 def training(task: Task) -> str:

@@ -9,6 +9,9 @@ from pathlib import Path
 LINE = re.compile(r"^\d\d:\d\d:\d\d (?P<name>[\w.]+(?: [\w.-]+)?): (?P<message>.*)$")  # scripts/workflow/console.py
 LEFT = re.compile(r"\b(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)? left\b")
 LOSS = re.compile(r"\bloss (\d+\.\d+)")
+RESULT = re.compile(
+    r"\b((?:held-out|validation) loss)(?: after:)? (\d+\.\d+)"
+)  # not of a step's batch, which is another each time
 SPEED = re.compile(r"([\d,.]+) tokens/s")
 RESUMING = "resuming after step"  # scripts/training/runs.py
 BLOCK = 1 << 20  # bytes read at once
@@ -38,6 +41,7 @@ class Tail:
         self.left: tuple[float, float] | None = None  # (seconds left, the file's time when it said so)
         self.loss: float | None = None
         self.speed = ""
+        self.result = ""  # `held-out loss 3.798 nats a token`
 
     def look(self) -> list[str]:
         """Read what is new; returns its warnings, and that this start resumes a training, headed by the task's name."""
@@ -55,6 +59,8 @@ class Tail:
                 self.left = (left, written)
             if loss := LOSS.search(message):
                 self.loss = float(loss.group(1))
+            if result := RESULT.search(message):
+                self.result = f"{result[1]} {float(result[2]):.3f} nats a token"
             if speed := SPEED.search(message):
                 self.speed = f"{speed.group(1)} tokens/s"
         return found

@@ -73,6 +73,7 @@ class Project:
             check_tuning(config)
             accepts.check(config)
             quantize_tools.check(config)
+            quantize_tools.check_shapes(config)
             model, vocabulary = config["pretrain"]["train"]["model"], config["tokenize"]["train"]["vocabulary"]
             if model["size"] is not None and isinstance(vocabulary, int):
                 sizes.fill(model, vocabulary)

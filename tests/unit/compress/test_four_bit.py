@@ -373,3 +373,27 @@ def test_the_packages_are_part_of_its_fingerprint_alone(monkeypatch: pytest.Monk
     assert any("tokenize.encode" in name for name in upstream[0]) and not any(
         "tokenize" in name for name in upstream[1]
     )
+
+
+@pytest.mark.parametrize(
+    ("entry", "why"),
+    [
+        ({"method": "nf4"}, r"models\.x\.method is 'nf4', which takes layers with inputs in a multiple of 64; .* 96 .*: take int8"),
+        ({"method": "gptq", "group_size": 64}, r"models\.x\.group_size is 64, and .*hidden_size, 96 .*: take 32"),
+        ({"method": "int4"}, r"compress\.quantize\.group_size is 128, and .*: take 32"),
+        ({"step": "finetune.train", "quantize_aware": "int4"}, r"finetune\.train\.quantize_aware_group_size is 128, and .*: take 32"),
+    ],
+)  # fmt: skip
+def test_what_fits_no_layer_is_refused_before_anything_is_trained(entry: dict[str, Any], why: str) -> None:
+    shape = {"hidden_size": 96, "intermediate_size": 288, "heads": 4, "kv_heads": 4}
+    config = configuration.validate(
+        {
+            "pretrain": {"train": {"model": shape}},
+            "models": {"x": {"from": "base", "step": "compress.quantize", **entry}},
+        }
+    )
+    with pytest.raises(InputError, match=why):
+        quantize_tools.check_shapes(config)
+    config["models"]["x"]["from"] = "small"  # of other sizes
+    config["models"]["small"] = {"from": "base", "step": "compress.prune", "neurons": 0.5}
+    quantize_tools.check_shapes(config)

@@ -294,6 +294,9 @@ def test_of_another_directory(run_folder: Path, tmp_path: Path, monkeypatch: Any
 
 def test_nothing_there_is_an_error(tmp_path: Path, capsys: Any) -> None:
     assert now.main(["--results", str(tmp_path / "main")]) == 1
+    assert "is no folder; give that of a variant" in capsys.readouterr().err
+    (tmp_path / "main").mkdir()
+    assert now.main(["--results", str(tmp_path / "main")]) == 1
     assert "no step has finished" in capsys.readouterr().err
 
 

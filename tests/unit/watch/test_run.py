@@ -76,7 +76,11 @@ def test_a_training_says_itself_how_long_it_takes(tmp_path: Path) -> None:
     run.look()
     written = task.log.stat().st_mtime
     left, unknown = run.left(50, written + 20)
-    assert (left, unknown) == (pytest.approx(40), []) and run.steps["pretrain.train"].loss == 2.5
+    assert (left, unknown) == (pytest.approx(40), []) and task.tail and task.tail.loss == 2.5
+    with task.log.open("a") as log:
+        log.write("10:01:00 pretrain.train: step 9/9, validation loss 3.1698, 1.6909 bits per byte\n")
+    run.look()
+    assert run.steps["pretrain.train"].result == "validation loss 3.170 nats a token"
 
 
 def test_times_of_earlier_runs(tmp_path: Path) -> None:

@@ -35,6 +35,18 @@ def test_a_log_is_read_once_and_only_by_whole_lines(tmp_path: Path) -> None:
     assert tail.look() == []
 
 
+def test_the_result_is_what_was_measured_at_last_and_no_steps_own_loss(tmp_path: Path) -> None:
+    path = tmp_path / "sft.log"
+    tail = Tail(path)
+    path.write_text(
+        "10:00:00 finetune.train sft: held-out loss before: 4.2900 nats a token\n"
+        "10:00:01 finetune.train sft: 44/47 steps, 1.4/s, 2s left, loss 3.369\n"
+        "10:00:02 finetune.train sft: held-out loss after: 3.7981 nats a token\n"
+    )
+    tail.look()
+    assert tail.result == "held-out loss 3.798 nats a token" and tail.loss == 3.369
+
+
 def test_a_log_that_begins_anew(tmp_path: Path) -> None:
     path = tmp_path / "x.log"
     path.write_text("10:00:00 language.score 00001: a long line of an attempt before\n")
