@@ -85,8 +85,13 @@ def lines(counts: dict[str, Any], seconds: float | None, page: Path) -> list[tup
 
 
 def compared(counts: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """A line for each two models: on what the second is better or worse, and how many measures do not tell them apart."""
+    """A line for each model and the one that it is made from: on what the second is better or worse, and how many measures do not tell them
+    apart. The page has all pairs.
+    """
+    parents = {model["name"]: model.get("from") for model in counts.get("models") or []}
     for pair in counts.get("compared") or []:
+        if pair["first"] != parents.get(pair["second"]) and pair["second"] != parents.get(pair["first"]):
+            continue
         by_verdict: dict[str, list[str]] = {verdict: [] for verdict in WORDS}
         for one in pair["measures"]:
             name, verdict = one["measure"], one["verdict"]

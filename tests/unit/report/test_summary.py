@@ -58,12 +58,17 @@ def test_numbers_that_are_missing_show_as_a_dash(tmp_path: Path, capsys: Any) ->
     assert "–" in capsys.readouterr().out
 
 
+def model(name: str, parent: str | None) -> dict[str, Any]:
+    return {"name": name, "from": parent, "step": "finetune.train", "training": {}, "evaluation": None}
+
+
 def test_says_which_model_is_better_and_what_each_goes_on_with() -> None:
     one = {"measure": "heldout_text", "difference": 0.136, "verdict": "worse"}
     more = [{"measure": name, "difference": 0.02, "verdict": "unclear"} for name in ("word_order", "next_word")]
     rows = summary.lines(
         {
-            "compared": [{"first": "base", "second": "sft", "measures": [one, *more]}],
+            "models": [model("base", None), model("sft", "base"), model("other", "base")],
+            "compared": [{"first": first, "second": "sft", "measures": [one, *more]} for first in ("base", "other")],
             "continued": [
                 {"prompt": "The function", "outputs": [["Base model", "is  a\nfunction " * 20], ["sft", ""]]}
             ],
@@ -72,7 +77,9 @@ def test_says_which_model_is_better_and_what_each_goes_on_with() -> None:
         Path("report.html"),
     )
     said = "sft with base model: worse on bits per byte (+0.136); not to be told apart on 2 measures"
-    assert ("compared", said) in rows
+    assert [words for name, words in rows if name == "compared"] == [said], (
+        "two that are not made from each other stand on the page"
+    )
     at = rows.index(("prompt", "The function"))
     assert (
         rows[at + 1][0] == "  base model"
