@@ -21,6 +21,8 @@ from scripts.workflow.console import setup
 from scripts.workflow.errors import InputError
 from scripts.workflow.manifest import ManifestError
 
+LARGEST = 65535  # of all ports
+
 
 async def serve(server: Server, port: int) -> None:
     """Answer until SIGINT or SIGTERM. Raises OSError where the port is taken."""
@@ -62,6 +64,8 @@ def main(argv: list[str] | None = None) -> int:
     options(parser)
     args = parser.parse_args(argv)
     setup("serve")
+    if not 0 <= args.port <= LARGEST:
+        return fail(f"--port {args.port}: it must be from 0 to {LARGEST:,}")
     try:
         offers, first, ahead = asked(args)
         server = Server(offers, first, args.waiting, ahead)

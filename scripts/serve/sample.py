@@ -39,6 +39,8 @@ def main(argv: list[str] | None = None) -> int:
         if args.max_tokens < 1 or args.temperature < 0 or not 0 < args.top_p <= 1:
             raise InputError("--max-tokens is at least 1, --temperature at least 0, --top-p above 0 and at most 1")
         wanted = Wanted(prompt, min(args.max_tokens, room), args.temperature, args.top_p, args.seed, bare=model.chats)
+        if not args.model:
+            print(f"{name}:", file=sys.stderr, flush=True)
         if not model.chats:
             print(args.prompt, end="", flush=True)
         model.answer(wanted, lambda text: print(text, end="", flush=True), threading.Event())

@@ -360,6 +360,8 @@ def test_what_cannot_be_served(results: Path, tmp_path: Path, capsys: pytest.Cap
     assert f"{tmp_path} holds no model" in capsys.readouterr().err
     assert command.main(["nope", "--results", str(results)]) == 1
     assert "there is no model 'nope'; there are base, sft" in capsys.readouterr().err
+    assert command.main(["--port", "99999", "--results", str(results)]) == 1
+    assert "--port 99999: it must be from 0 to 65,535" in capsys.readouterr().err
     assert sample.main(["word " * 100, "--model", "base", "--results", str(results)]) == 1
     assert "the context of base is 64 with the answer" in capsys.readouterr().err
     assert sample.main(["The", "--model", "base", "--results", str(results), "--seed", "1", "--max-tokens", "5"]) == 0
