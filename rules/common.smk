@@ -16,7 +16,6 @@ from pathlib import Path
 
 sys.path.insert(0, workflow.basedir)
 
-from scripts.compress import quantize_tools
 from scripts.ingest import sources
 from scripts.models import registry
 from scripts.pretrain import gpus
@@ -212,7 +211,7 @@ def calibrating(step, ranged=False):
     """Input function: the manifests of all tasks of the step; none where the model that the wildcards name is quantized without any text."""
 
     def found(wildcards):
-        if not quantize_tools.calibrates(VARIANTS[wildcards.variant], wildcards.model):
+        if not registry.calibrates(VARIANTS[wildcards.variant], wildcards.model):
             return []
         return (_ranged if ranged else _all)(wildcards.variant, step)
 
@@ -221,7 +220,7 @@ def calibrating(step, ranged=False):
 
 def calibration_threads(wildcards):
     """The threads of a quantization: one where it reads no text."""
-    calibrated = quantize_tools.calibrates(VARIANTS[wildcards.variant], wildcards.model)
+    calibrated = registry.calibrates(VARIANTS[wildcards.variant], wildcards.model)
     return section(wildcards, "compress.quantize")["threads"] if calibrated else 1
 
 

@@ -22,7 +22,7 @@ from safetensors.torch import save_file
 from scripts.compress import calibration, grids, llm_compressor, quantize_tools, stored
 from scripts.compress.layers import Layer
 from scripts.compress.programs import finished
-from scripts.models import packed, quantized
+from scripts.models import packed, quantized, registry
 from scripts.models.load import context_of
 from scripts.pretrain import data
 from scripts.workflow.errors import InputError
@@ -50,8 +50,8 @@ def made(
 
     home, ids = quantize_tools.folder(), None
     # What the rule reserves; more threads are for reading text.
-    torch.set_num_threads(settings["threads"] if settings["method"] in quantize_tools.CALIBRATED else 1)
-    if settings["method"] in quantize_tools.CALIBRATED:
+    torch.set_num_threads(settings["threads"] if settings["method"] in registry.CALIBRATED else 1)
+    if settings["method"] in registry.CALIBRATED:
         if why := quantize_tools.missing(home):
             raise InputError(why)
         config = AutoConfig.from_pretrained(source, local_files_only=True)

@@ -18,19 +18,12 @@ from scripts.workflow.config import ROOT
 from scripts.workflow.errors import InputError
 from scripts.workflow.manifest import canonical, digest
 
-CALIBRATED = ("gptq", "awq")
-PACKED = ("int4", *CALIBRATED)  # whose layers scripts/models/packed.py reads
+PACKED = ("int4", *registry.CALIBRATED)  # whose layers scripts/models/packed.py reads
 TYPES = ("llama", "mistral", "qwen2", "qwen3")
 FOLDER = ".quantize"  # beside .venv
 VARIABLE = "CRAWL2LLM_QUANTIZE"
 LOCK = "envs/lock-quantize.txt"
 MADE = ".installed"  # in the folder: the lock that it was made of
-
-
-def calibrates(config: dict[str, Any], model: str) -> bool:
-    """Whether a model of compress.quantize is calibrated on text; of no model, "", whether any is."""
-    names = [model] if model else registry.made_by(config, QUANTIZE_STEP)
-    return any(registry.section(config, QUANTIZE_STEP, name)["method"] in CALIBRATED for name in names)
 
 
 def pins(text: str) -> list[str]:
@@ -117,6 +110,6 @@ def check_shapes(config: dict[str, Any]) -> None:
 def check_tools(config: dict[str, Any], there: Container[str] = ()) -> None:
     """Raise InputError where a model needs an environment that is not there. there: models that are made already."""
     for name in registry.made_by(config, QUANTIZE_STEP):
-        if name not in there and calibrates(config, name) and (why := missing(folder())):
+        if name not in there and registry.calibrates(config, name) and (why := missing(folder())):
             method = registry.section(config, QUANTIZE_STEP, name)["method"]
             raise InputError(f"models.{name} is made by method {method}, and {why}")

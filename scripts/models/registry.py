@@ -22,6 +22,7 @@ ALIGN_STEP = "align.train"
 BY_PREFERENCE = ("dpo", "kto")  # its methods that read no rewards
 REWARD_STEP = "align.reward"  # makes models that score answers: no language models, and not evaluated
 QUANTIZE_STEP = "compress.quantize"  # rounds the weights of a model
+CALIBRATED = ("gptq", "awq")  # its methods that read text
 # Models of these steps are no parents: quantized ones can only be exported, reward models not even that.
 LAST = (QUANTIZE_STEP, REWARD_STEP)
 OWN = ("from", "step")  # the keys of an entry that are not of its step's section
@@ -102,6 +103,12 @@ def reward_models(config: Config, model: str) -> list[str]:
     own = section(config, ALIGN_STEP, model)
     given = own["rewards"] if own["method"] not in BY_PREFERENCE else []
     return list(dict.fromkeys(one["name"] for one in given if one.get("reward") == "model" and "name" in one))
+
+
+def calibrates(config: dict[str, Any], model: str) -> bool:
+    """Whether a model of compress.quantize is calibrated on text; of no model, "", whether any is."""
+    names = [model] if model else made_by(config, QUANTIZE_STEP)
+    return any(section(config, QUANTIZE_STEP, name)["method"] in CALIBRATED for name in names)
 
 
 def ancestors(models: Config, model: str) -> list[str]:

@@ -182,7 +182,7 @@ def settings(step: str, config: dict[str, Any], task: str = "") -> dict[str, Any
         return {**found, "heldout": {key: lookup(config, EVALUATION)[key] for key in ("max_tokens", "seed")}}
     if step == registry.EXPORT_STEP:
         return {**found, **registry.told(config), "lineage": registry.lineage(config, task)}
-    if step == QUANTIZE_STEP and quantize_tools.calibrates(config, task):
+    if step == QUANTIZE_STEP and registry.calibrates(config, task):
         return {**found, "tools": quantize_tools.version()}
     if step == STAGE:
         return {**found, **{key: lookup(config, PUBLIC)[key] for key in ("presets", "data", "hub", "limit", "seed")}}

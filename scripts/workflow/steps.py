@@ -11,7 +11,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from scripts.compress import quantize_tools
 from scripts.ingest.lists import is_listed
 from scripts.models import registry
 from scripts.models.registry import BASE_STEP, EXPORT_STEP, QUANTIZE_STEP, REWARD_STEP
@@ -285,7 +284,7 @@ def needs(step: str, config: dict[str, Any], task: str = "") -> tuple[str, ...]:
     found = tuple(name for name in resolved(step, config["filters"]) if is_used(name, config))
     if step == PAIRS and (model := config["align"]["pairs"]["from"]):
         found = (registry.task(config, model)[0], *found)
-    if step == QUANTIZE_STEP and not quantize_tools.calibrates(config, task):
+    if step == QUANTIZE_STEP and not registry.calibrates(config, task):
         found = tuple(name for name in found if name != "tokenize.encode")
     if STEPS[step].per == "model" and set(MAKERS) & set(found):
         makers = {registry.task(config, model)[0] for model in models_read(step, config, task)}

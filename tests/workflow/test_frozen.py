@@ -114,9 +114,10 @@ In the evening of day {n} they sat by the water and talked about the {n} fish th
 
 @pytest.mark.parametrize(
     "filters",
-    [["language"], pytest.param(["language", "dedup"], marks=pytest.mark.long)],
+    [["language"], ["language", "dedup"]],
     ids=["by-itself", "with-dedup"],
 )
+@pytest.mark.long
 def test_a_task_of_several_shards_redoes_what_changed_and_only_that(
     root: Path, tmp_path: Path, filters: list[str]
 ) -> None:

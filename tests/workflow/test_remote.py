@@ -54,6 +54,7 @@ def read_again(folder: Path) -> set[str]:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_crawl_by_its_name(tmp_path: Path) -> None:
     config(tmp_path, "https://nowhere.invalid/", 6)
     assert "ingest_list" in said(tmp_path, "--dry-run", "--quiet", "rules"), "a plan needs no network"

@@ -57,6 +57,7 @@ def judged(folder: Path, variant: str, step: str) -> tuple[dict[str, tuple[bool,
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_one_source_skips_two_filters(tmp_path: Path) -> None:
     tree = config(tmp_path, "heuristics", "dedup")
     run(tmp_path, "--until", "corpus_write", config=tmp_path / "mine.yaml")

@@ -68,6 +68,7 @@ def test_one_that_is_stopped(start: Any, tmp_path: Path) -> None:
     assert re.search(r'train\.py", line \d+ in', error), error
 
 
+@pytest.mark.long
 def test_the_launcher_of_its_node_says_it_on_two_nodes(start: Any, tmp_path: Path) -> None:
     """Two launchers, as srun starts them on two nodes; SLURM's two commands are scripts here."""
     tools = tmp_path / "tools"

@@ -349,7 +349,9 @@ def test_a_step_waits_once_for_the_device_and_makes_no_large_tensor(options: dic
 @pytest.mark.parametrize(
     "case",
     [
-        {"engine": "torch", "zero_stage": 3, "precision": "bf16", "compile_layers": True},
+        pytest.param(
+            {"engine": "torch", "zero_stage": 3, "precision": "bf16", "compile_layers": True}, marks=pytest.mark.long
+        ),
         pytest.param({"zero_stage": 1, "compile_layers": True}, marks=pytest.mark.long),
         pytest.param({"engine": "torch", "zero_stage": 0, "precision": "bf16"}, marks=pytest.mark.long),
         pytest.param({"zero_stage": 3, "precision": "bf16"}, marks=pytest.mark.long),
@@ -371,6 +373,7 @@ def test_two_processes_learn_the_same(start: Any, tmp_path: Path, case: dict[str
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_gradients_are_added_up_in_fp32_where_that_is_asked_for(tmp_path: Path) -> None:
     """In bf16 under DeepSpeed, by what its collective calls carry; under stages 1 and 2 while the backward pass goes on."""
     side_by_side("reduced", 2, str(tmp_path))

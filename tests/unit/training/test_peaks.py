@@ -32,11 +32,11 @@ def torch(stage: int, precision: str, processes: int, shape: dict[str, Any], mic
 
 
 CASES: dict[str, dict[str, Any]] = {  # by name: what every run of the tests trains
-    "deepspeed: deep, mostly activations": settings(DEEP, 12),
     "deepspeed: wide, mostly weights": settings(WIDE, 4),
     "torch: 3, fp32, 2": torch(3, "fp32", 2, WIDE, 4),
 }
 MORE = {
+    "deepspeed: deep, mostly activations": settings(DEEP, 12),
     "torch: 0, fp32, 1": torch(0, "fp32", 1, BROAD, 8),
     **{
         f"torch: {stage}, {precision}, {processes}, deep": torch(stage, precision, processes, DEEP, 8)
