@@ -10,8 +10,6 @@ for all texts; seconds of the first answers, in which it is compiled, are said a
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import time
 from pathlib import Path
@@ -19,13 +17,12 @@ from typing import Any
 
 import torch
 
-from benchmarks.machine import processor, versions
-from benchmarks.speculative import compare, prompts, timed
+from benchmarks.machine import versions
+from benchmarks.speculative import options, prompts, timed, written
 from scripts.compress import accepts
 from scripts.serve import gguf
 from scripts.serve.generate import Model, manifests
 from scripts.serve.offered import exports
-from scripts.workflow.manifest import write_atomically
 
 
 def static(manifest: Path, compiled: bool) -> Model:
@@ -42,16 +39,9 @@ def static(manifest: Path, compiled: bool) -> Model:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--results", type=Path, default=Path("results/main"))
-    parser.add_argument("--model", default="sft")
+    parser = options(__doc__, "benchmarks/results/serving.json")
     parser.add_argument("--export", help="an export as GGUF of that model")
     parser.add_argument("--compiled", action="store_true", help="also a static cache, and compiled decoding")
-    parser.add_argument("--texts", type=int, default=20)
-    parser.add_argument("--tokens", type=int, default=100)
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--output", type=Path, default=Path("benchmarks/results/serving.json"))
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: args.threads])  # llama.cpp takes as many threads as cores
@@ -68,23 +58,8 @@ def main() -> int:
             first[name] = round(time.monotonic() - begun, 1)
     if args.export:
         ways |= {f"llama.cpp {one.type}": gguf.Model(one) for one in exports(args.results)[args.export]}
-    body = {
-        "machine": processor(),
-        "load_average": round(
-            os.getloadavg()[0], 1
-        ),  # of processes that wanted a core: more than there are, and rates are too low
-        "versions": {**versions("torch", "transformers"), "llama_cpp_python": accepts.VERSION},
-        "model": {
-            "name": args.model,
-            "parameters": sum(one.numel() for one in plain.model.parameters()),
-            "context": plain.context,
-        },
-        "settings": {"threads": args.threads, "tokens": args.tokens, "repeats": args.repeats},
-        "seconds_of_first_answers": first,
-        "found": {kind: compare(ways, texts, args.tokens, args.repeats) for kind, texts in kinds.items()},
-    }
-    write_atomically(args.output, json.dumps(body, indent=1, ensure_ascii=False) + "\n")
-    print(json.dumps(body["found"], indent=1))
+    software = {**versions("torch", "transformers"), "llama_cpp_python": accepts.VERSION}
+    written(args, plain, ways, kinds, software, seconds_of_first_answers=first)
     return 0
 
 

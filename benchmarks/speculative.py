@@ -74,16 +74,49 @@ def compare(ways: dict[str, Model], texts: list[list[int]], most: int, repeats: 
     }
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def options(about: str | None, output: str) -> argparse.ArgumentParser:
+    """The options that benchmarks of generation share. output: the file that is written."""
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--results", type=Path, default=Path("results/main"))
     parser.add_argument("--model", default="sft")
-    parser.add_argument("--draft", help="another model of the run")
     parser.add_argument("--texts", type=int, default=20)
     parser.add_argument("--tokens", type=int, default=100)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--output", type=Path, default=Path("benchmarks/results/speculative.json"))
+    parser.add_argument("--output", type=Path, default=Path(output))
+    return parser
+
+
+def written(
+    args: argparse.Namespace,
+    plain: Model,
+    ways: dict[str, Any],
+    kinds: dict[str, list[list[int]]],
+    software: dict[str, str],
+    **more: Any,
+) -> None:
+    """Measure, write and print. plain: the model as it is. kinds: as `prompts` has them. more: keys of the file before `found`."""
+    body = {
+        "machine": processor(),
+        # Of processes that wanted a core: more than there are, and rates are too low.
+        "load_average": round(os.getloadavg()[0], 1),
+        "versions": software,
+        "model": {
+            "name": args.model,
+            "parameters": sum(parameter.numel() for parameter in plain.model.parameters()),
+            "context": plain.context,
+        },
+        "settings": {"threads": args.threads, "tokens": args.tokens, "repeats": args.repeats},
+        **more,
+        "found": {kind: compare(ways, texts, args.tokens, args.repeats) for kind, texts in kinds.items()},
+    }
+    write_atomically(args.output, json.dumps(body, indent=1, ensure_ascii=False) + "\n")
+    print(json.dumps(body["found"], indent=1))
+
+
+def main() -> int:
+    parser = options(__doc__, "benchmarks/results/speculative.json")
+    parser.add_argument("--draft", help="another model of the run")
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     found = manifests(args.results)
@@ -92,20 +125,8 @@ def main() -> int:
         ways[f"draft {args.draft}"] = Model(found[args.model], Ahead(draft=found[args.draft]))
     ways |= {f"lookup {number}": Model(found[args.model], Ahead(lookup=number)) for number in LOOKED_UP}
     plain = ways["plain"]
-    size = sum(parameter.numel() for parameter in plain.model.parameters())
     kinds = prompts(plain, args.results, args.texts, max(plain.context - args.tokens, 8))
-    body = {
-        "machine": processor(),
-        "load_average": round(
-            os.getloadavg()[0], 1
-        ),  # of processes that wanted a core: more than there are, and rates are too low
-        "versions": versions("torch", "transformers"),
-        "model": {"name": args.model, "parameters": size, "context": plain.context},
-        "settings": {"threads": args.threads, "tokens": args.tokens, "repeats": args.repeats},
-        "found": {kind: compare(ways, texts, args.tokens, args.repeats) for kind, texts in kinds.items()},
-    }
-    write_atomically(args.output, json.dumps(body, indent=1, ensure_ascii=False) + "\n")
-    print(json.dumps(body["found"], indent=1))
+    written(args, plain, ways, kinds, versions("torch", "transformers"))
     return 0
 
 
