@@ -11,7 +11,7 @@ from functools import cache
 
 import torch
 
-from scripts.compress.layers import BLOCK
+from scripts.compress.sizes import BLOCK
 
 LARGEST = 127  # of int8
 SMALLEST = 1e-12  # scale, of rows that are zero

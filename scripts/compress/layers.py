@@ -12,14 +12,10 @@ from safetensors import safe_open
 from torch import nn
 from transformers.pytorch_utils import Conv1D
 
+from scripts.compress.sizes import BLOCK, GROUPS, ROWS
 from scripts.models.registry import QUANTIZE_STEP
 from scripts.pretrain import initial
 from scripts.workflow.errors import InputError
-
-# bitsandbytes (functional.py, _convert_weight_packed_for_cpu): on a processor with AVX512-BF16 a row of a matrix has to be whole blocks of
-# 64 weights, and the rows have to be a multiple of 32. Elsewhere any shape goes; the model has to run on all of them.
-BLOCK, ROWS = 64, 32
-GROUPS = (128, 64, 32)  # weights with a common scale, of int4, gptq and awq
 
 
 @dataclass(frozen=True)

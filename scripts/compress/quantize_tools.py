@@ -11,6 +11,7 @@ from collections.abc import Container
 from pathlib import Path
 from typing import Any
 
+from scripts.compress.sizes import BLOCK, GROUPS
 from scripts.models import registry
 from scripts.models.registry import QUANTIZE_STEP
 from scripts.workflow import frozen
@@ -95,12 +96,12 @@ def check_shapes(config: dict[str, Any]) -> None:
                 continue
             said = " and ".join(f"pretrain.train.model.{key}, {size}" for key, size in sizes.items())
             key = registry.key(config, step, name, method)
-            if own[method] == "nf4" and all(size % 64 for size in sizes.values()):
+            if own[method] == "nf4" and all(size % BLOCK for size in sizes.values()):
                 raise InputError(
-                    f"{key} is 'nf4', which takes layers with inputs in a multiple of 64; {said}, are none: take int8"
+                    f"{key} is 'nf4', which takes layers with inputs in a multiple of {BLOCK}; {said}, are none: take int8"
                 )
             if own[method] in PACKED and all(size % own[group] for size in sizes.values()):
-                fitting = [str(one) for one in (128, 64, 32) if any(not size % one for size in sizes.values())]
+                fitting = [str(one) for one in GROUPS if any(not size % one for size in sizes.values())]
                 raise InputError(
                     f"{registry.key(config, step, name, group)} is {own[group]}, and {said}, are no multiples of it: take "
                     f"{' or '.join(fitting) or f'int8 in {key}'}"
