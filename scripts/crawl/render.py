@@ -110,6 +110,11 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
         "documentation_pages_by_package": dict(by_package),
         "html_bytes": size,
         "not_installed": absent,
+        **(
+            {"notes": [f"crawl.render.packages has packages that are not installed: {', '.join(absent)}"]}
+            if absent
+            else {}
+        ),
         "curated_documents": topic_count,
         "records_by_file": {path.name: number for path, number in zip(archive.paths, archive.records, strict=True)},
     }

@@ -89,10 +89,8 @@ def options_of(options: list[str]) -> argparse.Namespace:
 def configured(options: list[str], folder: Path) -> dict[str, Any] | None:
     """The complete config that Snakemake's options name, or that of the run's folder; None where there is none that is readable."""
     given = options_of(options)
-    tree: dict[str, Any] = {}
     try:
-        for path in given.configfile or [folder / "config.yaml"]:
-            tree = configuration.merged(tree, readable.read(path))
+        tree = readable.laid(given.configfile or [folder / "config.yaml"])
         for name, _, value in (entry.partition("=") for entry in given.config):
             tree = configuration.merged(tree, {name: yaml.safe_load(value)})
         return configuration.validate(tree)

@@ -28,22 +28,40 @@ def table(run: Run, page: Path) -> dict[str, Any]:
     return {"rows": rows, "about": about}
 
 
+def counted(run: Run) -> list[dict[str, Any]]:
+    """Each export's `name`, `of`, `folder` and `files`."""
+    return [
+        {
+            "name": task_of(made.path),
+            "of": made.summary.get("of"),
+            "folder": str(made.path.parent / task_of(made.path)),
+            "files": _files(made),
+        }
+        for made in run.of(EXPORT_STEP)
+        if made.path
+    ]
+
+
+def _files(made: Manifest) -> list[dict[str, Any]]:
+    """`type` and `bytes` of the files that an export consists of: safetensors with what belongs to them, and each GGUF file with what
+    llama.cpp measured.
+    """
+    ggufs = dig(made.summary, "gguf") or []
+    listed = {one["file"] for one in ggufs}
+    whole = sum(facts["bytes"] for file, facts in made.files.items() if Path(file).name not in listed)
+    return [*([{"type": "safetensors", "bytes": whole}] if whole else []), *ggufs]
+
+
 def _rows(made: Manifest, path: Path, page: Path) -> list[dict[str, str]]:
-    """A row of safetensors, where they are among an export's files, and one of each GGUF file."""
-    name, ggufs = task_of(path), dig(made.summary, "gguf") or []
+    """The rows of an export's files."""
+    name = task_of(path)
     of = {
         "export": name,
         "of": title(str(made.summary.get("of"))),
         "link": Path(os.path.relpath(path.parent / name, page.parent)).as_posix() + "/",
     }
-    listed = {one["file"] for one in ggufs}
-    whole = sum(facts["bytes"] for file, facts in made.files.items() if Path(file).name not in listed)
-    rows = (
-        [{**of, "type": "safetensors", "size": size(whole), **dict.fromkeys(("bits", "apart", "same"), NOTHING)}]
-        if whole
-        else []
-    )
-    for one in ggufs:
+    rows = []
+    for one in _files(made):
         bits, apart = number(one.get("bits_per_byte")), number(one.get("mean_difference"))
         rows.append(
             {

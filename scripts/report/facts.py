@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from scripts.formats.documents import batches
 from scripts.models.registry import UNTRAINED
-from scripts.report import evaluated, tasks
+from scripts.report import evaluated, exported, tasks
 from scripts.report.models import Model
 from scripts.report.records import Run, dig, number
 from scripts.report.samples import present
@@ -170,6 +170,7 @@ def counts(run: Run, models: Iterable[Model]) -> dict[str, Any]:
         "models": [model(run, of) for of in models],
         "beside": tasks.found(run, evaluation(run, UNTRAINED)),
         "compared": run.fact("evaluate.compare", "pairs") or [],
+        "exports": exported.counted(run),
         "continued": evaluated.continued(run, [of.name for of in models]),
         "notes": run.notes(),
     }

@@ -7,12 +7,13 @@ damaged. It runs no step, needs no complete run and no lock, so it may be called
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from scripts.models import registry
 from scripts.report import facts, page, summary
-from scripts.report.render import complete, context, figures_of
+from scripts.report.render import complete, context, figures_of, is_mapping
 from scripts.report.state import State, look
 from scripts.workflow import cli
 from scripts.workflow import config as configuration
@@ -56,13 +57,13 @@ def shown_state(state: State, results: Path, trainings: list[dict[str, Any]]) ->
     return {"complete": state.complete, "missing": missing, "damaged": damaged, **of_another_time}
 
 
-def render(results: Path, configfile: str | None, out: Path) -> list[tuple[str, str]]:
+def render(results: Path, configfiles: Sequence[str], out: Path) -> list[tuple[str, str]]:
     """Write the page, funnel.json and counts.json beside it; returns the lines of the terminal's summary.
 
     Raises InputError where there is nothing to show, and ConfigError for a config that the schema refuses.
     """
     variant = results.absolute().name
-    whole, config = complete(configfile, "main"), complete(configfile, variant)
+    whole, config = complete(configfiles, "main"), complete(configfiles, variant)
     settings = (config or configuration.validate({}))["report"]["render"]
     if config:  # else the models are those that left a result
         settings = {**settings, "models": registry.listed(config)}
@@ -88,20 +89,21 @@ def main(argv: list[str] | None = None) -> int:
         "--directory", type=Path, default=Path(), help="the run's working directory, as of Snakemake (.)"
     )
     parser.add_argument(
-        "--configfile", help="the run's config: with it, what is missing and what is of other settings is known exactly"
+        "--configfile",
+        nargs="+",
+        default=[],
+        help="the run's config: with it, what is missing and what is of other settings is known exactly",
     )
     args = parser.parse_args(argv)
     status = 0
-    configfile = args.configfile
-    if configfile and not configfile.lstrip().startswith("{"):  # else it is JSON itself, and no path
-        configfile = str(Path(configfile).absolute())
+    configfiles = [given if is_mapping(given) else str(Path(given).absolute()) for given in args.configfile]
     for results in args.results:
         results = results if args.directory == Path() else (args.directory / results).absolute()
         try:
             if not results.is_dir():
                 raise cli.InputError(f"--results {results} is no folder; give that of a variant, such as results/main")
             with contextlib.chdir(args.directory):  # paths in the config are relative to it
-                lines = render(results, configfile, results / "report" / "now" / "report.html")
+                lines = render(results, configfiles, results / "report" / "now" / "report.html")
         except (cli.InputError, configuration.ConfigError, ManifestError, OSError) as error:
             status = cli.fail(str(error))
         else:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -59,21 +60,27 @@ MORE_CONTENTS = (
 )
 
 
-def complete(given: str | None, variant: str) -> dict[str, Any] | None:
-    """The whole configuration of a variant; `given` is a config file, or the mapping that the workflow passes.
+def complete(given: Sequence[str], variant: str) -> dict[str, Any] | None:
+    """The whole configuration of a variant; `given` are config files, each laid over those before it, or the mapping that the workflow
+    passes; None for nothing.
 
     Raises InputError or ConfigError where it is neither.
     """
     if not given:
         return None
-    if given.lstrip().startswith("{"):
+    if is_mapping(given[0]):
         try:
-            raw, source = json.loads(given), "--complete-config"
+            raw, source = json.loads(given[0]), "--complete-config"
         except ValueError as error:
             raise cli.InputError(f"--complete-config: {error}") from error
     else:
-        raw, source = readable.read(Path(given)), given
+        raw, source = readable.laid(map(Path, given)), ", ".join(given)
     return configuration.of_variant(configuration.validate(raw, source), variant)
+
+
+def is_mapping(given: str) -> bool:
+    """Whether a config is named by what it holds, as JSON, and not by its file."""
+    return given.lstrip().startswith("{")
 
 
 def variant_of(manifest: Path) -> str:
@@ -213,7 +220,10 @@ def main(argv: list[str] | None = None) -> int:
     )
     parser.add_argument("--manifests", required=True, type=Path, nargs="+", help="the manifests of every step that ran")
     parser.add_argument(
-        "--complete-config", help="the run's config, shown on the page: a file, or the workflow's mapping"
+        "--complete-config",
+        nargs="+",
+        default=[],
+        help="the run's config, shown on the page: files, each laid over those before it, or the workflow's mapping",
     )
     return cli.run(parser, body, argv)
 

@@ -70,6 +70,7 @@ def lines(counts: dict[str, Any], seconds: float | None, page: Path) -> list[tup
         made.append(
             (name, f"{bits} bits per held-out byte, accuracy {accuracy(asked)}{chance}{mark('evaluate.model')}")
         )
+    made += [("export", exported(one)) for one in counts.get("exports") or []]
     made += [*tasks.lines(counts), *compared(counts), *continued(counts)]
     made.append(("time", f"{duration(seconds)} over all tasks" if seconds else NOTHING))
     if pretrain:
@@ -82,6 +83,12 @@ def lines(counts: dict[str, Any], seconds: float | None, page: Path) -> list[tup
     if other := counts.get("other"):
         made.append(("outdated", f"made under other settings, code or input: {', '.join(other)}"))
     return made
+
+
+def exported(one: dict[str, Any]) -> str:
+    """An export's folder, its model, and the size of each of its files."""
+    files = ", ".join(f"{file['type']} {size(file['bytes'])}" for file in one["files"])
+    return f"{one['folder']}, of {title(str(one['of'])).lower()}: {files}"
 
 
 def compared(counts: dict[str, Any]) -> Iterator[tuple[str, str]]:

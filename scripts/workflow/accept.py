@@ -124,7 +124,10 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument("steps", nargs="*", metavar="STEP", help="steps to accept, such as language.score; default: all")
     made.add_argument(
-        "--configfile", type=Path, default=Path("config.yaml"), help="the run's config (default: %(default)s)"
+        "--configfile",
+        type=Path,
+        action="append",
+        help="the run's config (default: config.yaml); given again, a file that is laid over it",
     )
     made.add_argument("--reason", help="why the results are the same; without it nothing is accepted, only shown")
     made.add_argument("--yes", action="store_true", help="do not ask")
@@ -139,7 +142,8 @@ def main(argv: list[str] | None = None) -> int:
             raise InputError(f"{unknown[0]!r} is no step; allowed are {', '.join(steps.STEPS)}")
         if args.reason:
             lock.hold(Path(".snakemake/run.lock"))
-        project = Project(configuration.validate(readable.read(args.configfile), source=str(args.configfile)))
+        files = args.configfile or [Path("config.yaml")]
+        project = Project(configuration.validate(readable.laid(files), source=", ".join(map(str, files))))
         project.check()
         found = look(project, args.steps)
         print("\n".join(lines(found)))

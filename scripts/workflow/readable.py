@@ -16,7 +16,7 @@ from typing import Any
 
 import yaml
 
-from scripts.workflow.config import ConfigError
+from scripts.workflow.config import ConfigError, merged
 
 
 def read(path: Path) -> dict[str, Any]:
@@ -36,6 +36,14 @@ def read(path: Path) -> dict[str, Any]:
     if not isinstance(tree, dict | None):
         raise ConfigError(f"{path}: holds {_kind(tree)}, not keys with values as in config.yaml")
     return tree or {}
+
+
+def laid(paths: Iterable[Path]) -> dict[str, Any]:
+    """What several files hold, each laid over those before it, as Snakemake does with several of --configfile. Raises as `read`."""
+    tree: dict[str, Any] = {}
+    for path in paths:
+        tree = merged(tree, read(path))
+    return tree
 
 
 class _Loader(yaml.SafeLoader):

@@ -31,11 +31,12 @@ class Infinity:
         return "<infinity & more>"
 
 
+ABSENT = "no_such_package_anywhere"
 MODULES = ("bisect", "sys", "textwrap")
 SETTINGS = {
     "files": 2,
     "standard_library": False,
-    "packages": [*MODULES, "no_such_package_anywhere"],
+    "packages": [*MODULES, ABSENT],
     "max_pages_per_package": 10,
     "max_page_kilobytes": 1000,
     "max_megabytes": 10,
@@ -105,6 +106,7 @@ def test_counts(crawl: Manifest, gold: dict[str, Any], responses: dict[str, Any]
     assert crawl.counts["in"] == len(gold) + len(MODULES) + 1
     assert crawl.counts["kept"] == len(responses) == len(gold) + len(MODULES)
     assert {key: n for key, n in crawl.counts["dropped"].items() if n} == {"not_installed": 1}
+    assert crawl.summary["notes"] == [f"crawl.render.packages has packages that are not installed: {ABSENT}"]
     assert sum(crawl.summary["records_by_file"].values()) == len(responses) + 2
 
 

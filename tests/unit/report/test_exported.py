@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from scripts.report import exported
+from scripts.report import exported, summary
 from scripts.report.records import Run
 from scripts.workflow.manifest import Manifest
 
@@ -42,4 +42,9 @@ def test_a_row_for_each_file_that_can_be_taken(tmp_path: Path) -> None:
     )
     assert whole["link"] == q8["link"] == "../../compress/export/both/"
     assert "21 held-out documents (21,132 tokens)" in found["about"]
+    (one,) = exported.counted(run)
+    assert (
+        summary.exported(one)
+        == f"{folder / 'both'}, of base model: safetensors 9\N{NO-BREAK SPACE}B, q8_0 5\N{NO-BREAK SPACE}B"
+    )
     assert exported.table(Run(), tmp_path / "report.html")["rows"] == []

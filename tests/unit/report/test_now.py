@@ -286,9 +286,12 @@ def test_of_another_directory(run_folder: Path, tmp_path: Path, monkeypatch: Any
     """As Snakemake's --directory: results lie there, and paths of the config are relative to it; the config itself to here."""
     folder = run_folder.absolute().parent.parent
     (folder / "hosts").mkdir()
-    (tmp_path / "own.yaml").write_text("url: {score: {folders: [hosts]}}")
+    (tmp_path / "own.yaml").write_text("url: {score: {folders: [none]}}")
+    (tmp_path / "over.yaml").write_text("url: {score: {folders: [hosts]}}")
     monkeypatch.chdir(tmp_path)
-    assert now.main(["--directory", str(folder), "--configfile", "own.yaml"]) == 0
+    assert now.main(["--directory", str(folder), "--configfile", "own.yaml"]) == 1
+    assert "own.yaml" in capsys.readouterr().err
+    assert now.main(["--directory", str(folder), "--configfile", "own.yaml", "over.yaml"]) == 0
     assert str(folder / "results/main/report/now/report.html") in capsys.readouterr().out
 
 

@@ -277,9 +277,9 @@ def test_machines_and_versions_are_those_of_the_records(run_folder: Path, manife
 def test_complete_config_of_a_variant() -> None:
     given_ = '{"report": {"render": {"samples": 4}}, "variants": {"few": {"report": {"render": {"samples": 1}}}}}'
     for variant, wanted in (("few", 1), ("main", 4)):
-        found = complete(given_, variant)
+        found = complete([given_], variant)
         assert found is not None and found["report"]["render"]["samples"] == wanted
-    assert complete(None, "main") is None
+    assert complete([], "main") is None
 
 
 def test_unreadable_complete_config_is_an_error(run_folder: Path, manifests: list[Path], capsys: Any) -> None:

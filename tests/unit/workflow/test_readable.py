@@ -8,7 +8,7 @@ import pytest
 
 from scripts.plan import command as plan
 from scripts.workflow.config import ConfigError
-from scripts.workflow.readable import main, read
+from scripts.workflow.readable import laid, main, read
 
 BROKEN = {
     "a: 1\n\tb: 2\n": ", line 2, column 1: a tab, where YAML takes spaces only",
@@ -79,3 +79,15 @@ def test_what_yaml_itself_does_not_catch(tmp_path: Path, text: str) -> None:
 def test_a_merged_mapping_may_be_overridden(tmp_path: Path) -> None:
     (tmp_path / "x.yaml").write_text("a: &a {x: 1, y: 2}\nb: {<<: *a, y: 3}\n")
     assert read(tmp_path / "x.yaml")["b"] == {"x": 1, "y": 3}
+
+
+def test_several_files_are_laid_over_each_other(tmp_path: Path) -> None:
+    """As Snakemake does with several files of --configfile: mappings are joined, everything else is replaced."""
+    first, second = tmp_path / "run.yaml", tmp_path / "preset.yaml"
+    first.write_text("filters: [language, quality]\nlanguage: {select: {languages: [en], threshold: 0.5}}\n")
+    second.write_text("filters: [lines]\nlanguage: {select: {threshold: 0.9}}\n")
+    assert laid([first, second]) == {
+        "filters": ["lines"],
+        "language": {"select": {"languages": ["en"], "threshold": 0.9}},
+    }
+    assert laid([]) == {}
