@@ -25,7 +25,8 @@ Shares = npt.NDArray[np.float64]
 
 def _due(shares: Shares, number: Tokens | Shares) -> Shares:
     """When the window `number` of each group is due. One definition, so that a comparison of two times is always the same."""
-    return (number + 0.5) / shares
+    with np.errstate(over="ignore"):  # of a share of 1e-310: never
+        return (number + 0.5) / shares
 
 
 def _before(shares: Shares, time: float) -> Tokens:

@@ -114,7 +114,7 @@ def wanted(phase: Mapping[str, Any], number: int, groups: Sequence[Group]) -> li
 
     `shares`: groups that it does not name have what is left, in proportion to their tokens. `epochs`: in proportion to epochs × tokens,
     and a group that it does not name has 1. `temperature` T: in proportion to tokens^(1/T) (XLM-R, https://arxiv.org/abs/1911.02116
-    section 3.1, and mT5, https://arxiv.org/abs/2010.11934 section 3.1, whose α is 1/T). A group without a window has nothing of what is
+    section 3, and mT5, https://arxiv.org/abs/2010.11934 section 3.2, whose α is 1/T). A group without a window has nothing of what is
     shared out.
     Raises InputError for a name that is no group, and where nothing is left to be shared out, or nobody has it.
     """
