@@ -235,18 +235,15 @@ def _of(wildcards, used, ranged=False):
     return found
 
 
-def mix_signals(wildcards):
-    """Input function: the manifests of what pretrain.mix groups documents by; none where that is their source."""
-    return [path for step in _mixed_by(wildcards) for path in _all(wildcards.variant, step)]
+def grouping(step, ranged=False):
+    """Input function: the manifests of all tasks of the step, where pretrain.mix groups documents by what it measures; else none."""
 
+    def found(wildcards):
+        if step not in steps.needs(steps.MIX, VARIANTS[wildcards.variant]):
+            return []
+        return (_ranged if ranged else _all)(wildcards.variant, step)
 
-def mix_signals_ranged(wildcards):
-    """A params entry: the same as few words."""
-    return [word for step in _mixed_by(wildcards) for word in _ranged(wildcards.variant, step)]
-
-
-def _mixed_by(wildcards):
-    return [step for step in steps.needs(steps.MIX, VARIANTS[wildcards.variant]) if step in steps.MIXED_BY.values()]
+    return found
 
 
 def _filters(wildcards):

@@ -22,7 +22,8 @@ rule pretrain_mix:
     input:
         tokens=manifests("tokenize.encode"),
         tokenizer=manifest("tokenize.train"),
-        signals=mix_signals,
+        languages=grouping("language.score"),
+        scores=grouping("quality.score"),
     output:
         manifest="results/{variant}/pretrain/mix/manifest.json",
     log:
@@ -34,7 +35,8 @@ rule pretrain_mix:
         "../envs/data.yaml"
     params:
         fingerprint=fingerprint("pretrain.mix"),
-        signals=mix_signals_ranged,
+        languages=grouping("language.score", ranged=True),
+        scores=grouping("quality.score", ranged=True),
         tokens=ranged("tokenize.encode"),
     shell:
         """
@@ -42,7 +44,7 @@ rule pretrain_mix:
             --config {params.fingerprint:q} \
             --tokens {params.tokens:q} \
             --tokenizer {input.tokenizer:q} \
-            --signals {params.signals:q} \
+            --signals {params.languages:q} {params.scores:q} \
             --manifest {output.manifest:q} \
             --log {log:q}
         """

@@ -7,7 +7,7 @@ the spans of the largest group, 16 bytes each.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -16,9 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from scripts.formats.indexed import open_indexed
 from scripts.formats.spill import Spill
 from scripts.pretrain.mix_shares import WHERE, Group
+from scripts.pretrain.mixed import files
 from scripts.workflow.errors import InputError
 from scripts.workflow.manifest import Manifest, task_of
 
@@ -28,21 +28,6 @@ UNKNOWN, UNSCORED = "unknown", "unscored"  # documents without a language, or wi
 BINS = 1 << 16  # of the histogram that the borders of quality's buckets are found by
 
 Names = Callable[[str, pa.Array], pa.Array]  # of a shard and ids of documents: the group of each
-
-
-def files(tokens: Sequence[Path]) -> Iterator[tuple[str, str, Path, int, int]]:
-    """(shard, source, `.docs.parquet`, first token in the stream, tokens) of each file of the training stream, in its order.
-
-    tokens: manifests of tokenize.encode. The order is that of `data.open_split`.
-    """
-    base = 0
-    for path in sorted(tokens):
-        manifest = Manifest.read(path)
-        for name in sorted(name for name in manifest.files if name.startswith("train/") and name.endswith(".bin")):
-            stem = name.removesuffix(".bin")
-            size = len(open_indexed(manifest.file(name), manifest.file(f"{stem}.idx")))
-            yield task_of(path), "/".join(name.split("/")[1:-1]), manifest.file(f"{stem}.docs.parquet"), base, size
-            base += size
 
 
 class Parts:

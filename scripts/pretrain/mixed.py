@@ -7,27 +7,39 @@ the files of tokenize.encode. Which window a step reads follows from the step (s
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow.parquet as pq
 
+from scripts.formats.indexed import open_indexed
 from scripts.pretrain.data import Stream, Tokens
 from scripts.pretrain.mix_order import MixOrder
-from scripts.pretrain.mix_parts import files
 from scripts.pretrain.mix_shares import Phase
 from scripts.pretrain.schedule import Plan
 from scripts.workflow.errors import InputError
-from scripts.workflow.manifest import Manifest
-
-if TYPE_CHECKING:
-    from scripts.pretrain.run import Run
+from scripts.workflow.manifest import Manifest, task_of
 
 FILE, SPANS = "mix.json", "spans.npy"
 ROW = "tokens_by_group"  # in a row of losses.jsonl: predictions of this step
+
+
+def files(tokens: Iterable[Path]) -> Iterator[tuple[str, str, Path, int, int]]:
+    """(shard, source, `.docs.parquet`, first token in the stream, tokens) of each file of the training stream, in its order.
+
+    tokens: manifests of tokenize.encode. The order is that of `data.open_split`.
+    """
+    base = 0
+    for path in sorted(tokens):
+        manifest = Manifest.read(path)
+        for name in sorted(name for name in manifest.files if name.startswith("train/") and name.endswith(".bin")):
+            stem = name.removesuffix(".bin")
+            size = len(open_indexed(manifest.file(name), manifest.file(f"{stem}.idx")))
+            yield task_of(path), "/".join(name.split("/")[1:-1]), manifest.file(f"{stem}.docs.parquet"), base, size
+            base += size
 
 
 def written(groups: Sequence[dict[str, Any]], phases: Sequence[Phase], stream: int, context: int) -> dict[str, Any]:
@@ -94,7 +106,7 @@ class Mixed:
         pieces = sorted({piece for window in np.unique(np.asarray(windows)) for piece in self.pieces(int(window))})
         starts, ends = (np.array(part) for part in zip(*((start, start + size) for start, size in pieces), strict=True))
         found: list[str] = []
-        for _, _, path, base, size in files(list(tokens)):
+        for _, _, path, base, size in files(tokens):
             if not ((starts < base + size) & (ends > base)).any():
                 continue
             table = pq.read_table(path, columns=["id", "offset", "tokens"])
@@ -116,23 +128,21 @@ class Mixed:
         }
 
 
-def summary(run: Run, rows: Iterable[dict[str, Any]], done: int) -> dict[str, Any]:
+def summary(mix: Mixed | None, rows: Iterable[dict[str, Any]], done: int) -> dict[str, Any]:
     """For the manifest's summary: tokens that each group gave, as the rows of losses.jsonl up to step `done` say, their share and epochs;
     {} without a mix. Steps that were skipped were read too.
     """
-    if run.mix is None:
+    if mix is None:
         return {}
-    total = dict.fromkeys(run.mix.names, 0)
+    total = dict.fromkeys(mix.names, 0)
     for row in rows:
-        if row["step"] > done:
-            continue
-        for name, number in row.get(ROW, {}).items():
+        for name, number in row.get(ROW, {}).items() if row["step"] <= done else ():
             total[name] += number
-    sizes = zip(run.mix.names, run.mix.order.sizes.tolist(), strict=True)
-    windows = {name: max(1, size) * run.plan.context for name, size in sizes}
+    whole = sum(total.values())
+    sizes = [max(1, size) * mix.context for size in mix.order.sizes.tolist()]
     return {
         "by_group": {
-            name: {"tokens": read, "share": read / sum(total.values()), "epochs": read / windows[name]}
-            for name, read in total.items()
+            name: {"tokens": read, "share": read / whole, "epochs": read / size}
+            for (name, read), size in zip(total.items(), sizes, strict=True)
         }
     }

@@ -215,7 +215,7 @@ def results(run: Run, weights: dict[str, torch.Tensor], manifest: Manifest, out:
         "tokens": tokens,
         "steps": done,
         "epochs": tokens / plan.context / plan.windows,
-        **mixed.summary(run, rows, done),
+        **mixed.summary(run.mix, rows, done),
         "global_batch_tokens": plan.tokens_per_step,
         "learning_rate": settings["learning_rate"],
         "loss": losses[-1]["loss"] if losses else None,
