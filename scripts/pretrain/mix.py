@@ -57,6 +57,11 @@ def described(
     return out
 
 
+def some(names: Sequence[str]) -> str:
+    """The first SAID names, and how many more there are."""
+    return ", ".join(names[:SAID]) + (f" and {len(names) - SAID} more" if len(names) > SAID else "")
+
+
 def say(summary: dict[str, Any], mix: dict[str, Any]) -> None:
     """Log what the mix takes of each group, and warn of what a person may not expect."""
     groups = summary["groups"]
@@ -68,15 +73,13 @@ def say(summary: dict[str, Any], mix: dict[str, Any]) -> None:
         )  # fmt: skip
     if len(groups) > SAID:
         log.info("and %s more groups, in the manifest's summary", len(groups) - SAID)
-    for name in summary["held"]:
+    if held := summary["held"]:
+        named = [f"{name} ({groups[name]['epochs']:.2f} epochs)" for name in held]
         log.warning(
-            "%s has less than is asked for: held at %.2f epochs, the others have the rest", name, groups[name]["epochs"]
+            "less than is asked for is there, so held at their caps, and the others have the rest: %s", some(named)
         )
     if unread := [name for name, group in groups.items() if not group["trained"]]:
-        log.warning(
-            "never read: %s",
-            ", ".join(unread[:SAID]) + (f" and {len(unread) - SAID} more" if len(unread) > SAID else ""),
-        )
+        log.warning("never read: %s", some(unread))
     for number, (phase, given) in enumerate(zip(summary["phases"], mix["phases"], strict=True), 1):
         for name, asked in (given.get("epochs") or {}).items():
             found = phase["groups"][name]["epochs"]
