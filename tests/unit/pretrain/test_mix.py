@@ -7,7 +7,8 @@ import os
 import random
 import shutil
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -86,25 +87,28 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Path], list[Pa
     return corpus(tmp_path_factory.mktemp("corpus"))
 
 
-@pytest.fixture
-def drawn(whole: tuple[Any, ...], tmp_path: Path) -> Iterator[Drawn]:
-    """drawn(by, phases, steps): (the step's summary, what a training reads, the plan of that training)."""
+def draw(
+    folder: Path, whole: tuple[Any, ...], by: str, *phases: dict[str, Any], steps: int = 60, **more: Any
+) -> tuple[dict[str, Any], mixed.Mixed, schedule.Plan]:
+    """(the step's summary, what a training reads, the plan of that training) of a mix of a `corpus`, whose manifest is below `folder`."""
     encoded, languages, qualities, _ = whole
-    tokenizer = tmp_path / "tokenizer/manifest.json"
+    tokenizer, file = folder / "tokenizer/manifest.json", folder / "config.yaml"
     Manifest("tokenize.train", "test", summary={"vocabulary": 2048}).write(tokenizer, [])
+    train = {"model": {"context": CONTEXT}, "global_batch_tokens": 4 * CONTEXT, "steps": steps, "epochs": None}
+    section, out = {"by": by, "phases": list(phases), **more}, folder / "pretrain/mix/manifest.json"
+    file.write_text(json.dumps({"pretrain": {"mix": section, "train": train}}))
+    signals = {"source": [], "language": languages, "quality": qualities}[by]
+    words = ["--tokens", *map(str, encoded), "--tokenizer", str(tokenizer), "--signals", *map(str, signals)]
+    assert mix.main(["--config", str(file), "--manifest", str(out), *words]) == 0
+    stream = data.open_split(encoded, "train")
+    plan = schedule.plan(config.completed("pretrain.train", train), len(stream))
+    return Manifest.read(out).summary, mixed.Mixed(out, stream, plan, 0), plan
 
-    def of(by: str, *phases: dict[str, Any], steps: int = 60, **more: Any) -> Any:
-        train = {"model": {"context": CONTEXT}, "global_batch_tokens": 4 * CONTEXT, "steps": steps, "epochs": None}
-        file, out = tmp_path / "config.yaml", tmp_path / "mix/manifest.json"
-        section = {"by": by, "phases": list(phases), **more}
-        file.write_text(json.dumps({"pretrain": {"mix": section, "train": train}}))
-        signals = {"source": [], "language": languages, "quality": qualities}[by]
-        words = ["--tokens", *map(str, encoded), "--tokenizer", str(tokenizer), "--signals", *map(str, signals)]
-        assert mix.main(["--config", str(file), "--manifest", str(out), *words]) == 0
-        plan = schedule.plan(config.completed("pretrain.train", train), len(data.open_split(encoded, "train")))
-        return Manifest.read(out).summary, mixed.Mixed(out, data.open_split(encoded, "train"), plan, 0), plan
 
-    yield of
+@pytest.fixture
+def drawn(whole: tuple[Any, ...], tmp_path: Path) -> Drawn:
+    """drawn(by, phases, steps): see `draw`."""
+    return partial(draw, tmp_path, whole)
 
 
 def groups_of(by: str, documents: list[Document], summary: dict[str, Any]) -> dict[str, list[int]]:
@@ -183,7 +187,7 @@ def test_a_training_of_another_length_is_refused(drawn: Drawn, whole: Any, tmp_p
     stream = data.open_split(whole[0], "train")
     for plan in (schedule.Plan(61, 4, CONTEXT, 99), schedule.Plan(60, 4, 16, 99)):
         with pytest.raises(mixed.InputError, match=r"run pretrain\.mix again"):
-            mixed.Mixed(tmp_path / "mix/manifest.json", stream, plan, 0)
+            mixed.Mixed(tmp_path / "pretrain/mix/manifest.json", stream, plan, 0)
 
 
 @pytest.fixture
