@@ -179,9 +179,13 @@ def phases(
 ) -> tuple[list[Phase], list[str]]:
     """The phases of a run, and the names of groups that are held at their cap. settings: pretrain.train, complete.
 
-    Raises InputError where a group is asked for more epochs than its cap, with the group, its tokens and those that are wanted, unless
-    `shortage` is `share`; and then where all groups of a phase are held and tokens are still wanting.
+    Raises InputError where no group has a window; where a group is asked for more epochs than its cap, with the group, its tokens and
+    those that are wanted, unless `shortage` is `share`; and then where all groups of a phase are held and tokens are still wanting.
     """
+    if not any(group.windows for group in groups):
+        raise InputError(
+            f"no group of {WHERE}.by has the {plan.context + 1} tokens of a window: {', '.join(group.name for group in groups)}"
+        )
     ends = borders(mix["phases"], plan, settings)
     firsts = [0, *(plan.span(end + 1)[0] for end in ends)]
     sizes = [after - before for before, after in pairwise(firsts)]
@@ -197,7 +201,7 @@ def phases(
     if held and mix["shortage"] == "refuse":
         raise InputError(short(held, asked, sizes, groups, most, plan.context))
     for number, (row, size) in enumerate(zip(parts, sizes, strict=True), 1):
-        if sum(row) < size - 1:
+        if not sum(row) or sum(row) < size - 1:
             raise InputError(
                 f"{WHERE}.phases.{number} is to train on {size * plan.context:,} tokens, and under the caps its groups give "
                 f"{round(sum(row)) * plan.context:,}: raise {WHERE}.max_epochs or max_epochs_of, name more groups, or train on fewer tokens"

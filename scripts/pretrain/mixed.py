@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -69,12 +70,14 @@ class Mixed:
         sizes = [group["windows"] for group in facts["groups"]]
         phases = [Phase(each["first"], each["windows"], tuple(each["shares"])) for each in facts["phases"]]
         self.order = MixOrder(phases, self.names, sizes, seed)
+        # A step's windows are asked for by who reads them, a step ahead, and by who counts them.
+        self._windows = lru_cache(4)(self.order.windows)
         self.spans = np.load(found.file(SPANS), mmap_mode="r", allow_pickle=False)
         self.ends = np.cumsum([group["spans"] for group in facts["groups"]])
 
     def windows(self, first: int, count: int) -> Tokens:
         """The windows of a global batch: shape [count], the same for any number of processes. first: windows of the steps before."""
-        return self.order.windows(first, count)
+        return self._windows(first, count)
 
     def pieces(self, window: int) -> Iterable[tuple[int, int]]:
         """(first token in the stream, tokens) of each part of a window's `context + 1` tokens, in its order."""

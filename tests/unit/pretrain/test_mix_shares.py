@@ -135,6 +135,12 @@ def test_what_the_corpus_lacks_is_said_by_name() -> None:
         made(mix({"shares": {"code": 1}}, shortage="share"))
 
 
+def test_groups_that_are_all_too_short_are_refused() -> None:
+    told = train()
+    with pytest.raises(InputError, match=r"no group of pretrain\.mix\.by has the 11 tokens of a window: a, b"):
+        mix_shares.phases(mix({"temperature": 1}), [Group("a", 9, 0), Group("b", 8, 0)], schedule.plan(told, 17), told)
+
+
 @settings(deadline=None)
 @given(st.data())
 def test_no_group_is_above_its_cap_and_nothing_is_lost(chance: st.DataObject) -> None:
