@@ -235,6 +235,17 @@ def _of(wildcards, used, ranged=False):
     return found
 
 
+def grouping(step, ranged=False):
+    """Input function: the manifests of all tasks of the step, where pretrain.mix groups documents by what it measures; else none."""
+
+    def found(wildcards):
+        if step not in steps.needs(steps.MIX, VARIANTS[wildcards.variant]):
+            return []
+        return (_ranged if ranged else _all)(wildcards.variant, step)
+
+    return found
+
+
 def _filters(wildcards):
     return VARIANTS[wildcards.variant]["filters"]
 

@@ -38,6 +38,7 @@ SAME = (
     "crawl.render",
     "ingest.list",
     "ingest.fetch",
+    "pretrain.mix",
     "pretrain.plan",
     "compress.prune",
     "compress.quantize",

@@ -30,6 +30,7 @@ from scripts.pretrain import (
     heldout,
     initial,
     measures,
+    mixed,
     model,
     parallel,
     placed,
@@ -79,6 +80,7 @@ class Run:
             if args.micro_batch != wanted and self.rank == 0:
                 log.info("micro_batch %d → %d, which divides the batch that auto chose", wanted, args.micro_batch)
         settings = self.settings
+        self.mix = mixed.Mixed(args.mix, self.stream, self.plan, settings["seed"]) if args.mix else None
         self.accumulation = schedule.accumulation(self.plan, args.micro_batch, self.place.data)
         chosen = {key.removeprefix("model.") for key in self.resolved}
         shape = model.configuration(settings["model"], self.vocabulary, self.eos, chosen)
@@ -187,7 +189,7 @@ class Run:
     def batch(self, step: int) -> torch.Tensor:
         """This process's windows of a step: int64 [accumulation, micro_batch, context + 1], on the CPU."""
         mine = data.share(self.windows(step), self.place.data_rank, self.place.data, self.args.micro_batch)
-        tokens = data.read_windows(self.stream, mine, self.plan.context)
+        tokens = self.mix.read(mine) if self.mix else data.read_windows(self.stream, mine, self.plan.context)
         if tokens.max() >= self.vocabulary:
             raise InputError(
                 f"the shards hold token {tokens.max()}, but {self.args.tokenizer} has {self.vocabulary} entries"
@@ -197,6 +199,8 @@ class Run:
     def windows(self, step: int) -> data.Tokens:
         """The windows of a step's global batch, the same for any number of processes."""
         first, sequences = self.plan.span(step)
+        if self.mix:
+            return self.mix.windows(first + self.ahead, sequences)
         return data.windows_from(first + self.ahead, sequences, self.plan.windows, self.settings["seed"])
 
     def step(self, step: int, batch: torch.Tensor, stopping: bool) -> tuple[float, bool]:

@@ -85,7 +85,12 @@ def row(run: Run, step: int, loss: float) -> dict[str, Any]:
         )
     with group.patience():
         if run.rank == 0:
-            ids = data.documents(run.args.tokens, run.windows(step), run.plan.context)
+            windows = run.windows(step)
+            ids = (
+                run.mix.documents(run.args.tokens, windows)
+                if run.mix
+                else data.documents(run.args.tokens, windows, run.plan.context)
+            )
             some = f"{', '.join(ids[:3])}{', …' * (len(ids) > 3)}"
             log.warning(
                 "step %s: the %s %s, its update is skipped (%s of at most %s); its %s documents: %s",

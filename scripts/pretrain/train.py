@@ -24,6 +24,7 @@ from scripts.pretrain import (
     group,
     heldout,
     metrics,
+    mixed,
     model,
     rollback,
     skips,
@@ -70,6 +71,8 @@ def stretch(run: Run, recorder: metrics.Recorder | None, stopping: list[int]) ->
             with run.room(f"step {step:,}"):
                 loss, stop = run.step(step, batch, bool(stopping))
             row: dict[str, Any] = {"step": step, "loss": loss} if math.isfinite(loss) else {"step": step}
+            if run.mix:
+                row |= run.mix.row(run.windows(step))
             if not run.update.applied:
                 row |= skips.row(run, step, loss)
             if recorder:
@@ -212,6 +215,7 @@ def results(run: Run, weights: dict[str, torch.Tensor], manifest: Manifest, out:
         "tokens": tokens,
         "steps": done,
         "epochs": tokens / plan.context / plan.windows,
+        **mixed.summary(run.mix, rows, done),
         "global_batch_tokens": plan.tokens_per_step,
         "learning_rate": settings["learning_rate"],
         "loss": losses[-1]["loss"] if losses else None,
@@ -240,6 +244,12 @@ def main(argv: list[str] | None = None) -> int:
     )
     parser.add_argument("--tokens", required=True, type=Path, nargs="+", help="manifests of tokenize.encode")
     parser.add_argument("--tokenizer", required=True, type=Path, help="manifest of tokenize.train")
+    parser.add_argument(
+        "--mix",
+        type=Path,
+        nargs="?",
+        help="manifest of pretrain.mix; without it windows are read in an order of the seed alone",
+    )
     parser.add_argument("--checkpoints", type=Path, default=Path("checkpoints"), help="folder of all runs' checkpoints")
     cli.placement(parser, "pretrain.train")
     return program.run(parser, body, argv)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from scripts.report import aligned, compressed, curve
+from scripts.report import aligned, compressed, curve, mix
 from scripts.report.candidates import probability
 from scripts.report.figures import BLUE, GREEN, ORANGE, PURPLE, bars, compact, histogram, lines
 from scripts.report.models import Model
@@ -167,7 +167,10 @@ def all_figures(
             [("documents", BLUE, equal(run.summary("quality.select", "histogram")))],
             threshold=None if good is None else (good, f"threshold {good:.4g}"),
         ),
-        **{model.anchor: {**training(run, model), **aligned.figures(run, model)} for model in models},
+        **{
+            model.anchor: {**training(run, model), **mix.figures(run, model), **aligned.figures(run, model)}
+            for model in models
+        },
         "compressed": compressed.figure(compressed.rows(run, list(models))),
         "curve": curve.figure(run),
         "costs": cost_figure(costs),

@@ -28,6 +28,7 @@ from scripts.report import (
     figures,
     generated,
     made,
+    mix,
     page,
     plots,
     public,
@@ -127,6 +128,7 @@ def context(
             "model": model,
             "loss_of": LOSSES.get(model.step, "Mean loss, on training batches."),
             "facts": (aligned.facts if model.step in aligned.STEPS else tables.training_facts)(summaries[model.name]),
+            "mix": mix.table(run, model),
             "prompts": aligned.prompts(run, model),
             "sofar": tables.progress(run, model, config),
         }

@@ -28,6 +28,7 @@ from scripts.workflow.steps import (
     ITEMS,
     LAST,
     LIST,
+    MIX,
     PLAN,
     PUBLIC,
     STAGE,
@@ -166,10 +167,10 @@ def settings(step: str, config: dict[str, Any], task: str = "") -> dict[str, Any
     """The tracked settings of a step's task under a complete config: those that its program gets.
 
     task: the model, of a step that has a task for each. The report gets the models too, in the order of the registry; pretrain.plan
-    the settings of pretrain.train; evaluate.items which held-out text evaluate.model scores; evaluate.stage what evaluate.public asks; the
-    steps of a filter that keep documents whatever they measure, the sources of these (`skip_filters`), which ingest.extract is not told; an
-    export what its card says of sources and languages, and the models that it is made from; a model that is calibrated the packages of
-    the quantizers' environment.
+    and pretrain.mix the settings of pretrain.train; evaluate.items which held-out text evaluate.model scores; evaluate.stage what
+    evaluate.public asks; the steps of a filter that keep documents whatever they measure, the sources of these (`skip_filters`), which
+    ingest.extract is not told; an export what its card says of sources and languages, and the models that it is made from; a model that is
+    calibrated the packages of the quantizers' environment.
     """
     found = tracked(registry.applied(config, step, task), step)
     if step in EXEMPTING:
@@ -186,7 +187,7 @@ def settings(step: str, config: dict[str, Any], task: str = "") -> dict[str, Any
         return {**found, "tools": quantize_tools.version()}
     if step == STAGE:
         return {**found, **{key: lookup(config, PUBLIC)[key] for key in ("presets", "data", "hub", "limit", "seed")}}
-    if step == PLAN:
+    if step in (MIX, PLAN):
         return {**found, "train": tracked(config, registry.BASE_STEP)}
     return {**found, "models": registry.listed(config)} if step == LAST else found
 

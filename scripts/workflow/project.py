@@ -19,7 +19,7 @@ from scripts.finetune import settings as finetuning
 from scripts.ingest import sources
 from scripts.language import labels
 from scripts.models import registry
-from scripts.pretrain import checks, gpus, origin, sizes
+from scripts.pretrain import checks, gpus, mix_shares, origin, sizes
 from scripts.pretrain.parameters import FAMILIES
 from scripts.workflow import config as configuration
 from scripts.workflow import contents, fingerprint, record, steps
@@ -68,6 +68,7 @@ class Project:
             train = config["pretrain"]["train"]
             checks.check(train, train["processes"] * train["nodes"])
             check_lengths(config)
+            check_mix(config)
             check_curve(config)
             check_judge(config)
             check_tuning(config)
@@ -163,6 +164,22 @@ def check_lengths(config: dict[str, Any]) -> None:
         if length > model["context"]:
             key = registry.key(config, step, name, "max_length")
             raise InputError(f"{key} is {length:,}, more than pretrain.train.model.context, {model['context']:,}")
+
+
+def check_mix(config: dict[str, Any]) -> None:
+    """Raise InputError for a mix that no corpus goes with, as far as the config says which groups there are."""
+    mix = config["pretrain"]["mix"]
+    mix_shares.check(mix, config["pretrain"]["train"]["schedule"])
+    if not mix["phases"]:
+        return
+    if mix["by"] in steps.MIXED_BY and mix["by"] not in config["filters"]:
+        raise InputError(
+            f"pretrain.mix.by is {mix['by']!r}, which {steps.MIXED_BY[mix['by']]} measures, and filters is {config['filters']!r}: add "
+            "it there"
+        )
+    if mix["by"] == "source":
+        names = sorted(source["name"] for source in config["ingest"]["extract"]["sources"])
+        mix_shares.check_names(mix, names)
 
 
 def check_curve(config: dict[str, Any]) -> None:

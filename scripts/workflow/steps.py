@@ -107,6 +107,8 @@ PUBLIC = "evaluate.public"  # asks the models these
 GENERATE = "evaluate.generate"  # used where answers or samples are asked for
 JUDGE = "evaluate.judge"  # used where a judge is named
 CURVE = "evaluate.curve"  # used where a step's number says how far apart its points are
+MIX = "pretrain.mix"  # used where the config has phases of a mix; is told the settings of pretrain.train
+MIXED_BY = {"language": "language.score", "quality": "quality.score"}  # what `pretrain.mix.by` reads besides
 PLAN = "pretrain.plan"  # what the training will take; is told the settings of pretrain.train
 STEPS: dict[str, Step] = {
     CRAWL: Step(),
@@ -120,8 +122,9 @@ STEPS: dict[str, Step] = {
     "corpus.write": Step((DOCUMENTS, EVERY, EDITS, "corpus.split"), per="shard"),
     "tokenize.train": Step(("corpus.write",)),
     "tokenize.encode": Step(("tokenize.train", "corpus.write"), per="shard"),
+    MIX: Step(("tokenize.encode", "tokenize.train", *MIXED_BY.values())),
     PLAN: Step(("tokenize.encode", "tokenize.train")),
-    "pretrain.train": Step(("tokenize.encode", "tokenize.train")),
+    "pretrain.train": Step(("tokenize.encode", "tokenize.train", MIX)),
     "finetune.pairs": Step(("corpus.write",)),
     "finetune.train": Step(("pretrain.train", "finetune.pairs"), per="model"),
     PAIRS: Step(("finetune.pairs",)),
@@ -254,6 +257,8 @@ def is_used(step: str, config: dict[str, Any]) -> bool:
         return False
     if step in ON_DEMAND and not registry.made_by(config, step):
         return False
+    if step == MIX:
+        return bool(config["pretrain"]["mix"]["phases"])
     if step == CRAWL:
         return any(source["kind"] == DEMO_CRAWL for source in config["ingest"]["extract"]["sources"])
     if step == FETCH and not config["ingest"]["fetch"]["enabled"]:
@@ -284,6 +289,9 @@ def needs(step: str, config: dict[str, Any], task: str = "") -> tuple[str, ...]:
     found = tuple(name for name in resolved(step, config["filters"]) if is_used(name, config))
     if step == PAIRS and (model := config["align"]["pairs"]["from"]):
         found = (registry.task(config, model)[0], *found)
+    if step == MIX:
+        by = MIXED_BY.get(config["pretrain"]["mix"]["by"])
+        found = tuple(name for name in found if name not in MIXED_BY.values() or name == by)
     if step == QUANTIZE_STEP and not registry.calibrates(config, task):
         found = tuple(name for name in found if name != "tokenize.encode")
     if STEPS[step].per == "model" and set(MAKERS) & set(found):

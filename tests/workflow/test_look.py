@@ -254,6 +254,17 @@ def test_variants_share_what_does_not_differ(complete: Path) -> None:
     }  # fmt: skip
 
 
+@pytest.mark.parametrize("by", ["source", "language"])
+def test_a_mix_of_a_variant_takes_the_tokens_that_are_there(complete: Path, by: str) -> None:
+    tree = yaml.safe_load(TINY.read_text(encoding="utf-8"))
+    tree["variants"] = {"mixed": {"pretrain": {"mix": {"by": by, "phases": [{"temperature": 2}]}}}}
+    assert planned(complete, tree) == {
+        "pretrain.mix", "pretrain.train",
+        "finetune.train[sft]", "evaluate.model[base]", "evaluate.model[sft]", "evaluate.model[untrained]",
+        "evaluate.compare", "report.render",
+    }  # fmt: skip
+
+
 def test_snakemake_report(copy_of: Callable[[], Path]) -> None:
     folder = copy_of()
     page = folder / "snakemake-report.html"

@@ -28,6 +28,7 @@ from scripts.workflow.steps import (
 from scripts.workflow.trees import lookup
 
 ASKED_FOR = {
+    "pretrain.mix",
     "evaluate.stage",
     "evaluate.public",
     "evaluate.curve",
