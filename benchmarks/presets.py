@@ -81,13 +81,17 @@ def kept(project: Project, variant: str) -> tuple[Counter[str], dict[str, Counte
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     data = os.environ.get("CRAWL2LLM_DATA")
-    parser.add_argument("--input", type=Path, default=Path(data) / "crawl" if data else None, help="folder of WARC files")
+    parser.add_argument(
+        "--input", type=Path, default=Path(data) / "crawl" if data else None, help="folder of WARC files"
+    )
     parser.add_argument("--glob", default="*.warc.gz")
     parser.add_argument("--presets", nargs="+", default=[], help="names of presets (default: all)")
     parser.add_argument("--languages", nargs="+", default=[], help="columns (default: the ten most frequent languages)")
     parser.add_argument("--shards", type=int, default=4)
     parser.add_argument("--cores", type=int, default=os.cpu_count())
-    parser.add_argument("--directory", type=Path, help="where to run, and what to keep (default: a folder that is removed)")
+    parser.add_argument(
+        "--directory", type=Path, help="where to run, and what to keep (default: a folder that is removed)"
+    )
     parser.add_argument("--output", type=Path, default=ROOT / "benchmarks/results/presets.json")
     args = parser.parse_args(argv)
     if args.input is None:
