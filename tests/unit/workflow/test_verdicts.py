@@ -22,6 +22,8 @@ from scripts.heuristics.measures import MEASURES
 from scripts.heuristics.select import judge as judge_heuristics
 from scripts.language.select import judge as judge_language
 from scripts.lines.select import judge as judge_lines
+from scripts.pii.kinds import KINDS
+from scripts.pii.select import judge as judge_pii
 from scripts.quality.score import SIGNAL
 from scripts.quality.select import cut
 from scripts.quality.select import judged as judged_quality
@@ -40,6 +42,7 @@ FAILS: dict[str, dict[str, Callable[[float, float], bool] | None]] = {
         for name in names
     },
     "lines": {"characters_min": operator.lt, "sentences_min": operator.lt},
+    "pii": {**dict.fromkeys(KINDS, operator.ge), "total_max": operator.gt},
     "dedup": {"exact": operator.ge, "near": operator.ge},
     "quality": {"fraction": operator.lt, "pareto": operator.le},
 }
@@ -89,6 +92,18 @@ def test_lines(characters: int, sentences: int, curated: bool, least: int) -> No
     explains(
         "lines", judge_lines({"id": "a", "curated": curated, "characters": characters, "sentences": sentences}, least)
     )
+
+
+@given(
+    st.fixed_dictionaries({kind: st.integers(0, 4) for kind in KINDS}),
+    st.dictionaries(st.sampled_from(KINDS), st.sampled_from(["mask", "drop", "keep"])),
+    st.integers(1, 4),
+    st.none() | st.integers(0, 8),
+    st.booleans(),
+)
+def test_pii(counts: dict[str, int], actions: dict[str, str], least: int, most: int | None, curated: bool) -> None:
+    options = {"actions": actions, "drop_from": least, "total_max": most}
+    explains("pii", judge_pii({"id": "a", "curated": curated, **counts}, options))
 
 
 @settings(max_examples=300)
