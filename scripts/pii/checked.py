@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
+from itertools import chain
 from typing import Any
 
 import re2
 
 from scripts.pii.kinds import Found
+from scripts.pii.runs import AHEAD
 
 SPACES = " \u00a0\u2009\u202f"
-IBAN = re.compile(rf"(?<![A-Za-z0-9])[A-Z]{{2}}\d\d(?:[{SPACES}]?[A-Z0-9]{{4}}){{2,7}}(?:[{SPACES}]?[A-Z0-9]{{1,3}})?(?![A-Za-z0-9])")
-CARD = re.compile(rf"(?<![\w.+/-])\d(?:[{SPACES}-]?\d){{11,18}}(?![\w-]|[.,]\d)")
+IBAN = re.compile(rf"(?<![A-Za-z0-9])[A-Z]{{2}}\d\d(?:[{SPACES}]?[A-Z0-9]{{4}}){{2,7}}(?:[{SPACES}]?[A-Z0-9]{{1,3}})?(?![A-Za-z0-9])", re.ASCII)
+IBAN_GATE = re2.compile(f"[A-Z]{{2}}[0-9]{{2}}(?:[{SPACES}]?[A-Z0-9]{{4}}){{2}}")
+CARD = re.compile(rf"(?<![\w.+/-])\d(?:[{SPACES}-]?\d){{11,18}}(?![\w-]|[.,]\d)", re.ASCII)
 # (first digits from, to, lengths): ISO/IEC 7812 ranges as https://en.wikipedia.org/wiki/Payment_card_number has them. Of 12 digits: none,
 # Maestro's ranges take in a tenth of all numbers, and are left out.
 ISSUERS = (
@@ -40,14 +43,16 @@ CARD_WORDS = re2.compile(
 REACH = 40  # characters before a number in which a word about it stands
 
 
-def ibans(text: str) -> Iterator[Found]:
-    """IBANs that their country's structure and checksum allow (ISO 13616, by python-stdnum)."""
+def ibans(text: str, raw: bytes) -> Iterator[Found]:
+    """IBANs that their country's structure and checksum allow (ISO 13616, by python-stdnum). raw: the text in UTF-8."""
+    if IBAN_GATE.search(raw) is None:
+        return
     from stdnum import iban
 
     for match in IBAN.finditer(text):
         found = match[0]
         while len(found) > 14:
-            if iban.is_valid(re.sub(rf"[{SPACES}]", "", found)):
+            if iban.is_valid(re.sub(rf"[{SPACES}]", "", found), check_country=False):
                 yield Found(match.start(), match.start() + len(found), "iban", found[:2])
                 break
             # A word in capitals may follow.
@@ -69,12 +74,15 @@ def issuer(digits: str) -> str:
     return ""
 
 
-def cards(text: str) -> Iterator[Found]:
-    """Card numbers: of an issuer's range, with Luhn's check digit, in groups as on a card or after a word on cards."""
-    for match in CARD.finditer(text):
+def cards(text: str, places: Sequence[tuple[int, int]]) -> Iterator[Found]:
+    """Card numbers: of an issuer's range, with Luhn's check digit, in groups as on a card or after a word on cards.
+
+    places: of many digits (scripts/pii/runs.py).
+    """
+    for match in chain.from_iterable(CARD.finditer(text, start, end + AHEAD) for start, end in places if end - start > 11):
         groups = re.split(rf"[{SPACES}-]", match[0])
         digits = "".join(groups)
-        if not (name := issuer(digits)) or not luhn(digits) or len(set(digits)) < 3:
+        if not (name := issuer(digits)) or not luhn(digits) or len(set(digits)) < 2:
             continue
         before = text[max(0, match.start() - REACH) : match.start()]
         if tuple(map(len, groups)) in GROUPS or CARD_WORDS.search(before.encode("utf-8", "replace")):
@@ -119,7 +127,6 @@ IDS = (
     Id("il.idnr", r"\d{9}", r"תעודת זהות|ת\.ז|(?i:teudat zehut)"),
     Id("in_.aadhaar", r"\d{4} ?\d{4} ?\d{4}", r"(?i:aadhaar|aadhar|\buid(?:ai)?\b)|आधार"),
     Id("lt.asmens", r"[1-6]\d{10}", r"(?i:asmens koda)"),
-    Id("lv.pk", r"\d{6}-?\d{5}", r"(?i:personas kod)"),
     Id("nl.bsn", r"\d{4}[. ]?\d{2}[. ]?\d{3}|\d{9}", r"(?i:\bbsn\b|burgerservicenummer|sofinummer)"),
     Id("no.fodselsnummer", r"\d{6} ?\d{5}", r"(?i:f[øo]dselsn|personn|\bfnr\b)"),
     Id("pl.pesel", r"\d{11}", r"(?i:pesel)"),
@@ -136,10 +143,16 @@ def _alternatives(ids: tuple[Id, ...]) -> str:
     return "|".join(f"(?P<{one.name.replace('.', '__')}>{one.pattern})" for one in ids)
 
 
-STANDING = re.compile(rf"(?<![\w.+/-])(?:{_alternatives(ALONE)})(?![\w/-]|[.,]\d)")
+# Of ASCII's letters and digits alone: scripts without spaces write a number beside their own.
+STANDING = re.compile(rf"(?<![\w.+/-])(?:{_alternatives(ALONE)})(?![\w/-]|[.,]\d)", re.ASCII)
 # Both in RE2, on UTF-8: one pass over a text that has none.
-STANDING_GATE = re2.compile("|".join(one.pattern for one in ALONE).replace(r"\d", "[0-9]"))
+STANDING_GATE = re2.compile("|".join(one.pattern for one in ALONE))
 WORDS = re2.compile("|".join(f"({one.words})" for one in NAMED))
+
+
+@cache
+def _bounded(pattern: str) -> re.Pattern[str]:
+    return re.compile(rf"(?<![\w.+/-])(?:{pattern})(?![\w/-]|[.,]\d)", re.ASCII)
 
 
 @cache
@@ -158,7 +171,7 @@ def ids(text: str, raw: bytes) -> Iterator[Found]:
     for said in WORDS.finditer(raw):
         one = NAMED[said.lastindex - 1]
         start, at = start + len(raw[at : said.end()].decode("utf-8", "ignore")), said.end()
-        for match in re.finditer(rf"(?<![\w.+/-])(?:{one.pattern})(?![\w/-]|[.,]\d)", text[start : start + REACH]):
+        for match in _bounded(one.pattern).finditer(text[start : start + REACH]):
             if _knows(one.name)(match[0]):
                 yield Found(start + match.start(), start + match.end(), "national_id", one.name)
                 break

@@ -10,6 +10,7 @@ from scripts.pii.checked import cards, ibans, ids
 from scripts.pii.credentials import secrets
 from scripts.pii.kinds import KINDS, Found
 from scripts.pii.phones import REGIONS, phones
+from scripts.pii.runs import runs
 
 
 class Detector:
@@ -23,15 +24,15 @@ class Detector:
         """What is found, in the text's order, without overlaps. language: the code by which phone numbers without + are told."""
         raw = text.encode("utf-8", "replace")
         regions = self.regions.get(language, ())
-        digits = any(digit in raw for digit in (b"0", b"1", b"2", b"3", b"4", b"5", b"6", b"7", b"8", b"9"))
+        places = runs(text, raw)
         search: dict[str, Callable[[], Iterable[Found]]] = {
             "secret": lambda: secrets(text, raw),
             "email_address": lambda: emails(text),
-            "iban": lambda: ibans(text) if digits else (),
-            "card_number": lambda: cards(text) if digits else (),
-            "national_id": lambda: ids(text, raw) if digits else (),
-            "ip_address": lambda: ips(text) if digits else (),
-            "phone_number": lambda: phones(text, raw, regions) if digits else (),
+            "iban": lambda: ibans(text, raw),
+            "card_number": lambda: cards(text, places),
+            "national_id": lambda: ids(text, raw),
+            "ip_address": lambda: ips(text, raw),
+            "phone_number": lambda: phones(text, places, regions),
         }
         found: list[Found] = []
         for kind in self.kinds:

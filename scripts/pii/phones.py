@@ -9,11 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from functools import cache
+from itertools import accumulate
 from typing import Any
 
 import re2
 
+from scripts.pii import runs
 from scripts.pii.kinds import Found
+from scripts.pii.runs import AHEAD
 
 # Regions whose national numbers are looked for, by a text's language: where most who write it live. Others are found with + alone.
 REGIONS: dict[str, tuple[str, ...]] = {
@@ -22,22 +25,21 @@ REGIONS: dict[str, tuple[str, ...]] = {
     "fa": ("IR",), "fi": ("FI",), "fr": ("FR", "BE", "CH"), "he": ("IL",), "hi": ("IN",), "hr": ("HR",), "hu": ("HU",),
     "id": ("ID",), "it": ("IT",), "ja": ("JP",), "ko": ("KR",), "lt": ("LT",), "lv": ("LV",), "ms": ("MY",), "nl": ("NL", "BE"),
     "no": ("NO",), "pl": ("PL",), "pt": ("BR", "PT"), "ro": ("RO",), "ru": ("RU",), "sk": ("SK",), "sl": ("SI",), "sr": ("RS",),
-    "sv": ("SE",), "ta": ("IN",), "th": ("TH",), "tr": ("TR",), "uk": ("UA",), "ur": ("PK",), "vi": ("VN",), "zh": ("CN", "TW", "HK"),
+    "sv": ("SE",), "ta": ("IN",), "th": ("TH",), "tr": ("TR",), "uk": ("UA",), "ur": ("PK",), "vi": ("VN",), "zh": ("CN", "TW"),
 }  # fmt: skip
-BETWEEN = r"[ .\-/()\u00a0\u2009\u2010\u2011\u202f\u30fc]{0,3}"
+BETWEEN = f"[{runs.SEPARATORS}]{{0,3}}"
 # 7 to 15 digits (E.164). Separators and digits do not overlap, so there is one way to match, of bounded length.
-INTERNATIONAL = re.compile(rf"(?<![\w+])(?:\+{BETWEEN}|00 ?)[1-9](?:{BETWEEN}\d){{6,14}}(?![\w])")
-NATIONAL = re.compile(rf"(?<![\w+$€£¥₹#=%.,:/\-])\(?\d(?:{BETWEEN}\d){{6,12}}(?![\w%€]|[.,:/\-]\d| ?(?:EUR|USD|km|kg)\b)")
-# Either, and as a whole: 7 digits with at most 3 other characters between two. One pass over a text without.
-GATE = re2.compile(r"[0-9](?:[ .\-/()\x{a0}\x{2009}\x{2010}\x{2011}\x{202f}\x{30fc}]{0,3}[0-9]){6}")
-DATE = re.compile(r"(?:\d{1,2}[./-]\d{1,2}[./-](?:19|20)?\d\d|(?:19|20)\d\d[./-]\d{1,2}[./-]\d{1,2})(?!\d)|(?:19|20)\d\d ?[-/] ?(?:19|20)\d\d\b")
+INTERNATIONAL = re.compile(rf"(?<![\w+])(?:\+{BETWEEN}|00 ?)[1-9](?:{BETWEEN}\d){{6,14}}(?!\w)", re.ASCII)
+NATIONAL = re.compile(rf"(?<![\w+$€£¥₹#=%.,:/\-])\(?\d(?:{BETWEEN}\d){{6,12}}(?![\w%€]|[.,:/\-]\d| ?(?:EUR|USD|km|kg)\b)", re.ASCII)
+DATE = re.compile(r"(?:\d{1,2}[./-]\d{1,2}[./-](?:19|20)?\d\d|(?:19|20)\d\d[./-]\d{1,2}[./-]\d{1,2})(?![./-]?\d)|(?:19|20)\d\d ?[-/] ?(?:19|20)\d\d\b")
 WORDS = re2.compile(
     r"(?i)\b(?:tel|t[eé]l[eé]ph|telef|phone|call|mobil|cell|fax|whatsapp|sms|text|dial|hotline|helpline|contact|handy|rufnummer|anruf|portable|"
-    r"appel|m[oó]vil|celular|llam|telem[oó]vel|ligue|cellulare|chiama|puh|gsm|komórk|zadzwo)|тел|факс|звон|моб|電話|电话|電|手机|手機|携帯|"
+    r"appel|m[oó]vil|celular|ll[aá]m|telem[oó]vel|ligue|cellulare|chiama|puh|gsm|kom|dzwo)|тел|факс|звон|моб|電話|电话|传真|傳真|手机|手機|携帯|"
     r"전화|휴대|연락처|फ़?ोन|मोबाइल|संपर्क|هاتف|جوال|موبايل|☎|📞|📱"
 )
+SIGNS = 4  # characters before the first digit that may belong to a number: + and brackets
 BEFORE = 24  # characters before a number that are searched for such a word
-SEPARATORS = re.compile(r"[^\d+]+")
+OTHER = re.compile(r"[^\d+]+")
 
 
 @cache
@@ -47,23 +49,23 @@ def _library() -> Any:
     return phonenumbers
 
 
-def phones(text: str, raw: bytes, regions: Sequence[str]) -> Iterator[Found]:
+def phones(text: str, places: Sequence[tuple[int, int]], regions: Sequence[str]) -> Iterator[Found]:
     """Phone numbers: with + or 00 of any country; others of `regions`, valid there, and written in the groups of the country or after a
-    word such as `Tel`. raw: the text in UTF-8.
+    word such as `Tel`. places: of many digits (scripts/pii/runs.py).
     """
-    if GATE.search(raw) is None:
-        return
-    for match in INTERNATIONAL.finditer(text) if "+" in text or "00" in text else ():
-        if found := _international(text, match):
-            yield found
-    for match in NATIONAL.finditer(text) if regions else ():
-        if found := _national(text, match, regions):
-            yield found
+    for start, end in places:
+        first, last = max(0, start - SIGNS), end + AHEAD
+        for match in INTERNATIONAL.finditer(text, first, last):
+            if found := _international(text, match):
+                yield found
+        for match in NATIONAL.finditer(text, first, last) if regions else ():
+            if found := _national(text, match, regions):
+                yield found
 
 
 def _international(text: str, match: re.Match[str]) -> Found | None:
     plus = match[0].startswith("+")
-    if not plus and not SEPARATORS.search(match[0].strip()) and not _said(text, match.start()):
+    if not plus and not OTHER.search(match[0].strip()) and not _said(text, match.start()):
         return None
     whole = match[0]
     while len(whole) > 7:
@@ -78,12 +80,12 @@ def _international(text: str, match: re.Match[str]) -> Found | None:
 def _last_group(text: str) -> int:
     """Where the last group of digits begins, and what separates it from the one before."""
     end = len(text.rstrip("0123456789"))
-    return len(text[:end].rstrip(" .-/()\u00a0\u2009\u2010\u2011\u202f\u30fc"))
+    return len(text[:end].rstrip(runs.SEPARATORS.replace("\\", "")))
 
 
 def _national(text: str, match: re.Match[str], regions: Sequence[str]) -> Found | None:
-    whole = match[0]
-    groups = [part for part in SEPARATORS.split(whole) if part]
+    whole = match[0] if ")" in match[0] else match[0].lstrip("(")
+    groups = [part for part in OTHER.split(whole) if part]
     said = _said(text, match.start())
     if not said and (len(groups) < 2 or DATE.match(whole) or not _looks(whole, groups)):
         return None
@@ -91,7 +93,7 @@ def _national(text: str, match: re.Match[str], regions: Sequence[str]) -> Found 
     for region in regions:
         number = _parsed(whole, region)
         if number is not None and (said or _grouped(library, number, whole, region)):
-            return Found(match.start(), match.end(), "phone_number", region)
+            return Found(match.end() - len(whole), match.end(), "phone_number", region)
     return None
 
 
@@ -117,12 +119,20 @@ def _parsed(text: str, region: str | None) -> Any:
 
 
 def _grouped(library: Any, number: Any, whole: str, region: str) -> bool:
-    """Whether the groups are those in which the country writes the number, nationally or as for a caller from abroad."""
+    """Whether the groups are those in which the country writes the number, nationally or as for a caller from abroad; one may be cut
+    into several, or several may be one.
+    """
     formats = library.PhoneNumberFormat
-    mine = SEPARATORS.sub(" ", whole).split()
+    mine = OTHER.sub(" ", whole).split()
     for form in (formats.NATIONAL, formats.INTERNATIONAL):
-        groups = SEPARATORS.sub(" ", library.format_number(number, form)).split()
+        groups = OTHER.sub(" ", library.format_number(number, form)).split()
         theirs = groups[1:] if form == formats.INTERNATIONAL else groups
-        if mine == theirs or "".join(mine) == "".join(theirs) and len(mine) == len(theirs):
-            return True
+        if "".join(mine) == "".join(theirs):
+            own, usual = _ends(mine), _ends(theirs)
+            return own <= usual or usual <= own
     return False
+
+
+def _ends(groups: list[str]) -> set[int]:
+    """After how many digits each group ends."""
+    return set(accumulate(map(len, groups)))
