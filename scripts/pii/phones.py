@@ -32,9 +32,11 @@ BETWEEN = f"[{runs.SEPARATORS}]{{0,3}}"
 INTERNATIONAL = re.compile(rf"(?<![\w+])(?:\+{BETWEEN}|00 ?)[1-9](?:{BETWEEN}\d){{6,14}}(?!\w)", re.ASCII)
 NATIONAL = re.compile(rf"(?<![\w+$€£¥₹#=%.,:/\-])\(?\d(?:{BETWEEN}\d){{6,12}}(?![\w%€]|[.,:/\-]\d| ?(?:EUR|USD|km|kg)\b)", re.ASCII)
 DATE = re.compile(r"(?:\d{1,2}[./-]\d{1,2}[./-](?:19|20)?\d\d|(?:19|20)\d\d[./-]\d{1,2}[./-]\d{1,2})(?![./-]?\d)|(?:19|20)\d\d ?[-/] ?(?:19|20)\d\d\b")
+# Also after a word such as `contact`: a day, or the last of several (23.-26.8.2017).
+DAYS = re.compile(r"(?:^|[.-])(?:0?[1-9]|[12]\d|3[01])\. ?(?:0?[1-9]|1[0-2])\. ?(?:19|20)\d\d$")
 WORDS = re2.compile(
     r"(?i)\b(?:tel|t[eé]l[eé]ph|telef|phone|call|mobil|cell|fax|whatsapp|sms|text|dial|hotline|helpline|contact|handy|rufnummer|anruf|portable|"
-    r"appel|m[oó]vil|celular|ll[aá]m|telem[oó]vel|ligue|cellulare|chiama|puh|gsm|kom|dzwo)|тел|факс|звон|моб|電話|电话|传真|傳真|手机|手機|携帯|"
+    r"appel|m[oó]vil|celular|ll[aá]m|telem[oó]vel|ligue|cellulare|chiama|puh|gsm|kom\.|kom[oó]r|dzwo)|тел|факс|звон|моб|電話|电话|传真|傳真|手机|手機|携帯|"
     r"전화|휴대|연락처|फ़?ोन|मोबाइल|संपर्क|هاتف|جوال|موبايل|☎|📞|📱"
 )
 SIGNS = 4  # characters before the first digit that may belong to a number: + and brackets
@@ -87,7 +89,7 @@ def _national(text: str, match: re.Match[str], regions: Sequence[str]) -> Found 
     whole = match[0] if ")" in match[0] else match[0].lstrip("(")
     groups = [part for part in OTHER.split(whole) if part]
     said = _said(text, match.start())
-    if not said and (len(groups) < 2 or DATE.match(whole) or not _looks(whole, groups)):
+    if DAYS.search(whole) or (not said and (len(groups) < 2 or DATE.match(whole) or not _looks(whole, groups))):
         return None
     library = _library()
     for region in regions:
