@@ -1,7 +1,6 @@
 """The licence that a page's HTML says it is under: by `rel=license`, in meta tags, in JSON-LD, or by a link to a licence.
 
-Names are SPDX's in small letters (https://spdx.org/licenses/), such as cc-by-sa-4.0; without a version where the page names none. As
-C4Corpus (Habernal et al. 2016) and C5 (github.com/BramVanroy/CommonCrawl-CreativeCommons) do, the address of a licence decides, and
+Names: scripts/ingest/licence_names.py. As C4Corpus (Habernal et al. 2016) and C5 (github.com/BramVanroy/CommonCrawl-CreativeCommons) do, the address of a licence decides, and
 no words of the text.
 """
 
@@ -11,40 +10,15 @@ import re
 from collections.abc import Iterator
 
 from scripts.ingest.head import attributes_of
+from scripts.ingest.licence_names import name_of
 
 # The most certain first: what a page says of itself, then any link in it, which may be about a picture.
 SAID = ("rel", "meta", "json_ld", "link")
-CREATIVE = re.compile(r"creativecommons\.org/(?:licen[sc]es|publicdomain)/(zero|mark|certification|publicdomain|(?:by|nc|nd|sa|sampling\+?)(?:-(?:by|nc|nd|sa))*)(?![\w-])(?:/(\d\.\d))?", re.IGNORECASE)
-OTHERS = (
-    (re.compile(r"gnu\.org/(?:licen[sc]es|copyleft)/(?:old-licenses/)?fdl(?:-(\d\.\d))?", re.IGNORECASE), "gfdl"),
-    (re.compile(r"nationalarchives\.gov\.uk/doc/open-government-licence/(?:version/(\d))?", re.IGNORECASE), "ogl-uk"),
-    (re.compile(r"opendatacommons\.org/licenses/(by|odbl|pddl)(?:/(\d\.\d))?", re.IGNORECASE), "odc"),
-    (re.compile(r"apache\.org/licenses/LICENSE-(2\.0)", re.IGNORECASE), "apache"),
-    (re.compile(r"opensource\.org/licen[sc]es?/(MIT|BSD-3-Clause|BSD-2-Clause|ISC)\b", re.IGNORECASE), ""),
-)  # fmt: skip
 HINT = re.compile(r"creativecommons\.org/|gnu\.org/(?:licen|copyleft)|open-government-licence|opendatacommons\.org|apache\.org/licenses|opensource\.org/licen", re.IGNORECASE)
 TAG = re.compile(r"<(a|link|area|meta)\b([^<>]{0,4000})>", re.IGNORECASE)
 LINKED = re.compile(r'"license"\s{0,20}:\s{0,20}(?:\[\s{0,20})?(?:\{[^{}]{0,300}?"(?:@id|url)"\s{0,20}:\s{0,20})?"([^"]{4,300})"')
 # Names of meta tags that hold a licence.
 METAS = {"license", "licence", "dc.rights", "dc.rights.license", "dcterms.rights", "dcterms.license", "dc.license", "og:license", "copyright", "rights", "cc:license"}  # fmt: skip
-
-
-def name_of(address: str) -> str:
-    """The name of the licence that an address is of; "" for another address."""
-    if match := CREATIVE.search(address):
-        kind, version = match[1].lower(), match[2]
-        if kind == "zero":
-            kind, version = "cc0", version or "1.0"
-        elif kind in ("mark", "certification", "publicdomain"):
-            return "public-domain"
-        else:
-            kind = f"cc-{kind}"
-        return f"{kind}-{version}" if version else kind
-    for pattern, name in OTHERS:
-        if match := pattern.search(address):
-            found = [part.lower() for part in match.groups() if part]
-            return "-".join([name, *found] if name else found)
-    return ""
 
 
 def _links(html: str) -> Iterator[tuple[str, str]]:

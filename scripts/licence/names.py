@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection
 from typing import Any
 
-from scripts.ingest.licences import name_of
+from scripts.ingest.licence_names import name_of
 
 KEYS = ("licence", "license", "licenses")  # of a document's metadata
 VERSION = re.compile(r"-v?\d+(?:\.\d+)*(?:-only|-or-later)?|-only|-or-later")

@@ -59,6 +59,11 @@ FILTERS: dict[str, Filter] = {
         {"score": Step((*TEXT, "language.score"), per="shard"), "select": SELECT}, after=("language",)
     ),
     "lines": Filter(edits="score", exempting=("score", "select")),
+    "licence": Filter({"score": Step((DOCUMENTS, BEFORE), per="shard"), "select": SELECT}),
+    "sourcecode": Filter(),
+    "toxicity": Filter(
+        {"score": Step((*TEXT, "language.score"), per="shard"), "select": SELECT}, after=("language",)
+    ),
     "pii": Filter(
         {"score": Step((*TEXT, "language.score"), per="shard"), "select": SELECT}, after=("language",), edits="select"
     ),
