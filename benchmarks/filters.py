@@ -24,6 +24,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any
 
 from benchmarks.machine import processor, versions
@@ -70,11 +71,69 @@ def _datatrove_pii() -> Run:
     return lambda text, _: made.format(text)
 
 
+LISTED = 403  # entries, as LDNOOBW's English list has
+
+
+def _listed() -> Path:
+    """A folder with a list for each language: words that no text has, as most texts have none of a real list; a fifth are phrases."""
+    folder = Path(mkdtemp(prefix="listed-"))
+    for language, letters in (("en", "bdfglmnprstvz"), ("ru", "бвгджзклмнпрст")):
+        words = ["".join(letters[number // len(letters) ** place % len(letters)] * 2 for place in range(3)) for number in range(LISTED)]
+        entries = [f"{word} {words[number // 2]}" if number % 5 == 0 else word for number, word in enumerate(words)]
+        (folder / language).write_text("\n".join(entries), encoding="utf-8")
+    return folder
+
+
+def _toxicity() -> Run:
+    from scripts.toxicity.terms import Lists
+
+    return Lists([str(_listed())], [])
+
+
+def _words() -> Run:
+    from scripts.toxicity.terms import WORD
+
+    return lambda text, _: WORD.findall(text.casefold())
+
+
+def _datatrove_words() -> Run:
+    from datatrove.data import Document
+    from datatrove.pipeline.filters import c4_filters
+
+    folder = _listed()
+    # The same lists, from the disk: nothing is fetched.
+    c4_filters.cached_asset_path_or_download = lambda url, **_: str(folder / ("ru" if url.endswith("ru") else "en"))
+    made = c4_filters.C4BadWordsFilter()
+    return lambda text, language: made.filter(Document(text=text, id="", metadata={"language": language}))
+
+
+def _sourcecode() -> Run:
+    from scripts.sourcecode.measures import measure
+
+    return lambda text, _: measure(text)
+
+
+METADATA = json.dumps({"title": "A page", "file": "a.warc.gz", "licence": "cc-by-4.0", "licence_from": "rel"})
+
+
+def _licence() -> Run:
+    from scripts.licence import names
+
+    return lambda *_: names.of(json.loads(METADATA))
+
+
 FILTERS: dict[str, Timed] = {
     "pii": Timed(_pii, _encoded, None, "all seven kinds; floor: the text in UTF-8, and one pass of RE2 over it"),
     "pii, e-mail and IP": Timed(
         _pii_of_the_peer, _encoded, _datatrove_pii, "as datatrove's PIIFormatter, which has these two kinds; floor: as of pii"
     ),
+    "toxicity": Timed(
+        _toxicity, _words, _datatrove_words, f"lists of {LISTED} entries, as datatrove's C4BadWordsFilter; floor: the words of the text in small letters"
+    ),
+    "sourcecode": Timed(
+        _sourcecode, lambda: lambda text, _: [len(line) for line in text.split("\n")], None, "as if all were code; floor: the lengths of the lines"
+    ),
+    "licence": Timed(_licence, lambda: lambda *_: json.loads(METADATA), None, "a document's metadata; floor: its JSON"),
 }
 
 

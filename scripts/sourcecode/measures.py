@@ -7,6 +7,7 @@ Definitions are those of StarCoder (arXiv:2305.06161, section 3; bigcode-dataset
 from __future__ import annotations
 
 import re
+import string
 from typing import Any
 
 import re2
@@ -29,8 +30,9 @@ ENCODED = tuple(
 )
 SPDX = re.compile(r"SPDX-License-Identifier:\s{0,8}([A-Za-z0-9.+() -]{2,80})")  # SPDX 2.3, annex E
 SPDX_CHARACTERS = 4000  # of the head that are searched for it
-LETTERS = re2.compile(rb"[A-Za-z]+")
-LETTERS_AND_DIGITS = re2.compile(rb"[A-Za-z0-9]+")
+LETTERS = string.ascii_letters.encode()
+LETTERS_AND_DIGITS = LETTERS + string.digits.encode()
+OTHER = re.compile(r"[^\x00-\x7f]+")
 
 
 def extension(path: str) -> str:
@@ -54,11 +56,9 @@ def encoded(raw: bytes) -> tuple[int, int]:
 
 def share(text: str, raw: bytes, digits: bool) -> float:
     """The share of a text's characters that are letters, and with `digits` digits too, of any script."""
-    if len(raw) == len(text):
-        pattern = LETTERS_AND_DIGITS if digits else LETTERS
-        number = len(raw) - len(pattern.sub(b"", raw))
-    else:
-        number = sum(map(str.isalnum if digits else str.isalpha, text))
+    number = len(raw) - len(raw.translate(None, LETTERS_AND_DIGITS if digits else LETTERS))
+    if len(raw) != len(text):
+        number += sum(map(str.isalnum if digits else str.isalpha, "".join(OTHER.findall(text))))
     return number / len(text) if text else 0.0
 
 

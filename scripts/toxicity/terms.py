@@ -67,7 +67,8 @@ class Terms:
     def __call__(self, text: str) -> tuple[int, Counter[str]]:
         """(words, hits by word or phrase) of a text. In scripts without spaces a character counts as a word."""
         small = text.casefold()
-        words = WORD.findall(small)
+        bare, number = (small, 0) if small.isascii() or not SPACELESS.search(small) else SPACELESS.subn(" ", small)
+        words = WORD.findall(bare)
         found = Counter[str]()
         if not self.firsts.isdisjoint(words):
             at = 0
@@ -80,13 +81,7 @@ class Terms:
                 at += 1
         if self.anywhere is not None:
             found.update(match.group().decode() for match in self.anywhere.finditer(small.encode("utf-8", "replace")))
-        number = len(words) if text.isascii() else _number(words)
-        return number, found
-
-
-def _number(words: list[str]) -> int:
-    """How many words: of a run in a script without spaces each character."""
-    return sum(1 if word.isascii() else max(1, len(SPACELESS.findall(word))) for word in words)
+        return len(words) + number, found
 
 
 class Lists:
