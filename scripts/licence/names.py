@@ -24,8 +24,10 @@ def of(metadata: dict[str, Any]) -> tuple[str | None, str | None, int]:
 
     What ingest.extract found in the page says how; else the metadata of a row does, as `metadata`. Of several the first counts.
     """
+    # What a row of JSON Lines or Parquet says beside its text lies in `fields`, perhaps as `meta.license`.
+    said = {name.rpartition(".")[2]: value for name, value in metadata.get("fields", {}).items()} | metadata
     for key in KEYS:
-        value = metadata.get(key)
+        value = said.get(key)
         names = [each for each in (value if isinstance(value, list) else [value]) if isinstance(each, str) and each.strip()]
         if names:
             beside = int(metadata.get("licences_beside", len(dict.fromkeys(map(normal, names))) - 1))

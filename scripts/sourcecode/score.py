@@ -20,7 +20,7 @@ from scripts.workflow import cli
 from scripts.workflow.console import Progress
 from scripts.workflow.manifest import Manifest
 
-PATHS = ("path", "max_stars_repo_path", "file_path", "filename")  # of a document's metadata
+PATHS = ("path", "max_stars_repo_path", "file_path", "filename")  # of what a row says beside its text
 SIGNAL = pa.schema(
     [
         ("id", pa.string()),
@@ -38,7 +38,8 @@ SIGNAL = pa.schema(
 def path_of(row: dict[str, Any]) -> str:
     """Where a document's file lies, as its metadata or its URL says."""
     metadata = json.loads(row["metadata"] or "{}")
-    found = next((metadata[name] for name in PATHS if isinstance(metadata.get(name), str)), "")
+    said = {name.rpartition(".")[2]: value for name, value in metadata.get("fields", {}).items()}
+    found = next((said[name] for name in PATHS if isinstance(said.get(name), str)), "")
     return str(found or row["url"] or "")
 
 

@@ -34,7 +34,7 @@ SIGNAL = pa.schema(
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
     languages = {row["id"]: row["language"] for row in rows(data(args.languages), ["id", "language"])}
-    lists = Lists(settings["lists"], settings["always"])
+    lists = Lists(settings["lists"], settings["always"], settings["ignored"])
     classifiers = [Classifier(number, entry) for number, entry in enumerate(settings["classifiers"])]
     names = [one.name for one in classifiers]
     out = args.manifest.with_name(f"{shard_of(args.documents)}.parquet")

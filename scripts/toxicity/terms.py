@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import re2
@@ -48,13 +48,13 @@ def files(folders: Iterable[str]) -> dict[str, list[Path]]:
 class Terms:
     """The words and phrases of some files."""
 
-    def __init__(self, paths: Sequence[Path]) -> None:
+    def __init__(self, paths: Sequence[Path], ignored: Collection[str] = ()) -> None:
         self.phrases: dict[str, list[tuple[str, ...]]] = {}  # first word → phrases, the longest first
         anywhere = set[str]()
-        for entry in sorted({entry for path in paths for entry in entries(path)}):
+        for entry in sorted({entry for path in paths for entry in entries(path)}.difference(map(str.casefold, ignored))):
             words = tuple(WORD.findall(entry))
-            # A sign alone has no word to find it by.
-            if SPACELESS.search(entry) or not words:
+            # A sign alone has no word to find it by, and a number is only one with its sign.
+            if SPACELESS.search(entry) or not "".join(words).strip("0123456789"):
                 anywhere.add(entry)
             else:
                 self.phrases.setdefault(words[0], []).append(words)
@@ -85,10 +85,15 @@ class Terms:
 
 
 class Lists:
-    """The lists of a run: text and language → words and hits. always: languages whose lists are for all documents."""
+    """The lists of a run: text and language → words and hits.
 
-    def __init__(self, folders: Sequence[str], always: Sequence[str]) -> None:
-        self.files, self.always = files(folders), always
+    always: languages whose lists are for all documents. ignored: entries by language that do not count.
+    """
+
+    def __init__(
+        self, folders: Sequence[str], always: Sequence[str], ignored: Mapping[str, Sequence[str]] | None = None
+    ) -> None:
+        self.files, self.always, self.ignored = files(folders), always, ignored or {}
         if lacking := sorted(set(always) - set(self.files)):
             raise InputError(f"toxicity.score.always has {lacking[0]!r}; toxicity.score.lists has lists of {', '.join(sorted(self.files))}")
         self.made: dict[str, Terms] = {}
@@ -98,6 +103,7 @@ class Lists:
         """As Terms."""
         if language not in self.made:
             wanted = dict.fromkeys([language, *self.always])
-            self.made[language] = Terms([path for name in wanted for path in self.files.get(name, [])])
+            ignored = [entry for name in wanted for entry in self.ignored.get(name, [])]
+            self.made[language] = Terms([path for name in wanted for path in self.files.get(name, [])], ignored)
         self.without[language] += language not in self.files
         return self.made[language](text)

@@ -22,6 +22,7 @@ from tests.unit import making
         ({"license": "CC BY-SA 3.0"}, ("cc-by-sa-3.0", "metadata", 0)),
         ({"license": "https://creativecommons.org/licenses/by-sa/3.0/"}, ("cc-by-sa-3.0", "metadata", 0)),
         ({"licence": ["MIT", "Apache-2.0", "mit"]}, ("mit", "metadata", 1)),
+        ({"fields": {"meta.license": "mit"}}, ("mit", "metadata", 0)),
         ({"licence": []}, (None, None, 0)),
         ({"licence": None, "title": "x"}, (None, None, 0)),
         ({}, (None, None, 0)),

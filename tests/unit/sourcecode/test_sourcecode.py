@@ -121,7 +121,7 @@ def test_both_steps(tmp_path: Path) -> None:
     bad = CASES["generated"][0]
     given = [
         making.document("good", GOOD, source="code", url="https://example.org/a.py"),
-        making.document("bad", bad, source="code", metadata=json.dumps({"path": "x/b.py"})),
+        making.document("bad", bad, source="code", metadata=json.dumps({"fields": {"meta.path": "x/b.py"}})),
         making.document("page", bad, url="https://example.org/b.html"),
         making.document("script", bad, url="https://example.org/b.js"),
         making.document("own", bad, source="code", curated=True),

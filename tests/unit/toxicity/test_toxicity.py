@@ -66,6 +66,11 @@ def test_files_are_called_by_languages(folder: Path) -> None:
         Lists([str(folder)], ["xx"])
 
 
+def test_entries_that_do_not_count(folder: Path) -> None:
+    (folder / "pl").write_text("13.\nrzepa\n")
+    assert Lists([str(folder)], [], {"pl": ["Rzepa"]})("rzepa 13 i 13.", "pl") == (4, {"13.": 1}), "a number alone is no listed word"
+
+
 def test_lists_for_all_documents(folder: Path) -> None:
     lists = Lists([str(folder)], ["en"])
     assert lists("Turnip und Rübe", "de")[1] == {"turnip": 1, "rübe": 1}
