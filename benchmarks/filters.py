@@ -3,8 +3,8 @@
     python -m benchmarks.filters                       # writes benchmarks/results/filters.json
     python -m benchmarks.filters --only pii code
 
-Input: JSON Lines with `text`, also zstd-compressed; C4 and HPLT samples (English and Russian) of $CRAWL2LLM_DATA (else ../shared/data) unless
---input names others. datatrove is not one of the project's packages: into an environment of its own, with the packages of the filters
+Input: JSON Lines with `text`, also zstd-compressed; C4 and HPLT samples (English and Russian) of $CRAWL2LLM_DATA (else ../shared/data)
+unless --input names others. datatrove is not one of the project's packages: into an environment of its own, with those of the filters
 (envs/data.yaml), and run with that; without it the project's side alone is measured.
 
 A filter is one entry of FILTERS: what is timed on our side (all that score does with a text, without Parquet), its floor (what no
@@ -78,7 +78,10 @@ def _listed() -> Path:
     """A folder with a list for each language: words that no text has, as most texts have none of a real list; a fifth are phrases."""
     folder = Path(mkdtemp(prefix="listed-"))
     for language, letters in (("en", "bdfglmnprstvz"), ("ru", "бвгджзклмнпрст")):
-        words = ["".join(letters[number // len(letters) ** place % len(letters)] * 2 for place in range(3)) for number in range(LISTED)]
+        words = [
+            "".join(letters[number // len(letters) ** place % len(letters)] * 2 for place in range(3))
+            for number in range(LISTED)
+        ]
         entries = [f"{word} {words[number // 2]}" if number % 5 == 0 else word for number, word in enumerate(words)]
         (folder / language).write_text("\n".join(entries), encoding="utf-8")
     return folder
@@ -125,13 +128,22 @@ def _licence() -> Run:
 FILTERS: dict[str, Timed] = {
     "pii": Timed(_pii, _encoded, None, "all seven kinds; floor: the text in UTF-8, and one pass of RE2 over it"),
     "pii, e-mail and IP": Timed(
-        _pii_of_the_peer, _encoded, _datatrove_pii, "as datatrove's PIIFormatter, which has these two kinds; floor: as of pii"
+        _pii_of_the_peer,
+        _encoded,
+        _datatrove_pii,
+        "as datatrove's PIIFormatter, which has these two kinds; floor: as of pii",
     ),
     "toxicity": Timed(
-        _toxicity, _words, _datatrove_words, f"lists of {LISTED} entries, as datatrove's C4BadWordsFilter; floor: the words of the text in small letters"
+        _toxicity,
+        _words,
+        _datatrove_words,
+        f"lists of {LISTED} entries, as datatrove's C4BadWordsFilter; floor: the words of the text in small letters",
     ),
     "sourcecode": Timed(
-        _sourcecode, lambda: lambda text, _: [len(line) for line in text.split("\n")], None, "as if all were code; floor: the lengths of the lines"
+        _sourcecode,
+        lambda: lambda text, _: [len(line) for line in text.split("\n")],
+        None,
+        "as if all were code; floor: the lengths of the lines",
     ),
     "licence": Timed(_licence, lambda: lambda *_: json.loads(METADATA), None, "a document's metadata; floor: its JSON"),
 }
@@ -192,7 +204,12 @@ def main(argv: list[str] | None = None) -> int:
     missing = [str(path) for path in files if not path.is_file()]
     if missing:
         parser.error(f"no such file: {', '.join(missing)}; give --input, or the data's folder in CRAWL2LLM_DATA")
-    texts = [(text, language) for path, language in files.items() for text in documents(path) if 0 < len(text) <= args.longest]
+    texts = [
+        (text, language)
+        for path, language in files.items()
+        for text in documents(path)
+        if 0 < len(text) <= args.longest
+    ]
     peer = find_spec("datatrove") is not None
     if not peer:
         print("datatrove is not installed here: ours alone is measured. How to install it: --help")

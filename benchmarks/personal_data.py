@@ -84,7 +84,10 @@ def _rates(right: int, false: int, missed: int) -> dict[str, Any]:
 
 def parts(lines: list[Line]) -> dict[str, list[Line]]:
     """The lines that the expressions were written by, and those that are held out, by turns."""
-    return {"seen": [line for line in lines if line.number % 2 == 0], "heldout": [line for line in lines if line.number % 2]}
+    return {
+        "seen": [line for line in lines if line.number % 2 == 0],
+        "heldout": [line for line in lines if line.number % 2],
+    }
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -104,7 +107,9 @@ def main(argv: list[str] | None = None) -> int:
     result = {
         "lines": len(lines),
         **{name: measured(some, detect) for name, some in both.items()},
-        "by_language": {name: measured((line for line in lines if line.language == name), detect)["all"] for name in languages},
+        "by_language": {
+            name: measured((line for line in lines if line.language == name), detect)["all"] for name in languages
+        },
     }
     args.output.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     print(json.dumps(result, indent=1))

@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import re
 
-CREATIVE = re.compile(r"creativecommons\.org/(?:licen[sc]es|publicdomain)/(zero|mark|certification|publicdomain|(?:by|nc|nd|sa|sampling\+?)(?:-(?:by|nc|nd|sa))*)(?![\w-])(?:/(\d\.\d))?", re.IGNORECASE)
+CREATIVE = re.compile(
+    r"creativecommons\.org/(?:licen[sc]es|publicdomain)/(zero|mark|certification|publicdomain|(?:by|nc|nd|sa|sampling\+?)(?:-(?:by|nc|nd|sa))*)(?![\w-])(?:/(\d\.\d))?",
+    re.IGNORECASE,
+)
 OTHERS = (
     (re.compile(r"gnu\.org/(?:licen[sc]es|copyleft)/(?:old-licenses/)?fdl(?:-(\d\.\d))?", re.IGNORECASE), "gfdl"),
     (re.compile(r"nationalarchives\.gov\.uk/doc/open-government-licence/(?:version/(\d))?", re.IGNORECASE), "ogl-uk"),

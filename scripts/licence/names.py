@@ -28,7 +28,9 @@ def of(metadata: dict[str, Any]) -> tuple[str | None, str | None, int]:
     said = {name.rpartition(".")[2]: value for name, value in metadata.get("fields", {}).items()} | metadata
     for key in KEYS:
         value = said.get(key)
-        names = [each for each in (value if isinstance(value, list) else [value]) if isinstance(each, str) and each.strip()]
+        names = [
+            each for each in (value if isinstance(value, list) else [value]) if isinstance(each, str) and each.strip()
+        ]
         if names:
             beside = int(metadata.get("licences_beside", len(dict.fromkeys(map(normal, names))) - 1))
             return normal(names[0]), str(metadata.get("licence_from", "metadata")), beside
@@ -37,4 +39,8 @@ def of(metadata: dict[str, Any]) -> tuple[str | None, str | None, int]:
 
 def allowed(name: str, wanted: Collection[str]) -> bool:
     """Whether a list has a licence, by its whole name (`cc-by-4.0`) or without its version (`cc-by`: none of cc-by-nc)."""
-    return any(name == each or VERSION.fullmatch(name.removeprefix(each)) is not None for each in wanted if name.startswith(each))
+    return any(
+        name == each or VERSION.fullmatch(name.removeprefix(each)) is not None
+        for each in wanted
+        if name.startswith(each)
+    )

@@ -1,7 +1,7 @@
 """Read the licence that each document is under, as far as its page, its metadata or its source say.
 
-Signals: `id, source, curated, licence` (a name such as cc-by-sa-4.0; null: none is known), `said` (how: `rel`, `meta`, `json_ld` or `link` of a
-page, `metadata` of a row, `source`), `beside` (other licences that it names as well). Texts are not read.
+Signals: `id, source, curated, licence` (a name such as cc-by-sa-4.0; null: none is known), `said` (how: `rel`, `meta`, `json_ld` or
+`link` of a page, `metadata` of a row, `source`), `beside` (other licences that it names as well). Texts are not read.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Keep the documents that are under an allowed licence; those of curated sources and of sources that skip this filter stay.
 
-Rules: `unknown` (no licence is known), `licence` (one that is not allowed) and `said` (not said in an allowed way), which compare no number,
-and `beside` (more other licences are named than `beside_max`).
+Rules: `unknown` (no licence is known), `licence` (one that is not allowed) and `said` (not said in an allowed way), which compare no
+number, and `beside` (more other licences are named than `beside_max`).
 """
 
 from __future__ import annotations

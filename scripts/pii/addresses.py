@@ -93,7 +93,11 @@ def ips(text: str, raw: bytes) -> Iterator[Found]:
     """
     for match in V4.finditer(text) if V4_GATE.search(raw) else ():
         start, end = match.span()
-        if _reachable(match[0]) and not VERSION.search(text[max(0, start - BEFORE) : start]) and not _heads(text, match):
+        if (
+            _reachable(match[0])
+            and not VERSION.search(text[max(0, start - BEFORE) : start])
+            and not _heads(text, match)
+        ):
             yield Found(start, end, "ip_address", "v4")
     for match in V6.finditer(text) if V6_GATE.search(raw) else ():
         address = match[0].rstrip(":") if not match[0].endswith("::") else match[0]

@@ -16,7 +16,10 @@ from scripts.pii.kinds import Found
 from scripts.pii.runs import AHEAD
 
 SPACES = " \u00a0\u2009\u202f"
-IBAN = re.compile(rf"(?<![A-Za-z0-9])[A-Z]{{2}}\d\d(?:[{SPACES}]?[A-Z0-9]{{4}}){{2,7}}(?:[{SPACES}]?[A-Z0-9]{{1,3}})?(?![A-Za-z0-9])", re.ASCII)
+IBAN = re.compile(
+    rf"(?<![A-Za-z0-9])[A-Z]{{2}}\d\d(?:[{SPACES}]?[A-Z0-9]{{4}}){{2,7}}(?:[{SPACES}]?[A-Z0-9]{{1,3}})?(?![A-Za-z0-9])",
+    re.ASCII,
+)
 IBAN_GATE = re2.compile(f"[A-Z]{{2}}[0-9]{{2}}(?:[{SPACES}]?[A-Z0-9]{{4}}){{2}}")
 CARD = re.compile(rf"(?<![\w.+/-])\d(?:[{SPACES}-]?\d){{11,18}}(?![\w-]|[.,]\d)", re.ASCII)
 # (first digits from, to, lengths): ISO/IEC 7812 ranges as https://en.wikipedia.org/wiki/Payment_card_number has them. Of 12 digits: none,
@@ -35,10 +38,18 @@ ISSUERS = (
     ("diners", 38, 39, (14, 16)),
     ("unionpay", 62, 62, (16, 17, 18, 19)),
 )
-GROUPS = {(4, 4, 4, 4), (4, 6, 5), (4, 6, 4), (4, 4, 4, 4, 3), (6, 13), (4, 4, 4, 1)}  # digits as they are printed on cards
+GROUPS = {
+    (4, 4, 4, 4),
+    (4, 6, 5),
+    (4, 6, 4),
+    (4, 4, 4, 4, 3),
+    (6, 13),
+    (4, 4, 4, 1),
+}  # digits as they are printed on cards
 # What stands before a number without spaces that is a card's: of ten numbers in an issuer's range, Luhn lets one pass.
 CARD_WORDS = re2.compile(
-    r"(?i)card|visa|maestro|amex|american express|discover|\bpan\b|carte|karte|tarjeta|cart[aã]o|carta di|kort|karta|kartı|karty|карт|卡|カード|카드|कार्ड|بطاقة"
+    r"(?i)card|visa|maestro|amex|american express|discover|\bpan\b|carte|"
+    r"karte|tarjeta|cart[aã]o|carta di|kort|karta|kartı|karty|карт|卡|カード|카드|कार्ड|بطاقة"
 )
 REACH = 40  # characters before a number in which a word about it stands
 
@@ -79,7 +90,9 @@ def cards(text: str, places: Sequence[tuple[int, int]]) -> Iterator[Found]:
 
     places: of many digits (scripts/pii/runs.py).
     """
-    for match in chain.from_iterable(CARD.finditer(text, start, end + AHEAD) for start, end in places if end - start > 11):
+    for match in chain.from_iterable(
+        CARD.finditer(text, start, end + AHEAD) for start, end in places if end - start > 11
+    ):
         groups = re.split(rf"[{SPACES}-]", match[0])
         digits = "".join(groups)
         if not (name := issuer(digits)) or not luhn(digits) or len(set(digits)) < 2:

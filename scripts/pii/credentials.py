@@ -35,7 +35,9 @@ FORMS = (
     _form("gitlab_token", "glpat-", r"glpat-([A-Za-z0-9_-]{20,50})"),
     _form("slack_token", "xox", r"xox[abeoprs]-([A-Za-z0-9-]{20,150})"),
     _form("slack_token", "xapp-", r"xapp-\d-([A-Za-z0-9-]{20,150})"),
-    _form("slack_webhook", "hooks.slack.com", r"https?://hooks\.slack\.com/(?:services|workflows)/([A-Za-z0-9/]{30,80})"),
+    _form(
+        "slack_webhook", "hooks.slack.com", r"https?://hooks\.slack\.com/(?:services|workflows)/([A-Za-z0-9/]{30,80})"
+    ),
     _form("stripe_key", "_", r"(?:sk|rk)_(?:live|test|prod)_([A-Za-z0-9]{10,99})"),
     _form("google_api_key", "AIza", r"AIza([A-Za-z0-9_-]{35})"),
     _form("google_oauth", "GOCSPX-", r"GOCSPX-([A-Za-z0-9_-]{28})"),
@@ -57,7 +59,9 @@ GATE = re2.compile(
     r"[sr]k_(?:live|test|prod)_|AIza|GOCSPX-|ya29\.|T3BlbkFJ|sk-ant-|hf_[A-Za-z]{34}|npm_[A-Za-z0-9]{36}|pypi-AgEI|SG\.[A-Za-z0-9_-]{22}\.|"
     r"[0-9]{8}:A[A-Za-z0-9_-]{34}|do[opr]_v1_|shp(?:at|ca|pa|ss)_|eyJ[A-Za-z0-9_-]{8}|PRIVATE KEY"
 )
-BEGIN = re.compile(r"-----BEGIN ((?:[A-Z0-9]{1,12} ){0,3}PRIVATE KEY(?: BLOCK)?)-----")  # RFC 7468, section 4; PGP's and SSH's too
+BEGIN = re.compile(
+    r"-----BEGIN ((?:[A-Z0-9]{1,12} ){0,3}PRIVATE KEY(?: BLOCK)?)-----"
+)  # RFC 7468, section 4; PGP's and SSH's too
 LONGEST = 20_000  # characters of a private key; RSA of 16,384 bits has 12,700
 LEAST = 0.3  # of a random part: different characters by its length, of which twenty count at most
 EXAMPLES = ("example", "xxxx", "your", "1234567890", "abcdefgh", "0000000")  # in keys of documentation

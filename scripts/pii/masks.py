@@ -1,6 +1,7 @@
 """What is done with personal data that was found: kept, replaced by a placeholder, or the document dropped.
 
-Also for texts that are no documents: pairs and preferences from files, which finetune.pairs and align.pairs mask where a run uses the filter.
+Also for texts that are no documents: pairs and preferences from files, which finetune.pairs and align.pairs mask where a run uses the
+filter.
 """
 
 from __future__ import annotations
@@ -25,7 +26,11 @@ def failed(counts: Mapping[str, int], settings: Mapping[str, Any]) -> list[tuple
     A kind whose action is `drop` drops from `drop_from` finds on; `total_max` counts the finds of all kinds but those that are kept.
     """
     least, most = settings["drop_from"], settings["total_max"]
-    out = [(kind, counts[kind], least) for kind in KINDS if settings["actions"].get(kind) == "drop" and counts[kind] >= least]
+    out = [
+        (kind, counts[kind], least)
+        for kind in KINDS
+        if settings["actions"].get(kind) == "drop" and counts[kind] >= least
+    ]
     total = sum(counts[kind] for kind in KINDS if action(kind, settings) != "keep")
     return [*out, ("total_max", total, most)] if most is not None and total > most else out
 

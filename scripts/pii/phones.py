@@ -30,8 +30,12 @@ REGIONS: dict[str, tuple[str, ...]] = {
 BETWEEN = f"[{runs.SEPARATORS}]{{0,3}}"
 # 7 to 15 digits (E.164). Separators and digits do not overlap, so there is one way to match, of bounded length.
 INTERNATIONAL = re.compile(rf"(?<![\w+])(?:\+{BETWEEN}|00 ?)[1-9](?:{BETWEEN}\d){{6,14}}(?!\w)", re.ASCII)
-NATIONAL = re.compile(rf"(?<![\w+$€£¥₹#=%.,:/\-])\(?\d(?:{BETWEEN}\d){{6,12}}(?![\w%€]|[.,:/\-]\d| ?(?:EUR|USD|km|kg)\b)", re.ASCII)
-DATE = re.compile(r"(?:\d{1,2}[./-]\d{1,2}[./-](?:19|20)?\d\d|(?:19|20)\d\d[./-]\d{1,2}[./-]\d{1,2})(?![./-]?\d)|(?:19|20)\d\d ?[-/] ?(?:19|20)\d\d\b")
+NATIONAL = re.compile(
+    rf"(?<![\w+$€£¥₹#=%.,:/\-])\(?\d(?:{BETWEEN}\d){{6,12}}(?![\w%€]|[.,:/\-]\d| ?(?:EUR|USD|km|kg)\b)", re.ASCII
+)
+DATE = re.compile(
+    r"(?:\d{1,2}[./-]\d{1,2}[./-](?:19|20)?\d\d|(?:19|20)\d\d[./-]\d{1,2}[./-]\d{1,2})(?![./-]?\d)|(?:19|20)\d\d ?[-/] ?(?:19|20)\d\d\b"
+)
 # Also after a word such as `contact`: a day, or the last of several (23.-26.8.2017).
 DAYS = re.compile(r"(?:^|[.-])(?:0?[1-9]|[12]\d|3[01])\. ?(?:0?[1-9]|1[0-2])\. ?(?:19|20)\d\d$")
 WORDS = re2.compile(

@@ -1,7 +1,8 @@
 """Measure the documents that are code: line lengths, letters, encoded data, what their head says.
 
-Signals: `id, source, curated, extension` (null: the document is no code, and all that follows is null), `data` (a language of long lines) and the
-measures of scripts/sourcecode/measures.py. A document is code where its source is one of `sources`, or its path ends in one of `extensions`.
+Signals: `id, source, curated, extension` (null: the document is no code, and all that follows is null), `data` (a language of long
+lines) and the measures of scripts/sourcecode/measures.py. A document is code where its source is one of `sources`, or its path ends in one
+of `extensions`.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from scripts.sourcecode.measures import COUNTS, DATA, SHARES, TEXTS, extension, measure
 from scripts.formats import filtered
 from scripts.formats.documents import Writer, shard_of
+from scripts.sourcecode.measures import COUNTS, DATA, SHARES, TEXTS, extension, measure
 from scripts.workflow import cli
 from scripts.workflow.console import Progress
 from scripts.workflow.manifest import Manifest

@@ -1,7 +1,8 @@
 """Drop source files that nobody wrote to be read; those of curated sources and of sources that skip this filter stay, and what is no code.
 
-Rules: `lines_max`, `longest_line_max`, `mean_line_max`, `alphanumeric_min`, `alphabetic_min`, `encoded_run_max`, `encoded_share_max`, and two that
-compare no number: `generated` (the head says that a program wrote it) and `licence` (the SPDX header names one that is not allowed).
+Rules: `lines_max`, `longest_line_max`, `mean_line_max`, `alphanumeric_min`, `alphabetic_min`, `encoded_run_max`, `encoded_share_max`, and
+two that compare no number: `generated` (the head says that a program wrote it) and `licence` (the SPDX header names one that is not
+allowed).
 """
 
 from __future__ import annotations

@@ -21,7 +21,9 @@ class Classifier:
         except ValueError as error:
             raise InputError(f"{KEY}[{number}].path: {entry['path']} is not a fastText model ({error})") from error
         if self.label not in (labels := self.model.get_labels()):
-            raise InputError(f"{KEY}[{number}].label is {entry['label']!r}; {entry['path']} has {', '.join(sorted(labels)[:20])}")
+            raise InputError(
+                f"{KEY}[{number}].label is {entry['label']!r}; {entry['path']} has {', '.join(sorted(labels)[:20])}"
+            )
         self.labels = len(labels)
 
     def __call__(self, text: str) -> float:

@@ -1,7 +1,7 @@
-"""Drop the documents with listed words, or that a classifier says are toxic; those of curated sources and of sources that skip this filter stay.
+"""Drop the documents with listed words, or that a classifier says are toxic; those of curated sources and of sources that skip it stay.
 
-Rules: `terms` (more different listed words than `terms_max`), `share` (hits by words above `share_max`, of at least `share_terms_min` different
-ones) and `classifier` (a probability above its threshold; `detail` names the classifier).
+Rules: `terms` (more different listed words than `terms_max`), `share` (hits by words above `share_max`, of at least `share_terms_min`
+different ones) and `classifier` (a probability above its threshold; `detail` names the classifier).
 """
 
 from __future__ import annotations
@@ -22,7 +22,11 @@ def failed(row: dict[str, Any], settings: dict[str, Any]) -> list[tuple[str, flo
     if settings["terms_max"] is not None and row["terms"] > settings["terms_max"]:
         out.append(("terms", row["terms"], settings["terms_max"], None))
     share = row["hits"] / row["words"] if row["words"] else 0.0
-    if settings["share_max"] is not None and share > settings["share_max"] and row["terms"] >= settings["share_terms_min"]:
+    if (
+        settings["share_max"] is not None
+        and share > settings["share_max"]
+        and row["terms"] >= settings["share_terms_min"]
+    ):
         out.append(("share", share, settings["share_max"], None))
     for name, probability in zip(row["classifiers"], row["probabilities"], strict=True):
         most = settings["thresholds"].get(name, settings["threshold"])

@@ -1,4 +1,4 @@
-"""Listed words by language, in the layout of LDNOOBW (List of Dirty, Naughty, Obscene and Otherwise Bad Words), and how often a text has them.
+"""Listed words by language, and how often a text has them, in the layout of LDNOOBW (List of Dirty, Naughty, Obscene … Bad Words).
 
 A folder has a file for each language, called by its code (`en`, `pt.txt`, `fr-CA`: of fr), with a word or phrase a line. As in C4
 (Raffel et al. 2020, section 2.2) case does not count, and a word counts as a whole; in scripts without spaces it counts anywhere.
@@ -37,9 +37,15 @@ def files(folders: Iterable[str]) -> dict[str, list[Path]]:
     """Language → its files in the folders. Raises InputError for a folder without any."""
     found: dict[str, list[Path]] = {}
     for name in folders:
-        every = [(match[1], path) for path in sorted(Path(name).glob("*")) if path.is_file() and (match := FILE.fullmatch(path.name))]
+        every = [
+            (match[1], path)
+            for path in sorted(Path(name).glob("*"))
+            if path.is_file() and (match := FILE.fullmatch(path.name))
+        ]
         if not every:
-            raise InputError(f"toxicity.score.lists: {name} has no file that is called by a language's code, such as en or en.txt")
+            raise InputError(
+                f"toxicity.score.lists: {name} has no file that is called by a language's code, such as en or en.txt"
+            )
         for language, path in every:
             found.setdefault(language, []).append(path)
     return found
@@ -51,7 +57,9 @@ class Terms:
     def __init__(self, paths: Sequence[Path], ignored: Collection[str] = ()) -> None:
         self.phrases: dict[str, list[tuple[str, ...]]] = {}  # first word → phrases, the longest first
         anywhere = set[str]()
-        for entry in sorted({entry for path in paths for entry in entries(path)}.difference(map(str.casefold, ignored))):
+        for entry in sorted(
+            {entry for path in paths for entry in entries(path)}.difference(map(str.casefold, ignored))
+        ):
             words = tuple(WORD.findall(entry))
             # A sign alone has no word to find it by, and a number is only one with its sign.
             if SPACELESS.search(entry) or not "".join(words).strip("0123456789"):
@@ -95,7 +103,9 @@ class Lists:
     ) -> None:
         self.files, self.always, self.ignored = files(folders), always, ignored or {}
         if lacking := sorted(set(always) - set(self.files)):
-            raise InputError(f"toxicity.score.always has {lacking[0]!r}; toxicity.score.lists has lists of {', '.join(sorted(self.files))}")
+            raise InputError(
+                f"toxicity.score.always has {lacking[0]!r}; toxicity.score.lists has lists of {', '.join(sorted(self.files))}"
+            )
         self.made: dict[str, Terms] = {}
         self.without = Counter[str]()  # documents of languages that no list is of
 

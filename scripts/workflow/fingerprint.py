@@ -168,8 +168,8 @@ def settings(step: str, config: dict[str, Any], task: str = "") -> dict[str, Any
 
     task: the model, of a step that has a task for each. The report gets the models too, in the order of the registry; pretrain.plan
     the settings of pretrain.train; evaluate.items which held-out text evaluate.model scores; evaluate.stage what evaluate.public asks; the
-    steps of a filter that keep documents whatever they measure, the sources of these (`skip_filters`), which ingest.extract is not told; the
-    pairs for fine-tuning and alignment the settings of the filter `pii`, where the run uses it; an
+    steps of a filter that keep documents whatever they measure, the sources of these (`skip_filters`), which ingest.extract is not told;
+    the pairs for fine-tuning and alignment the settings of the filter `pii`, where the run uses it; an
     export what its card says of sources and languages, and the models that it is made from; a model that is calibrated the packages of
     the quantizers' environment.
     """

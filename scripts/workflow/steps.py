@@ -61,9 +61,7 @@ FILTERS: dict[str, Filter] = {
     "lines": Filter(edits="score", exempting=("score", "select")),
     "licence": Filter({"score": Step((DOCUMENTS, BEFORE), per="shard"), "select": SELECT}),
     "sourcecode": Filter(),
-    "toxicity": Filter(
-        {"score": Step((*TEXT, "language.score"), per="shard"), "select": SELECT}, after=("language",)
-    ),
+    "toxicity": Filter({"score": Step((*TEXT, "language.score"), per="shard"), "select": SELECT}, after=("language",)),
     "pii": Filter(
         {"score": Step((*TEXT, "language.score"), per="shard"), "select": SELECT}, after=("language",), edits="select"
     ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import ClassVar
 
 import pytest
 
@@ -43,7 +44,10 @@ def test_names(address: str, name: str) -> None:
         (f'<link href={BY} rel=LICENSE>', {"licence": "cc-by-4.0", "licence_from": "rel"}),
         (f'<meta name="DC.rights" content="{BY}">', {"licence": "cc-by-4.0", "licence_from": "meta"}),
         (f'<script type="application/ld+json">{{"license": "{BY}"}}</script>', {"licence": "cc-by-4.0", "licence_from": "json_ld"}),
-        (f'<script type="application/ld+json">{{"license":{{"@type":"x","url":"{BY}"}}}}</script>', {"licence": "cc-by-4.0", "licence_from": "json_ld"}),
+        (
+            f'<script type="application/ld+json">{{"license":{{"@type":"x","url":"{BY}"}}}}</script>',
+            {"licence": "cc-by-4.0", "licence_from": "json_ld"},
+        ),
         (f'<a href="{SA}">x</a> <a href="{BY}">y</a>', {"licence": "cc-by-sa-3.0", "licence_from": "link", "licences_beside": 1}),
         (f'<a href="{SA}">x</a> <a rel="nofollow license" href="{BY}">y</a>', {"licence": "cc-by-4.0", "licence_from": "rel"}),
         (f"The words {BY} in a text are no link.", {}),
@@ -68,11 +72,20 @@ def test_it_is_written_where_the_key_asks_for_it() -> None:
     html = f"<html><body><p>A text of a page that has some words.</p><a rel=license href='{BY}'>CC BY</a></body></html>"
 
     class Record:
-        headers: dict[str, str] = {"WARC-Target-URI": "https://example.org/", "WARC-Date": "2024-01-01T00:00:00Z"}
+        headers: ClassVar[dict[str, str]] = {
+            "WARC-Target-URI": "https://example.org/",
+            "WARC-Date": "2024-01-01T00:00:00Z",
+        }
         record_id = "a"
         http_headers = None
 
-    settings = {"extractor": "fast", "markup": "text", "main_content": False, "respect_noindex": True, "min_characters": 1}
+    settings = {
+        "extractor": "fast",
+        "markup": "text",
+        "main_content": False,
+        "respect_noindex": True,
+        "min_characters": 1,
+    }
     plain = WarcReader({"name": "web"}, settings).html(Record(), html.encode(), "text/html", {})  # type: ignore[arg-type]
     asked = WarcReader({"name": "web"}, {**settings, "licence": True}).html(Record(), html.encode(), "text/html", {})  # type: ignore[arg-type]
     said = {"licence": "cc-by-4.0", "licence_from": "rel"}

@@ -56,7 +56,9 @@ def made(tmp_path: Path, **settings: Any) -> dict[str, dict[str, Any]]:
         making.document("by", "x", metadata=json.dumps({"licence": "cc-by-4.0", "licence_from": "rel"})),
         making.document("link", "x", metadata=json.dumps({"licence": "cc-by-4.0", "licence_from": "link"})),
         making.document("nc", "x", metadata=json.dumps({"licence": "cc-by-nc-4.0", "licence_from": "rel"})),
-        making.document("two", "x", metadata=json.dumps({"licence": "cc0-1.0", "licence_from": "rel", "licences_beside": 1})),
+        making.document(
+            "two", "x", metadata=json.dumps({"licence": "cc0-1.0", "licence_from": "rel", "licences_beside": 1})
+        ),
         making.document("none", "x"),
         making.document("wiki", "x", source="wiki"),
         making.document("book", "x", curated=True),

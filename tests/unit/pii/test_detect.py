@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import string
 import time
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -98,7 +99,7 @@ def test_placeholders_of_documentation_are_no_keys() -> None:
 def test_finds_are_in_order_and_apart(text: str, language: str) -> None:
     found = DETECT(text, language)
     assert all(0 <= one.start < one.end <= len(text) for one in found)
-    assert all(one.end <= other.start for one, other in zip(found, found[1:], strict=False))
+    assert all(one.end <= other.start for one, other in pairwise(found))
 
 
 @given(st.text(alphabet="xyz \n中é", max_size=30), st.text(alphabet="xyz \n中é", max_size=30))
@@ -148,6 +149,6 @@ def test_time_is_in_proportion_to_the_text(name: str) -> None:
 
 def test_random_letters_and_digits_hold_no_personal_data() -> None:
     """Hashes and identifiers of all lengths."""
-    draw = random.Random(5)
+    draw = random.Random(5)  # noqa: S311
     words = ["".join(draw.choices(string.hexdigits, k=draw.randrange(5, 65))) for _ in range(2000)]
     assert [found for word in words for found in kinds_of(word)] == []

@@ -29,7 +29,9 @@ TEXTS = {
 }
 
 
-def made(tmp_path: Path, texts: dict[str, Any], edits: Path | None = None, skipped: str = "", **settings: Any) -> Manifest:
+def made(
+    tmp_path: Path, texts: dict[str, Any], edits: Path | None = None, skipped: str = "", **settings: Any
+) -> Manifest:
     """Both steps over documents; settings: of pii.select."""
     given = [value if isinstance(value, dict) else making.document(name, value) for name, value in texts.items()]
     documents = making.documents(tmp_path / "documents", given)
@@ -40,7 +42,11 @@ def made(tmp_path: Path, texts: dict[str, Any], edits: Path | None = None, skipp
             writer.add({"id": row["id"], "language": "de"})
     Manifest("language.score", "test").write(languages.with_name("00000.manifest.json"), [languages])
     argv = ["--config", making.config("pii.score"), "--documents", str(documents), "--verdicts", str(verdicts)]
-    argv += ["--languages", str(languages.with_name("00000.manifest.json")), *(["--edits", str(edits)] if edits else [])]
+    argv += [
+        "--languages",
+        str(languages.with_name("00000.manifest.json")),
+        *(["--edits", str(edits)] if edits else []),
+    ]
     signals, out = (tmp_path / name / "00000.manifest.json" for name in ("score", "select"))
     assert score.main([*argv, "--manifest", str(signals)]) == 0
     config = making.config("pii.select", [skipped] if skipped else [], **settings)
@@ -75,11 +81,16 @@ def test_actions_placeholders_and_thresholds(tmp_path: Path) -> None:
     assert manifest.counts == {"in": 3, "kept": 2, "dropped": {"total_max": 1}}
     assert left(tmp_path / "a")["one"] == "Write to |||EMAIL_ADDRESS|||."
     manifest = made(tmp_path / "b", TEXTS, actions={"email_address": "drop", "phone_number": "keep"}, drop_from=3)
-    assert manifest.counts["dropped"] == {"email_address": 1} and left(tmp_path / "b")["one"] == "Write to <EMAIL_ADDRESS>."
+    assert (
+        manifest.counts["dropped"] == {"email_address": 1}
+        and left(tmp_path / "b")["one"] == "Write to <EMAIL_ADDRESS>."
+    )
     row = next(row for row in rows(manifest.file("00000.parquet")) if not row["kept"])
     assert (row["id"], row["value"], row["threshold"]) == ("many", 3, 3)
     manifest = made(tmp_path / "c", TEXTS, actions={"email_address": "keep"}, replacements={"phone_number": ""})
-    assert left(tmp_path / "c")["many"].endswith("c@example.com tel ") and manifest.summary["masked"] == {"phone_number": 1}
+    assert left(tmp_path / "c")["many"].endswith("c@example.com tel ") and manifest.summary["masked"] == {
+        "phone_number": 1
+    }
 
 
 def test_curated_documents_are_masked_and_stay_and_a_source_that_skips_it_is_left_as_it_is(tmp_path: Path) -> None:
@@ -137,7 +148,9 @@ def test_preferences_from_files(tmp_path: Path) -> None:
     ]
     settings = {"files": [lines(tmp_path / "p.jsonl", *told)], "seed": 1, "pii": SETTINGS}
     dropped, mask = Counter[str](), masks(settings)
-    found = [row for _, row in every(settings, Path(), Template.parse("Q: {question}\nA: {answer}"), dropped, mask=mask)]
+    found = [
+        row for _, row in every(settings, Path(), Template.parse("Q: {question}\nA: {answer}"), dropped, mask=mask)
+    ]
     assert [(row["chosen"], row["rejected"]) for row in found] == [("<EMAIL_ADDRESS>, of course.", "No.")]
     assert dropped == {"same_answers": 1}, "they differed in what is masked alone"
 

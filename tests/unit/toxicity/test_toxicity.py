@@ -62,13 +62,15 @@ def test_files_are_called_by_languages(folder: Path) -> None:
     assert sorted(found) == ["de", "en", "fr", "hi", "th", "zh"] and len(found["fr"]) == 2
     with pytest.raises(InputError, match="has no file that is called by a language's code"):
         files([str(folder / "none")])
-    with pytest.raises(InputError, match="toxicity.score.always has 'xx'; .* has lists of de, en"):
+    with pytest.raises(InputError, match=r"toxicity\.score\.always has 'xx'; .* has lists of de, en"):
         Lists([str(folder)], ["xx"])
 
 
 def test_entries_that_do_not_count(folder: Path) -> None:
     (folder / "pl").write_text("13.\nrzepa\n")
-    assert Lists([str(folder)], [], {"pl": ["Rzepa"]})("rzepa 13 i 13.", "pl") == (4, {"13.": 1}), "a number alone is no listed word"
+    assert Lists([str(folder)], [], {"pl": ["Rzepa"]})("rzepa 13 i 13.", "pl") == (4, {"13.": 1}), (
+        "a number alone is no listed word"
+    )
 
 
 def test_lists_for_all_documents(folder: Path) -> None:
@@ -101,7 +103,9 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("model")
     lines = ["__label__toxic turnip plum radish", "__label__clean bread cheese water"] * 50
     (folder / "train.txt").write_text("\n".join(lines))
-    made = fasttext.train_supervised(str(folder / "train.txt"), epoch=60, lr=0.2, dim=8, bucket=100, thread=1, verbose=0)
+    made = fasttext.train_supervised(
+        str(folder / "train.txt"), epoch=60, lr=0.2, dim=8, bucket=100, thread=1, verbose=0
+    )
     made.save_model(str(folder / "model.bin"))
     return folder / "model.bin"
 
@@ -118,7 +122,9 @@ def test_a_classifier(model: Path, tmp_path: Path) -> None:
         Classifier(0, {**entry, "path": str(tmp_path / "x.bin")})
 
 
-def made(tmp_path: Path, given: list[dict[str, Any]], scored: dict[str, Any], **settings: Any) -> dict[str, dict[str, Any]]:
+def made(
+    tmp_path: Path, given: list[dict[str, Any]], scored: dict[str, Any], **settings: Any
+) -> dict[str, dict[str, Any]]:
     """Verdicts by id of both steps; scored: settings of toxicity.score."""
     documents = making.documents(tmp_path / "documents", given)
     verdicts = making.checked(tmp_path / "check", documents)
@@ -147,7 +153,9 @@ GIVEN = [
 
 def test_both_steps(folder: Path, tmp_path: Path) -> None:
     found = made(tmp_path / "a", GIVEN, {"lists": [str(folder)]})
-    assert {name for name, row in found.items() if not row["kept"]} == {"worse"}, "one word alone, however often, drops nothing"
+    assert {name for name, row in found.items() if not row["kept"]} == {"worse"}, (
+        "one word alone, however often, drops nothing"
+    )
     assert (found["worse"]["rule"], found["worse"]["value"]) == ("share", 3 / 8)
     as_c4 = made(tmp_path / "b", GIVEN, {"lists": [str(folder)]}, terms_max=0, share_max=None)
     assert {name: row["value"] for name, row in as_c4.items() if not row["kept"]} == {"cook": 1, "worse": 3}
@@ -160,7 +168,12 @@ def test_classifiers_and_their_thresholds(model: Path, tmp_path: Path) -> None:
     scored = {"classifiers": [entry, {**entry, "name": "clean", "label": "clean"}]}
     given = [making.document("bad", "turnip plum"), making.document("good", "bread cheese")]
     found = made(tmp_path / "a", given, scored, thresholds={"clean": 1.0})
-    assert [(row["kept"], row["rule"], row["detail"]) for row in found.values()] == [(False, "classifier", "hate"), (True, None, None)]
+    assert [(row["kept"], row["rule"], row["detail"]) for row in found.values()] == [
+        (False, "classifier", "hate"),
+        (True, None, None),
+    ]
     assert Manifest.read(tmp_path / "a/score/00000.manifest.json").summary["notes"] == []
     made(tmp_path / "b", given, {})
-    assert "neither lists nor classifiers" in Manifest.read(tmp_path / "b/score/00000.manifest.json").summary["notes"][0]
+    assert (
+        "neither lists nor classifiers" in Manifest.read(tmp_path / "b/score/00000.manifest.json").summary["notes"][0]
+    )

@@ -48,7 +48,12 @@ FAILS: dict[str, dict[str, Callable[[float, float], bool] | None]] = {
     "lines": {"characters_min": operator.lt, "sentences_min": operator.lt},
     "licence": {"unknown": None, "licence": None, "said": None, "beside": operator.gt},
     "sourcecode": {
-        **{f"{name}_{'min' if name.startswith('alpha') else 'max'}": operator.lt if name.startswith("alpha") else operator.gt for name in MEASURED},
+        **{
+            f"{name}_{'min' if name.startswith('alpha') else 'max'}": operator.lt
+            if name.startswith("alpha")
+            else operator.gt
+            for name in MEASURED
+        },
         "generated": None,
         "licence": None,
     },
@@ -141,12 +146,21 @@ def test_licence(name: str | None, said: str, beside: int, curated: bool, most: 
 def test_sourcecode(
     measures: dict[str, float], ending: str | None, curated: bool, generated: str | None, spdx: str | None
 ) -> None:
-    row = {"id": "a", "curated": curated, "extension": ending, "data": ending == "json", "generated": generated, "spdx": spdx}
+    row = {
+        "id": "a",
+        "curated": curated,
+        "extension": ending,
+        "data": ending == "json",
+        "generated": generated,
+        "spdx": spdx,
+    }
     options = {**COMPLETE["sourcecode"]["select"], "licences": ["Apache-2.0"]}
     explains("sourcecode", judge_sourcecode({**row, **dict.fromkeys(MEASURED, 0), **measures}, options))
 
 
-@given(st.integers(0, 9), st.integers(0, 9), st.integers(0, 30), st.lists(SHARE, max_size=2), st.none() | st.integers(0, 3))
+@given(
+    st.integers(0, 9), st.integers(0, 9), st.integers(0, 30), st.lists(SHARE, max_size=2), st.none() | st.integers(0, 3)
+)
 def test_toxicity(terms: int, more: int, words: int, probabilities: list[float], most: int | None) -> None:
     said = {"classifiers": ["hate", "adult"][: len(probabilities)], "probabilities": probabilities}
     row = {"id": "a", "curated": False, "terms": terms, "hits": terms + more, "words": words, **said}
