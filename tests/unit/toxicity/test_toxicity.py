@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scripts.formats.documents import Writer, rows
+from scripts.quality.classifier import zeroed_memory
 from scripts.toxicity import score, select
 from scripts.toxicity.classifiers import Classifier
 from scripts.toxicity.terms import Lists, Terms, files
@@ -103,9 +104,10 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("model")
     lines = ["__label__toxic turnip plum radish", "__label__clean bread cheese water"] * 50
     (folder / "train.txt").write_text("\n".join(lines))
-    made = fasttext.train_supervised(
-        str(folder / "train.txt"), epoch=60, lr=0.2, dim=8, bucket=100, thread=1, verbose=0
-    )
+    with zeroed_memory():
+        made = fasttext.train_supervised(
+            str(folder / "train.txt"), epoch=60, lr=0.2, dim=8, bucket=100, thread=1, verbose=0
+        )
     made.save_model(str(folder / "model.bin"))
     return folder / "model.bin"
 
