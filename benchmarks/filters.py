@@ -9,8 +9,8 @@ unless --input names others. datatrove is not one of the project's packages: int
 
 A filter is one entry of FILTERS: what is timed on our side (all that score does with a text, without Parquet), its floor (what no
 implementation in Python can do without: one pass of its kind over the text), and the peer's filter. Seconds are CPU seconds of the process,
-the median of --rounds; the sides take turns. Languages are the files' own, so that no side pays for finding them.
-"""
+the median of --rounds; the sides take turns. Languages are the files' own, so that no side pays for finding them. Deduplication and
+extraction have benchmarks of their own.
 
 from __future__ import annotations
 
@@ -125,7 +125,64 @@ def _licence() -> Run:
     return lambda *_: names.of(json.loads(METADATA))
 
 
+def _heuristics() -> Run:
+    from scripts.heuristics.measures import Limits, measure
+    from scripts.heuristics.stop_words import tables
+
+    limits, stop_words = Limits(), tables({})
+    return lambda text, language: measure(text, stop_words.get(language), limits)
+
+
+def _tokens() -> Run:
+    from scripts.heuristics.characters import tokenize
+
+    return lambda text, _: tokenize(text)
+
+
+def _datatrove_heuristics() -> Run:
+    from benchmarks.heuristics import datatrove
+
+    made = datatrove()
+    return lambda text, _: made([text])
+
+
+# As datatrove's C4QualityFilter has them.
+LINES = {
+    **dict.fromkeys(("citations", "javascript", "policy"), True),
+    "terminal_punctuation": False,
+    "words_min": 3,
+    "word_length_max": 1000,
+}
+
+
+def _lines() -> Run:
+    from scripts.formats.spans import Edited
+    from scripts.lines import rules
+
+    return lambda text, _: rules.sentences(Edited(text, rules.edits(text, LINES)).text)
+
+
+def _datatrove_lines() -> Run:
+    from datatrove.data import Document
+    from datatrove.pipeline.filters import C4QualityFilter
+
+    made = C4QualityFilter(filter_no_terminal_punct=False)
+    return lambda text, _: made.filter(Document(text=text, id=""))
+
+
 FILTERS: dict[str, Timed] = {
+    "heuristics": Timed(
+        _heuristics,
+        _tokens,
+        _datatrove_heuristics,
+        "four families, as datatrove's four filters, one after the other; floor: the tokens of the text",
+    ),
+    "lines": Timed(
+        _lines,
+        lambda: lambda text, _: text.split("\n"),
+        _datatrove_lines,
+        "C4's line rules, as datatrove's C4QualityFilter; floor: the lines of the text",
+    ),
     "pii": Timed(_pii, _encoded, None, "all seven kinds; floor: the text in UTF-8, and one pass of RE2 over it"),
     "pii, e-mail and IP": Timed(
         _pii_of_the_peer,
