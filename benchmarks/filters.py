@@ -11,6 +11,7 @@ A filter is one entry of FILTERS: what is timed on our side (all that score does
 implementation in Python can do without: one pass of its kind over the text), and the peer's filter. Seconds are CPU seconds of the process,
 the median of --rounds; the sides take turns. Languages are the files' own, so that no side pays for finding them. Deduplication and
 extraction have benchmarks of their own.
+"""
 
 from __future__ import annotations
 
