@@ -24,6 +24,7 @@ from scripts.align.sampled import preferences
 from scripts.finetune import files
 from scripts.finetune.layouts import Bad
 from scripts.finetune.pairs import key
+from scripts.finetune.personal import REASON, Masks, masks
 from scripts.finetune.template import CHAT, Template, read_pairs
 from scripts.formats.documents import document_id, uniform
 from scripts.workflow import cli, options
@@ -74,8 +75,10 @@ def made(of: str, found: Row) -> Row:
     return {"id": document_id(of, *parts), **found, "of": of}
 
 
-def from_file(number: int, entry: Row, template: Template, dropped: Counter[str]) -> Iterator[tuple[str, Row]]:
-    """(first question of the conversation, row) of a file; what is none is counted in `dropped`.
+def from_file(
+    number: int, entry: Row, template: Template, dropped: Counter[str], mask: Masks | None = None
+) -> Iterator[tuple[str, Row]]:
+    """(first question of the conversation, row) of a file; what is none is counted in `dropped`. mask: what replaces personal data.
 
     Raises InputError for a file that cannot be read, or in which no row is of its layout.
     """
@@ -89,10 +92,12 @@ def from_file(number: int, entry: Row, template: Template, dropped: Counter[str]
         names = names or set(row)
         try:
             first, one = read(row, layout, template)
+            found = True
+            if mask:
+                first, one = (mask([first], counted=False) or [first])[0], without(one, mask)
         except Bad as error:
             reasons[str(error)] += 1
             continue
-        found = True
         yield first, made(path.name, one)
     dropped.update(reasons)
     if not found:
@@ -102,6 +107,18 @@ def from_file(number: int, entry: Row, template: Template, dropped: Counter[str]
             + (f"; dropped: {why}" if why else "")
             + (f"; the first row has {', '.join(sorted(map(str, names)))}" if names else "; the file has no row")
         )
+
+
+def without(row: Row, mask: Masks) -> Row:
+    """A row with its personal data replaced. Raises Bad where it has too much, or where its two answers differed in that alone."""
+    names = [name for name, value in row.items() if isinstance(value, str)]
+    masked = mask([row[name] for name in names])
+    if masked is None:
+        raise Bad(REASON)
+    out = {**row, **dict(zip(names, masked, strict=True))}
+    if "chosen" in out and out["chosen"] == out["rejected"]:
+        raise Bad("same_answers")
+    return out
 
 
 def from_questions(manifest: Path) -> Iterator[tuple[str, Row]]:
@@ -118,7 +135,7 @@ def held_out(settings: Row, template: Template) -> set[float]:
         at
         for number, (entry, share) in enumerate(zip(settings["files"], shares, strict=True))
         if share > min(shares)  # what the least share holds out, every file does
-        for first, _ in from_file(number, entry, template, Counter())
+        for first, _ in from_file(number, entry, template, Counter(), masks(settings))
         if min(shares) <= (at := place(settings, first)) < share
     }
 
@@ -129,7 +146,12 @@ def place(settings: Row, first: str) -> float:
 
 
 def every(
-    settings: Row, pairs: Path, template: Template, dropped: Counter[str], asked: Set[str] = frozenset()
+    settings: Row,
+    pairs: Path,
+    template: Template,
+    dropped: Counter[str],
+    asked: Set[str] = frozenset(),
+    mask: Masks | None = None,
 ) -> Iterator[tuple[str, Row]]:
     """(split, row) of all rows. asked: the questions, by `key`, that finetune.pairs holds out.
 
@@ -141,7 +163,7 @@ def every(
     held = held_out(settings, template)
     for number, entry in enumerate(settings["files"]):
         progress = Progress(None, "rows")
-        for first, row in from_file(number, entry, template, dropped):
+        for first, row in from_file(number, entry, template, dropped, mask):
             progress.add()
             at = place(settings, first)
             if at < entry.get("heldout", HELDOUT):
@@ -195,7 +217,8 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     finetune, template = read_pairs(args.pairs, "heldout")
     kept = {name: Lowest(settings[f"max_{name}"], settings["seed"]) for name in SPLITS}
     dropped, total = Counter[str](), 0
-    rows_given = every(settings, args.pairs, template, dropped, {key(row["question"]) for row in finetune})
+    mask = masks(settings)
+    rows_given = every(settings, args.pairs, template, dropped, {key(row["question"]) for row in finetune}, mask)
     if settings["from"]:
         if not args.model:
             raise InputError(f"align.pairs.from is {settings['from']!r}; give --model, its manifest")
@@ -226,6 +249,8 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
         "examples": examples(rows["train"]),
         "notes": [] if rows["heldout"] else ["No row is held out to measure an alignment by."],
     }
+    if mask:
+        manifest.summary["masked"] = dict(sorted(mask.masked.items()))
     if judge:
         told = manifest.summary["judged"] = judge.told()
         if told["no_score"]:

@@ -23,6 +23,7 @@ from typing import Any
 from scripts.finetune import files
 from scripts.finetune.layouts import check
 from scripts.finetune.patterns import Pattern, compiled, found, title, window
+from scripts.finetune.personal import REASON, Masks, masks
 from scripts.finetune.template import CHAT, Template, special
 from scripts.formats.documents import count, document_id, rows, uniform
 from scripts.workflow import cli
@@ -94,16 +95,28 @@ def from_corpus(
             progress.add()
 
 
-def from_files(settings: dict[str, Any], split: str, dropped: Counter[str]) -> Iterator[dict[str, Any]]:
-    """The pairs of `finetune.pairs.files` for one split (`train` or `validation`): a conversation's are all in the same."""
+def from_files(
+    settings: dict[str, Any], split: str, dropped: Counter[str], mask: Masks | None = None
+) -> Iterator[dict[str, Any]]:
+    """The pairs of `finetune.pairs.files` for one split (`train` or `validation`): a conversation's are all in the same.
+
+    mask: what replaces personal data, by which the split and the ids are also told; a pair with too much is counted as dropped.
+    """
     template, seed = Template.parse(settings["template"]), settings["seed"]
     reasons = dropped if split == "train" else Counter[str]()  # every file is read twice
     for number, entry in enumerate(settings["files"]):
         name, progress = Path(entry["path"]).name, Progress(None, "pairs")
         words = list(dict.fromkeys(entry.get("labels", {}).values()))
-        for first, question, answer in files.pairs(number, entry, template, reasons):
+        for opening, question, answer in files.pairs(number, entry, template, reasons):
+            first = opening if mask is None else (mask([opening], counted=False) or [opening])[0]
             validation = uniform(seed, key(first), "finetune.files") < entry.get("heldout", HELDOUT)
             if validation == (split == "validation"):
+                if mask:
+                    masked = mask([question, answer])
+                    if masked is None:
+                        dropped[REASON] += 1
+                        continue
+                    question, answer = masked
                 found = {**pair("", question, answer, name), "document": document_id(name, key(first))}
                 yield found | ({"labels": words} if words else {})
             progress.add()
@@ -185,10 +198,11 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     patterns, seed = compiled(settings["patterns"]), settings["seed"]
     check(settings)
     dropped: dict[str, Counter[str]] = {"train": Counter(), "heldout": Counter()}
+    mask = masks(settings)
 
     def found_in(name: str, reasons: Counter[str]) -> Iterator[dict[str, Any]]:
         documents = from_corpus(split(args.corpus, name), patterns, settings, reasons)
-        return chain(documents, from_files(settings, name, reasons))
+        return chain(documents, from_files(settings, name, reasons, mask))
 
     # Held-out candidates first: they are few, and every training pair is then compared with them as it passes.
     held = Lowest(SPARE * settings["max_heldout"], seed, "finetune.heldout")
@@ -249,6 +263,8 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
         "by_source": by_source(rows_train, rows_heldout),
         "examples": examples(rows_train),
     }
+    if mask:
+        manifest.summary["masked"] = dict(sorted(mask.masked.items()))
     log.info("%s training pairs, %s held-out pairs", f"{len(rows_train):,}", f"{len(kept):,}")
     for note in manifest.summary["notes"]:
         log.warning("%s", note)

@@ -19,6 +19,7 @@ from scripts.ingest.extractors import EXTRACTORS, MARKDOWN, TooHard
 from scripts.ingest.files import File, is_cut
 from scripts.ingest.frames import HEADER, Damage, frames
 from scripts.ingest.http import TooLarge, dechunk, decode_content, decode_text
+from scripts.ingest.licences import licence
 from scripts.ingest.markup import tokens
 
 HTML = {"text/html", "application/xhtml+xml"}
@@ -144,7 +145,7 @@ class WarcReader:
     """Turns the records of WARC, WET and ARC files into pages.
 
     source: an entry of `ingest.extract.sources`. settings: the section `ingest.extract` (`extractor`, `markup`, `main_content`,
-    `max_body_bytes`, `min_characters`, `respect_noindex`).
+    `max_body_bytes`, `min_characters`, `respect_noindex`, `licence`).
     """
 
     def __init__(self, source: dict[str, Any], settings: dict[str, Any]) -> None:
@@ -226,6 +227,8 @@ class WarcReader:
         if self.settings["respect_noindex"] and noindex(record, said.robots):
             return Rejected("noindex", name, url)
         facts |= {key: tidy(value) for key, value in head.facts(said, url).items()}
+        if self.settings.get("licence"):
+            facts |= licence(html)
         try:
             extractors = MARKDOWN if self.settings["markup"] == "markdown" else EXTRACTORS
             text = extractors[self.settings["extractor"]](html, parts, self.settings["main_content"])

@@ -29,6 +29,7 @@ from scripts.workflow.steps import (
     LAST,
     LIST,
     MIX,
+    MASKED,
     PLAN,
     PUBLIC,
     STAGE,
@@ -169,12 +170,15 @@ def settings(step: str, config: dict[str, Any], task: str = "") -> dict[str, Any
     task: the model, of a step that has a task for each. The report gets the models too, in the order of the registry; pretrain.plan
     and pretrain.mix the settings of pretrain.train; evaluate.items which held-out text evaluate.model scores; evaluate.stage what
     evaluate.public asks; the steps of a filter that keep documents whatever they measure, the sources of these (`skip_filters`), which
-    ingest.extract is not told; an export what its card says of sources and languages, and the models that it is made from; a model that is
-    calibrated the packages of the quantizers' environment.
+    ingest.extract is not told; the pairs for fine-tuning and alignment the settings of the filter `pii`, where the run uses it; an
+    export what its card says of sources and languages, and the models that it is made from; a model that is calibrated the packages of
+    the quantizers' environment.
     """
     found = tracked(registry.applied(config, step, task), step)
     if step in EXEMPTING:
         return {**found, "skipped_by": skipped_by(step, config)}
+    if step in MASKED and "pii" in config["filters"]:
+        return {**found, "pii": {name: tracked(config, f"pii.{name}") for name in ("score", "select")}}
     if step == LIST:
         return {**found, **sources.listing(config)}
     if step == FETCH:

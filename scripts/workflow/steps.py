@@ -59,6 +59,12 @@ FILTERS: dict[str, Filter] = {
         {"score": Step((*TEXT, "language.score"), per="shard"), "select": SELECT}, after=("language",)
     ),
     "lines": Filter(edits="score", exempting=("score", "select")),
+    "licence": Filter({"score": Step((DOCUMENTS, BEFORE), per="shard"), "select": SELECT}),
+    "sourcecode": Filter(),
+    "toxicity": Filter({"score": Step((*TEXT, "language.score"), per="shard"), "select": SELECT}, after=("language",)),
+    "pii": Filter(
+        {"score": Step((*TEXT, "language.score"), per="shard"), "select": SELECT}, after=("language",), edits="select"
+    ),
     "dedup": Filter(
         {
             "signature": Step(TEXT, per="shard"),
@@ -96,6 +102,7 @@ MAKERS = (BASE_STEP, "finetune.train", REWARD_STEP, "align.train", "compress.pru
 LANGUAGE_MODELS = tuple(step for step in MAKERS if step != REWARD_STEP)
 # Used where `models` has one of theirs:
 ON_DEMAND = (REWARD_STEP, "align.train", "compress.prune", QUANTIZE_STEP, EXPORT_STEP)
+MASKED = ("finetune.pairs", "align.pairs")  # are told the settings of the filter pii where the run uses it
 PAIRS = "align.pairs"  # used where a model is aligned; reads a model too where its `from` names one
 EXPORT = "dedup.export"  # used where the config asks for it
 CRAWL = "crawl.render"  # used where a source is of its kind

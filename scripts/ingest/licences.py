@@ -1,0 +1,86 @@
+"""The licence that a page's HTML says it is under: by `rel=license`, in meta tags, in JSON-LD, or by a link to a licence.
+
+Names: scripts/ingest/licence_names.py. As C4Corpus (Habernal et al. 2016) and C5
+(github.com/BramVanroy/CommonCrawl-CreativeCommons) do, the address of a licence decides, and no words of the text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from scripts.ingest.head import attributes_of
+from scripts.ingest.licence_names import name_of
+
+# The most certain first: what a page says of itself, then any link in it, which may be about a picture.
+SAID = ("rel", "meta", "json_ld", "link")
+# What the addresses of scripts/ingest/licence_names.py hold; to search for words is fast where an expression is not.
+HINTS = (
+    "creativecommons.org/",
+    "gnu.org/licen",
+    "gnu.org/copyleft",
+    "open-government-licence",
+    "opendatacommons.org/",
+    "apache.org/licenses",
+    "opensource.org/licen",
+)
+TAG = re.compile(r"<(a|link|area|meta)\b([^<>]{0,4000})>", re.IGNORECASE)
+LINKED = re.compile(
+    r'"license"\s{0,20}:\s{0,20}(?:\[\s{0,20})?(?:\{[^{}]{0,300}?"(?:@id|url)"\s{0,20}:\s{0,20})?"([^"]{4,300})"'
+)
+# Names of meta tags that hold a licence.
+METAS = frozenset(
+    [
+        "license",
+        "licence",
+        "dc.rights",
+        "dc.rights.license",
+        "dcterms.rights",
+        "dcterms.license",
+        "dc.license",
+        "og:license",
+        "copyright",
+        "rights",
+        "cc:license",
+    ]
+)
+
+
+def _hinted(text: str) -> bool:
+    return any(hint in text for hint in HINTS)
+
+
+def _links(html: str) -> Iterator[tuple[str, str]]:
+    """(how it is said, name of the licence) of a page's tags and JSON-LD, in its order."""
+    for match in TAG.finditer(html):
+        if match[1].lower() == "meta":
+            if _hinted(match[2]):
+                found = attributes_of(match[2])
+                names = {found.get(key, "").strip().lower() for key in ("name", "property", "itemprop")}
+                if names & METAS:
+                    yield "meta", name_of(found.get("content", ""))
+        elif _hinted(match[2]):
+            found = attributes_of(match[2])
+            rel = {"license", "licence", "dct:license", "cc:license"} & set(found.get("rel", "").lower().split())
+            yield (
+                ("rel" if rel or found.get("property", "").lower().endswith("license") else "link"),
+                name_of(found.get("href", "")),
+            )
+    if "ld+json" in html:
+        for match in LINKED.finditer(html):
+            yield "json_ld", name_of(match[1].replace("\\/", "/"))
+
+
+def licence(html: str) -> dict[str, str | int]:
+    """`licence`, `licence_from` (one of SAID) and, where others are named in the same way, how many (`licences_beside`); else {}."""
+    if not _hinted(html):
+        return {}
+    found: dict[str, list[str]] = {how: [] for how in SAID}
+    for how, name in _links(html):
+        if name and name not in found[how]:
+            found[how].append(name)
+    for how, names in found.items():
+        if names:
+            beside: dict[str, str | int] = {"licences_beside": len(names) - 1} if len(names) > 1 else {}
+            return {"licence": names[0], "licence_from": how, **beside}
+    return {}

@@ -1,0 +1,57 @@
+"""Keep the documents that are under an allowed licence; those of curated sources and of sources that skip this filter stay.
+
+Rules: `unknown` (no licence is known), `licence` (one that is not allowed) and `said` (not said in an allowed way), which compare no
+number, and `beside` (more other licences are named than `beside_max`).
+"""
+
+from __future__ import annotations
+
+import argparse
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from scripts.formats.documents import select_shard
+from scripts.licence.names import allowed
+from scripts.workflow import cli
+from scripts.workflow.manifest import Manifest
+
+
+def judge(row: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any]:
+    """The verdict on one signals row. settings: `licence.select`."""
+    name, most = row["licence"], settings["beside_max"]
+    if name is None:
+        failed = {"unknown": "no licence is known"} if settings["unknown"] == "drop" else {}
+    else:
+        failed = {} if allowed(name, settings["allowed"]) else {"licence": name}
+        failed |= {} if row["said"] in settings["said"] else {"said": row["said"]}
+        failed |= {"beside": ""} if most is not None and row["beside"] > most else {}
+    rule = next(iter(failed), None) if not row["curated"] else None
+    return {
+        "id": row["id"],
+        "kept": rule is None,
+        "rule": rule,
+        "value": row["beside"] if rule == "beside" else None,
+        "threshold": most if rule == "beside" else None,
+        "detail": failed[rule] or None if rule else None,
+        "rules": list(failed),
+    }
+
+
+def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
+    judged = partial(judge, settings=settings)
+    return select_shard(args.signals, judged, manifest, args.manifest, settings["skipped_by"])
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = cli.parser(
+        "licence.select",
+        __doc__,
+        "--config config.yaml --signals results/main/licence/score/00000.manifest.json --manifest /tmp/select/00000.manifest.json",
+    )
+    parser.add_argument("--signals", required=True, type=Path, help="manifest of the same licence.score shard")
+    return cli.run(parser, body, argv)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,80 @@
+"""Find the personal data in every document: e-mail and public IP addresses, phone numbers, IBANs, card numbers, national ids, keys.
+
+Signals: `id, source, curated` and how many of each kind were found. `found/<shard>.parquet` says where, in the documents' order: `id,
+start, end` (characters of the original text), `kind`, `detail`; never what stands there.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from scripts.formats import filtered
+from scripts.formats.documents import Writer, data, rows, shard_of
+from scripts.pii.detect import Detector
+from scripts.pii.kinds import KINDS
+from scripts.workflow import cli
+from scripts.workflow.console import Progress
+from scripts.workflow.manifest import Manifest
+
+SIGNAL = pa.schema(
+    [("id", pa.string()), ("source", pa.string()), ("curated", pa.bool_()), *((kind, pa.int64()) for kind in KINDS)]
+)
+FOUND = pa.schema(
+    [
+        ("id", pa.string()),
+        ("start", pa.int64()),  # first character, from 0
+        ("end", pa.int64()),  # the character after the last
+        ("kind", pa.string()),
+        ("detail", pa.string()),
+    ]
+)
+
+
+def file_of(manifest: Path) -> Path:
+    """Where the places of a shard are written: found/<shard>.parquet beside the manifest."""
+    return manifest.parent / "found" / f"{shard_of(manifest)}.parquet"
+
+
+def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
+    languages = {row["id"]: row["language"] for row in rows(data(args.languages), ["id", "language"])}
+    detect = Detector(settings["kinds"], settings["regions"])
+    out, places = args.manifest.with_name(f"{shard_of(args.documents)}.parquet"), file_of(args.manifest)
+    progress = Progress(filtered.number(args.documents, args.verdicts), "documents")
+    total: dict[str, dict[str, int]] = {}
+    with Writer(out, SIGNAL) as writer, Writer(places, FOUND) as found:
+        for row in filtered.texts(args.documents, args.verdicts, args.edits, ["source", "curated"], originals=True):
+            language = languages.get(row["id"])
+            if language is None:
+                raise cli.InputError(f"{args.languages}: no language for document {row['id']} of {args.documents}")
+            counts = dict.fromkeys(KINDS, 0)
+            for one in detect(row["text"], language):
+                start, end = row["original"](one.start, one.end)
+                found.add({"id": row["id"], "start": start, "end": end, "kind": one.kind, "detail": one.detail})
+                counts[one.kind] += 1
+                of = total.setdefault(one.kind, {})
+                of[one.detail] = of.get(one.detail, 0) + 1
+            writer.add({**{key: row[key] for key in ("id", "source", "curated")}, **counts})
+            progress.add()
+    manifest.counts = {"in": progress.done, "kept": progress.done, "dropped": {}}
+    manifest.summary = {"found": {kind: dict(sorted(total[kind].items())) for kind in sorted(total)}}
+    return [out, places]
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = cli.parser(
+        "pii.score",
+        __doc__,
+        f"--config config.yaml {filtered.EXAMPLE}"
+        " --languages results/main/language/score/00000.manifest.json --manifest /tmp/00000.manifest.json",
+    )
+    filtered.options(parser)
+    parser.add_argument("--languages", required=True, type=Path, help="manifest of the same language.score shard")
+    return cli.run(parser, body, argv)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

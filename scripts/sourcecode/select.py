@@ -1,0 +1,83 @@
+"""Drop source files that nobody wrote to be read; those of curated sources and of sources that skip this filter stay, and what is no code.
+
+Rules: `lines_max`, `longest_line_max`, `mean_line_max`, `alphanumeric_min`, `alphabetic_min`, `encoded_run_max`, `encoded_share_max`, and
+two that compare no number: `generated` (the head says that a program wrote it) and `licence` (the SPDX header names one that is not
+allowed).
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Collection
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from scripts.formats.documents import select_shard
+from scripts.workflow import cli
+from scripts.workflow.manifest import Manifest
+
+# Rules that compare a measure; those of line lengths are another for languages of long lines.
+MEASURED = ("lines", "longest_line", "mean_line", "alphanumeric", "alphabetic", "encoded_run", "encoded_share")
+
+
+def permitted(expression: str, licences: Collection[str]) -> bool:
+    """Whether an SPDX expression allows a use under listed licences: of `A OR B` one is enough, of `A AND B` both are needed."""
+    wanted = {name.lower() for name in licences}
+    choices = re.split(r"\s+OR\s+", expression.replace("(", " ").replace(")", " "))
+    parts = ([part.strip().lower() for part in re.split(r"\s+AND\s+", choice)] for choice in choices)
+    return any(all(part in wanted for part in each) for each in parts)
+
+
+def failed(row: dict[str, Any], settings: dict[str, Any]) -> list[tuple[str, float | None, float | None, str | None]]:
+    """(rule, value, threshold, detail) of what drops a source file. row: of signals. settings: `sourcecode.select`."""
+    out: list[tuple[str, float | None, float | None, str | None]] = []
+    for name in MEASURED:
+        rule = f"{name}_{'min' if name.startswith('alpha') else 'max'}"
+        threshold = settings[rule]
+        if row["data"] and name in ("longest_line", "mean_line"):
+            threshold = settings["data_longest_line_max"] if name == "longest_line" else None
+        if threshold is None:
+            continue
+        if row[name] < threshold if rule.endswith("_min") else row[name] > threshold:
+            out.append((rule, row[name], threshold, None))
+    if settings["generated"] and row["generated"]:
+        out.append(("generated", None, None, row["generated"]))
+    if settings["licences"] and row["spdx"] and not permitted(row["spdx"], settings["licences"]):
+        out.append(("licence", None, None, row["spdx"]))
+    return out
+
+
+def judge(row: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any]:
+    """The verdict on one signals row."""
+    found = failed(row, settings) if row["extension"] is not None else []
+    rule, value, threshold, detail = found[0] if found and not row["curated"] else (None, None, None, None)
+    return {
+        "id": row["id"],
+        "kept": rule is None,
+        "rule": rule,
+        "value": value,
+        "threshold": threshold,
+        "detail": detail,
+        "rules": [name for name, *_ in found],
+    }
+
+
+def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
+    judged = partial(judge, settings=settings)
+    return select_shard(args.signals, judged, manifest, args.manifest, settings["skipped_by"])
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = cli.parser(
+        "sourcecode.select",
+        __doc__,
+        "--config config.yaml --signals results/main/sourcecode/score/00000.manifest.json --manifest /tmp/select/00000.manifest.json",
+    )
+    parser.add_argument("--signals", required=True, type=Path, help="manifest of the same sourcecode.score shard")
+    return cli.run(parser, body, argv)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,33 @@
+"""fastText classifiers by path, such as Dolma's of hate speech and adult content (arXiv:2402.00159, on content filtering)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from scripts.workflow.errors import InputError
+
+KEY = "toxicity.score.classifiers"
+
+
+class Classifier:
+    """text → probability of one label. entry: {name, path, label} of `toxicity.score.classifiers`."""
+
+    def __init__(self, number: int, entry: dict[str, Any]) -> None:
+        import fasttext
+
+        self.name, self.label = entry["name"], f"__label__{entry['label'].removeprefix('__label__')}"
+        try:
+            self.model = fasttext.load_model(entry["path"])
+        except ValueError as error:
+            raise InputError(f"{KEY}[{number}].path: {entry['path']} is not a fastText model ({error})") from error
+        if self.label not in (labels := self.model.get_labels()):
+            raise InputError(
+                f"{KEY}[{number}].label is {entry['label']!r}; {entry['path']} has {', '.join(sorted(labels)[:20])}"
+            )
+        self.labels = len(labels)
+
+    def __call__(self, text: str) -> float:
+        """The label's probability, from 0 to 1; 0 for a text without words."""
+        line = " ".join(text.split())
+        found = self.model.f.predict(line + "\n", self.labels, 0.0, "strict") if line else []
+        return next((min(float(score), 1.0) for score, label in found if label == self.label), 0.0)

@@ -1,0 +1,74 @@
+"""Count the listed words of every document, and ask classifiers for its probability of being toxic or adult.
+
+Signals: `id, source, curated`, `words`, `hits` (of listed words and phrases), `terms` (different ones), `classifiers` (names) and
+`probabilities` (of each one's label, in their order). A document of a language without a list is compared with those of `always` alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from scripts.formats import filtered
+from scripts.formats.documents import Writer, data, rows, shard_of
+from scripts.toxicity.classifiers import Classifier
+from scripts.toxicity.terms import Lists
+from scripts.workflow import cli
+from scripts.workflow.console import Progress
+from scripts.workflow.manifest import Manifest
+
+SIGNAL = pa.schema(
+    [
+        ("id", pa.string()),
+        ("source", pa.string()),
+        ("curated", pa.bool_()),
+        *((name, pa.int64()) for name in ("words", "hits", "terms")),
+        ("classifiers", pa.list_(pa.string())),
+        ("probabilities", pa.list_(pa.float64())),
+    ]
+)
+
+
+def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
+    languages = {row["id"]: row["language"] for row in rows(data(args.languages), ["id", "language"])}
+    lists = Lists(settings["lists"], settings["always"], settings["ignored"])
+    classifiers = [Classifier(number, entry) for number, entry in enumerate(settings["classifiers"])]
+    names = [one.name for one in classifiers]
+    out = args.manifest.with_name(f"{shard_of(args.documents)}.parquet")
+    progress = Progress(filtered.number(args.documents, args.verdicts), "documents")
+    with Writer(out, SIGNAL) as writer:
+        for row in filtered.texts(args.documents, args.verdicts, args.edits, ["source", "curated"]):
+            language = languages.get(row["id"])
+            if language is None:
+                raise cli.InputError(f"{args.languages}: no language for document {row['id']} of {args.documents}")
+            words, hits = lists(row["text"], language)
+            found = {"words": words, "hits": hits.total(), "terms": len(hits)}
+            said = {"classifiers": names, "probabilities": [one(row["text"]) for one in classifiers]}
+            writer.add({**{key: row[key] for key in ("id", "source", "curated")}, **found, **said})
+            progress.add()
+    manifest.counts = {"in": progress.done, "kept": progress.done, "dropped": {}}
+    nothing = not settings["lists"] and not classifiers
+    manifest.summary = {
+        "without_list": dict(sorted((+lists.without).items())) if settings["lists"] else {},
+        "notes": ["toxicity.score names neither lists nor classifiers: nothing was compared."] * nothing,
+    }
+    return [out]
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = cli.parser(
+        "toxicity.score",
+        __doc__,
+        f"--config config.yaml {filtered.EXAMPLE}"
+        " --languages results/main/language/score/00000.manifest.json --manifest /tmp/00000.manifest.json",
+    )
+    filtered.options(parser)
+    parser.add_argument("--languages", required=True, type=Path, help="manifest of the same language.score shard")
+    return cli.run(parser, body, argv)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

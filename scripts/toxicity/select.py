@@ -1,0 +1,69 @@
+"""Drop the documents with listed words, or that a classifier says are toxic; those of curated sources and of sources that skip it stay.
+
+Rules: `terms` (more different listed words than `terms_max`), `share` (hits by words above `share_max`, of at least `share_terms_min`
+different ones) and `classifier` (a probability above its threshold; `detail` names the classifier).
+"""
+
+from __future__ import annotations
+
+import argparse
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from scripts.formats.documents import select_shard
+from scripts.workflow import cli
+from scripts.workflow.manifest import Manifest
+
+
+def failed(row: dict[str, Any], settings: dict[str, Any]) -> list[tuple[str, float, float, str | None]]:
+    """(rule, value, threshold, detail) of what drops a document. row: of signals. settings: `toxicity.select`."""
+    out: list[tuple[str, float, float, str | None]] = []
+    if settings["terms_max"] is not None and row["terms"] > settings["terms_max"]:
+        out.append(("terms", row["terms"], settings["terms_max"], None))
+    share = row["hits"] / row["words"] if row["words"] else 0.0
+    if (
+        settings["share_max"] is not None
+        and share > settings["share_max"]
+        and row["terms"] >= settings["share_terms_min"]
+    ):
+        out.append(("share", share, settings["share_max"], None))
+    for name, probability in zip(row["classifiers"], row["probabilities"], strict=True):
+        most = settings["thresholds"].get(name, settings["threshold"])
+        if probability > most and "classifier" not in (rule for rule, *_ in out):
+            out.append(("classifier", probability, most, name))
+    return out
+
+
+def judge(row: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any]:
+    """The verdict on one signals row."""
+    found = failed(row, settings)
+    rule, value, threshold, detail = found[0] if found and not row["curated"] else (None, None, None, None)
+    return {
+        "id": row["id"],
+        "kept": rule is None,
+        "rule": rule,
+        "value": value,
+        "threshold": threshold,
+        "detail": detail,
+        "rules": [name for name, *_ in found],
+    }
+
+
+def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
+    judged = partial(judge, settings=settings)
+    return select_shard(args.signals, judged, manifest, args.manifest, settings["skipped_by"])
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = cli.parser(
+        "toxicity.select",
+        __doc__,
+        "--config config.yaml --signals results/main/toxicity/score/00000.manifest.json --manifest /tmp/select/00000.manifest.json",
+    )
+    parser.add_argument("--signals", required=True, type=Path, help="manifest of the same toxicity.score shard")
+    return cli.run(parser, body, argv)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
