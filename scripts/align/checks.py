@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from scripts.align import endpoint, rewards
+from scripts.align.layouts import LABELS, PREFERENCE
 from scripts.models import registry
+from scripts.workflow.config import completed
 from scripts.workflow.errors import InputError
 from scripts.workflow.manifest import Manifest, ManifestError
 
@@ -17,6 +19,8 @@ STEP = registry.ALIGN_STEP
 RESULTS = "results"  # of a run, in its folder
 # Types of models of which there is no reward model; others are refused when it starts.
 UNSCORED = ("mamba", "mamba2", "mixtral", "olmoe")
+# Keys of align.train that ppo alone reads.
+PPO_KEYS = ("passes", "gamma", "gae_lambda", "clip", "value_clip", "value_coefficient", "missing_end_penalty")
 
 
 def check(config: dict[str, Any]) -> None:
@@ -26,7 +30,7 @@ def check(config: dict[str, Any]) -> None:
         check_answering(config)
     pairs = config["align"]["pairs"]
     if rewarding:
-        check_files(pairs, f"models.{rewarding[0]}.step is {registry.REWARD_STEP!r}")
+        check_files(pairs, f"models.{rewarding[0]}.step is {registry.REWARD_STEP!r}", [PREFERENCE])
     kind = config["pretrain"]["train"]["model"]["type"]
     if rewarding and kind in UNSCORED:
         raise InputError(
@@ -36,9 +40,19 @@ def check(config: dict[str, Any]) -> None:
     for name in registry.made_by(config, STEP):
         own, key = registry.section(config, STEP, name), partial(registry.key, config, STEP, name)
         check_chunks(own, key("loss_chunk"))
+        check_ppo(own, key)
+        if own["method"] == registry.PPO and kind in UNSCORED:
+            raise InputError(
+                f"{key('method')} is {registry.PPO!r}, which takes no pretrain.train.model.type {kind!r}: transformers has "
+                "no such model that gives tokens values, or it is a mixture of experts"
+            )
         if own["method"] in registry.BY_PREFERENCE:
+            layouts = [PREFERENCE, LABELS] if own["method"] == "kto" else [PREFERENCE]
             check_files(
-                pairs, f"{key('method')} is {own['method']!r}", ", or a method with rewards: grpo, rloo, reinforce"
+                pairs,
+                f"{key('method')} is {own['method']!r}",
+                layouts,
+                ", or a method with rewards: grpo, rloo, reinforce, ppo",
             )
             continue
         check_rewards(own, key)
@@ -51,9 +65,21 @@ def check(config: dict[str, Any]) -> None:
             )
 
 
-def check_files(pairs: dict[str, Any], why: str, more: str = "") -> None:
-    """InputError for a model of preferences, `why`, of a run without any. pairs: settings of align.pairs. more: what else could be done."""
-    if not pairs["files"] and not pairs["from"]:
+def check_files(pairs: dict[str, Any], why: str, layouts: Sequence[str], more: str = "") -> None:
+    """InputError for a model of preferences, `why`, of a run without any, or whose files are all of other layouts than `layouts`.
+
+    pairs: settings of align.pairs. more: what else could be done.
+    """
+    if pairs["from"]:  # what it answers makes preferences, whatever the files are
+        return
+    given = [entry.get("layout", PREFERENCE) for entry in pairs["files"]]
+    if given and not {*given} & {*layouts}:
+        there = ", ".join(f"{entry['path']} ({layout})" for entry, layout in zip(pairs["files"], given, strict=True))
+        raise InputError(
+            f"{why}, which takes rows of layout {' or '.join(layouts)}, and align.pairs.files has none: {there}; give a file of "
+            f"those, or a model in align.pairs.from{more}"
+        )
+    if not given:
         raise InputError(
             f"{why}, and align.pairs.files is []: give a file of preferences, or a model in align.pairs.from{more}"
         )
@@ -66,7 +92,7 @@ def check_rewards(settings: dict[str, Any], key: Callable[[str], str]) -> None:
         raise InputError(
             f"{key('rewards')} is []; method {method!r} needs one or more: exact, format, length, model, a function"
         )
-    if settings["generations"] < 2 and method != "reinforce":
+    if settings["generations"] < 2 and method not in ("reinforce", registry.PPO):
         raise InputError(
             f"{key('generations')} is {settings['generations']}; method {method!r} compares answers to a prompt: 2 or more"
         )
@@ -82,6 +108,23 @@ def check_chunks(settings: dict[str, Any], key: str) -> None:
     if rows and settings["engine"] == "deepspeed" and settings["zero_stage"] == 3:
         raise InputError(
             f"{key} is {rows}, and zero_stage 3 of engine deepspeed gathers the head once a pass: set it to 0, or engine to torch"
+        )
+
+
+def check_ppo(settings: dict[str, Any], key: Callable[[str], str]) -> None:
+    """InputError for an adapter trained by ppo, and for a key of ppo's that is set for another method. key: as for `check_rewards`."""
+    method, defaults = settings["method"], completed(STEP, {})
+    whole = completed(STEP, settings)
+    for name in PPO_KEYS if method != registry.PPO else ():
+        if whole[name] != defaults[name]:
+            raise InputError(
+                f"{key(name)} is {whole[name]}, which method {registry.PPO} takes; method is {method!r}: leave it at "
+                f"{defaults[name]}"
+            )
+    if method == registry.PPO and whole["adapter"] != "none":
+        raise InputError(
+            f"{key('adapter')} is {whole['adapter']!r}, and method {registry.PPO} trains a model of values, whole, beside the model: set "
+            "it to none, or the method to grpo, rloo or reinforce"
         )
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,7 @@ from scripts.finetune.template import Template
 from scripts.models.load import name
 from scripts.pretrain.batch import IGNORE, MicroBatch
 from scripts.pretrain.engine import Update
+from scripts.training import memory
 from scripts.workflow.errors import InputError
 
 Answer = tuple[int, int]  # (place of a prompt in the step, number of the answer to it)
@@ -90,6 +92,12 @@ class ByReward(Alignment):
         self.rewards = Rewards(settings["rewards"], "align.train.rewards", scorer)
         self.heldout_rows = made.fitting(once(read_rows(self.args.pairs, "heldout")[0]))[: settings["heldout_prompts"]]
         return made
+
+    def shape(self, config: Any) -> memory.Shape:
+        """As `Run.shape`, of a model that draws answers, with the reward models that score these."""
+        found = super().shape(config)
+        judges = [judge.model for judge in self.rewards.calls if isinstance(judge, RewardModel)]
+        return replace(found, drawn=found.layers, scored=sum(p.numel() for model in judges for p in model.parameters()))
 
     def count_cuts(self) -> tuple[Cuts, Cuts]:
         """Nothing is cut: prompts that are too long are left out, and `notes` says so."""

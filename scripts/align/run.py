@@ -34,10 +34,11 @@ class Measured(Run):
     counted = "answers"
     batches: Asked
     engine: ByLoss
+    engine_of: Callable[[str], type[ByLoss]] = staticmethod(kind)  # the class of an engine by its name
 
     def built(self, job: Job) -> Engine:
         """The engine, with the weights of the model that it is made from, and what `prepare` and `measure` find of these."""
-        self.engine = kind(self.kind)(job)
+        self.engine = self.engine_of(self.kind)(job)
         self.prepare()
         self.start = self.measure()
         return self.engine

@@ -1,4 +1,4 @@
-"""Align a model by preferences or by rewards: DPO and KTO; GRPO, RLOO and REINFORCE.
+"""Align a model by preferences or by rewards: DPO and KTO; GRPO, RLOO, REINFORCE and PPO.
 
 Trains as finetune.train does, by the same engines and with the same checkpoints, signals and files (scripts/finetune/train.py). Writes
 `<model>/model/`, `<model>/losses.jsonl`, and metrics.jsonl beside them with rewards, margins, divergence and lengths. What was measured
@@ -13,9 +13,11 @@ from typing import Any
 
 from scripts.align.batches import WANTS
 from scripts.align.online import ByReward
+from scripts.align.ppo import ByPPO
 from scripts.align.preferences import ByPreference
 from scripts.align.run import STEP
 from scripts.finetune.train import clear, made_by
+from scripts.models.registry import PPO
 from scripts.training import program
 from scripts.workflow import cli
 from scripts.workflow.manifest import Manifest
@@ -23,7 +25,9 @@ from scripts.workflow.manifest import Manifest
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
     """Train and write the results; returns the manifest's files on process 0 and nothing on the others."""
-    return made_by(ByPreference if settings["method"] in WANTS else ByReward, args, settings, manifest)
+    method = settings["method"]
+    kind = ByPreference if method in WANTS else ByPPO if method == PPO else ByReward
+    return made_by(kind, args, settings, manifest)
 
 
 def main(argv: list[str] | None = None) -> int:

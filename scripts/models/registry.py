@@ -20,6 +20,7 @@ EXPORT_STEP = "compress.export"  # makes files to give away of a model, which is
 HUB = re.compile(r"^@?hf://datasets/([^/@]+/[^/@]+)")
 ALIGN_STEP = "align.train"
 BY_PREFERENCE = ("dpo", "kto")  # its methods that read no rewards
+PPO = "ppo"  # its method with a model of values
 REWARD_STEP = "align.reward"  # makes models that score answers: no language models, and not evaluated
 QUANTIZE_STEP = "compress.quantize"  # rounds the weights of a model
 CALIBRATED = ("gptq", "awq")  # its methods that read text

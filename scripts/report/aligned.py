@@ -77,6 +77,7 @@ def figures(run: Run, model: Model) -> dict[str, str | None]:
             "Length of answers", "tokens",
             ("drawn", "answer_tokens", BLUE), ("preferred", "chosen_tokens", GREEN), ("not preferred", "rejected_tokens", PURPLE),
         ),
+        "explained": curves("Values", "share of variance explained", ("answers drawn", "explained_variance", BLUE)),
         "hacking": lines(
             f"{name}-hacking", "Reward and held-out loss", "held-out reward", "held-out loss on answers (nats a token)",
             [("before, during and after", *hacking[0][1], ORANGE)] if hacking else [],

@@ -16,7 +16,9 @@ from scripts.pretrain import gpus, parallel, placed
 from scripts.slurm import queue
 from scripts.slurm.needs import Need
 from scripts.training import memory as estimate
+from scripts.training.estimate.shape import with_values
 from scripts.workflow.errors import InputError
+from scripts.workflow.manifest import Manifest, ManifestError
 
 PRETRAIN = "pretrain_train"
 TUNES = {step.replace(".", "_"): step for step in ("finetune.train", "align.reward", "align.train")}  # by rule
@@ -128,7 +130,7 @@ def tuning(needs: list[Need], configs: dict[str, dict[str, Any]], folder: Path) 
             for model in registry.made_by(config, tune):
                 own, who = registry.section(config, tune, model), f"{need.rule} {model}{of}"
                 processes = own["processes"] * own["nodes"]
-                draws = own.get("method") in ("grpo", "rloo", "reinforce")
+                draws = tune == registry.ALIGN_STEP and own["method"] not in registry.BY_PREFERENCE
                 each = 2 if own.get("method") == "dpo" or tune == registry.REWARD_STEP else 1  # sequences of a pair
                 number = own["batch_size"] * (own["generations"] if draws else 1)
                 # Engines keep the reference of answers that are drawn in the place of a mean (scripts/align/online.py).
@@ -142,11 +144,7 @@ def tuning(needs: list[Need], configs: dict[str, dict[str, Any]], folder: Path) 
                 }
                 try:
                     found = estimate.check(
-                        replace(
-                            shape,
-                            context=own["max_length"],
-                            **({"vocabulary": 1} if tune == registry.REWARD_STEP else {}),
-                        ),
+                        shape_for(shape, own, tune),
                         {**whole(own, tune), **reference},
                         at,
                         int(gpu.memory),
@@ -163,3 +161,29 @@ def tuning(needs: list[Need], configs: dict[str, dict[str, Any]], folder: Path) 
                         f"{estimate.gigabytes(gpu.memory)}. It may do all the same: the estimate is not so exact"
                     )
     return errors, warnings
+
+
+def shape_for(shape: estimate.Shape, own: dict[str, Any], step: str) -> estimate.Shape:
+    """The shape of a training with the settings `own` of a step, of the base model's `shape`; see scripts/align/{online,ppo}.py.
+
+    A reward model of the run has that body too; one of another run as many parameters as its manifest says.
+    """
+    found = replace(shape, context=own["max_length"])
+    if step == registry.REWARD_STEP:
+        return replace(found, vocabulary=1)
+    if step != registry.ALIGN_STEP or own["method"] in registry.BY_PREFERENCE:
+        return found
+    body = with_values(shape).valued
+    judges = [one for one in own["rewards"] if one.get("reward") == "model"]
+    found = replace(found, drawn=shape.layers, scored=sum(parameters(one, body) for one in judges))
+    return with_values(found) if own["method"] == registry.PPO else found
+
+
+def parameters(entry: dict[str, Any], body: int) -> int:
+    """Parameters of the reward model of an entry of rewards. body: those of one of the run."""
+    if "manifest" not in entry:
+        return body
+    try:
+        return int(Manifest.parse(Path(entry["manifest"])).summary.get("parameters", body))
+    except ManifestError:  # which the check of the config names
+        return body

@@ -73,7 +73,8 @@ def changes(
     again = {"activation_checkpointing": True}
     if not placement["activation_checkpointing"] and fits(**again):
         found.append(said(f"set {where}.activation_checkpointing to true", total(**again)))
-    if not settings["loss_chunk"] and fits(loss_chunk=CHUNK):
+    # What draws answers reads all logits.
+    if not settings["loss_chunk"] and not shape.drawn and fits(loss_chunk=CHUNK):
         found.append(said(f"set {where}.loss_chunk to {CHUNK}, which trains again", total(loss_chunk=CHUNK)))
     waits = {"async_checkpoints": False}
     if placement.get("async_checkpoints") and fits(**waits):

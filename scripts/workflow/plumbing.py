@@ -13,6 +13,7 @@ VERSION = 1
 # A name that ends with / is a folder with all that is in it.
 PLUMBING = {
     "scripts/align/checks.py": "refuses settings that cannot work together",
+    "scripts/compress/checks.py": "refuses settings that cannot work together",
     "scripts/compress/gguf_tools.py": "compiles llama.cpp; its version is in the record of what it makes",
     "scripts/crawl2llm.py": "the command for people",
     "scripts/evaluate/speed.py": "measures tokens a second and memory, in a file that no manifest lists",

@@ -14,6 +14,7 @@ from typing import Any
 
 from scripts.align import checks as aligning
 from scripts.compress import accepts, quantize_tools
+from scripts.compress import checks as quantizing
 from scripts.finetune import layouts
 from scripts.finetune import settings as finetuning
 from scripts.ingest import sources
@@ -75,6 +76,7 @@ class Project:
             accepts.check(config)
             quantize_tools.check(config)
             quantize_tools.check_shapes(config)
+            quantizing.check(config)
             model, vocabulary = config["pretrain"]["train"]["model"], config["tokenize"]["train"]["vocabulary"]
             if model["size"] is not None and isinstance(vocabulary, int):
                 sizes.fill(model, vocabulary)

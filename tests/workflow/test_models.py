@@ -32,7 +32,7 @@ MADE = {"finetune.train[sft]", "evaluate.model[sft]", "evaluate.compare", "repor
 INT4: dict[str, Any] = {"from": "sft", "step": "compress.quantize", "method": "int4", "group_size": 32}
 SCORES: dict[str, Any] = {"from": "sft", "step": "align.reward", "batch_size": 8, "threads": 1}
 LIKED: dict[str, Any] = {
-    "from": "sft", "step": "align.train", "method": "grpo", "rewards": [{"reward": "model", "name": "scores"}],
+    "from": "sft", "step": "align.train", "method": "ppo", "rewards": [{"reward": "model", "name": "scores"}],
     "generations": 2, "max_new_tokens": 6, "batch_size": 8, "heldout_prompts": 4, "threads": 1,
 }  # fmt: skip
 ADDED = {"finetune.train[sft2]", "evaluate.model[sft2]", "evaluate.compare", "report.render"}
@@ -200,6 +200,7 @@ def test_a_run_with_a_reward_model_and_models_of_four_bits(copy_of: Callable[[],
     assert [name for name in Columns(text).sections if name.startswith("model-")] == [
         f"model-{name}" for name in ("base", *models)
     ]
+    assert "Variance that values explain" in text
     assert planned(folder, tree(models, **more)) == set()
     after = {"evaluate.model[liked]", "evaluate.compare", "report.render"}
     models["scores"] = {**SCORES, "epochs": 2}

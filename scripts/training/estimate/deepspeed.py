@@ -31,7 +31,7 @@ def needed(shape: Shape, how: Training) -> dict[str, int]:
     moments = 8 * n - 4 * shape.matrices
     optimizer = (moments + 4 * n * bool(zero_stage or mixed)) // split  # and fp32 weights beside those that train
     if how.ema:
-        optimizer += 4 * n // split
+        optimizer += 4 * (n - shape.valued) // split
     held, logits = model.held(shape, how), model.logits(shape, how)
     # Gradients of activations and of one matrix while they are made, and what is reduced in one piece.
     largest = shape.hidden * max(shape.vocabulary, shape.intermediate)

@@ -5,16 +5,20 @@ from __future__ import annotations
 from typing import Any
 
 from scripts.training.estimate import deepspeed, torch
-from scripts.training.estimate.shape import Shape, Training, shared_out
+from scripts.training.estimate.shape import Shape, Training, drawing, keys_and_values, shared_out
 
 ENGINES = {"deepspeed": deepspeed.needed, "torch": torch.needed}
+PASSING = ("activations", "logits", "buffers", "heap", "checkpoint")  # what is not there while answers are drawn
 
 
 def parts(shape: Shape, settings: dict[str, Any], placement: dict[str, Any], cuda: bool) -> dict[str, int]:
-    """The peak memory of one process of pretrain.train in bytes, by what takes it.
+    """The peak memory of one process of pretrain.train, or of what trains by its engines, in bytes, by what takes it.
 
-    settings: precision, zero_stage, loss_chunk, ema, engine; placement: micro_batch, processes (all), activation_checkpointing,
-    selective_checkpointing, async_checkpoints, parallel, and where it is known `largest`, the sequences of a step. cuda: of a GPU.
+    Where the model draws answers while it trains (`shape.drawn`) the moment in which it does so may need most: it has keys and values in
+    the place of activations. Reward models are there at all times.
+    settings: precision, zero_stage, loss_chunk, ema, engine, and of finetune.train quantize_aware; placement: micro_batch, processes (all),
+    activation_checkpointing, selective_checkpointing, async_checkpoints, parallel, and where it is known `largest`, the sequences of a
+    step. cuda: of a GPU.
     """
     parallel, micro_batch = placement.get("parallel", {}), placement["micro_batch"]
     processes = max(1, placement["processes"] // (parallel.get("tensor", 1) * parallel.get("pipeline", 1)))
@@ -31,8 +35,16 @@ def parts(shape: Shape, settings: dict[str, Any], placement: dict[str, Any], cud
         accumulated=placement.get("largest", at_once + 1) > at_once,
         cuda=cuda,
         beside=bool(placement.get("async_checkpoints")),
+        rounded=settings.get("quantize_aware", "none") != "none",
     )
-    return ENGINES[settings["engine"]](shared_out(shape, parallel), how)
+    found = ENGINES[settings["engine"]](shared_out(shape, parallel), how)
+    if shape.scored:
+        found["reward models"] = 4 * shape.scored
+    if not shape.drawn:
+        return found
+    stays = {name: size for name, size in found.items() if name not in PASSING}
+    draws = stays | {"keys and values": keys_and_values(shape, how), "logits": drawing(shape, how)}
+    return max(found, draws, key=lambda parts: sum(parts.values()))
 
 
 def gigabytes(size: float) -> str:

@@ -29,6 +29,9 @@ class Shape:
     tables: int = 0  # parameters outside of the layers: embeddings and the head; 0: one table of the vocabulary
     stages: int = 1  # of a pipeline, of which `parameters` are one
     trained: int = 0  # parameters that are updated, where it is not all of them: an adapter's
+    valued: int = 0  # parameters of a model of values, which are among the others, and of which no mean is kept
+    drawn: int = 0  # layers that keep keys and values of the answers that the model gives while it trains
+    scored: int = 0  # parameters of the reward models that score these, which each process has whole, in fp32
 
     @property
     def moved(self) -> int:
@@ -67,6 +70,7 @@ class Training:
     accumulated: bool = True
     cuda: bool = False
     beside: bool = False  # a checkpoint is written while the training goes on
+    rounded: bool = False  # the layers multiply with a rounded copy of their weights (quantize_aware)
 
     @property
     def low(self) -> int:
@@ -116,6 +120,35 @@ def logits(shape: Shape, how: Training) -> int:
     if how.chunk:  # the gradient of the head, in fp32 until it is whole
         found += (4 + how.low) * shape.hidden * shape.vocabulary
     return found
+
+
+def with_values(shape: Shape) -> Shape:
+    """A language model with a model of values beside it (scripts/align/values.py): its body once more, with a head of one number."""
+    table = shape.vocabulary * shape.hidden
+    own = (
+        shape.parameters - (shape.outside - table) + shape.hidden
+    )  # where the language model has a head of its own, that is left out
+    return replace(
+        shape, parameters=shape.parameters + own, layers=2 * shape.layers, tables=shape.outside + table, valued=own
+    )
+
+
+def keys_and_values(shape: Shape, how: Training) -> int:
+    """Bytes of keys and values of a micro-batch of answers, when the last tokens are drawn.
+
+    2 · tokens · width of keys of each layer that keeps them, prompts among the tokens, and of one layer once more: torch.cat makes them
+    one token longer (transformers, cache_utils.py, DynamicLayer.update). They are there without activations.
+    """
+    tokens = how.micro_batch * shape.context
+    return 2 * how.low * tokens * (shape.kv or shape.width or shape.hidden) * (shape.drawn + 1)
+
+
+def drawing(shape: Shape, how: Training) -> int:
+    """Bytes of the logits of each answer's last token while the next is drawn: in fp32, and their distribution and its sums as float64
+
+    (scripts/align/sampling.py, chosen).
+    """
+    return (4 + 2 * 8) * how.micro_batch * shape.vocabulary
 
 
 def orthogonal(shape: Shape, how: Training) -> int:

@@ -27,10 +27,11 @@ def state(shape: Shape, how: Training) -> tuple[int, int]:
     """Bytes of (fp32 weights, optimizer with the mean of the weights) that a process has at all times.
 
     DDP: all. FSDP2: rows over processes (fsdp/_fully_shard/_fsdp_param.py, _init_sharded_param); what fills a matrix up to the same number
-    of rows everywhere is not counted. AdamW has two moments, Muon one of its matrices.
+    of rows everywhere is not counted. AdamW has two moments, Muon one of its matrices. A model of values has no mean.
     """
     share = shape.moved // how.split
-    return 4 * shape.parameters // how.split, (8 + 4 * how.ema) * share - 4 * shape.matrices // how.split
+    less = 4 * (shape.matrices + how.ema * shape.valued) // how.split
+    return 4 * shape.parameters // how.split, (8 + 4 * how.ema) * share - less
 
 
 def copies(shape: Shape, how: Training) -> int:
@@ -39,9 +40,16 @@ def copies(shape: Shape, how: Training) -> int:
     Stage 0: under autocast every matrix as bf16 (aten/src/ATen/autocast_mode.cpp, cached_cast). 1 and 2: all, since they are not freed
     after the forward pass (reshard_after_forward=False). 3: what is around the layers, and the layer that is under way, with the next
     one where there are processes to gather it from (_fsdp_param_group.py, _backward_prefetch). One process copies, too (wait_for_unshard).
+
+    Under quantize_aware (stage 0) each layer's matrices are rounded in the forward pass, and what they were rounded to is kept for the
+    backward pass, that needs it for the gradient of the layer's input: in fp32 4 bytes for each parameter of the layers, with
+    recomputation those of the layer that is done again; under autocast its bf16 copy, in the place of the weights' own.
     """
+    if not how.zero_stage and how.low == 4:
+        inside = shape.block if how.recomputed else shape.parameters - shape.outside
+        return 4 * inside * how.rounded
     if not how.zero_stage:
-        return 0 if how.low == 4 else how.low * shape.parameters
+        return how.low * shape.parameters
     if how.zero_stage < 3:
         return how.low * shape.parameters
     return how.low * (shape.outside + shape.block * (2 if how.processes > 1 else 1))
@@ -131,7 +139,8 @@ def moments(shape: Shape, how: Training) -> list[dict[str, int]]:
         found.append(own | {"weights": weights + gathered, "buffers": (how.low + 4) * shape.outside})
     if not how.cuda:  # whose checkpoint is made in the memory of the host
         times = SAVED + how.beside  # the copy that is written while the state changes
-        saved = times * (4 * shape.moved * (3 + how.ema) - 4 * shape.matrices) // how.processes
+        state_of = 4 * shape.moved * (3 + how.ema) - 4 * (shape.matrices + how.ema * shape.valued)
+        saved = times * state_of // how.processes
         if how.beside:
             found = [each | {"checkpoint": saved} for each in found]
         if not mapped(how):  # what that took stays in the heap while the weights are gathered

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from scripts.align import pairs as align_pairs
 from scripts.finetune import pairs
 
 sys.path.append(str(Path(__file__).parent.parent / "finetune"))
@@ -56,3 +57,14 @@ def preferences(tmp_path_factory: pytest.TempPathFactory, questions: Path) -> Pa
         for row in read
     ]
     return made_from(rows, tmp_path_factory.mktemp("preferences"), questions, heldout=0.2)
+
+
+@pytest.fixture(scope="session")
+def prompts(tmp_path_factory: pytest.TempPathFactory, questions: Path) -> Path:
+    """The manifest of align.pairs without files: the questions of finetune.pairs."""
+    out = tmp_path_factory.mktemp("prompts") / "manifest.json"
+    assert (
+        align_pairs.main(["--config", tiny.config("align.pairs"), "--pairs", str(questions), "--manifest", str(out)])
+        == 0
+    )
+    return out

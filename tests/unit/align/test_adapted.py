@@ -20,7 +20,7 @@ from scripts.pretrain import initial
 from scripts.workflow.errors import InputError
 from scripts.workflow.manifest import Manifest
 from tests.unit.align import test_online, test_preferences
-from tests.unit.align.launching import arguments, launched, resumed_is_straight, rows
+from tests.unit.align.launching import RESULTS, arguments, launched, resumed_is_straight, rows
 from tests.unit.align.test_tracked import MODELS, config
 from tests.unit.finetune.words import MORE
 from tests.unit.pretrain.copies import finished
@@ -162,6 +162,20 @@ def test_killed_and_resumed_gives_the_same_bytes(
 ) -> None:
     settings = {**CONFIG, "method": method, "epochs": 6, "loss_chunk": 17, "zero_stage": 2}
     resumed_is_straight(base_model, preferences, tmp_path, 2, **settings)
+
+
+@pytest.mark.slow
+@pytest.mark.long
+@pytest.mark.parametrize(("stage", "processes"), [(0, 1), (2, 2)])
+def test_rewards_killed_and_resumed_give_the_same_bytes(
+    base_model: Path, prompts: Path, tmp_path: Path, stage: int, processes: int
+) -> None:
+    """GRPO of an adapter: its checkpoint has no reference, which is the model without it, and the answers are drawn again."""
+    (tmp_path / "vowels.py").write_text(test_online.REWARD)
+    rewards = [{"function": f"{tmp_path}/vowels.py:share"}]
+    own = {**MORE["lora"], "engine": "torch", "zero_stage": stage, "method": "grpo", "rewards": rewards}
+    files = ("made/adapter/adapter_model.safetensors", *RESULTS)
+    resumed_is_straight(base_model, prompts, tmp_path, processes, files, **{**test_online.CONFIG, **own})
 
 
 @pytest.mark.parametrize(

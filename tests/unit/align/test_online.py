@@ -39,15 +39,6 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return {**CONFIG, "rewards": [{"function": f"{file}:share"}]}
 
 
-@pytest.fixture(scope="session")
-def prompts(tmp_path_factory: pytest.TempPathFactory, questions: Path) -> Path:
-    from scripts.align import pairs
-
-    out = tmp_path_factory.mktemp("prompts") / "manifest.json"
-    assert pairs.main(["--config", tiny.config("align.pairs"), "--pairs", str(questions), "--manifest", str(out)]) == 0
-    return out
-
-
 @pytest.mark.parametrize("processes", [1, pytest.param(2, marks=pytest.mark.long)])
 def test_any_engine_learns_the_same(
     base_model: Path, prompts: Path, settings: dict[str, Any], tmp_path: Path, processes: int

@@ -88,11 +88,12 @@ def test_a_model_learns_what_the_reward_model_likes(
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("method", [ONLINE["method"], "ppo"])
 def test_killed_and_resumed_gives_the_same_bytes(
-    rewarding: Path, base_model: Path, prompts: Path, tmp_path: Path
+    rewarding: Path, base_model: Path, prompts: Path, tmp_path: Path, method: str
 ) -> None:
-    more = ("--rewards", str(rewarding))
-    resumed_is_straight(base_model, prompts, tmp_path, 2, RESULTS, more, **ONLINE, engine="deepspeed", zero_stage=1)
+    own = {**ONLINE, "method": method, "engine": "deepspeed", "zero_stage": 1}
+    resumed_is_straight(base_model, prompts, tmp_path, 2, RESULTS, ("--rewards", str(rewarding)), **own)
 
 
 def test_it_judges_answers_that_preferences_are_made_of(

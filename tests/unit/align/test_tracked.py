@@ -57,6 +57,21 @@ def test_a_key_reruns_its_step(path: str, tmp_path: Path, monkeypatch: pytest.Mo
 @pytest.mark.parametrize(
     ("own", "align", "why"),
     [
+        (
+            {"method": "dpo"},
+            {"align.pairs.files": [{"path": "a.jsonl", "layout": "labels"}, {"path": "b.jsonl", "layout": "prompts"}]},
+            r"models\.dpo\.method is 'dpo', which takes rows of layout preference, .* a\.jsonl \(labels\), b\.jsonl \(prompts\); give",
+        ),
+        (
+            {"method": "kto"},
+            {"align.pairs.files": [{"path": "b.jsonl", "layout": "prompts"}]},
+            r"models\.dpo\.method is 'kto', which takes rows of layout preference or labels, .* b\.jsonl \(prompts\)",
+        ),
+        (
+            {"step": "align.reward"},
+            {"align.pairs.files": [{"path": "a.jsonl", "layout": "labels"}]},
+            r"models\.dpo\.step is 'align\.reward', which takes rows of layout preference, .* a\.jsonl \(labels\)",
+        ),
         ({}, {}, r"align\.train\.method is 'dpo', and align\.pairs\.files is \[\]"),
         ({"method": "kto"}, {}, r"models\.dpo\.method is 'kto', and align\.pairs\.files is \[\]"),
         ({"method": "grpo"}, {}, r"align\.train\.rewards is \[\]; method 'grpo' needs one or more"),

@@ -50,6 +50,8 @@ def test_figures_and_prompts(tmp_path: Path) -> None:
     assert {name for name, figure in figures.items() if figure} == {"reward", "kl", "lengths", "hacking"}
     assert "held-out loss on answers" in str(figures["hacking"])
     assert [row["after"] for row in aligned.prompts(run, MODEL)] == ["No."]
+    ppo = run_of(tmp_path / "ppo", [{**row, "explained_variance": 0.1 * row["step"]} for row in steps])
+    assert "variance explained" in str(aligned.figures(ppo, MODEL)["explained"])
     other = Model("sft", "base", "finetune.train")
     assert not any(aligned.figures(run, other).values()) and aligned.prompts(run, other) == []
 

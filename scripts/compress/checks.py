@@ -1,0 +1,41 @@
+"""What of compress.quantize can be refused before anything runs, beside what scripts/compress/quantize_tools.py refuses."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from scripts.compress.quantize_tools import TYPES
+from scripts.models import registry
+from scripts.workflow.errors import InputError
+
+# The linear layers of a decoder layer of TYPES; the test asks transformers.
+PARTS = (*(f"self_attn.{part}_proj" for part in "qkvo"), *(f"mlp.{part}_proj" for part in ("gate", "up", "down")))
+MOST = 1000  # decoder layers, where their number is not known yet
+
+
+def layers(model: dict[str, Any]) -> list[str]:
+    """The names of the linear layers that could be quantized of a model with the settings of pretrain.train.model; [] where not known."""
+    count = model["layers"] if isinstance(model["layers"], int) else MOST
+    return [f"model.layers.{number}.{part}" for number in range(count) for part in PARTS] * (model["type"] in TYPES)
+
+
+def check(config: dict[str, Any]) -> None:
+    """InputError for a `keep` of compress.quantize that is no regular expression, or that no layer is called by.
+
+    Names are known of TYPES, and not of a model that was pruned, which may have fewer layers.
+    """
+    every = layers(config["pretrain"]["train"]["model"])
+    for name in registry.made_by(config, registry.QUANTIZE_STEP):
+        key = registry.key(config, registry.QUANTIZE_STEP, name, "keep")
+        above = registry.ancestors(config["models"], name)
+        pruned = any(registry.task(config, one)[0] == "compress.prune" for one in above)
+        for pattern in registry.section(config, registry.QUANTIZE_STEP, name)["keep"]:
+            try:
+                known = re.compile(pattern)
+            except re.error as wrong:
+                raise InputError(f"{key} has {pattern!r}, which is no regular expression: {wrong}") from wrong
+            if every and not pruned and not any(map(known.search, every)):
+                raise InputError(
+                    f"{key} has {pattern!r}, which no linear layer is called by; they are called {', '.join(every[: len(PARTS)])}, …"
+                )
