@@ -59,14 +59,14 @@ def whitened(values: torch.Tensor, counted: torch.Tensor, mean: float, variance:
     return (values - mean) * (variance + EPSILON) ** -0.5 * counted
 
 
-def policy_loss(own: torch.Tensor, before: torch.Tensor, worth: torch.Tensor, clip: float) -> torch.Tensor:
+def policy_loss(own: torch.Tensor, before: torch.Tensor, advantage: torch.Tensor, clip: float) -> torch.Tensor:
     """Each token's loss, to be averaged over those that count: Schulman et al. 2017, https://arxiv.org/abs/1707.06347, equation 7.
 
-    own, before: its log-probability by the model now, and by that which drew it. worth: advantages.
+    own, before: its log-probability by the model now, and by that which drew it. advantage: of each token.
     """
     ratio = (own - before).exp()
-    worth = worth.to(own.dtype)
-    return torch.maximum(-worth * ratio, -worth * ratio.clamp(1 - clip, 1 + clip))
+    advantage = advantage.to(own.dtype)
+    return torch.maximum(-advantage * ratio, -advantage * ratio.clamp(1 - clip, 1 + clip))
 
 
 def value_loss(values: torch.Tensor, before: torch.Tensor, returns: torch.Tensor, clip: float) -> torch.Tensor:

@@ -34,17 +34,17 @@ def dpo(chosen: torch.Tensor, rejected: torch.Tensor, beta: float, smoothing: fl
 
 
 def kto(
-    ratios: torch.Tensor, labels: torch.Tensor, apart: torch.Tensor, beta: float, desirable: float, undesirable: float
+    ratios: torch.Tensor, labels: torch.Tensor, kl: torch.Tensor, beta: float, desirable: float, undesirable: float
 ) -> torch.Tensor:
     """Each labelled answer's loss, [n]: Ethayarajh et al. 2024, https://arxiv.org/abs/2402.01306, as TRL computes it
 
     (trl/trainer/kto_trainer.py, loss_type kto).
 
-    labels: bool [n]. apart: the batch's estimate of the divergence from the reference, at least 0, without a gradient. desirable,
+    labels: bool [n]. kl: the batch's estimate of the divergence from the reference, at least 0, without a gradient. desirable,
     undesirable: what a good and a bad answer's loss counts.
     """
-    good = 1 - torch.sigmoid(beta * (ratios - apart))
-    bad = 1 - torch.sigmoid(beta * (apart - ratios))
+    good = 1 - torch.sigmoid(beta * (ratios - kl))
+    bad = 1 - torch.sigmoid(beta * (kl - ratios))
     return torch.where(labels, desirable * good, undesirable * bad)
 
 

@@ -71,6 +71,7 @@ class Prompts(Asked):
 class ByReward(Alignment):
     """GRPO, RLOO and REINFORCE."""
 
+    batch = "prompts"
     batches: Prompts
 
     def read(self, settings: dict[str, Any]) -> Prompts:

@@ -35,20 +35,20 @@ def divergence(own: torch.Tensor, reference: torch.Tensor) -> torch.Tensor:
 
 
 def by_tokens(
-    own: torch.Tensor, reference: torch.Tensor, counted: torch.Tensor, worth: torch.Tensor, coefficient: float
+    own: torch.Tensor, reference: torch.Tensor, counted: torch.Tensor, advantage: torch.Tensor, coefficient: float
 ) -> torch.Tensor:
     """GRPO's loss, summed over the tokens that count: to be divided by the number of those of all answers of the step (DAPO,
     https://arxiv.org/abs/2503.14476; TRL's loss_type dapo).
 
-    own, reference: log-probabilities, fp32 [n, length]. counted: bool [n, length]. worth: advantages [n].
+    own, reference: log-probabilities, fp32 [n, length]. counted: bool [n, length]. advantage: of each answer, [n].
     """
-    each = -(own - own.detach()).exp() * worth[:, None].to(own.dtype)
+    each = -(own - own.detach()).exp() * advantage[:, None].to(own.dtype)
     if coefficient:
         each = each + coefficient * divergence(own, reference)
     return (each * counted).sum()
 
 
-def by_answers(own: torch.Tensor, counted: torch.Tensor, worth: torch.Tensor) -> torch.Tensor:
+def by_answers(own: torch.Tensor, counted: torch.Tensor, advantage: torch.Tensor) -> torch.Tensor:
     """REINFORCE's loss, summed over answers: to be divided by their number. Arguments as for `by_tokens`."""
     total = (own * counted).sum(1)
-    return (-(total - total.detach()).exp() * worth.to(own.dtype)).sum()
+    return (-(total - total.detach()).exp() * advantage.to(own.dtype)).sum()

@@ -139,10 +139,10 @@ class ByPPO(ByReward):
         settings, counted = self.settings, known.counted
         own = losses.by_token(logits / settings["temperature"], targets)
         moved = (gae.policy_loss(own, known.own, known.advantages, settings["clip"]) * counted).sum()
-        apart = (gae.value_loss(expected, known.values, known.returns, settings["value_clip"]) * counted).sum()
+        missed = (gae.value_loss(expected, known.values, known.returns, settings["value_clip"]) * counted).sum()
         with torch.no_grad():
             clipped = (((own - known.own).exp() - 1).abs() > settings["clip"]) & counted
         self.seen += torch.tensor(
-            [float(moved.detach()), float(apart.detach()), float(clipped.sum())], dtype=torch.float64
+            [float(moved.detach()), float(missed.detach()), float(clipped.sum())], dtype=torch.float64
         )
-        return share * (moved + settings["value_coefficient"] * apart)
+        return share * (moved + settings["value_coefficient"] * missed)

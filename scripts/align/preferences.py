@@ -39,7 +39,7 @@ class ByPreference(OnPairs, Alignment):
         """The update of a step; `shown` has rewards, margin, accuracy, lengths in tokens, and of KTO the divergence. A collective call."""
         numbers, batch = self.batches.numbers(step, self.rank), self.batches.of(step, self.rank)
         total = len(self.batches.order(step))
-        self.apart = self.divergence(numbers, total) if self.batches.method == KTO else 0.0
+        self.kl = self.divergence(numbers, total) if self.batches.method == KTO else 0.0
         share = len(batch) * self.processes / total
         # chosen or good, rejected or bad: rewards, numbers, tokens; and pairs or answers that count as right
         self.seen = torch.zeros(7, dtype=torch.float64)
@@ -97,11 +97,11 @@ class ByPreference(OnPairs, Alignment):
     def kto(self, part: Sequence[int], ratios: torch.Tensor) -> tuple[Any, ...]:
         """(losses of the answers, rows of good ones, of bad ones, answers on their side of the divergence)."""
         labels = torch.tensor([self.batches.rows[number]["label"] for number in part], device=self.device)
-        return self.judged(ratios, labels, self.apart)
+        return self.judged(ratios, labels, self.kl)
 
-    def judged(self, ratios: torch.Tensor, labels: torch.Tensor, apart: float) -> tuple[Any, ...]:
+    def judged(self, ratios: torch.Tensor, labels: torch.Tensor, kl: float) -> tuple[Any, ...]:
         """As `kto`, of any ratios and labels."""
-        settings, at = self.settings, torch.as_tensor(apart, dtype=ratios.dtype, device=ratios.device)
+        settings, at = self.settings, torch.as_tensor(kl, dtype=ratios.dtype, device=ratios.device)
         each = losses.kto(ratios, labels, at, settings["beta"], settings["desirable"], settings["undesirable"])
         return each, labels.cpu(), ~labels.cpu(), ((ratios > at) == labels).sum()
 
@@ -112,7 +112,7 @@ class ByPreference(OnPairs, Alignment):
         found = {**rewards, "reward_margin": rewards["reward_chosen"] - rewards["reward_rejected"]}
         found |= {"accuracy": right / (good if self.batches.method == DPO else good + bad)}
         found |= {"chosen_tokens": long / max(good, 1), "rejected_tokens": longer / max(bad, 1)}
-        return found | ({"kl": self.apart} if self.batches.method == KTO else {})
+        return found | ({"kl": self.kl} if self.batches.method == KTO else {})
 
     def heldout_values(self) -> dict[str, float]:
         """Loss, accuracy, margin, and the cross-entropy of good answers in nats a token, of the held-out rows. A collective call."""
@@ -128,8 +128,8 @@ class ByPreference(OnPairs, Alignment):
             good, of = logps[CHOSEN], self.heldout_pieces[CHOSEN]
         else:
             labels = torch.tensor([row["label"] for row in self.heldout_rows])
-            apart = max(0.0, float(ratios[OTHER].mean()))
-            each, _, _, number = self.judged(ratios[ANSWER], labels, apart)
+            kl = max(0.0, float(ratios[OTHER].mean()))
+            each, _, _, number = self.judged(ratios[ANSWER], labels, kl)
             means = [ratios[ANSWER][side].sum() / max(1, int(side.sum())) for side in (labels, ~labels)]
             right, margin = number / len(labels), beta * (means[0] - means[1])
             good = logps[ANSWER][labels]

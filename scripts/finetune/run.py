@@ -53,6 +53,7 @@ class Run:
     where = WHERE  # the section of the config
     program = "scripts.finetune.train"  # whose code decides the bytes
     counted = "pairs"  # what max_length cuts, in words
+    batch = "pairs"  # what batch_size counts
 
     def __init__(self, args: argparse.Namespace, settings: dict[str, Any], folder: Path, source: Path) -> None:
         self.args, self.folder, self.source, self.settings = args, folder, source, whole(settings, self.where)

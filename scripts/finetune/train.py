@@ -56,8 +56,8 @@ def made_by(kind: type[Run], args: argparse.Namespace, settings: dict[str, Any],
         runs.announce(folder, args.manifest, manifest.fingerprint)
         run = kind(args, settings, folder, source)
         log.info(
-            "%s parameters, %s steps of %s pairs, %d × %s, %s, ZeRO %d, %s",
-            f"{run.size:,}", f"{run.steps:,}", f"{settings['batch_size']:,}", run.processes, run.device.type, run.kind,
+            "%s parameters, %s steps of %s %s, %d × %s, %s, ZeRO %d, %s",
+            f"{run.size:,}", f"{run.steps:,}", f"{settings['batch_size']:,}", run.batch, run.processes, run.device.type, run.kind,
             settings["zero_stage"], settings["precision"],
         )  # fmt: skip
         for words in batches.note(*run.cuts, settings["max_length"], run.where, run.counted):
