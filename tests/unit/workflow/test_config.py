@@ -75,7 +75,7 @@ def refused(config: Any) -> str:
             },
             [
                 "ingest.extract.sources.0.skip_filters.1 is 'heuristic'; allowed are 'url', 'language', 'heuristics', ",
-                "'lines', 'dedup', 'quality' (did you mean 'heuristics'?)",
+                "'lines', 'boilerplate', 'dedup', 'paragraphs', 'substrings', 'quality' (did you mean 'heuristics'?)",
             ],
         ),
         ({"language": None}, ["language is None; it holds keys of its own: "]),
