@@ -43,7 +43,7 @@ FAILS: dict[str, dict[str, Callable[[float, float], bool] | None]] = {
         for family, names in heuristics.FAMILIES.items()
         for name in names
     },
-    "lines": {"characters_min": operator.lt, "sentences_min": operator.lt},
+    "lines": {"characters_min": operator.lt, "sentences_min": operator.lt, "flagged_max": operator.gt},
     "boilerplate": LEFT,
     "paragraphs": LEFT,
     "substrings": LEFT,
@@ -91,11 +91,10 @@ def test_url(domain: str | None, expression: str | None, words: int, curated: bo
     explains("url", judge_url(row, most))
 
 
-@given(st.integers(0, 3), st.integers(0, 9), st.booleans(), st.integers(0, 9))
-def test_lines(characters: int, sentences: int, curated: bool, least: int) -> None:
-    explains(
-        "lines", judge_lines({"id": "a", "curated": curated, "characters": characters, "sentences": sentences}, least)
-    )
+@given(st.integers(0, 3), st.integers(0, 9), SHARE, st.booleans(), st.integers(0, 9), st.none() | SHARE)
+def test_lines(characters: int, sentences: int, flagged: float, curated: bool, least: int, most: float | None) -> None:
+    row = {"id": "a", "curated": curated, "characters": characters, "sentences": sentences, "flagged": flagged}
+    explains("lines", judge_lines(row, least, most))
 
 
 @given(st.integers(0, 2), SHARE, st.integers(0, 9), st.integers(0, 9), st.booleans(), st.none() | SHARE)
