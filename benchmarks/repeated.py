@@ -9,9 +9,9 @@ same texts in the same run, on one core, in one shard; seconds are CPU seconds o
 
 The floor of each filter is to read the texts as often as it does, from Parquet: all of its steps but `select`, and that of a part, read
 them once. datatrove: the three steps of its sentence deduplication, by single lines (paragraphs' peer) and by three sentences (its
-default). Its exact substrings need tokens (--tokenizer: a tokenizer.json; measured is its first step) and then a program in Rust that builds the
-suffix array, which is not measured; in its place stands pydivsufsort, where it is installed: a suffix array over the UTF-8 of all texts
-in memory, and the longest common prefixes of its neighbours.
+default). Its exact substrings need tokens (--tokenizer: a tokenizer.json; measured is its first step) and then a program in Rust that
+builds the suffix array, which is not measured; in its place stands pydivsufsort, where it is installed: a suffix array over the UTF-8 of
+all texts in memory, and the longest common prefixes of its neighbours.
 """
 
 from __future__ import annotations
