@@ -22,9 +22,9 @@ from scripts.formats.documents import GROUP, Writer, data, opened
 from scripts.formats.spill import Spill, by_hash, ranges
 from scripts.workflow.manifest import ManifestError
 
-BLOCK = 1 << 22  # rows held by a shard's task until they are written, about 100 bytes each while they are sorted
+BLOCK = 1 << 21  # rows held by a shard's task until they are written, about 160 bytes each while they are sorted
 SMALL = 1 << 14  # rows of a row group in a shard's file: of BLOCK rows, a 256th part is in one or two
-HELD = 1 << 22  # rows of a part that are sorted at a time
+HELD = 1 << 21  # rows of a part that are sorted at a time
 SHARDS = 16  # shards whose answers are sorted at a time
 
 Rows = npt.NDArray[np.void]
@@ -44,12 +44,12 @@ def table(rows: Rows) -> pa.Table:
     return pa.table({name: np.ascontiguousarray(rows[name]) for name in rows.dtype.names or ()})
 
 
-def within(path: Path, kind: np.dtype, key: str, first: int, last: int) -> Rows:
-    """The rows with first <= `key` <= last of a file whose row groups are each sorted by `key`; reads the row groups that have some.
+def within(path: Path, kind: np.dtype, key: str, first: int, last: int) -> Iterator[Rows]:
+    """The rows with first <= `key` <= last of a file whose row groups are each sorted by `key`, those of a row group at a time.
 
-    Raises ManifestError for a file of other columns.
+    Reads the row groups that have some. Raises ManifestError for a file of other columns.
     """
-    at, found = (kind.names or ()).index(key), [np.zeros(0, kind)]
+    at = (kind.names or ()).index(key)
     with opened(path) as file:
         if file.schema_arrow.names != schema(kind).names:
             raise ManifestError(f"{path} has the columns {file.schema_arrow.names}, not {schema(kind).names}")
@@ -63,8 +63,7 @@ def within(path: Path, kind: np.dtype, key: str, first: int, last: int) -> Rows:
                 out = np.empty(end - start, kind)
                 for name in kind.names or ():
                     out[name] = column(read, name)[start:end]
-                found.append(out)
-    return np.concatenate(found)
+                yield out
 
 
 def bounds(part: int, parts: int) -> tuple[int, int]:
@@ -115,9 +114,10 @@ class Dealer:
 
 
 def of_part(files: Sequence[Path], part: int, parts: int, kind: np.dtype) -> Iterator[tuple[int, Rows]]:
-    """(a shard's number, its rows of the part), shards ascending. files: manifests of the step that dealt them."""
+    """(a shard's number, some of its rows of the part), shards ascending. files: manifests of the step that dealt them."""
     for number, path in numbered(files):
-        yield number, within(data(path), kind, "hash", *bounds(part, parts))
+        for rows in within(data(path), kind, "hash", *bounds(part, parts)):
+            yield number, rows
 
 
 def pieces(
@@ -178,7 +178,7 @@ def answers(files: Sequence[Path], shard: int) -> Rows:
 
     files: manifests of the step that says it.
     """
-    found = [within(data(path), ANSWER, "shard", shard, shard) for path in files]
+    found = [rows for path in files for rows in within(data(path), ANSWER, "shard", shard, shard)]
     rows = np.concatenate([np.zeros(0, ANSWER), *found])
     rows = rows[np.lexsort((-rows["document"], rows["hash"]))]
     return rows[starts(rows["hash"])]

@@ -8,6 +8,8 @@ the lowest shard. A paragraph that only looks as if it had been seen goes too; `
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from itertools import groupby
+from operator import itemgetter
 
 import numpy as np
 
@@ -38,8 +40,8 @@ def decide(
 ) -> tuple[int, int, int]:
     """Say to the shards which paragraphs are there twice or more, and where each stays.
 
-    shards: gives (number, its rows of UNIT) of all shards, ascending, as often as it is called. Returns (paragraphs of a shard that were
-    seen before or are there several times, bytes of the filter, paragraphs of all shards).
+    shards: gives (number, some of its rows of UNIT) of all shards, ascending, as often as it is called. Returns (paragraphs of a shard
+    that were seen before or are there several times, bytes of the filter, paragraphs of all shards).
     """
     from rbloom import Bloom  # a package that nothing else needs
 
@@ -47,8 +49,9 @@ def decide(
     seen = Bloom(max(1, number), rate, hash_func=int)
     told = 0
     for curated in (True, False):
-        for shard, rows in shards():
-            rows = merged(rows)
+        for shard, some in groupby(shards(), key=itemgetter(0)):
+            # A shard has a row for each block that it wrote: of these, the first.
+            rows = merged(np.concatenate([rows for _, rows in some]))
             rows = rows[(rows["rank"] < CURATED) == curated]
             old = np.fromiter((_again(seen, key) for key in keys(rows["hash"], seed)), bool, len(rows))
             several = old | (rows["count"] > 1)

@@ -1,6 +1,6 @@
 """Find the paragraphs that are there twice or more, over all shards: those whose hash is in this part; and where each of them stays.
 
-Method `exact`: sorted, 4 million at a time, about 0.7 GB of memory; disk is 48 bytes for each different paragraph of a shard. Method
+Method `exact`: sorted, 2 million at a time, about 400 MB of memory; disk is 48 bytes for each different paragraph of a shard. Method
 `bloom`: scripts/paragraphs/bloom.py.
 """
 

@@ -1,6 +1,6 @@
 """Find the stretches of the sample that are there twice or more, over all shards: those whose hash is in this part.
 
-Memory: 4 million stretches, about 0.4 GB, whatever the corpus; disk is 24 bytes for each different one of a shard.
+Memory: 2 million stretches, about 360 MB, whatever the corpus; disk is 24 bytes for each different one of a shard.
 """
 
 from __future__ import annotations

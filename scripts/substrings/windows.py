@@ -1,6 +1,6 @@
 """Hash the windows of words that may be there twice: those whose mark is there twice (scripts/substrings/marks.py).
 
-Writes, of a shard, a row for each different window with its first place there. Memory: 4 million windows, about 400 MB, and the
+Writes, of a shard, a row for each different window with its first place there. Memory: 2 million windows, about 360 MB, and the
 repeated marks of the shard, 44 bytes each.
 """
 
