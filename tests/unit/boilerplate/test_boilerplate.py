@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,11 @@ from scripts.formats.blocks import lines
 from scripts.formats.documents import rows
 from scripts.formats.origins import host
 from scripts.workflow.manifest import Manifest
+from tests.conftest import LONG
 from tests.unit import making
 
 Pages = list[dict[str, Any]]
+EXAMPLES = 80 if os.environ.get(LONG) else 8  # each runs all steps
 
 
 def page(number: int, site: str, *lines: str, **more: Any) -> dict[str, Any]:
@@ -132,7 +135,7 @@ def test_who_takes_no_part(tmp_path: Path) -> None:
 PAGE = st.tuples(st.sampled_from(["a.org", "b.org", "c.org"]), st.lists(st.sampled_from("ABCDEF*"), max_size=6))
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=EXAMPLES, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(PAGE, min_size=1, max_size=12), st.integers(2, 4), st.sampled_from([0, 0.3, 0.7]), st.integers(1, 3))
 def test_equals_counting_in_memory(
     tmp_path_factory: pytest.TempPathFactory,

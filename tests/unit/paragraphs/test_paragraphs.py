@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,11 @@ from scripts.formats.documents import rows
 from scripts.formats.firsts import rank
 from scripts.paragraphs import bloom, hash, repeated, score, select
 from scripts.workflow.manifest import Manifest
+from tests.conftest import LONG
 from tests.unit import making
 
 Pages = list[dict[str, Any]]
+EXAMPLES = 80 if os.environ.get(LONG) else 8  # each runs all steps
 
 
 def run(folder: Path, shards: list[Pages], parts: int = 1, skipped: list[str] | None = None, **of: Any) -> list[Path]:
@@ -88,7 +91,7 @@ PAGES = st.lists(
 )
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=EXAMPLES, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(PAGES, st.integers(1, 3), st.sampled_from(["first", "none"]), st.sampled_from([1, 2]))
 def test_equals_comparing_in_memory(
     tmp_path_factory: pytest.TempPathFactory,
@@ -116,7 +119,7 @@ def test_equals_comparing_in_memory(
     } == gone
 
 
-@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=EXAMPLES, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(PAGES, st.integers(1, 3))
 def test_a_bloom_filter_that_is_large_enough_leaves_one_of_each(
     tmp_path_factory: pytest.TempPathFactory, site: list[tuple[bool, list[str]]], number: int

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections import Counter
 from pathlib import Path
@@ -18,9 +19,11 @@ from scripts.formats.firsts import rank
 from scripts.substrings import marks, repeated, sample, score, select, shared, windows
 from scripts.substrings import words as words_of
 from scripts.workflow.manifest import Manifest
+from tests.conftest import LONG
 from tests.unit import making
 
 Pages = list[dict[str, Any]]
+EXAMPLES = 80 if os.environ.get(LONG) else 8  # each runs all steps
 
 
 def run(
@@ -106,7 +109,7 @@ TEXT = st.lists(st.sampled_from(["a", "b", "c", "A", "long-word."]), max_size=30
 )
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=EXAMPLES, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(st.tuples(st.booleans(), TEXT), min_size=1, max_size=6),
     st.integers(1, 3),
@@ -207,7 +210,7 @@ def suffix_array(text: str, least: int) -> list[bool]:
     return gone
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=EXAMPLES, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.text(alphabet="abc", min_size=1, max_size=40), min_size=1, max_size=5), st.integers(2, 7))
 def test_equals_a_suffix_array(tmp_path_factory: pytest.TempPathFactory, site: list[str], length: int) -> None:
     """With one letter a word; a document's end is a letter of its own."""
