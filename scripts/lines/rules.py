@@ -1,12 +1,16 @@
-"""Which lines of a text are taken out by C4's rules (scripts/heuristics/c4.py), and why."""
+"""Which lines of a text are taken out by C4's rules (scripts/heuristics/c4.py) and by RefinedWeb's (corrections.py), and why."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from scripts.formats.spans import Span
 from scripts.heuristics import c4
+from scripts.heuristics.characters import SPACELESS
+from scripts.lines import corrections
+
+INSIDE = ("citations", "navigation")  # rules that cut from a line that stays
 
 
 def reason(line: str, settings: dict[str, Any]) -> str | None:
@@ -25,11 +29,11 @@ def reason(line: str, settings: dict[str, Any]) -> str | None:
         return "javascript"
     if settings["policy"] and c4.has_policy(lower):
         return "policy"
-    return None
+    return corrections.reason(line, settings)
 
 
 def edits(text: str, settings: dict[str, Any]) -> Iterator[Span]:
-    """What is taken out of a text: whole lines with their line break, and marks of citations in lines that stay."""
+    """What is taken out of a text: whole lines with their line break; marks of citations and navigation in lines that stay."""
     at, kept = 0, 0  # kept: where the last line that stays ends, before its line break
     for line in c4.LINE.findall(text):
         end, body = at + len(line), line.rstrip("\r\n")
@@ -38,9 +42,37 @@ def edits(text: str, settings: dict[str, Any]) -> Iterator[Span]:
             yield Span(kept if end == len(text) and body == line else at, end, "", rule)
         elif body.strip():
             kept = at + len(body)
-            for mark in c4.CITATION.finditer(line) if settings["citations"] else ():
-                yield Span(at + mark.start(), at + mark.end(), "", "citations")
+            yield from sorted(_inside(line, at, settings), key=lambda span: span.start)
         at = end
+
+
+def _inside(line: str, at: int, settings: dict[str, Any]) -> Iterator[Span]:
+    """What is cut from a line that stays. at: where it begins."""
+    for mark in c4.CITATION.finditer(line) if settings["citations"] else ():
+        yield Span(at + mark.start(), at + mark.end(), "", "citations")
+    if settings["navigation"]:
+        # Without marks of citations, the places of other words would be others.
+        indent = len(line) - len(line.lstrip())
+        for start, end in corrections.navigation(line.strip()):
+            if not (settings["citations"] and c4.CITATION.search(line, indent + start, indent + end)):
+                yield Span(at + indent + start, at + indent + end, "", "navigation")
+
+
+def flagged(text: str, found: Sequence[Span]) -> float:
+    """The share of a text's words that are on lines that were taken out, or that navigation was cut from. found: from `edits`."""
+    places = [(span.start, span.end) for span in found if span.rule != "citations"]
+    if not places:
+        return 0.0
+    at = total = gone = 0
+    for line in c4.LINE.findall(text):
+        end = at + len(line)
+        number = c4.count_words(line) if SPACELESS.search(line) else len(line.split())
+        total += number
+        # A span of a last line begins at the line break before it.
+        first, last = at + len(line) - len(line.lstrip()), at + len(line.rstrip())
+        gone += number * any(start < last and stop > first for start, stop in places)
+        at = end
+    return gone / total if total else 0.0
 
 
 def sentences(text: str) -> int:

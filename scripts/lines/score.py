@@ -1,7 +1,8 @@
-"""Find the lines of every document that C4's rules take out, and count what is left.
+"""Find the lines of every document that the rules of C4 and RefinedWeb take out, and count what is left.
 
 Writes `spans/<shard>.parquet` (scripts/formats/spans.py), which later filters read through and corpus.write applies. Signals: `id,
-source, curated, lines` (taken out), `sentences` and `characters` (left).
+source, curated, lines` (taken out), `sentences` and `characters` (left), `flagged` (share of the words that are on lines that were taken
+out or cut).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from scripts.formats import filtered, spans
 from scripts.formats.documents import Writer, shard_of
 from scripts.lines import rules
 from scripts.workflow import cli
+from scripts.workflow import config as configuration
 from scripts.workflow.console import Progress
 from scripts.workflow.manifest import Manifest
 
@@ -25,11 +27,13 @@ SIGNAL = pa.schema(
         ("source", pa.string()),
         ("curated", pa.bool_()),
         *((name, pa.int64()) for name in ("lines", "sentences", "characters")),
+        ("flagged", pa.float64()),
     ]
 )
 
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
+    settings = configuration.completed("lines.score", settings)
     out = args.manifest.with_name(f"{shard_of(args.documents)}.parquet")
     edited = spans.file_of(args.manifest)
     progress = Progress(filtered.number(args.documents, args.verdicts), "documents")
@@ -44,8 +48,10 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
                 places.add({"id": row["id"], "start": start, "end": end, "replacement": "", "rule": span.rule})
                 taken[span.rule] = taken.get(span.rule, 0) + 1
             left = spans.Edited(row["text"], found).text
-            lines = sum(span.rule != "citations" for span in found)
+            lines = sum(span.rule not in rules.INSIDE for span in found)
+            counts: dict[str, float]
             counts = {"lines": lines, "sentences": rules.sentences(left), "characters": len(left.strip())}
+            counts["flagged"] = rules.flagged(row["text"], found)
             writer.add({**{key: row[key] for key in ("id", "source", "curated")}, **counts})
             progress.add()
     manifest.counts = {"in": progress.done, "kept": progress.done, "dropped": {}}

@@ -1,6 +1,6 @@
 """Drop the documents of which too little is left; those of curated sources and of sources that skip this filter stay.
 
-Rules: `characters_min` (nothing is left) and `sentences_min`.
+Rules: `characters_min` (nothing is left), `sentences_min` and `flagged_max`.
 """
 
 from __future__ import annotations
@@ -12,26 +12,31 @@ from typing import Any
 
 from scripts.formats.documents import select_shard
 from scripts.workflow import cli
+from scripts.workflow import config as configuration
 from scripts.workflow.manifest import Manifest
 
 
-def judge(row: dict[str, Any], sentences_min: int) -> dict[str, Any]:
+def judge(row: dict[str, Any], sentences_min: int, flagged_max: float | None = None) -> dict[str, Any]:
     """The verdict on one signals row."""
     least = {"characters": 1, "sentences": sentences_min}
-    failed = [name for name, number in least.items() if row[name] < number]
-    first = failed[0] if failed and not row["curated"] else None
+    failed: list[tuple[str, float, float]]
+    failed = [(f"{name}_min", row[name], number) for name, number in least.items() if row[name] < number]
+    if flagged_max is not None and row["flagged"] > flagged_max:
+        failed.append(("flagged_max", row["flagged"], flagged_max))
+    rule, value, threshold = failed[0] if failed and not row["curated"] else (None, None, None)
     return {
         "id": row["id"],
-        "kept": first is None,
-        "rule": f"{first}_min" if first else None,
-        "value": row[first] if first else None,
-        "threshold": least[first] if first else None,
-        "rules": [f"{name}_min" for name in failed],
+        "kept": rule is None,
+        "rule": rule,
+        "value": value,
+        "threshold": threshold,
+        "rules": [name for name, *_ in failed],
     }
 
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
-    judged = partial(judge, sentences_min=settings["sentences_min"])
+    settings = configuration.completed("lines.select", settings)
+    judged = partial(judge, sentences_min=settings["sentences_min"], flagged_max=settings["flagged_max"])
     return select_shard(args.signals, judged, manifest, args.manifest, settings["skipped_by"])
 
 

@@ -54,7 +54,8 @@ SAME = (
 )
 # Their manifests do not count what they read: bands, models, and pairs, of which a document gives several.
 UNCOUNTED = {
-    "dedup.band", "dedup.sets", "dedup.verify", "quality.train", "tokenize.train", "pretrain.train", "finetune.pairs",
+    "boilerplate.frequent", "dedup.band", "dedup.sets", "dedup.verify", "paragraphs.repeated", "substrings.shared", "substrings.repeated",
+    "quality.train", "tokenize.train", "pretrain.train", "finetune.pairs",
     "finetune.train", "align.pairs", "align.reward", "align.train",
 }  # fmt: skip
 

@@ -19,7 +19,7 @@ COUNTED = {
     None: "1 task",
     "shard": "a task for each shard",
     "band": "a task for each band",
-    "part": "a task for each part of the pairs",
+    "part": "a task for each part of the pairs or hashes",
     "model": "a task for each model",
 }
 NODE = re.compile(r'^\s*(\d+)\s*\[\s*label = "([^"\\]+)')

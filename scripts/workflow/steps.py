@@ -65,6 +65,16 @@ FILTERS: dict[str, Filter] = {
     "pii": Filter(
         {"score": Step((*TEXT, "language.score"), per="shard"), "select": SELECT}, after=("language",), edits="select"
     ),
+    "boilerplate": Filter(
+        {
+            "count": Step(TEXT, per="shard"),
+            "frequent": Step((".count",), per="part"),
+            "score": Step((*TEXT, ".frequent"), per="shard"),
+            "select": SELECT,
+        },
+        edits="score",
+        exempting=("count", "score", "select"),
+    ),
     "dedup": Filter(
         {
             "signature": Step(TEXT, per="shard"),
@@ -75,6 +85,28 @@ FILTERS: dict[str, Filter] = {
             "select": Step((".verify", ".exact", ".signature")),
         },
         exempting=("exact", "export"),
+    ),
+    "paragraphs": Filter(
+        {
+            "hash": Step(TEXT, per="shard"),
+            "repeated": Step((".hash",), per="part"),
+            "score": Step((*TEXT, ".hash", ".repeated"), per="shard"),
+            "select": SELECT,
+        },
+        edits="score",
+        exempting=("hash", "score", "select"),
+    ),
+    "substrings": Filter(
+        {
+            "sample": Step(TEXT, per="shard"),
+            "shared": Step((".sample",), per="part"),
+            "windows": Step((*TEXT, ".sample", ".shared"), per="shard"),
+            "repeated": Step((".windows",), per="part"),
+            "score": Step((*TEXT, ".sample", ".repeated"), per="shard"),
+            "select": SELECT,
+        },
+        edits="score",
+        exempting=("sample", "windows", "score", "select"),
     ),
     "quality": Filter(
         {

@@ -35,7 +35,10 @@ LEAVES = [path for path, _ in config.leaves()]
 ORDER = [
     "crawl.render", "ingest.extract", "ingest.check", "url.score", "url.select", "language.score", "language.select",
     "heuristics.score", "heuristics.select", "lines.score", "lines.select",
+    "boilerplate.count", "boilerplate.frequent", "boilerplate.score", "boilerplate.select",
     "dedup.signature", "dedup.exact", "dedup.band", "dedup.sets", "dedup.verify", "dedup.select",
+    "paragraphs.hash", "paragraphs.repeated", "paragraphs.score", "paragraphs.select",
+    "substrings.sample", "substrings.shared", "substrings.windows", "substrings.repeated", "substrings.score", "substrings.select",
     "quality.train", "quality.score", "quality.select", "corpus.split", "dedup.export", "corpus.write",
     "tokenize.train", "tokenize.encode", "pretrain.plan", "pretrain.train", "finetune.pairs",
     "finetune.train[sft]", "evaluate.items", "evaluate.model[base]", "evaluate.model[sft]", "evaluate.model[untrained]",

@@ -75,7 +75,8 @@ def refused(config: Any) -> str:
             },
             [
                 "ingest.extract.sources.0.skip_filters.1 is 'heuristic'; allowed are 'url', 'language', 'heuristics', ",
-                "'lines', 'licence', 'sourcecode', 'toxicity', 'pii', 'dedup', 'quality' (did you mean 'heuristics'?)",
+                "'lines', 'boilerplate', 'licence', 'sourcecode', 'toxicity', 'pii', 'dedup', 'paragraphs', 'substrings', 'quality' "
+                "(did you mean 'heuristics'?)",
             ],
         ),
         ({"language": None}, ["language is None; it holds keys of its own: "]),

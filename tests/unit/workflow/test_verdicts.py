@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from scripts.dedup import select as dedup
 from scripts.dedup.components import EDGE, greedy
 from scripts.dedup.tables import DUPLICATE
+from scripts.formats.left import judge as judge_left
 from scripts.heuristics import rules as heuristics
 from scripts.heuristics.measures import MEASURES
 from scripts.heuristics.select import judge as judge_heuristics
@@ -36,6 +37,9 @@ from scripts.workflow import config as configuration
 from scripts.workflow.steps import FILTERS
 
 COMPLETE = configuration.validate({})
+# Of filters that take parts out and drop what too little is left of (scripts/formats/left.py).
+LEFT: dict[str, Callable[[float, float], bool] | None]
+LEFT = {"characters_min": operator.lt, "words_min": operator.lt, "removed_max": operator.gt}
 # Rule → how a dropped document's value stands to the threshold. None: the rule compares no number.
 FAILS: dict[str, dict[str, Callable[[float, float], bool] | None]] = {
     "url": {"domain": None, "address": None, "expression": None, "words": operator.gt},
@@ -45,7 +49,6 @@ FAILS: dict[str, dict[str, Callable[[float, float], bool] | None]] = {
         for family, names in heuristics.FAMILIES.items()
         for name in names
     },
-    "lines": {"characters_min": operator.lt, "sentences_min": operator.lt},
     "licence": {"unknown": None, "licence": None, "said": None, "beside": operator.gt},
     "sourcecode": {
         **{
@@ -59,6 +62,10 @@ FAILS: dict[str, dict[str, Callable[[float, float], bool] | None]] = {
     },
     "toxicity": {"terms": operator.gt, "share": operator.gt, "classifier": operator.gt},
     "pii": {**dict.fromkeys(KINDS, operator.ge), "total_max": operator.gt},
+    "lines": {"characters_min": operator.lt, "sentences_min": operator.lt, "flagged_max": operator.gt},
+    "boilerplate": LEFT,
+    "paragraphs": LEFT,
+    "substrings": LEFT,
     "dedup": {"exact": operator.ge, "near": operator.ge},
     "quality": {"fraction": operator.lt, "pareto": operator.le},
 }
@@ -103,11 +110,18 @@ def test_url(domain: str | None, expression: str | None, words: int, curated: bo
     explains("url", judge_url(row, most))
 
 
-@given(st.integers(0, 3), st.integers(0, 9), st.booleans(), st.integers(0, 9))
-def test_lines(characters: int, sentences: int, curated: bool, least: int) -> None:
-    explains(
-        "lines", judge_lines({"id": "a", "curated": curated, "characters": characters, "sentences": sentences}, least)
-    )
+@given(st.integers(0, 3), st.integers(0, 9), SHARE, st.booleans(), st.integers(0, 9), st.none() | SHARE)
+def test_lines(characters: int, sentences: int, flagged: float, curated: bool, least: int, most: float | None) -> None:
+    row = {"id": "a", "curated": curated, "characters": characters, "sentences": sentences, "flagged": flagged}
+    explains("lines", judge_lines(row, least, most))
+
+
+@given(st.integers(0, 2), SHARE, st.integers(0, 9), st.integers(0, 9), st.booleans(), st.none() | SHARE)
+def test_what_is_left(taken: int, removed: float, words: int, least: int, curated: bool, most: float | None) -> None:
+    row = {"id": "a", "curated": curated, "taken": taken, "removed": removed, "words": words, "characters": words}
+    verdict = judge_left(row, least, most)
+    explains("boilerplate", verdict)
+    assert verdict["kept"] or not curated
 
 
 @given(

@@ -1,0 +1,45 @@
+"""Find the windows of words that are there twice or more, over all shards: those whose hash is in this part; and where each stays.
+
+Memory: 2 million windows, about 400 MB, whatever the corpus; disk is 48 bytes for each different window of a shard whose mark is repeated.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from scripts.formats.dealt import Answers, pieces
+from scripts.formats.documents import shard_of
+from scripts.formats.firsts import UNIT, decide
+from scripts.workflow import cli
+from scripts.workflow.manifest import Manifest, scratch
+from scripts.workflow.steps import number_of_parts
+
+
+def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
+    part, parts = shard_of(args.manifest), number_of_parts(len(args.windows))
+    out = args.manifest.with_name(f"{part}.parquet")
+    repeated = places = 0
+    with scratch(args.manifest.with_name(f".{part}")) as folder:
+        answers = Answers(folder / "answers", args.windows)
+        for shard, rows in pieces(args.windows, int(part), parts, UNIT, folder / "rows"):
+            one, other = decide(shard, rows, settings["keep"], answers)
+            repeated, places = repeated + one, places + other
+        answers.write(out)
+    manifest.summary = {"repeated": repeated, "places": places}
+    return [out]
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = cli.parser(
+        "substrings.repeated",
+        __doc__,
+        "--config config.yaml --windows results/main/substrings/windows/*.manifest.json --manifest /tmp/repeated/000.manifest.json",
+    )
+    parser.add_argument("--windows", required=True, type=Path, nargs="+", help="manifests of substrings.windows")
+    return cli.run(parser, body, argv)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

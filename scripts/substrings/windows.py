@@ -1,0 +1,62 @@
+"""Hash the windows of words that may be there twice: those whose mark is there twice (scripts/substrings/marks.py).
+
+Writes, of a shard, a row for each different window with its first place there. Memory: 2 million windows, about 360 MB, and the
+repeated marks of the shard, 44 bytes each.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from scripts.formats import filtered
+from scripts.formats.dealt import Dealer, Table, answers
+from scripts.formats.documents import shard_of
+from scripts.formats.firsts import UNIT, merged, units
+from scripts.substrings.marks import marks, of_shard, where
+from scripts.substrings.words import grams
+from scripts.workflow import cli
+from scripts.workflow.console import Progress
+from scripts.workflow.manifest import Manifest
+
+
+def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
+    shard = shard_of(args.documents)
+    out = args.manifest.with_name(f"{shard}.parquet")
+    length = Manifest.read(args.sample).part("length")
+    shared = Table(answers(args.shared, int(shard)))
+    progress = Progress(filtered.number(args.documents, args.verdicts), "documents")
+    number = 0
+    with Dealer(out, UNIT, merged) as dealer:
+        for batch in of_shard(args, settings["skipped_by"], progress):
+            mark, _ = marks(batch, length)
+            maybe, _ = shared.find(mark)
+            maybe = maybe[batch.whole(length)[maybe]]
+            row, at = where(batch, maybe)
+            ranks = np.array([one["rank"] for one in batch.rows], np.uint64)
+            documents = np.array([one["document"] for one in batch.rows], np.int64)
+            dealer.add(units(grams(batch.words, length)[maybe], ranks[row], documents[row], at))
+            number += len(maybe)
+    manifest.counts = {"in": progress.done, "kept": progress.done, "dropped": {}}
+    manifest.summary = {"windows": number}
+    return [out]
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = cli.parser(
+        "substrings.windows",
+        __doc__,
+        f"--config config.yaml {filtered.EXAMPLE} --sample results/main/substrings/sample/00000.manifest.json"
+        " --shared results/main/substrings/shared/*.manifest.json --manifest /tmp/windows/00000.manifest.json",
+    )
+    filtered.options(parser)
+    parser.add_argument("--sample", required=True, type=Path, help="manifest of the same substrings.sample shard")
+    parser.add_argument("--shared", required=True, type=Path, nargs="+", help="manifests of substrings.shared")
+    return cli.run(parser, body, argv)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
