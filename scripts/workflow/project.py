@@ -21,6 +21,7 @@ from scripts.language import labels
 from scripts.models import registry
 from scripts.pretrain import checks, gpus, mix_shares, origin, sizes
 from scripts.pretrain.parameters import FAMILIES
+from scripts.synthesize import checks as synthesizing
 from scripts.workflow import config as configuration
 from scripts.workflow import contents, fingerprint, record, steps
 from scripts.workflow.errors import InputError
@@ -81,6 +82,7 @@ class Project:
             if config["pretrain"]["plan"]["gpu"] is not None:
                 gpus.chosen(config["pretrain"]["plan"], "auto")
             layouts.check(config["finetune"]["pairs"])
+            synthesizing.check(config, Path(f"results/{name}"))
             finetuning.check(config)
             aligning.check(config)
             start_from, own = config["pretrain"]["train"]["start_from"], Path(f"results/{name}/pretrain/train")
@@ -105,7 +107,7 @@ class Project:
 
     def _find_folder(self, variant: str, step: str, model: str) -> str:
         # How source files are found is in no fingerprint.
-        same = step in (steps.CRAWL, steps.LIST) or self.contents[variant] == self.contents["main"]
+        same = step in (steps.CRAWL, steps.LIST, *steps.SYNTHESIZE) or self.contents[variant] == self.contents["main"]
         # A model may be in the registry of one of the two alone, or, as the input of an old result, of none.
         known = steps.is_used(step, self.variants["main"]) if step == steps.PAIRS else True
         known = known and (
