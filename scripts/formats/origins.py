@@ -16,7 +16,9 @@ from urllib.parse import urlsplit
 from scripts.formats.documents import uniform
 
 COLUMNS = ["id", "url", "metadata"]  # of a document, for `origin`
-SYNTHESIZED = "synthesized"  # the scheme of the URL of a text that a model wrote, and the key of its metadata that says of what
+SYNTHESIZED = (
+    "synthesized"  # the scheme of the URL of a text that a model wrote, and the key of its metadata that says of what
+)
 MOST = 1.5  # times the wanted share: an origin that would take the held-out side beyond that stays in training
 LARGEST = 0.2  # share of all documents: the most that is held out where every origin is larger than wanted
 MANY = 0.5  # share of the documents in origins that are too large to be held out, from which a note says so
@@ -64,7 +66,7 @@ def _unicode(label: str) -> str:
 
 
 def made_from(row: dict[str, Any]) -> dict[str, Any] | None:
-    """What a text was made from that a model wrote of a document (scripts/synthesize): `seed`, its id, `origin` and more; None for any other.
+    """What a text was made from that a model wrote (scripts/synthesize): `seed`, a document's id, its `origin` and more; None for others.
 
     row: a document's `url` and `metadata`.
     """

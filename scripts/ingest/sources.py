@@ -148,11 +148,13 @@ def check(source: dict[str, Any], data: str, here: str) -> None:
         raise ConfigError(f"{here}.paths: a crawl has none; its files are those of `crawl`, below `base`")
     if (source["kind"] == "synthesized") != ("step" in source):
         raise ConfigError(
-            f"{here} ({source['name']}) is of kind {source['kind']}: `step`, synthesize.rephrase or synthesize.seed, is of kind synthesized, "
-            "and that needs it"
+            f"{here} ({source['name']}) is of kind {source['kind']}: a source of kind synthesized has a `step`, synthesize.rephrase or "
+            "synthesize.seed, and no other has one"
         )
     if source["kind"] == "synthesized" and "paths" in source:
-        raise ConfigError(f"{here}.paths: a source of kind synthesized has none; its texts are those of {source['step']}")
+        raise ConfigError(
+            f"{here}.paths: a source of kind synthesized has none; its texts are those of {source['step']}"
+        )
     if not crawl and (
         wrong := next((key for key in ("crawl", "format", "files", "share", "base") if key in source), "")
     ):

@@ -10,6 +10,7 @@ from scripts.workflow.config import ConfigError
 from scripts.workflow.errors import InputError
 from scripts.workflow.trees import lookup
 
+
 def check(config: dict[str, Any], results: Path) -> None:
     """Raise ConfigError or InputError for a step that a source names and that cannot work. results: the folder of the run's results."""
     named: dict[str, str] = {}
@@ -17,7 +18,9 @@ def check(config: dict[str, Any], results: Path) -> None:
         if step := source.get("step"):
             here = f"ingest.extract.sources[{number}]"
             if step in named:
-                raise ConfigError(f"{here}.step is {step}, which {named[step]} has already: its texts would be there twice")
+                raise ConfigError(
+                    f"{here}.step is {step}, which {named[step]} has already: its texts would be there twice"
+                )
             named[step] = here
     for step in named:
         settings = lookup(config, step)
@@ -41,7 +44,9 @@ def check_step(step: str, settings: dict[str, Any]) -> None:
         )
     for prompt, where in prompts(step, settings):
         if "{text}" not in prompt:
-            raise InputError(f"{where} is {prompt!r}; it must hold {{text}}, which stands for what the text is made from")
+            raise InputError(
+                f"{where} is {prompt!r}; it must hold {{text}}, which stands for what the text is made from"
+            )
     for number, pattern in enumerate(settings["refusals"]):
         try:
             re.compile(pattern)

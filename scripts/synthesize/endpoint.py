@@ -131,11 +131,13 @@ class Writer(Endpoint):
             content = ""
         if not isinstance(content, str):
             raise ValueError("an answer without text")
-        content = content.encode(errors="replace").decode()  # JSON may hold half of a surrogate pair, which UTF-8 cannot
+        content = content.encode(
+            errors="replace"
+        ).decode()  # JSON may hold half of a surrogate pair, which UTF-8 cannot
         cut = choice.get("finish_reason") == "length"
         told = found.get("usage") or {}
-        tokens = [told.get(name) for name in ("prompt_tokens", "completion_tokens")]
-        if all(isinstance(number, int) and number >= 0 for number in tokens):
-            return Reply(content, cut, *tokens)
+        prompt, completion = told.get("prompt_tokens"), told.get("completion_tokens")
+        if isinstance(prompt, int) and isinstance(completion, int) and min(prompt, completion) >= 0:
+            return Reply(content, cut, prompt, completion)
         asked = "".join(message["content"] for message in body["messages"])
         return Reply(content, cut, estimated(asked), estimated(content), counted=False)

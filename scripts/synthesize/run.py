@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from scripts.formats import documents
 from scripts.formats.documents import document_id, uniform
@@ -99,7 +99,7 @@ def body_of(texts: Callable[[dict[str, Any]], Texts]) -> cli.Body:
         settings = completed(args.step, settings)
         check_step(args.step, settings)
         # Before any text is read, so that what is wrong with it is said at once.
-        writer = Writer.of(options.given(args, args.step), args.step)
+        writer = cast(Writer, Writer.of(options.given(args, args.step), args.step))
         seeds, of = Seeds(settings["seeds"], settings["seed"], f"{args.step}.seeds"), texts(settings)
         made, budget = Made(args.step, settings, args.manifest.parent), Budget.of(settings)
         with scratch(args.manifest.parent / ".seeds") as aside:

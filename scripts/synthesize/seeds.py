@@ -64,8 +64,8 @@ def limits() -> Row:
 class Seeds:
     """The seeds that a step's `seeds` names. where: that key, for errors. seed: of the choice and of the order.
 
-    counts: documents that are there (`documents`), chosen ones (`chosen`), those left out because a model wrote them (`synthesized`) or because
-    they are there twice (`repeated`), and records of files that are no document (`rejected`).
+    counts: documents that are there (`documents`), chosen ones (`chosen`), those left out because a model wrote them (`synthesized`) or
+    because they are there twice (`repeated`), and records of files that are no document (`rejected`).
     """
 
     def __init__(self, settings: Row, seed: int, where: str) -> None:

@@ -206,7 +206,9 @@ def fingerprint(step: str, config: dict[str, Any], memo: dict[str, str] | None =
         above = {
             # Of a list of remote files, and of the files of synthesized texts, a shard consumes its own part, which its manifest names: a
             # file more, or other texts, run few shards again.
-            f"{name} {model}".rstrip(): "" if name in (LIST, *SYNTHESIZE) else digest(fingerprint(name, config, memo, model))
+            f"{name} {model}".rstrip(): ""
+            if name in (LIST, *SYNTHESIZE)
+            else digest(fingerprint(name, config, memo, model))
             for name, model in upstream(step, config, task)
             if name != FETCH  # a copy on the disk, which changes no document
         }

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -13,6 +16,7 @@ from scripts.evaluate import endpoint as judging
 from scripts.formats.documents import rows
 from scripts.synthesize import endpoint as writers
 from scripts.synthesize.endpoint import seconds
+from scripts.workflow.config import ROOT
 from scripts.workflow.manifest import Manifest
 from tests.unit.serve.test_app import address, results  # noqa: F401 - fixtures: a real server of two tiny models
 from tests.unit.synthesize.writing import corpus, page, prompt, run, says, serving, settings, texts, words  # noqa: F401 - `endpoint`
@@ -90,7 +94,9 @@ def test_the_project_s_own_server_writes(address: str, tmp_path: Path, seeds: Pa
 
 def test_what_is_no_text_is_dropped_and_counted(endpoint: Any, tmp_path: Path) -> None:
     made = [page(number) for number in range(12)]
-    made[9]["text"] = "Le jardin de la maison est grand et beau, et les enfants y jouent tous les jours après l'école. " * 4
+    made[9]["text"] = (
+        "Le jardin de la maison est grand et beau, et les enfants y jouent tous les jours après l'école. " * 4
+    )
     where = corpus(tmp_path / "corpus", {"00000": {"train": made}})
     english = "A garden is a place where children may play all day, as long as nobody minds the noise they make."
 
@@ -107,7 +113,10 @@ def test_what_is_no_text_is_dropped_and_counted(endpoint: Any, tmp_path: Path) -
             7: (400, {"error": {"message": "too long"}}),
             8: (200, says("La maison a un jardin, et les enfants aiment y jouer quand il fait beau en été.")),
             9: (200, says(english)),
-            10: (200, says("<think>They want simple words.</think>\nSure! Here is the text in simple words:\n\n" + english)),
+            10: (
+                200,
+                says("<think>They want simple words.</think>\nSure! Here is the text in simple words:\n\n" + english),
+            ),
             11: (200, says(english + " He said: I am sorry. As an author, I mean it.", tokens=None)),
         }[at]
 
@@ -127,10 +136,10 @@ def test_what_is_no_text_is_dropped_and_counted(endpoint: Any, tmp_path: Path) -
 def test_what_another_attempt_mends(endpoint: Any, tmp_path: Path) -> None:
     """It answers with errors, in another shape, hangs up, hangs, and only then writes."""
     where = corpus(tmp_path / "corpus", {"00000": {"train": [page(0)]}})
-    broken: list[Any] = [(503, {}), (200, {"choices": []}), None, 0.6, (500, {"error": {"message": "no"}})]
-    url, got = endpoint(lambda number, body: broken[number - 1] if number <= 5 else (200, says(words(body))))
-    assert run(tmp_path / "out", url, settings(REPHRASE, where), "--attempts=6", "--seconds=0.3") == 0
-    assert len(got) == 6 and len(texts(tmp_path / "out")) == 1
+    broken: list[Any] = [(503, {}), (200, {"choices": []}), None, b'{"choices": [', 0.6, (500, {})]
+    url, got = endpoint(lambda number, body: broken[number - 1] if number <= 6 else (200, says(words(body))))
+    assert run(tmp_path / "out", url, settings(REPHRASE, where), "--attempts=7", "--seconds=0.3") == 0
+    assert len(got) == 7 and len(texts(tmp_path / "out")) == 1
 
 
 def test_a_wait_that_the_endpoint_asks_for_holds_for_all(endpoint: Any, tmp_path: Path) -> None:
@@ -145,7 +154,16 @@ def test_a_wait_that_the_endpoint_asks_for_holds_for_all(endpoint: Any, tmp_path
 def test_what_retry_after_says() -> None:
     now = datetime(2026, 1, 1, tzinfo=UTC)
     later = (now + timedelta(seconds=90)).strftime("%a, %d %b %Y %H:%M:%S GMT")
-    assert [seconds(told, now) for told in ("7", later, None, "", "soon", "-3", "1e9", "nan")] == [7, 90, 0, 0, 0, 0, 600, 0]
+    assert [seconds(told, now) for told in ("7", later, None, "", "soon", "-3", "1e9", "nan")] == [
+        7,
+        90,
+        0,
+        0,
+        0,
+        0,
+        600,
+        0,
+    ]
 
 
 def test_an_endpoint_that_dies_and_comes_back(
@@ -159,6 +177,31 @@ def test_an_endpoint_that_dies_and_comes_back(
     assert not (tmp_path / "a/out/manifest.json").exists() and not (tmp_path / "a/out/.seeds").exists()
     url, got = endpoint(lambda _, body: (200, says(words(body))))
     assert run(tmp_path / "a/out", url, config) == 0 and len(got) == 19 - 5
+    assert run(tmp_path / "b/out", url, config) == 0 and files(tmp_path / "a/out") == files(tmp_path / "b/out")
+
+
+def test_killed_and_started_again(endpoint: Any, tmp_path: Path, seeds: Path) -> None:
+    """What was replied to before a kill -9 is not asked for again, and the bytes are those of a run that was not killed."""
+    config = settings(REPHRASE, seeds)
+    url, got = endpoint(lambda number, body: (200, says(words(body))) if number <= 7 else 30.0)
+    command = [
+        sys.executable,
+        "-m",
+        "scripts.synthesize.rephrase",
+        "--config",
+        config,
+        f"--endpoint={url}",
+        "--requests=2",
+    ]
+    paths = [f"--cache={tmp_path / 'a/cache'}", "--manifest", str(tmp_path / "a/out/manifest.json")]
+    with subprocess.Popen([*command, *paths], cwd=ROOT, stderr=subprocess.DEVNULL) as process:
+        deadline = time.monotonic() + 60
+        while len(got) < 9 and time.monotonic() < deadline:
+            time.sleep(0.02)
+        process.kill()
+    assert len(got) == 9 and not (tmp_path / "a/out/manifest.json").exists()
+    url, again = endpoint(lambda _, body: (200, says(words(body))))
+    assert run(tmp_path / "a/out", url, config) == 0 and len(again) == 19 - 7
     assert run(tmp_path / "b/out", url, config) == 0 and files(tmp_path / "a/out") == files(tmp_path / "b/out")
 
 

@@ -20,7 +20,7 @@ from scripts.workflow.manifest import Manifest
 from tests.unit import making
 
 PROGRAMS = {"synthesize.rephrase": rephrase.main, "synthesize.seed": seed.main}
-# reply(number of the request, body) → status, what is answered, headers; or seconds to hang, or None to hang up.
+# reply(number of the request, body) → status, what is answered, headers; or seconds to hang, None to hang up, or the half of an answer.
 Reply = Callable[[int, dict[str, Any]], Any]
 
 
@@ -41,6 +41,13 @@ def serving() -> Iterator[Callable[[Reply], tuple[str, list[Any]]]]:
                     number = len(got)
                 said = reply(number, body)
                 if said is None:  # it dies
+                    self.close_connection = True
+                    return
+                if isinstance(said, bytes):  # it dies in the middle
+                    self.send_response(200)
+                    self.send_header("Content-Length", str(2 * len(said)))
+                    self.end_headers()
+                    self.wfile.write(said)
                     self.close_connection = True
                     return
                 if isinstance(said, float):  # it hangs
