@@ -1,4 +1,4 @@
-"""Have a model write passages of documents in other words: Rephrase the Web (WRAP, Maini et al. 2024, arXiv:2401.16380).
+"""Have a model write passages of documents in other words, as Rephrase the Web does (WRAP, arXiv:2401.16380).
 
 A document is cut into passages, and each is asked for in `versions` of the `styles`, chosen by hash. A text is made from one passage and
 bears its document's id, address and origin, so that the split keeps it on the side of that document. Replies are kept on the disk, and

@@ -138,7 +138,22 @@ def summarise(manifest: Manifest, made: Made, seeds: Seeds, budget: Budget) -> N
         "bytes": made.bytes,
         "files": len(made.paths),
         "examples": made.examples,
+        "notes": notes(made),
     }
+
+
+def notes(made: Made) -> list[str]:
+    """Sentences for the report, where the result is not what was asked for."""
+    found = []
+    if left := made.dropped["budget"]:
+        found.append(f"The budget was spent: {left:,} texts were not asked for.")
+    if not made.kept:
+        found.append("No text came of the replies.")
+    if made.uncounted:
+        found.append(
+            f"Of {made.uncounted:,} replies the endpoint did not say how many tokens they have: 4 bytes are counted as one."
+        )
+    return found
 
 
 def program(step: str, doc: str | None, texts: Callable[[dict[str, Any]], Texts], argv: list[str] | None) -> int:

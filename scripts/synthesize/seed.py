@@ -1,4 +1,4 @@
-"""Have a model write new texts on the subject of documents: Cosmopedia (Ben Allal et al. 2024, huggingface.co/blog/cosmopedia).
+"""Have a model write new texts on the subject of documents, as Cosmopedia does (huggingface.co/blog/cosmopedia).
 
 Of each document the model sees the beginning, and is asked for a text of one of the `formats` for one of the `audiences`, `versions` pairs
 of them chosen by hash. A text bears its document's id, address and origin, so that the split keeps it on the side of that document.

@@ -113,10 +113,10 @@ MIXED_BY = {"language": "language.score", "quality": "quality.score"}  # what `p
 PLAN = "pretrain.plan"  # what the training will take; is told the settings of pretrain.train
 STEPS: dict[str, Step] = {
     CRAWL: Step(),
-    LIST: Step(),
-    FETCH: Step((LIST,), per="shard"),
     REPHRASE: Step(),
     SEED: Step(),
+    LIST: Step(),
+    FETCH: Step((LIST,), per="shard"),
     "ingest.extract": Step((CRAWL, LIST, FETCH, REPHRASE, SEED), per="shard"),
     "ingest.check": Step((DOCUMENTS,)),
     **_filters(),
