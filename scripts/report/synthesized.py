@@ -1,4 +1,4 @@
-"""Texts that a model wrote for the corpus, as rows of the report: how many, what they cost, why replies were dropped, and on which side they are."""
+"""Texts that a model wrote for the corpus, as rows of the report: how many, what they cost, why replies were dropped, and their sides."""
 
 from __future__ import annotations
 

@@ -25,7 +25,6 @@ class _One:
     body: dict[str, Any]
     most: Cost
     reply: Reply | None = None
-    running: Future[Reply] | None = None
 
 
 class Asking:
@@ -40,6 +39,7 @@ class Asking:
         self.window = deque[_One]()
         self.held = Cost()  # of the window: what its replies cost, and the most of those that are not there
         self.futures: dict[str, Future[Reply]] = {}
+        self.waiting: dict[str, list[_One]] = {}  # for each of these
 
     def replies(self, wanted: Iterable[Asked]) -> Iterator[tuple[Asked, Reply]]:
         """(text asked for, reply), in the order of `wanted`.
@@ -89,26 +89,26 @@ class Asking:
         self.window.append(one)
         self.held += one.most
         if name in self.futures:
-            one.running = self.futures[name]
+            self.waiting[name].append(one)
         elif found := self.writer.kept(one.body):
             self.put(one, found)
             self.known += 1
             self.progress.first += 1  # it has no part in the rate
         else:
-            one.running = self.futures[name] = pool.submit(self.writer.reply, one.body)
+            self.futures[name], self.waiting[name] = pool.submit(self.writer.reply, one.body), [one]
 
     def finish(self) -> None:
         """Wait for a reply or more, and put each to its request."""
         wait(self.futures.values(), return_when=FIRST_COMPLETED)
-        self.futures = {name: future for name, future in self.futures.items() if not future.done()}
-        for one in self.window:
-            if one.running and one.reply is None and one.running.done():
-                try:
-                    self.put(one, one.running.result())
-                except InputError as error:
-                    raise InputError(
-                        f"{error}; replies that came are kept in {self.writer.cache} and will not be asked for again"
-                    ) from None
+        for name in [name for name, future in self.futures.items() if future.done()]:
+            try:
+                reply = self.futures.pop(name).result()
+            except InputError as error:
+                raise InputError(
+                    f"{error}; replies that came are kept in {self.writer.cache} and will not be asked for again"
+                ) from None
+            for one in self.waiting.pop(name):
+                self.put(one, reply)
 
     def put(self, one: _One, reply: Reply) -> None:
         """Put a reply to its request."""

@@ -21,5 +21,7 @@ def test_a_row_for_each_step_and_one_for_the_corpus(tmp_path: Path) -> None:
         "Texts of synthesize.rephrase", "36",
         "by big from 20 documents; 4,000 tokens of prompts and replies for 0.0125; dropped of 40: cut 1, refusal 3",
     )  # fmt: skip
-    assert second[:2] == ("Synthesized documents in the corpus", "30") and second[2].startswith("2 of them for validation")
+    assert second[:2] == ("Synthesized documents in the corpus", "30") and second[2].startswith(
+        "2 of them for validation"
+    )
     assert tables.corpus_facts(run)[:2] == [first, second] and synthesized.facts(Run({})) == []
