@@ -3,7 +3,7 @@ synthesize: texts that a model behind an OpenAI-compatible endpoint writes of do
 
 REQUIRED INPUTS:
 
-    what `seeds` names: results of corpus.write of an earlier run, or files (part of the fingerprint)
+    what `seeds` names: results of corpus.write of an earlier run or of another variant, or files (part of the fingerprint)
 
 OUTPUTS:
 
@@ -13,6 +13,8 @@ OUTPUTS:
 
 
 rule synthesize_rephrase:
+    input:
+        seeds=seeding("synthesize.rephrase"),
     output:
         manifest="results/{variant}/synthesize/rephrase/manifest.json",
     log:
@@ -35,6 +37,8 @@ rule synthesize_rephrase:
 
 
 rule synthesize_seed:
+    input:
+        seeds=seeding("synthesize.seed"),
     output:
         manifest="results/{variant}/synthesize/seed/manifest.json",
     log:

@@ -27,6 +27,7 @@ from scripts.workflow import contents, fingerprint, record, steps
 from scripts.workflow.errors import InputError
 from scripts.workflow.freshness import Freshness
 from scripts.workflow.manifest import canonical
+from scripts.workflow.trees import lookup
 
 
 class Project:
@@ -128,6 +129,20 @@ class Project:
         """The path of a task's manifest."""
         folder = self.folder(variant, step, task)
         return f"{folder}/{task}.manifest.json" if task else f"{folder}/manifest.json"
+
+    def seeding(self, variant: str, step: str) -> list[str]:
+        """The manifests of corpus.write, of variants of this run, that the `seeds` of a step of synthesize name.
+
+        What they hold is in its fingerprint. They are its inputs too, so that it does not read a corpus while that is made again.
+        """
+        named = {Path(folder).resolve() for folder in lookup(self.variants[variant], step)["seeds"]["corpus"]}
+        made = "corpus.write"
+        return [
+            self.manifest(name, made, task)
+            for name, config in (self.variants.items() if named else [])
+            if Path(self.folder(name, made)).resolve() in named and self.folder(name, made).split("/")[1] == name
+            for task in steps.tasks(made, config)
+        ]
 
     def _place(self, variant: str) -> Callable[[str, str], Path]:
         return lambda step, task: Path(self.manifest(variant, step, task))

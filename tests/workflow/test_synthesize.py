@@ -88,6 +88,7 @@ def test_texts_that_a_model_wrote_are_a_source(tmp_path: Path, endpoint: Any) ->
     elsewhere = {**given, "synthesize": {"rephrase": {"endpoint": "http://127.0.0.1:9/v1", "requests": 1}}}
     assert planned(tmp_path, elsewhere) == rest
     assert {"synthesize.rephrase", "corpus.write"} <= planned(tmp_path, tree(tmp_path, url, max_tokens=999))
+    assert "synthesize.rephrase" in planned(tmp_path, {**given, "filters": []}), "main's corpus is made again before"
 
     # As many texts as a budget lets there be, from the cache: without the endpoint.
     tree(tmp_path, "http://127.0.0.1:9/v1", budget={"tokens": 5000}, files=1)
