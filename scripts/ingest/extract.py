@@ -23,7 +23,7 @@ from scripts.ingest.files import File, First, MissingError, TransferError, liste
 from scripts.ingest.files import size as size_of
 from scripts.ingest.parquet import ParquetReader
 from scripts.ingest.sources import content, digests, named
-from scripts.ingest.synthesized import SynthesizedReader
+from scripts.ingest.synthesized import SynthesizedReader, file_of
 from scripts.ingest.text import JsonLinesReader, TextReader
 from scripts.ingest.urls import COMMON_CRAWL, access_option, is_url
 from scripts.ingest.warc import Page, Rejected, WarcReader
@@ -123,7 +123,7 @@ def planned(args: argparse.Namespace, settings: dict[str, Any], shard: str) -> l
             # Each shard consumes its own files alone: with other texts few shards are read again.
             found, shards = made[source["step"]], settings["shards"]
             numbers = range(int(shard), found.part("files"), shards)
-            out += [(source, found.file(name), name) for name in (f"{number:05d}.parquet" for number in numbers)]
+            out += [(source, found.file(name), name) for name in map(file_of, numbers)]
     if args.list:
         copies = fetched(args.fetched[0]) if args.fetched else None
         for one in listed(args.list[0], shard):

@@ -17,6 +17,11 @@ from scripts.ingest.warc import Page, Rejected
 TEXT = pa.schema([(name, pa.string()) for name in ("id", "text", "url", "metadata")])
 
 
+def file_of(number: int) -> str:
+    """The name of a file of texts. A bare number would be a shard's, and go where the config has fewer shards (leftovers.py)."""
+    return f"texts-{number:05d}.parquet"
+
+
 class SynthesizedReader:
     """Files of TEXT; ids are those that the texts were given when they were made."""
 

@@ -1,6 +1,6 @@
 """What both steps do: ask for texts about seeds, drop replies that are none, and write the others with what they were made from.
 
-Writes `<number>.parquet`: `id, text, url, metadata`, in the order of the seeds' hashes; all texts of a seed are in one file.
+Writes `texts-<number>.parquet`: `id, text, url, metadata`, in the order of the seeds' hashes; all texts of a seed are in one file.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, cast
 from scripts.formats import documents
 from scripts.formats.documents import document_id, uniform
 from scripts.formats.origins import SYNTHESIZED
-from scripts.ingest.synthesized import TEXT
+from scripts.ingest.synthesized import TEXT, file_of
 from scripts.synthesize.asked import Asked, Seed, name_of
 from scripts.synthesize.asking import Asking
 from scripts.synthesize.budget import Budget
@@ -63,7 +63,7 @@ class Made:
 
     def __init__(self, step: str, settings: dict[str, Any], folder: Path) -> None:
         self.step, self.settings = step, settings
-        self.paths = [folder / f"{number:05d}.parquet" for number in range(settings["files"])]
+        self.paths = [folder / file_of(number) for number in range(settings["files"])]
         self.dropped, self.styles, self.kept = Counter[str](), dict[str, dict[str, int]](), 0
         self.examples: list[dict[str, str]] = []
         self.uncounted = self.bytes = 0

@@ -10,7 +10,10 @@ import pytest
 import yaml
 
 from scripts.formats.documents import SPLITS, rows
+from scripts.workflow import config as configuration
+from scripts.workflow import leftovers
 from scripts.workflow.manifest import Manifest
+from scripts.workflow.project import Project
 from tests.unit.synthesize.writing import page, says, serving, words  # noqa: F401 - the fixture `endpoint`
 from tests.workflow.conftest import run, snapshot
 from tests.workflow.plan import planned
@@ -51,7 +54,11 @@ def sides(folder: Path, variant: str) -> dict[str, dict[str, dict[str, Any]]]:
 
 
 @pytest.mark.slow
-def test_texts_that_a_model_wrote_are_a_source(tmp_path: Path, endpoint: Any) -> None:
+def test_texts_that_a_model_wrote_are_a_source(
+    tmp_path: Path,
+    endpoint: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     url, got = endpoint(lambda _, body: (200, says(words(body))))
     tree(tmp_path, url, written=False)
     run(tmp_path, "--until", "corpus_write", config=tmp_path / "mine.yaml")
@@ -87,6 +94,9 @@ def test_texts_that_a_model_wrote_are_a_source(tmp_path: Path, endpoint: Any) ->
     assert not {"synthesize.rephrase", "ingest.extract", "corpus.write"} & rest and "tokenize.train" in rest
     elsewhere = {**given, "synthesize": {"rephrase": {"endpoint": "http://127.0.0.1:9/v1", "requests": 1}}}
     assert planned(tmp_path, elsewhere) == rest
+    monkeypatch.chdir(tmp_path)
+    assert not leftovers.of(Project(configuration.validate(given)).variants), "more files than shards"
+    monkeypatch.undo()
     assert {"synthesize.rephrase", "corpus.write"} <= planned(tmp_path, tree(tmp_path, url, max_tokens=999))
     assert "synthesize.rephrase" in planned(tmp_path, {**given, "filters": []}), "main's corpus is made again before"
 

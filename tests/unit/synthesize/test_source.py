@@ -35,8 +35,8 @@ def test_each_shard_reads_its_own_files(endpoint: Any, tmp_path: Path, capfd: py
     read = [Manifest.parse(tmp_path / f"extract/0000{shard}.manifest.json") for shard in range(2)]
     found = [list(rows(tmp_path / f"extract/0000{shard}.parquet")) for shard in range(2)]
     assert [set(manifest.inputs[STEP]) for manifest in read] == [
-        {"00000.parquet", "00002.parquet", "summary:files"},
-        {"00001.parquet", "summary:files"},
+        {"texts-00000.parquet", "texts-00002.parquet", "summary:files"},
+        {"texts-00001.parquet", "summary:files"},
     ]
     written = {row["id"]: row for row in texts(tmp_path / "out")}
     assert {row["id"]: row["text"] for part in found for row in part} == {
