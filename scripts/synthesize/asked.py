@@ -34,13 +34,15 @@ class Asked:
     prompt: str
 
     def body(self, settings: dict[str, Any]) -> dict[str, Any]:
-        """The chat completion that asks for it. settings: model, temperature, max_tokens."""
-        return {
+        """The chat completion that asks for it. settings: model, temperature, max_tokens, request."""
+        body = {
             "model": settings["model"],
             "messages": [{"role": "user", "content": self.prompt}],
             "max_tokens": settings["max_tokens"],
             "temperature": settings["temperature"],
+            **settings["request"],
         }
+        return {name: value for name, value in body.items() if value is not None}
 
 
 def name_of(body: dict[str, Any]) -> str:

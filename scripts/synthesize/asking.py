@@ -28,7 +28,9 @@ class _One:
 
 
 class Asking:
-    """Asks for texts. settings: model, temperature, max_tokens of the step. `left`: texts that were not asked for, for lack of budget.
+    """Asks for texts. settings: model, temperature, max_tokens, request of the step.
+
+    `left` counts texts that were not asked for, for lack of budget.
 
     `known` counts the replies that were on the disk.
     """
@@ -75,7 +77,7 @@ class Asking:
 
     def _one(self, asked: Asked) -> _One:
         body = asked.body(self.settings)
-        return _One(asked, body, costs.most(body))
+        return _One(asked, body, costs.most(asked.prompt, self.settings["max_tokens"]))
 
     def room(self, coming: _One) -> bool:
         """Whether a request may be begun now: there is a thread for it, and the budget holds whatever the running ones will cost."""

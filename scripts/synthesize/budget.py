@@ -35,9 +35,9 @@ def of(reply: Reply) -> Cost:
     return Cost(reply.prompt, reply.completion)
 
 
-def most(body: dict[str, Any]) -> Cost:
+def most(prompt: str, max_tokens: int) -> Cost:
     """The most that a request may cost: no tokenizer makes more tokens of a text than it has bytes."""
-    return Cost(sum(len(message["content"].encode()) for message in body["messages"]) + AROUND, body["max_tokens"])
+    return Cost(len(prompt.encode()) + AROUND, max_tokens)
 
 
 @dataclass

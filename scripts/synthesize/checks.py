@@ -10,6 +10,8 @@ from scripts.workflow.config import ConfigError
 from scripts.workflow.errors import InputError
 from scripts.workflow.trees import lookup
 
+OWN = ("model", "messages", "stream", "n")  # keys of a request that the step decides
+
 
 def check(config: dict[str, Any], results: Path) -> None:
     """Raise ConfigError or InputError for a step that a source names and that cannot work. results: the folder of the run's results."""
@@ -52,6 +54,10 @@ def check_step(step: str, settings: dict[str, Any]) -> None:
             re.compile(pattern)
         except re.error as error:
             raise InputError(f"{step}.refusals[{number}] is {pattern!r}, no regular expression: {error}") from None
+    if own := next((key for key in OWN if key in settings["request"]), ""):
+        raise InputError(
+            f"{step}.request has {own!r}, which the step sets; allowed are other keys of a chat completion"
+        )
     if settings["budget"]["money"] is not None and not any(settings["prices"].values()):
         raise InputError(
             f"{step}.budget.money is {settings['budget']['money']}, and {step}.prices are 0: set what a million tokens cost"

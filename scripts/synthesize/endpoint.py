@@ -95,7 +95,7 @@ class Writer(Endpoint):
                 found = self.written(body)
             except urllib.error.HTTPError as error:
                 told = error.headers.get("Retry-After") if error.headers else None
-                why = f"HTTP {error.code} {said(error)}".strip()
+                why = self.masked(f"HTTP {error.code} {said(error)}".strip())
                 if error.code in REFUSED:
                     return Reply("", refused=why)
                 if error.code not in LATER and error.code < 500:
@@ -108,6 +108,11 @@ class Writer(Endpoint):
                 write_atomically(self.place(body), json.dumps(kept, ensure_ascii=False))
                 return found
         raise InputError(f"{self.url} gave no answer in {self.attempts} attempts: {why}")
+
+    def masked(self, text: str) -> str:
+        """What an endpoint says, without the key: some repeat it in the message that refuses it."""
+        key = self.headers.get("Authorization", "").removeprefix("Bearer ")
+        return text.replace(key, "(the key)") if key else text
 
     def wait(self, pause: float) -> None:
         """Wait for `pause` seconds, and for as long as the endpoint asked for; not once all is to end."""

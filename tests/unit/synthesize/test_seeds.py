@@ -125,6 +125,7 @@ def config(**changes: Any) -> dict[str, Any]:
         ({}, r"synthesize\.rephrase\.seeds names nothing: set"),
         ({"model": None}, r"synthesize\.rephrase\.model is null: name the model"),
         ({"styles": {}}, r"synthesize\.rephrase\.styles is empty"),
+        ({"request": {"stream": True}}, r"synthesize\.rephrase\.request has 'stream', which the step sets"),
         ({"refusals": ["("]}, r"synthesize\.rephrase\.refusals\[0\] is '\(', no regular expression"),
         ({"budget": {"money": 3}}, r"synthesize\.rephrase\.budget\.money is 3, and synthesize\.rephrase\.prices are 0"),
         ({"seeds": {"corpus": ["results/main/corpus/write"]}}, r"seeds\.corpus has '.*', a result of this run"),

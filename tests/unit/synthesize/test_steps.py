@@ -253,6 +253,43 @@ def test_the_budget(endpoint: Any, tmp_path: Path) -> None:
     assert len(whole) == 40 and {row["id"] for row in texts(tmp_path / "one/out")} < whole
 
 
+def test_more_tokens_than_a_prompt_has_bytes(endpoint: Any, tmp_path: Path) -> None:
+    """As where an endpoint puts text of its own before each prompt: the same texts at any number of requests all the same."""
+    where = corpus(tmp_path / "corpus", {"00000": {"train": [page(number) for number in range(30)]}})
+    url, _ = endpoint(lambda _, body: (200, says(words(body), tokens=(5000, 40))))
+    config = settings(REPHRASE, where, budget={"tokens": 9000, "money": None}, max_tokens=50)
+    assert not run(tmp_path / "one/out", url, config, "--requests=1") + run(tmp_path / "many/out", url, config)
+    assert files(tmp_path / "one/out") == files(tmp_path / "many/out")
+    assert Manifest.parse(tmp_path / "one/out/manifest.json").counts == {"in": 30, "kept": 2, "dropped": {"budget": 28}}
+
+
+def test_further_keys_of_a_request(endpoint: Any, tmp_path: Path, seeds: Path) -> None:
+    more = {"request": {"top_p": 0.5, "max_tokens": None, "max_completion_tokens": 7}}
+    url, got = endpoint(lambda _, body: (200, says(words(body))))
+    assert run(tmp_path / "out", url, settings(REPHRASE, {"corpus": [str(seeds)], "number": 1}, **more)) == 0
+    ((_, body, _),) = got
+    assert {key: value for key, value in body.items() if key != "messages"} == {
+        "model": "m", "temperature": 0.7, "top_p": 0.5, "max_completion_tokens": 7,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("status", [400, 401, 503])
+def test_an_endpoint_that_repeats_the_key(
+    endpoint: Any,
+    tmp_path: Path,
+    seeds: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    status: int,
+) -> None:
+    monkeypatch.setenv("WRITER_KEY", SECRET)
+    url, _ = endpoint(lambda *_: (status, {"error": {"message": f"bad key {SECRET}"}}))
+    config = settings(REPHRASE, seeds, versions=2)
+    assert run(tmp_path / "out", url, config, "--key=WRITER_KEY", "--attempts=1", "--requests=1") == 1
+    said = capfd.readouterr().err
+    assert f"HTTP {status} bad key (the key)" in said and SECRET not in said
+
+
 def test_no_secret_is_written_or_said(
     endpoint: Any, tmp_path: Path, seeds: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
