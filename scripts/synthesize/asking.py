@@ -30,9 +30,7 @@ class _One:
 class Asking:
     """Asks for texts. settings: model, temperature, max_tokens, request of the step.
 
-    `left` counts texts that were not asked for, for lack of budget.
-
-    `known` counts the replies that were on the disk.
+    `left` counts texts that were not asked for, for lack of budget; `known` the replies that were on the disk.
     """
 
     def __init__(self, writer: Writer, budget: Budget, settings: dict[str, Any], progress: Progress) -> None:

@@ -21,7 +21,7 @@ THOUGHTS = re.compile(r"\s*<think>.*?</think>", re.DOTALL)  # of models that thi
 PREAMBLE = re.compile(
     r"\s*(?:sure|certainly|of course|okay|ok|absolutely|here(?:'s|’s| is| are))\b[^\n]{0,200}:[*_ ]*\n", re.IGNORECASE
 )
-REASONS = ("refused", "empty", "cut", "refusal", "copy_of_seed", "copy_of_prompt", "language")
+REASONS = ("rejected", "empty", "cut", "refusal", "copy_of_seed", "copy_of_prompt", "language")
 
 
 class Judge:
@@ -35,7 +35,7 @@ class Judge:
     def __call__(self, asked: Asked, reply: Reply) -> tuple[str, str]:
         """(text, "") of a reply, or ("", why it is none): one of REASONS."""
         if reply.refused:
-            return "", "refused"
+            return "", "rejected"
         text = tidy(PREAMBLE.sub("", THOUGHTS.sub("", reply.answer, count=1), count=1))
         if reply.cut:
             return "", "cut"

@@ -124,7 +124,7 @@ def test_what_is_no_text_is_dropped_and_counted(endpoint: Any, tmp_path: Path) -
     assert run(tmp_path / "out", url, settings(REPHRASE, where)) == 0
     found = Manifest.parse(tmp_path / "out/manifest.json")
     assert found.counts["dropped"] == {
-        "empty": 2, "cut": 1, "refusal": 2, "copy_of_seed": 1, "copy_of_prompt": 1, "refused": 1, "language": 2,
+        "empty": 2, "cut": 1, "refusal": 2, "copy_of_seed": 1, "copy_of_prompt": 1, "rejected": 1, "language": 2,
     }  # fmt: skip
     assert {int(row["seed"], 16): row["text"] for row in texts(tmp_path / "out")} == {
         10: english,
