@@ -9,7 +9,7 @@ import heapq
 import json
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,7 @@ READERS: dict[str, Callable[[dict[str, Any], dict[str, Any]], TextReader]] = {
     "jsonl": JsonLinesReader,
     "parquet": ParquetReader,
 }
-COLUMNS = ["id", "text", "url", "metadata"]
+COLUMNS = ("id", "text", "url", "metadata")
 SEED = pa.schema([(name, pa.string()) for name in ("id", "text", "url", "origin")])
 PIECE = 128 << 20  # bytes of text of a file that is sorted in memory
 MOST = 64  # such files
@@ -83,11 +83,11 @@ class Seeds:
         root = Path(entry["path"])
         return [(path, str(path.relative_to(root) if root.is_dir() else path.name)) for path in contents.below(root)]
 
-    def documents(self, counts: Counter[str]) -> Iterator[Row]:
-        """Every document (COLUMNS): of corpora those of the training side alone."""
+    def documents(self, counts: Counter[str], columns: Sequence[str] = COLUMNS) -> Iterator[Row]:
+        """Every document: of corpora those of the training side alone, with these columns."""
         for made in self.corpora:
             assert made.path is not None
-            yield from rows(made.file(f"train/{shard_of(made.path)}.parquet"), COLUMNS)
+            yield from rows(made.file(f"train/{shard_of(made.path)}.parquet"), [*columns])
         bounds = limits()
         for entry in self.settings["files"]:
             read = READERS[entry["kind"]](entry, bounds)
@@ -110,7 +110,7 @@ class Seeds:
             return float(share)
         lowest: list[float] = []  # as a heap of their negatives
         held = set[float]()
-        for row in self.documents(Counter()):
+        for row in self.documents(Counter(), ("id", "url", "metadata")):
             place = self.place(row)
             if place < share and place not in held and not made_from(row):
                 held.add(place)
