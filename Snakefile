@@ -14,6 +14,7 @@ if CONTAINER:
 
 
 include: "rules/crawl.smk"
+include: "rules/synthesize.smk"
 include: "rules/ingest.smk"
 # The filters; the config's `filters` says which run, and in what order
 include: "rules/url.smk"

@@ -284,6 +284,11 @@ def at_once(step):
     return found
 
 
+def seeding(step):
+    """Input function: the corpora of this run that the seeds of a step of synthesize are taken from."""
+    return lambda wildcards: PROJECT.seeding(wildcards.variant, step)
+
+
 def every_step(wildcards):
     """Input function: the manifests of every step of the run but the last."""
     kept = [step for step in steps.used(VARIANTS[wildcards.variant]) if step != steps.LAST]

@@ -6,6 +6,7 @@ REQUIRED INPUTS:
     the files of ingest.extract.sources, spread over the shards by a hash of their names
     the remote files that they name, where they name such
     results/{variant}/crawl/render/manifest.json    where a source is the demo's crawl
+    results/{variant}/synthesize/rephrase/manifest.json, …/seed/manifest.json    where a source is of these
 
 OUTPUTS:
 
@@ -78,6 +79,8 @@ rule ingest_fetch:
 rule ingest_extract:
     input:
         crawl=manifests("crawl.render"),
+        rephrased=manifests("synthesize.rephrase"),
+        seeded=manifests("synthesize.seed"),
         listed=manifests("ingest.list"),
         fetched=manifest("ingest.fetch"),
     output:
@@ -99,6 +102,7 @@ rule ingest_extract:
         python -m scripts.ingest.extract \
             --config {params.fingerprint:q} \
             --crawl {input.crawl:q} \
+            --synthesized {input.rephrased:q} {input.seeded:q} \
             --list {input.listed:q} \
             --fetched {input.fetched:q} \
             --access {params.access:q} \

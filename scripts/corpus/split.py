@@ -20,7 +20,7 @@ from scripts.corpus.leakage import TRAIN, VALIDATION, Leaks, Sides, leaks, names
 from scripts.dedup import tables
 from scripts.formats import filtered
 from scripts.formats.documents import SPLITS, Writer, add_counts, data, rows, shard_of, survivors
-from scripts.formats.origins import COLUMNS, Split
+from scripts.formats.origins import COLUMNS, Split, made_from
 from scripts.workflow import cli
 from scripts.workflow.console import Progress, log
 from scripts.workflow.manifest import Manifest
@@ -100,10 +100,12 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
         for row in survivors(documents, verdicts, COLUMNS):
             split.add(row)
         progress.add()
-    if not split.documents:
+    if not split.documents + split.made.documents:
         raise cli.InputError(empty(args.documents, args.verdicts))
     split.decide()
     files: dict[int, Path] = {}
+    made = {"documents": 0, "heldout": 0}  # texts that a model wrote
+    total = held_number = 0
     for documents, verdicts, shard in shards:
         files[int(shard)] = args.manifest.with_name(f"{shard}.parquet")
         ids, held = [], []
@@ -111,7 +113,11 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
             for row in survivors(documents, verdicts, COLUMNS):
                 ids.append(row["id"])
                 held.append(split.holds(row))
+                if made_from(row):
+                    made["documents"] += 1
+                    made["heldout"] += held[-1]
                 writer.add({"id": row["id"], "split": SPLITS[held[-1]]})
+        total, held_number = total + len(held), held_number + sum(held)
         if sides:
             sides.set(int(shard), tables.binary(ids), np.where(held, VALIDATION, TRAIN).astype(np.uint8))
         progress.add()
@@ -127,12 +133,12 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
                 f"{cut:,} pairs of overfull buckets were not measured (dedup.band.max_candidates): training documents that are near "
                 "a validation document may be left"
             )
-        if len(found.document) == split.documents - held_out["documents"]:
+        if len(found.document) == total - held_number:
             split.notes.append("every training document is a near-duplicate of a validation document: none was dropped")
         elif settings["drop_near_duplicates"] and len(found.document):
             drop(files, sides, found)
             dropped[LEAK] = len(found.document)
-    manifest.counts = {"in": split.documents, "kept": split.documents - sum(dropped.values()), "dropped": dropped}
+    manifest.counts = {"in": total, "kept": total - sum(dropped.values()), "dropped": dropped}
     filters = [stage_of(Manifest.parse(paths[0]).step) for paths in judging[1:]]
     manifest.summary = {
         **split.summary,
@@ -140,10 +146,16 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
         "near_duplicates": leaked,
         "notes": split.notes,
         "filters": filters,
+        **({"synthesized": made} if made["documents"] else {}),
     }
     log.info(
         "validation: %s documents, %.2f %%, by %s", f"{held_out['documents']:,}", 100 * held_out["fraction"], split.by
     )
+    if made["documents"]:
+        log.info(
+            "synthesized: %s documents, on the side of what they are made from: %s for validation",
+            f"{made['documents']:,}", f"{made['heldout']:,}",
+        )  # fmt: skip
     if leaked:
         log.info(
             "training documents with a similarity of %s or more to a validation document: %s, %s dropped",

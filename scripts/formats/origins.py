@@ -1,4 +1,4 @@
-"""Held-out splits by origin: all pieces of one book, and all pages of one host, are on the same side.
+"""Held-out splits by origin: all pieces of one book, and all pages of one host, are on the same side, and so is what a model wrote of them.
 
 A split by document would leave pieces of a book, or pages that share a site's boilerplate and authors, on both sides, and
 what is measured on the held-out side would look better than it is on text that the model never saw.
@@ -9,13 +9,16 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 from urllib.parse import urlsplit
 
 from scripts.formats.documents import uniform
 
 COLUMNS = ["id", "url", "metadata"]  # of a document, for `origin`
+SYNTHESIZED = (
+    "synthesized"  # the scheme of the URL of a text that a model wrote, and the key of its metadata that says of what
+)
 MOST = 1.5  # times the wanted share: an origin that would take the held-out side beyond that stays in training
 LARGEST = 0.2  # share of all documents: the most that is held out where every origin is larger than wanted
 MANY = 0.5  # share of the documents in origins that are too large to be held out, from which a note says so
@@ -62,12 +65,26 @@ def _unicode(label: str) -> str:
     return name if name.isprintable() else label  # such as a lone surrogate, which cannot be hashed
 
 
+def made_from(row: dict[str, Any]) -> dict[str, Any] | None:
+    """What a text was made from that a model wrote (scripts/synthesize): `seed`, a document's id, its `origin` and more; None for others.
+
+    row: a document's `url` and `metadata`.
+    """
+    if not (row["url"] or "").startswith(f"{SYNTHESIZED}:"):
+        return None
+    found = json.loads(row["metadata"] or "{}").get(SYNTHESIZED)
+    return dict(found) if isinstance(found, dict) else None
+
+
 def origin(row: dict[str, Any]) -> str:
-    """Where a document comes from: a page's host, the file of a piece of a book, else the document itself.
+    """Where a document comes from: a page's host, the file of a piece of a book, else the document itself; of what a model wrote of
+    a document, where that comes from.
 
     row: a document's `id`, `url` and `metadata`. A row of JSON Lines without a URL is a document of its own, and so is a
     text that was not cut (`metadata` has no `piece`).
     """
+    if made := made_from(row):
+        return str(made["origin"])
     url = row["url"] or ""
     if url.startswith("file:"):
         cut = "piece" in json.loads(row["metadata"] or "{}")
@@ -76,37 +93,64 @@ def origin(row: dict[str, Any]) -> str:
 
 
 @dataclass
-class Split:
-    """Which documents are held out, about `fraction` of them: `add` every document, `decide`, then ask `holds`.
+class Tally:
+    """What decides a split, counted over documents."""
 
-    by: `origin` or `document`. The choice is made by the hash of (seed, origin or id) alone, never by the order in which the
-    documents come. Memory: about 150 bytes an origin.
-    """
-
-    fraction: float
-    seed: int
-    by: str = "origin"
     documents: int = 0
     sizes: dict[float, int] = field(default_factory=dict)  # hash of an origin → its documents
     least: float = 1.0  # the lowest hash of a document
     most: float = 0.0  # the highest
-    below: int = 0  # documents whose hash is below `fraction`
+    at_least: int = 0  # documents of that hash: those made from one document have the same
+    at_most: int = 0
+    below: int = 0  # documents whose hash is below the share to hold out
+
+    def count(self, own: float, place: float | None, fraction: float) -> None:
+        """Count a document. own: its hash. place: that of its origin, where the split is by origin."""
+        self.documents += 1
+        self.at_least = 1 if own < self.least else self.at_least + (own == self.least)
+        self.at_most = 1 if own > self.most else self.at_most + (own == self.most)
+        self.least, self.most = min(self.least, own), max(self.most, own)
+        self.below += own < fraction
+        if place is not None:
+            self.sizes[place] = self.sizes.get(place, 0) + 1
+
+    def by_hash(self, fraction: float) -> int:
+        """How many documents are held out by their own hashes: see Split.holds."""
+        if self.least == self.most:
+            return 0
+        return self.documents - self.at_most if self.most < fraction else self.below or self.at_least
+
+
+@dataclass
+class _Choice:
+    fraction: float
+    seed: int
+    by: str = "origin"
+
+
+@dataclass
+class Split(Tally, _Choice):
+    """Which documents are held out, about `fraction` of them: `add` every document, `decide`, then ask `holds`.
+
+    by: `origin` or `document`. The choice is made by the hash of (seed, origin or id) alone, never by the order in which the
+    documents come. Memory: about 150 bytes an origin. What a model wrote of a document is on that document's side, and has no say in the
+    choice: with and without such texts the same documents are held out. Only where there are no others do they decide, by what they are
+    made from. `documents` counts those that decide.
+    """
+
+    made: Tally = field(default_factory=Tally)  # of texts that a model wrote
     held: set[float] = field(default_factory=set)
     summary: dict[str, Any] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)  # sentences for the report, where the split is not as asked for
 
     def _own(self, row: dict[str, Any]) -> float:
-        return uniform(self.seed, row["id"], "split")
+        made = made_from(row)
+        return uniform(self.seed, str(made["seed"]) if made else row["id"], "split")
 
     def add(self, row: dict[str, Any]) -> None:
         """Count a document (columns: COLUMNS)."""
-        self.documents += 1
-        own = self._own(row)
-        self.least, self.most = min(self.least, own), max(self.most, own)
-        self.below += own < self.fraction
-        if self.by == "origin":
-            place = uniform(self.seed, origin(row), "split")
-            self.sizes[place] = self.sizes.get(place, 0) + 1
+        place = uniform(self.seed, origin(row), "split") if self.by == "origin" else None
+        (self.made if made_from(row) else self).count(self._own(row), place, self.fraction)
 
     def decide(self, what: str = "documents") -> None:
         """Choose the origins, and fill `summary` and `notes`. what: how a note calls the documents.
@@ -115,6 +159,9 @@ class Split:
         beyond MOST times that stays in training. Where none fits, the smallest is held out if it is at most LARGEST of
         all; else the split is by document. Of two documents or more at least one is held out and one is not.
         """
+        if not self.documents:
+            for each in fields(Tally):
+                setattr(self, each.name, getattr(self.made, each.name))
         wanted, number = self.fraction * self.documents, 0
         room = min(MOST * wanted, self.documents - 1)
         if self.by == "origin" and wanted:
@@ -128,7 +175,7 @@ class Split:
         large = [size for size in self.sizes.values() if size > room]
         asked, self.by = self.by, "origin" if self.held else "document"
         if self.by == "document" and wanted:
-            number = min(max(self.below, 1), self.documents - 1)
+            number = self.by_hash(self.fraction)
         share = number / max(self.documents, 1)
         self._explain(what, asked, share, sum(large))
         self.summary = {

@@ -23,13 +23,14 @@ from scripts.ingest.files import File, First, MissingError, TransferError, liste
 from scripts.ingest.files import size as size_of
 from scripts.ingest.parquet import ParquetReader
 from scripts.ingest.sources import content, digests, named
+from scripts.ingest.synthesized import SynthesizedReader, file_of
 from scripts.ingest.text import JsonLinesReader, TextReader
 from scripts.ingest.urls import COMMON_CRAWL, access_option, is_url
 from scripts.ingest.warc import Page, Rejected, WarcReader
 from scripts.workflow import cli, contents, frozen
 from scripts.workflow.console import Progress, log
 from scripts.workflow.manifest import Manifest, ManifestError
-from scripts.workflow.steps import DEMO_CRAWL
+from scripts.workflow.steps import DEMO_CRAWL, SYNTHESIZED
 
 DROPPED = pa.schema([(name, pa.string()) for name in ("file", "record_id", "url", "reason", "detail")])
 DAMAGE = {"broken_record", "broken_row_group", "broken_file", "missing_column", "wrong_type", "not_warc"}
@@ -45,6 +46,7 @@ KINDS: dict[str, Callable[[dict[str, Any], dict[str, Any]], Reader]] = {
     "text": TextReader,
     "jsonl": JsonLinesReader,
     "parquet": ParquetReader,
+    SYNTHESIZED: SynthesizedReader,
 }
 
 
@@ -86,7 +88,8 @@ def own(args: argparse.Namespace) -> dict[str, str]:
 def planned(args: argparse.Namespace, settings: dict[str, Any], shard: str) -> list[tuple[dict[str, Any], File, str]]:
     """(source, file, its name) of everything that this shard reads, in order.
 
-    Remote files are those of the shard in `--list`. Its files here are `source=root/./name` or `source=path`; of the demo crawl
+    Remote files are those of the shard in `--list`; of synthesized texts (`--synthesized`) its files are those whose number is this
+    shard's, modulo the shards. Its files here are `source=root/./name` or `source=path`; of the demo crawl
     (`--crawl`) those whose number in their source is this shard's, modulo the shards. Raises InputError where a name is not a source
     of the config.
     """
@@ -110,6 +113,17 @@ def planned(args: argparse.Namespace, settings: dict[str, Any], shard: str) -> l
             # The crawl's curated file is JSON Lines, its pages are WARC.
             read_as = {**source, "kind": "jsonl"} if source.get("curated") else source
             out += [(read_as, crawl.file(name), name) for name in mine]
+    made = {found.step: found for found in (Manifest.read(path, only="") for path in args.synthesized)}
+    for source in settings["sources"]:
+        if source["kind"] == SYNTHESIZED:
+            if source["step"] not in made:
+                raise cli.InputError(
+                    f"source {source['name']!r} is of {source['step']}: --synthesized must name its manifest"
+                )
+            # Each shard consumes its own files alone: with other texts few shards are read again.
+            found, shards = made[source["step"]], settings["shards"]
+            numbers = range(int(shard), found.part("files"), shards)
+            out += [(source, found.file(name), name) for name in map(file_of, numbers)]
     if args.list:
         copies = fetched(args.fetched[0]) if args.fetched else None
         for one in listed(args.list[0], shard):
@@ -276,6 +290,13 @@ def main(argv: list[str] | None = None) -> int:
     access_option(parser)
     parser.add_argument(
         "--crawl", type=Path, nargs="*", help="manifest of crawl.render, where a source is of kind crawl"
+    )
+    parser.add_argument(
+        "--synthesized",
+        type=Path,
+        nargs="*",
+        default=[],
+        help="manifests of synthesize.rephrase and synthesize.seed, where a source is of kind synthesized",
     )
     return cli.run(parser, body, argv)
 

@@ -132,7 +132,7 @@ def files(config: dict[str, Any]) -> list[tuple[str, str]]:
             raise ConfigError(f"{here}.name is {source['name']!r}, which another source is called already")
         seen.add(source["name"])
         check(source, config["data"], here)
-        if source["kind"] != "crawl" and not lists.is_listed(source, config["data"]):
+        if source["kind"] not in ("crawl", "synthesized") and not lists.is_listed(source, config["data"]):
             found += [(source["name"], marked) for marked in of_source(source, config["data"], here)]
     return found
 
@@ -146,6 +146,15 @@ def check(source: dict[str, Any], data: str, here: str) -> None:
         )
     if paths and crawl:
         raise ConfigError(f"{here}.paths: a crawl has none; its files are those of `crawl`, below `base`")
+    if (source["kind"] == "synthesized") != ("step" in source):
+        raise ConfigError(
+            f"{here} ({source['name']}) is of kind {source['kind']}: a source of kind synthesized has a `step`, synthesize.rephrase or "
+            "synthesize.seed, and no other has one"
+        )
+    if source["kind"] == "synthesized" and "paths" in source:
+        raise ConfigError(
+            f"{here}.paths: a source of kind synthesized has none; its texts are those of {source['step']}"
+        )
     if not crawl and (
         wrong := next((key for key in ("crawl", "format", "files", "share", "base") if key in source), "")
     ):

@@ -36,6 +36,7 @@ READS = {
 # These have as much to do as before.
 SAME = (
     "crawl.render",
+    *steps.SYNTHESIZE,
     "ingest.list",
     "ingest.fetch",
     "pretrain.mix",

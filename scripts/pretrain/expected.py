@@ -11,7 +11,7 @@ from scripts.tokenize.vocabulary import entries
 from scripts.workflow.config import is_auto
 from scripts.workflow.errors import InputError
 from scripts.workflow.manifest import Manifest
-from scripts.workflow.steps import is_used
+from scripts.workflow.steps import SYNTHESIZE, is_used
 
 MARK = "auto: "
 STEPS = ("tokenize.train", "pretrain.train")
@@ -56,7 +56,7 @@ def line(config: dict[str, Any], auto_keys: list[str], names: list[str], made: l
     known = f"{MARK}{shown}: known after tokenize, by the corpus"
     sizes = [os.stat(name).st_size for name in names]  # noqa: PTH116 - a dump has 90,000 files
     size = sum(size * (RATIO if name.endswith(COMPRESSED) else 1) for name, size in zip(names, sizes, strict=True))
-    elsewhere = ("crawl.render", "ingest.list")
+    elsewhere = ("crawl.render", "ingest.list", *SYNTHESIZE)
     if not size or any(is_used(step, config) for step in elsewhere):
         return known
     tokens = max(300, round(size * TOKENS_A_BYTE))

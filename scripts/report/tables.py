@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 from scripts.models.registry import BASE
-from scripts.report import moved
+from scripts.report import moved, synthesized
 from scripts.report.candidates import missed
 from scripts.report.evaluated import accuracy, measured_on
 from scripts.report.models import Model, best, trained
@@ -162,7 +162,7 @@ def corpus_facts(run: Run, config: dict[str, Any] | None = None) -> list[Fact]:
     largest, heldout = dig(dedup, "largest"), dig(train, "heldout")
     passed, cut = dig(dedup, "pairs", "passed"), number(dig(dedup, "pairs", "cut"))
     exempt = number(run.summary("heuristics.select", "curated_exempt"))
-    rows: list[Fact] = []
+    rows: list[Fact] = synthesized.facts(run)
     if exempt:
         rows.append(("Curated documents exempt", integer(exempt), "a heuristic would have dropped them"))
     rows += source_exempt(run)

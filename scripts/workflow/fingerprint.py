@@ -33,6 +33,7 @@ from scripts.workflow.steps import (
     PLAN,
     PUBLIC,
     STAGE,
+    SYNTHESIZE,
     skipped_by,
     upstream,
 )
@@ -207,8 +208,11 @@ def fingerprint(step: str, config: dict[str, Any], memo: dict[str, str] | None =
     key = f"{step} {task}".rstrip()
     if key not in memo:
         above = {
-            # Of a list of remote files a shard consumes its own part, which its manifest names: a file more runs few shards again.
-            f"{name} {model}".rstrip(): "" if name == LIST else digest(fingerprint(name, config, memo, model))
+            # Of a list of remote files, and of the files of synthesized texts, a shard consumes its own part, which its manifest names: a
+            # file more, or other texts, run few shards again.
+            f"{name} {model}".rstrip(): ""
+            if name in (LIST, *SYNTHESIZE)
+            else digest(fingerprint(name, config, memo, model))
             for name, model in upstream(step, config, task)
             if name != FETCH  # a copy on the disk, which changes no document
         }

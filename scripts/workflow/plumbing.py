@@ -41,6 +41,7 @@ PLUMBING = {
     "scripts/report/summary.py": "prints the last lines of a run",
     "scripts/serve/": "lets people talk to models",
     "scripts/slurm/": "talks to SLURM",
+    "scripts/synthesize/checks.py": "refuses settings that cannot work together",
     "scripts/tokenize/nanotron.py": "links token files for another program",
     "scripts/tools/": "writes the pages that are generated",
     "scripts/training/advice.py": "says what to change where memory is too small",

@@ -22,11 +22,13 @@ from scripts.language import labels
 from scripts.models import registry
 from scripts.pretrain import checks, gpus, mix_shares, origin, sizes
 from scripts.pretrain.parameters import FAMILIES
+from scripts.synthesize import checks as synthesizing
 from scripts.workflow import config as configuration
 from scripts.workflow import contents, fingerprint, record, steps
 from scripts.workflow.errors import InputError
 from scripts.workflow.freshness import Freshness
 from scripts.workflow.manifest import canonical
+from scripts.workflow.trees import lookup
 
 
 class Project:
@@ -83,6 +85,7 @@ class Project:
             if config["pretrain"]["plan"]["gpu"] is not None:
                 gpus.chosen(config["pretrain"]["plan"], "auto")
             layouts.check(config["finetune"]["pairs"])
+            synthesizing.check(config, Path(f"results/{name}"))
             finetuning.check(config)
             aligning.check(config)
             start_from, own = config["pretrain"]["train"]["start_from"], Path(f"results/{name}/pretrain/train")
@@ -107,7 +110,7 @@ class Project:
 
     def _find_folder(self, variant: str, step: str, model: str) -> str:
         # How source files are found is in no fingerprint.
-        same = step in (steps.CRAWL, steps.LIST) or self.contents[variant] == self.contents["main"]
+        same = step in (steps.CRAWL, steps.LIST, *steps.SYNTHESIZE) or self.contents[variant] == self.contents["main"]
         # A model may be in the registry of one of the two alone, or, as the input of an old result, of none.
         known = steps.is_used(step, self.variants["main"]) if step == steps.PAIRS else True
         known = known and (
@@ -128,6 +131,20 @@ class Project:
         """The path of a task's manifest."""
         folder = self.folder(variant, step, task)
         return f"{folder}/{task}.manifest.json" if task else f"{folder}/manifest.json"
+
+    def seeding(self, variant: str, step: str) -> list[str]:
+        """The manifests of corpus.write, of variants of this run, that the `seeds` of a step of synthesize name.
+
+        What they hold is in its fingerprint. They are its inputs too, so that it does not read a corpus while that is made again.
+        """
+        named = {Path(folder).resolve() for folder in lookup(self.variants[variant], step)["seeds"]["corpus"]}
+        made = "corpus.write"
+        return [
+            self.manifest(name, made, task)
+            for name, config in (self.variants.items() if named else [])
+            if Path(self.folder(name, made)).resolve() in named and self.folder(name, made).split("/")[1] == name
+            for task in steps.tasks(made, config)
+        ]
 
     def _place(self, variant: str) -> Callable[[str, str], Path]:
         return lambda step, task: Path(self.manifest(variant, step, task))

@@ -138,6 +138,7 @@ MASKED = ("finetune.pairs", "align.pairs")  # are told the settings of the filte
 PAIRS = "align.pairs"  # used where a model is aligned; reads a model too where its `from` names one
 EXPORT = "dedup.export"  # used where the config asks for it
 CRAWL = "crawl.render"  # used where a source is of its kind
+REPHRASE, SEED = SYNTHESIZE = ("synthesize.rephrase", "synthesize.seed")  # used where a source of their kind names them
 LIST = "ingest.list"  # used where files of a source are remote
 FETCH = "ingest.fetch"  # used where these are to be copied to the disk first
 ITEMS = "evaluate.items"  # is told which held-out text evaluate.model scores
@@ -151,9 +152,11 @@ MIXED_BY = {"language": "language.score", "quality": "quality.score"}  # what `p
 PLAN = "pretrain.plan"  # what the training will take; is told the settings of pretrain.train
 STEPS: dict[str, Step] = {
     CRAWL: Step(),
+    REPHRASE: Step(),
+    SEED: Step(),
     LIST: Step(),
     FETCH: Step((LIST,), per="shard"),
-    "ingest.extract": Step((CRAWL, LIST, FETCH), per="shard"),
+    "ingest.extract": Step((CRAWL, LIST, FETCH, REPHRASE, SEED), per="shard"),
     "ingest.check": Step((DOCUMENTS,)),
     **_filters(),
     "corpus.split": Step((DOCUMENTS, EVERY, "dedup.signature", "dedup.exact", "dedup.verify")),
@@ -227,6 +230,7 @@ TASKS = 256  # most tasks of a sharded step: with more shards, a task owns sever
 AT_ONCE = 8  # shards that a task does at the same time, where the profile's set-threads does not say otherwise; fewer make no second task
 NUMBERED = ("shard", "band", "part")  # wildcards whose results are numbered, and of which a task may own several
 DEMO_CRAWL = "crawl"  # the source kind that CRAWL writes
+SYNTHESIZED = "synthesized"  # and that of texts that SYNTHESIZE write; the source's `step` says which
 
 
 def stage_of(step: str) -> str:
@@ -300,6 +304,8 @@ def is_used(step: str, config: dict[str, Any]) -> bool:
         return bool(config["pretrain"]["mix"]["phases"])
     if step == CRAWL:
         return any(source["kind"] == DEMO_CRAWL for source in config["ingest"]["extract"]["sources"])
+    if step in SYNTHESIZE:
+        return any(source.get("step") == step for source in config["ingest"]["extract"]["sources"])
     if step == FETCH and not config["ingest"]["fetch"]["enabled"]:
         return False
     if step in (STAGE, PUBLIC):

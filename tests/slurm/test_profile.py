@@ -78,6 +78,11 @@ def plan(tmp_path_factory: pytest.TempPathFactory, without_slurm: str) -> dict[s
     config["ingest"]["extract"]["sources"].append(
         {"name": "web", "kind": "commoncrawl", "crawl": "CC-MAIN-2026-08", "files": 2}
     )
+    for name in ("rephrase", "seed"):
+        step = f"synthesize.{name}"
+        config["ingest"]["extract"]["sources"].append({"name": name, "kind": "synthesized", "step": step})
+        files = [{"name": "rows", "kind": "jsonl", "path": str(rows)}]
+        config.setdefault("synthesize", {})[name] = {"model": "big", "seeds": {"files": files}}
     config["pretrain"]["train"]["keep_every"] = 375
     config["evaluate"] |= {
         "public": {"presets": ["copa"]},

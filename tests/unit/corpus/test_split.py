@@ -92,6 +92,31 @@ def test_no_book_and_no_host_is_on_both_sides(tmp_path: Path) -> None:
     assert 0.2 <= held / len(documents) <= 0.3 and manifest.summary["notes"] == []
 
 
+@pytest.mark.parametrize("by", ["origin", "document"])
+def test_what_a_model_wrote_of_a_page_is_never_apart_from_it(tmp_path: Path, by: str) -> None:
+    """In whatever shard it is; the pages that are held out are those of a run without such texts."""
+    pages = [making.document(f"page{n}", "a page", url=f"https://h{n % 30}.org/{n}") for n in range(90)]
+    texts = []
+    for n in range(0, 90, 2):
+        facts = {"synthesized": {"seed": f"page{n}", "origin": f"h{n % 30}.org"}}
+        more = {"source": "written", "url": f"synthesized:page{n}/0", "metadata": json.dumps(facts)}
+        texts.append(making.document(f"text{n}", "a text", **more))
+    for name, shards in (
+        ("a", {"00000": pages}),
+        ("b", {"00000": [*pages[:50], *texts[:9]], "00001": [*texts[9:], *pages[50:]]}),
+    ):
+        assert run(tmp_path / name, given(tmp_path / f"of-{name}", shards), validation_fraction=0.2, split_by=by) == 0
+    alone, both = (Manifest.read(tmp_path / name / "manifest.json") for name in "ab")
+    sides = [
+        {row["id"]: row["split"] for name in made.files for row in rows(made.file(name))} for made in (alone, both)
+    ]
+    assert sides[0] == {name: side for name, side in sides[1].items() if name.startswith("page")}
+    assert all(sides[1][f"text{n}"] == sides[1][f"page{n}"] for n in range(0, 90, 2))
+    held = sum(sides[1][f"text{n}"] == "validation" for n in range(0, 90, 2))
+    assert held and both.summary["synthesized"] == {"documents": 45, "heldout": held}
+    assert "synthesized" not in alone.summary and both.counts == {"in": 135, "kept": 135, "dropped": {}}
+
+
 def test_dropped_documents_do_not_count(tmp_path: Path) -> None:
     """The share is that of the survivors, and each shard's file has these alone."""
     pages = [making.document(f"{n}", "a page", url=f"https://h{n}.org/") for n in range(100)]

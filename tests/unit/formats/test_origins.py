@@ -76,6 +76,52 @@ def test_origin(url: str | None, metadata: Row, expected: str) -> None:
     assert origin({"id": "the-id", "url": "https://a.b/", "metadata": None}) == "a.b"
 
 
+def written(of: Row, number: int) -> Row:
+    """A text that a model wrote of a document."""
+    facts = {"synthesized": {"seed": of["id"], "origin": origin(of)}}
+    return {"id": f"w{number}-{of['id']}", "url": f"synthesized:{of['id']}/{number}", "metadata": json.dumps(facts)}
+
+
+def test_the_origin_of_what_a_model_wrote_is_that_of_its_seed() -> None:
+    for seed in (page("e.org", 1), piece("a.txt", 3), {"id": "x", "url": None, "metadata": None}):
+        assert origin(written(seed, 0)) == origin(seed)
+    assert origin({"id": "x", "url": "synthesized:y/0", "metadata": "{}"}) == "x"
+
+
+@pytest.mark.parametrize("by", ["origin", "document"])
+@pytest.mark.parametrize("seed", range(5))
+def test_what_a_model_wrote_is_on_the_side_of_its_seed_and_moves_no_other(by: str, seed: int) -> None:
+    seeds = [page(f"h{number % 40}.org", number) for number in range(120)] + [piece("book", n) for n in range(30)]
+    without = decided(seeds, 0.2, seed, by)
+    texts = [written(of, number) for of in seeds for number in range(3)]
+    together = decided([*texts, *seeds], 0.2, seed, by)
+    assert [together.holds(row) for row in seeds] == [without.holds(row) for row in seeds]
+    assert all(together.holds(written(of, number)) == together.holds(of) for of in seeds for number in range(3))
+    assert together.summary == without.summary and 0 < sum(map(together.holds, seeds)) < len(seeds)
+
+
+@pytest.mark.parametrize("by", ["origin", "document"])
+def test_one_host_with_texts_that_a_model_wrote_of_it(by: str) -> None:
+    """Its pages are split one by one, and each text goes with its page."""
+    seeds = [page("e.org", number) for number in range(20)]
+    split = decided([*seeds, *(written(of, number) for of in seeds for number in range(4))], 0.2, 0, by)
+    assert split.by == "document" and 0 < split.summary["heldout"]["documents"] == sum(map(split.holds, seeds)) < 20
+    assert all(split.holds(written(of, number)) == split.holds(of) for of in seeds for number in range(4))
+
+
+@pytest.mark.parametrize("by", ["origin", "document"])
+@pytest.mark.parametrize("number", [1, 2, 3, 60])
+@pytest.mark.parametrize("fraction", [0.01, 0.2, 0.9999])
+def test_only_texts_that_a_model_wrote(by: str, number: int, fraction: float) -> None:
+    """All those of one seed are on one side, and where there are two seeds or more each side has some."""
+    seeds = [page(f"h{which}.org", which) for which in range(number)]
+    rows = [written(of, which) for of in seeds for which in range(3)]
+    split = decided(rows, fraction, 0, by)
+    held = sum(map(split.holds, rows))
+    assert held % 3 == 0 and split.summary["heldout"]["documents"] == held
+    assert 0 < held < len(rows) if number > 1 else not held
+
+
 SIZES = st.lists(st.integers(1, 60), min_size=1, max_size=40)
 
 

@@ -29,6 +29,8 @@ from scripts.workflow.trees import lookup
 
 ASKED_FOR = {
     "pretrain.mix",
+    "synthesize.rephrase",
+    "synthesize.seed",
     "evaluate.stage",
     "evaluate.public",
     "evaluate.curve",

@@ -1,0 +1,63 @@
+"""What of a reply is a text, and why one is none: empty, cut, a refusal, a copy of what was given, another language."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+
+from scripts.dedup.shingles import shingle_set
+from scripts.ingest.warc import tidy
+from scripts.language.score import Identifier, model_path
+from scripts.synthesize.asked import Asked
+from scripts.synthesize.endpoint import Reply
+
+HEAD = 300  # characters of a reply in which a refusal is looked for: further down a text may speak of one
+WORDS = 5  # of a shingle, as in dedup.signature
+SURE = 0.65  # least probability of both languages, for them to be compared (language.select.threshold)
+THOUGHTS = re.compile(r"\s*<think>.*?</think>", re.DOTALL)  # of models that think aloud
+# `Sure! Here is the text in simple words:` on a line of its own.
+PREAMBLE = re.compile(
+    r"\s*(?:sure|certainly|of course|okay|ok|absolutely|here(?:'s|’s| is| are))\b[^\n]{0,200}:[*_ ]*\n", re.IGNORECASE
+)
+REASONS = ("rejected", "empty", "cut", "refusal", "copy_of_seed", "copy_of_prompt", "language")
+
+
+class Judge:
+    """Says of each reply whether it is a text. settings: refusals, copy_max and language of the step."""
+
+    def __init__(self, settings: dict[str, Any]) -> None:
+        self.refusals = [re.compile(pattern, re.IGNORECASE) for pattern in settings["refusals"]]
+        self.most = settings["copy_max"]
+        self.identify = Identifier(model_path(settings["language"])) if settings["language"] else None
+
+    def __call__(self, asked: Asked, reply: Reply) -> tuple[str, str]:
+        """(text, "") of a reply, or ("", why it is none): one of REASONS."""
+        if reply.refused:
+            return "", "rejected"
+        text = tidy(PREAMBLE.sub("", THOUGHTS.sub("", reply.answer, count=1), count=1))
+        if reply.cut:
+            return "", "cut"
+        if not text:
+            return "", "empty"
+        if any(pattern.search(text[:HEAD]) for pattern in self.refusals):
+            return "", "refusal"
+        if why := self.copied(text, asked):
+            return "", why
+        return ("", "language") if self.foreign(text, asked.part) else (text, "")
+
+    def copied(self, text: str, asked: Asked) -> str:
+        """`copy_of_seed` or `copy_of_prompt` where at least `copy_max` of the text's shingles are there; "" elsewhere."""
+        own = shingle_set(text, WORDS)
+        for what, why in ((asked.part, "copy_of_seed"), (asked.prompt, "copy_of_prompt")):
+            if len(own) and np.isin(own, shingle_set(what, WORDS)).mean() >= self.most:
+                return why
+        return ""
+
+    def foreign(self, text: str, part: str) -> bool:
+        """Whether the text is in another language than what it was made from, where both are certain."""
+        if self.identify is None:
+            return False
+        (wanted, one), (found, other) = self.identify(part), self.identify(text)
+        return wanted != found and min(one, other) >= SURE
