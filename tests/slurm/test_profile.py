@@ -84,6 +84,7 @@ def plan(tmp_path_factory: pytest.TempPathFactory, without_slurm: str) -> dict[s
         files = [{"name": "rows", "kind": "jsonl", "path": str(rows)}]
         config.setdefault("synthesize", {})[name] = {"model": "big", "seeds": {"files": files}}
     config["pretrain"]["train"]["keep_every"] = 375
+    config["pretrain"]["mix"] = {"phases": [{"temperature": 3}]}
     config["evaluate"] |= {
         "public": {"presets": ["copa"]},
         "curve": {"every": 375},
