@@ -22,6 +22,7 @@ from scripts.heuristics.measures import MEASURES
 from scripts.heuristics.select import judge as judge_heuristics
 from scripts.language.select import judge as judge_language
 from scripts.lines.select import judge as judge_lines
+from scripts.multilingual.select import judge as judge_multilingual
 from scripts.quality.score import SIGNAL
 from scripts.quality.select import cut
 from scripts.quality.select import judged as judged_quality
@@ -33,12 +34,13 @@ COMPLETE = configuration.validate({})
 # Rule → how a dropped document's value stands to the threshold. None: the rule compares no number.
 FAILS: dict[str, dict[str, Callable[[float, float], bool] | None]] = {
     "url": {"domain": None, "address": None, "expression": None, "words": operator.gt},
-    "language": {"language": None, "score": operator.lt},
+    "language": {"language": None, "score": operator.lt, "agreement_min": operator.lt, "script_min": operator.lt},
     "heuristics": {
         f"{family}.{name}": operator.lt if name.endswith("_min") else operator.gt
         for family, names in heuristics.FAMILIES.items()
         for name in names
     },
+    "multilingual": {"characters_min": operator.lt, "foreign_max": operator.gt},
     "lines": {"characters_min": operator.lt, "sentences_min": operator.lt},
     "dedup": {"exact": operator.ge, "near": operator.ge},
     "quality": {"fraction": operator.lt, "pareto": operator.le},
@@ -65,9 +67,11 @@ def test_every_filter_is_held_to_it() -> None:
     assert FAILS.keys() == set(FILTERS)
 
 
-@given(st.sampled_from(["en", "fr", "und"]), SHARE, st.sets(st.sampled_from(["en", "de"])), SHARE)
-def test_language(language: str, score: float, wanted: set[str], threshold: float) -> None:
-    verdict = judge_language({"id": "a", "language": language, "score": score}, frozenset(wanted), threshold)
+@given(st.sampled_from(["en", "fr", "und"]), SHARE, st.sets(st.sampled_from(["en", "de"])), SHARE, st.none() | SHARE)
+def test_language(language: str, score: float, wanted: set[str], threshold: float, compared: float | None) -> None:
+    row = {"id": "a", "language": language, "score": score, "agreement": compared, "script_share": 0.5}
+    least = {"agreement": threshold, "script_share": threshold}
+    verdict = judge_language(row, frozenset(wanted), threshold, None, least if compared else None)
     explains("language", verdict)
     assert verdict["detail"] == (language if verdict["rule"] == "language" else None)
 
@@ -89,6 +93,12 @@ def test_lines(characters: int, sentences: int, curated: bool, least: int) -> No
     explains(
         "lines", judge_lines({"id": "a", "curated": curated, "characters": characters, "sentences": sentences}, least)
     )
+
+
+@given(st.integers(0, 3), SHARE, st.booleans(), st.integers(0, 3), st.none() | SHARE)
+def test_multilingual(characters: int, share: float, curated: bool, least: int, most: float | None) -> None:
+    row = {"id": "a", "curated": curated, "characters": characters, "foreign": share}
+    explains("multilingual", judge_multilingual(row, least, most))
 
 
 @settings(max_examples=300)
