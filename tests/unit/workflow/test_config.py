@@ -74,7 +74,7 @@ def refused(config: Any) -> str:
                 }
             },
             [
-                "ingest.extract.sources.0.skip_filters.1 is 'heuristic'; allowed are 'url', 'language', 'heuristics', ",
+                "ingest.extract.sources.0.skip_filters.1 is 'heuristic'; allowed are 'url', 'language', 'multilingual', 'heuristics', ",
                 "'lines', 'dedup', 'quality' (did you mean 'heuristics'?)",
             ],
         ),
