@@ -54,8 +54,8 @@ SAME = (
 )
 # Their manifests do not count what they read: bands, models, and pairs, of which a document gives several.
 UNCOUNTED = {
-    "dedup.band", "dedup.sets", "dedup.verify", "heuristics.calibrate", "quality.train", "tokenize.train", "pretrain.train", "finetune.pairs",
-    "finetune.train", "align.pairs", "align.reward", "align.train",
+    "dedup.band", "dedup.sets", "dedup.verify", "heuristics.calibrate", "quality.train", "tokenize.train", "pretrain.train",
+    "finetune.pairs", "finetune.train", "align.pairs", "align.reward", "align.train",
 }  # fmt: skip
 
 
