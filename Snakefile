@@ -19,6 +19,7 @@ include: "rules/ingest.smk"
 # The filters; the config's `filters` says which run, and in what order
 include: "rules/url.smk"
 include: "rules/language.smk"
+include: "rules/multilingual.smk"
 include: "rules/heuristics.smk"
 include: "rules/lines.smk"
 include: "rules/boilerplate.smk"

@@ -16,7 +16,7 @@ import io
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -46,11 +46,16 @@ def labels(path: Path) -> dict[str, dict[str, str]]:
         return {row["record_id"]: row for row in csv.DictReader(handle, delimiter="\t", quoting=csv.QUOTE_NONE)}
 
 
-def texts(path: Path) -> dict[str, str]:
+def plain(markup: str) -> str:
+    """HTML without its tags."""
+    return TAG.sub(" ", markup)
+
+
+def texts(path: Path, as_text: Callable[[str], str] = plain) -> dict[str, str]:
     """The texts of `--texts` by WARC record, without tags."""
     stream = io.TextIOWrapper(pa.CompressedInputStream(pa.OSFile(str(path)), "zstd"), encoding="utf-8")
     found = map(json.loads, stream)
-    return {row["record_id"]: html.unescape(TAG.sub(" ", row["gold_text"])) for row in found}
+    return {row["record_id"]: html.unescape(as_text(row["gold_text"])) for row in found}
 
 
 def extracted(results: Path) -> dict[str, str]:

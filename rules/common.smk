@@ -207,6 +207,15 @@ def manifests(step):
     return lambda wildcards: (_all(wildcards.variant, step) if steps.is_used(step, VARIANTS[wildcards.variant]) else [])
 
 
+def asked(step, by, ranged=False):
+    """Input function: the manifest of the same shard of a step, or all, that another reads where the config asks for it; else none."""
+
+    def found(wildcards):
+        return _of(wildcards, [step], ranged) if step in steps.needs(by, VARIANTS[wildcards.variant]) else []
+
+    return found
+
+
 def calibrating(step, ranged=False):
     """Input function: the manifests of all tasks of the step; none where the model that the wildcards name is quantized without any text."""
 

@@ -10,6 +10,7 @@ REQUIRED INPUTS:
 OUTPUTS:
 
     results/{variant}/heuristics/score/{shard}.manifest.json    every measure of every document that got here
+    results/{variant}/heuristics/calibrate/manifest.json         thresholds.json: the thresholds of each language, from its own distribution
     results/{variant}/heuristics/select/{shard}.manifest.json   verdicts under heuristics.select
 """
 
@@ -47,9 +48,38 @@ rule heuristics_score:
         """
 
 
+rule heuristics_calibrate:
+    input:
+        signals=manifests("heuristics.score"),
+        languages=manifests("language.score"),
+    output:
+        manifest="results/{variant}/heuristics/calibrate/manifest.json",
+    log:
+        "logs/{variant}/heuristics/calibrate.log",
+    benchmark:
+        "results/{variant}/benchmarks/heuristics/calibrate.tsv"
+    conda:
+        "../envs/data.yaml"
+    params:
+        fingerprint=fingerprint("heuristics.calibrate"),
+        signals=ranged("heuristics.score"),
+        languages=ranged("language.score"),
+    shell:
+        """
+        python -m scripts.heuristics.calibrate \
+            --config {params.fingerprint:q} \
+            --signals {params.signals:q} \
+            --languages {params.languages:q} \
+            --manifest {output.manifest:q} \
+            --log {log:q}
+        """
+
+
 rule heuristics_select:
     input:
         signals=manifest("heuristics.score"),
+        thresholds=asked("heuristics.calibrate", "heuristics.select"),
+        languages=asked("language.score", "heuristics.select"),
     output:
         manifest="results/{variant}/heuristics/select/{shard}.manifest.json",
     log:
@@ -67,6 +97,8 @@ rule heuristics_select:
         python -m scripts.heuristics.select \
             --config {params.fingerprint:q} \
             --signals {input.signals:q} \
+            --thresholds {input.thresholds:q} \
+            --languages {input.languages:q} \
             --also {params.also:q} \
             --at-once {threads:q} \
             --manifest {output.manifest:q} \

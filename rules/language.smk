@@ -9,6 +9,7 @@ REQUIRED INPUTS:
 OUTPUTS:
 
     results/{variant}/language/score/{shard}.manifest.json    fastText's best language and its probability
+    results/{variant}/language/compare/{shard}.manifest.json   what other models find, and the script
     results/{variant}/language/select/{shard}.manifest.json   verdicts under language.select
 """
 
@@ -44,9 +45,43 @@ rule language_score:
         """
 
 
+rule language_compare:
+    input:
+        documents=manifest("ingest.extract"),
+        verdicts=before("language"),
+        edits=edits("language"),
+        languages=manifest("language.score"),
+    output:
+        manifest="results/{variant}/language/compare/{shard}.manifest.json",
+    log:
+        "logs/{variant}/language/compare/{shard}.log",
+    benchmark:
+        "results/{variant}/benchmarks/language/compare/{shard}.tsv"
+    conda:
+        "../envs/data.yaml"
+    threads: at_once("language.compare")
+    params:
+        fingerprint=fingerprint("language.compare"),
+        also=also("language.compare"),
+    shell:
+        """
+        python -m scripts.language.compare \
+            --config {params.fingerprint:q} \
+            --documents {input.documents:q} \
+            --verdicts {input.verdicts:q} \
+            --edits {input.edits:q} \
+            --languages {input.languages:q} \
+            --also {params.also:q} \
+            --at-once {threads:q} \
+            --manifest {output.manifest:q} \
+            --log {log:q}
+        """
+
+
 rule language_select:
     input:
         signals=manifest("language.score"),
+        compared=asked("language.compare", "language.select"),
     output:
         manifest="results/{variant}/language/select/{shard}.manifest.json",
     log:
@@ -64,6 +99,7 @@ rule language_select:
         python -m scripts.language.select \
             --config {params.fingerprint:q} \
             --signals {input.signals:q} \
+            --compared {input.compared:q} \
             --also {params.also:q} \
             --at-once {threads:q} \
             --manifest {output.manifest:q} \

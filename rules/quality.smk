@@ -80,6 +80,7 @@ rule quality_score:
 rule quality_select:
     input:
         signals=manifests("quality.score"),
+        languages=asked("language.score", "quality.select"),
     output:
         manifest="results/{variant}/quality/select/manifest.json",
     log:
@@ -91,11 +92,13 @@ rule quality_select:
     params:
         fingerprint=fingerprint("quality.select"),
         signals=ranged("quality.score"),
+        languages=asked("language.score", "quality.select", ranged=True),
     shell:
         """
         python -m scripts.quality.select \
             --config {params.fingerprint:q} \
             --signals {params.signals:q} \
+            --languages {params.languages:q} \
             --manifest {output.manifest:q} \
             --log {log:q}
         """

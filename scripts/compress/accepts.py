@@ -79,6 +79,10 @@ def check(config: dict[str, Any]) -> None:
             )
         if tokenizer["model"] != "bpe":
             raise InputError(f"{why}; of tokenize.train.model llama.cpp takes bpe, and it is {tokenizer['model']!r}")
+        if tokenizer["marks"] != "separate":
+            raise InputError(
+                f"{why}; llama.cpp has no way to cut texts as tokenize.train.marks {tokenizer['marks']!r} does; allowed: 'separate'"
+            )
         if tokenizer["digits"] not in PRE:
             raise InputError(
                 f"{why}; llama.cpp has no way to cut texts as tokenize.train.digits {tokenizer['digits']} does; allowed: "

@@ -63,13 +63,66 @@ class Rule:
         return value is not None and (value < self.threshold if self.low else value > self.threshold)
 
 
-def rules(settings: dict[str, Any]) -> list[Rule]:
-    """The rules that `heuristics.select` switches on: of the families named there, those whose threshold is not null."""
-    found = []
+Thresholds = dict[str, float | None]  # by rule, as `gopher_quality.words_min`; None switches it off
+# Thresholds for all were chosen on English, and drop good text of these languages (measured: docs/heuristics.md). A threshold here holds
+# where it is the looser one.
+LOOSER: dict[str, Thresholds] = {
+    # Korean writes syllables, two or three to a word. FineWeb2's repository, configs/kor_Hang.yml: 1.
+    "ko": {"gopher_quality.mean_word_length_min": 1},
+    # Thai and Lao end sentences with a space. FineWeb2, configs/tha_Thai.yml: 0.
+    "th": {"fineweb.punctuated_lines_min": None},
+    "lo": {"fineweb.punctuated_lines_min": None},
+    # Chinese joins by commas what English writes as sentences. 3 is the least of C4's own code (tensorflow_datasets, text/c4_utils.py).
+    "zh": {"c4.sentences_min": 3},
+}
+
+
+def rules(settings: dict[str, Any], instead: Thresholds | None = None) -> list[Rule]:
+    """The rules that `heuristics.select` switches on: of the families named there, those whose threshold is not null.
+
+    instead: thresholds of a language, in place of those that hold for all.
+    """
+    found, own = [], instead or {}
     for family, names in FAMILIES.items():
         for name in names:
-            threshold = settings[family][name]
+            threshold = own.get(f"{family}.{name}", settings[family][name])
             if family in settings["families"] and threshold is not None:
                 measure = f"{family}_{name.rsplit('_', 1)[0]}"
                 found.append(Rule(f"{family}.{name}", measure, name.endswith("_min"), threshold))
     return found
+
+
+def looser(settings: dict[str, Any], rule: str, value: float | None) -> bool:
+    """Whether a threshold drops less than that of the settings for all languages; not where these have the rule off."""
+    family, _, name = rule.partition(".")
+    now = settings[family][name]
+    return now is not None and (value is None or (value < now if name.endswith("_min") else value > now))
+
+
+class ByLanguage:
+    """The rules that hold for each language: the config's for it, else those that were calibrated, else LOOSER, else those for all.
+
+    settings: of `heuristics.select`; languages: language → thresholds by rule, of heuristics.calibrate.
+    """
+
+    def __init__(self, settings: dict[str, Any], calibrated: dict[str, Thresholds] | None = None) -> None:
+        self.settings = settings
+        self.instead: dict[str, Thresholds] = {}
+        for language, own in LOOSER.items():
+            self.instead[language] = {rule: value for rule, value in own.items() if looser(settings, rule, value)}
+        for language, own in (calibrated or {}).items():
+            self.instead[language] = {**self.instead.get(language, {}), **own}
+        for language, families in settings.get("languages", {}).items():
+            own = {f"{family}.{name}": value for family, of in families.items() for name, value in of.items()}
+            self.instead[language] = {**self.instead.get(language, {}), **own}
+        self.default = rules(settings)
+        self.found = {language: rules(settings, own) for language, own in self.instead.items()}
+
+    def of(self, language: str) -> list[Rule]:
+        """The active rules of a language."""
+        return self.found.get(language, self.default)
+
+    def names(self) -> list[str]:
+        """Every rule that is active for any language, in order."""
+        active = {rule.name for found in (self.default, *self.found.values()) for rule in found}
+        return [name for family, names in FAMILIES.items() for each in names if (name := f"{family}.{each}") in active]

@@ -1,6 +1,7 @@
 """Keep the documents that pass every heuristic that is switched on, those of curated sources, and of sources that skip this filter.
 
-A rule is named `<family>.<measure>_<min|max>`. The verdict names the first rule that fails and lists all. A document
+Thresholds may differ by language: those of the config (`languages`) hold before those of heuristics.calibrate. A rule is
+named `<family>.<measure>_<min|max>`. The verdict names the first rule that fails and lists all. A document
 that stays in any case has the rules that it fails in its verdict too.
 """
 
@@ -9,12 +10,12 @@ from __future__ import annotations
 import argparse
 from collections import Counter
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-from scripts.formats.documents import select_shard
-from scripts.heuristics.rules import Rule, rules
+from scripts.formats.documents import data, rows, select_shard
+from scripts.heuristics import thresholds
+from scripts.heuristics.rules import ByLanguage, Rule
 from scripts.workflow import cli
 from scripts.workflow.manifest import Manifest
 
@@ -36,8 +37,9 @@ def judge(row: dict[str, Any], active: Sequence[Rule]) -> dict[str, Any]:
 class Tally:
     """Counts, by rule: how many documents it drops, how many it alone drops, how many it does not apply to."""
 
-    def __init__(self, active: Sequence[Rule]) -> None:
-        self.active = active
+    def __init__(self, chosen: ByLanguage, language_of: dict[str, str]) -> None:
+        self.chosen, self.language_of = chosen, language_of
+        self.languages: dict[str, Counter[str]] = {}
         self.dropped: Counter[str] = Counter()
         self.unique: Counter[str] = Counter()
         self.not_applicable: Counter[str] = Counter()
@@ -45,7 +47,11 @@ class Tally:
 
     def __call__(self, row: dict[str, Any], verdict: dict[str, Any]) -> None:
         """Count the verdict on a signals row."""
-        self.not_applicable.update(rule.name for rule in self.active if row[rule.measure] is None)
+        language = self.language_of.get(row["id"], "")
+        self.not_applicable.update(rule.name for rule in self.chosen.of(language) if row[rule.measure] is None)
+        if self.language_of:
+            found = self.languages.setdefault(language, Counter())
+            found.update(["documents"] if verdict["kept"] else ["documents", "dropped"])
         if not verdict["kept"]:
             self.dropped.update(verdict["rules"])
             self.unique.update(verdict["rules"] if len(verdict["rules"]) == 1 else ())
@@ -55,26 +61,40 @@ class Tally:
     def summary(self) -> dict[str, Any]:
         """Counts of every active rule and the thresholds, by name, and the curated documents that a rule would have dropped.
 
-        Counts are added up over the shards, so they stand apart from the thresholds.
+        Counts are added up over the shards, so they stand apart from the thresholds. Where these differ by language, documents and
+        drops by language too.
         """
-        return {
+        found = {
             "rules": {
-                rule.name: {
-                    "dropped": self.dropped[rule.name],
-                    "unique": self.unique[rule.name],
-                    "not_applicable": self.not_applicable[rule.name],
+                name: {
+                    "dropped": self.dropped[name],
+                    "unique": self.unique[name],
+                    "not_applicable": self.not_applicable[name],
                 }
-                for rule in self.active
+                for name in self.chosen.names()
             },
-            "thresholds": {rule.name: rule.threshold for rule in self.active},
+            "thresholds": {rule.name: rule.threshold for rule in self.chosen.default},
             "curated_exempt": self.curated_exempt,
         }
+        if self.languages:
+            found["languages"] = {
+                language: {"documents": counts["documents"], "dropped": counts["dropped"]}
+                for language, counts in sorted(self.languages.items())
+            }
+        return found
 
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
-    active = rules(settings)
-    tally = Tally(active)
-    judged = partial(judge, active=active)
+    chosen = ByLanguage(settings, thresholds.read(args.thresholds))
+    # A shard's ids in memory; without thresholds by language there is nothing to look up.
+    language_of = {
+        row["id"]: row["language"] for path in args.languages for row in rows(data(path), ["id", "language"])
+    }
+    tally = Tally(chosen, language_of)
+
+    def judged(row: dict[str, Any]) -> dict[str, Any]:
+        return judge(row, chosen.of(language_of.get(row["id"], "")))
+
     files = select_shard(args.signals, judged, manifest, args.manifest, settings["skipped_by"], tally)
     manifest.summary |= tally.summary()
     return files
@@ -87,6 +107,16 @@ def main(argv: list[str] | None = None) -> int:
         "--config config.yaml --signals results/main/heuristics/score/00000.manifest.json --manifest /tmp/select/00000.manifest.json",
     )
     parser.add_argument("--signals", required=True, type=Path, help="manifest of the same heuristics.score shard")
+    parser.add_argument(
+        "--thresholds", type=Path, nargs="*", default=[], help="manifest of heuristics.calibrate, where it is used"
+    )
+    parser.add_argument(
+        "--languages",
+        type=Path,
+        nargs="*",
+        default=[],
+        help="manifest of the same language.score shard, where thresholds differ by language",
+    )
     return cli.run(parser, body, argv)
 
 

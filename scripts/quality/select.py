@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from scripts.formats.documents import VERDICT, Writer, add_counts, batches, data, shard_of, uniform, verdict_table
+from scripts.quality import by_language
 from scripts.workflow import cli
 from scripts.workflow.console import Progress
 from scripts.workflow.manifest import Manifest
@@ -74,8 +75,8 @@ def pareto(seed: int, identifier: str, alpha: float) -> float:
     return float((1.0 - uniform(seed, identifier, "pareto")) ** (-1.0 / alpha) - 1.0)
 
 
-def judged(signals: pa.RecordBatch, settings: dict[str, Any], threshold: float) -> pa.Table:
-    """The verdicts on rows of signals; `threshold` is what `cut` found. As columns: one task judges all documents.
+def judged(signals: pa.RecordBatch, settings: dict[str, Any], threshold: float | np.ndarray) -> pa.Table:
+    """The verdicts on rows of signals; `threshold` is what `cut` found, or that of each row. As columns: one task judges all documents.
 
     A document of a source that skips this filter is kept, and has the rule that would have dropped it.
     """
@@ -107,6 +108,7 @@ def judged(signals: pa.RecordBatch, settings: dict[str, Any], threshold: float) 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
     paths, skipped_by = [data(path) for path in args.signals], settings["skipped_by"]
     threshold = cut(lambda: crawl_scores(paths, skipped_by), settings["keep_fraction"])
+    cuts = by_language.Cuts(paths, args.languages, settings) if args.languages else None
     histogram, scored, exempt = np.zeros(BINS, np.int64), 0, 0
     for scores in crawl_scores(paths, skipped_by):
         histogram += np.histogram(scores, bins=BINS, range=(0.0, 1.0))[0]
@@ -119,7 +121,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
         kept = 0
         with Writer(files[-1], VERDICT) as writer:
             for batch in batches(path, ["id", "source", "curated", "score"], size=BATCH):
-                verdicts = judged(batch, settings, threshold)
+                verdicts = judged(batch, settings, cuts.of(path, batch) if cuts else threshold)
                 writer.add_table(verdicts)
                 kept += pc.sum(verdicts["kept"]).as_py() or 0
                 failed = pc.greater(pc.list_value_length(verdicts["rules"]), 0)
@@ -136,6 +138,8 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
         "threshold": threshold if settings["method"] == "fraction" and scored else None,
         "histogram": histogram.tolist(),
     }
+    if cuts:
+        manifest.summary["by_language"] = cuts.summary()
     return files
 
 
@@ -146,6 +150,9 @@ def main(argv: list[str] | None = None) -> int:
         "--config config.yaml --signals results/main/quality/score/*.manifest.json --manifest /tmp/select/manifest.json",
     )
     parser.add_argument("--signals", required=True, type=Path, nargs="+", help="manifests of quality.score")
+    parser.add_argument(
+        "--languages", type=Path, nargs="*", default=[], help="manifests of language.score, where `by` is language"
+    )
     return cli.run(parser, body, argv)
 
 

@@ -155,6 +155,7 @@ def context(
         "samples": shown,
         "record_counts": aside,
         "corpus_facts": tables.corpus_facts(run, config),
+        "thresholds": tables.thresholds(run),
         "tokenizer": tables.tokenizer(run),
         "models": known,
         "trainings": trainings,

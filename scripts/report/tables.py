@@ -146,6 +146,24 @@ def missed_pairs(run: Run, config: dict[str, Any] | None) -> Fact | None:
     )
 
 
+def thresholds(run: Run) -> list[dict[str, Any]]:
+    """By language and rule the threshold that heuristics.calibrate derived, beside that for all; none where the run has no such step."""
+    found = run.fact("heuristics.calibrate", "thresholds") or {}
+    every = run.fact("heuristics.select", "thresholds") or {}
+    documents = run.fact("heuristics.calibrate", "documents") or {}
+    return [
+        {
+            "language": language,
+            "documents": integer(documents.get(language)),
+            "rule": rule,
+            "threshold": f"{value:.4g}",
+            "every": significant(every.get(rule)),
+        }
+        for language, rules in found.items()
+        for rule, value in rules.items()
+    ]
+
+
 def source_exempt(run: Run) -> list[Fact]:
     """Of each filter the documents that stayed because their source skips it (`skip_filters`); none where there are none."""
     found = []

@@ -18,6 +18,10 @@ from typing import Any
 GROUPS = re.compile(r"\\p\{N\}\{1,(\d+)\}")  # of `digits` in scripts.tokenize.train
 # Radford et al. 2019 (GPT-2), without backtracking over words; what follows are its rules for white space.
 WORDS = r"'(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?[^\s\p{L}\p{N}]++"
+# The same with combining marks as letters: the vowel signs of Hindi, Bengali and Thai do not part words.
+MARKED_WORDS = r"'(?:[sdmt]|ll|ve|re)| ?[\p{L}\p{M}]++| ?[^\s\p{L}\p{M}\p{N}]++"
+# GPT-2's whole expression with these, for a step of its own before the bytes.
+MARKED = r"'(?:[sdmt]|ll|ve|re)| ?[\p{L}\p{M}]+| ?\p{N}+| ?[^\s\p{L}\p{M}\p{N}]+|\s+(?!\S)|\s+"
 
 
 class InexpressibleError(ValueError):
@@ -34,21 +38,27 @@ def alphabet() -> dict[str, int]:
 def pattern(pre_tokenizer: dict[str, Any] | None) -> str:
     """The regular expression whose matches are the pre-tokenizer's pieces. Raises InexpressibleError.
 
-    pre_tokenizer: of tokenizer.json. Known are those of `scripts.tokenize.train.untrained`: GPT-2's, with or without groups of digits.
+    pre_tokenizer: of tokenizer.json. Known are those of `scripts.tokenize.train.untrained`: GPT-2's, with or without groups of digits, and
+    with marks by themselves or as letters.
     """
     given = pre_tokenizer or {}
     steps = given.get("pretokenizers", []) if given.get("type") == "Sequence" else [given]
     *before, last = steps or [{}]
+    words = WORDS
+    marked = {"type": "Split", "pattern": {"Regex": MARKED}, "behavior": "Isolated", "invert": False}
+    if before and before[-1] == marked and last.get("use_regex") is False:
+        words, last = MARKED_WORDS, {**last, "use_regex": True}
+        before.pop()
     if (last.get("type"), last.get("add_prefix_space"), last.get("use_regex")) != ("ByteLevel", False, True):
         raise InexpressibleError("its pre-tokenizer does not end with GPT-2's regular expression over bytes")
     if not before:
-        return rf"{WORDS}| ?\p{{N}}++|\s++$|\s+(?!\S)|\s"
+        return rf"{words}| ?\p{{N}}++|\s++$|\s+(?!\S)|\s"
     split = before[0]
     found = GROUPS.fullmatch(split.get("pattern", {}).get("Regex", ""))
     if len(before) > 1 or not found or (split.get("behavior"), split.get("invert")) != ("Isolated", False):
         raise InexpressibleError("its pre-tokenizer splits by something else than groups of digits")
     # GPT-2's expression sees one piece between numbers at a time: white space before a number is at the end of its text.
-    return rf"{WORDS}|\p{{N}}{{1,{found[1]}}}+|\s++(?:$|(?=\p{{N}}))|\s+(?![^\s\p{{N}}])|\s"
+    return rf"{words}|\p{{N}}{{1,{found[1]}}}+|\s++(?:$|(?=\p{{N}}))|\s+(?![^\s\p{{N}}])|\s"
 
 
 def merged(text: bytes, known: Mapping[bytes, int], below: int) -> list[bytes]:

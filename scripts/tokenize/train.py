@@ -15,7 +15,7 @@ from typing import Any
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from scripts.formats.documents import rows, shard_of, uniform
-from scripts.tokenize import unigram, vocabulary
+from scripts.tokenize import ranks, unigram, vocabulary
 from scripts.tokenize.special import EOS, PAD, SPECIAL
 from scripts.workflow import cli
 from scripts.workflow.console import Progress, log
@@ -25,13 +25,17 @@ LONGEST = 30  # tokens named in the summary
 MEASURED = 4_000_000  # bytes of validation text that bytes per token is measured on
 
 
-def untrained(digits: int) -> Tokenizer:
-    """A byte-level BPE without merges. digits: numbers are split into groups of up to that many (0: not split)."""
+def untrained(digits: int, marks: str = "separate") -> Tokenizer:
+    """A byte-level BPE without merges. digits: numbers are split into groups of up to that many (0: not split). marks: whether combining
+    marks (Unicode's category M) part words, as in GPT-2, or belong to them (`letters`).
+    """
     tokenizer = Tokenizer(models.BPE())
     steps: list[Any] = []
     if digits:
         steps.append(pre_tokenizers.Split(Regex(rf"\p{{N}}{{1,{digits}}}"), behavior="isolated"))
-    steps.append(pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True))
+    if marks == "letters":
+        steps.append(pre_tokenizers.Split(Regex(ranks.MARKED), behavior="isolated"))
+    steps.append(pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=marks != "letters"))
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(steps)
     tokenizer.decoder = decoders.ByteLevel()
     return tokenizer
@@ -98,7 +102,9 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
             yield text
 
     log.info("training on about %.1f MB of %.1f MB", min(settings["train_bytes"], total) / 1e6, total / 1e6)
-    tokenizer = MODELS[settings["model"]](counted(), untrained(settings["digits"]), entries)
+    tokenizer = MODELS[settings["model"]](
+        counted(), untrained(settings["digits"], settings.get("marks", "separate")), entries
+    )
     out = args.manifest.with_name("tokenizer.json")
     write_atomically(out, tokenizer.to_str(pretty=True))
     settings_file = args.manifest.with_name("tokenizer_config.json")

@@ -22,6 +22,7 @@ from scripts.workflow.config import ROOT, ConfigError, named_files, tracked
 from scripts.workflow.manifest import canonical, digest
 from scripts.workflow.plumbing import VERSION, is_plumbing
 from scripts.workflow.steps import (
+    CALIBRATE,
     EVALUATION,
     EXEMPTING,
     FETCH,
@@ -171,11 +172,15 @@ def settings(step: str, config: dict[str, Any], task: str = "") -> dict[str, Any
     task: the model, of a step that has a task for each. The report gets the models too, in the order of the registry; pretrain.plan
     and pretrain.mix the settings of pretrain.train; evaluate.items which held-out text evaluate.model scores; evaluate.stage what
     evaluate.public asks; the steps of a filter that keep documents whatever they measure, the sources of these (`skip_filters`), which
-    ingest.extract is not told; the pairs for fine-tuning and alignment the settings of the filter `pii`, where the run uses it; an
-    export what its card says of sources and languages, and the models that it is made from; a model that is calibrated the packages of
-    the quantizers' environment.
+    ingest.extract is not told; heuristics.calibrate the thresholds that hold for the reference; the pairs for fine-tuning and alignment
+    the settings of the filter `pii`, where the run uses it; an export what its card says of sources and languages, and the models that
+    it is made from; a model that is calibrated the packages of the quantizers' environment.
     """
     found = tracked(registry.applied(config, step, task), step)
+    if step == CALIBRATE:
+        found["select"] = {
+            key: value for key, value in tracked(config, "heuristics.select").items() if key != "languages"
+        }
     if step in EXEMPTING:
         return {**found, "skipped_by": skipped_by(step, config)}
     if step in MASKED and "pii" in config["filters"]:

@@ -68,6 +68,7 @@ class Project:
         for name, config in self.variants.items():
             if "language" in config["filters"]:
                 labels.check(config["language"])
+            labels.check_by_language(config)
             train = config["pretrain"]["train"]
             checks.check(train, train["processes"] * train["nodes"])
             check_lengths(config)

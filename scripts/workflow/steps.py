@@ -11,6 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from scripts.heuristics.rules import LOOSER
 from scripts.ingest.lists import is_listed
 from scripts.models import registry
 from scripts.models.registry import BASE_STEP, EXPORT_STEP, QUANTIZE_STEP, REWARD_STEP
@@ -54,17 +55,29 @@ class Filter:
 
 FILTERS: dict[str, Filter] = {
     "url": Filter({"score": Step((DOCUMENTS, BEFORE), per="shard"), "select": SELECT}),
-    "language": Filter(),
+    "language": Filter(
+        {
+            "score": Step(TEXT, per="shard"),
+            "compare": Step((*TEXT, ".score"), per="shard"),
+            "select": Step((".score", ".compare"), per="shard"),
+        }
+    ),
+    "multilingual": Filter(
+        {"score": Step((*TEXT, "language.score"), per="shard"), "select": SELECT},
+        after=("language",),
+        edits="score",
+        exempting=("score", "select"),
+    ),
     "heuristics": Filter(
-        {"score": Step((*TEXT, "language.score"), per="shard"), "select": SELECT}, after=("language",)
+        {
+            "score": Step((*TEXT, "language.score"), per="shard"),
+            "calibrate": Step((".score", "language.score")),
+            "select": Step((".score", ".calibrate", "language.score"), per="shard"),
+        },
+        after=("language",),
+        exempting=("calibrate", "select"),
     ),
     "lines": Filter(edits="score", exempting=("score", "select")),
-    "licence": Filter({"score": Step((DOCUMENTS, BEFORE), per="shard"), "select": SELECT}),
-    "sourcecode": Filter(),
-    "toxicity": Filter({"score": Step((*TEXT, "language.score"), per="shard"), "select": SELECT}, after=("language",)),
-    "pii": Filter(
-        {"score": Step((*TEXT, "language.score"), per="shard"), "select": SELECT}, after=("language",), edits="select"
-    ),
     "boilerplate": Filter(
         {
             "count": Step(TEXT, per="shard"),
@@ -74,6 +87,12 @@ FILTERS: dict[str, Filter] = {
         },
         edits="score",
         exempting=("count", "score", "select"),
+    ),
+    "licence": Filter({"score": Step((DOCUMENTS, BEFORE), per="shard"), "select": SELECT}),
+    "sourcecode": Filter(),
+    "toxicity": Filter({"score": Step((*TEXT, "language.score"), per="shard"), "select": SELECT}, after=("language",)),
+    "pii": Filter(
+        {"score": Step((*TEXT, "language.score"), per="shard"), "select": SELECT}, after=("language",), edits="select"
     ),
     "dedup": Filter(
         {
@@ -112,7 +131,7 @@ FILTERS: dict[str, Filter] = {
         {
             "train": Step(TEXT),
             "score": Step((".train", *TEXT), per="shard"),
-            "select": Step((".score",)),
+            "select": Step((".score", "language.score")),
         },
         exempting=("train", "select"),
     ),
@@ -137,6 +156,9 @@ ON_DEMAND = (REWARD_STEP, "align.train", "compress.prune", QUANTIZE_STEP, EXPORT
 MASKED = ("finetune.pairs", "align.pairs")  # are told the settings of the filter pii where the run uses it
 PAIRS = "align.pairs"  # used where a model is aligned; reads a model too where its `from` names one
 EXPORT = "dedup.export"  # used where the config asks for it
+COMPARE = "language.compare"  # used where the config names other models, or asks for scripts
+CALIBRATE = "heuristics.calibrate"  # used where the config names a method
+LANGUAGES = "language.score"  # read by a `select` only where its thresholds differ by language
 CRAWL = "crawl.render"  # used where a source is of its kind
 REPHRASE, SEED = SYNTHESIZE = ("synthesize.rephrase", "synthesize.seed")  # used where a source of their kind names them
 LIST = "ingest.list"  # used where files of a source are remote
@@ -298,6 +320,10 @@ def is_used(step: str, config: dict[str, Any]) -> bool:
         return is_used("align.train", config) or is_used(REWARD_STEP, config)
     if step == EXPORT and not config["dedup"]["export"]["write"]:
         return False
+    if step == COMPARE and not any(config["language"]["compare"].values()):
+        return False
+    if step == CALIBRATE and config["heuristics"]["calibrate"]["method"] is None:
+        return False
     if step in ON_DEMAND and not registry.made_by(config, step):
         return False
     if step == MIX:
@@ -321,6 +347,25 @@ def is_used(step: str, config: dict[str, Any]) -> bool:
     return stage_of(step) not in FILTERS or stage_of(step) in config["filters"]
 
 
+def judges_by_language(config: dict[str, Any]) -> bool:
+    """Whether heuristics.select has to know languages: not where only one gets there, whose thresholds are those for all."""
+    if config["heuristics"]["select"]["languages"] or is_used(CALIBRATE, config):
+        return True
+    wanted, skipped = config["language"]["select"]["languages"], skipped_by("language.select", config)
+    return bool(skipped) or not wanted or not LOOSER.keys().isdisjoint(wanted)
+
+
+def is_read(need: str, step: str, config: dict[str, Any]) -> bool:
+    """Whether a step reads another that the table names among its needs: some are read only where the config asks for it."""
+    if not is_used(need, config):
+        return False
+    if need == LANGUAGES and step == "heuristics.select":
+        return judges_by_language(config)
+    if need == LANGUAGES and step == "quality.select":
+        return bool(config["quality"]["select"]["by"] == "language")
+    return True
+
+
 def used(config: dict[str, Any]) -> list[str]:
     """The steps of a run, in order."""
     return [step for step in STEPS if is_used(step, config)]
@@ -331,7 +376,7 @@ def needs(step: str, config: dict[str, Any], task: str = "") -> tuple[str, ...]:
 
     Of the steps that make models, those that make what is read.
     """
-    found = tuple(name for name in resolved(step, config["filters"]) if is_used(name, config))
+    found = tuple(name for name in resolved(step, config["filters"]) if is_read(name, step, config))
     if step == PAIRS and (model := config["align"]["pairs"]["from"]):
         found = (registry.task(config, model)[0], *found)
     if step == MIX:

@@ -34,6 +34,7 @@ LEAVES = [path for path, _ in config.leaves()]
 # The steps in order. What follows a step runs again with it, but for what does not read from it.
 ORDER = [
     "crawl.render", "ingest.extract", "ingest.check", "url.score", "url.select", "language.score", "language.select",
+    "multilingual.score", "multilingual.select",
     "heuristics.score", "heuristics.select", "lines.score", "lines.select",
     "boilerplate.count", "boilerplate.frequent", "boilerplate.score", "boilerplate.select",
     "dedup.signature", "dedup.exact", "dedup.band", "dedup.sets", "dedup.verify", "dedup.select",

@@ -31,7 +31,7 @@ def test_one_rule_for_each_step() -> None:
 @pytest.mark.parametrize("step", [name for name in steps.STEPS if name != "report.render"])
 def test_a_rule_reads_what_the_table_says(step: str) -> None:
     text = rules()[step.replace(".", "_")]
-    named = set(re.findall(r'(?:manifests?|ranged|lineage|reward_models|calibrating|grouping)\("([\w.]+)"', text))
+    named = set(re.findall(r'(?:manifests?|ranged|asked|lineage|reward_models|calibrating|grouping)\("([\w.]+)"', text))
     stage = steps.stage_of(step)
     words = {
         steps.BEFORE: f'verdicts=before("{stage}")',

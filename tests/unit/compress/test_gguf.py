@@ -157,6 +157,7 @@ def config(model: dict[str, Any], tokenizer: dict[str, Any], types: list[str]) -
             {"digits": 1},
             "kv_heads as heads, 4, and they are 2",
         ),
+        ({}, {"digits": 1, "marks": "letters"}, "cut texts as tokenize.train.marks 'letters' does; allowed: 'separate'"),
         ({}, {"digits": 3}, "cut texts as tokenize.train.digits 3 does; allowed: 0, 1"),
         ({}, {"digits": 1, "model": "unigram"}, "of tokenize.train.model llama.cpp takes bpe, and it is 'unigram'"),
     ],

@@ -81,3 +81,15 @@ def test_step(tmp_path: Path) -> None:
     assert first.summary["languages"] == {"en": 3} and second.summary["languages"] == {"de": 2, "und": 1}
     assert [row["id"] for row in rows(second.file("00001.parquet"))] == ["d", "e", "f"]
     assert list(second.inputs) == ["language.score 00001"], "the shard's own alone"
+
+
+def test_thresholds_of_languages() -> None:
+    row = {"id": "x", "language": "hr", "score": 0.4}
+    assert select.own_thresholds({"languages": ["hr", "en"], "threshold": 0.65}) == {"hr": 0.3}
+    assert select.own_thresholds({"languages": [], "threshold": 0.65, "thresholds": {"fi": 0.5}}) == {"fi": 0.5}
+    assert select.own_thresholds({"languages": ["hr"], "threshold": 0.2}) == {}, "a lower one for all holds"
+    assert (
+        not select.judge(row, frozenset(["hr"]), 0.65)["kept"]
+        and select.judge(row, frozenset(["hr"]), 0.65, {"hr": 0.3})["kept"]
+    )
+    assert select.judge(row, frozenset(), 0.3, {"hr": 0.5})["threshold"] == 0.5

@@ -43,14 +43,18 @@ TEXT = st.one_of(
 )
 
 
+# (digits, marks) of tokenize.train
+CUTS = [*((digits, "separate") for digits in range(10)), *((digits, "letters") for digits in (0, 1, 3))]
+
+
 @pytest.fixture(scope="session")
-def both() -> Callable[[int], tuple[Engine, Engine, Tokenizer]]:
-    """digits → (tokenizers, tiktoken, the tokenizer): a vocabulary of what is nasty, so that a piece cut elsewhere has other ids."""
+def both() -> Callable[[tuple[int, str]], tuple[Engine, Engine, Tokenizer]]:
+    """CUTS → (tokenizers, tiktoken, the tokenizer): a vocabulary of what is nasty, so that a piece cut elsewhere has other ids."""
     pick = random.Random(0)  # noqa: S311
     texts = ["".join(pick.choices([*NASTY, *WORDS], k=pick.randint(1, 12))) for _ in range(3000)]
     alphabet, found = sorted(pre_tokenizers.ByteLevel.alphabet()), {}
-    for digits in range(10):
-        made = untrained(digits)
+    for digits in CUTS:
+        made = untrained(*digits)
         trainer = trainers.BpeTrainer(
             vocab_size=3000,
             special_tokens=list(SPECIAL),
@@ -63,7 +67,7 @@ def both() -> Callable[[int], tuple[Engine, Engine, Tokenizer]]:
     return found.__getitem__
 
 
-@pytest.mark.parametrize("digits", range(10))
+@pytest.mark.parametrize("digits", CUTS)
 @settings(max_examples=400, deadline=None)  # the machine may be busy
 @given(st.lists(TEXT, min_size=1, max_size=4))
 @example(
@@ -86,7 +90,7 @@ def both() -> Callable[[int], tuple[Engine, Engine, Tokenizer]]:
 )
 @example(["The end is not <|endoftext|> here, nor <|pad|>.", "<|endoftext|><|endoftext|>", "<|endoftext|>\n\n  1"])
 def test_tiktoken_gives_the_same_ids(
-    both: Callable[[int], tuple[Engine, Engine, Tokenizer]], digits: int, texts: list[str]
+    both: Callable[[tuple[int, str]], tuple[Engine, Engine, Tokenizer]], digits: tuple[int, str], texts: list[str]
 ) -> None:
     exact, quick, tokenizer = both(digits)
     wanted = [ids.tolist() for ids in exact.encode(texts)]
@@ -94,8 +98,8 @@ def test_tiktoken_gives_the_same_ids(
     assert [tokenizer.decode(ids, skip_special_tokens=False) for ids in wanted] == texts
 
 
-@pytest.mark.parametrize("category", [r"\p{L}", r"\p{N}", r"\s"])
-def test_both_hold_the_same_characters_for_letters_numbers_and_spaces(category: str) -> None:
+@pytest.mark.parametrize("category", [r"\p{L}", r"\p{M}", r"\p{N}", r"\s"])
+def test_both_hold_the_same_characters_for_letters_marks_numbers_and_spaces(category: str) -> None:
     """The patterns distinguish nothing else; the libraries have Unicode tables of their own."""
     bytes_alone = {bytes([number]): number for number in range(256)}
     quick = tiktoken.Encoding("characters", pat_str=category, mergeable_ranks=bytes_alone, special_tokens={})
@@ -113,16 +117,18 @@ def test_both_hold_the_same_characters_for_letters_numbers_and_spaces(category: 
     ["a" * 300_000, "ab " * 100_000, "狐" * 100_000, "1" * 300_000, "-" * 300_000, " " * 300_000, "\n" * 300_000 + "x"],
     ids=["letters", "words", "ideographs", "digits", "dashes", "spaces", "lines"],
 )
-def test_a_page_that_is_one_long_word(both: Callable[[int], tuple[Engine, Engine, Tokenizer]], text: str) -> None:
-    exact, quick, _ = both(3)
+def test_a_page_that_is_one_long_word(
+    both: Callable[[tuple[int, str]], tuple[Engine, Engine, Tokenizer]], text: str
+) -> None:
+    exact, quick, _ = both((3, "separate"))
     assert quick.encode([text])[0].tolist() == exact.encode([text])[0].tolist()
 
 
 def test_what_tiktokens_expression_gives_up_on_is_encoded_all_the_same(
-    both: Callable[[int], tuple[Engine, Engine, Tokenizer]],
+    both: Callable[[tuple[int, str]], tuple[Engine, Engine, Tokenizer]],
 ) -> None:
     """A million spaces before a word are more than its stack of states holds."""
-    exact, quick, tokenizer = both(3)
+    exact, quick, tokenizer = both((3, "separate"))
     text = "a" + " " * 1_100_000 + "b"
     encoding = tiktoken.Encoding(
         "spaces",

@@ -120,3 +120,12 @@ def test_no_more_validation_text_is_read_than_is_measured(
     measured = Manifest.read(tmp_path / "out/manifest.json").summary["measured_bytes"]
     sizes = [len(text.encode()) for text in texts["00000"]["validation"]]
     assert measured == next(total for total in itertools.accumulate(sizes) if total >= 10_000)
+
+
+@pytest.mark.parametrize(("marks", "pieces"), [("separate", 6), ("letters", 1)])
+def test_marks_part_words_or_do_not(marks: str, pieces: int) -> None:
+    """हिन्दी has three letters and three marks; GPT-2 cuts it into six pieces that no merge joins."""
+    cut = untrained(3, marks).pre_tokenizer
+    assert len(cut.pre_tokenize_str("हिन्दी")) == pieces
+    latin = "It's an 8-bit word, isn't it?  Yes:\n\n 12345 "
+    assert cut.pre_tokenize_str(latin) == untrained(3).pre_tokenizer.pre_tokenize_str(latin)

@@ -74,7 +74,7 @@ def refused(config: Any) -> str:
                 }
             },
             [
-                "ingest.extract.sources.0.skip_filters.1 is 'heuristic'; allowed are 'url', 'language', 'heuristics', ",
+                "ingest.extract.sources.0.skip_filters.1 is 'heuristic'; allowed are 'url', 'language', 'multilingual', 'heuristics', ",
                 "'lines', 'boilerplate', 'licence', 'sourcecode', 'toxicity', 'pii', 'dedup', 'paragraphs', 'substrings', 'quality' "
                 "(did you mean 'heuristics'?)",
             ],
@@ -122,7 +122,8 @@ def test_an_overlay_of_a_variant_is_checked_as_the_config_it_makes() -> None:
 
 def test_defaults_are_filled_and_given_values_stay() -> None:
     complete = validate({"language": {"select": {"languages": ["de"]}}})
-    assert lookup(complete, "language.select") == {"languages": ["de"], "threshold": 0.65}
+    unset = {"agreement_min": None, "script_min": None, "thresholds": {}}
+    assert lookup(complete, "language.select") == {"languages": ["de"], "threshold": 0.65, **unset}
     assert {path for path in LEAVES if "default" in LEAVES[path]} <= {path for path in LEAVES if has(complete, path)}
     assert validate(complete) == complete
 
@@ -322,7 +323,9 @@ def test_one_language_without_brackets_is_told_how_to_write_it() -> None:
 def test_of_many_keys_an_error_lists_a_few() -> None:
     (line,) = refused({"pretrain": {"train": {"learning_rat": 5}}}).splitlines()
     assert len(line) < 400 and line.count(",") == 11 and "learning_rate, " in line.split("Known here: ")[1]
-    assert refused({"language": {"select": {"treshold": 5}}}).endswith(": languages, threshold")
+    assert refused({"language": {"select": {"treshold": 5}}}).endswith(
+        ": languages, threshold, agreement_min, script_min, thresholds"
+    )
 
 
 def test_the_data_folder_stands_in_every_key_that_names_files() -> None:

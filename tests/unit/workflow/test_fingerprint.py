@@ -61,7 +61,7 @@ def test_comments_docstrings_and_layout_do_not_count(copy: Path) -> None:
 
 def test_code_counts_for_those_that_import_it_and_no_others(copy: Path) -> None:
     before = codes(copy)
-    edit(copy / "scripts/language/select.py", 'row["score"] < threshold', 'row["score"] <= threshold')
+    edit(copy / "scripts/language/select.py", "value < limit", "value <= limit")
     changed = {step for step, found in codes(copy).items() if found != before[step]}
     assert changed == {"language.select"}
 

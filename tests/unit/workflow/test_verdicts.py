@@ -26,6 +26,7 @@ from scripts.licence.select import judge as judge_licence
 from scripts.lines.select import judge as judge_lines
 from scripts.pii.kinds import KINDS
 from scripts.pii.select import judge as judge_pii
+from scripts.multilingual.select import judge as judge_multilingual
 from scripts.quality.score import SIGNAL
 from scripts.quality.select import cut
 from scripts.quality.select import judged as judged_quality
@@ -43,7 +44,7 @@ LEFT = {"characters_min": operator.lt, "words_min": operator.lt, "removed_max": 
 # Rule → how a dropped document's value stands to the threshold. None: the rule compares no number.
 FAILS: dict[str, dict[str, Callable[[float, float], bool] | None]] = {
     "url": {"domain": None, "address": None, "expression": None, "words": operator.gt},
-    "language": {"language": None, "score": operator.lt},
+    "language": {"language": None, "score": operator.lt, "agreement_min": operator.lt, "script_min": operator.lt},
     "heuristics": {
         f"{family}.{name}": operator.lt if name.endswith("_min") else operator.gt
         for family, names in heuristics.FAMILIES.items()
@@ -66,6 +67,7 @@ FAILS: dict[str, dict[str, Callable[[float, float], bool] | None]] = {
     "boilerplate": LEFT,
     "paragraphs": LEFT,
     "substrings": LEFT,
+    "multilingual": {"characters_min": operator.lt, "foreign_max": operator.gt},
     "dedup": {"exact": operator.ge, "near": operator.ge},
     "quality": {"fraction": operator.lt, "pareto": operator.le},
 }
@@ -91,9 +93,11 @@ def test_every_filter_is_held_to_it() -> None:
     assert FAILS.keys() == set(FILTERS)
 
 
-@given(st.sampled_from(["en", "fr", "und"]), SHARE, st.sets(st.sampled_from(["en", "de"])), SHARE)
-def test_language(language: str, score: float, wanted: set[str], threshold: float) -> None:
-    verdict = judge_language({"id": "a", "language": language, "score": score}, frozenset(wanted), threshold)
+@given(st.sampled_from(["en", "fr", "und"]), SHARE, st.sets(st.sampled_from(["en", "de"])), SHARE, st.none() | SHARE)
+def test_language(language: str, score: float, wanted: set[str], threshold: float, compared: float | None) -> None:
+    row = {"id": "a", "language": language, "score": score, "agreement": compared, "script_share": 0.5}
+    least = {"agreement": threshold, "script_share": threshold}
+    verdict = judge_language(row, frozenset(wanted), threshold, None, least if compared else None)
     explains("language", verdict)
     assert verdict["detail"] == (language if verdict["rule"] == "language" else None)
 
@@ -179,6 +183,12 @@ def test_toxicity(terms: int, more: int, words: int, probabilities: list[float],
     said = {"classifiers": ["hate", "adult"][: len(probabilities)], "probabilities": probabilities}
     row = {"id": "a", "curated": False, "terms": terms, "hits": terms + more, "words": words, **said}
     explains("toxicity", judge_toxicity(row, {**COMPLETE["toxicity"]["select"], "terms_max": most}))
+
+
+@given(st.integers(0, 3), SHARE, st.booleans(), st.integers(0, 3), st.none() | SHARE)
+def test_multilingual(characters: int, share: float, curated: bool, least: int, most: float | None) -> None:
+    row = {"id": "a", "curated": curated, "characters": characters, "foreign": share}
+    explains("multilingual", judge_multilingual(row, least, most))
 
 
 @settings(max_examples=300)

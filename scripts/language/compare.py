@@ -1,0 +1,95 @@
+"""What other models say of every document's language, whether they agree, and whether its script fits.
+
+Signals: `id`, `labels` and `scores` (of each model of `models`, in their order), `agreement` (the share of all models, that of
+language.score among them, that find its language; languages are compared under one code), `script` (of most characters, ISO 15924)
+and `script_share` (of characters in a script of the language). Null: there is nothing to compare. A model takes as long as
+language.score.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from scripts.formats import filtered
+from scripts.formats.documents import Writer, data, rows, shard_of
+from scripts.language import codes
+from scripts.language.score import Identifier, model_path
+from scripts.workflow import cli
+from scripts.workflow.console import Progress
+from scripts.workflow.manifest import Manifest
+
+SIGNAL = pa.schema(
+    [
+        ("id", pa.string()),
+        ("labels", pa.list_(pa.string())),
+        ("scores", pa.list_(pa.float64())),
+        ("agreement", pa.float64()),
+        ("script", pa.string()),
+        ("script_share", pa.float64()),
+    ]
+)
+
+
+def agreement(first: str, others: list[str]) -> float | None:
+    """The share of models that find the language of the first; None where there is no other, or the first found none."""
+    code = codes.language(first)
+    if not others or code == "und":
+        return None
+    return (1 + sum(codes.language(label) == code for label in others)) / (1 + len(others))
+
+
+def signals(text: str, first: str, models: list[Identifier], script: bool) -> dict[str, Any]:
+    """The signals of a text, which language.score found to be `first`."""
+    found = [model(text) for model in models]
+    labels = [label for label, _ in found]
+    counts = codes.letters(text) if script else {}
+    return {
+        "labels": labels,
+        "scores": [score for _, score in found],
+        "agreement": agreement(first, labels),
+        "script": codes.majority(counts),
+        "script_share": codes.share(counts, codes.scripts(first)) if script else None,
+    }
+
+
+def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
+    models = [
+        Identifier(model_path(name, "language.compare.models"), "language.compare.models")
+        for name in settings["models"]
+    ]
+    language_of = {row["id"]: row["language"] for row in rows(data(args.languages), ["id", "language"])}
+    out = args.manifest.with_name(f"{shard_of(args.documents)}.parquet")
+    progress = Progress(filtered.number(args.documents, args.verdicts), "documents")
+    agreed: dict[str, int] = {}
+    written: dict[str, int] = {}
+    with Writer(out, SIGNAL) as writer:
+        for row in filtered.texts(args.documents, args.verdicts, args.edits, []):
+            found = signals(row["text"], language_of[row["id"]], models, settings["script"])
+            writer.add({"id": row["id"], **found})
+            share = "none" if found["agreement"] is None else f"{found['agreement']:.2f}"
+            agreed[share] = agreed.get(share, 0) + 1
+            written[found["script"] or "none"] = written.get(found["script"] or "none", 0) + 1
+            progress.add()
+    manifest.counts = {"in": progress.done, "kept": progress.done, "dropped": {}}
+    manifest.summary = {"agreement": agreed, "scripts": written}
+    return [out]
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = cli.parser(
+        "language.compare",
+        __doc__,
+        f"--config config.yaml {filtered.EXAMPLE}"
+        " --languages results/main/language/score/00000.manifest.json --manifest /tmp/00000.manifest.json",
+    )
+    filtered.options(parser)
+    parser.add_argument("--languages", required=True, type=Path, help="manifest of the same language.score shard")
+    return cli.run(parser, body, argv)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

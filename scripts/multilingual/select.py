@@ -1,0 +1,54 @@
+"""Drop the documents that are too much in other languages, or of which nothing is left; those of curated sources and of sources that
+skip this filter stay.
+
+Rules: `characters_min` (fewer are left) and `foreign_max`.
+"""
+
+from __future__ import annotations
+
+import argparse
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from scripts.formats.documents import select_shard
+from scripts.workflow import cli
+from scripts.workflow.manifest import Manifest
+
+
+def judge(row: dict[str, Any], characters_min: int, foreign_max: float | None) -> dict[str, Any]:
+    """The verdict on one signals row."""
+    limits: dict[str, tuple[float, float]] = {}
+    if row["characters"] < characters_min:
+        limits["characters_min"] = row["characters"], characters_min
+    if foreign_max is not None and row["foreign"] > foreign_max:
+        limits["foreign_max"] = row["foreign"], foreign_max
+    rule = next(iter(limits), None) if not row["curated"] else None
+    value, threshold = limits[rule] if rule else (None, None)
+    return {
+        "id": row["id"],
+        "kept": rule is None,
+        "rule": rule,
+        "value": value,
+        "threshold": threshold,
+        "rules": list(limits),
+    }
+
+
+def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
+    judged = partial(judge, characters_min=settings["characters_min"], foreign_max=settings["foreign_max"])
+    return select_shard(args.signals, judged, manifest, args.manifest, settings["skipped_by"])
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = cli.parser(
+        "multilingual.select",
+        __doc__,
+        "--config config.yaml --signals results/main/multilingual/score/00000.manifest.json --manifest /tmp/select/00000.manifest.json",
+    )
+    parser.add_argument("--signals", required=True, type=Path, help="manifest of the same multilingual.score shard")
+    return cli.run(parser, body, argv)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
