@@ -24,9 +24,9 @@ from scripts.heuristics.select import judge as judge_heuristics
 from scripts.language.select import judge as judge_language
 from scripts.licence.select import judge as judge_licence
 from scripts.lines.select import judge as judge_lines
+from scripts.multilingual.select import judge as judge_multilingual
 from scripts.pii.kinds import KINDS
 from scripts.pii.select import judge as judge_pii
-from scripts.multilingual.select import judge as judge_multilingual
 from scripts.quality.score import SIGNAL
 from scripts.quality.select import cut
 from scripts.quality.select import judged as judged_quality
