@@ -72,7 +72,9 @@ def reference(path: str | None, names: dict[str, dict[str, Any]]) -> dict[str, A
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise cli.InputError(f"{where}, which is no {FILE} of quality.calibrate ({error})") from error
     if lacking := [name for name, facts in names.items() if known.get(name, {}).get("better") != facts["better"]]:
-        raise cli.InputError(f"{where}, which has no quantiles of {', '.join(lacking)}; it has those of {', '.join(known)}")
+        raise cli.InputError(
+            f"{where}, which has no quantiles of {', '.join(lacking)}; it has those of {', '.join(known)}"
+        )
     return dict(held)
 
 
@@ -128,7 +130,9 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     rule = {key: settings[key] for key in ("method", "weights", "rank_constant")}
     if given:
         made["scorers"] |= {name: given["scorers"][name] for name in names}
-        made["cutoffs"] = given["cutoffs"] | settings["cutoffs"] if made["bucket_of"] == given["bucket_of"] else made["cutoffs"]
+        made["cutoffs"] = (
+            given["cutoffs"] | settings["cutoffs"] if made["bucket_of"] == given["bucket_of"] else made["cutoffs"]
+        )
     crawl = scores.filter(pc.invert(scores["curated"]))
     documents = max((facts["documents"] for facts in made["scorers"].values()), default=0)
     mapped = {
@@ -153,7 +157,9 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
                 **{key: facts[key] for key in ("kind", "better")},
                 **found[name],
                 "documents": int(len(crawl) - np.isnan(values := sidecars.values(crawl, name)).sum()),
-                "quantiles": [round(float(one), 6) for one in np.nanquantile(values, SHOWN)] if not np.isnan(values).all() else [],
+                "quantiles": [round(float(one), 6) for one in np.nanquantile(values, SHOWN)]
+                if not np.isnan(values).all()
+                else [],
             }
             for name, facts in names.items()
         },
@@ -163,7 +169,12 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
         "reference": bool(given),
     }
     for name, facts in found.items():
-        log.info("ROC-AUC of %s: %s, on %s curated and %s other documents", name, facts["roc_auc"], *list(facts.values())[1:3])
+        log.info(
+            "ROC-AUC of %s: %s, on %s curated and %s other documents",
+            name,
+            facts["roc_auc"],
+            *list(facts.values())[1:3],
+        )
     return [out]
 
 
@@ -174,7 +185,9 @@ def main(argv: list[str] | None = None) -> int:
         "--config config.yaml --scores results/main/quality/fasttext/*.manifest.json --manifest /tmp/calibrate/manifest.json",
     )
     parser.add_argument("--scores", required=True, type=Path, nargs="+", help="manifests of every step that scores")
-    parser.add_argument("--model", type=Path, nargs="*", default=[], help="manifest of quality.train, where there is one")
+    parser.add_argument(
+        "--model", type=Path, nargs="*", default=[], help="manifest of quality.train, where there is one"
+    )
     parser.add_argument("--lm", type=Path, nargs="*", default=[], help="manifest of quality.lm, where there is one")
     return cli.run(parser, body, argv)
 

@@ -1,7 +1,8 @@
 """Combine the scores of a shard's documents: one quantile for each document, its bucket, and the thresholds that it fails.
 
 Signals: `id, source, curated, language, bucket` (head, middle or tail), `quantile` (of the fused score; 1 is the best), `score` (the
-same, null where `require` drops the document), `failed`, `value`, `threshold`, `detail` (what it fails under `require`), and the scorers' own.
+same, null where `require` drops the document), what it fails under `require` (`failed`, `value`, `threshold`, `detail`), and a column for
+each scorer.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ from scripts.workflow.manifest import Manifest
 BUCKETS = ("head", "middle", "tail")
 
 
-def buckets(scores: np.ndarray, languages: list[str | None], parts: dict[str, list[float]], better: str) -> list[str | None]:
+def buckets(
+    scores: np.ndarray, languages: list[str | None], parts: dict[str, list[float]], better: str
+) -> list[str | None]:
     """The bucket of each document by the cutoffs of its language; None without a score, or without cutoffs of its language.
 
     As cc_net (perplexity.py): from the first cutoff on `middle`, from the second on `tail`.
@@ -46,7 +49,9 @@ def combined(table: pa.Table, held: dict[str, Any], require: list[list[dict[str,
     mapped = {name: quantile(scores[name], each["values"], each["better"]) for name, each in facts.items()}
     whole = quantile(fused(mapped, held["fused"]["rule"], held["fused"]["documents"]), held["fused"]["values"])
     languages, named = table["language"].to_pylist(), held["bucket_of"]
-    parts = buckets(scores[named], languages, held["cutoffs"], facts[named]["better"]) if named else [None] * len(table)
+    parts: list[str | None] = [None] * len(table)
+    if named:
+        parts = buckets(scores[named], languages, held["cutoffs"], facts[named]["better"])
     failed = failures(scores, mapped, parts, require)
     drops = np.array([bool(names) for names in failed["failed"]], dtype=bool)
     columns: dict[str, Any] = {name: table[name] for name in ("id", "source", "curated", "language")}
@@ -81,7 +86,9 @@ def main(argv: list[str] | None = None) -> int:
         "--scores results/main/quality/fasttext/00000.manifest.json --manifest /tmp/00000.manifest.json",
     )
     parser.add_argument("--calibration", required=True, type=Path, help="manifest of quality.calibrate")
-    parser.add_argument("--scores", required=True, type=Path, nargs="+", help="manifests of the shard of every step that scores")
+    parser.add_argument(
+        "--scores", required=True, type=Path, nargs="+", help="manifests of the shard of every step that scores"
+    )
     return cli.run(parser, body, argv)
 
 

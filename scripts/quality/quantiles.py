@@ -43,7 +43,9 @@ def _linear(quantiles: np.ndarray, weights: np.ndarray, documents: int, constant
     """The weighted mean over the scorers that know a document, by the sum of the weights' sizes."""
     there = ~np.isnan(quantiles)
     total = np.where(there, np.abs(weights), 0).sum(1)
-    return np.divide(np.where(there, quantiles, 0) @ weights, total, out=np.full(len(quantiles), np.nan), where=total > 0)
+    return np.divide(
+        np.where(there, quantiles, 0) @ weights, total, out=np.full(len(quantiles), np.nan), where=total > 0
+    )
 
 
 def _reciprocal(quantiles: np.ndarray, weights: np.ndarray, documents: int, constant: float) -> np.ndarray:

@@ -24,7 +24,10 @@ def rule(condition: dict[str, Any]) -> str:
 
 
 def _fails(
-    condition: dict[str, Any], scores: dict[str, np.ndarray], quantiles: dict[str, np.ndarray], buckets: list[str | None]
+    condition: dict[str, Any],
+    scores: dict[str, np.ndarray],
+    quantiles: dict[str, np.ndarray],
+    buckets: list[str | None],
 ) -> tuple[np.ndarray, np.ndarray, float]:
     """(which documents fail, what was measured, threshold); NaN of a rule that compares no number."""
     name = condition["scorer"]
@@ -56,7 +59,7 @@ def failures(
         drops &= np.any([out for _, out, _, _ in part], axis=0) if part else False
     for row in np.flatnonzero(drops):
         reasons = [(rule(each), values[row], least) for part in judged for each, out, values, least in part if out[row]]
-        first, value, threshold = reasons[0]
+        _, value, threshold = reasons[0]
         found["failed"][row] = list(dict.fromkeys(name for name, _, _ in reasons))
         if np.isnan(threshold):
             found["detail"][row] = buckets[row]

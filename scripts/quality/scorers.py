@@ -59,7 +59,9 @@ def check(config: dict[str, Any]) -> None:
         if names.count(name) > 1 or name == TRAINED or name in TAKEN:
             raise InputError(
                 f"quality: a scorer is called {name!r}, which is taken; each has a name of its own, and none is one of "
-                f"{', '.join((TRAINED, *TAKEN))}" + f" or {LM}, which quality.lm.enabled adds" * quality["lm"]["enabled"]
+                f"{', '.join((TRAINED, *TAKEN))}"
+                + f" or {LM}, which quality.lm.enabled adds"
+                * quality["lm"]["enabled"]
             )
     for entry in quality["fasttext"]["models"]:
         if ("label" in entry) == ("values" in entry):
@@ -76,7 +78,9 @@ def check(config: dict[str, Any]) -> None:
                 f"it holds {', '.join('<language>' + suffix for suffix in SUFFIXES)} as cc_net's, such as en.arpa.bin"
             )
     if not names and not quality["calibrate"]["trained"]:
-        raise InputError("quality.calibrate.trained is False, and there is no other scorer: allowed is True, or a scorer")
+        raise InputError(
+            "quality.calibrate.trained is False, and there is no other scorer: allowed is True, or a scorer"
+        )
     everyone = [*([TRAINED] if trains(config) else []), *names]
     named = [("quality.calibrate.weights", name) for name in quality["calibrate"]["weights"]]
     named += [("quality.combine.require", each["scorer"]) for part in quality["combine"]["require"] for each in part]
@@ -84,7 +88,9 @@ def check(config: dict[str, Any]) -> None:
         named.append(("quality.calibrate.bucket_of", quality["calibrate"]["bucket_of"]))
     for key, name in named:
         if name not in everyone:
-            raise InputError(f"{key} names {name!r}, which is no scorer of this run; its scorers are {', '.join(everyone)}")
+            raise InputError(
+                f"{key} names {name!r}, which is no scorer of this run; its scorers are {', '.join(everyone)}"
+            )
     _check_conditions(config)
 
 
@@ -131,7 +137,9 @@ def _check_classifier(entry: dict[str, Any]) -> None:
     if not (folder / "config.json").is_file():
         raise InputError(f"{who}, which holds no config.json: give the folder of a model as transformers saves it")
     if not list(folder.glob("*.safetensors")):
-        raise InputError(f"{who}, which holds no *.safetensors; other formats of weights may run code, and are not read")
+        raise InputError(
+            f"{who}, which holds no *.safetensors; other formats of weights may run code, and are not read"
+        )
     if not any((folder / name).is_file() for name in TOKENIZERS):
         raise InputError(f"{who}, which holds no tokenizer: one of {', '.join(TOKENIZERS)}")
     try:
@@ -141,4 +149,6 @@ def _check_classifier(entry: dict[str, Any]) -> None:
     if facts.get("auto_map"):
         raise InputError(f"{who}, whose config.json asks for code of its own (auto_map): such a model is not run")
     if "label" in entry and "values" in entry:
-        raise InputError(f"{who}, and both label and values: it has one of them, or neither where the model has one output")
+        raise InputError(
+            f"{who}, and both label and values: it has one of them, or neither where the model has one output"
+        )

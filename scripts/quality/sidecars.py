@@ -75,5 +75,3 @@ def by_shard(manifests: Sequence[Path]) -> Iterator[tuple[str, list[Path]]]:
     for path in manifests:
         found.setdefault(shard_of(path), []).append(path)
     yield from sorted(found.items())
-
-
