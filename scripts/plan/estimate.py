@@ -26,6 +26,9 @@ READS = {
     "dedup.sets": "dedup.exact",
     "dedup.verify": "dedup.exact",
     "dedup.select": "dedup.signature",
+    "quality.calibrate": steps.BEFORE,
+    "quality.combine": steps.BEFORE,
+    "quality.select": steps.BEFORE,
     "corpus.split": steps.BEFORE,
     "corpus.write": steps.DOCUMENTS,
     "tokenize.encode": "corpus.write",
@@ -54,7 +57,8 @@ SAME = (
 )
 # Their manifests do not count what they read: bands, models, and pairs, of which a document gives several.
 UNCOUNTED = {
-    "dedup.band", "dedup.sets", "dedup.verify", "quality.train", "tokenize.train", "pretrain.train", "finetune.pairs",
+    "dedup.band", "dedup.sets", "dedup.verify", "quality.train", "quality.lm", "quality.ngrams",
+    "quality.calibrate", "tokenize.train", "pretrain.train", "finetune.pairs",
     "finetune.train", "align.pairs", "align.reward", "align.train",
 }  # fmt: skip
 

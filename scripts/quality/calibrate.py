@@ -19,15 +19,13 @@ import pyarrow.compute as pc
 from scripts.formats import filtered
 from scripts.formats.documents import count, data, rows, uniform
 from scripts.quality import sidecars
-from scripts.quality.quantiles import fused, quantile, table
-from scripts.quality.scorers import LM, TRAINED
+from scripts.quality.quantiles import FILE, fused, quantile, table
+from scripts.quality.scorers import ANY, LM, TRAINED
 from scripts.quality.train import roc_auc
 from scripts.workflow import cli
 from scripts.workflow.console import Progress, log
 from scripts.workflow.manifest import Manifest, write_atomically
 
-FILE = "quantiles.json"
-ANY = "any"  # the language of documents whose language no step knows
 SHOWN = (0.1, 0.5, 0.9)  # quantiles of the summary
 
 

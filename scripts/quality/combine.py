@@ -17,13 +17,11 @@ import pyarrow as pa
 
 from scripts.formats.documents import Writer, shard_of
 from scripts.quality import sidecars
-from scripts.quality.calibrate import ANY, FILE
-from scripts.quality.quantiles import fused, quantile
+from scripts.quality.quantiles import FILE, fused, quantile
 from scripts.quality.required import COLUMNS, failures
+from scripts.quality.scorers import ANY, BUCKETS
 from scripts.workflow import cli
 from scripts.workflow.manifest import Manifest
-
-BUCKETS = ("head", "middle", "tail")
 
 
 def buckets(

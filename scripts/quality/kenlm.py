@@ -13,10 +13,9 @@ from typing import Any
 from scripts.formats import filtered
 from scripts.formats.documents import Writer, data, shard_of, survivors
 from scripts.quality import sidecars
-from scripts.quality.calibrate import ANY
 from scripts.quality.lm import languages
 from scripts.quality.perplexity import Models
-from scripts.quality.scorers import LM, models
+from scripts.quality.scorers import ANY, LM, models
 from scripts.workflow import cli
 from scripts.workflow.console import Progress
 from scripts.workflow.manifest import Manifest, scratch

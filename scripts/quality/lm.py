@@ -18,8 +18,8 @@ from scripts.formats import filtered
 from scripts.formats.documents import Writer, data, rows, shard_of, survivors, uniform
 from scripts.formats.origins import COLUMNS, Split
 from scripts.quality import tools
-from scripts.quality.calibrate import ANY
 from scripts.quality.perplexity import lines, words
+from scripts.quality.scorers import ANY
 from scripts.workflow import cli
 from scripts.workflow.console import Progress, log
 from scripts.workflow.manifest import Manifest, scratch
@@ -78,7 +78,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
         for name in enough:
             log.info("training on %s documents, language %s", counts[name], name)
             model = folder / f"{name}.bin"
-            tools.train(folder / f"{name}.txt", model, settings["order"], settings["prune"], args.memory)
+            tools.train(folder / f"{name}.txt", model, settings["order"], settings["prune"], args.memory_mb)
             made.append(model.rename(out / model.name))
     notes = list(split.notes)
     if not made:

@@ -21,7 +21,6 @@ SIGNS = str.maketrans(
 )  # fmt: skip
 DIGIT = re.compile(r"\d")
 CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
-SYMBOLS = re.compile("<(?=s>|/s>|unk>)")  # of a model's own: a text must not spell them
 
 
 def normalized(line: str) -> str:
@@ -33,7 +32,7 @@ def normalized(line: str) -> str:
 
 def words(line: str) -> str:
     """A line as words, signs and, in scripts without spaces, characters, with spaces between them."""
-    return SYMBOLS.sub("< ", " ".join(tokenize(normalized(line))))
+    return " ".join(tokenize(normalized(line)))
 
 
 def pieces(model: Path) -> Callable[[str], str]:

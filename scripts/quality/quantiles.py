@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+FILE = "quantiles.json"  # of quality.calibrate
 POINTS = 1001  # of a table: steps of a tenth of a percent
 
 

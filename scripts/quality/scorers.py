@@ -12,7 +12,9 @@ from typing import Any
 from scripts.workflow.errors import InputError
 
 TRAINED = "trained"  # the classifier of quality.train
+ANY = "any"  # the language of documents whose language no step knows
 LM = "kenlm"  # the language models of quality.lm
+BUCKETS = ("head", "middle", "tail")
 READY = ("fasttext", "transformers", "kenlm")  # steps with models by path
 # Columns of the sidecars beside the scores.
 TAKEN = ("id", "source", "curated", "language", "bucket", "quantile", "score", "failed", "value", "threshold", "detail")

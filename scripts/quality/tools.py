@@ -68,10 +68,10 @@ def called(program: str, *options: str, text: Path, out: Path | None = None) -> 
         raise InputError(f"KenLM's {program} ended with status {done.returncode}: {' | '.join(said) or 'no word'}")
 
 
-def train(text: Path, model: Path, order: int, prune: list[int], memory: str) -> None:
+def train(text: Path, model: Path, order: int, prune: list[int], memory_mb: int) -> None:
     """Train a model of `order`-grams, with modified Kneser-Ney smoothing (Heafield et al. 2013), on a file of one sentence a line.
 
-    prune: for each order from 1 on the count up to which its n-grams are left out. memory: of lmplz's sort, such as 1G. Small texts
+    prune: for each order from 1 on the count up to which its n-grams are left out. memory_mb: of lmplz's sort. Small texts
     lack n-grams of some counts: lmplz's own discounts stand in for those that cannot be estimated.
     """
     arpa = model.with_suffix(".arpa")
@@ -79,7 +79,7 @@ def train(text: Path, model: Path, order: int, prune: list[int], memory: str) ->
         "-o",
         str(order),
         "-S",
-        memory,
+        f"{memory_mb}M",
         "-T",
         str(model.parent / "sort"),
         "--discount_fallback",

@@ -117,6 +117,7 @@ STAGE = "evaluate.stage"  # used where public tasks are named; is told which
 PUBLIC = "evaluate.public"  # asks the models these
 GENERATE = "evaluate.generate"  # used where answers or samples are asked for
 JUDGE = "evaluate.judge"  # used where a judge is named
+NGRAMS = "quality.ngrams"  # used where the config asks for it
 CURVE = "evaluate.curve"  # used where a step's number says how far apart its points are
 MIX = "pretrain.mix"  # used where the config has phases of a mix; is told the settings of pretrain.train
 MIXED_BY = {"language": "language.score", "quality": "quality.score"}  # what `pretrain.mix.by` reads besides
@@ -181,6 +182,7 @@ STEPS: dict[str, Step] = {
             ITEMS,
             EXPORT,
             PLAN,
+            NGRAMS,
         )
     ),
 }
