@@ -139,7 +139,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     }
     whole = {"rule": rule, "documents": documents, "values": table(fused(mapped, rule, documents))}
     # The same rule over the same scorers: the other run's table of what is fused counts too.
-    same = given and given["fused"]["rule"] == rule and list(given["scorers"]) == list(names)
+    same = given and given["fused"]["rule"] == rule and given["scorers"].keys() == names.keys()
     made["fused"] = given["fused"] if given and same else whole
     out = args.manifest.with_name(FILE)
     write_atomically(out, json.dumps(made, indent=1, sort_keys=True) + "\n")

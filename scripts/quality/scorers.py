@@ -118,9 +118,9 @@ def _check_conditions(config: dict[str, Any]) -> None:
 
 
 def bucket_of(config: dict[str, Any]) -> str | None:
-    """The scorer whose values head, middle and tail are cut by: `bucket_of`, or the first KenLM scorer; None without one."""
+    """The scorer whose values head, middle and tail are cut by: `bucket_of`, or the first KenLM scorer by name; None without one."""
     named = config["quality"]["calibrate"]["bucket_of"]
-    return named or next(iter(of(config, "kenlm")), None)
+    return named or min(of(config, "kenlm"), default=None)
 
 
 def models(folder: Path) -> dict[str, Path]:

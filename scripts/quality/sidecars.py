@@ -30,7 +30,7 @@ def described(entries: Sequence[dict[str, Any]], kind: str, better: str = "high"
 
 
 def scorers(manifests: Sequence[Path]) -> dict[str, dict[str, Any]]:
-    """Scorer → kind and `better`, from one manifest of each step, in this order; TRAINED where quality.score had a classifier or not."""
+    """Scorer → kind and `better`, from one manifest of each step, in this order and by name; TRAINED with a classifier or without."""
     found: dict[str, dict[str, Any]] = {}
     for path in manifests:
         made = Manifest.read(path)
