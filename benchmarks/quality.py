@@ -4,8 +4,9 @@
 
 Input: the English C4 and HPLT samples of $CRAWL2LLM_DATA (else ../shared/data), or --input. --fasttext: a fastText classifier, such as a
 run's results/main/quality/train/model.bin. --transformers: the folder of a sequence classifier. --kenlm: a folder of language models,
-such as a run's results/main/quality/lm/models; needs `make kenlm-tools`. What is not given is left out. The peer, into an environment of its own:
---kenlm: a folder of language models,
+such as a run's results/main/quality/lm/models; needs `make kenlm-tools`. What is not given is left out. The peer, into an environment
+of its own:
+
     python -m venv peer
     peer/bin/pip install "datatrove[processing]==0.10.1" fasttext-numpy2-wheel numpy pyyaml jsonschema xxhash zstandard pyarrow
 
@@ -20,6 +21,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import resource
 import statistics
 import subprocess
 import sys
@@ -51,8 +53,8 @@ print(json.dumps({"seconds": found, "kept": kept}))
 
 def seconds() -> float:
     """CPU seconds of this process and of those that it waited for."""
-    found = os.times()
-    return found.user + found.system + found.children_user + found.children_system
+    found = [resource.getrusage(whose) for whose in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(one.ru_utime + one.ru_stime for one in found)
 
 
 def timed(run: Callable[[], Any], rounds: int) -> dict[str, float]:
