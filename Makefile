@@ -16,7 +16,7 @@ PYTHON_HERE = PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check plan dag status report serve sample gguf-tools quantize-tools lint format docs clean
+.PHONY: help install demo test check plan dag status report serve sample gguf-tools quantize-tools kenlm-tools lint format docs clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -97,6 +97,9 @@ $(QUANTIZE)/.installed: envs/lock-quantize.txt
 	@cp envs/lock-quantize.txt "$@"
 
 quantize-tools: $(QUANTIZE)/.installed ## llm-compressor, once, for models that are quantized by gptq or awq: into .quantize, or CRAWL2LLM_QUANTIZE
+
+kenlm-tools: $(VENV)/.compiled ## KenLM, compiled once, for quality.lm and quality.kenlm: into .kenlm, or CRAWL2LLM_KENLM
+	@$(BIN)/python -m scripts.quality.kenlm_tools
 
 lint: $(VENV)/.installed-dev ## formatting, lint and types
 	$(BIN)/ruff format --check .

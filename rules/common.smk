@@ -134,10 +134,10 @@ def fingerprint(step):
 
 
 def manifest(step):
-    """Input function: the step's only manifest, or that of the task with the same shard (band, part, model); none of an unused ingest.fetch."""
+    """Input function: the step's only manifest, or that of the task with the same shard (band, part, model); none of a step that the run has not."""
 
     def found(wildcards):
-        if step == steps.FETCH and not steps.is_used(step, VARIANTS[wildcards.variant]):
+        if not steps.is_used(step, VARIANTS[wildcards.variant]):
             return []
         task = getattr(wildcards, steps.STEPS[step].per) if steps.STEPS[step].per else ""
         return PROJECT.manifest(wildcards.variant, step, task)
@@ -267,6 +267,16 @@ def before(stage, ranged=False):
 def verdicts(ranged=False):
     """Input function: all verdicts, in the order of the filters."""
     return lambda wildcards: _of(wildcards, steps.verdicts(_filters(wildcards)), ranged)
+
+
+def languages(stage, ranged=False):
+    """Input function: the manifests of language.score where that filter comes before this one; else none."""
+
+    def found(wildcards):
+        used = _filters(wildcards)
+        return _of(wildcards, ["language.score"] if "language" in used[: used.index(stage)] else [], ranged)
+
+    return found
 
 
 def edits(stage=None, ranged=False):

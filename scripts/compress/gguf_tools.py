@@ -50,16 +50,21 @@ SHARE = re.compile(r"\[\s*(\d+)(?:/(\d+)|%)\]")  # `[12/90]` of ninja, `[ 13%]` 
 EVERY = 10.0  # seconds from one line of progress to the next
 
 
-def check(folder: Path, environment: Mapping[str, str]) -> None:
-    """Raise InputError where there is no C or C++ compiler, or where `folder` holds what is not llama.cpp's and would be lost."""
+def check_compilers(environment: Mapping[str, str], again: str) -> None:
+    """Raise InputError where there is no C or C++ compiler. again: what to run when there is."""
     path = environment.get("PATH")
     for language, variable, names in COMPILERS:
         asked = environment.get(variable, "").split()[:1]
         if not any(shutil.which(name, path=path) for name in asked or names):
             raise InputError(
                 f"no {language} compiler ({', '.join(asked or names)}): install one (Debian, Ubuntu: apt install "
-                f"build-essential; a cluster: module load gcc), or name it in {variable}, then run make gguf-tools again"
+                f"build-essential; a cluster: module load gcc), or name it in {variable}, then run {again} again"
             )
+
+
+def check(folder: Path, environment: Mapping[str, str]) -> None:
+    """Raise InputError where there is no C or C++ compiler, or where `folder` holds what is not llama.cpp's and would be lost."""
+    check_compilers(environment, "make gguf-tools")
     if folder.exists() and not (folder / "site/llama_cpp").is_dir() and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError(
             f"{folder} is there and holds no llama.cpp: {accepts.VARIABLE} has to name a folder of its own"

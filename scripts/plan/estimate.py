@@ -26,6 +26,9 @@ READS = {
     "dedup.sets": "dedup.exact",
     "dedup.verify": "dedup.exact",
     "dedup.select": "dedup.signature",
+    "quality.calibrate": steps.BEFORE,
+    "quality.combine": steps.BEFORE,
+    "quality.select": steps.BEFORE,
     "corpus.split": steps.BEFORE,
     "corpus.write": steps.DOCUMENTS,
     "tokenize.encode": "corpus.write",
@@ -56,7 +59,8 @@ SAME = (
 # Their manifests do not count what they read: bands, models, and pairs, of which a document gives several.
 UNCOUNTED = {
     "boilerplate.frequent", "dedup.band", "dedup.sets", "dedup.verify", "paragraphs.repeated", "substrings.shared", "substrings.repeated",
-    "heuristics.calibrate", "quality.train", "tokenize.train", "pretrain.train", "finetune.pairs",
+    "heuristics.calibrate", "quality.train", "quality.lm", "quality.ngrams", "quality.calibrate", "tokenize.train", "pretrain.train",
+    "finetune.pairs",
     "finetune.train", "align.pairs", "align.reward", "align.train",
 }  # fmt: skip
 

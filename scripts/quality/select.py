@@ -2,12 +2,14 @@
 
 `method: fraction` keeps the top `keep_fraction` of the crawl's documents. `method: pareto` keeps a document with score s when a
 Pareto(alpha) draw exceeds 1 - s, so that some noise stays (Brown et al. 2020, arXiv:2005.14165, appendix A); the draw
-is a hash of (seed, id).
+is a hash of (seed, id). `method: threshold` keeps scores of `threshold` and more. With several scorers the score is that of
+quality.combine.
 """
 
 from __future__ import annotations
 
 import argparse
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,8 +19,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from scripts.formats.documents import VERDICT, Writer, add_counts, batches, data, shard_of, uniform, verdict_table
-from scripts.quality import by_language
+from scripts.quality import by_language, required
 from scripts.workflow import cli
+from scripts.workflow.config import completed
 from scripts.workflow.console import Progress
 from scripts.workflow.manifest import Manifest
 
@@ -106,8 +109,11 @@ def judged(signals: pa.RecordBatch, settings: dict[str, Any], threshold: float |
 
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
-    paths, skipped_by = [data(path) for path in args.signals], settings["skipped_by"]
-    threshold = cut(lambda: crawl_scores(paths, skipped_by), settings["keep_fraction"])
+    settings, signals = completed("quality.select", settings), args.combined or args.signals
+    paths, skipped_by = [data(path) for path in signals], settings["skipped_by"]
+    columns = ["id", "source", "curated", "score", *(required.COLUMNS if args.combined else ())]
+    given = settings["threshold"] if settings["method"] == "threshold" else None
+    threshold = cut(lambda: crawl_scores(paths, skipped_by), settings["keep_fraction"]) if given is None else given
     cuts = by_language.Cuts(paths, args.languages, settings) if args.languages else None
     histogram, scored, exempt = np.zeros(BINS, np.int64), 0, 0
     for scores in crawl_scores(paths, skipped_by):
@@ -116,18 +122,19 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     files, by_shard = [], {}
     manifest.counts = {"in": 0, "kept": 0, "dropped": {}}
     progress = Progress(len(paths), "shards")
-    for path, shard in zip(paths, map(shard_of, args.signals), strict=True):
+    for path, shard in zip(paths, map(shard_of, signals), strict=True):
         files.append(args.manifest.with_name(f"{shard}.parquet"))
-        kept = 0
+        dropped: Counter[str] = Counter()
         with Writer(files[-1], VERDICT) as writer:
-            for batch in batches(path, ["id", "source", "curated", "score"], size=BATCH):
+            for batch in batches(path, columns, size=BATCH):
                 verdicts = judged(batch, settings, cuts.of(path, batch) if cuts else threshold)
+                verdicts = required.applied(batch, verdicts, of_sources(batch, skipped_by))
                 writer.add_table(verdicts)
-                kept += pc.sum(verdicts["kept"]).as_py() or 0
+                dropped.update(verdicts["rule"].drop_null().to_pylist())
                 failed = pc.greater(pc.list_value_length(verdicts["rules"]), 0)
                 exempt += pc.sum(pc.and_(verdicts["kept"], failed)).as_py() or 0
-        dropped = {settings["method"]: writer.count - kept} if kept < writer.count else {}
-        by_shard[shard] = {"in": writer.count, "kept": kept, "dropped": dropped}
+        kept = writer.count - dropped.total()
+        by_shard[shard] = {"in": writer.count, "kept": kept, "dropped": dict(sorted(dropped.items()))}
         add_counts(manifest.counts, by_shard[shard])
         progress.add()
     manifest.summary = {
@@ -135,7 +142,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
         "scored": scored,
         "source_exempt": exempt,
         "method": settings["method"],
-        "threshold": threshold if settings["method"] == "fraction" and scored else None,
+        "threshold": threshold if settings["method"] != "pareto" and scored else None,
         "histogram": histogram.tolist(),
     }
     if cuts:
@@ -149,9 +156,16 @@ def main(argv: list[str] | None = None) -> int:
         __doc__,
         "--config config.yaml --signals results/main/quality/score/*.manifest.json --manifest /tmp/select/manifest.json",
     )
-    parser.add_argument("--signals", required=True, type=Path, nargs="+", help="manifests of quality.score")
+    parser.add_argument("--signals", type=Path, nargs="*", default=[], help="manifests of quality.score")
     parser.add_argument(
         "--languages", type=Path, nargs="*", default=[], help="manifests of language.score, where `by` is language"
+    )
+    parser.add_argument(
+        "--combined",
+        type=Path,
+        nargs="*",
+        default=[],
+        help="manifests of quality.combine, which count where there are any",
     )
     return cli.run(parser, body, argv)
 

@@ -27,6 +27,10 @@ LOWER = {
     "evaluate.public": "evaluate.public.batch_size, or the size of the model (pretrain.train.model)",
     "tokenize.train": "tokenize.train.train_bytes, or the rule's threads (`set-threads` in the profile)",
     "quality.train": "quality.train.max_positives, quality.train.max_negatives or quality.train.buckets",
+    "quality.ngrams": "quality.ngrams.documents",
+    "quality.transformers": "quality.transformers.batch_tokens",
+    "quality.lm": "quality.lm.memory_mb or quality.lm.max_documents",
+    "quality.calibrate": "quality.calibrate.max_documents",
 }
 LOWER_ELSE = "the tasks that run at once (`--cores`), or the size of a shard: more of them, ingest.extract.shards"
 AGAIN = "Start the same command again to resume after its newest checkpoint, where there is one"

@@ -11,8 +11,10 @@ from typing import Any
 from scripts.models.registry import BASE_STEP
 from scripts.workflow.steps import CRAWL, STEPS
 
-# Trainings and evaluations use libraries that do need pandas, and the demo's crawl documents it.
-DATA = tuple(step for step in tuple(STEPS)[: tuple(STEPS).index(BASE_STEP)] if step != CRAWL)
+# Trainings and evaluations use libraries that do need pandas, the demo's crawl documents it, and transformers asks whether it is there.
+DATA = tuple(
+    step for step in tuple(STEPS)[: tuple(STEPS).index(BASE_STEP)] if step not in (CRAWL, "quality.transformers")
+)
 
 
 class _Without(MetaPathFinder):

@@ -36,6 +36,7 @@ PLUMBING = {
     "scripts/pretrain/room.py": "refuses to start where memory is too small, and says what to change where it runs out",
     "scripts/pretrain/progress.py": "shows the pace of a training: its log, and metrics.jsonl, which no manifest lists",
     "scripts/pretrain/vitals.py": "measures time and memory of each process",
+    "scripts/quality/kenlm_tools.py": "compiles KenLM; its version is in the code of the steps that call it",
     "scripts/report/now.py": "renders the page for a person beside a run, not for the step",
     "scripts/report/state.py": "finds what a run has done so far, for that page",
     "scripts/report/summary.py": "prints the last lines of a run",

@@ -22,6 +22,7 @@ from scripts.language import labels
 from scripts.models import registry
 from scripts.pretrain import checks, gpus, mix_shares, origin, sizes
 from scripts.pretrain.parameters import FAMILIES
+from scripts.quality import scorers
 from scripts.synthesize import checks as synthesizing
 from scripts.workflow import config as configuration
 from scripts.workflow import contents, fingerprint, record, steps
@@ -80,6 +81,7 @@ class Project:
             quantize_tools.check(config)
             quantize_tools.check_shapes(config)
             quantizing.check(config)
+            scorers.check(config)
             model, vocabulary = config["pretrain"]["train"]["model"], config["tokenize"]["train"]["vocabulary"]
             if model["size"] is not None and isinstance(vocabulary, int):
                 sizes.fill(model, vocabulary)

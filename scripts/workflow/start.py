@@ -11,6 +11,7 @@ from typing import Any
 from scripts.compress import accepts, quantize_tools
 from scripts.models.registry import EXPORT_STEP, QUANTIZE_STEP
 from scripts.pretrain import expected, origin
+from scripts.quality import tools
 from scripts.workflow import engine, frozen, leftovers, steps
 from scripts.workflow.errors import InputError
 from scripts.workflow.manifest import Manifest
@@ -89,6 +90,13 @@ def check_tools(project: Project) -> None:
             names = steps.tasks(step, config)
             made = [name for name in names if Path(project.manifest(variant, step, name)).exists()]
             check(config, {name for name in made if not project.stale(variant, step, [name])})
+        wanted = [
+            (step, steps.ids(step, config)) for step in ("quality.lm", "quality.kenlm") if steps.is_used(step, config)
+        ]
+        # Results that are there need no program.
+        there = [Path(project.manifest(variant, step, name)).exists() for step, names in wanted for name in names]
+        if not all(there) or any(project.stale(variant, step, names) for step, names in wanted):
+            tools.check(config)
 
 
 def freeze(workflow: Any, project: Project) -> None:

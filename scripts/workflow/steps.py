@@ -15,11 +15,13 @@ from scripts.heuristics.rules import LOOSER
 from scripts.ingest.lists import is_listed
 from scripts.models import registry
 from scripts.models.registry import BASE_STEP, EXPORT_STEP, QUANTIZE_STEP, REWARD_STEP
+from scripts.quality import scorers
 from scripts.workflow.errors import InputError
 
 DOCUMENTS = "ingest.extract"
 # In `needs`, what depends on the filters that a run uses (`filters` in the config) and on their order:
 BEFORE = "the verdicts before"  # the step with the newest verdicts: of the filter before, or FIRST
+LABELS = "the languages before"  # language.score, where that filter comes before
 EDITS = "the edits before"  # the steps of the filters before that edit texts
 EVERY = "all verdicts"  # all verdicts, in their order
 FIRST = "ingest.check"  # the verdicts before those of the first filter
@@ -35,6 +37,7 @@ class Step:
 
 TEXT = (DOCUMENTS, BEFORE, EDITS)  # what reads the texts that are still there
 SELECT = Step((".score",), per="shard")  # judges each document by its own measures
+SCORES = (".score", ".fasttext", ".transformers", ".kenlm")  # of quality: what scores documents
 SCORE_AND_SELECT = {"score": Step(TEXT, per="shard"), "select": SELECT}
 
 
@@ -131,9 +134,17 @@ FILTERS: dict[str, Filter] = {
         {
             "train": Step(TEXT),
             "score": Step((".train", *TEXT), per="shard"),
-            "select": Step((".score", "language.score")),
+            # Used where they are asked for (scripts/quality/scorers.py):
+            "ngrams": Step((".train", *TEXT)),
+            "fasttext": Step(TEXT, per="shard"),
+            "transformers": Step(TEXT, per="shard"),
+            "lm": Step((*TEXT, LABELS)),
+            "kenlm": Step((".lm", *TEXT, LABELS), per="shard"),
+            "calibrate": Step((".train", ".lm", *SCORES)),
+            "combine": Step((".calibrate", *SCORES), per="shard"),
+            "select": Step((".score", ".combine", "language.score")),
         },
-        exempting=("train", "select"),
+        exempting=("train", "lm", "calibrate", "select"),
     ),
 }
 EXEMPTING = frozenset(f"{name}.{step}" for name, found in FILTERS.items() for step in found.exempting)
@@ -168,6 +179,7 @@ STAGE = "evaluate.stage"  # used where public tasks are named; is told which
 PUBLIC = "evaluate.public"  # asks the models these
 GENERATE = "evaluate.generate"  # used where answers or samples are asked for
 JUDGE = "evaluate.judge"  # used where a judge is named
+NGRAMS = "quality.ngrams"  # used where the config asks for it
 CURVE = "evaluate.curve"  # used where a step's number says how far apart its points are
 MIX = "pretrain.mix"  # used where the config has phases of a mix; is told the settings of pretrain.train
 MIXED_BY = {"language": "language.score", "quality": "quality.score"}  # what `pretrain.mix.by` reads besides
@@ -234,6 +246,7 @@ STEPS: dict[str, Step] = {
             ITEMS,
             EXPORT,
             PLAN,
+            NGRAMS,
         )
     ),
 }
@@ -309,6 +322,7 @@ def resolved(step: str, filters: Sequence[str]) -> tuple[str, ...]:
         BEFORE: lambda: verdicts(filters, until)[-1:],
         EDITS: lambda: edits(filters, until),
         EVERY: lambda: verdicts(filters),
+        LABELS: lambda: ["language.score"] if "language" in filters[: filters.index(until)] else [],
     }
     found = [name for need in STEPS[step].needs for name in (named[need]() if need in named else [need])]
     return tuple(dict.fromkeys(found))
@@ -344,6 +358,8 @@ def is_used(step: str, config: dict[str, Any]) -> bool:
         return any(config["evaluate"]["generate"][kind] for kind in ("questions", "samples"))
     if step in (LIST, FETCH):
         return any(is_listed(source, config["data"]) for source in config["ingest"]["extract"]["sources"])
+    if stage_of(step) == "quality" and not scorers.used(step.partition(".")[2], config):
+        return False
     return stage_of(step) not in FILTERS or stage_of(step) in config["filters"]
 
 

@@ -38,6 +38,7 @@ ASKED_FOR = {
     "evaluate.curve",
     "evaluate.generate",
     "evaluate.judge",
+    *(f"quality.{name}" for name in ("ngrams", "fasttext", "transformers", "lm", "kenlm", "calibrate", "combine")),
 }  # used where the config names what they do
 
 

@@ -69,7 +69,7 @@ FAILS: dict[str, dict[str, Callable[[float, float], bool] | None]] = {
     "substrings": LEFT,
     "multilingual": {"characters_min": operator.lt, "foreign_max": operator.gt},
     "dedup": {"exact": operator.ge, "near": operator.ge},
-    "quality": {"fraction": operator.lt, "pareto": operator.le},
+    "quality": {"fraction": operator.lt, "pareto": operator.le, "threshold": operator.lt},
 }
 SHARE = st.floats(0, 1) | st.sampled_from([0.0, 0.65, 0.6500000000000001, 1.0])
 
@@ -232,7 +232,11 @@ def test_dedup(edges: list[tuple[int, int, float]], copied: dict[int, int], exac
             assert row["value"] == row["similarity"], "the value is what was measured against that very document"
 
 
-@given(st.lists(st.none() | SHARE, min_size=1, max_size=12), st.floats(0, 1), st.sampled_from(["fraction", "pareto"]))
+@given(
+    st.lists(st.none() | SHARE, min_size=1, max_size=12),
+    st.floats(0, 1),
+    st.sampled_from(["fraction", "pareto", "threshold"]),
+)
 def test_quality(scores: list[float | None], fraction: float, method: str) -> None:
     options = {**COMPLETE["quality"]["select"], "method": method, "keep_fraction": fraction, "skipped_by": []}
     threshold = cut(lambda: [np.array([score for score in scores if score is not None])], fraction)

@@ -1,0 +1,93 @@
+"""Texts as KenLM reads them, and the perplexity of documents under one model by language."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from scripts.heuristics.characters import tokenize
+from scripts.quality import tools
+
+# Signs that many scripts write in forms of their own, as ASCII: the set of cc_net's text_normalizer.py.
+SIGNS = str.maketrans(
+    {
+        "，": ",", "。": ".", "、": ",", "„": '"', "”": '"', "“": '"', "«": '"', "»": '"', "」": '"', "「": '"', "《": '"',
+        "》": '"', "´": "'", "∶": ":", "：": ":", "？": "?", "！": "!", "（": "(", "）": ")", "；": ";", "–": "-", "—": " - ", "．": ". ",
+        "～": "~", "’": "'", "…": "...", "━": "-", "〈": "<", "〉": ">", "【": "[", "】": "]", "％": "%", "►": "-",
+    }
+)  # fmt: skip
+DIGIT = re.compile(r"\d")
+CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
+
+
+def normalized(line: str) -> str:
+    """A line as cc_net normalises it: lower case, without accents, digits as 0, signs as ASCII, no control characters."""
+    line = unicodedata.normalize("NFD", line.strip().lower())
+    line = "".join(sign for sign in line if unicodedata.category(sign) != "Mn")
+    return CONTROL.sub("", DIGIT.sub("0", line).translate(SIGNS)).strip()
+
+
+def words(line: str) -> str:
+    """A line as words, signs and, in scripts without spaces, characters, with spaces between them."""
+    return " ".join(tokenize(normalized(line)))
+
+
+def pieces(model: Path) -> Callable[[str], str]:
+    """What makes a line the pieces of a SentencePiece model, with spaces between them, as cc_net's models are trained."""
+    import sentencepiece
+
+    processor = sentencepiece.SentencePieceProcessor(model_file=str(model))
+    return lambda line: " ".join(processor.encode(normalized(line), out_type=str))
+
+
+def lines(text: str, spelled: Callable[[str], str]) -> Iterator[str]:
+    """The lines of a document that are not empty, each as the model reads it, on one line."""
+    for line in text.split("\n"):
+        if found := spelled(line):
+            yield " ".join(found.split())
+
+
+class Models:
+    """The language models of a folder (scorers.models), with the SentencePiece model of a language where `<language>.sp.model` is there."""
+
+    def __init__(self, paths: dict[str, Path]) -> None:
+        self.paths = paths
+        spelling = {name: path.parent / f"{name}.sp.model" for name, path in paths.items()}
+        self.spelled = {name: pieces(path) if path.is_file() else words for name, path in spelling.items()}
+
+    def perplexities(
+        self, documents: Iterable[tuple[str, str, str]], folder: Path, progress: Callable[[], None] = lambda: None
+    ) -> dict[str, float]:
+        """id → perplexity, of (id, language, text); a language without a model, and a text without a line, have none.
+
+        Of a document, as cc_net's (perplexity.py): 10 to the power of minus the sum of its lines' log10 probabilities, divided by
+        their words and line ends. folder: for the lines, a file for each language, since the programs read files.
+        """
+        found: dict[str, float] = {}
+        sizes: dict[str, list[tuple[str, list[int]]]] = {name: [] for name in self.paths}
+        files: dict[str, Any] = {}
+        try:
+            for name, language, text in documents:
+                progress()
+                if language not in self.paths:
+                    continue
+                if language not in files:
+                    files[language] = (folder / f"{language}.txt").open("w", encoding="utf-8")
+                own = []
+                for line in lines(text, self.spelled[language]):
+                    files[language].write(line + "\n")
+                    own.append(line.count(" ") + 2)  # its words and its end
+                sizes[language].append((name, own))
+        finally:
+            for file in files.values():
+                file.close()
+        for language in files:
+            scores = tools.scores(self.paths[language], folder / f"{language}.txt", folder / f"{language}.out")
+            for name, own in sizes[language]:
+                total = sum(next(scores) for _ in own)
+                if own:
+                    found[name] = 10.0 ** (-total / sum(own))
+        return found

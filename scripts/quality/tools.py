@@ -1,0 +1,98 @@
+"""KenLM's programs, which quality.lm trains with and quality.kenlm asks: where they are, and how they are called."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from scripts.quality import scorers
+from scripts.workflow import frozen
+from scripts.workflow.config import ROOT
+from scripts.workflow.errors import InputError
+from scripts.workflow.pool import end_with
+
+FOLDER = ".kenlm"  # beside .venv
+VARIABLE = "CRAWL2LLM_KENLM"
+VERSION = "0.3.0"  # of kenlm's archive; in envs/lock-kenlm.txt
+PROGRAMS = ("lmplz", "build_binary", "query")
+MADE = "version"  # the file in the folder that says which version it is of
+LINES = 4  # of what a program said last
+
+
+def folder() -> Path:
+    """The folder of KenLM's programs, that of `make kenlm-tools` where the variable CRAWL2LLM_KENLM names no other."""
+    return Path(os.environ.get(VARIABLE) or frozen.home(ROOT) / FOLDER)
+
+
+def missing(where: Path) -> str | None:
+    """Why the programs in a folder cannot be used, and how to make them; None where they can."""
+    how = f"make them once, where there is a network: make kenlm-tools (two minutes; {VARIABLE} names another folder)"
+    if not all(os.access(where / name, os.X_OK) for name in PROGRAMS) or not (where / MADE).is_file():
+        return f"KenLM's programs are not in {where}: {how}"
+    if (where / MADE).read_text(encoding="utf-8").strip() != VERSION:
+        return f"KenLM's programs in {where} are of another version than {VERSION}: {how}"
+    return None
+
+
+def check(config: dict[str, Any]) -> None:
+    """Raise InputError where a run trains or asks language models and the programs are not there."""
+    if "quality" in config["filters"] and scorers.of(config, "kenlm") and (why := missing(folder())):
+        key = (
+            "quality.lm.enabled is true" if config["quality"]["lm"]["enabled"] else "quality.kenlm.models names models"
+        )
+        raise InputError(f"{key}, and {why}")
+
+
+def called(program: str, *options: str, text: Path, out: Path | None = None) -> None:
+    """Run a program with the file `text` as its input, and what it prints in the file `out`.
+
+    Raises InputError with its last words where it fails.
+    """
+    if why := missing(folder()):
+        raise InputError(why)
+    with text.open("rb") as given, (out or Path(os.devnull)).open("wb") as written:
+        done = subprocess.run(
+            [str(folder() / program), *options],
+            stdin=given,
+            stdout=written,
+            stderr=subprocess.PIPE,
+            check=False,
+            preexec_fn=partial(end_with, os.getpid()),
+        )
+    if done.returncode:
+        said = [line for line in done.stderr.decode(errors="replace").splitlines() if line.strip()][-LINES:]
+        raise InputError(f"KenLM's {program} ended with status {done.returncode}: {' | '.join(said) or 'no word'}")
+
+
+def train(text: Path, model: Path, order: int, prune: list[int], memory_mb: int) -> None:
+    """Train a model of `order`-grams, with modified Kneser-Ney smoothing (Heafield et al. 2013), on a file of one sentence a line.
+
+    prune: for each order from 1 on the count up to which its n-grams are left out. memory_mb: of lmplz's sort. Small texts
+    lack n-grams of some counts: lmplz's own discounts stand in for those that cannot be estimated.
+    """
+    arpa = model.with_suffix(".arpa")
+    options = [
+        "-o",
+        str(order),
+        "-S",
+        f"{memory_mb}M",
+        "-T",
+        str(model.parent / "sort"),
+        "--discount_fallback",
+        "--skip_symbols",
+    ]
+    called("lmplz", *options, *(["--prune", *map(str, prune)] if prune else []), text=text, out=arpa)
+    called("build_binary", "trie", str(arpa), str(model), text=Path(os.devnull))
+    arpa.unlink()
+
+
+def scores(model: Path, text: Path, out: Path) -> Iterator[float]:
+    """The log10 probability of each line of the file `text`, its end included, with 6 digits. out: a file for the answers."""
+    called("query", "-v", "sentence", str(model), text=text, out=out)
+    with out.open(encoding="utf-8") as said:
+        for line in said:
+            yield float(line.split()[1])  # Total: -12.34 OOV: 0
