@@ -32,6 +32,7 @@ class Step:
     per: str | None = None
 
 
+DECONTAMINATE = "decontaminate"  # used where it is among the filters, and there is something to search for
 TEXT = (DOCUMENTS, BEFORE, EDITS)  # what reads the texts that are still there
 SELECT = Step((".score",), per="shard")  # judges each document by its own measures
 SCORE_AND_SELECT = {"score": Step(TEXT, per="shard"), "select": SELECT}
@@ -78,6 +79,9 @@ FILTERS: dict[str, Filter] = {
         },
         exempting=("train", "select"),
     ),
+    DECONTAMINATE: Filter(
+        {"index": Step(), "score": Step((".index", *TEXT), per="shard"), "select": SELECT}, edits="select"
+    ),
 }
 EXEMPTING = frozenset(f"{name}.{step}" for name, found in FILTERS.items() for step in found.exempting)
 
@@ -109,6 +113,8 @@ JUDGE = "evaluate.judge"  # used where a judge is named
 CURVE = "evaluate.curve"  # used where a step's number says how far apart its points are
 MIX = "pretrain.mix"  # used where the config has phases of a mix; is told the settings of pretrain.train
 MIXED_BY = {"language": "language.score", "quality": "quality.score"}  # what `pretrain.mix.by` reads besides
+SETS = f"{DECONTAMINATE}.index"  # is told which tasks are evaluated
+FOUND = "evaluate.found"  # used where decontamination is
 PLAN = "pretrain.plan"  # what the training will take; is told the settings of pretrain.train
 STEPS: dict[str, Step] = {
     CRAWL: Step(),
@@ -125,9 +131,9 @@ STEPS: dict[str, Step] = {
     MIX: Step(("tokenize.encode", "tokenize.train", *MIXED_BY.values())),
     PLAN: Step(("tokenize.encode", "tokenize.train")),
     "pretrain.train": Step(("tokenize.encode", "tokenize.train", MIX)),
-    "finetune.pairs": Step(("corpus.write",)),
+    "finetune.pairs": Step(("corpus.write", SETS)),
     "finetune.train": Step(("pretrain.train", "finetune.pairs"), per="model"),
-    PAIRS: Step(("finetune.pairs",)),
+    PAIRS: Step(("finetune.pairs", SETS)),
     REWARD_STEP: Step(("pretrain.train", "align.pairs"), per="model"),
     "align.train": Step(("pretrain.train", REWARD_STEP, "align.pairs"), per="model"),
     "compress.prune": Step(("pretrain.train", "tokenize.encode"), per="model"),
@@ -137,6 +143,7 @@ STEPS: dict[str, Step] = {
     "evaluate.model": Step((*LANGUAGE_MODELS, "finetune.pairs", "tokenize.encode", ITEMS), per="model"),
     STAGE: Step(),
     PUBLIC: Step((*LANGUAGE_MODELS, STAGE), per="model"),
+    FOUND: Step((SETS, f"{DECONTAMINATE}.select", PUBLIC)),
     CURVE: Step((BASE_STEP, ITEMS)),
     GENERATE: Step((*LANGUAGE_MODELS, "finetune.pairs"), per="model"),
     JUDGE: Step((GENERATE,), per="model"),
@@ -161,6 +168,7 @@ STEPS: dict[str, Step] = {
         (
             "evaluate.model",
             PUBLIC,
+            FOUND,
             CURVE,
             GENERATE,
             JUDGE,
@@ -208,6 +216,18 @@ def step_of(rule: str) -> str:
 def folder_of(step: str) -> Path:
     """`language/score`: a step's folder below those of a variant's results, logs and benchmark files."""
     return Path(*step.split("."))
+
+
+def searched(config: dict[str, Any]) -> list[str]:
+    """The public tasks that decontamination searches for: those that are evaluated, or those that `decontaminate.index.tasks` names."""
+    fixed = config["decontaminate"]["index"]["tasks"]
+    return sorted(config["evaluate"]["public"]["presets"] if fixed is None else fixed)
+
+
+def filters(config: dict[str, Any]) -> list[str]:
+    """The filters of a run in their order: of those that the config lists, not decontamination where there is nothing to search for."""
+    wanted = bool(searched(config) or config["decontaminate"]["index"]["files"])
+    return [name for name in config["filters"] if name != DECONTAMINATE or wanted]
 
 
 def wrong_order(filters: Sequence[str]) -> str | None:
@@ -267,13 +287,15 @@ def is_used(step: str, config: dict[str, Any]) -> bool:
         return bool(config["evaluate"]["public"]["presets"])
     if step == JUDGE:
         return config["evaluate"]["judge"]["model"] is not None
+    if step == FOUND:
+        return DECONTAMINATE in filters(config)
     if step == CURVE:
         return bool(config["evaluate"]["curve"]["every"])
     if step == GENERATE:
         return any(config["evaluate"]["generate"][kind] for kind in ("questions", "samples"))
     if step in (LIST, FETCH):
         return any(is_listed(source, config["data"]) for source in config["ingest"]["extract"]["sources"])
-    return stage_of(step) not in FILTERS or stage_of(step) in config["filters"]
+    return stage_of(step) not in FILTERS or stage_of(step) in filters(config)
 
 
 def used(config: dict[str, Any]) -> list[str]:
@@ -286,7 +308,7 @@ def needs(step: str, config: dict[str, Any], task: str = "") -> tuple[str, ...]:
 
     Of the steps that make models, those that make what is read.
     """
-    found = tuple(name for name in resolved(step, config["filters"]) if is_used(name, config))
+    found = tuple(name for name in resolved(step, filters(config)) if is_used(name, config))
     if step == PAIRS and (model := config["align"]["pairs"]["from"]):
         found = (registry.task(config, model)[0], *found)
     if step == MIX:

@@ -75,7 +75,7 @@ def refused(config: Any) -> str:
             },
             [
                 "ingest.extract.sources.0.skip_filters.1 is 'heuristic'; allowed are 'url', 'language', 'heuristics', ",
-                "'lines', 'dedup', 'quality' (did you mean 'heuristics'?)",
+                "'lines', 'dedup', 'quality', 'decontaminate' (did you mean 'heuristics'?)",
             ],
         ),
         ({"language": None}, ["language is None; it holds keys of its own: "]),
@@ -308,7 +308,7 @@ def test_a_filter_that_is_set_and_not_used_is_told() -> None:
     """`filters` is forgotten easily."""
     given = {"url": {"score": {"words": ["words.txt"]}}, "language": {}}
     assert configuration.unused(given, configuration.validate(given)) == [
-        "url is set, and not used: filters is language, heuristics, dedup, quality"
+        "url is set, and not used: filters is language, heuristics, dedup, quality, decontaminate"
     ]
     given["filters"] = ["url", "language"]
     assert configuration.unused(given, configuration.validate(given)) == []
