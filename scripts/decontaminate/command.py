@@ -25,7 +25,10 @@ from scripts.workflow.console import Progress, log, setup
 from scripts.workflow.errors import InputError
 from scripts.workflow.manifest import pretty, write_atomically
 
-EXAMPLE = "corpus/*.jsonl.zst --tasks hellaswag mmlu --data olmo_tasks.tar.zst --items own.jsonl --question prompt --answer reply --out clean"
+EXAMPLE = (
+    "corpus/*.jsonl.zst --tasks hellaswag mmlu --data olmo_tasks.tar.zst --out clean\n"
+    "  crawl2llm decontaminate corpus --items own.jsonl --question prompt --answer reply"
+)
 MATCHES = "matches.jsonl"
 
 

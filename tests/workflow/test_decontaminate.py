@@ -1,4 +1,4 @@
-"""Decontamination through the rules: what a run's text shares with an evaluation set is out of its corpus, and on its report's way there."""
+"""Decontamination through the rules: what a run's text shares with an evaluation set is out of its corpus, and told."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 import yaml
 
 from scripts.formats.documents import rows
@@ -46,3 +47,36 @@ def test_an_item_in_the_text_is_out_of_the_corpus(copy_of: Callable[[], Path], t
     assert found.summary["documents"]["dropped"] == len(before) - len(after)
     (line,) = found.rows("found.jsonl")
     assert line["overlap"] == 1 and line["fate"] == "removed" and line["urls"]
+
+
+@pytest.mark.long
+def test_public_tasks_are_searched_for_and_the_report_says_what_was_found(
+    copy_of: Callable[[], Path], tmp_path: Path
+) -> None:
+    folder = copy_of()
+    text = max(texts(folder).values(), key=len).split()
+    words = [" ".join(text[at : at + 12]) for at in range(20, 140, 15)]
+    asked = [
+        {"premise": premise, "choice1": "It is found.", "choice2": "It is not.", "question": "effect", "label": at % 2}
+        for at, premise in enumerate(
+            [*words[:4], *(f"The {name} of the moon sings a song." for name in ("man", "cat"))]
+        )
+    ]
+    (folder / "copa.jsonl").write_text("".join(json.dumps(row) + "\n" for row in asked))
+    tree = yaml.safe_load(TINY.read_text(encoding="utf-8"))
+    tree["evaluate"]["public"] = {"presets": ["copa"], "data": ["copa.jsonl"], "threads": 1}
+    tree["decontaminate"] = {"select": {"action": "cut"}}
+    config = tmp_path / "searched.yaml"
+    config.write_text(yaml.safe_dump(tree, sort_keys=False))
+    run(folder, config=config)
+    assert planned(folder, tree) == set()
+    found = Manifest.read(folder / "results/main/evaluate/found/manifest.json").summary
+    assert found["sets"]["copa"]["found"] == 4 and found["not_searched"] == []
+    parts = found["tasks"]["copa"]["base"]
+    assert (parts["all"]["items"], parts["removed"]["items"], parts["not_found"]["items"]) == (6, 4, 2)
+    page = (folder / "results/main/report/render/report.html").read_text()
+    assert "<h3>Decontamination</h3>" in page and "Found, removed" in page
+    assert not any(words[0] in text for text in texts(folder).values())
+    # Fixed as it was, another task is only evaluated, and said not to have been searched for.
+    tree["decontaminate"]["index"] = {"tasks": ["copa"], "data": ["copa.jsonl"]}
+    assert planned(folder, tree) == set()
