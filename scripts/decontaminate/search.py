@@ -1,6 +1,6 @@
 """Search for the items of evaluation sets in texts: which item, how much of it, and where.
 
-Memory: about 40 bytes for each word of the evaluation sets and their vocabulary, whatever the corpus. Every match of a hash is compared
+Memory: about 70 bytes for each word of the evaluation sets and their vocabulary, whatever the corpus. Every match of a hash is compared
 word by word.
 
 `ngram`: the share of the question's words that lie in stretches of n words (13: GPT-3, arXiv:2005.14165, appendix C) that the text has too.
