@@ -19,6 +19,7 @@ rule align_pairs:
     input:
         pairs=manifest("finetune.pairs"),
         model=answering,
+        index=manifests("decontaminate.index"),
     output:
         manifest="results/{variant}/align/pairs/manifest.json",
     log:
@@ -30,6 +31,7 @@ rule align_pairs:
     params:
         fingerprint=fingerprint("align.pairs"),
         model=answering_option,
+        index=option("--index", "decontaminate.index"),
         placement=placement("align.pairs"),
     shell:
         """
@@ -37,6 +39,7 @@ rule align_pairs:
             --config {params.fingerprint:q} \
             --pairs {input.pairs:q} \
             {params.model:q} \
+            {params.index:q} \
             {params.placement:q} \
             --manifest {output.manifest:q} \
             --log {log:q}

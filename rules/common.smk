@@ -216,6 +216,16 @@ def asked(step, by, ranged=False):
     return found
 
 
+def option(name, step):
+    """A params entry: the manifest of a one-task step as an option of the program; none where the run has no such step."""
+
+    def found(wildcards):
+        made = manifests(step)(wildcards)
+        return [name, *made] if made else []
+
+    return found
+
+
 def calibrating(step, ranged=False):
     """Input function: the manifests of all tasks of the step; none where the model that the wildcards name is quantized without any text."""
 
@@ -256,7 +266,7 @@ def grouping(step, ranged=False):
 
 
 def _filters(wildcards):
-    return VARIANTS[wildcards.variant]["filters"]
+    return steps.filters(VARIANTS[wildcards.variant])
 
 
 def before(stage, ranged=False):

@@ -15,6 +15,7 @@ OUTPUTS:
     results/{variant}/evaluate/model/{model}.manifest.json    {model}.evaluation.json, {model}.{items,heldout,samples}.jsonl
     results/{variant}/evaluate/stage/manifest.json            {task}.jsonl, {task}.shots.jsonl: data of public tasks, where any are named
     results/{variant}/evaluate/public/{model}.manifest.json   {model}.public.json, {model}.items.jsonl
+    results/{variant}/evaluate/found/manifest.json            found.json, found.jsonl: items in the text, accuracy without them, where decontaminate is used
     results/{variant}/evaluate/curve/manifest.json            curve.json, curve.items.jsonl: tasks by step of pre-training, where asked for
     results/{variant}/evaluate/generate/{model}.manifest.json {model}.generated.json, {model}.{answers,texts}.jsonl, where asked for
     results/{variant}/evaluate/judge/{model}.manifest.json    {model}.judged.json, {model}.scores.jsonl, where a judge is named
@@ -123,6 +124,35 @@ rule evaluate_public:
             --config {params.fingerprint:q} \
             --model {input.model:q} \
             --staged {input.staged:q} \
+            --manifest {output.manifest:q} \
+            --log {log:q}
+        """
+
+
+rule evaluate_found:
+    input:
+        index=manifests("decontaminate.index"),
+        selected=manifests("decontaminate.select"),
+        public=manifests("evaluate.public"),
+    output:
+        manifest="results/{variant}/evaluate/found/manifest.json",
+    log:
+        "logs/{variant}/evaluate/found.log",
+    benchmark:
+        "results/{variant}/benchmarks/evaluate/found.tsv"
+    conda:
+        "../envs/evaluate.yaml"
+    params:
+        fingerprint=fingerprint("evaluate.found"),
+        selected=ranged("decontaminate.select"),
+        public=ranged("evaluate.public"),
+    shell:
+        """
+        python -m scripts.evaluate.found \
+            --config {params.fingerprint:q} \
+            --index {input.index:q} \
+            --selected {params.selected:q} \
+            --public {params.public:q} \
             --manifest {output.manifest:q} \
             --log {log:q}
         """

@@ -16,6 +16,7 @@ OUTPUTS:
 rule finetune_pairs:
     input:
         corpus=manifests("corpus.write"),
+        index=manifests("decontaminate.index"),
     output:
         manifest="results/{variant}/finetune/pairs/manifest.json",
     log:
@@ -27,11 +28,13 @@ rule finetune_pairs:
     params:
         fingerprint=fingerprint("finetune.pairs"),
         corpus=ranged("corpus.write"),
+        index=option("--index", "decontaminate.index"),
     shell:
         """
         python -m scripts.finetune.pairs \
             --config {params.fingerprint:q} \
             --corpus {params.corpus:q} \
+            {params.index:q} \
             --manifest {output.manifest:q} \
             --log {log:q}
         """

@@ -23,6 +23,10 @@ COMMANDS = {  # name: (module with main(argv), what it does)
     "export": ("scripts.pretrain.export", "which checkpoints there are; one of them as a model for transformers"),
     "serve": ("scripts.serve.command", "talk to a run's models: a page to chat in, and an endpoint as OpenAI's"),
     "sample": ("scripts.serve.sample", "what a model of a run writes, on the terminal"),
+    "decontaminate": (
+        "scripts.decontaminate.command",
+        "search a corpus for items of evaluation sets, and write it without them",
+    ),
     "verify": ("scripts.workflow.verify", "compare every file with its manifest"),
     "docs": ("scripts.tools.docs", "write the generated pages of docs/ and the README's picture again"),
 }

@@ -21,6 +21,7 @@ from scripts.align.endpoint import EndpointJudge
 from scripts.align.layouts import KEY, LABELS, PREFERENCE, PROMPTS, read
 from scripts.align.rewards import ENDPOINT
 from scripts.align.sampled import preferences
+from scripts.decontaminate.pairs import Guard
 from scripts.finetune import files
 from scripts.finetune.layouts import Bad
 from scripts.finetune.pairs import key
@@ -152,11 +153,12 @@ def every(
     dropped: Counter[str],
     asked: Set[str] = frozenset(),
     mask: Masks | None = None,
+    guard: Guard | None = None,
 ) -> Iterator[tuple[str, Row]]:
     """(split, row) of all rows. asked: the questions, by `key`, that finetune.pairs holds out.
 
     Counted in `dropped` are rows to train on whose question, or the first of their conversation, is one of those (`contaminated`), or is
-    held out by another file (`held_elsewhere`).
+    held out by another file (`held_elsewhere`), and those of an evaluation set that `guard` knows, by set.
     """
     if not settings["files"]:
         yield from from_questions(pairs)
@@ -172,6 +174,8 @@ def every(
                 dropped["held_elsewhere"] += 1
             elif key(first) in asked or key(row["question"]) in asked:
                 dropped["contaminated"] += 1
+            elif guard and (why := guard.reason(row["question"], *map(row.get, ("answer", "chosen", "rejected")))):
+                dropped[why] += 1
             else:
                 yield "train", row
 
@@ -218,7 +222,8 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     kept = {name: Lowest(settings[f"max_{name}"], settings["seed"]) for name in SPLITS}
     dropped, total = Counter[str](), 0
     mask = masks(settings)
-    rows_given = every(settings, args.pairs, template, dropped, {key(row["question"]) for row in finetune}, mask)
+    held = {key(row["question"]) for row in finetune}
+    rows_given = every(settings, args.pairs, template, dropped, held, mask, Guard(args.index, settings))
     if settings["from"]:
         if not args.model:
             raise InputError(f"align.pairs.from is {settings['from']!r}; give --model, its manifest")
@@ -280,6 +285,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument(
         "--model", type=Path, help="manifest of the model that answers, where align.pairs.from names one"
     )
+    parser.add_argument("--index", type=Path, help="manifest of decontaminate.index, where the run has it")
     cli.placement(parser, STEP)
     return cli.run(parser, body, argv)
 

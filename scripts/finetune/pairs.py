@@ -20,6 +20,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from scripts.decontaminate.pairs import Guard
 from scripts.finetune import files
 from scripts.finetune.layouts import check
 from scripts.finetune.patterns import Pattern, compiled, found, title, window
@@ -96,11 +97,12 @@ def from_corpus(
 
 
 def from_files(
-    settings: dict[str, Any], split: str, dropped: Counter[str], mask: Masks | None = None
+    settings: dict[str, Any], split: str, dropped: Counter[str], mask: Masks | None = None, guard: Guard | None = None
 ) -> Iterator[dict[str, Any]]:
     """The pairs of `finetune.pairs.files` for one split (`train` or `validation`): a conversation's are all in the same.
 
     mask: what replaces personal data, by which the split and the ids are also told; a pair with too much is counted as dropped.
+    guard: those to train on that are of an evaluation set are counted in `dropped`, by set; the corpus is searched where documents are.
     """
     template, seed = Template.parse(settings["template"]), settings["seed"]
     reasons = dropped if split == "train" else Counter[str]()  # every file is read twice
@@ -111,6 +113,9 @@ def from_files(
             first = opening if mask is None else (mask([opening], counted=False) or [opening])[0]
             validation = uniform(seed, key(first), "finetune.files") < entry.get("heldout", HELDOUT)
             if validation == (split == "validation"):
+                if not validation and guard and (why := guard.reason(question, answer)):
+                    dropped[why] += 1
+                    continue
                 if mask:
                     masked = mask([question, answer])
                     if masked is None:
@@ -198,11 +203,11 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     patterns, seed = compiled(settings["patterns"]), settings["seed"]
     check(settings)
     dropped: dict[str, Counter[str]] = {"train": Counter(), "heldout": Counter()}
-    mask = masks(settings)
+    mask, guard = masks(settings), Guard(args.index, settings)
 
     def found_in(name: str, reasons: Counter[str]) -> Iterator[dict[str, Any]]:
         documents = from_corpus(split(args.corpus, name), patterns, settings, reasons)
-        return chain(documents, from_files(settings, name, reasons, mask))
+        return chain(documents, from_files(settings, name, reasons, mask, guard))
 
     # Held-out candidates first: they are few, and every training pair is then compared with them as it passes.
     held = Lowest(SPARE * settings["max_heldout"], seed, "finetune.heldout")
@@ -278,6 +283,7 @@ def main(argv: list[str] | None = None) -> int:
         "--config config.yaml --corpus results/main/corpus/write/*.manifest.json --manifest /tmp/pairs/manifest.json",
     )
     parser.add_argument("--corpus", required=True, type=Path, nargs="+", help="manifests of corpus.write")
+    parser.add_argument("--index", type=Path, help="manifest of decontaminate.index, where the run has it")
     return cli.run(parser, body, argv)
 
 

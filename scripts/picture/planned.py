@@ -125,11 +125,12 @@ class Planned:
 
 def ordered(project: Project) -> list[str]:
     """The steps in the order of the run: main's filters in theirs, and what a variant alone uses after what it comes after there."""
-    filters = list(project.variants["main"]["filters"])
+    filters = list(steps.filters(project.variants["main"]))
     for config in project.variants.values():
-        for place, name in enumerate(config["filters"]):
+        own = steps.filters(config)
+        for place, name in enumerate(own):
             if name not in filters:
-                filters.insert(filters.index(config["filters"][place - 1]) + 1 if place else 0, name)
+                filters.insert(filters.index(own[place - 1]) + 1 if place else 0, name)
     kept = [step for step in steps.STEPS if steps.stage_of(step) not in steps.FILTERS]
     first = kept.index(steps.FIRST) + 1
     used = [step for name in filters for step in steps.STEPS if steps.stage_of(step) == name]

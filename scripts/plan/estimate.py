@@ -44,6 +44,7 @@ SAME = (
     "ingest.fetch",
     "pretrain.mix",
     "pretrain.plan",
+    "decontaminate.index",
     "compress.prune",
     "compress.quantize",
     "evaluate.items",
@@ -51,6 +52,7 @@ SAME = (
     "compress.export",
     "evaluate.stage",
     "evaluate.public",
+    "evaluate.found",
     "evaluate.curve",
     "evaluate.generate",
     "evaluate.judge",
@@ -165,7 +167,7 @@ class Work:
     def above(self, variant: str, step: str) -> str | None:
         """The step whose kept documents say how much `step` has to do in this variant."""
         config = self.variants.get(variant) or self.variants.get("main") or {}
-        return above(step, config.get("filters", list(steps.FILTERS)))
+        return above(step, steps.filters(config) if "filters" in config else list(steps.FILTERS))
 
     def _then(self, variant: str, step: str) -> float:
         """What a step read when it was measured: documents, or bytes of source files."""

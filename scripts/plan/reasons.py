@@ -71,7 +71,7 @@ def reasons(tasks: Iterable[Task], variants: Mapping[str, Any] | None = None) ->
     order = {step: number for number, step in enumerate(steps.STEPS)}
     for task in sorted(tasks, key=lambda task: order.get(task.step, len(order))):
         config = (variants or {}).get(task.variant)
-        words = why(task.facts.get("reason", ""), config["filters"] if config else tuple(steps.FILTERS))
+        words = why(task.facts.get("reason", ""), steps.filters(config) if config else tuple(steps.FILTERS))
         found.setdefault(task.rule, {}).setdefault(ALIKE.sub("*", words), []).append(words)
     out: dict[str, Counter[str]] = {}
     for rule, kinds in found.items():

@@ -125,7 +125,7 @@ def names(found: set[str]) -> str:
 
 def look(results: Path, config: dict[str, Any] | None = None, whole: dict[str, Any] | None = None) -> State:
     """What is in a variant's `results`, with what is missing or damaged. config: the variant's; whole: main's."""
-    run = Run(damaged={}, order=config["filters"] if config else None)
+    run = Run(damaged={}, order=steps.filters(config) if config else None)
     state, memo = State(run), dict[str, str]()
     assert run.damaged is not None
     for step in steps.used(config) if config else steps.STEPS:

@@ -23,6 +23,7 @@ from scripts.workflow.manifest import canonical, digest
 from scripts.workflow.plumbing import VERSION, is_plumbing
 from scripts.workflow.steps import (
     CALIBRATE,
+    DECONTAMINATE,
     EVALUATION,
     EXEMPTING,
     FETCH,
@@ -31,10 +32,14 @@ from scripts.workflow.steps import (
     LIST,
     MASKED,
     MIX,
+    PAIRS,
     PLAN,
     PUBLIC,
+    SETS,
     STAGE,
     SYNTHESIZE,
+    filters,
+    searched,
     skipped_by,
     upstream,
 )
@@ -197,9 +202,29 @@ def settings(step: str, config: dict[str, Any], task: str = "") -> dict[str, Any
         return {**found, "tools": quantize_tools.version()}
     if step == STAGE:
         return {**found, **{key: lookup(config, PUBLIC)[key] for key in ("presets", "data", "hub", "limit", "seed")}}
+    if step in (PAIRS, "finetune.pairs") and DECONTAMINATE in filters(config):
+        return {**found, DECONTAMINATE: {"overlap_max": config[DECONTAMINATE]["select"]["overlap_max"]}}
+    if step == SETS:
+        return {**found, **searching(config), "hub": lookup(config, PUBLIC)["hub"]}
     if step in (MIX, PLAN):
         return {**found, "train": tracked(config, registry.BASE_STEP)}
     return {**found, "models": registry.listed(config)} if step == LAST else found
+
+
+def naming(step: str, config: dict[str, Any], task: str) -> dict[str, Any]:
+    """The config whose keys name a step's files."""
+    found = registry.applied(config, step, task)
+    if step != SETS:
+        return found
+    section = found["decontaminate"]
+    return {**found, "decontaminate": {**section, "index": {**section["index"], **searching(config)}}}
+
+
+def searching(config: dict[str, Any]) -> dict[str, Any]:
+    """`tasks` and `data` of decontaminate.index; where they are null those of evaluate.public, so that to name these reruns nothing."""
+    tasks, data = searched(config), lookup(config, SETS)["data"]
+    data = lookup(config, PUBLIC)["data"] if data is None else data
+    return {"tasks": tasks, "data": data if tasks else []}
 
 
 def fingerprint(step: str, config: dict[str, Any], memo: dict[str, str] | None = None, task: str = "") -> str:
@@ -227,7 +252,7 @@ def fingerprint(step: str, config: dict[str, Any], memo: dict[str, str] | None =
                 "config": settings(step, config, task),
                 "code": code(f"scripts.{step}"),
                 # The plan of a training reads the checkpoint that it starts from.
-                "files": files(NAMING.get(step, step), registry.applied(config, step, task)),
+                "files": files(NAMING.get(step, step), naming(step, config, task)),
                 "upstream": above,
             }
         )

@@ -16,7 +16,7 @@ from typing import Any
 
 from scripts.workflow import ranges, record, replaced
 from scripts.workflow.manifest import Manifest, ManifestError, combined, digest
-from scripts.workflow.steps import CRAWL, LIST, STAGE, SYNTHESIZE
+from scripts.workflow.steps import CRAWL, LIST, SETS, STAGE, SYNTHESIZE
 
 WORDS = "not up to date: "  # before the reason, in what Snakemake prints
 ABOVE = (
@@ -86,7 +86,7 @@ class Freshness:
         """Why a result is none, whatever its fingerprint: damaged, or made from other input than is there now; None where it is one."""
         if damage := found.damage(deep):
             return damage[0]
-        if not found.inputs and not found.sources and found.step not in (CRAWL, LIST, STAGE, *SYNTHESIZE):
+        if not found.inputs and not found.sources and found.step not in (CRAWL, LIST, SETS, STAGE, *SYNTHESIZE):
             return OLD
         if found.sources != self._sources(found.sources):
             return self._replaced(found)

@@ -16,6 +16,8 @@ PLUMBING = {
     "scripts/compress/checks.py": "refuses settings that cannot work together",
     "scripts/compress/gguf_tools.py": "compiles llama.cpp; its version is in the record of what it makes",
     "scripts/crawl2llm.py": "the command for people",
+    "scripts/decontaminate/command.py": "searches a corpus of somebody else's for a person",
+    "scripts/decontaminate/corpora.py": "reads and writes such a corpus",
     "scripts/evaluate/speed.py": "measures tokens a second and memory, in a file that no manifest lists",
     "scripts/ingest/native/setup.py": "builds the compiled part, whose source is in the fingerprint",
     "scripts/language/labels.py": "refuses languages that the model never finds",

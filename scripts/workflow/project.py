@@ -76,6 +76,7 @@ class Project:
             check_mix(config)
             check_curve(config)
             check_judge(config)
+            check_decontaminated(config)
             check_tuning(config)
             accepts.check(config)
             quantize_tools.check(config)
@@ -220,6 +221,17 @@ def check_judge(config: dict[str, Any]) -> None:
     if judge is not None and not config["evaluate"]["generate"]["questions"]:
         raise InputError(
             f"evaluate.judge.model is {judge!r}, and evaluate.generate.questions is 0: there are no answers to judge"
+        )
+
+
+def check_decontaminated(config: dict[str, Any]) -> None:
+    """Raise ConfigError for a run that would be evaluated on tasks that its text may hold, unless the config says that it shall be."""
+    tasks = steps.searched(config)
+    if (tasks or config["decontaminate"]["index"]["files"]) and steps.DECONTAMINATE not in config["filters"]:
+        what = f"evaluate.public.presets is {tasks!r}" if tasks else "decontaminate.index.files is set"
+        raise configuration.ConfigError(
+            f"{what}, and filters, which is {config['filters']!r}, lacks decontaminate: the training text may hold the questions. Add it "
+            "as the last filter, or set decontaminate.index.tasks to [] (and no files) to evaluate without it"
         )
 
 

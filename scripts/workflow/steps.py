@@ -35,6 +35,7 @@ class Step:
     per: str | None = None
 
 
+DECONTAMINATE = "decontaminate"  # used where it is among the filters, and there is something to search for
 TEXT = (DOCUMENTS, BEFORE, EDITS)  # what reads the texts that are still there
 SELECT = Step((".score",), per="shard")  # judges each document by its own measures
 SCORES = (".score", ".fasttext", ".transformers", ".kenlm")  # of quality: what scores documents
@@ -146,6 +147,9 @@ FILTERS: dict[str, Filter] = {
         },
         exempting=("train", "lm", "calibrate", "select"),
     ),
+    DECONTAMINATE: Filter(
+        {"index": Step(), "score": Step((".index", *TEXT), per="shard"), "select": SELECT}, edits="select"
+    ),
 }
 EXEMPTING = frozenset(f"{name}.{step}" for name, found in FILTERS.items() for step in found.exempting)
 
@@ -183,6 +187,8 @@ NGRAMS = "quality.ngrams"  # used where the config asks for it
 CURVE = "evaluate.curve"  # used where a step's number says how far apart its points are
 MIX = "pretrain.mix"  # used where the config has phases of a mix; is told the settings of pretrain.train
 MIXED_BY = {"language": "language.score", "quality": "quality.score"}  # what `pretrain.mix.by` reads besides
+SETS = f"{DECONTAMINATE}.index"  # is told which tasks are evaluated
+FOUND = "evaluate.found"  # used where decontamination is
 PLAN = "pretrain.plan"  # what the training will take; is told the settings of pretrain.train
 STEPS: dict[str, Step] = {
     CRAWL: Step(),
@@ -201,9 +207,9 @@ STEPS: dict[str, Step] = {
     MIX: Step(("tokenize.encode", "tokenize.train", *MIXED_BY.values())),
     PLAN: Step(("tokenize.encode", "tokenize.train")),
     "pretrain.train": Step(("tokenize.encode", "tokenize.train", MIX)),
-    "finetune.pairs": Step(("corpus.write",)),
+    "finetune.pairs": Step(("corpus.write", SETS)),
     "finetune.train": Step(("pretrain.train", "finetune.pairs"), per="model"),
-    PAIRS: Step(("finetune.pairs",)),
+    PAIRS: Step(("finetune.pairs", SETS)),
     REWARD_STEP: Step(("pretrain.train", "align.pairs"), per="model"),
     "align.train": Step(("pretrain.train", REWARD_STEP, "align.pairs"), per="model"),
     "compress.prune": Step(("pretrain.train", "tokenize.encode"), per="model"),
@@ -213,6 +219,7 @@ STEPS: dict[str, Step] = {
     "evaluate.model": Step((*LANGUAGE_MODELS, "finetune.pairs", "tokenize.encode", ITEMS), per="model"),
     STAGE: Step(),
     PUBLIC: Step((*LANGUAGE_MODELS, STAGE), per="model"),
+    FOUND: Step((SETS, f"{DECONTAMINATE}.select", PUBLIC)),
     CURVE: Step((BASE_STEP, ITEMS)),
     GENERATE: Step((*LANGUAGE_MODELS, "finetune.pairs"), per="model"),
     JUDGE: Step((GENERATE,), per="model"),
@@ -237,6 +244,7 @@ STEPS: dict[str, Step] = {
         (
             "evaluate.model",
             PUBLIC,
+            FOUND,
             CURVE,
             GENERATE,
             JUDGE,
@@ -286,6 +294,18 @@ def step_of(rule: str) -> str:
 def folder_of(step: str) -> Path:
     """`language/score`: a step's folder below those of a variant's results, logs and benchmark files."""
     return Path(*step.split("."))
+
+
+def searched(config: dict[str, Any]) -> list[str]:
+    """The public tasks that decontamination searches for: those that are evaluated, or those that `decontaminate.index.tasks` names."""
+    fixed = config["decontaminate"]["index"]["tasks"]
+    return sorted(config["evaluate"]["public"]["presets"] if fixed is None else fixed)
+
+
+def filters(config: dict[str, Any]) -> list[str]:
+    """The filters of a run in their order: of those that the config lists, not decontamination where there is nothing to search for."""
+    wanted = bool(searched(config) or config["decontaminate"]["index"]["files"])
+    return [name for name in config["filters"] if name != DECONTAMINATE or wanted]
 
 
 def wrong_order(filters: Sequence[str]) -> str | None:
@@ -352,6 +372,8 @@ def is_used(step: str, config: dict[str, Any]) -> bool:
         return bool(config["evaluate"]["public"]["presets"])
     if step == JUDGE:
         return config["evaluate"]["judge"]["model"] is not None
+    if step == FOUND:
+        return DECONTAMINATE in filters(config)
     if step == CURVE:
         return bool(config["evaluate"]["curve"]["every"])
     if step == GENERATE:
@@ -360,7 +382,7 @@ def is_used(step: str, config: dict[str, Any]) -> bool:
         return any(is_listed(source, config["data"]) for source in config["ingest"]["extract"]["sources"])
     if stage_of(step) == "quality" and not scorers.used(step.partition(".")[2], config):
         return False
-    return stage_of(step) not in FILTERS or stage_of(step) in config["filters"]
+    return stage_of(step) not in FILTERS or stage_of(step) in filters(config)
 
 
 def judges_by_language(config: dict[str, Any]) -> bool:
@@ -392,7 +414,7 @@ def needs(step: str, config: dict[str, Any], task: str = "") -> tuple[str, ...]:
 
     Of the steps that make models, those that make what is read.
     """
-    found = tuple(name for name in resolved(step, config["filters"]) if is_read(name, step, config))
+    found = tuple(name for name in resolved(step, filters(config)) if is_read(name, step, config))
     if step == PAIRS and (model := config["align"]["pairs"]["from"]):
         found = (registry.task(config, model)[0], *found)
     if step == MIX:

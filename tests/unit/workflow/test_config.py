@@ -75,8 +75,8 @@ def refused(config: Any) -> str:
             },
             [
                 "ingest.extract.sources.0.skip_filters.1 is 'heuristic'; allowed are 'url', 'language', 'multilingual', 'heuristics', ",
-                "'lines', 'boilerplate', 'licence', 'sourcecode', 'toxicity', 'pii', 'dedup', 'paragraphs', 'substrings', 'quality' "
-                "(did you mean 'heuristics'?)",
+                "'lines', 'boilerplate', 'licence', 'sourcecode', 'toxicity', 'pii', 'dedup', 'paragraphs', 'substrings', 'quality', "
+                "'decontaminate' (did you mean 'heuristics'?)",
             ],
         ),
         ({"language": None}, ["language is None; it holds keys of its own: "]),
@@ -310,7 +310,7 @@ def test_a_filter_that_is_set_and_not_used_is_told() -> None:
     """`filters` is forgotten easily."""
     given = {"url": {"score": {"words": ["words.txt"]}}, "language": {}}
     assert configuration.unused(given, configuration.validate(given)) == [
-        "url is set, and not used: filters is language, heuristics, dedup, quality"
+        "url is set, and not used: filters is language, heuristics, dedup, quality, decontaminate"
     ]
     given["filters"] = ["url", "language"]
     assert configuration.unused(given, configuration.validate(given)) == []

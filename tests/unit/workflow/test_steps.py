@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from scripts.models.registry import EXPORT_STEP, REWARD_STEP
 from scripts.workflow.config import schema, validate
 from scripts.workflow.steps import (
+    BEFORE,
     EXEMPTING,
     EXPORT,
     FILTERS,
@@ -35,6 +36,7 @@ ASKED_FOR = {
     "synthesize.seed",
     "evaluate.stage",
     "evaluate.public",
+    "evaluate.found",
     "evaluate.curve",
     "evaluate.generate",
     "evaluate.judge",
@@ -113,12 +115,12 @@ def test_sources_that_skip_a_filter_are_told_in_any_order() -> None:
 
 @given(st.lists(st.sampled_from(list(FILTERS)), unique=True))
 def test_every_filter_reads_the_verdicts_of_the_one_before_whatever_their_order(order: list[str]) -> None:
-    """Each verdict is read by the next filter's first step; the corpus reads all, in order, and every edit before it."""
-    config = validate({"filters": order})
+    """Each verdict is read by the next filter's first step with texts; the corpus reads all, in order, and every edit before it."""
+    config = validate({"filters": order, "evaluate": {"public": {"presets": ["copa"]}}})
     chain = verdicts(order)
     assert chain == ["ingest.check", *(f"{name}.select" for name in order)]
     for before, name in zip(chain, order, strict=False):
-        first = f"{name}.{next(iter(FILTERS[name].steps))}"
+        first = next(f"{name}.{step}" for step, facts in FILTERS[name].steps.items() if BEFORE in facts.needs)
         # Of what edits texts, which a select may do, all that came before.
         others = set(needs(first, config)) & set(chain) - {before} - set(edits(order, name))
         assert before in needs(first, config) and not others - {f"{other}.select" for other in FILTERS[name].after}

@@ -14,6 +14,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from scripts.decontaminate.cuts import judge as judge_decontaminate
 from scripts.dedup import select as dedup
 from scripts.dedup.components import EDGE, greedy
 from scripts.dedup.tables import DUPLICATE
@@ -69,6 +70,7 @@ FAILS: dict[str, dict[str, Callable[[float, float], bool] | None]] = {
     "substrings": LEFT,
     "multilingual": {"characters_min": operator.lt, "foreign_max": operator.gt},
     "dedup": {"exact": operator.ge, "near": operator.ge},
+    "decontaminate": {"overlap_max": operator.gt, "cut_max": operator.gt},
     "quality": {"fraction": operator.lt, "pareto": operator.le, "threshold": operator.lt},
 }
 SHARE = st.floats(0, 1) | st.sampled_from([0.0, 0.65, 0.6500000000000001, 1.0])
@@ -189,6 +191,14 @@ def test_toxicity(terms: int, more: int, words: int, probabilities: list[float],
 def test_multilingual(characters: int, share: float, curated: bool, least: int, most: float | None) -> None:
     row = {"id": "a", "curated": curated, "characters": characters, "foreign": share}
     explains("multilingual", judge_multilingual(row, least, most))
+
+
+@given(SHARE, SHARE, SHARE, SHARE, st.sampled_from(["drop", "cut"]))
+def test_decontaminate(overlap: float, cut: float, most: float, cut_max: float, action: str) -> None:
+    row = {"id": "a", "overlap": overlap, "cut": cut, "set": "own", "item": "b"}
+    verdict = judge_decontaminate(row, most, action, cut_max)
+    explains("decontaminate", verdict)
+    assert verdict["kept"] or verdict["detail"] == "own b"
 
 
 @settings(max_examples=300)

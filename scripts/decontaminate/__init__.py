@@ -1,0 +1,1 @@
+"""The filter `decontaminate`: text of evaluation sets, found in documents and taken out."""
