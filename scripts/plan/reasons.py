@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,7 @@ def why(reason: str, filters: Sequence[str] = tuple(steps.FILTERS)) -> str:
 def nearest(found: set[str], filters: Sequence[str]) -> list[str]:
     """Of these steps, in order, without those that another of them needs: one line has room for what comes last before a task."""
 
+    @cache
     def above(name: str) -> set[str]:
         nearer = steps.resolved(name, filters)
         return {*nearer}.union(*map(above, nearer))

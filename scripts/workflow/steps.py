@@ -336,7 +336,7 @@ def skipped_by(step: str, config: dict[str, Any]) -> list[str]:
 
 
 def resolved(step: str, filters: Sequence[str]) -> tuple[str, ...]:
-    """The steps that `step` reads from where a run uses these filters in this order."""
+    """The steps that `step` reads from where a run uses these filters in this order; none of a filter that it does not use."""
     until = stage_of(step)
     named = {
         BEFORE: lambda: verdicts(filters, until)[-1:],
@@ -345,7 +345,8 @@ def resolved(step: str, filters: Sequence[str]) -> tuple[str, ...]:
         LABELS: lambda: ["language.score"] if "language" in filters[: filters.index(until)] else [],
     }
     found = [name for need in STEPS[step].needs for name in (named[need]() if need in named else [need])]
-    return tuple(dict.fromkeys(found))
+    there = (name for name in found if stage_of(name) not in FILTERS or stage_of(name) in filters)
+    return tuple(dict.fromkeys(there))
 
 
 def is_used(step: str, config: dict[str, Any]) -> bool:

@@ -35,7 +35,7 @@ def test_a_rule_reads_what_the_table_says(step: str) -> None:
     stage = steps.stage_of(step)
     words = {
         steps.BEFORE: f'verdicts=before("{stage}")',
-        steps.LANGUAGES: f'languages=languages("{stage}")',
+        steps.LABELS: f'languages=languages("{stage}")',
         steps.EDITS: "edits=edits(" if stage == "corpus" else f'edits("{stage}")',
         steps.EVERY: "verdicts=verdicts(),",
     }

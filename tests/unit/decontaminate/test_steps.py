@@ -143,9 +143,9 @@ def test_pairs_from_files_of_an_evaluation_set_are_dropped_and_counted_by_set(tm
         "decontaminate": {"overlap_max": None},
     }
     dropped = Counter[str]()
-    kept = list(from_files(given, "train", dropped, Guard(indexed, given)))
+    kept = list(from_files(given, "train", dropped, guard=Guard(indexed, given)))
     assert [row["answer"] for row in kept] == ["Nobody knows who."] and dropped == {"in_own": 2}
-    assert len(list(from_files(given, "train", dropped, Guard(None, given)))) == 3
+    assert len(list(from_files(given, "train", dropped, guard=Guard(None, given)))) == 3
 
 
 @given(st.lists(st.tuples(st.integers(0, 50), st.integers(1, 20)).map(lambda one: (one[0], sum(one)))))
