@@ -1,10 +1,12 @@
 """What each preset of configs/presets keeps of a crawl, by language: a table, and JSON.
 
-    python -m benchmarks.presets --input crawl --languages en ar zh fi     # writes benchmarks/results/presets.json
+    python -m benchmarks.presets --input crawl --curated wikitext.txt.zst     # writes benchmarks/results/presets.json
 
-`--input` is a folder of `.warc.gz` files (else the crawl of $CRAWL2LLM_DATA). Each preset is a variant of one run, so that pages are read
-and their languages found once. All of them keep every language, whatever the published ones do: the columns say what their rules do to it.
-A column is of the documents whose label (lid.176) it is.
+`--input` is a folder of `.warc.gz` files (else the crawl of $CRAWL2LLM_DATA). `--curated` is plain text that the classifier of `dclm` and
+the language models of `ccnet` learn from; without it these two keep what their other filters leave. ccnet needs `make kenlm-tools`.
+
+Each preset is a variant of one run, so that pages are read and their languages found once. All of them keep every language, whatever
+the published ones do: the columns say what their rules do to it. A column is of the documents whose label (lid.176) it is.
 """
 
 from __future__ import annotations
@@ -32,19 +34,19 @@ from scripts.workflow.project import Project
 
 PRESETS = ROOT / "configs" / "presets"
 LABELS = "language.score"
+CRAWL = "crawl"  # the source whose documents are counted
 
 
 def configured(args: argparse.Namespace) -> dict[str, Any]:
     """A run over the pages with a variant for each preset."""
+    sources: list[dict[str, Any]] = [{"name": CRAWL, "kind": "warc", "paths": [str(args.input.absolute() / args.glob)]}]
+    if args.curated:
+        paths = [str(path.absolute()) for path in args.curated]
+        sources.append({"name": "curated", "kind": "text", "curated": True, "chunk_words": 1000, "paths": paths})
     tree: dict[str, Any] = {
-        "ingest": {
-            "extract": {
-                "shards": args.shards,
-                "sources": [{"name": "crawl", "kind": "warc", "paths": [str(args.input.absolute() / args.glob)]}],
-            }
-        },
+        "ingest": {"extract": {"shards": args.shards, "sources": sources}},
         "filters": ["language"],
-        "language": {"select": {"languages": []}},
+        "language": {"select": {"languages": [], "threshold": 0}},
     }
     every = {"language": {"select": {"languages": []}}}
     tree["variants"] = {name: configuration.merged(held, every) for name, held in presets(args.presets).items()}
@@ -65,12 +67,14 @@ def kept(project: Project, variant: str) -> tuple[Counter[str], dict[str, Counte
     labels: dict[str, str] = {}
     for shard in steps.shards(config):
         made = Manifest.read(Path(project.folder(variant, LABELS)) / f"{shard}.manifest.json")
-        labels |= {row["id"]: row["language"] for row in rows(made.file(f"{shard}.parquet"), ["id", "language"])}
+        found = rows(made.file(f"{shard}.parquet"), ["id", "source", "language"])
+        labels |= {row["id"]: row["language"] for row in found if row["source"] == CRAWL}
     last = steps.verdicts(config["filters"])[-1]
     for step in steps.verdicts(config["filters"])[1:]:
         for path in sorted(Path(project.folder(variant, step)).rglob("*.parquet")):
             for row in rows(path, ["id", "kept"]):
-                language = labels[row["id"]]
+                if (language := labels.get(row["id"])) is None:
+                    continue
                 if not row["kept"]:
                     dropped.setdefault(steps.stage_of(step), Counter())[language] += 1
                 elif step == last:
@@ -85,6 +89,7 @@ def main(argv: list[str] | None = None) -> int:
         "--input", type=Path, default=Path(data) / "crawl" if data else None, help="folder of WARC files"
     )
     parser.add_argument("--glob", default="*.warc.gz")
+    parser.add_argument("--curated", nargs="+", type=Path, default=[], help="plain text files of a curated source")
     parser.add_argument("--presets", nargs="+", default=[], help="names of presets (default: all)")
     parser.add_argument("--languages", nargs="+", default=[], help="columns (default: the ten most frequent languages)")
     parser.add_argument("--shards", type=int, default=4)
