@@ -66,18 +66,18 @@ def kept(project: Project, variant: str) -> tuple[Counter[str], dict[str, Counte
     dropped: dict[str, Counter[str]] = {}
     labels: dict[str, str] = {}
     for shard in steps.shards(config):
-        made = Manifest.read(Path(project.folder(variant, LABELS)) / f"{shard}.manifest.json")
+        made = Manifest.read(Path(project.folder("main", LABELS)) / f"{shard}.manifest.json")
         found = rows(made.file(f"{shard}.parquet"), ["id", "source", "language"])
         labels |= {row["id"]: row["language"] for row in found if row["source"] == CRAWL}
-    last = steps.verdicts(config["filters"])[-1]
-    for step in steps.verdicts(config["filters"])[1:]:
-        for path in sorted(Path(project.folder(variant, step)).rglob("*.parquet")):
+    judging = steps.verdicts(steps.filters(config))[1:]
+    for step in judging:
+        for path in (Path(project.folder(variant, step)) / f"{shard}.parquet" for shard in steps.shards(config)):
             for row in rows(path, ["id", "kept"]):
                 if (language := labels.get(row["id"])) is None:
                     continue
                 if not row["kept"]:
                     dropped.setdefault(steps.stage_of(step), Counter())[language] += 1
-                elif step == last:
+                elif step == judging[-1]:
                     alive[language] += 1
     return alive, dropped
 

@@ -283,8 +283,8 @@ def languages(stage, ranged=False):
     """Input function: the manifests of language.score where that filter comes before this one; else none."""
 
     def found(wildcards):
-        used = _filters(wildcards)
-        return _of(wildcards, ["language.score"] if "language" in used[: used.index(stage)] else [], ranged)
+        there = "language" in steps.before(_filters(wildcards), stage)
+        return _of(wildcards, ["language.score"] if there else [], ranged)
 
     return found
 

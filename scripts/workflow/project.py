@@ -115,9 +115,8 @@ class Project:
     def _find_folder(self, variant: str, step: str, model: str) -> str:
         # How source files are found is in no fingerprint.
         same = step in (steps.CRAWL, steps.LIST, *steps.SYNTHESIZE) or self.contents[variant] == self.contents["main"]
-        # A model may be in the registry of one of the two alone, or, as the input of an old result, of none.
-        known = steps.is_used(step, self.variants["main"]) if step == steps.PAIRS else True
-        known = known and (
+        # A step or a model may be in one of the two alone; a model, as the input of an old result, in none.
+        known = steps.is_used(step, self.variants["main"]) and (
             not model or all(model in steps.tasks(step, self.variants[name]) for name in (variant, "main"))
         )
         owner = (

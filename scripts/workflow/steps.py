@@ -317,10 +317,14 @@ def wrong_order(filters: Sequence[str]) -> str | None:
     return None
 
 
+def before(filters: Sequence[str], until: str | None) -> Sequence[str]:
+    """The filters before `until`; all where it is none of them."""
+    return filters[: filters.index(until)] if until in filters else filters
+
+
 def verdicts(filters: Sequence[str], until: str | None = None) -> list[str]:
     """The steps that judge documents, in order: all, or those before the filter `until`."""
-    used = filters[: filters.index(until)] if until in filters else filters
-    return [FIRST, *(f"{name}.select" for name in used)]
+    return [FIRST, *(f"{name}.select" for name in before(filters, until))]
 
 
 def edits(filters: Sequence[str], until: str | None = None) -> list[str]:
@@ -342,7 +346,7 @@ def resolved(step: str, filters: Sequence[str]) -> tuple[str, ...]:
         BEFORE: lambda: verdicts(filters, until)[-1:],
         EDITS: lambda: edits(filters, until),
         EVERY: lambda: verdicts(filters),
-        LABELS: lambda: ["language.score"] if "language" in filters[: filters.index(until)] else [],
+        LABELS: lambda: ["language.score"] if "language" in before(filters, until) else [],
     }
     found = [name for need in STEPS[step].needs for name in (named[need]() if need in named else [need])]
     there = (name for name in found if stage_of(name) not in FILTERS or stage_of(name) in filters)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from scripts.workflow import steps
 from scripts.workflow.config import validate
 from scripts.workflow.errors import InputError
 from scripts.workflow.project import Project, check_curve, check_judge
@@ -50,3 +51,20 @@ def test_pairs_of_a_model_that_a_variant_alone_has(tmp_path: Path, monkeypatch: 
     project = Project(validate(tree))
     project.check()
     assert project.folder("v", "align.pairs") == "results/v/align/pairs"
+
+
+def test_filters_that_a_variant_alone_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their steps are those of the variant, and asking whether the main run has them is no error."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "crawl.jsonl").write_text('{"text": "one"}\n')
+    source = {"name": "web", "kind": "jsonl", "paths": ["crawl.jsonl"]}
+    quality = {"lm": {"enabled": True}, "select": {"by": "language"}}
+    tree = {"ingest": {"extract": {"shards": 1, "sources": [source]}}, "filters": ["language"]}
+    filters = [name for name in steps.FILTERS if name not in ("url", steps.DECONTAMINATE)]
+    project = Project(validate(tree | {"variants": {"every": {"filters": filters, "quality": quality}}}))
+    used = steps.used(project.variants["every"])
+    assert {"quality.kenlm", "pii.select", "substrings.repeated"} <= set(used)
+    for step in used:
+        for task in steps.ids(step, project.variants["every"]):
+            owner = "main" if step in (steps.DOCUMENTS, steps.FIRST, "language.score", "language.select") else "every"
+            assert str(project.manifest("every", step, task)).startswith(f"results/{owner}/"), step
