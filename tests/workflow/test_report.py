@@ -16,7 +16,7 @@ from tests.workflow.conftest import ROOT, TINY, command, environment
 
 def test_each_step_may_be_missing(complete: Path) -> None:
     """The page copes with the absence of any step; its figures have tests of their own and are drawn once."""
-    config = render.complete(str(TINY), "main")
+    config = render.complete([str(TINY)], "main")
     assert config is not None
     results, settings = complete / "results/main", config["report"]["render"]
     whole = state.look(results, config, config)
