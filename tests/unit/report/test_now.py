@@ -36,7 +36,7 @@ def shown(results: Path, capsys: Any, *options: str, status: int = 0) -> tuple[s
 
 
 def missing(results: Path, config: str | None = None) -> dict[str, tuple[int, int | None]]:
-    found = render.complete(config, "main")
+    found = render.complete([config] if config else [], "main")
     return {row["step"]: (row["found"], row["expected"]) for row in state.look(results, found, found).missing}
 
 
@@ -75,9 +75,9 @@ def test_a_variant_of_one_model_reads_the_others_from_main(run_folder: Path) -> 
     few = run_folder.with_name("few")
     for name in ("finetune/train", "evaluate/model"):
         shutil.copytree(run_folder / name, few / name)
-    whole = render.complete(CONFIG, "main")
+    whole = render.complete([CONFIG], "main")
     changed = {"models": {"sft": {"from": "base", "step": "finetune.train", "epochs": 1}}}
-    config = render.complete(json.dumps({**json.loads(CONFIG), **changed}), "main")
+    config = render.complete([json.dumps({**json.loads(CONFIG), **changed})], "main")
     found = state.look(few, config, whole).run
     where = {(step, name): found.task(step, name).folder.parents[1].name for step in ("finetune.train", "evaluate.model")
              for name in found.tasks(step)}  # type: ignore[union-attr]  # fmt: skip
@@ -91,7 +91,7 @@ def test_a_model_that_the_config_lacks_and_one_without_a_name_are_not_shown(run_
     shutil.copyfile(folder / "sft.manifest.json", folder / "manifest.json")  # of an earlier version
     assert state.look(run_folder).run.tasks("finetune.train") == ["sft"]
     evaluate = {"model": {"untrained": False}}
-    config = render.complete(json.dumps({**json.loads(CONFIG), "models": {}, "evaluate": evaluate}), "main")
+    config = render.complete([json.dumps({**json.loads(CONFIG), "models": {}, "evaluate": evaluate})], "main")
     found = state.look(run_folder, config, config)
     assert found.run.of("finetune.train") == [] and found.run.tasks("evaluate.model") == ["base"]
     assert not {"finetune.train", "evaluate.model"} & {row["step"] for row in found.missing}
@@ -213,7 +213,7 @@ def test_finetuning_that_runs_is_read_from_beside_its_checkpoints(tmp_path: Path
 
 
 def test_unfinished_training_is_found_by_its_fingerprint(tmp_path: Path) -> None:
-    config = render.complete(CONFIG, "main")
+    config = render.complete([CONFIG], "main")
     assert config is not None
     for step, task, name in (("pretrain.train", "", "manifest.json"), ("finetune.train", "sft", "sft.manifest.json")):
         mark = state.mark(step, config, task=task)
@@ -286,7 +286,7 @@ def test_of_another_directory(run_folder: Path, tmp_path: Path, monkeypatch: Any
     """As Snakemake's --directory: results lie there, and paths of the config are relative to it; the config itself to here."""
     folder = run_folder.absolute().parent.parent
     (folder / "hosts").mkdir()
-    (tmp_path / "own.yaml").write_text("url: {score: {folders: [none]}}")
+    (tmp_path / "own.yaml").write_text("url: {score: {folders: 3}}")
     (tmp_path / "over.yaml").write_text("url: {score: {folders: [hosts]}}")
     monkeypatch.chdir(tmp_path)
     assert now.main(["--directory", str(folder), "--configfile", "own.yaml"]) == 1
@@ -309,10 +309,10 @@ def test_a_wrong_config_is_an_error(run_folder: Path, capsys: Any) -> None:
 
 
 def test_expected_steps_are_those_that_the_config_needs() -> None:
-    config = render.complete(CONFIG, "main")
+    config = render.complete([CONFIG], "main")
     assert config is not None
     assert set(state.expected(config, {})) == set(steps.used(config)) - {"report.render", "crawl.render"}
-    demo = render.complete("{}", "main")
+    demo = render.complete(["{}"], "main")
     assert "crawl.render" in state.expected(demo, {})
 
 
@@ -324,11 +324,11 @@ def test_a_variant_of_other_source_files_is_not_shown_mains_results(run_folder: 
     extract = {**json.loads(CONFIG)["ingest"]["extract"], "sources": [{**source, "paths": ["a/*.txt"]}]}
     overlay = {"ingest": {"extract": {**extract, "sources": [{**source, "paths": ["b/*.txt"]}]}}}
     given = json.dumps({**json.loads(CONFIG), "ingest": {"extract": extract}, "variants": {"other": overlay}})
-    found = state.look(other, render.complete(given, "other"), render.complete(given, "main")).run
+    found = state.look(other, render.complete([given], "other"), render.complete([given], "main")).run
     assert [made.folder for made in found.of("ingest.extract")] == [other / "ingest/extract"] * 2
 
 
 def test_a_variant_may_take_a_model_away() -> None:
     given = json.dumps({**json.loads(CONFIG), "variants": {"raw": {"models": {"sft": None}}}})
-    config = render.complete(given, "raw")
+    config = render.complete([given], "raw")
     assert config is not None and config["models"] == {}
