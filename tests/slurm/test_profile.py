@@ -12,12 +12,14 @@ from pathlib import Path
 import pytest
 import yaml
 
+from scripts.quality import tools
 from scripts.workflow.steps import FILTERS, STEPS
 from tests.slurm.conftest import own_profile
 
 ROOT = Path(__file__).resolve().parents[2]
 PROFILE = ROOT / "profiles" / "slurm"
 GPU_RULES = {
+    "quality_transformers",
     "pretrain_train",
     "finetune_train",
     "align_reward",
@@ -31,11 +33,11 @@ GPU_RULES = {
 RULES = {name.replace(".", "_") for name in STEPS}
 
 
-def snakemake(folder: Path, *options: str, path: str | None = None) -> subprocess.CompletedProcess[str]:
+def snakemake(folder: Path, *options: str, path: str | None = None, **more: str) -> subprocess.CompletedProcess[str]:
     """Plan the demo run in an empty folder."""
     command = [sys.executable, "-m", "snakemake", "--snakefile", str(ROOT / "Snakefile"), "--directory", str(folder)]
     own = str(Path(sys.executable).parent)
-    environment = {**os.environ, "PATH": path or os.pathsep.join([own, os.environ["PATH"]])}
+    environment = {**os.environ, "PATH": path or os.pathsep.join([own, os.environ["PATH"]]), **more}
     config = ["--configfile", str(ROOT / "config.yaml")]
     return subprocess.run(
         [*command, *config, *options], capture_output=True, text=True, timeout=180, env=environment, check=False
@@ -83,6 +85,23 @@ def plan(tmp_path_factory: pytest.TempPathFactory, without_slurm: str) -> dict[s
         config["ingest"]["extract"]["sources"].append({"name": name, "kind": "synthesized", "step": step})
         files = [{"name": "rows", "kind": "jsonl", "path": str(rows)}]
         config.setdefault("synthesize", {})[name] = {"model": "big", "seeds": {"files": files}}
+    config["language"]["compare"] = {"script": True}
+    config["heuristics"]["calibrate"] = {"method": "quantile"}
+    classifier = folder / "classifier"  # a plan looks at names alone
+    classifier.mkdir()
+    for name in ("config.json", "tokenizer.json", "model.safetensors"):
+        (classifier / name).write_text("{}")
+    config["quality"] |= {
+        "ngrams": {"number": 3},
+        "fasttext": {"models": [{"name": "hq", "path": str(rows), "label": "hq"}]},
+        "transformers": {"models": [{"name": "edu", "path": str(classifier)}]},
+        "lm": {"enabled": True},
+    }
+    programs = folder / "kenlm"
+    programs.mkdir()
+    for name in tools.PROGRAMS:
+        (programs / name).touch(0o755)
+    (programs / tools.MADE).write_text(tools.VERSION)
     config["pretrain"]["train"]["keep_every"] = 375
     config["pretrain"]["mix"] = {"phases": [{"temperature": 3}]}
     config["evaluate"] |= {
@@ -93,7 +112,8 @@ def plan(tmp_path_factory: pytest.TempPathFactory, without_slurm: str) -> dict[s
     }
     (folder / "every.yaml").write_text(yaml.safe_dump(config))
     every = ["--configfile", str(folder / "every.yaml")]
-    done = snakemake(folder, "--profile", str(PROFILE), "--dry-run", *every, path=without_slurm)
+    where = {tools.VARIABLE: str(programs)}
+    done = snakemake(folder, "--profile", str(PROFILE), "--dry-run", *every, path=without_slurm, **where)
     assert done.returncode == 0, done.stdout + done.stderr
     found: dict[str, dict[str, str]] = {}
     for match in re.finditer(
