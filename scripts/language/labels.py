@@ -8,6 +8,7 @@ from typing import Any
 
 from scripts.heuristics.rules import FAMILIES
 from scripts.workflow.errors import InputError
+from scripts.workflow.steps import before
 
 BUNDLED = "bundled:lid.176.ftz"  # that of score.py, which imports pyarrow: a plan does not
 # The labels of lid.176.ftz. Reading them from the model would cost every plan the start of fastText.
@@ -40,8 +41,10 @@ def check_by_language(config: dict[str, Any]) -> None:
     """
     heuristics, quality = config["heuristics"], config["quality"]["select"]
     if "quality" in config["filters"] and quality["by"] == "language":
-        if "language" not in config["filters"]:
-            raise InputError(f"quality.select.by is 'language', and filters, {config['filters']!r}, lacks language")
+        if "language" not in before(config["filters"], "quality"):
+            raise InputError(
+                f"quality.select.by is 'language', and filters, {config['filters']!r}, lacks language before quality"
+            )
         if quality["method"] != "fraction":
             raise InputError(
                 f"quality.select.by is 'language', which method {quality['method']!r} has no use for: set it to 'all'"

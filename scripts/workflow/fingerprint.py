@@ -32,7 +32,6 @@ from scripts.workflow.steps import (
     LIST,
     MASKED,
     MIX,
-    PAIRS,
     PLAN,
     PUBLIC,
     SETS,
@@ -188,8 +187,12 @@ def settings(step: str, config: dict[str, Any], task: str = "") -> dict[str, Any
         }
     if step in EXEMPTING:
         return {**found, "skipped_by": skipped_by(step, config)}
-    if step in MASKED and "pii" in config["filters"]:
-        return {**found, "pii": {name: tracked(config, f"pii.{name}") for name in ("score", "select")}}
+    if step in MASKED:  # a run may mask, search for evaluation sets, or both
+        if "pii" in config["filters"]:
+            found = {**found, "pii": {name: tracked(config, f"pii.{name}") for name in ("score", "select")}}
+        if DECONTAMINATE in filters(config):
+            found = {**found, DECONTAMINATE: {"overlap_max": config[DECONTAMINATE]["select"]["overlap_max"]}}
+        return found
     if step == LIST:
         return {**found, **sources.listing(config)}
     if step == FETCH:
@@ -202,8 +205,6 @@ def settings(step: str, config: dict[str, Any], task: str = "") -> dict[str, Any
         return {**found, "tools": quantize_tools.version()}
     if step == STAGE:
         return {**found, **{key: lookup(config, PUBLIC)[key] for key in ("presets", "data", "hub", "limit", "seed")}}
-    if step in (PAIRS, "finetune.pairs") and DECONTAMINATE in filters(config):
-        return {**found, DECONTAMINATE: {"overlap_max": config[DECONTAMINATE]["select"]["overlap_max"]}}
     if step == SETS:
         return {**found, **searching(config), "hub": lookup(config, PUBLIC)["hub"]}
     if step in (MIX, PLAN):

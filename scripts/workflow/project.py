@@ -194,7 +194,7 @@ def check_mix(config: dict[str, Any]) -> None:
     mix_shares.check(mix, config["pretrain"]["train"]["schedule"])
     if not mix["phases"]:
         return
-    if mix["by"] in steps.MIXED_BY and mix["by"] not in config["filters"]:
+    if mix["by"] in steps.MIXED_BY and not steps.is_used(steps.MIXED_BY[mix["by"]], config):
         raise InputError(
             f"pretrain.mix.by is {mix['by']!r}, which {steps.MIXED_BY[mix['by']]} measures, and filters is {config['filters']!r}: add "
             "it there"

@@ -14,7 +14,7 @@ import pytest
 from scripts.workflow import fingerprint as module
 from scripts.workflow.cache import Cache
 from scripts.workflow.config import ROOT, leaves, lookup, validate
-from scripts.workflow.fingerprint import canonical, closure, code, digest, fingerprint
+from scripts.workflow.fingerprint import canonical, closure, code, digest, fingerprint, settings
 from scripts.workflow.steps import FILTERS, STEPS, needs, used
 
 
@@ -234,3 +234,9 @@ def test_fingerprint_holds_the_settings_that_the_program_gets() -> None:
     assert body["config"] == lookup(validate({}), "language.score")
     assert set(body) == {"step", "config", "code", "files", "upstream"}
     assert digest("") == "e3b0c44298fc1c14"
+
+
+def test_pairs_of_a_run_that_masks_and_searches_are_told_both() -> None:
+    both = {"filters": ["language", "pii", "decontaminate"], "evaluate": {"public": {"presets": ["copa"]}}}
+    for step in ("finetune.pairs", "align.pairs"):
+        assert {"pii", "decontaminate"} <= set(settings(step, validate(both)))
