@@ -20,12 +20,15 @@ def serving() -> Iterator[Callable[[Reply], tuple[str, list[Any]]]]:
 
     def start(reply: Reply) -> tuple[str, list[Any]]:
         got: list[Any] = []
+        turn = threading.Lock()
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                got.append((dict(self.headers), body))
-                status, answer = reply(len(got), body)
+                with turn:  # requests at once have numbers of their own
+                    got.append((dict(self.headers), body))
+                    number = len(got)
+                status, answer = reply(number, body)
                 data = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
                 self.send_response(status)
                 if status == 302:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from scripts.formats.documents import rows
 from scripts.language import codes, compare, labels, score, select
+from scripts.quality.classifier import zeroed_memory
 from scripts.workflow import config
 from scripts.workflow.errors import InputError
 from scripts.workflow.fingerprint import fingerprint
@@ -85,9 +86,10 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
             f"__label__{label} {line}" for label, name in FILES.items() for line in declaration(archive, name)[::2]
         ]
     (folder / "train.txt").write_text("\n".join(lines), encoding="utf-8")
-    made = fasttext.train_supervised(
-        str(folder / "train.txt"), minn=1, maxn=3, dim=8, epoch=60, lr=1.0, bucket=20000, thread=1, verbose=0
-    )
+    with zeroed_memory():
+        made = fasttext.train_supervised(
+            str(folder / "train.txt"), minn=1, maxn=3, dim=8, epoch=60, lr=1.0, bucket=20000, thread=1, verbose=0
+        )
     made.save_model(str(folder / "own.bin"))
     return folder / "own.bin"
 

@@ -149,6 +149,7 @@ def become(env: dict[str, str], options: list[str]) -> None:
     os.environ.clear()
     os.environ.update(env)
     sys.argv[1:] = options
+    gc.callbacks.clear()  # those of pytest's plugins: a Ctrl-C that arrives within one would be lost
 
 
 def run(module: str) -> NoReturn:
