@@ -64,8 +64,8 @@ def size(value: Any) -> str:
         return NOTHING
     for unit, name in ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
         if abs(found) >= unit:
-            return f"{found / unit:.3g}{NARROW}{name}"
-    return f"{found:,.0f}{NARROW}B"
+            return f"{found / unit:.3g}{NARROW}{name}".replace("-", "−")
+    return f"{found:,.0f}{NARROW}B".replace("-", "−")
 
 
 def memory(value: Any) -> str:

@@ -34,8 +34,9 @@ class Lines:
         """A task is over; says so where it was the step's last one."""
         if step.ended is None or step.began is None:
             return
+        width = max([17, *map(len, self.run.steps)])
         parts = [
-            f"{name:<17} {step.done:>3,} task{'s' if step.done != 1 else ' '} {duration(step.ended - step.began):>6}"
+            f"{name:<{width}} {step.done:>3,} task{'s' if step.done != 1 else ' '} {duration(step.ended - step.began):>6}"
         ]
         if step.read:
             parts.append(f"{step.kept:,} of {step.read:,} kept")
