@@ -78,8 +78,10 @@ def made(of: str, found: Row) -> Row:
 
 def from_file(
     number: int, entry: Row, template: Template, dropped: Counter[str], mask: Masks | None = None
-) -> Iterator[tuple[str, Row]]:
-    """(first question of the conversation, row) of a file; what is none is counted in `dropped`. mask: what replaces personal data.
+) -> Iterator[tuple[str, Row, Row]]:
+    """(first question of the conversation, row, what the file says) of a file; what is no row is counted in `dropped`.
+
+    mask: what replaces personal data, in what the file says alone not.
 
     Raises InputError for a file that cannot be read, or in which no row is of its layout.
     """
@@ -92,14 +94,14 @@ def from_file(
     for row in files.rows(path, None, reasons):
         names = names or set(row)
         try:
-            first, one = read(row, layout, template)
-            found = True
+            first, said = read(row, layout, template)
+            found, one = True, said
             if mask:
-                first, one = (mask([first], counted=False) or [first])[0], without(one, mask)
+                first, one = (mask([first], counted=False) or [first])[0], without(said, mask)
         except Bad as error:
             reasons[str(error)] += 1
             continue
-        yield first, made(path.name, one)
+        yield first, made(path.name, one), said
     dropped.update(reasons)
     if not found:
         why = ", ".join(f"{reason} {count:,}" for reason, count in reasons.most_common())
@@ -136,7 +138,7 @@ def held_out(settings: Row, template: Template) -> set[float]:
         at
         for number, (entry, share) in enumerate(zip(settings["files"], shares, strict=True))
         if share > min(shares)  # what the least share holds out, every file does
-        for first, _ in from_file(number, entry, template, Counter(), masks(settings))
+        for first, *_ in from_file(number, entry, template, Counter(), masks(settings))
         if min(shares) <= (at := place(settings, first)) < share
     }
 
@@ -165,7 +167,7 @@ def every(
     held = held_out(settings, template)
     for number, entry in enumerate(settings["files"]):
         progress = Progress(None, "rows")
-        for first, row in from_file(number, entry, template, dropped, mask):
+        for first, row, said in from_file(number, entry, template, dropped, mask):
             progress.add()
             at = place(settings, first)
             if at < entry.get("heldout", HELDOUT):
@@ -174,7 +176,7 @@ def every(
                 dropped["held_elsewhere"] += 1
             elif key(first) in asked or key(row["question"]) in asked:
                 dropped["contaminated"] += 1
-            elif guard and (why := guard.reason(row["question"], *map(row.get, ("answer", "chosen", "rejected")))):
+            elif guard and (why := guard.reason(said["question"], *map(said.get, ("answer", "chosen", "rejected")))):
                 dropped[why] += 1
             else:
                 yield "train", row

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import xxhash
 
-from scripts.dedup.tables import starts
+from scripts.formats import counted
 from scripts.formats.blocks import lines
 from scripts.formats.dealt import Rows
 from scripts.formats.origins import host
@@ -38,9 +38,4 @@ def rows(text: str, host: int) -> Rows:
 
 def merged(rows: Rows) -> Rows:
     """A row for each host and key, counts added up. rows: of LINE, in any order."""
-    rows = rows[np.lexsort((rows["key"], rows["hash"]))]
-    first = np.flatnonzero(starts(rows["hash"], rows["key"]))
-    out = rows[first]
-    if len(rows):
-        out["count"] = np.add.reduceat(rows["count"], first)
-    return out
+    return counted.merged(rows, ["hash", "key"])

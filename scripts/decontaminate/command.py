@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
@@ -149,6 +148,7 @@ def show(report: dict[str, Any], out: Path | None) -> None:
         print(f"what is left is in {out}, with report.json and {MATCHES}")
 
 
+@cli.answered
 def main(argv: list[str] | None = None) -> int:
     parser = cli.described("crawl2llm decontaminate", __doc__, EXAMPLE)
     parser.add_argument("corpus", nargs="+", type=Path, help="files, or folders of files")
@@ -178,11 +178,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, help="a folder for the cleaned corpus, report.json and matches.jsonl")
     args = parser.parse_args(argv)
     setup("decontaminate")
-    try:
-        return run(args)
-    except cli.MENDABLE as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
+    return run(args)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from scripts.formats.verdicts import Failed, verdict
+
 DROP, CUT = "drop", "cut"
 LIMIT = {
     "ngram": 0.5,
@@ -37,20 +39,10 @@ def share(spans: Iterable[tuple[int, int]], characters: int) -> float:
 
 def judge(row: Mapping[str, Any], most: float, action: str, cut_max: float) -> dict[str, Any]:
     """The verdict on a document. row: `id, overlap, set, item` and `cut`, the share of its characters that would be cut."""
-    found = row["overlap"] > most
-    kept = not found or (action == CUT and row["cut"] <= cut_max)
-    verdict: dict[str, Any] = {"id": row["id"], "kept": kept, "rule": None, "value": None, "threshold": None}
-    verdict["rules"] = [RULE] if found else []
-    if kept:
-        return verdict
+    if row["overlap"] <= most:
+        return verdict(row["id"], [])
     what = f"{row['set']} {row['item']}"
-    if action == CUT:
-        return {
-            **verdict,
-            "rule": REST,
-            "rules": [REST, RULE],
-            "value": row["cut"],
-            "threshold": cut_max,
-            "detail": what,
-        }
-    return {**verdict, "rule": RULE, "value": row["overlap"], "threshold": most, "detail": what}
+    failed = [Failed(RULE, row["overlap"], most, what)]
+    if action == CUT and row["cut"] > cut_max:
+        failed.insert(0, Failed(REST, row["cut"], cut_max, what))
+    return verdict(row["id"], failed, stays=action == CUT and row["cut"] <= cut_max)

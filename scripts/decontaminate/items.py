@@ -49,13 +49,13 @@ class Item:
 def item(of: str, name: str, asked: Asked, n: int, least: int) -> Item:
     """An item as it is searched for by stretches of `n` words.
 
-    A question of fewer than `n` words counts where it is found as a whole; of fewer than `least` (GPT-3 takes 8: arXiv:2005.14165, appendix
-    C) together with its answer, and not at all where both have fewer.
+    A question of fewer than `n` or `least` words counts where it is found as a whole; of fewer than `least` (GPT-3 takes 8:
+    arXiv:2005.14165, appendix C) together with its answer, and not at all where both have fewer.
     """
     questions = [found for found in dict.fromkeys(tuple(words(text)) for text in asked[0]) if found]
     answer = words(asked[1])
     length = min(map(len, questions), default=0)
-    whole = length < n
+    whole = length < max(n, least)
     if questions and length < least:
         if length + len(answer) < least or not answer:
             return Item(of, name, [_joined(one) for one in questions], _joined(answer), True, True)

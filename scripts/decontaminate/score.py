@@ -1,8 +1,10 @@
 """Search every document for the items of the evaluation sets.
 
 Signals, a row for each document: `id, source, curated, characters, matches, overlap` (the highest; 0 without any), `set` and `item` (of
-that one). `matches/<shard>.parquet`, a row for each item in a document: `id, url, set, item, overlap, words, answered, start, end`, in
-characters of the original text. Memory: the index (scripts/decontaminate/search.py), and BATCH documents.
+that one). `matches/<shard>.parquet`, a row for each item in a document: `id, url, set, item, overlap, words, answered`, `start, end` in
+characters of the original text, `searched_start` and `searched_end` in those of the text that is searched, `characters` long: that with
+the edits of the filters before, but for masks, which would hide an item. Memory: the index (scripts/decontaminate/search.py), and BATCH
+documents.
 """
 
 from __future__ import annotations
@@ -48,6 +50,8 @@ MATCH = pa.schema(
         ("answered", pa.bool_()),
         ("start", pa.int64()),
         ("end", pa.int64()),
+        ("searched_start", pa.int64()),
+        ("searched_end", pa.int64()),
     ]
 )
 
@@ -80,7 +84,17 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
             for one in found:
                 start, end = row["original"](one.start, one.end)
                 told = {key: getattr(one, key) for key in ("set", "item", "overlap", "words", "answered")}
-                places.add({"id": row["id"], "url": row["url"], **told, "start": start, "end": end})
+                places.add(
+                    {
+                        "id": row["id"],
+                        "url": row["url"],
+                        **told,
+                        "start": start,
+                        "end": end,
+                        "searched_start": one.start,
+                        "searched_end": one.end,
+                    }
+                )
             best = found[0] if found else None
             writer.add(
                 {

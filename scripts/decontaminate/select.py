@@ -39,7 +39,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     fates: dict[str, str] = {}
 
     def judged(row: dict[str, Any]) -> dict[str, Any]:
-        places = [(one["start"], one["end"]) for one in held.get(row["id"], [])]
+        places = [(one["searched_start"], one["searched_end"]) for one in held.get(row["id"], [])]
         return cuts.judge({**row, "cut": cuts.share(places, row["characters"])}, most, action, cut_max)
 
     def told(row: dict[str, Any], verdict: dict[str, Any]) -> None:

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import xxhash
 
 from scripts.dedup.tables import starts
+from scripts.formats import counted
 from scripts.formats.dealt import Answers, Hashes, Rows
 
 # A unit's first place in a shard, and how often the shard has it. rank: of its document. at: its place in the document.
@@ -37,13 +38,7 @@ def units(
 
 def merged(rows: Rows) -> Rows:
     """One row for each hash: its first place, with the counts added up. rows: of UNIT, in any order."""
-    order = np.lexsort((rows["at"], rows["document"], rows["rank"], rows["hash"]))
-    rows = rows[order]
-    first = np.flatnonzero(starts(rows["hash"]))
-    out = rows[first]
-    if len(rows):
-        out["count"] = np.add.reduceat(rows["count"], first)
-    return out
+    return counted.merged(rows, ["hash"], order=["rank", "document", "at"])
 
 
 def decide(shard: npt.NDArray[np.int64], rows: Rows, keep: str, answers: Answers) -> tuple[int, int]:

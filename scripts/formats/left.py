@@ -6,14 +6,17 @@ Signals: `id, source, curated, taken` (units, such as lines, that were taken out
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from scripts.formats.documents import Writer, shard_of
+from scripts.formats.documents import Writer, select_shard, shard_of
 from scripts.formats.spans import SCHEMA, Edited, Span, file_of
+from scripts.formats.verdicts import Failed, verdict
 from scripts.heuristics.c4 import count_words
 from scripts.heuristics.characters import SPACELESS
 from scripts.workflow.manifest import Manifest
@@ -50,19 +53,16 @@ def judge(row: dict[str, Any], words_min: int, removed_max: float | None) -> dic
     A document that nothing was taken out of stays, however short it is: others judge that.
     """
     least = {"characters": 1, "words": words_min} if row["taken"] else {}
-    failed: list[tuple[str, float, float]]
-    failed = [(f"{name}_min", row[name], number) for name, number in least.items() if row[name] < number]
+    failed = [Failed(f"{name}_min", row[name], number) for name, number in least.items() if row[name] < number]
     if removed_max is not None and row["removed"] > removed_max:
-        failed.append(("removed_max", row["removed"], removed_max))
-    rule, value, threshold = failed[0] if failed and not row["curated"] else (None, None, None)
-    return {
-        "id": row["id"],
-        "kept": rule is None,
-        "rule": rule,
-        "value": value,
-        "threshold": threshold,
-        "rules": [name for name, *_ in failed],
-    }
+        failed.append(Failed("removed_max", row["removed"], removed_max))
+    return verdict(row["id"], failed, stays=row["curated"])
+
+
+def select(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
+    """Write the verdicts of a shard by `judge`: the body of a step. settings: its `words_min`, `removed_max` and `skipped_by`."""
+    judged = partial(judge, words_min=settings["words_min"], removed_max=settings["removed_max"])
+    return select_shard(args.signals, judged, manifest, args.manifest, settings["skipped_by"])
 
 
 class Scored:

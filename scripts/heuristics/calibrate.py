@@ -19,6 +19,7 @@ from scripts.formats.documents import batches, data, rows, shard_of
 from scripts.heuristics.measures import MEASURES
 from scripts.heuristics.rules import Rule, Thresholds, rules
 from scripts.heuristics.thresholds import EDGES, FILE, derived, histogram
+from scripts.language import codes
 from scripts.workflow import cli
 from scripts.workflow.console import Progress, log
 from scripts.workflow.manifest import Manifest, pretty, write_atomically
@@ -58,7 +59,7 @@ def thresholds(found: Distributions, active: list[Rule], settings: dict[str, Any
     out: dict[str, Thresholds] = {}
     least, method, reference = settings["least"], settings["method"], settings["reference"]
     for language in sorted(found.documents):
-        if language == reference or found.documents[language] < least:
+        if codes.listed(language, [reference]) or found.documents[language] < least:
             continue
         for rule in active:
             own, other = found.of(language, rule.measure), found.of(reference, rule.measure)

@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from scripts.language import codes
+
 FAMILIES: dict[str, tuple[str, ...]] = {
     "gopher_quality": (
         "words_min",
@@ -107,20 +109,33 @@ class ByLanguage:
 
     def __init__(self, settings: dict[str, Any], calibrated: dict[str, Thresholds] | None = None) -> None:
         self.settings = settings
-        self.instead: dict[str, Thresholds] = {}
-        for language, own in LOOSER.items():
-            self.instead[language] = {rule: value for rule, value in own.items() if looser(settings, rule, value)}
-        for language, own in (calibrated or {}).items():
-            self.instead[language] = {**self.instead.get(language, {}), **own}
-        for language, families in settings.get("languages", {}).items():
-            own = {f"{family}.{name}": value for family, of in families.items() for name, value in of.items()}
-            self.instead[language] = {**self.instead.get(language, {}), **own}
+        # In the order of their weight; a table of `zh` is one of `cmn_Hani` too.
+        self.tables: list[dict[str, Thresholds]] = [
+            {
+                language: {rule: value for rule, value in own.items() if looser(settings, rule, value)}
+                for language, own in LOOSER.items()
+            },
+            calibrated or {},
+            {
+                language: {f"{family}.{name}": value for family, of in families.items() for name, value in of.items()}
+                for language, families in settings.get("languages", {}).items()
+            },
+        ]
         self.default = rules(settings)
-        self.found = {language: rules(settings, own) for language, own in self.instead.items()}
+        self.found: dict[str, list[Rule]] = {}
+        for language in dict.fromkeys(name for table in self.tables for name in table):
+            self.of(language)
+
+    def instead(self, language: str) -> Thresholds:
+        """The thresholds of a language by rule, in place of those for all."""
+        return {rule: value for table in self.tables for rule, value in (codes.find(table, language) or {}).items()}
 
     def of(self, language: str) -> list[Rule]:
         """The active rules of a language."""
-        return self.found.get(language, self.default)
+        if language not in self.found:
+            own = self.instead(language)
+            self.found[language] = rules(self.settings, own) if own else self.default
+        return self.found[language]
 
     def names(self) -> list[str]:
         """Every rule that is active for any language, in order."""

@@ -16,9 +16,11 @@ from typing import Any
 import pyarrow as pa
 
 from scripts.formats import filtered
-from scripts.formats.documents import Writer, data, rows, shard_of
+from scripts.formats.documents import Writer, shard_of
 from scripts.heuristics.measures import MEASURES, Limits, measure
 from scripts.heuristics.stop_words import tables
+from scripts.language import codes
+from scripts.language.found import lookup
 from scripts.workflow import cli
 from scripts.workflow.console import Progress
 from scripts.workflow.manifest import Manifest
@@ -34,7 +36,7 @@ SIGNAL = pa.schema(
 
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
-    language_of = {row["id"]: row["language"] for row in rows(data(args.languages), ["id", "language"])}
+    language_of = lookup(args.languages, args.documents)
     stop_words = tables(settings["stop_words"])
     limits = Limits(**{field.name: settings[field.name] for field in fields(Limits)})
     out = args.manifest.with_name(f"{shard_of(args.documents)}.parquet")
@@ -43,10 +45,8 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     without_list: Counter[str] = Counter()
     with Writer(out, SIGNAL) as writer:
         for row in filtered.texts(args.documents, args.verdicts, args.edits, ["source", "curated"]):
-            language = language_of.get(row["id"])
-            if language is None:
-                raise cli.InputError(f"{args.languages}: no language for document {row['id']} of {args.documents}")
-            words = stop_words.get(language)
+            language = language_of(row["id"])
+            words = codes.find(stop_words, language)
             if words is None:
                 without_list[language] += 1
             known = {key: row[key] for key in ("id", "source", "curated")}

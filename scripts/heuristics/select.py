@@ -13,25 +13,19 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from scripts.formats.documents import data, rows, select_shard
+from scripts.formats.documents import select_shard
+from scripts.formats.verdicts import Failed, verdict
 from scripts.heuristics import thresholds
 from scripts.heuristics.rules import ByLanguage, Rule
+from scripts.language.found import languages
 from scripts.workflow import cli
 from scripts.workflow.manifest import Manifest
 
 
 def judge(row: dict[str, Any], active: Sequence[Rule]) -> dict[str, Any]:
     """The verdict on one signals row under the rules of `active`."""
-    failed = [rule for rule in active if rule.fails(row[rule.measure])]
-    first = failed[0] if failed and not row["curated"] else None
-    return {
-        "id": row["id"],
-        "kept": first is None,
-        "rule": first.name if first else None,
-        "value": row[first.measure] if first else None,
-        "threshold": first.threshold if first else None,
-        "rules": [rule.name for rule in failed],
-    }
+    failed = [Failed(rule.name, row[rule.measure], rule.threshold) for rule in active if rule.fails(row[rule.measure])]
+    return verdict(row["id"], failed, stays=row["curated"])
 
 
 class Tally:
@@ -87,9 +81,7 @@ class Tally:
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
     chosen = ByLanguage(settings, thresholds.read(args.thresholds))
     # A shard's ids in memory; without thresholds by language there is nothing to look up.
-    language_of = {
-        row["id"]: row["language"] for path in args.languages for row in rows(data(path), ["id", "language"])
-    }
+    language_of = languages(args.languages)
     tally = Tally(chosen, language_of)
 
     def judged(row: dict[str, Any]) -> dict[str, Any]:

@@ -129,20 +129,31 @@ def unwrapped(text: str) -> str:
 
 
 def chunks(text: str, words: int) -> Iterator[str]:
-    """The text in pieces of about `words` words, cut between paragraphs; 0 leaves it whole."""
+    """The text in pieces of about `words` words, cut between paragraphs, and in a longer one between its lines; 0 leaves it whole."""
     if not words:
         yield text
         return
     piece: list[str] = []
     size = 0
-    for paragraph in text.split("\n\n"):
-        piece.append(paragraph)
-        size += len(paragraph.split())
+    for part, end in _parts(text, words):
+        piece.append(part)
+        size += len(part.split())
         if size >= words:
-            yield "\n\n".join(piece)
+            yield "".join(piece)
             piece, size = [], 0
+        else:
+            piece.append(end)
     if piece:
-        yield "\n\n".join(piece)
+        yield "".join(piece)
+
+
+def _parts(text: str, words: int) -> Iterator[tuple[str, str]]:
+    """(part, what stands behind it) of a text: paragraphs, and the lines of those with more than `words` words."""
+    paragraphs = text.split("\n\n")
+    for left, paragraph in zip(range(len(paragraphs) - 1, -1, -1), paragraphs, strict=True):
+        *lines, last = paragraph.split("\n") if len(paragraph.split()) > words else [paragraph]
+        yield from ((line, "\n") for line in lines)
+        yield last, "\n\n" if left else ""
 
 
 @dataclass

@@ -15,8 +15,9 @@ from typing import Any
 import pyarrow as pa
 
 from scripts.formats import filtered
-from scripts.formats.documents import Writer, data, rows, shard_of
-from scripts.language import codes
+from scripts.formats.documents import Writer, shard_of
+from scripts.language import codes, writing
+from scripts.language.found import lookup
 from scripts.language.score import Identifier, model_path
 from scripts.workflow import cli
 from scripts.workflow.console import Progress
@@ -46,13 +47,13 @@ def signals(text: str, first: str, models: list[Identifier], script: bool) -> di
     """The signals of a text, which language.score found to be `first`."""
     found = [model(text) for model in models]
     labels = [label for label, _ in found]
-    counts = codes.letters(text) if script else {}
+    counts = writing.letters(text) if script else {}
     return {
         "labels": labels,
         "scores": [score for _, score in found],
         "agreement": agreement(first, labels),
-        "script": codes.majority(counts),
-        "script_share": codes.share(counts, codes.scripts(first)) if script else None,
+        "script": writing.majority(counts),
+        "script_share": writing.share(counts, writing.scripts(first)) if script else None,
     }
 
 
@@ -61,14 +62,14 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
         Identifier(model_path(name, "language.compare.models"), "language.compare.models")
         for name in settings["models"]
     ]
-    language_of = {row["id"]: row["language"] for row in rows(data(args.languages), ["id", "language"])}
+    language_of = lookup(args.languages, args.documents)
     out = args.manifest.with_name(f"{shard_of(args.documents)}.parquet")
     progress = Progress(filtered.number(args.documents, args.verdicts), "documents")
     agreed: dict[str, int] = {}
     written: dict[str, int] = {}
     with Writer(out, SIGNAL) as writer:
         for row in filtered.texts(args.documents, args.verdicts, args.edits, []):
-            found = signals(row["text"], language_of[row["id"]], models, settings["script"])
+            found = signals(row["text"], language_of(row["id"]), models, settings["script"])
             writer.add({"id": row["id"], **found})
             share = "none" if found["agreement"] is None else f"{found['agreement']:.2f}"
             agreed[share] = agreed.get(share, 0) + 1

@@ -8,7 +8,7 @@ from typing import Any
 
 from scripts.heuristics.rules import FAMILIES
 from scripts.workflow.errors import InputError
-from scripts.workflow.steps import before
+from scripts.workflow.filtering import before
 
 BUNDLED = "bundled:lid.176.ftz"  # that of score.py, which imports pyarrow: a plan does not
 # The labels of lid.176.ftz. Reading them from the model would cost every plan the start of fastText.

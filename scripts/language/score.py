@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from scripts.formats import filtered
 from scripts.formats.documents import Writer, shard_of
+from scripts.language import fasttext_models
 from scripts.workflow import cli, record
 from scripts.workflow.console import Progress
 from scripts.workflow.manifest import Manifest
@@ -53,12 +54,7 @@ class Identifier:
     """A fastText language model: text → (language code, probability in [0, 1])."""
 
     def __init__(self, path: Path, key: str = "language.score.model") -> None:
-        import fasttext
-
-        try:
-            self.model = fasttext.load_model(str(path))
-        except ValueError as error:
-            raise cli.InputError(f"{key}: {path} is not a fastText model ({error})") from error
+        self.model = fasttext_models.load(path, key)
 
     def __call__(self, text: str) -> tuple[str, float]:
         """The best label without its `__label__` prefix and its probability; (`und`, 0) for a text without words."""
@@ -67,7 +63,7 @@ class Identifier:
         if not found:
             return "und", 0.0
         score, label = found[0]
-        return label.removeprefix("__label__"), min(float(score), 1.0)
+        return label.removeprefix(fasttext_models.PREFIX), min(float(score), 1.0)
 
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:

@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from scripts.formats.documents import data, rows, select_shard
+from scripts.formats.verdicts import Failed, verdict
+from scripts.language import codes
 from scripts.workflow import cli
 from scripts.workflow.manifest import Manifest
 
@@ -43,24 +45,15 @@ def judge(
     least: thresholds of `agreement` and `script_share`, where they are compared.
     """
     failed = []
-    limits = {"score": (row["score"], (thresholds or {}).get(row["language"], threshold))}
+    own = codes.find(thresholds or {}, row["language"])
+    limits = {"score": (row["score"], threshold if own is None else own)}
     for measure, name in COMPARED.items():
         if measure in (least or {}) and row[measure] is not None:
             limits[name] = row[measure], (least or {})[measure]
-    if languages and row["language"] not in languages:
-        failed.append("language")
-    failed += [name for name, (value, limit) in limits.items() if value < limit]
-    rule = failed[0] if failed else None
-    value, limit = limits.get(rule or "", (None, None))
-    return {
-        "id": row["id"],
-        "kept": not failed,
-        "rule": rule,
-        "value": value,
-        "threshold": limit,
-        "detail": row["language"] if rule == "language" else None,
-        "rules": failed,
-    }
+    if languages and not codes.listed(row["language"], languages):
+        failed.append(Failed("language", detail=row["language"]))
+    failed += [Failed(name, value, limit) for name, (value, limit) in limits.items() if value < limit]
+    return verdict(row["id"], failed)
 
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
+from functools import lru_cache
 from typing import Any
 
 from scripts.ingest.licence_names import name_of
@@ -12,6 +13,7 @@ KEYS = ("licence", "license", "licenses")  # of a document's metadata
 VERSION = re.compile(r"-v?\d+(?:\.\d+)*(?:-only|-or-later)?|-only|-or-later")
 
 
+@lru_cache(maxsize=1024)
 def normal(text: str) -> str:
     """`CC BY-SA 3.0`, `cc_by_sa_3.0` and its address as `cc-by-sa-3.0`; `Apache-2.0` as `apache-2.0`."""
     if found := name_of(text):
@@ -38,9 +40,9 @@ def of(metadata: dict[str, Any]) -> tuple[str | None, str | None, int]:
 
 
 def allowed(name: str, wanted: Collection[str]) -> bool:
-    """Whether a list has a licence, by its whole name (`cc-by-4.0`) or without its version (`cc-by`: none of cc-by-nc)."""
+    """Whether a list has a licence, by its whole name (`cc-by-4.0`, `CC BY 4.0`) or without its version (`cc-by`: none of cc-by-nc)."""
     return any(
         name == each or VERSION.fullmatch(name.removeprefix(each)) is not None
-        for each in wanted
+        for each in map(normal, wanted)
         if name.startswith(each)
     )

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from scripts.formats.documents import select_shard
+from scripts.formats.verdicts import Failed, verdict
 from scripts.licence.names import allowed
 from scripts.workflow import cli
 from scripts.workflow.manifest import Manifest
@@ -20,22 +21,18 @@ from scripts.workflow.manifest import Manifest
 def judge(row: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any]:
     """The verdict on one signals row. settings: `licence.select`."""
     name, most = row["licence"], settings["beside_max"]
+    failed = []
     if name is None:
-        failed = {"unknown": "no licence is known"} if settings["unknown"] == "drop" else {}
-    else:
-        failed = {} if allowed(name, settings["allowed"]) else {"licence": name}
-        failed |= {} if row["said"] in settings["said"] else {"said": row["said"]}
-        failed |= {"beside": ""} if most is not None and row["beside"] > most else {}
-    rule = next(iter(failed), None) if not row["curated"] else None
-    return {
-        "id": row["id"],
-        "kept": rule is None,
-        "rule": rule,
-        "value": row["beside"] if rule == "beside" else None,
-        "threshold": most if rule == "beside" else None,
-        "detail": failed[rule] or None if rule else None,
-        "rules": list(failed),
-    }
+        if settings["unknown"] == "drop":
+            failed.append(Failed("unknown", detail="no licence is known"))
+        return verdict(row["id"], failed, stays=row["curated"])
+    if not allowed(name, settings["allowed"]):
+        failed.append(Failed("licence", detail=name))
+    if row["said"] not in settings["said"]:
+        failed.append(Failed("said", detail=row["said"]))
+    if most is not None and row["beside"] > most:
+        failed.append(Failed("beside", row["beside"], most))
+    return verdict(row["id"], failed, stays=row["curated"])
 
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:

@@ -35,15 +35,26 @@ def reason(line: str, settings: dict[str, Any]) -> str | None:
 def edits(text: str, settings: dict[str, Any]) -> Iterator[Span]:
     """What is taken out of a text: whole lines with their line break; marks of citations and navigation in lines that stay."""
     at, kept = 0, 0  # kept: where the last line that stays ends, before its line break
+    gone: list[Span] = []  # lines that were taken out since
+    is_end = False  # of the text, without a line break
     for line in c4.LINE.findall(text):
         end, body = at + len(line), line.rstrip("\r\n")
         if rule := reason(line, settings):
-            # Where the text's end is taken out, the line break before it goes too, as if the text had ended there.
-            yield Span(kept if end == len(text) and body == line else at, end, "", rule)
+            gone.append(Span(at, end, "", rule))
+            is_end = end == len(text) and body == line
         elif body.strip():
-            kept = at + len(body)
+            yield from gone
+            gone, kept = [], at + len(body)
             yield from sorted(_inside(line, at, settings), key=lambda span: span.start)
         at = end
+    if is_end:
+        # As if the text had ended where the last line that stays does: each line goes with the line break before it, not with its own.
+        for span in gone:
+            end = span.start + len(text[span.start : span.end].rstrip("\r\n"))
+            yield Span(kept, end, "", span.rule)
+            kept = end
+    else:
+        yield from gone
 
 
 def _inside(line: str, at: int, settings: dict[str, Any]) -> Iterator[Span]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from scripts.formats.documents import select_shard
+from scripts.formats.verdicts import Failed, verdict
 from scripts.workflow import cli
 from scripts.workflow import config as configuration
 from scripts.workflow.manifest import Manifest
@@ -19,19 +20,10 @@ from scripts.workflow.manifest import Manifest
 def judge(row: dict[str, Any], sentences_min: int, flagged_max: float | None = None) -> dict[str, Any]:
     """The verdict on one signals row."""
     least = {"characters": 1, "sentences": sentences_min}
-    failed: list[tuple[str, float, float]]
-    failed = [(f"{name}_min", row[name], number) for name, number in least.items() if row[name] < number]
+    failed = [Failed(f"{name}_min", row[name], number) for name, number in least.items() if row[name] < number]
     if flagged_max is not None and row["flagged"] > flagged_max:
-        failed.append(("flagged_max", row["flagged"], flagged_max))
-    rule, value, threshold = failed[0] if failed and not row["curated"] else (None, None, None)
-    return {
-        "id": row["id"],
-        "kept": rule is None,
-        "rule": rule,
-        "value": value,
-        "threshold": threshold,
-        "rules": [name for name, *_ in failed],
-    }
+        failed.append(Failed("flagged_max", row["flagged"], flagged_max))
+    return verdict(row["id"], failed, stays=row["curated"])
 
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:

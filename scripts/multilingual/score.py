@@ -15,7 +15,9 @@ from typing import Any
 import pyarrow as pa
 
 from scripts.formats import filtered, spans
-from scripts.formats.documents import Writer, data, rows, shard_of
+from scripts.formats.documents import Writer, shard_of
+from scripts.language import codes
+from scripts.language.found import lookup
 from scripts.language.score import Identifier, model_path
 from scripts.multilingual.passages import cuts, foreign, passages
 from scripts.workflow import cli
@@ -34,23 +36,28 @@ SIGNAL = pa.schema(
 )
 
 
+def chosen(languages: list[str], wanted: list[str]) -> list[str]:
+    """Of a document's languages, those that are wanted; its own, the first, where none is named."""
+    return [name for name in languages if codes.listed(name, wanted)] if wanted else languages[:1]
+
+
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
     key = "multilingual.score.model"
     identify = Identifier(model_path(settings["model"], key), key)
-    language_of = {row["id"]: row["language"] for row in rows(data(args.languages), ["id", "language"])}
+    language_of = lookup(args.languages, args.documents)
     out = args.manifest.with_name(f"{shard_of(args.documents)}.parquet")
     edited = spans.file_of(args.manifest)
     progress = Progress(filtered.number(args.documents, args.verdicts), "documents")
     mixed, taken = 0, Counter[str]()
     with Writer(out, SIGNAL) as writer, Writer(edited, spans.SCHEMA) as places:
         for row in filtered.texts(args.documents, args.verdicts, args.edits, ["source", "curated"], originals=True):
-            text, own = row["text"], language_of[row["id"]]
+            text, own = row["text"], language_of(row["id"])
             found = passages(text, identify, own, settings["characters_min"], settings["threshold"])
             counts: Counter[str] = Counter()
             for line in found:
                 counts[line.language] += len(text[line.start : line.end].strip())
             languages = sorted(filter(counts.get, counts), key=lambda name: (-counts[name], name))
-            wanted = settings["languages"] or languages[:1]
+            wanted = chosen(languages, settings["languages"])
             # The text of a curated source, or of one that skips this filter, stays as it is.
             whole = row["curated"] or row["source"] in settings["skipped_by"] or not settings["cut"]
             cut = [] if whole else list(cuts(text, found, wanted))

@@ -12,27 +12,19 @@ from pathlib import Path
 from typing import Any
 
 from scripts.formats.documents import select_shard
+from scripts.formats.verdicts import Failed, verdict
 from scripts.workflow import cli
 from scripts.workflow.manifest import Manifest
 
 
 def judge(row: dict[str, Any], characters_min: int, foreign_max: float | None) -> dict[str, Any]:
     """The verdict on one signals row."""
-    limits: dict[str, tuple[float, float]] = {}
+    failed = []
     if row["characters"] < characters_min:
-        limits["characters_min"] = row["characters"], characters_min
+        failed.append(Failed("characters_min", row["characters"], characters_min))
     if foreign_max is not None and row["foreign"] > foreign_max:
-        limits["foreign_max"] = row["foreign"], foreign_max
-    rule = next(iter(limits), None) if not row["curated"] else None
-    value, threshold = limits[rule] if rule else (None, None)
-    return {
-        "id": row["id"],
-        "kept": rule is None,
-        "rule": rule,
-        "value": value,
-        "threshold": threshold,
-        "rules": list(limits),
-    }
+        failed.append(Failed("foreign_max", row["foreign"], foreign_max))
+    return verdict(row["id"], failed, stays=row["curated"])
 
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:

@@ -5,20 +5,10 @@ Rules: `characters_min` (nothing is left), `words_min` and `removed_max`. Docume
 
 from __future__ import annotations
 
-import argparse
-from functools import partial
 from pathlib import Path
-from typing import Any
 
-from scripts.formats.documents import select_shard
-from scripts.formats.left import judge
+from scripts.formats import left
 from scripts.workflow import cli
-from scripts.workflow.manifest import Manifest
-
-
-def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
-    judged = partial(judge, words_min=settings["words_min"], removed_max=settings["removed_max"])
-    return select_shard(args.signals, judged, manifest, args.manifest, settings["skipped_by"])
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -28,7 +18,7 @@ def main(argv: list[str] | None = None) -> int:
         "--config config.yaml --signals results/main/paragraphs/score/00000.manifest.json --manifest /tmp/select/00000.manifest.json",
     )
     parser.add_argument("--signals", required=True, type=Path, help="manifest of the same paragraphs.score shard")
-    return cli.run(parser, body, argv)
+    return cli.run(parser, left.select, argv)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
+from scripts.language import codes
 from scripts.pii.addresses import emails, ips
 from scripts.pii.checked import cards, ibans, ids
 from scripts.pii.credentials import secrets
@@ -21,9 +22,9 @@ class Detector:
         self.regions = {**REGIONS, **(regions or {})}
 
     def __call__(self, text: str, language: str = "") -> list[Found]:
-        """What is found, in the text's order, without overlaps. language: the code by which phone numbers without + are told."""
+        """What is found, in the text's order, without overlaps. language: the label by which phone numbers without + are told."""
         raw = text.encode("utf-8", "replace")
-        regions = self.regions.get(language, ())
+        regions = codes.find(self.regions, language) or ()
         places = runs(text, raw)
         search: dict[str, Callable[[], Iterable[Found]]] = {
             "secret": lambda: secrets(text, raw),

@@ -13,7 +13,8 @@ from typing import Any
 import pyarrow as pa
 
 from scripts.formats import filtered
-from scripts.formats.documents import Writer, data, rows, shard_of
+from scripts.formats.documents import Writer, shard_of
+from scripts.language.found import lookup
 from scripts.pii.detect import Detector
 from scripts.pii.kinds import KINDS
 from scripts.workflow import cli
@@ -40,16 +41,14 @@ def file_of(manifest: Path) -> Path:
 
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
-    languages = {row["id"]: row["language"] for row in rows(data(args.languages), ["id", "language"])}
+    language_of = lookup(args.languages, args.documents)
     detect = Detector(settings["kinds"], settings["regions"])
     out, places = args.manifest.with_name(f"{shard_of(args.documents)}.parquet"), file_of(args.manifest)
     progress = Progress(filtered.number(args.documents, args.verdicts), "documents")
     total: dict[str, dict[str, int]] = {}
     with Writer(out, SIGNAL) as writer, Writer(places, FOUND) as found:
         for row in filtered.texts(args.documents, args.verdicts, args.edits, ["source", "curated"], originals=True):
-            language = languages.get(row["id"])
-            if language is None:
-                raise cli.InputError(f"{args.languages}: no language for document {row['id']} of {args.documents}")
+            language = language_of(row["id"])
             counts = dict.fromkeys(KINDS, 0)
             for one in detect(row["text"], language):
                 start, end = row["original"](one.start, one.end)

@@ -16,6 +16,7 @@ from typing import Any
 
 from scripts.formats import spans
 from scripts.formats.documents import Writer, rows, select_shard, shard_of
+from scripts.formats.verdicts import Failed, verdict
 from scripts.pii.kinds import KINDS
 from scripts.pii.masks import action, failed, placeholder
 from scripts.workflow import cli
@@ -24,16 +25,7 @@ from scripts.workflow.manifest import Manifest
 
 def judge(row: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any]:
     """The verdict on one signals row. settings: `pii.select`."""
-    found = failed(row, settings)
-    rule, value, threshold = found[0] if found and not row["curated"] else (None, None, None)
-    return {
-        "id": row["id"],
-        "kept": rule is None,
-        "rule": rule,
-        "value": value,
-        "threshold": threshold,
-        "rules": [name for name, *_ in found],
-    }
+    return verdict(row["id"], [Failed(*one) for one in failed(row, settings)], stays=row["curated"])
 
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
@@ -42,10 +34,10 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     found: Iterator[dict[str, Any]] = rows(signals.file(f"found/{shard_of(args.signals)}.parquet"))
     with Writer(edited, spans.SCHEMA) as writer:
 
-        def mask(row: dict[str, Any], verdict: dict[str, Any]) -> None:
+        def mask(row: dict[str, Any], judged: dict[str, Any]) -> None:
             """The finds lie in the signals' order, so that those of a document are the next."""
             mine = list(islice(found, sum(row[kind] for kind in KINDS)))
-            if not verdict["kept"] or row["source"] in settings["skipped_by"]:
+            if not judged["kept"] or row["source"] in settings["skipped_by"]:
                 return
             for one in mine:
                 if action(one["kind"], settings) != "keep":

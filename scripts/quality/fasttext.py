@@ -12,12 +12,12 @@ from typing import Any
 
 from scripts.formats import filtered
 from scripts.formats.documents import Writer, shard_of
+from scripts.language import fasttext_models
+from scripts.language.fasttext_models import PREFIX
 from scripts.quality import sidecars
 from scripts.workflow import cli
 from scripts.workflow.console import Progress
 from scripts.workflow.manifest import Manifest
-
-PREFIX = "__label__"
 
 
 def one_line(text: str) -> str:
@@ -32,13 +32,8 @@ class Model:
     """
 
     def __init__(self, entry: dict[str, Any]) -> None:
-        import fasttext
-
         who = f"quality.fasttext.models: {entry['name']}"
-        try:
-            self.model = fasttext.load_model(entry["path"])
-        except (ValueError, RuntimeError) as error:
-            raise cli.InputError(f"{who}: {entry['path']} is not a fastText model ({error})") from error
+        self.model = fasttext_models.load(entry["path"], who)
         known = self.model.labels
         # A label may be named with its prefix or without.
         numbers = entry["values"] if "values" in entry else {entry["label"]: 1.0}

@@ -15,8 +15,9 @@ from typing import Any
 import pyarrow as pa
 
 from scripts.formats import filtered
-from scripts.formats.documents import Writer, data, rows, shard_of, survivors, uniform
+from scripts.formats.documents import Writer, data, shard_of, survivors, uniform
 from scripts.formats.origins import COLUMNS, Split
+from scripts.language import found
 from scripts.quality import tools
 from scripts.quality.perplexity import lines, words
 from scripts.quality.scorers import ANY
@@ -31,8 +32,7 @@ def languages(manifests: list[Path], shard: str) -> dict[str, str]:
     """id → language of a shard's documents by language.score; empty where no filter `language` comes before."""
     if not manifests:
         return {}
-    path = filtered.of_shard(manifests, shard)
-    return {row["id"]: row["language"] for row in rows(data(path), ["id", "language"])}
+    return found.languages([filtered.of_shard(manifests, shard)])
 
 
 def taken(row: dict[str, Any], settings: dict[str, Any]) -> bool:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from scripts.heuristics.characters import tokenize
+from scripts.language import codes
 from scripts.quality import tools
 
 # Signs that many scripts write in forms of their own, as ASCII: the set of cc_net's text_normalizer.py.
@@ -70,9 +71,10 @@ class Models:
         sizes: dict[str, list[tuple[str, list[int]]]] = {name: [] for name in self.paths}
         files: dict[str, Any] = {}
         try:
-            for name, language, text in documents:
+            for name, label, text in documents:
                 progress()
-                if language not in self.paths:
+                language = next((one for one in codes.names(label) if one in self.paths), None)
+                if language is None:
                     continue
                 if language not in files:
                     files[language] = (folder / f"{language}.txt").open("w", encoding="utf-8")

@@ -1,7 +1,8 @@
 """Score every document of a shard with ready sequence classifiers of transformers, such as FineWeb-Edu's, on a GPU or a CPU.
 
 Signals: `id, source, curated` and a column for each model of `quality.transformers.models`: the output of a head with one output (a
-regression), the probability of its `label`, or the expected value of its labels where `values` gives each a number. Weights are read from
+regression), the probability of its `label`, or the expected value of its labels where `values` gives each a number; null of a text without
+a token. Weights are read from
 safetensors alone, no code of a model's own is run, and nothing is fetched.
 """
 
@@ -105,12 +106,14 @@ class Model:
         return min(said, int(positions)) if positions else said
 
     def __call__(self, texts: Sequence[str], batch_tokens: int) -> np.ndarray:
-        """The scores of texts in their order."""
+        """The scores of texts in their order; NaN of a text without a token."""
         import torch
 
         ids = self.tokenizer(list(texts), truncation=True, max_length=self.most)["input_ids"]
-        found = np.zeros(len(texts))
-        for places in grouped([len(one) for one in ids], batch_tokens):
+        found = np.full(len(texts), np.nan)
+        some = [place for place, one in enumerate(ids) if one]
+        for batch in grouped([len(ids[place]) for place in some], batch_tokens):
+            places = [some[number] for number in batch]
             given = self.tokenizer.pad({"input_ids": [ids[place] for place in places]}, return_tensors="pt")
             with torch.inference_mode():
                 logits = self.model(**given.to(self.model.device)).logits.float()
@@ -119,6 +122,11 @@ class Model:
                 scores = logits.softmax(-1) @ torch.tensor(self.weights, device=logits.device)
             found[places] = scores.cpu().numpy()
         return found.round(DIGITS)
+
+
+def score(value: float) -> float | None:
+    """A score as a column has it: None where there is none."""
+    return None if np.isnan(value) else float(value)
 
 
 def windows(rows: Iterator[dict[str, Any]], limit: int) -> Iterator[list[dict[str, Any]]]:
@@ -151,7 +159,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
                 name: model([row["text"] for row in rows], settings["batch_tokens"]) for name, model in models.items()
             }
             for number, row in enumerate(rows):
-                own = {name: float(values[number]) for name, values in scores.items()}
+                own = {name: score(values[number]) for name, values in scores.items()}
                 writer.add({**{key: row[key] for key in ("id", "source", "curated")}, **own})
             progress.add(len(rows))
     manifest.counts = {"in": progress.done, "kept": progress.done, "dropped": {}}

@@ -62,8 +62,10 @@ OTHER = re.compile(r"[^\x00-\x7f]+")
 
 
 def extension(path: str) -> str:
-    """`py` of `https://host/a/b.PY?x#L3`; "" where a path has none."""
-    name = re.split(r"[?#]", path, maxsplit=1)[0].rpartition("/")[2]
+    """`py` of `https://host/a/b.PY?x#L3`; "" where a path has none, and of a URL that is a host alone."""
+    bare = re.split(r"[?#]", path, maxsplit=1)[0]
+    _, is_url, rest = bare.partition("://")
+    name = (rest.partition("/")[2] if is_url else bare).rpartition("/")[2]
     return name.rpartition(".")[2].lower() if "." in name.lstrip(".") else ""
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from scripts.formats.documents import select_shard
+from scripts.formats.verdicts import Failed, verdict
 from scripts.workflow import cli
 from scripts.workflow.manifest import Manifest
 
@@ -22,17 +23,55 @@ from scripts.workflow.manifest import Manifest
 MEASURED = ("lines", "longest_line", "mean_line", "alphanumeric", "alphabetic", "encoded_run", "encoded_share")
 
 
+TOKEN = re.compile(r"[()]|\b(?:AND|OR|WITH)\b|[^\s()]+", re.IGNORECASE)
+
+
 def permitted(expression: str, licences: Collection[str]) -> bool:
-    """Whether an SPDX expression allows a use under listed licences: of `A OR B` one is enough, of `A AND B` both are needed."""
-    wanted = {name.lower() for name in licences}
-    choices = re.split(r"\s+OR\s+", expression.replace("(", " ").replace(")", " "))
-    parts = ([part.strip().lower() for part in re.split(r"\s+AND\s+", choice)] for choice in choices)
-    return any(all(part in wanted for part in each) for each in parts)
+    """Whether an SPDX expression allows a use under listed licences: of `A OR B` one is enough, of `A AND B` both are needed.
+
+    Brackets count, and without them AND binds before OR (SPDX 2.3, annex D). `A WITH B` is a name of its own. What is no expression
+    allows nothing.
+    """
+    wanted = {" ".join(name.lower().split()) for name in licences}
+    tokens = [*TOKEN.findall(expression.lower()), ""]
+
+    def either() -> bool:
+        found = both()
+        while tokens[0] == "or":
+            tokens.pop(0)
+            found |= both()
+        return found
+
+    def both() -> bool:
+        found = one()
+        while tokens[0] == "and":
+            tokens.pop(0)
+            found &= one()
+        return found
+
+    def one() -> bool:
+        name = tokens.pop(0)
+        if name == "(":
+            found = either()
+            if tokens.pop(0) != ")":
+                raise ValueError
+            return found
+        if name in ("", ")", "and", "or", "with"):
+            raise ValueError
+        if tokens[0] == "with":
+            tokens.pop(0)
+            name = f"{name} with {tokens.pop(0)}"
+        return name in wanted
+
+    try:
+        return either() and tokens == [""]
+    except (ValueError, IndexError):
+        return False
 
 
-def failed(row: dict[str, Any], settings: dict[str, Any]) -> list[tuple[str, float | None, float | None, str | None]]:
-    """(rule, value, threshold, detail) of what drops a source file. row: of signals. settings: `sourcecode.select`."""
-    out: list[tuple[str, float | None, float | None, str | None]] = []
+def failed(row: dict[str, Any], settings: dict[str, Any]) -> list[Failed]:
+    """What drops a source file. row: of signals. settings: `sourcecode.select`."""
+    out = []
     for name in MEASURED:
         rule = f"{name}_{'min' if name.startswith('alpha') else 'max'}"
         threshold = settings[rule]
@@ -41,27 +80,18 @@ def failed(row: dict[str, Any], settings: dict[str, Any]) -> list[tuple[str, flo
         if threshold is None:
             continue
         if row[name] < threshold if rule.endswith("_min") else row[name] > threshold:
-            out.append((rule, row[name], threshold, None))
+            out.append(Failed(rule, row[name], threshold))
     if settings["generated"] and row["generated"]:
-        out.append(("generated", None, None, row["generated"]))
+        out.append(Failed("generated", detail=row["generated"]))
     if settings["licences"] and row["spdx"] and not permitted(row["spdx"], settings["licences"]):
-        out.append(("licence", None, None, row["spdx"]))
+        out.append(Failed("licence", detail=row["spdx"]))
     return out
 
 
 def judge(row: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any]:
     """The verdict on one signals row."""
     found = failed(row, settings) if row["extension"] is not None else []
-    rule, value, threshold, detail = found[0] if found and not row["curated"] else (None, None, None, None)
-    return {
-        "id": row["id"],
-        "kept": rule is None,
-        "rule": rule,
-        "value": value,
-        "threshold": threshold,
-        "detail": detail,
-        "rules": [name for name, *_ in found],
-    }
+    return verdict(row["id"], found, stays=row["curated"])
 
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:

@@ -1,6 +1,7 @@
 """Find the windows of words that are there twice or more, over all shards: those whose hash is in this part; and where each stays.
 
-Memory: 2 million windows, about 400 MB, whatever the corpus; disk is 48 bytes for each different window of a shard whose mark is repeated.
+Memory: 2 million windows, about 400 MB, whatever the corpus; disk is 48 bytes for each different window of a shard whose
+fingerprint is repeated.
 """
 
 from __future__ import annotations

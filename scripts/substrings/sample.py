@@ -1,6 +1,6 @@
-"""Sample the words of every document, so that a passage that is there twice has a stretch of words in the sample that is there twice.
+"""Sample the words of every document, so that a passage that is there twice has an n-gram of words in the sample that is there twice.
 
-Documents of sources that skip this filter take no part. Memory: 2 million stretches, about 180 MB, whatever the shard; a word in
+Documents of sources that skip this filter take no part. Memory: 2 million n-grams, about 180 MB, whatever the shard; a word in
 13 begins one where passages have 50 words.
 """
 
@@ -12,36 +12,30 @@ from typing import Any
 
 import numpy as np
 
-from scripts.dedup.tables import starts
-from scripts.formats import filtered
+from scripts.formats import counted, filtered
 from scripts.formats.dealt import Dealer, Rows
 from scripts.formats.documents import shard_of
-from scripts.substrings.marks import marks, of_shard
+from scripts.substrings.fingerprints import fingerprints, of_shard
 from scripts.workflow import cli
 from scripts.workflow.console import Progress
 from scripts.workflow.manifest import Manifest
 
-MARK = np.dtype([("hash", "u8"), ("count", "i8")])
+FINGERPRINT = np.dtype([("hash", "u8"), ("count", "i8")])
 
 
 def merged(rows: Rows) -> Rows:
-    """A row for each hash, counts added up. rows: of MARK, in any order."""
-    rows = rows[np.argsort(rows["hash"], kind="stable")]
-    first = np.flatnonzero(starts(rows["hash"]))
-    out = rows[first]
-    if len(rows):
-        out["count"] = np.add.reduceat(rows["count"], first)
-    return out
+    """A row for each hash, counts added up. rows: of FINGERPRINT, in any order."""
+    return counted.merged(rows, ["hash"])
 
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
     out = args.manifest.with_name(f"{shard_of(args.documents)}.parquet")
     progress = Progress(filtered.number(args.documents, args.verdicts), "documents")
     words = marked = 0
-    with Dealer(out, MARK, merged) as dealer:
+    with Dealer(out, FINGERPRINT, merged) as dealer:
         for batch in of_shard(args, settings["skipped_by"], progress):
-            _, found = marks(batch, settings["words"])
-            rows = np.ones(len(found), MARK)
+            _, found = fingerprints(batch, settings["words"])
+            rows = np.ones(len(found), FINGERPRINT)
             rows["hash"] = found
             dealer.add(rows)
             words, marked = words + len(batch.words), marked + len(found)

@@ -20,7 +20,7 @@ from scripts.formats.documents import shard_of
 from scripts.formats.firsts import stay
 from scripts.formats.left import Scored
 from scripts.formats.spans import Span
-from scripts.substrings.marks import of_shard, where
+from scripts.substrings.fingerprints import of_shard, where
 from scripts.substrings.words import Batch, grams, places
 from scripts.workflow import cli
 from scripts.workflow.console import Progress

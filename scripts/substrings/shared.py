@@ -1,6 +1,6 @@
-"""Find the stretches of the sample that are there twice or more, over all shards: those whose hash is in this part.
+"""Find the n-grams of the sample that are there twice or more, over all shards: those whose hash is in this part.
 
-Memory: 2 million stretches, about 360 MB, whatever the corpus; disk is 24 bytes for each different one of a shard.
+Memory: 2 million n-grams, about 360 MB, whatever the corpus; disk is 24 bytes for each different one of a shard.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 from scripts.dedup.tables import starts
 from scripts.formats.dealt import Answers, pieces
 from scripts.formats.documents import shard_of
-from scripts.substrings.sample import MARK
+from scripts.substrings.sample import FINGERPRINT
 from scripts.workflow import cli
 from scripts.workflow.manifest import Manifest, scratch
 from scripts.workflow.steps import number_of_parts
@@ -26,7 +26,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     different = repeated = 0
     with scratch(args.manifest.with_name(f".{part}")) as folder:
         answers = Answers(folder / "answers", args.samples)
-        for shard, rows in pieces(args.samples, int(part), parts, MARK, folder / "rows"):
+        for shard, rows in pieces(args.samples, int(part), parts, FINGERPRINT, folder / "rows"):
             order = np.argsort(rows["hash"], kind="stable")
             shard, rows = shard[order], rows[order]
             first = starts(rows["hash"])

@@ -1,7 +1,7 @@
-"""Hash the windows of words that may be there twice: those whose mark is there twice (scripts/substrings/marks.py).
+"""Hash the windows of words that may be there twice: those whose fingerprint is there twice (scripts/substrings/fingerprints.py).
 
 Writes, of a shard, a row for each different window with its first place there. Memory: 2 million windows, about 360 MB, and the
-repeated marks of the shard, 44 bytes each.
+repeated fingerprints of the shard, 44 bytes each.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from scripts.formats import filtered
 from scripts.formats.dealt import Dealer, Table, answers
 from scripts.formats.documents import shard_of
 from scripts.formats.firsts import UNIT, merged, units
-from scripts.substrings.marks import marks, of_shard, where
+from scripts.substrings.fingerprints import fingerprints, of_shard, where
 from scripts.substrings.words import grams
 from scripts.workflow import cli
 from scripts.workflow.console import Progress
@@ -32,8 +32,8 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     number = 0
     with Dealer(out, UNIT, merged) as dealer:
         for batch in of_shard(args, settings["skipped_by"], progress):
-            mark, _ = marks(batch, length)
-            maybe, _ = shared.find(mark)
+            fingerprint, _ = fingerprints(batch, length)
+            maybe, _ = shared.find(fingerprint)
             maybe = maybe[batch.whole(length)[maybe]]
             row, at = where(batch, maybe)
             ranks = np.array([one["rank"] for one in batch.rows], np.uint64)

@@ -56,7 +56,7 @@ def hashes(text: str) -> Hashes:
 
 
 def joined(left: Hashes, right: Hashes) -> Hashes:
-    """The hashes of two stretches of words one after the other, (words,)."""
+    """The hashes of two n-grams of words one after the other, (words,)."""
     out = (left ^ (left >> np.uint64(32))) * _ONE + right
     out = (out ^ (out >> np.uint64(29))) * _TWO
     return out ^ (out >> np.uint64(32))
@@ -100,7 +100,7 @@ class Batch:
         return np.concatenate((np.zeros(1, np.int64), self.ends[:-1]))
 
     def whole(self, n: int) -> npt.NDArray[np.bool_]:
-        """Which stretches of n words are of one text, (words - n + 1,)."""
+        """Which n-grams are of one text, (words - n + 1,)."""
         if len(self.words) < n:
             return np.zeros(0, bool)
         cut = np.zeros(len(self.words) + 1, np.int64)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from scripts.language import fasttext_models
+from scripts.language.fasttext_models import PREFIX
 from scripts.workflow.errors import InputError
 
 KEY = "toxicity.score.classifiers"
@@ -13,13 +15,8 @@ class Classifier:
     """text → probability of one label. entry: {name, path, label} of `toxicity.score.classifiers`."""
 
     def __init__(self, number: int, entry: dict[str, Any]) -> None:
-        import fasttext
-
-        self.name, self.label = entry["name"], f"__label__{entry['label'].removeprefix('__label__')}"
-        try:
-            self.model = fasttext.load_model(entry["path"])
-        except ValueError as error:
-            raise InputError(f"{KEY}[{number}].path: {entry['path']} is not a fastText model ({error})") from error
+        self.name, self.label = entry["name"], PREFIX + entry["label"].removeprefix(PREFIX)
+        self.model = fasttext_models.load(entry["path"], f"{KEY}[{number}].path")
         if self.label not in (labels := self.model.get_labels()):
             raise InputError(
                 f"{KEY}[{number}].label is {entry['label']!r}; {entry['path']} has {', '.join(sorted(labels)[:20])}"

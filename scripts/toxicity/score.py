@@ -13,7 +13,8 @@ from typing import Any
 import pyarrow as pa
 
 from scripts.formats import filtered
-from scripts.formats.documents import Writer, data, rows, shard_of
+from scripts.formats.documents import Writer, shard_of
+from scripts.language.found import lookup
 from scripts.toxicity.classifiers import Classifier
 from scripts.toxicity.terms import Lists
 from scripts.workflow import cli
@@ -33,7 +34,7 @@ SIGNAL = pa.schema(
 
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
-    languages = {row["id"]: row["language"] for row in rows(data(args.languages), ["id", "language"])}
+    language_of = lookup(args.languages, args.documents)
     lists = Lists(settings["lists"], settings["always"], settings["ignored"])
     classifiers = [Classifier(number, entry) for number, entry in enumerate(settings["classifiers"])]
     names = [one.name for one in classifiers]
@@ -41,9 +42,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     progress = Progress(filtered.number(args.documents, args.verdicts), "documents")
     with Writer(out, SIGNAL) as writer:
         for row in filtered.texts(args.documents, args.verdicts, args.edits, ["source", "curated"]):
-            language = languages.get(row["id"])
-            if language is None:
-                raise cli.InputError(f"{args.languages}: no language for document {row['id']} of {args.documents}")
+            language = language_of(row["id"])
             words, hits = lists(row["text"], language)
             found = {"words": words, "hits": hits.total(), "terms": len(hits)}
             said = {"classifiers": names, "probabilities": [one(row["text"]) for one in classifiers]}

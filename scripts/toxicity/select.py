@@ -12,42 +12,33 @@ from pathlib import Path
 from typing import Any
 
 from scripts.formats.documents import select_shard
+from scripts.formats.verdicts import Failed, verdict
 from scripts.workflow import cli
 from scripts.workflow.manifest import Manifest
 
 
-def failed(row: dict[str, Any], settings: dict[str, Any]) -> list[tuple[str, float, float, str | None]]:
-    """(rule, value, threshold, detail) of what drops a document. row: of signals. settings: `toxicity.select`."""
-    out: list[tuple[str, float, float, str | None]] = []
+def failed(row: dict[str, Any], settings: dict[str, Any]) -> list[Failed]:
+    """What drops a document. row: of signals. settings: `toxicity.select`."""
+    out = []
     if settings["terms_max"] is not None and row["terms"] > settings["terms_max"]:
-        out.append(("terms", row["terms"], settings["terms_max"], None))
+        out.append(Failed("terms", row["terms"], settings["terms_max"]))
     share = row["hits"] / row["words"] if row["words"] else 0.0
     if (
         settings["share_max"] is not None
         and share > settings["share_max"]
         and row["terms"] >= settings["share_terms_min"]
     ):
-        out.append(("share", share, settings["share_max"], None))
+        out.append(Failed("share", share, settings["share_max"]))
     for name, probability in zip(row["classifiers"], row["probabilities"], strict=True):
         most = settings["thresholds"].get(name, settings["threshold"])
-        if probability > most and "classifier" not in (rule for rule, *_ in out):
-            out.append(("classifier", probability, most, name))
+        if probability > most and "classifier" not in (one.rule for one in out):
+            out.append(Failed("classifier", probability, most, name))
     return out
 
 
 def judge(row: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any]:
     """The verdict on one signals row."""
-    found = failed(row, settings)
-    rule, value, threshold, detail = found[0] if found and not row["curated"] else (None, None, None, None)
-    return {
-        "id": row["id"],
-        "kept": rule is None,
-        "rule": rule,
-        "value": value,
-        "threshold": threshold,
-        "detail": detail,
-        "rules": [name for name, *_ in found],
-    }
+    return verdict(row["id"], failed(row, settings), stays=row["curated"])
 
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import re2
 
+from scripts.language import codes
 from scripts.workflow.errors import InputError
 
 FILE = re.compile(r"([a-z]{2,3})(?:-[A-Za-z0-9-]+)?(?:\.txt)?")
@@ -112,8 +113,9 @@ class Lists:
     def __call__(self, text: str, language: str) -> tuple[int, Counter[str]]:
         """As Terms."""
         if language not in self.made:
-            wanted = dict.fromkeys([language, *self.always])
+            named = next((name for name in codes.names(language) if name in self.files), language)
+            wanted = dict.fromkeys([named, *self.always])
             ignored = [entry for name in wanted for entry in self.ignored.get(name, [])]
             self.made[language] = Terms([path for name in wanted for path in self.files.get(name, [])], ignored)
-        self.without[language] += language not in self.files
+        self.without[language] += not codes.listed(language, self.files)
         return self.made[language](text)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from scripts.formats.documents import select_shard
+from scripts.formats.verdicts import Failed, verdict
 from scripts.workflow import cli
 from scripts.workflow.manifest import Manifest
 
@@ -20,18 +21,10 @@ ENTRIES = ("domain", "address", "expression")
 
 def judge(row: dict[str, Any], words_max: int | None) -> dict[str, Any]:
     """The verdict on one signals row. words_max None: words do not count."""
-    failed = [rule for rule in ENTRIES if row[rule] is not None]
-    failed += ["words"] if words_max is not None and row["words"] > words_max else []
-    rule = failed[0] if failed and not row["curated"] else None
-    return {
-        "id": row["id"],
-        "kept": rule is None,
-        "rule": rule,
-        "value": row["words"] if rule == "words" else None,
-        "threshold": words_max if rule == "words" else None,
-        "detail": row[rule] if rule in ENTRIES else None,
-        "rules": failed,
-    }
+    failed = [Failed(rule, detail=row[rule]) for rule in ENTRIES if row[rule] is not None]
+    if words_max is not None and row["words"] > words_max:
+        failed.append(Failed("words", row["words"], words_max))
+    return verdict(row["id"], failed, stays=row["curated"])
 
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:

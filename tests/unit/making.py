@@ -88,3 +88,14 @@ def edits(
             writer.add(dict(zip(spans.SCHEMA.names, row, strict=True)))
     Manifest(step, "test").write(path, [spans.file_of(path)])
     return path
+
+
+def spans_of(folder: Path, edits: dict[str, list[tuple[int, int, str]]], shard: str = "00000") -> Path:
+    """What a step that edits writes: (start, end, replacement) by document; returns the manifest's path."""
+    manifest = folder / f"{shard}.manifest.json"
+    with Writer(spans.file_of(manifest), spans.SCHEMA) as writer:
+        for name, places in edits.items():
+            for start, end, replacement in places:
+                writer.add({"id": name, "start": start, "end": end, "replacement": replacement, "rule": "some"})
+    Manifest("some.score", "test").write(manifest, [spans.file_of(manifest)])
+    return manifest

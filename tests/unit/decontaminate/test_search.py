@@ -100,6 +100,13 @@ def test_short_questions_need_every_word_and_the_shortest_their_answer() -> None
     assert items([("own", "a", (["Who?"], "He."))], 13, 8)[0].short
 
 
+def test_a_short_question_needs_its_answer_whatever_the_words_of_a_stretch() -> None:
+    (asked,) = items([("own", "a", (["Which bird sleeps while it flies?"], "The common swift of Europe"))], 5, 8)
+    found = Index([asked], "ngram", 5, 8)
+    assert one(found, "They asked which bird sleeps while it flies, and nobody could tell them.") is None
+    assert one(found, "Which bird sleeps while it flies? The common swift of Europe.") is not None
+
+
 def test_questions_of_which_only_signs_differ_are_not_searched_for() -> None:
     asked = [
         ("own", str(n), ([f"Complete the rest of this long sequence of brackets as it should be: {'(' * n}"], ""))

@@ -12,17 +12,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scripts.align.pairs import every
 from scripts.decontaminate import cuts, index, items, score, select
 from scripts.decontaminate.pairs import Guard
 from scripts.evaluate import found
 from scripts.finetune.pairs import from_files
+from scripts.finetune.personal import masks
+from scripts.finetune.template import Template
 from scripts.formats import filtered
 from scripts.formats.documents import document_id, rows
+from scripts.workflow.checks import check_decontaminated
 from scripts.workflow.config import ConfigError, validate
+from scripts.workflow.filtering import edits
 from scripts.workflow.fingerprint import fingerprint
 from scripts.workflow.manifest import Manifest, canonical
-from scripts.workflow.project import check_decontaminated
-from scripts.workflow.steps import used
+from scripts.workflow.steps import DECONTAMINATE, used
 from tests.unit import making
 
 FIRST = "Which of these four animals of the savannah sleeps for the shortest time in each night, as far as anybody has measured it?"
@@ -98,6 +102,31 @@ def test_cut(tmp_path: Path, indexed: Path) -> None:
     assert made.summary["fates"] == {"dropped": 1, "cut": 2, "left": 0}
 
 
+@pytest.mark.parametrize("gone", ["", "Removed by a filter before. " * 40])
+def test_the_share_that_is_cut_is_of_the_text_that_was_searched(tmp_path: Path, indexed: Path, gone: str) -> None:
+    """Whatever an earlier filter took out of the midst of an item counts for nothing."""
+    item = f"{FIRST[:60]}{gone}{FIRST[60:]} The giraffe"
+    documents = making.documents(tmp_path / "documents", [making.document("one", f"{PAGE}{item}. {PAGE}")])
+    verdicts = making.checked(tmp_path / "check", documents)
+    edits = making.spans_of(tmp_path / "lines", {"one": [(len(PAGE) + 60, len(PAGE) + 60 + len(gone), "")]})
+    scored, selected = (tmp_path / name / "00000.manifest.json" for name in ("score", "select"))
+    argv = ["--documents", str(documents), "--verdicts", str(verdicts), "--edits", str(edits), "--index", str(indexed)]
+    assert score.main(["--config", making.config("decontaminate.score"), *argv, "--manifest", str(scored)]) == 0
+    config = making.config("decontaminate.select", action="cut", cut_max=0.2)
+    assert select.main(["--config", config, "--signals", str(scored), "--manifest", str(selected)]) == 0
+    assert Manifest.read(selected).summary["fates"] == {"dropped": 0, "cut": 1, "left": 0}
+    (text,) = (row["text"] for row in filtered.texts(documents, selected, [edits, selected], []))
+    assert text == f"{PAGE}. {PAGE}"
+
+
+def test_masks_hide_no_item() -> None:
+    """Decontamination reads what stood there; all else reads the placeholders."""
+    filters = ["language", "lines", "pii", "dedup", DECONTAMINATE]
+    assert edits(filters, DECONTAMINATE) == ["lines.score"]
+    assert edits(filters, "dedup") == ["lines.score", "pii.select"]
+    assert edits(filters) == ["lines.score", "pii.select", "decontaminate.select"]
+
+
 def test_a_threshold_that_no_overlap_is_above_drops_nothing(tmp_path: Path, indexed: Path) -> None:
     made = Manifest.read(run(tmp_path, indexed, overlap_max=1)[1])
     assert made.counts == {"in": 4, "kept": 4, "dropped": {}} and made.summary["sets"] == {}
@@ -146,6 +175,29 @@ def test_pairs_from_files_of_an_evaluation_set_are_dropped_and_counted_by_set(tm
     kept = list(from_files(given, "train", dropped, guard=Guard(indexed, given)))
     assert [row["answer"] for row in kept] == ["Nobody knows who."] and dropped == {"in_own": 2}
     assert len(list(from_files(given, "train", dropped, guard=Guard(None, given)))) == 3
+
+
+def test_preferences_that_hold_an_item_are_dropped_though_it_is_masked(tmp_path: Path, indexed: Path) -> None:
+    mail = "Write to the station master, whose address is station.master@example-railway.org, when the last train leaves the town"
+    own = tmp_path / "mails.jsonl"
+    own.write_text(json.dumps({"q": mail, "a": "tonight"}) + "\n")
+    out = tmp_path / "mails/manifest.json"
+    asked = making.config(
+        "decontaminate.index", files=[{"path": str(own), "question": ["q"], "answer": "a"}], words=20, short_words=8
+    )
+    assert index.main(["--config", asked, "--manifest", str(out)]) == 0
+    file = tmp_path / "preferences.jsonl"
+    row = {"instruction": mail, "input": "", "chosen": "Yes, I will.", "rejected": "No, never."}
+    file.write_text(json.dumps(row) + "\n")
+    full = validate({})
+    entry = {"path": str(file), "layout": "preference", "heldout": 0}
+    given = {**full["align"]["pairs"], "files": [entry], "decontaminate": {"overlap_max": None}, "pii": full["pii"]}
+    template, dropped = Template.parse(full["finetune"]["pairs"]["template"]), Counter[str]()
+    mask = masks(given)
+    found = every(given, tmp_path, template, dropped, mask=mask, guard=Guard(out, given))
+    assert list(found) == [] and dropped == {"in_mails": 1}
+    ((_, kept),) = every(given, tmp_path, template, Counter(), mask=masks(given))
+    assert "station.master" not in kept["question"]
 
 
 @given(st.lists(st.tuples(st.integers(0, 50), st.integers(1, 20)).map(lambda one: (one[0], sum(one)))))

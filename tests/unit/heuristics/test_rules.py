@@ -3,7 +3,7 @@
 import pytest
 
 from scripts.heuristics.measures import MEASURES, Limits, measure
-from scripts.heuristics.rules import FAMILIES, Rule, rules
+from scripts.heuristics.rules import FAMILIES, ByLanguage, Rule, rules
 from scripts.heuristics.select import judge
 from scripts.heuristics.stop_words import tables
 from scripts.workflow import config
@@ -50,3 +50,14 @@ def test_thresholds_are_what_still_passes() -> None:
     low, high = Rule("a", "m", True, 0.5), Rule("b", "m", False, 0.5)
     assert [low.fails(v) for v in (0.4, 0.5, 0.6, None)] == [True, False, False, False]
     assert [high.fails(v) for v in (0.4, 0.5, 0.6, None)] == [False, False, True, False]
+
+
+def test_a_language_under_the_label_of_another_model() -> None:
+    """Thresholds of `zh` hold for `cmn_Hani`; the config's before those of the label, which were calibrated."""
+    settings = config.validate({})["heuristics"]["select"]
+    own = ByLanguage(settings)
+    assert own.of("cmn_Hani") == own.of("zh") != own.default and own.of("eng_Latn") == own.default
+    named = {**settings, "languages": {"zh": {"gopher_quality": {"words_min": 7}}}}
+    found = ByLanguage(named, {"cmn_Hani": {"gopher_quality.words_min": 3, "gopher_quality.words_max": 90}})
+    limits = {rule.name: rule.threshold for rule in found.of("cmn_Hani")}
+    assert (limits["gopher_quality.words_min"], limits["gopher_quality.words_max"]) == (7, 90)

@@ -88,6 +88,16 @@ def test_chunks_hold_all_paragraphs_and_are_large_enough(sizes: list[int], words
     assert len(pieces) == 1 or words
 
 
+@given(st.lists(st.lists(st.integers(0, 9), min_size=1, max_size=9), min_size=1, max_size=9), st.integers(1, 20))
+def test_a_paragraph_that_is_too_long_is_cut_between_its_lines(paragraphs: list[list[int]], words: int) -> None:
+    """A dump with an article a line has no blank line: it would be one document."""
+    whole = "\n\n".join("\n".join(" ".join(["word"] * size) for size in sizes) for sizes in paragraphs)
+    pieces = list(chunks(whole, words))
+    assert "".join(pieces).replace("\n", "") == whole.replace("\n", "")
+    assert all(piece in whole and len(piece.split()) < words + max(words, 9) + 1 for piece in pieces)
+    assert all(len(piece.split()) >= words for piece in pieces[:-1])
+
+
 def test_chunked_text_has_an_id_a_piece(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("one two\nthree\n\nfour five six\n\nseven")
     found = text(tmp_path / "a.txt", {"chunk_words": 3, "unwrap": True})

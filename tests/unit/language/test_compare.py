@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scripts.formats.documents import rows
-from scripts.language import codes, compare, labels, score, select
+from scripts.language import codes, compare, labels, score, select, writing
 from scripts.quality.classifier import zeroed_memory
 from scripts.workflow import config
 from scripts.workflow.errors import InputError
@@ -37,34 +37,50 @@ def test_one_code_for_a_language(label: str, code: str) -> None:
     assert codes.language(label) == code
 
 
+@pytest.mark.parametrize(
+    ("label", "known"),
+    [
+        ("en", ("en",)), ("als", ("als",)), ("eng_Latn", ("eng_Latn", "en")), ("cmn_Hani", ("cmn_Hani", "zh")),
+        ("als_Latn", ("als_Latn", "sq")), ("hrv_Latn", ("hrv_Latn", "hr")), ("nob_Latn", ("nob_Latn", "nb", "no")), ("x_y", ("x_y",)),
+        ("tgl_Latn", ("tgl_Latn", "fil", "tl")), ("fil_Latn", ("fil_Latn", "fil", "tl")),
+    ],
+)  # fmt: skip
+def test_names_of_a_label(label: str, known: tuple[str, ...]) -> None:
+    """Of a table by language the narrowest counts; a label of lid.176 is never another's."""
+    found = codes.names(label)
+    assert [name for name in found if name in {*known, *labels.LID_176.split()}] == list(known)
+    assert codes.find(dict.fromkeys(known, 1), label) == 1 and codes.listed(label, known[-1:])
+    assert codes.find({"xx": 1}, label) is None
+
+
 def test_every_label_of_the_bundled_model_has_a_code_and_a_script() -> None:
     """No two of its languages have one code, but for those that are one to other models."""
     found = {label: codes.language(label) for label in labels.LID_176.split()}
-    assert "und" not in found.values() and all(codes.scripts(label) for label in found)
-    known = set(codes.SCRIPTS)
-    assert {label for label in found if not codes.scripts(label) <= known} == set()
+    assert "und" not in found.values() and all(writing.scripts(label) for label in found)
+    known = set(writing.SCRIPTS)
+    assert {label for label in found if not writing.scripts(label) <= known} == set()
 
 
 def test_scripts_of_languages() -> None:
-    assert codes.scripts("ja") == codes.scripts("jpn_Jpan") == {"Hira", "Kana", "Hani"}
-    assert codes.scripts("sr") == {"Cyrl", "Latn"} and codes.scripts("srp_Cyrl") == {"Cyrl"}
-    assert codes.scripts("zh") == codes.scripts("cmn_Hani") == {"Hani"} and codes.scripts("th") == {"Thai"}
+    assert writing.scripts("ja") == writing.scripts("jpn_Jpan") == {"Hira", "Kana", "Hani"}
+    assert writing.scripts("sr") == {"Cyrl", "Latn"} and writing.scripts("srp_Cyrl") == {"Cyrl"}
+    assert writing.scripts("zh") == writing.scripts("cmn_Hani") == {"Hani"} and writing.scripts("th") == {"Thai"}
 
 
 def test_letters_by_script() -> None:
-    assert codes.letters("Hello, мир 123! 世界 ไทย") == {"Latn": 5, "Cyrl": 3, "Hani": 2, "Thai": 3}
-    assert codes.majority({"Latn": 5, "Cyrl": 3}) == "Latn" and codes.majority({}) is None
+    assert writing.letters("Hello, мир 123! 世界 ไทย") == {"Latn": 5, "Cyrl": 3, "Hani": 2, "Thai": 3}
+    assert writing.majority({"Latn": 5, "Cyrl": 3}) == "Latn" and writing.majority({}) is None
     assert (
-        codes.share({"Latn": 3, "Cyrl": 1}, frozenset({"Cyrl"})) == 0.25
-        and codes.share({}, frozenset({"Cyrl"})) is None
+        writing.share({"Latn": 3, "Cyrl": 1}, frozenset({"Cyrl"})) == 0.25
+        and writing.share({}, frozenset({"Cyrl"})) is None
     )
 
 
 @given(st.text(max_size=60))
 def test_a_text_has_no_more_letters_than_characters(text: str) -> None:
-    counts = codes.letters(text)
+    counts = writing.letters(text)
     assert sum(counts.values()) <= len(text)
-    found = codes.share(counts, frozenset(codes.SCRIPTS))
+    found = writing.share(counts, frozenset(writing.SCRIPTS))
     assert found is None or found == pytest.approx(1.0)
 
 

@@ -44,6 +44,9 @@ def test_what_metadata_says(metadata: dict[str, Any], found: tuple[str | None, s
         ("gpl-3.0-only", ["gpl"], True),
         ("gpl-3.0-only", ["lgpl"], False),
         ("ogl-uk-3", ["ogl-uk"], True),
+        ("cc-by-4.0", ["CC-BY"], True),
+        ("cc-by-sa-3.0", ["CC BY-SA 3.0"], True),
+        ("cc-by-nc-4.0", ["CC-BY"], False),
     ],
 )
 def test_allowed(name: str, wanted: list[str], kept: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +69,17 @@ def test_without_its_last_line_a_text_is_the_text_that_ended_there() -> None:
         assert spans.Edited(text + tail, rules.edits(text + tail, C4)).text == text
     assert spans.Edited(f"{text}\nMenu\n", rules.edits(f"{text}\nMenu\n", C4)).text == f"{text}\n"
     assert spans.Edited("Menu", rules.edits("Menu", C4)).text == ""
+
+
+@given(st.lists(st.sampled_from(["A line that stays as it is.", "Menu", "", "We use cookies here.", " "]), max_size=8))
+def test_no_two_spans_share_a_character_and_each_rule_counts_its_own(lines: list[str]) -> None:
+    for text in ("\n".join(lines), "\r\n".join(lines) + "\r\n"):
+        found = list(rules.edits(text, C4))
+        assert all(one.end <= two.start for one, two in pairwise(found))
+        taken = [rule for line in lines if (rule := rules.reason(line, C4))]
+        assert [span.rule for span in found] == taken
+        counted = spans.counted(found, text)
+        assert sum(one["spans"] for one in counted.values()) == len(taken)
 
 
 def test_sentences() -> None:

@@ -104,6 +104,16 @@ def test_of_no_wanted_languages_a_document_keeps_its_own(tmp_path: Path) -> None
     assert left(made, "mostly", text) == f"{ENGLISH}\n{ENGLISH}\n{ENGLISH} {ENGLISH}"
 
 
+def test_languages_are_the_same_under_the_labels_of_another_model() -> None:
+    """`languages: [en]` cut every line of a model that labels English eng_Latn."""
+    label = {"a": "eng_Latn", "b": "fra_Latn"}
+    text = "aaaa\nbbbb\naaaa"
+    found = passages(text, lambda line: (label[line.strip()[0]], 1.0), "en", 3, 0.5)
+    languages = list(dict.fromkeys(line.language for line in found))
+    assert score.chosen(languages, ["en"]) == ["eng_Latn"] and score.chosen(languages, []) == ["eng_Latn"]
+    assert score.chosen(languages, ["de"]) == []
+
+
 def test_mixed_documents_are_dropped_or_kept_whole(tmp_path: Path) -> None:
     made, judged = steps(tmp_path, languages=["en"], cut=False, foreign_max=0.3)
     assert not list(rows(made.file("spans/00000.parquet")))

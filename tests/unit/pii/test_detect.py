@@ -152,3 +152,10 @@ def test_random_letters_and_digits_hold_no_personal_data() -> None:
     draw = random.Random(5)  # noqa: S311
     words = ["".join(draw.choices(string.hexdigits, k=draw.randrange(5, 65))) for _ in range(2000)]
     assert [found for word in words for found in kinds_of(word)] == []
+
+
+def test_a_language_under_the_label_of_another_model() -> None:
+    text = "Rufen Sie an: Telefon 030 901820, wochentags."
+    assert (
+        [one.kind for one in DETECT(text, "de")] == ["phone_number"] == [one.kind for one in DETECT(text, "deu_Latn")]
+    )

@@ -68,6 +68,24 @@ def test_a_regression_gives_what_transformers_gives_at_any_batch_size(regression
     assert found[good].min() > 2 > found[~good].max(), "it was trained to 4 and 0"
 
 
+def test_a_text_without_a_token_has_no_score(regression: Path) -> None:
+    """GPT-2's tokenizer adds no token of its own: an empty text has none."""
+    model = Model({"name": "edu", "path": str(regression)}, SETTINGS, "cpu")
+    own = model.tokenizer
+
+    class Bare:
+        """The tokenizer without what it adds to a text."""
+
+        pad = staticmethod(own.pad)
+
+        def __call__(self, texts: list[str], **more: Any) -> Any:
+            return own(texts, add_special_tokens=False, **more)
+
+    model.tokenizer = Bare()
+    found = model([TEXTS[0], "", TEXTS[1]], 64)
+    assert [transformers.score(value) is None for value in found] == [False, True, False]
+
+
 def test_classes_as_a_probability_and_as_an_expected_value(classes: Path) -> None:
     logits = np.array([plain(classes, text) for text in TEXTS])
     share = 1 / (1 + np.exp(logits[:, 0] - logits[:, 1]))

@@ -73,6 +73,8 @@ def test_languages_of_long_lines() -> None:
         (".gitignore", ""),
         ("a.tar.gz", "gz"),
         ("https://example.org/", ""),
+        ("https://example.py", ""),
+        ("https://example.org?from=a.py", ""),
         ("", ""),
     ],
 )
@@ -88,6 +90,15 @@ def test_extensions(path: str, ending: str) -> None:
         ("MIT AND GPL-3.0-only", False),
         ("(MIT OR BSD-3-Clause)", True),
         ("GPL-2.0", False),
+        ("(MIT OR Apache-2.0) AND GPL-3.0-only", False),
+        ("(MIT AND (BSD-3-Clause OR GPL-2.0)) OR Zlib", True),
+        ("GPL-2.0 OR MIT AND BSD-3-Clause", True),
+        ("MIT OR GPL-2.0 AND Zlib", True),
+        ("MIT WITH Some-exception", False),
+        ("(MIT", False),
+        ("MIT BSD-3-Clause", False),
+        ("MIT AND", False),
+        ("", False),
     ],
 )
 def test_licence_expressions(expression: str, kept: bool) -> None:

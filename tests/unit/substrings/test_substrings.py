@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from scripts.formats import dealt, filtered
 from scripts.formats.documents import rows
 from scripts.formats.firsts import rank
-from scripts.substrings import marks, repeated, sample, score, select, shared, windows
+from scripts.substrings import fingerprints, repeated, sample, score, select, shared, windows
 from scripts.substrings import words as words_of
 from scripts.workflow.manifest import Manifest
 from tests.conftest import LONG
@@ -138,11 +138,11 @@ def test_equals_comparing_all_windows(
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.lists(st.integers(0, 3), max_size=25), min_size=1, max_size=5), st.integers(2, 8))
-def test_equal_windows_have_equal_marks_at_different_places(texts: list[list[int]], length: int) -> None:
-    """So no repeated window is passed over: its mark is counted twice."""
+def test_equal_windows_have_equal_fingerprints_at_different_places(texts: list[list[int]], length: int) -> None:
+    """So no repeated window is passed over: its fingerprint is counted twice."""
     rows = [{"text": " ".join(map(str, own))} for own in texts]
     (batch,) = words_of.batches(rows)
-    mark, places = marks.marks(batch, length)
+    found, places = fingerprints.fingerprints(batch, length)
     often = Counter(places.tolist())
     whole = batch.whole(length)
     words = batch.words.tolist()
@@ -150,10 +150,10 @@ def test_equal_windows_have_equal_marks_at_different_places(texts: list[list[int
     for at in np.flatnonzero(whole).tolist():
         window = tuple(words[at : at + length])
         if window in seen:
-            assert mark[at] == seen[window] and often[int(mark[at])] > 1
-        seen[window] = int(mark[at])
+            assert found[at] == seen[window] and often[int(found[at])] > 1
+        seen[window] = int(found[at])
     assert whole.sum() == sum(max(0, len(own) - length + 1) for own in texts)
-    assert not mark[~whole].any()
+    assert not found[~whole].any()
 
 
 @given(st.lists(st.integers(0, 2), max_size=40), st.integers(1, 12))

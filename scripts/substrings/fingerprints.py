@@ -1,9 +1,9 @@
 """The windows of `n` words of a batch of texts, and the sample of shorter ones by which most windows are seen to be there once only.
 
-Winnowing (Schleimer, Wilkerson, Aiken 2003, "Winnowing: local algorithms for document fingerprinting"): of the stretches of k = n // 2
-words that are in a window, the one with the least hash is the window's mark. It depends on the window's words alone: of two equal windows
-at two places, the marks are equal, and at two places. So a window whose mark is there once is there once. A text has about
-2 / (n - k + 2) marks a word, and only the windows whose mark is repeated need be compared themselves.
+Winnowing (Schleimer, Wilkerson, Aiken 2003, "Winnowing: local algorithms for document fingerprinting"): of the n-grams of k = n // 2
+words that are in a window, the one with the least hash is the window's fingerprint. It depends on the window's words alone: of two equal
+windows at two places, the fingerprints are equal, and at two places. So a window whose fingerprint is there once is there once. A text has
+about 2 / (n - k + 2) fingerprints a word, and only the windows whose fingerprint is repeated need be compared themselves.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ from scripts.workflow.console import Progress
 NONE = np.zeros(0, np.uint64)
 
 
-def mark_words(n: int) -> int:
-    """The words of a mark of windows of n words."""
+def fingerprint_words(n: int) -> int:
+    """The words of a fingerprint of windows of n words."""
     return max(1, n // 2)
 
 
-def marks(batch: Batch, n: int) -> tuple[Hashes, Hashes]:
-    """(the mark of every window, those of all places, each place once).
+def fingerprints(batch: Batch, n: int) -> tuple[Hashes, Hashes]:
+    """(the fingerprint of every window, those of all places, each place once).
 
     (words - n + 1,), with 0 where a window is of two texts; (places,).
     """
     if len(batch.words) < n:
         return NONE, NONE
-    short = grams(batch.words, mark_words(n))
-    width = n - mark_words(n) + 1
-    mark = np.where(batch.whole(n), least(short, width), np.uint64(0))
-    # A place is a mark where the largest of the marks of the windows around it is its own: none of them is larger than it.
+    short = grams(batch.words, fingerprint_words(n))
+    width = n - fingerprint_words(n) + 1
+    fingerprint = np.where(batch.whole(n), least(short, width), np.uint64(0))
+    # A place is a fingerprint where the largest of the fingerprints of the windows around it is its own: none of them is larger than it.
     edge = np.zeros(width - 1, np.uint64)
-    largest = ~least(~np.concatenate((edge, mark, edge)), width)
-    return mark, short[largest == short]
+    largest = ~least(~np.concatenate((edge, fingerprint, edge)), width)
+    return fingerprint, short[largest == short]
 
 
 def of_shard(args: argparse.Namespace, skipped_by: list[str], progress: Progress, **options: bool) -> Iterator[Batch]:
