@@ -64,7 +64,7 @@ class Facts:
         """(stage, documents in, kept, dropped by reason), in the order of the filters."""
         steps = [INGEST, REPEATED, *(f"{of}.select" for of in self.run.filters), "corpus.split"]
         for step in steps:
-            counts = self.run.counts(step)
+            counts = self.run.of_corpus() if step == "corpus.split" else self.run.counts(step)
             dropped = {why: number for why, number in (counts or {}).get("dropped", {}).items() if number}
             if counts and (dropped or step not in (REPEATED, "corpus.split")):
                 yield (

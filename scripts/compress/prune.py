@@ -124,8 +124,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     source = weights(args.model)[1]
     if quantized.is_quantized(source):
         raise cli.InputError(f"{source} is quantized; {WHERE} takes a model whose weights are not")
-    with runs.locked(folder):
-        runs.announce(folder, args.manifest, manifest.fingerprint)
+    with runs.taken(folder, args.manifest, manifest.fingerprint):
         facts = pruned(args, settings, source, folder)
         if not settings["retrain_tokens"]:
             return results(args, settings, source, folder, facts, None, None, manifest)

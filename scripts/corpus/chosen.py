@@ -11,3 +11,7 @@ CHOSEN = pa.schema(
     ]
 )
 LEAK = "near_validation"  # the rule that drops a near-duplicate
+# Those of corpus.heldout, for a variant that is measured on what main holds out:
+DOCUMENT_HELD = "heldout_document"
+ORIGIN_HELD = "heldout_origin"
+NEAR_HELD = "near_heldout"

@@ -73,6 +73,12 @@ def leaked(choice: dict[str, Any] | None, split: Path) -> dict[str, Any] | None:
     return {**choice, **facts}
 
 
+def held(heldout: Path | None) -> dict[str, dict[str, Any]]:
+    """id → the verdict that drops a training document which is like what main holds out. heldout: manifest of corpus.heldout."""
+    found = rows(data(heldout)) if heldout else ()
+    return {row["id"]: {**row, "stage": "corpus"} for row in found if not row["kept"]}
+
+
 def shuffled(
     documents: Path, wanted: dict[str, str], split: str, seed: int, folder: Path, edited: dict[str, list[Span]]
 ) -> Iterator[pa.Table]:
@@ -103,6 +109,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     seed, folder = settings["seed"], args.manifest.parent
     chosen = {row["id"]: row for row in rows(data(args.split, shard))}
     dropped, edited = verdict_rows(documents, args.verdicts, shard), spans.read(args.edits, shard)
+    dropped |= held(args.heldout)
     changes: dict[str, dict[str, dict[str, int]]] = {}
     reasons: dict[str, int] = {}
     wanted: dict[str, str] = {}
@@ -167,6 +174,8 @@ def main(argv: list[str] | None = None) -> int:
         "--edits", type=Path, nargs="*", default=[], help="manifests of the steps that edit texts, in their order"
     )
     parser.add_argument("--split", required=True, type=Path, help="manifest of corpus.split")
+    how = "where this variant's training text was searched for what main holds out"
+    parser.add_argument("--heldout", type=Path, nargs="?", help=f"manifest of a corpus.heldout shard, {how}")
     return cli.run(parser, body, argv)
 
 

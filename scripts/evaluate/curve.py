@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -64,31 +65,14 @@ def tokens_of(trained: Manifest, step: int, seen: int | None) -> int:
     return int(step * trained.summary["tokens"] / trained.summary["steps"])
 
 
-def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
-    harness.offline()
-    import torch
+def at_steps(model: Path, kept: Path, every: int, measure: Callable[[int, int, Path], None]) -> None:
+    """Give `measure` the step, the training tokens and the folder of each checkpoint of the curve, then of the model that it ended with.
 
-    torch.set_num_threads(settings["threads"])
-    trained, last = weights(args.model)
-    place, rows = folder_of(trained, args.kept), asked.read_items(args.items)
-    steps = int(trained.summary["steps"])
-    found = wanted(checkpoint.complete(place), settings["every"], steps, place)
-    points: list[Row] = []
-    lines: list[Row] = []
-
-    def measure(step: int, tokens: int, folder: Path) -> None:
-        model, tokenizer = load(folder, settings["precision"])
-        quantized.place(model)
-        context = context_of(model.config)
-        tasks = asked.of_items(rows, tokenizer, context)
-        how = {"context": context, "batch_size": harness.SEQUENCES, "seed": settings["seed"]}
-        answers, _ = harness.run(model, tokenizer, tasks, [], how)
-        numbers, more = asked.results(tasks, answers.get("samples", {}), settings["seed"])
-        points.append({"step": step, "tokens": tokens, "tasks": numbers})
-        lines.extend({"step": step, **{key: row[key] for key in ("task", "id", "document", "right")}} for row in more)
-        told = ", ".join(f"{task} {of['accuracy']:.3f}" for task, of in numbers.items())
-        log.info("step %s of %s: %s", f"{step:,}", f"{steps:,}", told)
-
+    model: manifest of pretrain.train. kept: folder of all runs' checkpoints. Raises InputError where a checkpoint is not there.
+    """
+    trained, last = weights(model)
+    place, steps = folder_of(trained, kept), int(trained.summary["steps"])
+    found = wanted(checkpoint.complete(place), every, steps, place)
     progress = Progress(len(found) + 1, "models")
     for one in found:
         with tempfile.TemporaryDirectory() as scratch:
@@ -105,6 +89,31 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
         progress.add()
     measure(steps, int(trained.summary["tokens"]), last)
     progress.add()
+
+
+def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
+    harness.offline()
+    import torch
+
+    torch.set_num_threads(settings["threads"])
+    rows = asked.read_items(args.items)
+    points: list[Row] = []
+    lines: list[Row] = []
+
+    def measure(step: int, tokens: int, folder: Path) -> None:
+        model, tokenizer = load(folder, settings["precision"])
+        quantized.place(model)
+        context = context_of(model.config)
+        tasks = asked.of_items(rows, tokenizer, context)
+        how = {"context": context, "batch_size": harness.SEQUENCES, "seed": settings["seed"]}
+        answers, _ = harness.run(model, tokenizer, tasks, [], how)
+        numbers, more = asked.results(tasks, answers.get("samples", {}), settings["seed"])
+        points.append({"step": step, "tokens": tokens, "tasks": numbers})
+        lines.extend({"step": step, **{key: row[key] for key in ("task", "id", "document", "right")}} for row in more)
+        told = ", ".join(f"{task} {of['accuracy']:.3f}" for task, of in numbers.items())
+        log.info("step %s: %s", f"{step:,}", told)
+
+    at_steps(args.model, args.kept, settings["every"], measure)
     files = [args.manifest.with_name("curve.json"), args.manifest.with_name("curve.items.jsonl")]
     write_atomically(files[0], pretty({"points": points}))
     write_atomically(files[1], json_lines(lines))

@@ -52,8 +52,7 @@ def made_by(kind: type[Run], args: argparse.Namespace, settings: dict[str, Any],
     if not first:
         tuned(kind(args, settings, folder, source), None, stopping)
         return []
-    with runs.locked(folder):
-        runs.announce(folder, args.manifest, manifest.fingerprint)
+    with runs.taken(folder, args.manifest, manifest.fingerprint):
         run = kind(args, settings, folder, source)
         log.info(
             "%s parameters, %s steps of %s %s, %d × %s, %s, ZeRO %d, %s",

@@ -34,6 +34,7 @@ from scripts.training.processes import (
     to_stderr,
 )
 from scripts.workflow import driver
+from scripts.workflow.halving import parsed
 
 PATIENCE_WITH_NODES = 120  # seconds for the other nodes to end by themselves after the first
 PATIENCE = 600.0  # seconds in which SLURM has to end a job that it queued again
@@ -84,6 +85,24 @@ def wait_for_the_end() -> None:
 def given(options: list[str], name: str) -> Path | None:
     """The path that an option of the module names; None where it is not there."""
     return next((Path(word) for option, word in itertools.pairwise(options) if option == name), None)
+
+
+def labels(options: list[str], group: str | None) -> dict[str, str]:
+    """W&B's variables for the group and the name of a training, by the manifest that it writes; those of the environment come first.
+
+    group: None for the name of the run's folder. The name is the variant, with the model where the step makes several.
+    """
+    path = given(options, "--manifest")
+    if path is None or "results" not in path.parts[:-3]:
+        return {"WANDB_RUN_GROUP": group} if group else {}
+    variant, task = path.parts[path.parts.index("results") + 1], path.name.removesuffix("manifest.json").rstrip(".")
+    if path.parent.name == "rung":  # one W&B run with the training that follows: both have the same checkpoints
+        variant, task = parsed(task)[0], ""
+    here = path.parts[: path.parts.index("results")]
+    return {
+        "WANDB_RUN_GROUP": group or (Path(*here).absolute() if here else Path.cwd()).name,
+        "WANDB_NAME": f"{variant} {task}".rstrip(),
+    }
 
 
 def teller(module: str, options: list[str]) -> Callable[[str, str], None]:
@@ -143,6 +162,9 @@ def parser() -> argparse.ArgumentParser:
         default=0,
         help="processes of each node that train as one group, one for each GPU; 0: one, which is no part of a group",
     )
+    made.add_argument(
+        "--wandb-group", default="null", help="group in Weights & Biases; null: the name of the run's folder"
+    )
     made.add_argument("--on-a-node", action="store_true", help=argparse.SUPPRESS)  # started by through_srun
     made.add_argument("--image", help="an Apptainer image; the module runs inside it, srun outside")
     made.add_argument("--image-arguments", default="", help="options of `apptainer exec`, as one word")
@@ -165,6 +187,9 @@ def main(argv: list[str] | None = None) -> int:
             file=sys.stderr,
         )
         return 1
+    group = None if args.wandb_group == "null" else args.wandb_group
+    for name, value in labels(args.options, group).items():
+        os.environ.setdefault(name, value)
     command = [*program(args.module, args.image, args.image_arguments), *args.options]
     step, say = step_of(args.module), teller(args.module, args.options)
     if not args.processes:

@@ -10,6 +10,7 @@ import contextlib
 import fcntl
 import json
 import os
+import time
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
@@ -20,7 +21,8 @@ from scripts.workflow.console import log
 from scripts.workflow.manifest import Manifest, ManifestError, canonical, digest, pretty, write_atomically
 
 LOCK = ".lock"
-POINTER = "training.json"  # beside the checkpoints: the training's manifest and fingerprint
+POINTER = "training.json"  # beside the checkpoints: the training's manifest and fingerprint, and of others with the same weights
+ASKED_EVERY = 2.0  # seconds between two looks at a folder that another training holds
 
 
 class Held(ManifestError):
@@ -47,6 +49,32 @@ def folder(
 def locked(place: Path) -> Iterator[None]:
     """Hold a folder of checkpoints, so that two processes never train the same run. Raises Held."""
     with _held(place):
+        yield
+
+
+@contextlib.contextmanager
+def taken(place: Path, manifest: Path, fingerprint: str) -> Iterator[None]:
+    """Hold a folder of checkpoints for a training that begins, and write beside them that they are its own.
+
+    Two variants whose texts come out the same, as where a filter drops nothing, have one folder: the second waits for the first, and has
+    nothing left to do. Raises Held where the same training runs already. fingerprint: its digest.
+    """
+    alone = 0  # looks in a row at which nobody else was said to hold it: who has just taken it says so in a moment
+    while True:
+        try:
+            handle = _held(place)
+            break
+        except Held:
+            holder = _pointer(place).get("manifest")
+            other = holder is not None and holder != str(manifest)
+            if not other and alone == 2:
+                raise
+            if other and not alone:
+                log.info("%s trains the same model on the same text: waiting for it", holder)
+            alone = -1 if other else alone + 1
+            time.sleep(ASKED_EVERY)
+    with handle:
+        announce(place, manifest, fingerprint)
         yield
 
 
@@ -77,18 +105,36 @@ def forget(place: Path) -> None:
 
 
 def announce(place: Path, manifest: Path, fingerprint: str) -> None:
-    """Write beside the checkpoints of a training that begins which training they belong to. fingerprint: its digest."""
-    write_atomically(place / POINTER, pretty({"manifest": str(manifest), "fingerprint": fingerprint}))
+    """Write beside the checkpoints of a training that begins which training they belong to. fingerprint: its digest.
+
+    What other trainings have said there stays: those of another variant may have the same settings and files.
+    """
+    others = {path: mark for path, mark in _told(_pointer(place)) if path != str(manifest)}
+    write_atomically(place / POINTER, pretty({"manifest": str(manifest), "fingerprint": fingerprint, "others": others}))
+
+
+def _pointer(place: Path) -> dict[str, Any]:
+    """What is written beside checkpoints of whose they are; {} where nothing can be read."""
+    try:
+        found = json.loads((place / POINTER).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _told(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """(path of the manifest, digest of the fingerprint) of each training, the newest first."""
+    if {"manifest", "fingerprint"} <= found.keys():
+        yield str(found["manifest"]), str(found["fingerprint"])
+    others = found.get("others")
+    yield from ((str(path), str(mark)) for path, mark in (others.items() if isinstance(others, dict) else ()))
 
 
 def announced(checkpoints: Path) -> Iterator[tuple[Path, Path, str]]:
     """(folder of checkpoints, path of the manifest, digest of the fingerprint) of every training that began below `checkpoints`."""
     for path in sorted(checkpoints.glob(f"*/{POINTER}")):
-        try:
-            found = json.loads(path.read_text(encoding="utf-8"))
-            yield path.parent, Path(found["manifest"]), found["fingerprint"]
-        except (OSError, ValueError, KeyError, TypeError):
-            continue
+        for manifest, mark in _told(_pointer(path.parent)):
+            yield path.parent, Path(manifest), mark
 
 
 def changed(old: Mapping[str, str], new: Mapping[str, str]) -> dict[str, list[str]]:

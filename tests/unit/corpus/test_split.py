@@ -13,8 +13,9 @@ from scripts.corpus import split
 from scripts.formats.documents import Writer, rows
 from scripts.ingest.text import TextReader
 from scripts.language import score, select
+from scripts.workflow.filtering import FILTERS
 from scripts.workflow.manifest import Manifest
-from scripts.workflow.steps import FILTERS, STEPS
+from scripts.workflow.steps import STEPS
 from tests.unit import making
 
 Verdict = Callable[[str], bool]

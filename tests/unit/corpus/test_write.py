@@ -14,8 +14,8 @@ from scripts.corpus import write
 from scripts.corpus.write import shuffled, verdict_rows
 from scripts.formats.documents import Writer, data, rows, uniform
 from scripts.workflow.errors import InputError
+from scripts.workflow.filtering import FILTERS
 from scripts.workflow.manifest import Manifest
-from scripts.workflow.steps import FILTERS
 from tests.unit import making
 
 STAGES = {"ingest": "ingest.check"} | {name: f"{name}.select" for name in FILTERS}

@@ -46,6 +46,17 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Path]]:
     return found | {"items": [made_items(found, folder / "items/manifest.json")]}
 
 
+@pytest.fixture(scope="session")
+def few(inputs: dict[str, list[Path]], tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Path]]:
+    """The same with a quarter of the questions and items, for what no number is compared of."""
+    folder = tmp_path_factory.mktemp("few")
+    settings = tiny.config("finetune.pairs", max_train=100, min_heldout=10, max_heldout=10)
+    out = folder / "pairs/manifest.json"
+    corpus = map(str, inputs["corpus"])
+    assert pairs.main(["--config", settings, "--corpus", *corpus, "--manifest", str(out)]) == 0
+    return inputs | {"pairs": [out], "items": [made_items(inputs, folder / "items/manifest.json", per_task=4)]}
+
+
 def encoded(corpus: Path, out: Path, tokenizer: Tokenizer) -> Path:
     """The manifest `out` of tokenize.encode of a shard of a corpus, both splits."""
     shard, files = out.name.removesuffix(".manifest.json"), []

@@ -24,7 +24,7 @@ from tests.unit.evaluate.conftest import made_items
 
 pytestmark = pytest.mark.slow  # evaluates models
 
-LIMITS = {"max_tokens": 5000, "max_new_tokens": 8, "questions": 2}
+LIMITS = {"max_tokens": 1500, "max_new_tokens": 8, "questions": 2}
 
 
 def evaluated(
@@ -89,8 +89,8 @@ def test_same_bytes_again_and_at_another_batch_size(inputs: dict[str, list[Path]
     assert not re.search(r'"(date|time|host|git_hash|seconds)', text)
 
 
-def test_own_task(inputs: dict[str, list[Path]], tmp_path: Path) -> None:
-    rows, _ = read_pairs(inputs["pairs"][0], "heldout")
+def test_own_task(few: dict[str, list[Path]], tmp_path: Path) -> None:
+    rows, _ = read_pairs(few["pairs"][0], "heldout")
     data = tmp_path / "own.jsonl"
     data.write_text("".join(json.dumps({"q": r["question"], "c": r["choices"], "g": r["gold"]}) + "\n" for r in rows))
     task = {
@@ -106,12 +106,12 @@ def test_own_task(inputs: dict[str, list[Path]], tmp_path: Path) -> None:
     }
     path = tmp_path / "own.yaml"
     path.write_text(yaml.safe_dump(task))
-    status, manifest = evaluated(inputs, tmp_path, tasks=[str(path)])
+    status, manifest = evaluated(few, tmp_path, tasks=[str(path)], max_tokens=100)
     assert status == 0
     summary = Manifest.read(manifest).summary
     # The same questions by another way: the same accuracy.
     assert summary["tasks"]["results"]["own_task"]["acc"] == summary["questions"]["acc"]
-    assert summary["tasks"]["results"]["own_task"]["items"] == 40
+    assert summary["tasks"]["results"]["own_task"]["items"] == 10
     assert list(summary["tasks"]["files"]) == [str(path)]
 
 
@@ -199,11 +199,13 @@ def test_items(inputs: dict[str, list[Path]], first: Path) -> None:
     assert len(questions) == 40 and len({line["document"] for line in questions}) > 3
 
 
-def test_untrained(inputs: dict[str, list[Path]], first: Path, tmp_path: Path) -> None:
+def test_untrained(few: dict[str, list[Path]], first: Path, tmp_path: Path) -> None:
     """Of the shape of base, other weights, no samples; the same bytes again."""
     found = []
     for place in ("one", "two"):
-        status, path = evaluated(inputs, tmp_path / place, name="untrained", seed=7)  # base has the weights of seed 0
+        status, path = evaluated(
+            few, tmp_path / place, name="untrained", seed=7, max_tokens=100
+        )  # base has the weights of seed 0
         assert status == 0
         found.append({file.name: file.read_bytes() for file in path.parent.iterdir() if "run" not in file.name})
     assert found[0] == found[1] and "untrained.samples.jsonl" not in found[0]
@@ -235,8 +237,8 @@ def test_without_questions_and_without_validation_text(inputs: dict[str, list[Pa
     assert len((tmp_path / "base.samples.jsonl").read_text().splitlines()) == 4  # the prompts alone
 
 
-def test_answers_that_are_all_too_long_are_said(inputs: dict[str, list[Path]], tmp_path: Path) -> None:
-    status, path = evaluated(inputs, tmp_path, context=2)
+def test_answers_that_are_all_too_long_are_said(few: dict[str, list[Path]], tmp_path: Path) -> None:
+    status, path = evaluated(few, tmp_path, context=2, max_tokens=100)
     assert status == 0
     summary = Manifest.read(path).summary
     assert summary["questions"] is None and "longer than the context of 2 tokens" in summary["notes"][0]

@@ -28,24 +28,24 @@ def small(inputs: dict[str, list[Path]], tmp_path_factory: pytest.TempPathFactor
     return made
 
 
-def test_it_is_measured_like_any_other(inputs: dict[str, list[Path]], small: Path, tmp_path: Path) -> None:
+def test_it_is_measured_like_any_other(few: dict[str, list[Path]], small: Path, tmp_path: Path) -> None:
     """At another batch size to the same bytes; speed and memory are beside, in a file that the manifest does not list."""
     made = {}
     for batch in ("16", "3"):
         status, made[batch] = evaluated(
-            inputs | {"model": [small]}, tmp_path / batch, "--batch-size", batch, name="small", max_tokens=1500
+            few | {"model": [small]}, tmp_path / batch, "--batch-size", batch, name="small", max_tokens=1000
         )
         assert status == 0
     one, other = (Manifest.read(path) for path in made.values())
     assert made["16"].read_bytes() == made["3"].read_bytes() and one.files == other.files
     found = json.loads((made["16"].parent / "small.evaluation.json").read_text())
-    before, _ = load.load(load.weights(inputs["model"][0])[1])
+    before, _ = load.load(load.weights(few["model"][0])[1])
     assert found["step"] == "compress.quantize"
     assert found["parameters"] == sum(p.numel() for p in before.parameters())
     assert found["heldout_text"]["loss"] == pytest.approx(6.93, abs=0.3), (
         "a random model is next to uniform over its 1,024 entries"
     )
-    assert found["items"]["word_order"]["items"] > 10 and found["questions"]["items"] == 40
+    assert found["items"]["word_order"]["items"] > 2 and found["questions"]["items"] == 10
     assert (made["16"].parent / "small.samples.jsonl").stat().st_size > 100
     told = speed.read(made["16"])
     assert "small.speed.json" not in one.files

@@ -197,7 +197,10 @@ def adapted(base_model: Path, pairs_manifest: Path) -> dict[str, dict[str, Any]]
     found = {}
     for name in ("lora", "some", "qlora"):
         model, tokenizer = load(base_model.parent / "model")
-        settings = {**MORE["lora"], "adapter_targets": MORE["some"]["adapter_targets"] if name == "some" else []}
+        settings = {
+            **MORE["qlora" if name == "qlora" else "lora"],
+            "adapter_targets": MORE["some"]["adapter_targets"] if name == "some" else [],
+        }
         if name == "qlora":
             rounded(model)
         made = get_peft_model(model, adapters.configuration(settings))
@@ -224,8 +227,11 @@ def test_an_adapter_as_a_plain_loop_over_pefts_model(
     found: dict[int, Path], adapted: dict[str, dict[str, Any]], base_model: Path, case: str, processes: int
 ) -> None:
     out, plain = found[processes] / case, adapted[case.rpartition("-")[2]]
-    # Ten times the rate of the other trainings: sums in another order show sooner.
-    assert [row["loss"] for row in rows(out)] == pytest.approx(plain["losses"], abs=1e-4)
+    # Several times the rate of the other trainings: what sums in another order differ by grows from step to step, and not on each
+    # processor alike.
+    losses = [row["loss"] for row in rows(out)]
+    assert losses[:12] == pytest.approx(plain["losses"][:12], abs=1e-4)
+    assert losses == pytest.approx(plain["losses"], abs=5e-3)
     manifest = Manifest.read(out / "sft.manifest.json")
     assert manifest.summary["heldout_loss_after"] == pytest.approx(plain["after"], abs=1e-3)
     assert manifest.summary["heldout_loss_after"] < manifest.summary["heldout_loss_before"] - 0.2

@@ -147,3 +147,22 @@ def test_what_slurm_says_is_not_lost(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("SLURM_STEP_ID", "0")
     assert launch.main(own) == 1
     assert log.read_text().rstrip().endswith("Invalid job id specified")
+
+
+@pytest.mark.parametrize(
+    ("manifest", "group", "found"),
+    [
+        ("results/rate-0_1/pretrain/train/manifest.json", None, ("{here}", "rate-0_1")),
+        ("results/main/finetune/train/sft.manifest.json", "rates", ("rates", "main sft")),
+        ("results/main/pretrain/rung/rate-0_1-rung2.manifest.json", None, ("{here}", "rate-0_1")),
+        ("/far/run7/results/main/pretrain/train/manifest.json", None, ("run7", "main")),
+        ("elsewhere/pretrain/manifest.json", "rates", ("rates", None)),
+        ("elsewhere/pretrain/manifest.json", None, (None, None)),
+    ],
+)
+def test_wandb_is_told_the_group_and_the_variant(
+    manifest: str, group: str | None, found: tuple[str | None, str | None]
+) -> None:
+    made = launch.labels(["--config", "{}", "--manifest", manifest], group)
+    wanted = found[0] and found[0].format(here=Path.cwd().name)
+    assert (made.get("WANDB_RUN_GROUP"), made.get("WANDB_NAME")) == (wanted, found[1])
