@@ -27,7 +27,9 @@ def model_of(manifest: Path) -> str:
 
 def rows(checkpoints: Path) -> Iterator[tuple[str, ...]]:
     """A row as HEAD for each complete checkpoint below `checkpoints`: training by training, the one that wrote last at the end."""
-    models = {folder: model_of(manifest) for folder, manifest, _ in runs.announced(checkpoints)}
+    models: dict[Path, str] = {}
+    for folder, manifest, _ in runs.announced(checkpoints):
+        models.setdefault(folder, model_of(manifest))  # of several that train the same, the newest
     seals = sorted(checkpoints.glob(f"*/step-*/{CHECKPOINT}"))
     newest = {
         seal.parents[1]: max(one.stat().st_mtime for one in seals if one.parents[1] == seal.parents[1])

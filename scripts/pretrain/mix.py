@@ -1,4 +1,4 @@
-"""Draw the order in which the training reads its groups (sources, languages, buckets of quality), and say before it what that takes.
+"""Draw the order in which the training reads its groups (sources, languages, qualities, topics), and say before it what that takes.
 
 Writes `mix.json`: groups, phases and the share of each group in each phase; `spans.npy`: where in the training stream each group's
 documents are. No token is written again. The order itself is a formula of both and the seed (scripts/pretrain/mix_order.py). The
@@ -17,7 +17,7 @@ import numpy as np
 
 from scripts.pretrain import auto, mixed, schedule
 from scripts.pretrain.mix_order import MixOrder, largest_deviation
-from scripts.pretrain.mix_parts import Parts, by_document, by_language, by_quality, by_source
+from scripts.pretrain.mix_parts import Parts, by_document, by_language, by_quality, by_source, by_topic
 from scripts.pretrain.mix_shares import WHERE, Group, Phase, borders, phases, wanted
 from scripts.workflow import cli
 from scripts.workflow import config as configuration
@@ -113,6 +113,8 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
             by_source(args.tokens, parts)
         elif mix["by"] == "language":
             by_document(args.tokens, parts, by_language(args.signals))
+        elif mix["by"] == "topic":
+            by_document(args.tokens, parts, by_topic(args.signals))
         else:
             names, borders_ = by_quality(args.tokens, args.signals, mix["buckets"])
             by_document(args.tokens, parts, names)
@@ -164,7 +166,7 @@ def main(argv: list[str] | None = None) -> int:
         type=Path,
         nargs="*",
         default=[],
-        help="manifests of language.score or quality.score, by what pretrain.mix.by says",
+        help="manifests of language.score, quality.score or topics.score, by what pretrain.mix.by says",
     )
     return cli.run(parser, body, argv)
 

@@ -1,8 +1,8 @@
 """Which tokens of the training stream are of which group: spans, in the stream's order, so that no text is written again.
 
 A span is a run of whole documents of one group that lie behind each other in the stream (`data.open_split`). Groups are sources, languages
-(language.score) or buckets of quality (quality.score), of documents of the training split alone. Memory: the ids of one shard, and
-the spans of the largest group, 16 bytes each.
+(language.score), buckets of quality (quality.score) or topics (topics.score), of documents of the training split alone. Memory: the ids
+of one shard, and the spans of the largest group, 16 bytes each.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from scripts.workflow.manifest import Manifest, task_of
 
 SPAN = np.dtype([("start", "<i8"), ("tokens", "<i8")])
 MOST = 1_000  # groups: each has its line on the page, and its count in a step's row
-UNKNOWN, UNSCORED = "unknown", "unscored"  # documents without a language, or without a score
+UNKNOWN, UNSCORED = "unknown", "unscored"  # documents without a language or topic, or without a score
 BINS = 1 << 16  # of the histogram that the borders of quality's buckets are found by
 
 Names = Callable[[str, pa.Array], pa.Array]  # of a shard and ids of documents: the group of each
@@ -105,6 +105,12 @@ def by_language(sidecars: Sequence[Path]) -> Names:
     """The language that language.score found in each document. sidecars: its manifests."""
     languages = column(sidecars, "language")
     return lambda shard, ids: pc.fill_null(languages(shard, ids), UNKNOWN)
+
+
+def by_topic(sidecars: Sequence[Path]) -> Names:
+    """The topic that topics.score found in each document. sidecars: its manifests."""
+    topics = column(sidecars, "topic")
+    return lambda shard, ids: pc.fill_null(topics(shard, ids), UNKNOWN)
 
 
 def by_quality(tokens: Sequence[Path], sidecars: Sequence[Path], buckets: int) -> tuple[Names, list[float]]:

@@ -142,8 +142,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     if os.environ["RANK"] != "0":
         trained(Run(args, settings, folder), None, stopping)
         return []
-    with runs.locked(folder):
-        runs.announce(folder, args.manifest, manifest.fingerprint)
+    with runs.taken(folder, args.manifest, manifest.fingerprint):
         run = Run(args, settings, folder)
         introduce(run)
         manifest.worked = run.done < run.plan.steps and not run.stopped
