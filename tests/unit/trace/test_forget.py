@@ -1,0 +1,163 @@
+"""A takedown over variants, on results made by hand: a document that main dropped and a variant trained on."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import yaml
+
+from scripts.trace import forget
+from scripts.trace.results import Results
+from scripts.workflow import config as configuration
+from scripts.workflow.errors import InputError
+from scripts.workflow.manifest import Manifest
+from tests.unit import making
+
+HOST = "bad.example"
+CONFIG: dict[str, Any] = {
+    "ingest": {"extract": {"shards": 1, "sources": [{"name": "web", "kind": "crawl"}]}},
+    "filters": ["language", "dedup"],
+    "variants": {
+        "wide": {"filters": ["dedup"]},
+        "listed": {"filters": ["url", "dedup"], "url": {"score": {"domains": []}}},
+        "fast": {"pretrain": {"train": {"steps": 7}}},
+    },
+}
+
+
+def table(path: Path, **columns: list[Any]) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.table(columns), path)
+    return path
+
+
+def made(results: Results, name: str, trained: bool, tokens: int = 5) -> None:
+    """The corpus and the model of a variant; the document is in its training text, or was dropped."""
+    one = results.of(name)
+    if not (path := one.path("corpus.write", "00000")).exists():
+        rows = [("y", "dedup", "x"), ("z", "corpus", "x")] + [("x", "language", None)] * (not trained)
+        columns = dict(zip(("id", "stage", "duplicate_of"), map(list, zip(*rows, strict=True)), strict=True))
+        dropped = table(path.parent / "dropped/00000.parquet", **columns)
+        Manifest("corpus.write", "test").write(path, [dropped])
+    if not (path := one.path("tokenize.encode", "00000")).exists():
+        told = table(path.parent / "train/00000.docs.parquet", id=["x"] * trained, tokens=[tokens] * trained)
+        Manifest("tokenize.encode", "test").write(path, [told])
+    if not (path := one.path("pretrain.train")).exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Manifest("pretrain.train", "test").write(path, [])
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.chdir(tmp_path)
+
+    def begin(curated: bool = False, **config: Any) -> Results:
+        Path("config.yaml").write_text(yaml.safe_dump({**CONFIG, **config}, sort_keys=False))
+        folder = Path("results/main/ingest/extract")
+        folder.mkdir(parents=True)
+        mine = making.document("x", "text", url=f"https://{HOST}/a", curated=curated)
+        others = [making.document(name, "text", url=f"https://copy.example/{name}") for name in ("y", "z")]
+        making.documents(folder, [mine, *others])
+        return Results([])
+
+    return begin
+
+
+def asked(results: Results, variant: str | None = None) -> dict[str, Any]:
+    return forget.answer(results, [HOST], [], None, variant)
+
+
+def test_what_main_dropped_and_a_variant_trained_on_is_found(run: Any) -> None:
+    results = run()
+    for name, trained in (("main", False), ("wide", True), ("listed", False), ("fast", False)):
+        made(results, name, trained)
+    found = asked(results)
+    assert found["models"] == ["wide/base"]
+    assert found["by_variant"]["wide"] == {"documents": 1, "by_fate": {"train": 1}, "training_tokens": 5}
+    assert (
+        found["by_variant"]["main"] == found["by_variant"]["fast"]
+        and not found["by_variant"]["main"]["training_tokens"]
+    )
+    assert len(found["documents"]) == 3  # of fast and main once
+    assert found["edit"] == {
+        "filters": ["url", "language", "dedup"],
+        "url": {"score": {"domains": ["takedown.txt"]}},
+        "variants": {
+            "wide": {"filters": ["url", "dedup"]},
+            "listed": {"url": {"score": {"domains": ["takedown.txt"]}}},
+        },
+    }
+    whole = configuration.validate(configuration.merged(CONFIG, found["edit"]))
+    for name in ("main", *CONFIG["variants"]):
+        own = configuration.of_variant(whole, name)
+        assert "url" in own["filters"] and "takedown.txt" in own["url"]["score"]["domains"], name
+    assert found["lacking"] == [] and "url.select" in found["runs_again"]["main"]
+    assert "corpus.write" in found["runs_again"]["wide"] and "corpus.write" not in found["runs_again"]["fast"]
+    text = "\n".join(forget.lines(found))
+    assert "models whose corpus it is: wide/base" in text and "1 documents (wide): 1 train; 5 tokens" in text
+    # What was dropped as a duplicate of it has its text, and may come back where it goes.
+    assert found["copies"] == [
+        {"id": name, "url": f"https://copy.example/{name}", "source": "web", "duplicate_of": "x"} for name in "yz"
+    ]
+    assert "addresses that were dropped as duplicates of these: 2. With the edit" in text and "copy.example/y" in text
+    assert found["originals"] == []
+    only = asked(results, "main")
+    assert only["models"] == [] and list(only["by_variant"]) == ["main"] and only["edit"] == {}
+
+
+def test_the_document_that_a_dropped_one_is_a_duplicate_of_is_named(run: Any) -> None:
+    """Its text is read all the same, under another address; not where that one was dropped too."""
+    results = run(variants={})
+    made(results, "main", False)
+    path = results.path("corpus.write", "00000")
+    for kept in (True, False):
+        gone = {"id": ["x", "z"] if kept else ["x", "y", "z"]}
+        columns = {"stage": ["dedup"] * len(gone["id"]), "duplicate_of": [*"yyy"][: len(gone["id"])]}
+        again = table(path.parent / "dropped/00000.parquet", **gone, **columns)
+        Manifest("corpus.write", "test").write(path, [again])
+        found = asked(Results([]))
+        text = "\n".join(forget.lines(found))
+        assert found["copies"] == [] and found["edit"] == {}
+        assert (
+            found["originals"]
+            == [{"id": "y", "url": "https://copy.example/y", "source": "web", "duplicate": "x"}] * kept
+        )
+        assert ("whose text stays: 1. To leave them out" in text) is kept
+
+
+def test_copies_of_a_document_that_stays_are_not_to_be_listed(run: Any) -> None:
+    results = run(curated=True, variants={})
+    made(results, "main", True)
+    assert asked(results)["copies"] == []
+
+
+def test_what_sweep_sets_is_named(run: Any) -> None:
+    results = run(variants={}, sweep={"grid": {"filters": [["dedup"], ["url", "dedup"]]}})
+    made(results, "main", True)
+    found = asked(results)
+    assert len(found["lacking"]) == 1 and "variants" not in found["edit"]
+    assert f"sweep sets the filters or lists of {found['lacking'][0]}" in "\n".join(forget.lines(found))
+
+
+@pytest.mark.parametrize(
+    ("curated", "said"), [(True, "take them out of the source's files"), (False, "none of them is in a")]
+)
+def test_what_the_edit_would_not_change_is_no_edit(run: Any, curated: bool, said: str) -> None:
+    results = run(curated=curated, variants={})
+    made(results, "main", curated)
+    found = asked(results)
+    *_, last = forget.lines(found)
+    assert (found["edit"], found["runs_again"]) == ({}, {})
+    assert last.startswith("nothing to do: ") and said in last
+    json.dumps(found)
+
+
+@pytest.mark.parametrize("domain", ["https://bad.example/a", "bad.example/a", "//bad.example"])
+def test_an_address_is_no_domain(domain: str) -> None:
+    with pytest.raises(InputError, match=r"a domain without scheme and path, such as bad\.example, .* --url"):
+        forget.bare(["bad.example", domain])
