@@ -18,18 +18,19 @@ from scripts.report import evaluated, exported, tasks
 from scripts.report.models import Model
 from scripts.report.records import Run, dig, number
 from scripts.report.samples import present
+from scripts.workflow.filtering import FIRST
 from scripts.workflow.manifest import pretty, write_atomically
-from scripts.workflow.steps import DOCUMENTS, FIRST
+from scripts.workflow.steps import DOCUMENTS
 
 
 def stages(run: Run) -> Iterator[tuple[str, str, dict[str, Any]]]:
     """(stage, step, counts) of what takes documents away, in order. Records of ingest that ingest.check drops are ingest's too.
 
-    The corpus is one of them where near-duplicates of validation documents were dropped.
+    The corpus is one of them where near-duplicates of validation documents were dropped, or what main holds out and is like it.
     """
     filters = [(name, f"{name}.select") for name in run.filters]
     for stage, step in [("ingest", DOCUMENTS), *filters, ("corpus", "corpus.split")]:
-        counts = run.counts(step)
+        counts = run.of_corpus() if stage == "corpus" else run.counts(step)
         if counts is None or (stage == "corpus" and not counts["dropped"]):
             continue
         if stage == "ingest" and (check := run.counts(FIRST)):

@@ -17,7 +17,7 @@ ROW = "tokens_by_group"  # in a row of losses.jsonl
 COLOURS = (BLUE, ORANGE, GREEN, PURPLE)  # of the groups that the figure shows, those that are read most
 POINTS = 40  # parts of a training in the figure
 MOST = 30  # rows of the table; the others are one
-KINDS = {"source": "Source", "language": "Language", "quality": "Quality"}
+KINDS = {"source": "Source", "language": "Language", "quality": "Quality", "topic": "Topic"}
 
 
 def table(run: Run, model: Model) -> dict[str, Any] | None:

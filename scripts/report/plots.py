@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from scripts.report import aligned, compressed, curve, mix
+from scripts.report import aligned, compressed, curve, mix, topics
 from scripts.report.candidates import probability
 from scripts.report.figures import BLUE, GREEN, ORANGE, PURPLE, bars, compact, histogram, lines
 from scripts.report.models import Model
@@ -173,5 +173,6 @@ def all_figures(
         },
         "compressed": compressed.figure(compressed.rows(run, list(models))),
         "curve": curve.figure(run),
+        "topics": topics.maps(run),
         "costs": cost_figure(costs),
     }

@@ -127,6 +127,14 @@ class Run:
                 add_counts(total, manifest.counts)
         return total or None
 
+    def of_corpus(self) -> dict[str, Any] | None:
+        """`counts` of corpus.split, with what corpus.heldout takes out of the training documents after it."""
+        found = self.counts("corpus.split")
+        after = dig(self.counts("corpus.heldout"), "dropped")
+        if not found or not after:
+            return found
+        return {**found, "kept": found["kept"] - sum(after.values()), "dropped": {**found["dropped"], **after}}
+
     def summary(self, step: str, *keys: str) -> Any:
         """The summary of a step, added up over its tasks, or the value under `keys` in it; None where missing."""
         return dig(added(dict(manifest.summary) for manifest in self.of(step)), *keys)

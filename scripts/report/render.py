@@ -17,6 +17,7 @@ import yaml
 
 from scripts.report import (
     aligned,
+    asked,
     compared,
     compressed,
     curve,
@@ -28,6 +29,7 @@ from scripts.report import (
     figures,
     found,
     generated,
+    looked,
     made,
     mix,
     page,
@@ -38,10 +40,11 @@ from scripts.report import (
     slices,
     tables,
     tasks,
+    topics,
 )
 from scripts.report.models import LOSSES, models
 from scripts.report.records import Run, costs
-from scripts.workflow import cli, readable
+from scripts.workflow import cli, readable, reference
 from scripts.workflow import config as configuration
 from scripts.workflow.console import log
 from scripts.workflow.manifest import Manifest, write_atomically
@@ -79,6 +82,14 @@ def complete(given: Sequence[str], variant: str) -> dict[str, Any] | None:
     else:
         raw, source = readable.laid(map(Path, given)), ", ".join(given)
     return configuration.of_variant(configuration.validate(raw, source), variant)
+
+
+def others(given: Sequence[str], variant: str) -> list[str]:
+    """The other variants of a run, main first; given: as of `complete`. None without a config."""
+    if not given:
+        return []
+    whole = complete(given, "main") or {}
+    return [name for name in ("main", *whole.get("variants", {})) if name != variant]
 
 
 def is_mapping(given: str) -> bool:
@@ -122,7 +133,9 @@ def context(
         "cpu_seconds": sum(row["cpu_seconds"] or 0 for row in cost) if cost else None,
         "memory": max((row["memory"] for row in cost if row["memory"] is not None), default=None),
     }
+    what_if = asked.section(run, variant)
     begun = [model for model in known if run.task(model.step, model.task) or (model.step, model.task) in run.training]
+    by_topic = topics.table(run)
     differ, side_by_side = differences.tables(config, known), compressed.rows(run, known)
     summaries = {known["name"]: known["training"] or {} for known in counts["models"]}
     trainings = [
@@ -138,9 +151,14 @@ def context(
     ]
     return {
         "state": None,
+        "others": [],
         "notes": counts["notes"],
         "contents": [
-            *CONTENTS,
+            *CONTENTS[:2],
+            *((("whatif", "What if"),) if what_if else ()),
+            *CONTENTS[2:3],
+            *((("topics", "Topics"),) if by_topic else ()),
+            *CONTENTS[3:],
             *((model.anchor, model.heading) for model in begun),
             *differences.contents(differ),
             *MORE_CONTENTS,
@@ -154,9 +172,11 @@ def context(
         "shared": any(row["owner"] != variant for row in cost),
         "splits": tables.splits(counts),
         "sources": tables.sources(run),
+        "asked": what_if,
         "samples": shown,
         "record_counts": aside,
         "scorers": scorers.table(run),
+        "topics": by_topic,
         "corpus_facts": tables.corpus_facts(run, config),
         "thresholds": tables.thresholds(run),
         "tokenizer": tables.tokenizer(run),
@@ -167,6 +187,7 @@ def context(
         "compared": compared.table(run),
         "exported": exported.table(run, path),
         "compressed": compressed.table(side_by_side),
+        "looked": looked.table(run, path),
         "curve": curve.table(run),
         "tasks": tasks.tables(counts),
         "slices": slices.table(run),
@@ -179,7 +200,8 @@ def context(
         "accepted": made.accepted(run),
         "hardware": environment.hardware(),
         "versions": environment.versions(),
-        "configuration": config and yaml.safe_dump(config, sort_keys=False, allow_unicode=True, width=100),
+        "configuration": config
+        and yaml.safe_dump(reference.own(config), sort_keys=False, allow_unicode=True, width=100),
         "steps": made.steps(run, path),
         "counts": counts,
     }
@@ -199,6 +221,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
         raise cli.InputError("--manifests: no manifest was given, so there is nothing to report")
     config = complete(args.complete_config, variant_of(args.manifest))
     shown = context(run, args.manifest, settings, config, manifest.fingerprint)
+    shown["others"] = others(args.complete_config, shown["variant"])
     drawn = figures_of(run, shown, config)
     folder = args.manifest.parent
     files = [

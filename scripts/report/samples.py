@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import heapq
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +37,7 @@ DROPPED = (
     "url",
 )
 RECORD = ("record_id", "url", "file", "reason", "detail")
+STRETCH = 8  # words in a row that two texts share by no chance
 NEAR_WORDS = 8  # words shown before the first difference of two near-duplicates
 
 
@@ -121,17 +122,23 @@ def shown(text: str | None, limit: int) -> dict[str, Any]:
 
 
 def compared(dropped: str, kept: str, limit: int) -> dict[str, Any]:
-    """Two near-duplicates side by side from just before their first difference, `limit` characters of each.
+    """Two near-duplicates side by side, `limit` characters of each: from just before their first difference, or where they begin with
+    other words, from just before the first STRETCH words that they share.
 
-    Returns `dropped` and `kept`, lists of (text, differs), `skipped`, the words left out before, equal on both sides,
-    and `equal` where the two are the same word for word.
+    Returns `dropped` and `kept`, lists of (text, differs), `skipped`, the words left out before, equal on both sides, `before`, the words
+    left out before on each side, which are not all the same, and `equal` where the two are the same word for word.
     """
     a, b = dropped.split(), kept.split()
     prefix = next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
     equal = a == b
     start = 0 if equal else max(0, prefix - NEAR_WORDS)
+    starts = (start, start)
+    if not start and not equal:
+        mine, its = shared(a, b)
+        starts = max(0, mine - NEAR_WORDS), max(0, its - NEAR_WORDS)
     # More words than are shown, so that the cut does not look like a difference at the end of one side.
-    a, b = a[start : start + limit], b[start : start + limit]
+    first, second = starts
+    a, b = a[first : first + limit], b[second : second + limit]
     sides: tuple[list[tuple[str, bool]], list[tuple[str, bool]]] = ([], [])
     left = [limit, limit]
     for kind, a1, a2, b1, b2 in difflib.SequenceMatcher(None, a, b, autojunk=False).get_opcodes():
@@ -142,7 +149,22 @@ def compared(dropped: str, kept: str, limit: int) -> dict[str, Any]:
                 sides[side].append((UNSHOWABLE.sub("\N{REPLACEMENT CHARACTER}", text), kind != "equal"))
         if min(left) <= 0:
             break
-    return {"dropped": sides[0], "kept": sides[1], "skipped": start, "equal": equal}
+    return {
+        "dropped": sides[0],
+        "kept": sides[1],
+        "skipped": start,
+        "before": (first - start, second - start),
+        "equal": equal,
+    }
+
+
+def shared(a: Sequence[str], b: Sequence[str]) -> tuple[int, int]:
+    """Where the first STRETCH words that two texts share begin in each; (0, 0) where they share none."""
+    places: dict[tuple[str, ...], int] = {}
+    for at in range(len(b) - STRETCH + 1):
+        places.setdefault(tuple(b[at : at + STRETCH]), at)
+    found = ((at, places.get(tuple(a[at : at + STRETCH]))) for at in range(len(a) - STRETCH + 1))
+    return next(((at, other) for at, other in found if other is not None), (0, 0))
 
 
 def within(words: list[str], limit: int) -> str:

@@ -14,8 +14,8 @@ from typing import Any
 
 from scripts.report.records import Run, measured
 from scripts.training import runs
-from scripts.workflow import steps
-from scripts.workflow.config import validate
+from scripts.workflow import filtering, steps
+from scripts.workflow.config import of_variant, validate
 from scripts.workflow.fingerprint import fingerprint
 from scripts.workflow.inputs import Inputs
 from scripts.workflow.manifest import Manifest, ManifestError, digest, task_of
@@ -46,7 +46,7 @@ def expected(config: dict[str, Any] | None, found: dict[str, list[Manifest]]) ->
         known = [
             step
             for step in steps.STEPS
-            if step != steps.LAST
+            if step not in steps.PAGES
             and (step in usual or step in found)
             and (step != steps.CRAWL or steps.DOCUMENTS not in found)
         ]
@@ -64,36 +64,49 @@ def mark(step: str, config: dict[str, Any], memo: dict[str, str] | None = None, 
     return digest(fingerprint(step, config, memo, task))
 
 
-def folder_of(
-    results: Path, step: str, config: dict[str, Any] | None, whole: dict[str, Any] | None, task: str = ""
-) -> Path:
-    """The folder of a task's results: the variant's own or, where `main` has the same fingerprint and source files, that of `main`.
+Earlier = list[tuple[Path, dict[str, Any]]]  # (results, complete config) of variants
+
+
+def earlier(results: Path, whole: dict[str, Any] | None) -> Earlier:
+    """The variants whose results another one may read: main, and those before it in the config. whole: main's, with its variants."""
+    if whole is None or results.name == "main":
+        return []
+    names = list(whole["variants"])
+    before = names[: names.index(results.name)] if results.name in names else []
+    return [(results.parent / name, of_variant(whole, name)) for name in ("main", *before)]
+
+
+def folder_of(results: Path, step: str, config: dict[str, Any] | None, before: Earlier, task: str = "") -> Path:
+    """The folder of a task's results: the variant's own or, where one before it has the same fingerprint and source files, that one's.
 
     Without a config it is main's where the variant has none of its own, and so it is where other names may be the same files.
     """
     own, main = (folder / steps.folder_of(step) for folder in (results, results.parent / "main"))
-    if config is None or whole is None:
+    if config is None:
         return own if own.is_dir() else main
-    same = task in steps.models(step, whole) and mark(step, config, task=task) == mark(step, whole, task=task)
-    one, other = (side["ingest"]["extract"]["sources"] for side in (config, whole))
-    return main if same and (one == other or step == steps.CRAWL or not own.is_dir()) else own
+    for folder, other in before:
+        if not steps.is_used(step, other) or task not in steps.models(step, other):
+            continue
+        one, two = (side["ingest"]["extract"]["sources"] for side in (config, other))
+        sourced = one == two or step == steps.CRAWL or not own.is_dir()
+        if sourced and mark(step, config, task=task) == mark(step, other, task=task):
+            return folder / steps.folder_of(step)
+    return own
 
 
-def paths_of(
-    results: Path, step: str, config: dict[str, Any] | None, whole: dict[str, Any] | None
-) -> Iterator[tuple[Path, str]]:
+def paths_of(results: Path, step: str, config: dict[str, Any] | None, before: Earlier) -> Iterator[tuple[Path, str]]:
     """(path of a manifest, its model or "") of each of a step that is there; under a config those of its models alone."""
-    if steps.STEPS[step].per == "model" and config is not None:
+    if steps.STEPS[step].per in steps.OWN and config is not None:
         for task in steps.tasks(step, config):
-            path = folder_of(results, step, config, whole, task) / f"{task}.manifest.json"
+            path = folder_of(results, step, config, before, task) / f"{task}.manifest.json"
             if path.exists():
                 yield path, task
         return
-    for path in sorted(folder_of(results, step, config, whole).glob("*manifest.json")):
+    for path in sorted(folder_of(results, step, config, before).glob("*manifest.json")):
         if bool(task_of(path)) == bool(
             steps.STEPS[step].per
         ):  # else of an earlier version, where the step had other tasks
-            yield path, task_of(path) if steps.STEPS[step].per == "model" else ""
+            yield path, task_of(path) if steps.STEPS[step].per in steps.OWN else ""
 
 
 def outdated(run: Run, results: Path) -> dict[str, str]:
@@ -125,11 +138,11 @@ def names(found: set[str]) -> str:
 
 def look(results: Path, config: dict[str, Any] | None = None, whole: dict[str, Any] | None = None) -> State:
     """What is in a variant's `results`, with what is missing or damaged. config: the variant's; whole: main's."""
-    run = Run(damaged={}, order=steps.filters(config) if config else None)
-    state, memo = State(run), dict[str, str]()
+    run = Run(damaged={}, order=filtering.filters(config) if config else None)
+    state, memo, before = State(run), dict[str, str](), earlier(results, whole)
     assert run.damaged is not None
     for step in steps.used(config) if config else steps.STEPS:
-        for path, task in paths_of(results, step, config, whole) if step != steps.LAST else ():
+        for path, task in paths_of(results, step, config, before) if step not in steps.PAGES else ():
             try:
                 manifest = Manifest.read(path)
                 if manifest.step != step:
@@ -147,7 +160,7 @@ def look(results: Path, config: dict[str, Any] | None = None, whole: dict[str, A
         there = len(run.of(step))
         if there < (count or 1):
             places = {
-                folder_of(results, step, config, whole, task)
+                folder_of(results, step, config, before, task)
                 for task in (steps.models(step, config) if config else [""])
             }
             spoiled = sum(path.parent in places for path in run.damaged)
@@ -162,7 +175,7 @@ def look(results: Path, config: dict[str, Any] | None = None, whole: dict[str, A
             )
     state.outdated = outdated(run, results)
     for step, task in trainings(results, config):
-        folder = folder_of(results, step, config, whole, task)
+        folder = folder_of(results, step, config, before, task)
         if run.task(step, task) is None and (beside := unfinished(folder, step, config, task)):
             run.training[step, task] = beside
     return state

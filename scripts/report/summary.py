@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import webbrowser
 from collections.abc import Iterator
 from pathlib import Path
 from textwrap import shorten
@@ -128,6 +129,7 @@ def show(rows: list[tuple[str, str]]) -> None:
 def main(argv: list[str] | None = None) -> int:
     parser = cli.described("python -m scripts.report.summary", __doc__, "--results results/main")
     parser.add_argument("--results", type=Path, default=Path("results/main"), help="a variant's results")
+    parser.add_argument("--open", action="store_true", help="open the report in a browser")
     args = parser.parse_args(argv)
     folder = args.results / "report" / "render"
     try:
@@ -139,7 +141,13 @@ def main(argv: list[str] | None = None) -> int:
         )
     except (OSError, ValueError) as error:
         return cli.fail(f"{folder / 'counts.json'}: {error}; run `make report`")
-    show(lines(counts, seconds_of(args.results), folder / "report.html"))
+    page = folder / "report.html"
+    show(lines(counts, seconds_of(args.results), page))
+    together = args.results.parent / "main/report/compare/compare.html"
+    if together.exists():
+        show([("variants", f"all compared: {together}")])
+    if args.open and not webbrowser.open(page.absolute().as_uri()):
+        return cli.fail(f"no browser was found: open {page.absolute()} yourself")
     return 0
 
 

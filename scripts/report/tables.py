@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from scripts.models.registry import BASE
+from scripts.models.registry import BASE, BASE_STEP
 from scripts.report import moved, synthesized
 from scripts.report.candidates import missed
 from scripts.report.evaluated import accuracy, measured_on
 from scripts.report.models import Model, best, trained
 from scripts.report.page import NOTHING, duration, integer, percent, short, significant, size
 from scripts.report.records import Run, dig, measured, metrics, number
+from scripts.workflow.steps import MIX, PLAN
 
 Fact = tuple[str, str, str]  # name, value with its unit, what it was measured on
 
@@ -111,13 +112,17 @@ def splits(counts: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def sources(run: Run) -> list[dict[str, Any]]:
-    """Documents and bytes by source, extracted and kept, and tokens of both splits."""
+    """Documents and bytes by source, extracted and kept, tokens of both splits and bytes per token, and how often the base model's training
+    reads it: by its mix, or as all text; unknown under a mix of other groups.
+    """
     before = run.summary("ingest.extract", "by_source") or {}
     after = run.summary("corpus.write", "by_source") or {}
     encoded = run.summary("tokenize.encode", "by_source") or {}
     rows = []
     for name in sorted(before):
-        tokens = [number(dig(split, name, "tokens")) or 0 for split in encoded.values()]
+        tokens, bytes_ = (
+            sum(number(dig(split, name, key)) or 0 for split in encoded.values()) for key in ("tokens", "bytes")
+        )
         rows.append(
             {
                 "name": name,
@@ -125,10 +130,20 @@ def sources(run: Run) -> list[dict[str, Any]]:
                 "bytes": dig(before, name, "bytes"),
                 "kept_documents": dig(after, name, "documents") if name in after else (0 if after else None),
                 "kept_bytes": dig(after, name, "bytes") if name in after else (0 if after else None),
-                "tokens": sum(tokens) if encoded else None,
+                "tokens": tokens if encoded else None,
+                "bytes_per_token": bytes_ / tokens if tokens else None,
+                "epochs": epochs(run, name),
             }
         )
     return rows
+
+
+def epochs(run: Run, source: str) -> float | None:
+    """How often the base model's training reads a source: as pretrain.mix drew it, else as all text; None where that is unknown."""
+    mix = run.fact(MIX) or {}
+    if mix:
+        return number(dig(mix, "groups", source, "epochs")) if mix["by"] == "source" else None
+    return number(run.fact(BASE_STEP, "epochs")) or number(run.fact(PLAN, "epochs"))
 
 
 def missed_pairs(run: Run, config: dict[str, Any] | None) -> Fact | None:

@@ -109,7 +109,9 @@ def test_tokens_are_shown_by_source(finished: list[Path], report: Path) -> None:
     (row,) = (row for row in tables.sources(run) if row["name"] == "crawl")
     splits = [run.summary("tokenize.encode", split, "tokens") for split in ("train", "validation")]
     assert row["tokens"] == sum(splits) > 0
-    assert f'<td class="n">{row["tokens"]:,}</td></tr>' in report.read_text(encoding="utf-8")
+    assert f'<td class="n">{row["tokens"]:,}</td><td class="n">{row["bytes_per_token"]:.3g}</td>' in report.read_text(
+        encoding="utf-8"
+    )
 
 
 def test_bits_per_byte_are_shown_by_source(report: Path) -> None:
@@ -213,7 +215,20 @@ def test_compared_marks_exactly_the_differences(a: list[str], b: list[str], limi
     for side, words in (("dropped", a), ("kept", b)):
         text = " ".join(part for part, _ in found[side])
         assert len(text) <= limit
-        assert text.split() == words[found["skipped"] :][: len(text.split())]
+        start = found["skipped"] + found["before"][side == "kept"]
+        assert text.split() == words[start:][: len(text.split())]
+
+
+def test_two_texts_that_begin_with_other_words_start_where_they_are_alike() -> None:
+    """Menus of different lengths stand before the same text, which differs in one word."""
+    text = [f"word{number}" for number in range(60)]
+    other = [*text[:30], "another", *text[31:]]
+    found = samples.compared(" ".join([f"menu{n}" for n in range(200)] + text), " ".join(["home", *other]), 400)
+    assert found["skipped"] == 0 and found["before"] == (192, 0)
+    assert found["dropped"][0] == (" ".join(f"menu{n}" for n in range(192, 200)), True)
+    assert found["kept"][0] == ("home", True)
+    assert found["dropped"][1] == found["kept"][1] == (" ".join(text[:30]), False)
+    assert found["dropped"][2] == ("word30", True) and found["kept"][2] == ("another", True)
 
 
 @given(st.lists(st.dictionaries(st.sampled_from("abc"), st.integers(0, 99)), max_size=5))

@@ -1,0 +1,1 @@
+"""What people's marks on the pages of report.inspect say of the filters."""

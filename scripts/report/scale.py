@@ -1,0 +1,62 @@
+"""Where thresholds stand on an axis: to scale, or on a logarithmic scale where their values span decades."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from statistics import median
+
+LINEAR, LOG = "linear", "log"
+DECADES = 2.0  # at least, between the smallest value above 0 and the largest, of a logarithmic axis
+CROWDED = 0.1  # of a linear axis: where half of the values would stand below this, a logarithmic one shows them
+ZERO = 0.08  # of a logarithmic axis, at its left end: the place of 0
+TICKS = 6  # about as many, of a linear axis
+
+
+def kind(points: Sequence[float]) -> str:
+    """LOG for values from 0 up that span decades and crowd at the low end of a linear axis, else LINEAR."""
+    above = [value for value in points if value > 0]
+    if len(above) < 2 or min(points) < 0 or math.log10(max(above) / min(above)) < DECADES:
+        return LINEAR
+    crowded = median(points) - points[0] < CROWDED * (points[-1] - points[0])
+    return LOG if crowded else LINEAR
+
+
+class Axis:
+    """An axis from the first to the last of ascending values."""
+
+    def __init__(self, points: Sequence[float]) -> None:
+        self.points = [float(value) for value in points]
+        self.kind = kind(self.points)
+        self.low = next((point for point in self.points if point > 0), 0.0)
+
+    def place(self, value: float) -> float:
+        """Where a value stands, from 0 (left) to 1."""
+        first, last = self.points[0], self.points[-1]
+        if first == last:
+            return 0.0
+        if self.kind == LINEAR:
+            return (value - first) / (last - first)
+        if value <= 0:
+            return 0.0
+        start = ZERO if first <= 0 else 0.0
+        return start + (1 - start) * math.log(value / self.low) / math.log(last / self.low)
+
+    def ticks(self) -> list[float]:
+        """Round values to write at the axis, ascending; with 0 on a logarithmic axis that has it."""
+        first, last = self.points[0], self.points[-1]
+        if first == last:
+            return [first]
+        if self.kind == LINEAR:
+            step = _round((last - first) / TICKS)
+            numbers = range(math.ceil(first / step - 1e-9), math.floor(last / step + 1e-9) + 1)
+            return [float(f"{number * step:.12g}") for number in numbers]
+        powers = range(math.ceil(math.log10(self.low) - 1e-9), math.floor(math.log10(last) + 1e-9) + 1)
+        every = math.ceil(len(powers) / TICKS)
+        return [0.0] * (first <= 0) + [float(f"1e{power}") for power in powers[::every]]
+
+
+def _round(step: float) -> float:
+    """1, 2 or 5 times a power of ten: the smallest of these from `step` on."""
+    power = math.floor(math.log10(step))
+    return next(found for times in (1, 2, 5, 10) if (found := times * 10.0**power) >= step * (1 - 1e-9))
