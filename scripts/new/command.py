@@ -21,7 +21,7 @@ from scripts.new.places import LENGTHS, Source, Wanted, sources
 from scripts.new.sample import Sampled, look
 from scripts.pretrain.hours import MFU
 from scripts.workflow import config as configuration
-from scripts.workflow.cli import described, fail
+from scripts.workflow.cli import answered, described
 from scripts.workflow.config import ROOT
 from scripts.workflow.console import duration, log, setup
 from scripts.workflow.errors import InputError
@@ -245,33 +245,31 @@ def parser() -> argparse.ArgumentParser:
     return made
 
 
+@answered
 def main(argv: list[str] | None = None) -> int:
     args = parser().parse_args(argv)
     setup("new")
-    try:
-        if args.config.exists() and not args.force:
-            raise InputError(f"{args.config} is there already; give another name, or --force to write over it")
-        if not args.config.parent.is_dir():
-            raise InputError(f"{args.config}: there is no folder {args.config.parent}")
-        check_names(args.languages, "--languages")
-        wanted = Wanted(args.files, args.format, args.base, args.options, args.text_key)
-        found = [(source, look(source)) for source in sources(args.patterns, wanted)]
-        if not any(seen.documents.total() for _, seen in found):
-            reasons = ", ".join(f"{reason} {n:,}" for _, seen in found for reason, n in seen.rejected.most_common(4))
-            example = next((f"; the first: {seen.example}" for _, seen in found if seen.example), "")
-            raise InputError(
-                f"the sample of {' '.join(args.patterns)} held no document with text: {reasons or 'nothing'}{example}"
-            )
-        kept = [name for _, seen in found for name, number in seen.kept_documents.items() if number]
-        languages = chosen(shares(found), args.languages, kept)
-        shards = max(1, min(SHARDS, sum(len(source.files) for source, _ in found)))
-        made = text(found, languages, estimate(found, languages, shards), str(args.config), shards)
-        import yaml
+    if args.config.exists() and not args.force:
+        raise InputError(f"{args.config} is there already; give another name, or --force to write over it")
+    if not args.config.parent.is_dir():
+        raise InputError(f"{args.config}: there is no folder {args.config.parent}")
+    check_names(args.languages, "--languages")
+    wanted = Wanted(args.files, args.format, args.base, args.options, args.text_key)
+    found = [(source, look(source)) for source in sources(args.patterns, wanted)]
+    if not any(seen.documents.total() for _, seen in found):
+        reasons = ", ".join(f"{reason} {n:,}" for _, seen in found for reason, n in seen.rejected.most_common(4))
+        example = next((f"; the first: {seen.example}" for _, seen in found if seen.example), "")
+        raise InputError(
+            f"the sample of {' '.join(args.patterns)} held no document with text: {reasons or 'nothing'}{example}"
+        )
+    kept = [name for _, seen in found for name, number in seen.kept_documents.items() if number]
+    languages = chosen(shares(found), args.languages, kept)
+    shards = max(1, min(SHARDS, sum(len(source.files) for source, _ in found)))
+    made = text(found, languages, estimate(found, languages, shards), str(args.config), shards)
+    import yaml
 
-        configuration.validate(yaml.safe_load(made), source=str(args.config))
-        write_atomically(args.config, made)
-    except (InputError, configuration.ConfigError, OSError) as error:
-        return fail(str(error))
+    configuration.validate(yaml.safe_load(made), source=str(args.config))
+    write_atomically(args.config, made)
     comments = [line.removeprefix("#").removeprefix(" ") for line in made.splitlines()[3:] if line.startswith("#")]
     print("\n".join(comments))
     print(f"\nwrote {args.config}; look at it, then: {start(args.config)}")

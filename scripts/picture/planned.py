@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from scripts.picture.graph import LEFT_OUT, MISSING, RUNS, UP_TO_DATE, Box, Edge, Graph
-from scripts.plan.command import about, hours
 from scripts.plan.dryrun import Task, folders
 from scripts.plan.estimate import Work, by_rule
 from scripts.plan.reasons import reasons
-from scripts.workflow import record, steps
+from scripts.plan.words import about, hours
+from scripts.workflow import filtering, record, steps
 from scripts.workflow.freshness import ABOVE, difference
 from scripts.workflow.project import Project
 
@@ -36,7 +36,8 @@ class Planned:
     def walk(self, variant: str) -> None:
         """Find the places that a variant's report is made from, and what each reads from."""
         config = self.project.variants[variant]
-        wanted = {steps.LAST} | {task.step for task in self.work_of(variant)}
+        ends = {step for step in steps.APART if steps.is_used(step, config)}
+        wanted = ends | {task.step for task in self.work_of(variant)}
         for step in reversed(steps.STEPS):
             if step not in wanted:
                 continue
@@ -45,7 +46,10 @@ class Planned:
                 self.held.setdefault(place, set()).update([task] if task else steps.tasks(step, config))
                 for near in steps.needs(step, config, task):
                     wanted.add(near)
-                    self.needs(variant, near, place)
+                    for other in self.project.variants if step == steps.COMPARE_ALL else [variant]:
+                        self.needs(other, near, place)
+                for near in steps.common(step, config):
+                    self.needs("main", near, place)
 
     def work_of(self, variant: str) -> Iterator[Task]:
         """The planned tasks of a variant's own."""
@@ -125,14 +129,14 @@ class Planned:
 
 def ordered(project: Project) -> list[str]:
     """The steps in the order of the run: main's filters in theirs, and what a variant alone uses after what it comes after there."""
-    filters = list(steps.filters(project.variants["main"]))
+    filters = list(filtering.filters(project.variants["main"]))
     for config in project.variants.values():
-        own = steps.filters(config)
+        own = filtering.filters(config)
         for place, name in enumerate(own):
             if name not in filters:
                 filters.insert(filters.index(own[place - 1]) + 1 if place else 0, name)
-    kept = [step for step in steps.STEPS if steps.stage_of(step) not in steps.FILTERS]
-    first = kept.index(steps.FIRST) + 1
+    kept = [step for step in steps.STEPS if steps.stage_of(step) not in filtering.FILTERS]
+    first = kept.index(filtering.FIRST) + 1
     used = [step for name in filters for step in steps.STEPS if steps.stage_of(step) == name]
     return [*kept[:first], *used, *kept[first:]]
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from scripts.picture import page, planned, svg
 from scripts.picture.routes import draw
-from scripts.plan.command import Plan, about, closing, hours
+from scripts.plan.command import Plan
 from scripts.plan.estimate import Estimate
+from scripts.plan.words import about, closing, hours
 
 
 def summary(plan: Plan) -> page.Summary:

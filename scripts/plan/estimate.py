@@ -17,7 +17,7 @@ from scripts.plan.dryrun import Task, folders
 from scripts.plan.last import Last
 from scripts.pretrain import auto
 from scripts.pretrain.schedule import plan
-from scripts.workflow import steps
+from scripts.workflow import filtering, halving, steps
 from scripts.workflow.errors import InputError
 
 # The step whose kept documents (pairs, of a fine-tuning) say how much a step has to do, where that is not the last of what it reads.
@@ -26,10 +26,11 @@ READS = {
     "dedup.sets": "dedup.exact",
     "dedup.verify": "dedup.exact",
     "dedup.select": "dedup.signature",
-    "quality.calibrate": steps.BEFORE,
-    "quality.combine": steps.BEFORE,
-    "quality.select": steps.BEFORE,
-    "corpus.split": steps.BEFORE,
+    "quality.calibrate": filtering.BEFORE,
+    "quality.combine": filtering.BEFORE,
+    "quality.select": filtering.BEFORE,
+    "corpus.split": filtering.BEFORE,
+    "corpus.heldout": steps.DOCUMENTS,
     "corpus.write": steps.DOCUMENTS,
     "tokenize.encode": "corpus.write",
     "finetune.train": "finetune.pairs",
@@ -42,8 +43,11 @@ SAME = (
     *steps.SYNTHESIZE,
     "ingest.list",
     "ingest.fetch",
+    "corpus.reference",
     "pretrain.mix",
     "pretrain.plan",
+    "pretrain.rung",
+    "pretrain.halve",
     "decontaminate.index",
     "compress.prune",
     "compress.quantize",
@@ -54,14 +58,18 @@ SAME = (
     "evaluate.public",
     "evaluate.found",
     "evaluate.curve",
+    "evaluate.common",
     "evaluate.generate",
     "evaluate.judge",
+    "report.inspect",
     "report.render",
+    "report.compare",
 )
 # Their manifests do not count what they read: bands, models, and pairs, of which a document gives several.
 UNCOUNTED = {
     "boilerplate.frequent", "dedup.band", "dedup.sets", "dedup.verify", "paragraphs.repeated", "substrings.shared", "substrings.repeated",
-    "heuristics.calibrate", "quality.train", "quality.lm", "quality.ngrams", "quality.calibrate", "tokenize.train", "pretrain.train",
+    "heuristics.calibrate", "quality.train", "quality.lm", "quality.ngrams", "quality.calibrate", "topics.train",
+    "tokenize.train", "pretrain.train",
     "finetune.pairs",
     "finetune.train", "align.pairs", "align.reward", "align.train",
 }  # fmt: skip
@@ -71,9 +79,9 @@ def above(step: str, filters: list[str]) -> str | None:
     """The step whose kept documents say how much `step` has to do, where a run uses these filters; None: as much as before."""
     if step in SAME or step == steps.DOCUMENTS:
         return None
-    verdict = steps.verdicts(filters, steps.stage_of(step))[-1]
+    verdict = filtering.verdicts(filters, steps.stage_of(step))[-1]
     said = READS.get(step)
-    if said == steps.BEFORE or (said is None and steps.BEFORE in steps.STEPS[step].needs):
+    if said == filtering.BEFORE or (said is None and filtering.BEFORE in steps.STEPS[step].needs):
         return verdict
     return said or steps.STEPS[step].needs[0]
 
@@ -167,7 +175,7 @@ class Work:
     def above(self, variant: str, step: str) -> str | None:
         """The step whose kept documents say how much `step` has to do in this variant."""
         config = self.variants.get(variant) or self.variants.get("main") or {}
-        return above(step, steps.filters(config) if "filters" in config else list(steps.FILTERS))
+        return above(step, filtering.filters(config) if "filters" in config else list(filtering.FILTERS))
 
     def _then(self, variant: str, step: str) -> float:
         """What a step read when it was measured: documents, or bytes of source files."""
@@ -263,7 +271,25 @@ class Work:
         return ratio(registry.section(config, step, model).get("epochs"), then) if config else 1.0
 
     def seconds(self, task: Task) -> float | None:
-        """Seconds that a task may take; None where its step was never measured, or not on a GPU, which it is to have now."""
+        """Seconds that a task may take; None where its step was never measured, or not on a GPU, which it is to have now.
+
+        Of a training that is judged at rungs, which were never measured, each stretch takes its share of the steps.
+        """
+        config = self.variants.get(task.variant)
+        if task.step not in (steps.RUNG, registry.BASE_STEP) or config is None or not halving.is_used(config):
+            return self._seconds(task)
+        shares = [0.0, *config["sweep"]["halving"]["rungs"], 1.0]
+        if self.last.measured("main", steps.RUNG):  # then so is what a training takes after its last rung
+            return self._seconds(task)
+        if task.step == registry.BASE_STEP:
+            whole, rung = self._seconds(task), len(shares) - 1
+        else:
+            name, rung = halving.parsed(task.id)
+            train = f"results/{name}/{steps.folder_of(registry.BASE_STEP)}/manifest.json"
+            whole = self._seconds(Task(steps.rule_of(registry.BASE_STEP), {**task.facts, "output": train}))
+        return None if whole is None else whole * (shares[rung] - shares[rung - 1])
+
+    def _seconds(self, task: Task) -> float | None:
         variant, step = task.variant, task.step
         owner = self.last.before(variant, step)
         measured = self.last.measured(owner, step)
@@ -294,9 +320,9 @@ class Work:
         if task.gpus is not None:
             return task.gpus
         then = self.last.gpus(task.variant, task.step, task.id)
-        config = self.variants.get("main")  # placement is main's in every variant
+        config = self.variants.get(task.variant) or self.variants.get("main")
         if not then or config is None or task.step not in steps.MAKERS:
-            return then or 0
+            return then or 0  # of a rung too: what its contender had there
         own = registry.section(config, task.step, task.id)
         return int(own["processes"]) * int(own.get("nodes", 1))
 

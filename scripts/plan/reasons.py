@@ -11,7 +11,7 @@ from typing import Any
 
 from scripts.plan import dryrun
 from scripts.plan.dryrun import Task
-from scripts.workflow import replaced, steps
+from scripts.workflow import filtering, replaced, steps
 from scripts.workflow.freshness import ABOVE, WORDS
 
 AGAIN = "Input files updated by another job: "
@@ -28,7 +28,7 @@ ALIKE = re.compile(
 )
 
 
-def why(reason: str, filters: Sequence[str] = tuple(steps.FILTERS)) -> str:
+def why(reason: str, filters: Sequence[str] = tuple(filtering.FILTERS)) -> str:
     """Snakemake's reason for a task in short: what differs of its own, then which steps that it reads run again.
 
     filters: those of the run, in their order.
@@ -73,7 +73,7 @@ def reasons(tasks: Iterable[Task], variants: Mapping[str, Any] | None = None) ->
     order = {step: number for number, step in enumerate(steps.STEPS)}
     for task in sorted(tasks, key=lambda task: order.get(task.step, len(order))):
         config = (variants or {}).get(task.variant)
-        words = why(task.facts.get("reason", ""), steps.filters(config) if config else tuple(steps.FILTERS))
+        words = why(task.facts.get("reason", ""), filtering.filters(config) if config else tuple(filtering.FILTERS))
         found.setdefault(task.rule, {}).setdefault(ALIKE.sub("*", words), []).append(words)
     out: dict[str, Counter[str]] = {}
     for rule, kinds in found.items():

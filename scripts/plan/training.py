@@ -10,11 +10,13 @@ from typing import Any
 from scripts.plan.dryrun import Task
 from scripts.plan.estimate import Work
 from scripts.plan.last import Last
+from scripts.plan.reasons import listed
 from scripts.pretrain import gpus, hours, placed
 from scripts.pretrain.plan import facts
 from scripts.workflow.errors import InputError
 from scripts.workflow.steps import PLAN
 
+NAMED = 3  # variants that a heading names
 TRAIN, TOKENS, TOKENIZER = "pretrain.train", "tokenize.encode", "tokenize.train"
 
 
@@ -47,42 +49,58 @@ def foreseen(
 
 
 def lines(tasks: list[Task], work: Work) -> Iterator[str]:
-    """Lines for people on every pre-training, or plan of one, among the tasks of a plan."""
-    for variant in dict.fromkeys(task.variant for task in tasks if task.step in (TRAIN, PLAN)):
-        config = work.variants.get(variant)
-        if config is None:
-            continue
-        owner = work.holder(variant, TOKENS)
-        before = work.last.before(owner, TOKENS)
-        tokens, entries = counted(work.last, before)
-        again = (owner, TOKENS) in work.planned
-        if tokens and again:
-            tokens = round(tokens * work.scale(owner, TOKENS))
-        if (work.holder(variant, TOKENIZER), TOKENIZER) in work.planned and isinstance(
-            config["tokenize"]["train"]["vocabulary"], int
-        ):
-            entries = None
-        resources = next((task.facts.get("resources", "") for task in tasks if task.step == TRAIN), "")
-        asked = re.search(r"\bgres=(\S+)", resources)
-        head = "pretrain.train" if variant == "main" else f"pretrain.train of {variant}"
-        why = " (an estimate: tokenize.encode has not counted the tokens yet)" if again or not tokens else ""
-        try:
-            folder = work.last.folder / "results" / variant / "pretrain" / "train"
-            found, place = foreseen(
-                config, tokens, entries, folder, gpus.of_profile(asked[1].rstrip(",") if asked else "")
-            )
-            train = next((task for task in tasks if task.step == TRAIN and task.variant == variant), None)
-            if (
-                train and "hours" in place and (seconds := work.seconds(train)) is not None
-            ):  # the table's figure, and no other
-                engine = hours.by_last(hours.measured(folder) or {}, config["pretrain"]["train"])
-                place |= hours.cost(
-                    seconds / 3600, place["processes"] if place["gpu"] else 0, config["pretrain"]["plan"]
-                )
-                place["basis"] = f"the table above: {engine}, scaled by operations, start and end included"
-            said = placed.lines(found, place)
-        except InputError as error:
-            yield f"{head}: what it takes is not known yet: {error}"
-            continue
-        yield f"{head}{why}: {said[0]}"
-        yield from (f"  {line}" for line in said[1:])
+    """Lines for people on every pre-training, or plan of one, among the tasks of a plan; of several variants that need the same once."""
+    planned = {task.variant for task in tasks if task.step in (TRAIN, PLAN)}
+    ordered = [*(name for name in work.variants if name in planned), *sorted(planned - work.variants.keys())]
+    found: dict[tuple[str, ...], list[str]] = {}
+    for variant in ordered:
+        if said := tuple(_lines(tasks, work, variant)):
+            found.setdefault(said, []).append(variant)
+    for (first, *rest), variants in found.items():
+        yield f"{heading(variants)}{first}"
+        yield from (f"  {line}" for line in rest)
+
+
+def heading(variants: list[str]) -> str:
+    """`pretrain.train` of main alone, `pretrain.train of a`, `pretrain.train of main, a, b and 7 more`."""
+    if variants == ["main"]:
+        return TRAIN
+    more = len(variants) - NAMED
+    names = listed(variants) if more <= 0 else f"{', '.join(variants[:NAMED])} and {more:,} more"
+    return f"{TRAIN} of {names}"
+
+
+def _lines(tasks: list[Task], work: Work, variant: str) -> Iterator[str]:
+    """What follows the heading, for one variant."""
+    config = work.variants.get(variant)
+    if config is None:
+        return
+    owner = work.holder(variant, TOKENS)
+    before = work.last.before(owner, TOKENS)
+    tokens, entries = counted(work.last, before)
+    again = (owner, TOKENS) in work.planned
+    if tokens and again:
+        tokens = round(tokens * work.scale(owner, TOKENS))
+    if (work.holder(variant, TOKENIZER), TOKENIZER) in work.planned and isinstance(
+        config["tokenize"]["train"]["vocabulary"], int
+    ):
+        entries = None
+    resources = next((task.facts.get("resources", "") for task in tasks if task.step == TRAIN), "")
+    asked = re.search(r"\bgres=(\S+)", resources)
+    why = " (an estimate: tokenize.encode has not counted the tokens yet)" if again or not tokens else ""
+    try:
+        folder = work.last.folder / "results" / variant / "pretrain" / "train"
+        found, place = foreseen(config, tokens, entries, folder, gpus.of_profile(asked[1].rstrip(",") if asked else ""))
+        train = next((task for task in tasks if task.step == TRAIN and task.variant == variant), None)
+        if (
+            train and "hours" in place and (seconds := work.seconds(train)) is not None
+        ):  # the table's figure, and no other
+            engine = hours.by_last(hours.measured(folder) or {}, config["pretrain"]["train"])
+            place |= hours.cost(seconds / 3600, place["processes"] if place["gpu"] else 0, config["pretrain"]["plan"])
+            place["basis"] = f"the table above: {engine}, scaled by operations, start and end included"
+        said = placed.lines(found, place)
+    except InputError as error:
+        yield f": what it takes is not known yet: {error}"
+        return
+    yield f"{why}: {said[0]}"
+    yield from said[1:]

@@ -24,6 +24,7 @@ LAPTOP = ""
 GPUS = {  # what each config is for
     "config.yaml": LAPTOP,
     "configs/1b-4-nodes.yaml": "h100",
+    "configs/ablation.yaml": LAPTOP,
     "configs/common-crawl-slice.yaml": "h100",
     "configs/crawl-and-novels.yaml": LAPTOP,
     "configs/own-warcs-gpu.yaml": "a100-40gb",

@@ -21,6 +21,7 @@ COUNTED = {
     "band": "a task for each band",
     "part": "a task for each part of the pairs or hashes",
     "model": "a task for each model",
+    "contender": "a task for each variant and rung",
 }
 NODE = re.compile(r'^\s*(\d+)\s*\[\s*label = "([^"\\]+)')
 EDGE = re.compile(r"^\s*(\d+) -> (\d+)")
@@ -38,14 +39,19 @@ def dot(*options: str) -> str:
 
 
 def edges(graph: str) -> list[tuple[str, str]]:
-    """(rule, rule that reads from it) in the workflow's order, from DOT; without the target rule, and of the report's
-    many edges (it reads every step) only the last.
+    """(rule, rule that reads from it) in the workflow's order, from DOT; without the target rule, and of the many edges of the report
+    (it reads every step) and its parts (every filter's) only the last.
     """
     order = [rule_of(name) for name in STEPS]
     names = {match.group(1): match.group(2) for match in map(NODE.match, graph.splitlines()) if match}
     found = {match.groups() for match in map(EDGE.match, graph.splitlines()) if match}
     pairs = {(names[one], names[other]) for one, other in found if names[other] != "all"}
-    shown = [pair for pair in pairs if pair[1] != "report_render" or pair[0] == "evaluate_model"]
+    last = {
+        page: {max((one for one, other in pairs if other == page), key=order.index, default="")}
+        for page in ("report_inspect", "report_whatif")
+    }
+    last["report_render"] = {"evaluate_model", "report_inspect", "report_whatif"}
+    shown = [(one, other) for one, other in pairs if one in last.get(other, {one})]
     return sorted(shown, key=lambda pair: (order.index(pair[0]), order.index(pair[1])))
 
 

@@ -51,6 +51,14 @@ def stages() -> list[str]:
     return list(dict.fromkeys(stage_of(step) for step in STEPS))
 
 
+READS = {
+    "report.whatif": "`ingest.extract`, every filter's steps, `tokenize.encode`",
+    "report.inspect": "`ingest.extract`, and every filter's steps",
+    "report.render": "every step of its variant",
+    "report.compare": "`report.render`, `evaluate.common` of every variant",
+}  # in words: many
+
+
 def row(*cells: str) -> str:
     """A row of a table in Markdown."""
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
@@ -67,7 +75,8 @@ def table() -> str:
     results = outputs()
     for step, found in STEPS.items():
         tasks = found.per or "1"
-        reads = "every step" if step == "report.render" else named(found.needs) or "–"
+        of_main = f"{named(found.common)} of main" if found.common else ""
+        reads = READS.get(step) or ", ".join(filter(None, (named(found.needs), of_main))) or "–"
         doc = summary(ROOT / "scripts" / f"{step.replace('.', '/')}.py")
         lines.append(row(f"`{step}`", tasks, reads, doc, results[step]))
     return "\n".join(lines)
@@ -106,10 +115,15 @@ def code_page() -> str:
         "models",
         "training",
         "formats",
+        "sweeps",
         "workflow",
         "plan",
         "picture",
         "serve",
+        "trace",
+        "whatif",
+        "marks",
+        "compare",
         "watch",
         "slurm",
         "new",

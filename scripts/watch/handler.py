@@ -22,7 +22,7 @@ from types import FrameType, SimpleNamespace, TracebackType
 from typing import Any, TextIO
 
 from scripts.watch.failure import Failure, block, ended_by_signal, rest, shortened, status_in
-from scripts.watch.lines import Lines
+from scripts.watch.lines import Lines, pages
 from scripts.watch.run import Run, plural, step_of
 from scripts.watch.screen import PER_SECOND, Screen, can_draw, redirected
 from scripts.workflow import ended
@@ -32,10 +32,13 @@ from scripts.workflow.steps import STEPS
 
 CHOICE = "CRAWL2LLM_SCREEN"
 CHOICES = ("live", "lines", "snakemake")
+# In the environment where what follows names the pages, as `make demo` does.
+SUMMARY = "CRAWL2LLM_SUMMARY"
 DEFAULT = "DefaultStreamHandler"  # the name that Snakemake gives its own
 # Snakemake's own messages that a person waits for; all others are in the log.
 TOLD_TO_END = "Will exit after finishing"  # after a SIGTERM
-SHOWN = ("Nothing to be done", "Creating conda environment", "Pulling singularity image", TOLD_TO_END)
+NOTHING = "Nothing to be done"
+SHOWN = (NOTHING, "Creating conda environment", "Pulling singularity image", TOLD_TO_END)
 # Snakemake's messages that say nothing where the failures are shown.
 GENERAL = ("At least one job did not complete successfully.", "Exiting because a job execution failed.")
 # Snakemake's words around a refusal of the project's own, or one without a place: which line of the Snakefile said it.
@@ -113,7 +116,7 @@ class Handler(logging.Handler):
         self.failures: dict[int, Failure] = {}
         self.told: set[int] = set()  # jobs of whose failure a line has told
         self.errors: list[str] = []
-        self.interrupted = self.terminated = False
+        self.interrupted = self.terminated = self.idle = False
         self.memory = ended.counters()
         self.over = threading.Event()
         self.thread: threading.Thread | None = None
@@ -164,6 +167,7 @@ class Handler(logging.Handler):
             if self.terminated:  # each of Snakemake's processes says it
                 return
             self.terminated = True
+        self.idle |= record.getMessage().startswith(NOTHING)
         if event == "run_info" and not self.run.steps:
             self.run.plan(record.stats)
         elif event == "job_started":
@@ -330,4 +334,7 @@ class Handler(logging.Handler):
         shown += others if others or shown else errors
         if others and self.log:
             shown.append(f"log: {self.log}")
-        return shown or ([done] if self.thread is not None and not self.quiet else [])
+        if shown or self.quiet:
+            return shown
+        named = [] if os.environ.get(SUMMARY) else pages(self.run)
+        return [done, *named] if self.thread is not None else named * self.idle

@@ -12,6 +12,19 @@ FIRST = 60.0  # seconds without a line after which one says how far the run is
 SHARE = 0.05  # of the run's time: later lines are further apart, so that days of waiting take hundreds of lines, not thousands
 
 
+# The pages to open after a run, of the first variant: what a line calls one, the step that makes it, its path.
+PAGES = (
+    ("report", "report.render", "results/main/report/render/report.html"),
+    ("all variants compared", "report.compare", "results/main/report/compare/compare.html"),
+)
+
+
+def pages(run: Run) -> list[str]:
+    """A line for each page that is there, where the run made one of them or had nothing to do."""
+    wanted = not run.steps or any(step in run.steps for _, step, _ in PAGES)
+    return [f"{name}: {path}" for name, _, path in PAGES if wanted and (run.folder / path).is_file()]
+
+
 class Lines:
     """Writes a run's lines with `say`. It knows nothing of Snakemake."""
 

@@ -37,6 +37,7 @@ class Task:
     log: Path | None
     manifest: Path | None
     began: float
+    variant: str = "main"
     command: str = ""
     tail: Tail | None = None
 
@@ -63,8 +64,9 @@ class Step:
     widest: int = 1  # most tasks that ran at once
     began: float | None = None
     ended: float | None = None
-    read: int = 0
+    read: int = 0  # documents, by the tasks of all variants
     kept: int = 0
+    of_main: tuple[int, int] = (0, 0)  # (read, kept) by main's tasks alone
     result: str = ""  # what a training or an evaluation has measured at last
 
     @property
@@ -106,6 +108,7 @@ class Run:
             log=logs[0] if logs else None,
             manifest=manifests[0] if manifests else None,
             began=now,
+            variant=variant,
             command=str(info.shellcmd or ""),
         )
         task.tail = Tail(task.log) if task.log else None
@@ -135,9 +138,12 @@ class Run:
         for path in task.manifests:
             try:
                 counts = json.loads(path.read_text(encoding="utf-8"))["counts"]
-                step.read, step.kept = step.read + int(counts["in"]), step.kept + int(counts["kept"])
+                read, kept = int(counts["in"]), int(counts["kept"])
             except (OSError, ValueError, KeyError, TypeError):
                 continue  # not every task counts documents
+            step.read, step.kept = step.read + read, step.kept + kept
+            if task.variant == "main":
+                step.of_main = (step.of_main[0] + read, step.of_main[1] + kept)
 
     def look(self) -> list[str]:
         """Read the logs of running tasks; returns warnings that were not shown yet."""
@@ -165,9 +171,17 @@ class Run:
         return sum(step.done for step in self.steps.values())
 
     def kept(self) -> tuple[str, int, int] | None:
-        """(step, documents kept by it, documents that the run's first step read) of the newest step that is complete."""
-        counted = [(name, step) for name, step in self.steps.items() if step.read and step.ended is not None]
-        return (counted[-1][0], counted[-1][1].kept, counted[0][1].read) if counted else None
+        """(step, documents kept by it, documents that the run's first step read) of the newest step that is complete.
+
+        Of main alone: variants judge the same documents again. None also where the first step ran for fewer shards than
+        the newest, as after an edit.
+        """
+        counted = [
+            (name, step.of_main) for name, step in self.steps.items() if step.of_main[0] and step.ended is not None
+        ]
+        if not counted or counted[-1][1][1] > counted[0][1][0]:
+            return None
+        return counted[-1][0], counted[-1][1][1], counted[0][1][0]
 
     def left(self, now: float, clock: float) -> tuple[float | None, list[str]]:
         """(about how many seconds are left, the steps of which no task was ever measured).

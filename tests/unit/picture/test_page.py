@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import json
 import re
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -15,7 +13,7 @@ import pytest
 
 from scripts.picture import page
 from scripts.picture.graph import MISSING, RUNS, Box, Graph
-from tests.unit.picture.browser import BROWSER, Page, browser
+from tests.unit.picture.browser import BROWSER, Page
 from tests.unit.picture.test_svg import BAD, hostile
 from tests.unit.picture.workflows import workflow
 
@@ -87,36 +85,14 @@ def test_a_phone_has_one_column_where_that_is_narrower() -> None:
     assert page.layouts(workflow(25))["tall"][1].width <= 450
 
 
-@pytest.fixture(scope="module")
-def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[asyncio.AbstractEventLoop, Page]]:
-    """A browser that all tests share, and the loop that it is asked in."""
-    loop = asyncio.new_event_loop()
-    stack = contextlib.AsyncExitStack()
-    try:
-        yield loop, loop.run_until_complete(stack.enter_async_context(browser(tmp_path_factory.mktemp("profile"))))
-    finally:
-        loop.run_until_complete(stack.aclose())
-        loop.close()
-
-
 @pytest.fixture
-def seen(opened: tuple[asyncio.AbstractEventLoop, Page], tmp_path: Path) -> Callable[..., Any]:
-    """seen(graph, look, …): open the page of a graph in a browser, and await look(page); it must log nothing and ask for nothing."""
+def seen(opened: Callable[..., Any], tmp_path: Path) -> Callable[..., Any]:
+    """seen(graph, look, …): the page of a graph in a browser, and what `look(page)` gives of it."""
 
     def look_at(graph: Graph, look: Callable[[Page], Awaitable[Any]], **window: Any) -> Any:
-        loop, shown = opened
         path = tmp_path / "plan.html"
         path.write_text(page.render(graph, SUMMARY), encoding="utf-8")
-
-        async def all_of_it() -> Any:
-            await shown.open(path, **window)
-            found = await look(shown)
-            await shown.value("1")
-            assert shown.logged == []
-            assert [url for url in shown.asked if not url.startswith(("file:", "data:"))] == []
-            return found
-
-        return loop.run_until_complete(all_of_it())
+        return opened(path, look, **window)
 
     return look_at
 

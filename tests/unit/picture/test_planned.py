@@ -83,12 +83,12 @@ def test_what_a_variant_shares_is_drawn_once(graph: Graph) -> None:
     assert graph.variants == ("main", "hot", "long"), "`same` has nothing of its own"
     own = [key for key in graph.boxes if not key.startswith("main/")]
     assert own == [
-        "hot/pretrain.plan", "hot/pretrain.train", "hot/finetune.train", "hot/evaluate.model", "hot/evaluate.compare",
-        "hot/report.render",
-        "long/finetune.train", "long/evaluate.model", "long/evaluate.compare", "long/report.render",
+        "hot/pretrain.plan", "hot/pretrain.train", "hot/finetune.train", "hot/evaluate.model", "hot/evaluate.common",
+        "hot/evaluate.compare", "hot/report.render",
+        "long/finetune.train", "long/evaluate.model", "long/evaluate.common", "long/evaluate.compare", "long/report.render",
     ]  # fmt: skip
     assert "main/crawl.render" not in graph.boxes, "no source is the demo's crawl"
-    assert len(graph.boxes) == 27 + len(own)
+    assert len(graph.boxes) == 31 + len(own)
 
 
 def test_edges_lead_from_the_folder_that_is_read(graph: Graph) -> None:
@@ -98,9 +98,15 @@ def test_edges_lead_from_the_folder_that_is_read(graph: Graph) -> None:
     # `long` trains the same base model as main: the evaluation of that one is shared.
     assert into["long/report.render"] == {
         "main/pretrain.plan", "main/evaluate.items", "main/evaluate.model", "long/evaluate.model", "long/evaluate.compare",
+        "main/report.inspect", "main/report.whatif",
     }  # fmt: skip
+    # What all are compared on is main's.
+    assert into["long/evaluate.common"] == {"long/finetune.train", "main/corpus.write", "main/evaluate.items"}
     assert graph.boxes["long/evaluate.model"].tasks == 1 and graph.boxes["hot/evaluate.model"].tasks == 3
     assert "main/pretrain.train" not in into["long/evaluate.model"]
+    assert into["main/report.compare"] == {
+        f"{name}/{step}" for name in ("main", "hot", "long") for step in ("report.render", "evaluate.common")
+    }
 
 
 def test_states(graph: Graph) -> None:

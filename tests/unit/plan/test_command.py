@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from scripts.plan import command as plan
+from scripts.plan import words
 from scripts.plan.estimate import Estimate
 
 OUTPUT = """
@@ -43,9 +44,9 @@ def test_one_line_a_rule_with_the_reasons(capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_long_reasons_are_wrapped_below_themselves() -> None:
-    words = "code of " + ", ".join(f"scripts/language/module-{number}.py" for number in range(6))
+    why = "code of " + ", ".join(f"scripts/language/module-{number}.py" for number in range(6))
     lines = list(
-        plan.page({"language_score": Counter({words: 2})}, {"language_score": Estimate(75, 0, 0, 2)}, False, 100)
+        words.page({"language_score": Counter({why: 2})}, {"language_score": Estimate(75, 0, 0, 2)}, False, 100)
     )
     assert lines[1].startswith("language_score          2    1m15s  code of scripts/language/module-0.py,")
     assert len(lines) > 3 and max(map(len, lines)) <= 100
@@ -55,14 +56,14 @@ def test_long_reasons_are_wrapped_below_themselves() -> None:
 def test_a_total_says_what_it_lacks() -> None:
     costs = {"pretrain_train": Estimate(7200, 16, 0, 1), "evaluate_model": Estimate(60, 0.1, 1, 2)}
     found = {"pretrain_train": Counter({"x": 1}), "evaluate_model": Counter({"y": 2})}
-    lines = list(plan.page(found, costs, True, 100))
+    lines = list(words.page(found, costs, True, 100))
     assert lines[1].split()[:4] == ["pretrain_train", "1", "2h00m", "16.00"]
     assert lines[2].split()[:4] == ["evaluate_model", "2", ">1m00s", "0.10"]
     assert lines[3].split() == ["total", "3", ">2h01m", "16.10"]
-    said = plan.closing(costs, True, 2)
+    said = words.closing(costs, True, 2)
     assert said.startswith("estimate: at least 2h01m and at least 16.10 GPU-hours, one step after another, on 2 cores.")
     assert "Never measured: evaluate.model." in said
-    whole = plan.closing({"pretrain_train": Estimate(60, 0, 0, 1)}, False, None)
+    whole = words.closing({"pretrain_train": Estimate(60, 0, 0, 1)}, False, None)
     assert (
         whole.startswith("estimate: 1m00s, one step after another, all tasks of a step at once")
         and "Never" not in whole

@@ -14,8 +14,9 @@ from scripts.plan.last import Last
 from scripts.workflow import config as configuration
 from scripts.workflow import steps
 from scripts.workflow.console import duration
+from scripts.workflow.filtering import FILTERS
 from scripts.workflow.manifest import Manifest
-from scripts.workflow.steps import FILTERS, STEPS
+from scripts.workflow.steps import STEPS
 
 CONFIG = configuration.validate(
     {

@@ -30,7 +30,7 @@ def test_every_step_says_what_it_writes() -> None:
 def test_every_module_opens_with_a_sentence_and_is_on_the_page() -> None:
     assert not [path for path in MODULES if not tour.summary(path).endswith(".")]
     rows = [line for line in tour.code_page().splitlines() if line.startswith("| `")]
-    assert len([line for line in rows if "`__init__.py`" not in line]) == len(MODULES)
+    assert len([line for line in rows if "__init__.py`" not in line]) == len(MODULES)
 
 
 def test_the_page_names_the_steps_that_an_edit_reruns() -> None:

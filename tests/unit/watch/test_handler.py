@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import io
+import logging
+import threading
+from pathlib import Path
+
 import pytest
 
-from scripts.watch.handler import plain
+from scripts.watch.handler import Handler, plain
 
 SMK = "/x y/rules/common.smk"
 MISSING = "MissingRuleException:\nNo rule to produce {} (if you use input functions make sure that they don't raise unexpected exceptions)."
@@ -28,3 +33,26 @@ MISSING = "MissingRuleException:\nNo rule to produce {} (if you use input functi
 )  # fmt: skip
 def test_refusals_are_plain_and_everything_else_is_as_it_was(text: str, shown: str) -> None:
     assert plain(text) == shown
+
+
+def test_a_run_ends_with_its_page_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    page = Path("results/main/report/render/report.html")
+    page.parent.mkdir(parents=True)
+    page.touch()
+    monkeypatch.delenv("CRAWL2LLM_SUMMARY", raising=False)
+    handler = Handler(None, None, io.StringIO(), "lines", quiet=False)
+    handler.begun = True
+    assert handler.last_words() == [], "it was not said that nothing was to do"
+    nothing = "Nothing to be done (all requested files are present and up to date)."
+    handler.emit(logging.makeLogRecord({"msg": nothing, "levelno": logging.INFO}))
+    assert handler.last_words() == [f"report: {page}"]
+    handler.run.plan({"report_render": 1})
+    handler.thread = threading.Thread()
+    done, *named = handler.last_words()
+    assert done.startswith("0 of 1 task done in ") and named == [f"report: {page}"]
+    monkeypatch.setenv("CRAWL2LLM_SUMMARY", "1")  # make demo, whose summary names it
+    assert handler.last_words() == [done]
+    monkeypatch.delenv("CRAWL2LLM_SUMMARY")
+    handler.errors = ["it broke"]
+    assert handler.last_words() == ["it broke"]

@@ -66,6 +66,28 @@ def test_documents_of_a_task_of_several_shards(tmp_path: Path) -> None:
     assert (run.steps["language.score"].read, run.steps["language.score"].kept) == (120, 108)
 
 
+def test_documents_of_main_alone(tmp_path: Path) -> None:
+    """Variants judge the same documents again: together they would keep more than there are."""
+    run = Run(tmp_path, 0)
+    run.plan({"ingest_extract": 1, "language_select": 2})
+    run.start(info(tmp_path, 1, "ingest_extract", "00000"), 0)
+    done(run, info(tmp_path, 1, "ingest_extract", "00000"), 10, 100, 90)
+    for number, variant in ((2, "main"), (3, "without-url")):
+        run.start(info(tmp_path, number, "language_select", variant=variant), 10)
+        done(run, info(tmp_path, number, "language_select", variant=variant), 20, 90, 80)
+    assert documents(run.kept()) == "80 of 100 documents kept after language.select"
+    assert run.steps["language.select"].kept == 160
+
+
+def test_nothing_is_said_where_the_first_step_ran_for_few_shards(tmp_path: Path) -> None:
+    run = Run(tmp_path, 0)
+    run.plan({"ingest_extract": 1, "language_select": 1})
+    for number, rule, read, kept in ((1, "ingest_extract", 10, 9), (2, "language_select", 90, 80)):
+        run.start(info(tmp_path, number, rule), 0)
+        done(run, info(tmp_path, number, rule), 10, read, kept)
+    assert run.kept() is None
+
+
 def test_a_training_says_itself_how_long_it_takes(tmp_path: Path) -> None:
     run = Run(tmp_path, 0)
     run.plan({"pretrain_train": 1})
