@@ -32,6 +32,7 @@ include: "rules/paragraphs.smk"
 include: "rules/substrings.smk"
 include: "rules/quality.smk"
 include: "rules/decontaminate.smk"
+include: "rules/topics.smk"
 include: "rules/corpus.smk"
 include: "rules/tokenize.smk"
 include: "rules/pretrain.smk"
@@ -47,3 +48,5 @@ rule all:
     input:
         every_variant("report.render"),
         every_variant("report.render", "report.html"),
+        compared("evaluate.common"),
+        compared("report.compare"),

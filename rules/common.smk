@@ -23,7 +23,9 @@ from scripts.workflow import (
     config as configuration,
     driver,
     engine,
+    filtering,
     frozen,
+    halving,
     lock,
     options,
     readable,
@@ -80,6 +82,7 @@ wildcard_constraints:
     shard=r"\d{5}",
     band=r"\d{2}",
     part=r"\d{3}",
+    contender=r"[a-z][a-z0-9_-]*-rung\d",
     model="|".join(
         {name: 0 for variant in VARIANTS.values() for name in [*registry.evaluated(variant), *variant["models"]]}
     ),
@@ -98,11 +101,37 @@ def placement(step, whose=options.PROGRAM):
     return lambda wildcards: options.words(step, section(wildcards, step), whose)
 
 
+def contender(wildcards):
+    """The section pretrain.train of the variant whose training a task of pretrain.rung is."""
+    return VARIANTS[halving.parsed(wildcards.contender)[0]]["pretrain"]["train"]
+
+
+def contending(whose=options.PROGRAM):
+    """As `placement` of pretrain.train, of the variant whose training a task of pretrain.rung is."""
+    return lambda wildcards: options.words("pretrain.train", contender(wildcards), whose)
+
+
+def rung_before(wildcards):
+    """Input function: the manifests of all contenders at the rung before; none at the first."""
+    found = halving.before(wildcards.contender, VARIANTS[wildcards.variant])
+    return [PROJECT.manifest(wildcards.variant, steps.RUNG, task) for task in found]
+
+
+def trainer(usual, judged):
+    """A params entry: the program of a training; where trainings are judged at rungs the other one, with its options."""
+
+    def found(wildcards):
+        made = manifests(steps.HALVE)(wildcards)
+        return [judged, "--halving", *made, "--contender", wildcards.variant] if made else [usual]
+
+    return found
+
+
 def cores(step):
     """The threads of a training: those of each of its processes."""
 
     def found(wildcards):
-        own = section(wildcards, step)
+        own = contender(wildcards) if step == steps.RUNG else section(wildcards, step)
         return own["processes"] * own["threads"]
 
     return found
@@ -130,7 +159,10 @@ def missing_files(wildcards):
 
 def fingerprint(step):
     """The params entry of a step: a function of the wildcards that gives the step's fingerprint."""
-    return lambda wildcards: PROJECT.fingerprint(wildcards.variant, step, getattr(wildcards, "model", ""))
+    own = steps.STEPS[step].per
+    return lambda wildcards: PROJECT.fingerprint(
+        wildcards.variant, step, getattr(wildcards, own) if own in steps.OWN else ""
+    )
 
 
 def manifest(step):
@@ -266,24 +298,24 @@ def grouping(step, ranged=False):
 
 
 def _filters(wildcards):
-    return steps.filters(VARIANTS[wildcards.variant])
+    return filtering.filters(VARIANTS[wildcards.variant])
 
 
 def before(stage, ranged=False):
     """Input function: the newest verdicts before a filter, of the filter before it in the config's `filters` or of ingest.check."""
-    return lambda wildcards: _of(wildcards, steps.verdicts(_filters(wildcards), stage)[-1:], ranged)
+    return lambda wildcards: _of(wildcards, filtering.verdicts(_filters(wildcards), stage)[-1:], ranged)
 
 
 def verdicts(ranged=False):
     """Input function: all verdicts, in the order of the filters."""
-    return lambda wildcards: _of(wildcards, steps.verdicts(_filters(wildcards)), ranged)
+    return lambda wildcards: _of(wildcards, filtering.verdicts(_filters(wildcards)), ranged)
 
 
 def languages(stage, ranged=False):
     """Input function: the manifests of language.score where that filter comes before this one; else none."""
 
     def found(wildcards):
-        there = "language" in steps.before(_filters(wildcards), stage)
+        there = "language" in filtering.before(_filters(wildcards), stage)
         return _of(wildcards, ["language.score"] if there else [], ranged)
 
     return found
@@ -291,7 +323,22 @@ def languages(stage, ranged=False):
 
 def edits(stage=None, ranged=False):
     """Input function: the manifests of the steps before a filter that edit texts; without a filter: of all of them."""
-    return lambda wildcards: _of(wildcards, steps.edits(_filters(wildcards), stage), ranged)
+    return lambda wildcards: _of(wildcards, filtering.edits(_filters(wildcards), stage), ranged)
+
+
+def of_main(step, ranged=False):
+    """Input function: the manifests of all tasks of the step in main, whichever variant reads them."""
+    return lambda wildcards: (_ranged if ranged else _all)("main", step)
+
+
+def edits_of_main(ranged=False):
+    """Input function: the manifests of the steps of main that edit texts."""
+
+    def found(wildcards):
+        used = filtering.edits(filtering.filters(VARIANTS["main"]))
+        return [path for step in used for path in (_ranged if ranged else _all)("main", step)]
+
+    return found
 
 
 def also(step):
@@ -319,13 +366,18 @@ def seeding(step):
 
 
 def every_step(wildcards):
-    """Input function: the manifests of every step of the run but the last."""
-    kept = [step for step in steps.used(VARIANTS[wildcards.variant]) if step != steps.LAST]
+    """Input function: the manifests of every step of the run that its report shows."""
+    kept = [step for step in steps.used(VARIANTS[wildcards.variant]) if step not in steps.APART]
     return [path for step in kept for path in _all(wildcards.variant, step)]
 
 
+def read_by(step, ranged=False):
+    """Input function: the manifests of every step that a one-task step reads by the table of steps (ranged: as few words)."""
+    return lambda wildcards: _of(wildcards, steps.needs(step, VARIANTS[wildcards.variant]), ranged)
+
+
 def ranged(*names):
-    """A params entry: the manifests of all shards (bands, parts, models) of the steps (none: of all but the last) as few words.
+    """A params entry: the manifests of all shards (bands, parts, models) of the steps (none: of all that the report shows) as few words.
 
     Of a step that the run does not have there are none.
 
@@ -334,7 +386,9 @@ def ranged(*names):
 
     def found(wildcards):
         used = steps.used(VARIANTS[wildcards.variant])
-        wanted = [step for step in used if step in names] if names else [step for step in used if step != steps.LAST]
+        wanted = (
+            [step for step in used if step in names] if names else [step for step in used if step not in steps.APART]
+        )
         return [word for step in wanted for word in _ranged(wildcards.variant, step)]
 
     return found
@@ -352,6 +406,21 @@ def _ranged(variant, step):
 def every_variant(step, file="manifest.json"):
     """A file of a one-task step in every variant."""
     return [f"{PROJECT.folder(variant, step)}/{file}" for variant in VARIANTS]
+
+
+def of_all_variants(*names):
+    """Input function: the manifests of all tasks of steps in every variant that has them."""
+
+    def found(wildcards):
+        has = [(name, step) for step in names for name, config in VARIANTS.items() if steps.is_used(step, config)]
+        return list(dict.fromkeys(path for name, step in has for path in _all(name, step)))
+
+    return found
+
+
+def compared(step):
+    """The manifests of a step that compares variants, of all of them; none where the run has none."""
+    return [path for name, config in VARIANTS.items() if steps.is_used(step, config) for path in _all(name, step)]
 
 
 if workflow.is_main_process:

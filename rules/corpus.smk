@@ -11,6 +11,8 @@ REQUIRED INPUTS:
 OUTPUTS:
 
     results/{variant}/corpus/split/manifest.json            which documents are for validation
+    results/{variant}/corpus/reference/manifest.json        shingles of the documents that main holds out, where variants are compared
+    results/{variant}/corpus/heldout/{shard}.manifest.json  verdicts on the training documents that are like these
     results/{variant}/corpus/write/{shard}.manifest.json    train, validation, and the table of dropped documents
 """
 
@@ -49,12 +51,76 @@ rule corpus_split:
         """
 
 
+# Of main in every variant: what all of them are measured on.
+rule corpus_reference:
+    input:
+        documents=of_main("ingest.extract"),
+        edits=edits_of_main(),
+        split=of_main("corpus.split"),
+    output:
+        manifest="results/{variant}/corpus/reference/manifest.json",
+    log:
+        "logs/{variant}/corpus/reference.log",
+    benchmark:
+        "results/{variant}/benchmarks/corpus/reference.tsv"
+    conda:
+        "../envs/data.yaml"
+    params:
+        fingerprint=fingerprint("corpus.reference"),
+        documents=of_main("ingest.extract", ranged=True),
+        edits=edits_of_main(ranged=True),
+    shell:
+        """
+        python -m scripts.corpus.reference \
+            --config {params.fingerprint:q} \
+            --documents {params.documents:q} \
+            --edits {params.edits:q} \
+            --split {input.split:q} \
+            --manifest {output.manifest:q} \
+            --log {log:q}
+        """
+
+
+rule corpus_heldout:
+    input:
+        documents=manifest("ingest.extract"),
+        edits=edits(),
+        split=manifest("corpus.split"),
+        reference=manifest("corpus.reference"),
+    output:
+        manifest="results/{variant}/corpus/heldout/{shard}.manifest.json",
+    log:
+        "logs/{variant}/corpus/heldout/{shard}.log",
+    benchmark:
+        "results/{variant}/benchmarks/corpus/heldout/{shard}.tsv"
+    conda:
+        "../envs/data.yaml"
+    threads: at_once("corpus.heldout")
+    params:
+        fingerprint=fingerprint("corpus.heldout"),
+        also=also("corpus.heldout"),
+    shell:
+        """
+        python -m scripts.corpus.heldout \
+            --config {params.fingerprint:q} \
+            --documents {input.documents:q} \
+            --edits {input.edits:q} \
+            --split {input.split:q} \
+            --reference {input.reference:q} \
+            --also {params.also:q} \
+            --at-once {threads:q} \
+            --manifest {output.manifest:q} \
+            --log {log:q}
+        """
+
+
 rule corpus_write:
     input:
         documents=manifest("ingest.extract"),
         verdicts=verdicts(),
         edits=edits(),
         split=manifest("corpus.split"),
+        heldout=manifest("corpus.heldout"),
     output:
         manifest="results/{variant}/corpus/write/{shard}.manifest.json",
     log:
@@ -75,6 +141,7 @@ rule corpus_write:
             --verdicts {input.verdicts:q} \
             --edits {input.edits:q} \
             --split {input.split:q} \
+            --heldout {input.heldout:q} \
             --also {params.also:q} \
             --at-once {threads:q} \
             --manifest {output.manifest:q} \

@@ -17,6 +17,7 @@ OUTPUTS:
     results/{variant}/evaluate/public/{model}.manifest.json   {model}.public.json, {model}.items.jsonl
     results/{variant}/evaluate/found/manifest.json            found.json, found.jsonl: items in the text, accuracy without them, where decontaminate is used
     results/{variant}/evaluate/curve/manifest.json            curve.json, curve.items.jsonl: tasks by step of pre-training, where asked for
+    results/{variant}/evaluate/common/{model}.manifest.json   {model}.{heldout,items}.jsonl: on what main holds out, where the run has variants
     results/{variant}/evaluate/generate/{model}.manifest.json {model}.generated.json, {model}.{answers,texts}.jsonl, where asked for
     results/{variant}/evaluate/judge/{model}.manifest.json    {model}.judged.json, {model}.scores.jsonl, where a judge is named
     results/{variant}/evaluate/compare/manifest.json          compare.json: which model is better, by measure
@@ -63,7 +64,7 @@ rule evaluate_model:
         "results/{variant}/benchmarks/evaluate/model/{model}.tsv"
     conda:
         "../envs/evaluate.yaml"
-    threads: config["evaluate"]["model"]["threads"]
+    threads: own("evaluate.model", "threads")
     params:
         fingerprint=fingerprint("evaluate.model"),
         placement=placement("evaluate.model"),
@@ -115,7 +116,7 @@ rule evaluate_public:
         "results/{variant}/benchmarks/evaluate/public/{model}.tsv"
     conda:
         "../envs/evaluate.yaml"
-    threads: config["evaluate"]["public"]["threads"]
+    threads: own("evaluate.public", "threads")
     params:
         fingerprint=fingerprint("evaluate.public"),
     shell:
@@ -170,7 +171,7 @@ rule evaluate_curve:
         "results/{variant}/benchmarks/evaluate/curve.tsv"
     conda:
         "../envs/evaluate.yaml"
-    threads: config["evaluate"]["curve"]["threads"]
+    threads: own("evaluate.curve", "threads")
     params:
         fingerprint=fingerprint("evaluate.curve"),
     shell:
@@ -179,6 +180,37 @@ rule evaluate_curve:
             --config {params.fingerprint:q} \
             --model {input.model:q} \
             --items {input.made:q} \
+            --manifest {output.manifest:q} \
+            --log {log:q}
+        """
+
+
+rule evaluate_common:
+    input:
+        model=model,
+        corpus=of_main("corpus.write"),
+        made=of_main("evaluate.items"),
+    output:
+        manifest="results/{variant}/evaluate/common/{model}.manifest.json",
+    log:
+        "logs/{variant}/evaluate/common/{model}.log",
+    benchmark:
+        "results/{variant}/benchmarks/evaluate/common/{model}.tsv"
+    conda:
+        "../envs/evaluate.yaml"
+    threads: own("evaluate.common", "threads")
+    params:
+        fingerprint=fingerprint("evaluate.common"),
+        placement=placement("evaluate.common"),
+        corpus=of_main("corpus.write", ranged=True),
+    shell:
+        """
+        python -m scripts.evaluate.common \
+            --config {params.fingerprint:q} \
+            --model {input.model:q} \
+            --corpus {params.corpus:q} \
+            --items {input.made:q} \
+            {params.placement:q} \
             --manifest {output.manifest:q} \
             --log {log:q}
         """
@@ -196,7 +228,7 @@ rule evaluate_generate:
         "results/{variant}/benchmarks/evaluate/generate/{model}.tsv"
     conda:
         "../envs/evaluate.yaml"
-    threads: config["evaluate"]["generate"]["threads"]
+    threads: own("evaluate.generate", "threads")
     params:
         fingerprint=fingerprint("evaluate.generate"),
     shell:

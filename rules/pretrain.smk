@@ -5,11 +5,13 @@ REQUIRED INPUTS:
 
     results/{variant}/tokenize/encode/{shard}.manifest.json   of every shard
     results/{variant}/tokenize/train/manifest.json
-    results/{variant}/{language,quality}/score/{shard}.manifest.json   of every shard, where pretrain.mix is by one of these
+    results/{variant}/{language,quality,topics}/score/{shard}.manifest.json   of every shard, where pretrain.mix is by one of these
 
 OUTPUTS:
 
     results/{variant}/pretrain/mix/manifest.json              mix.json and spans.npy: the order of sources, where the config has phases
+    results/{variant}/pretrain/rung/{contender}.manifest.json {contender}.json: a variant's loss at a rung, where sweep.halving has any
+    results/{variant}/pretrain/halve/manifest.json            halving.json: who goes on after each rung, and why the others stop
     results/{variant}/pretrain/plan/manifest.json             what the training takes: parameters, tokens, operations; memory, hours and price in run.json
     results/{variant}/pretrain/train/manifest.json            model/ and losses.jsonl; metrics.jsonl beside them
 
@@ -24,6 +26,7 @@ rule pretrain_mix:
         tokenizer=manifest("tokenize.train"),
         languages=grouping("language.score"),
         scores=grouping("quality.score"),
+        topics=grouping("topics.score"),
     output:
         manifest="results/{variant}/pretrain/mix/manifest.json",
     log:
@@ -37,6 +40,7 @@ rule pretrain_mix:
         fingerprint=fingerprint("pretrain.mix"),
         languages=grouping("language.score", ranged=True),
         scores=grouping("quality.score", ranged=True),
+        topics=grouping("topics.score", ranged=True),
         tokens=ranged("tokenize.encode"),
     shell:
         """
@@ -44,7 +48,7 @@ rule pretrain_mix:
             --config {params.fingerprint:q} \
             --tokens {params.tokens:q} \
             --tokenizer {input.tokenizer:q} \
-            --signals {params.languages:q} {params.scores:q} \
+            --signals {params.languages:q} {params.scores:q} {params.topics:q} \
             --manifest {output.manifest:q} \
             --log {log:q}
         """
@@ -87,11 +91,76 @@ rule pretrain_plan:
         """
 
 
+# The training of a variant up to a rung of sweep.halving; all of them in main, each with the placement of its variant.
+rule pretrain_rung:
+    input:
+        tokens=manifests("tokenize.encode"),
+        tokenizer=manifest("tokenize.train"),
+        before=rung_before,
+    output:
+        manifest="results/{variant}/pretrain/rung/{contender}.manifest.json",
+    log:
+        "logs/{variant}/pretrain/rung/{contender}.log",
+    benchmark:
+        "results/{variant}/benchmarks/pretrain/rung/{contender}.tsv"
+    conda:
+        "../envs/train.yaml"
+    container:
+        None  # as pretrain_train
+    threads: cores("pretrain.rung")
+    params:
+        fingerprint=fingerprint("pretrain.rung"),
+        launcher=contending(options.LAUNCHER),
+        placement=contending(),
+        tokens=ranged("tokenize.encode"),
+    shell:
+        """
+        exec python -m scripts.training.launch \
+            {params.launcher:q} \
+            {IMAGE:q} \
+            scripts.pretrain.rung \
+            --config {params.fingerprint:q} \
+            --tokens {params.tokens:q} \
+            --tokenizer {input.tokenizer:q} \
+            --before {input.before:q} \
+            {params.placement:q} \
+            --manifest {output.manifest:q} \
+            --log {log:q}
+        """
+
+
+rule pretrain_halve:
+    input:
+        rungs=manifests("pretrain.rung"),
+    output:
+        manifest="results/{variant}/pretrain/halve/manifest.json",
+    log:
+        "logs/{variant}/pretrain/halve.log",
+    benchmark:
+        "results/{variant}/benchmarks/pretrain/halve.tsv"
+    priority: 1
+    localrule: True
+    conda:
+        "../envs/data.yaml"
+    params:
+        fingerprint=fingerprint("pretrain.halve"),
+        rungs=ranged("pretrain.rung"),
+    shell:
+        """
+        python -m scripts.pretrain.halve \
+            --config {params.fingerprint:q} \
+            --rungs {params.rungs:q} \
+            --manifest {output.manifest:q} \
+            --log {log:q}
+        """
+
+
 rule pretrain_train:
     input:
         tokens=manifests("tokenize.encode"),
         tokenizer=manifest("tokenize.train"),
         mix=manifests("pretrain.mix"),
+        halving=manifests("pretrain.halve"),
     output:
         manifest="results/{variant}/pretrain/train/manifest.json",
     log:
@@ -108,12 +177,13 @@ rule pretrain_train:
         launcher=placement("pretrain.train", options.LAUNCHER),
         placement=placement("pretrain.train"),
         tokens=ranged("tokenize.encode"),
+        trainer=trainer("scripts.pretrain.train", judged="scripts.pretrain.contender"),
     shell:
         """
         exec python -m scripts.training.launch \
             {params.launcher:q} \
             {IMAGE:q} \
-            scripts.pretrain.train \
+            {params.trainer:q} \
             --config {params.fingerprint:q} \
             --tokens {params.tokens:q} \
             --tokenizer {input.tokenizer:q} \

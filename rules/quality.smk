@@ -163,7 +163,7 @@ rule quality_transformers:
         "results/{variant}/benchmarks/quality/transformers/{shard}.tsv"
     conda:
         "../envs/evaluate.yaml"
-    threads: config["quality"]["transformers"]["threads"]
+    threads: own("quality.transformers", "threads")
     params:
         fingerprint=fingerprint("quality.transformers"),
         also=also("quality.transformers"),

@@ -3,15 +3,69 @@ report: the page that shows a run.
 
 REQUIRED INPUTS:
 
-    the manifests of every step. Beside them, where they are: metrics.jsonl and Snakemake's benchmark files
+    report.whatif: documents, scores, verdicts and tokens
+    report.inspect: documents, scores, verdicts and edits
+    report.render: the manifests of every step. Beside them, where they are: metrics.jsonl and Snakemake's benchmark files
 
 OUTPUTS:
 
+    results/{variant}/report/whatif/manifest.json    whatif.json: what other thresholds of select steps would keep
+    results/{variant}/report/inspect/manifest.json   index.html and a page for each filter, to mark documents on; samples.jsonl
     results/{variant}/report/render/manifest.json    funnel.json and counts.json: the numbers that the input alone decides
     results/{variant}/report/render/report.html      the page; it shows times too, so no manifest lists it
     results/{variant}/report/render/figures/*.svg    its key figures; `snakemake --report` shows them and the page
+    results/{variant}/report/compare/manifest.json   compare.json: all variants, their differences with verdicts; of main, where the run has variants
+    results/{variant}/report/compare/compare.html    the page over all variants; it shows times too
     results/{variant}/report/now/report.html         by `snakemake report_now`: the page of what is there so far
 """
+
+
+rule report_whatif:
+    input:
+        manifests=read_by("report.whatif"),
+    output:
+        manifest="results/{variant}/report/whatif/manifest.json",
+    log:
+        "logs/{variant}/report/whatif.log",
+    benchmark:
+        "results/{variant}/benchmarks/report/whatif.tsv"
+    conda:
+        "../envs/data.yaml"
+    params:
+        fingerprint=fingerprint("report.whatif"),
+        manifests=read_by("report.whatif", ranged=True),
+    shell:
+        """
+        python -m scripts.report.whatif \
+            --config {params.fingerprint:q} \
+            --manifests {params.manifests:q} \
+            --manifest {output.manifest:q} \
+            --log {log:q}
+        """
+
+
+rule report_inspect:
+    input:
+        manifests=read_by("report.inspect"),
+    output:
+        manifest="results/{variant}/report/inspect/manifest.json",
+    log:
+        "logs/{variant}/report/inspect.log",
+    benchmark:
+        "results/{variant}/benchmarks/report/inspect.tsv"
+    conda:
+        "../envs/data.yaml"
+    params:
+        fingerprint=fingerprint("report.inspect"),
+        manifests=read_by("report.inspect", ranged=True),
+    shell:
+        """
+        python -m scripts.report.inspect \
+            --config {params.fingerprint:q} \
+            --manifests {params.manifests:q} \
+            --manifest {output.manifest:q} \
+            --log {log:q}
+        """
 
 
 rule report_render:
@@ -58,6 +112,38 @@ rule report_render:
             --config {params.fingerprint:q} \
             --complete-config {COMPLETE:q} \
             --manifests {params.manifests:q} \
+            --manifest {output.manifest:q} \
+            --log {log:q}
+        """
+
+
+rule report_compare:
+    input:
+        manifests=of_all_variants("report.render", "evaluate.common"),
+    output:
+        manifest="results/{variant}/report/compare/manifest.json",
+        page=report(
+            "results/{variant}/report/compare/compare.html",
+            caption="report/compare.rst",
+            category="{variant}",
+            labels={"shows": "all variants compared"},
+        ),
+    log:
+        "logs/{variant}/report/compare.log",
+    benchmark:
+        "results/{variant}/benchmarks/report/compare.tsv"
+    wildcard_constraints:
+        variant="main",
+    conda:
+        "../envs/data.yaml"
+    params:
+        fingerprint=fingerprint("report.compare"),
+    shell:
+        """
+        python -m scripts.report.compare \
+            --config {params.fingerprint:q} \
+            --complete-config {COMPLETE:q} \
+            --sources {SOURCES:q} \
             --manifest {output.manifest:q} \
             --log {log:q}
         """

@@ -8,7 +8,7 @@ REQUIRED INPUTS:
 
 OUTPUTS:
 
-    results/{variant}/substrings/sample/{shard}.manifest.json    a sample of shorter stretches of words of each document
+    results/{variant}/substrings/sample/{shard}.manifest.json    a sample of shorter n-grams of words of each document
     results/{variant}/substrings/shared/{part}.manifest.json     those of the sample that are repeated, over all shards
     results/{variant}/substrings/windows/{shard}.manifest.json   hashes of the windows of words that may be repeated
     results/{variant}/substrings/repeated/{part}.manifest.json   those that are, over all shards, and where each stays

@@ -23,6 +23,13 @@ COMMANDS = {  # name: (module with main(argv), what it does)
     "export": ("scripts.pretrain.export", "which checkpoints there are; one of them as a model for transformers"),
     "serve": ("scripts.serve.command", "talk to a run's models: a page to chat in, and an endpoint as OpenAI's"),
     "sample": ("scripts.serve.sample", "what a model of a run writes, on the terminal"),
+    "record": ("scripts.compare.written", "one JSON of a run: settings, code, versions, machine, checksums, summaries"),
+    "compare": ("scripts.compare.command", "the difference of two runs, here or from another machine"),
+    "whatif": ("scripts.whatif.command", "what other thresholds would keep, without running anything"),
+    "marks": ("scripts.marks.command", "precision and recall of filters, from marks on the pages of report.inspect"),
+    "trace": ("scripts.trace.command", "what became of a document, and what a training step read"),
+    "who-wrote": ("scripts.trace.wrote", "where a text that a model wrote stands in the training text"),
+    "forget": ("scripts.trace.forget", "what a takedown of a domain touches, and the edit that leaves it out"),
     "decontaminate": (
         "scripts.decontaminate.command",
         "search a corpus for items of evaluation sets, and write it without them",

@@ -47,7 +47,7 @@ def expected(project: Project, wanted: list[str]) -> Iterator[tuple[str, Path, s
     """(variant, path, step, fingerprint) of every manifest of the steps that a run under this config would look at, each once."""
     seen: set[str] = set()
     for variant, config in project.variants.items():
-        for step in [name for name in steps.used(config) if name != steps.LAST and (not wanted or name in wanted)]:
+        for step in [name for name in steps.used(config) if name not in steps.PAGES and (not wanted or name in wanted)]:
             for task in steps.ids(step, config):
                 path = project.manifest(variant, step, task)
                 if path not in seen:

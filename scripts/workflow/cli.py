@@ -12,8 +12,8 @@ import os
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable
-from functools import cache
+from collections.abc import Callable, Iterable
+from functools import cache, wraps
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from scripts.workflow import fingerprint as fingerprints
 from scripts.workflow.errors import InputError
 from scripts.workflow.fingerprint import code
 from scripts.workflow.manifest import Manifest, ManifestError, combined, consumed, digest, recording, task_of
-from scripts.workflow.steps import STEPS, tasks
+from scripts.workflow.steps import OWN, STEPS, is_of_main, tasks
 
 SOURCES = "sources"  # in a manifest's `inputs`: what a task consumed that is no manifest
 LONE = "manifest.json"  # the name of a one-task step's manifest
@@ -115,7 +115,7 @@ def given_settings(step: str, given: str, task: str = "") -> tuple[dict[str, Any
             raise InputError(f"--config is the fingerprint of {body.get('step')!r}; this program is {step!r}")
         return body["config"], given
     complete = configuration.validate(readable.read(Path(given)), source=given)
-    task = task if STEPS[step].per == "model" else ""
+    task = task if STEPS[step].per in OWN else ""
     if task and task not in (known := tasks(step, complete)):
         raise InputError(f"--manifest is of the model {task!r}, which {step} does not have; it has {', '.join(known)}")
     return fingerprints.settings(step, complete, task), fingerprints.fingerprint(step, complete, task=task)
@@ -226,10 +226,16 @@ def done(args: argparse.Namespace, mark: str, renews: bool = True) -> bool:
             return False
         files = [{task_of(args.manifest): held} for held in own.values()]
         if renews:
-            manifest.renew(combined([*files, *(given[key].sources for key in given if held[key])]))
+            read = (given[key] for key in given if held[key])
+            manifest.renew(combined([*files, *sources_of(args.step, read)]))
     except ManifestError:
         return False
     return True
+
+
+def sources_of(step: str, read: Iterable[Manifest]) -> list[dict[str, str]]:
+    """`sources` of what a task of a step has read, without what is main's in every variant, whose source files may be others."""
+    return [found.sources for found in read if not is_of_main(step, found.step)]
 
 
 def inputs(args: argparse.Namespace) -> dict[str, Manifest]:
@@ -261,7 +267,7 @@ def task(args: argparse.Namespace, section: dict[str, Any], mark: str, body: Bod
     with recording() as opened:
         files = body(args, section, manifest)
     manifest.inputs |= consumed(opened, inputs(args))
-    manifest.sources = combined([manifest.sources, *(found.sources for found in opened.values())])
+    manifest.sources = combined([manifest.sources, *sources_of(args.step, opened.values())])
     if not manifest.worked and record.read(args.manifest):
         record.renew(args.manifest, mark)  # who worked, and on what machine, stays
     else:
@@ -368,6 +374,27 @@ def tell(args: argparse.Namespace) -> None:
         dropped.update(counts["dropped"])
     drops = ", ".join(f"{reason} {n:,}" for reason, n in sorted(total["dropped"].items()) if n)
     console.log.info("in %s, kept %s%s", f"{total['in']:,}", f"{total['kept']:,}", f"; dropped: {drops}" * bool(drops))
+
+
+def answered(main: Callable[..., int]) -> Callable[..., int]:
+    """The same `main` of a command for people, where an error that a person can mend is one line and the status 1."""
+
+    @wraps(main)
+    def told(argv: list[str] | None = None) -> int:
+        try:
+            return main(argv)
+        except BrokenPipeError:  # `| head` has seen enough
+            raise
+        except MENDABLE as error:
+            return fail(str(error))
+
+    return told
+
+
+def show(args: argparse.Namespace, found: Any, lines: Callable[[], Iterable[str]]) -> int:
+    """Print what a command for people found, with --json as that, else in lines; the status 0."""
+    print(json.dumps(found, indent=1, ensure_ascii=False) if args.json else "\n".join(lines()))
+    return 0
 
 
 def fail(message: str) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import difflib
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from scripts.models import registry
+from scripts.workflow import halving, reference, sweep, swept
 from scripts.workflow.scalars import hint, meant
 from scripts.workflow.trees import has, lookup, merged
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[2]
 SCHEMA = ROOT / "schemas" / "config.schema.yaml"
 AUTO = "^auto$"  # the pattern of a leaf that also takes `auto`: the step decides by the corpus
+COMMON = "evaluate.common"
 FEW = 12  # keys of a section that an error lists
 # libyaml where PyYAML was built with it: the schema is parsed at the start of every job.
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -130,30 +132,81 @@ def validate(config: dict[str, Any], source: str = "config.yaml") -> dict[str, A
     """Check `config` against the schema and return it complete.
 
     Raises ConfigError with one line for each problem: the key's path, the value, what is allowed and, for an unknown
-    key, the nearest known one.
+    key, the nearest known one. What a variant is compared with is left out of what is returned.
     """
+    config = reference.own(config) if isinstance(config, dict) else config
     if lines := _odd_keys(config):
         raise ConfigError(f"{source}: " + f"\n{source}: ".join(lines))
     models = config.get("models") if isinstance(config, dict) else None
     checking = validator(registry.in_schema(schema(), models))
     errors = sorted(checking.iter_errors(config), key=lambda e: list(map(str, e.absolute_path)))
-    lines = list(dict.fromkeys(line for error in errors for line in _explain(error)))
+    lines = list(dict.fromkeys(line for error in telling(errors) for line in explained(error)))
     complete = {} if lines else in_place(with_defaults(config))
     lines += registry.problems(complete.get("models", {}))
     if not lines:
         lines += _markup(complete)
-        for name, overlay in complete.get("variants", {}).items():
+        by_hand = set(complete["variants"])
+        lines += _swept(complete)
+        judged = complete["sweep"]["halving"]
+        if complete["variants"] or judged["contenders"] is None:  # else of a variant, which is told
+            judged["contenders"] = halving.filled(complete)
+        said: set[str] = set()  # of a sweep's variants: fifty may have the same fault
+        for name in complete.get("variants", {}):
             try:
-                of_variant(complete, name)
+                own = of_variant(complete, name)
+                lines += _measured_otherwise(complete, own, name, name in by_hand)
             except ConfigError as error:
-                lines.append(str(error))
-            lines += [
-                f"variants.{name}.{path} says where or how fast a step runs, which is one for all variants: set {path}"
-                for path in _placement(overlay, complete)
-            ]
+                whose = swept.whose(complete, name)
+                wrong = str(error).replace(f"variants.{name}: ", "").split("\n")
+                lines += [f"{whose}: {line}" for line in wrong if name in by_hand or line not in said]
+                said.update(wrong)
     if lines:
         raise ConfigError(f"{source}: " + f"\n{source}: ".join(lines))
     return complete
+
+
+def _measured_otherwise(complete: dict[str, Any], own: dict[str, Any], name: str, by_hand: bool) -> list[str]:
+    """A line for each key of evaluate.common in which a variant differs from main: their numbers would not compare."""
+    main, other = (lookup(config, COMMON) for config in (complete, own))
+    free = {"threads", *(key for key, node in section(COMMON)["properties"].items() if node.get("placement"))}
+    where = f"variants.{name}." if by_hand else f"sweep makes the variant {name}, in which "
+    return [
+        f"{where}{COMMON}.{key} is {other[key]!r}, and main has {main[key]!r}: all variants are measured alike; set "
+        f"{COMMON}.{key} for all"
+        for key in main
+        if key not in free and main[key] != other[key]
+    ]
+
+
+def _swept(complete: dict[str, Any]) -> list[str]:
+    """Put the variants that `sweep` stands for among the others; the lines of what is wrong with it."""
+    try:
+        sweep.check_keys(complete["sweep"])
+        if lines := swept.lines(complete):
+            return lines
+        made = sweep.variants(complete)
+    except sweep.SweepError as error:
+        return [str(error)]
+    if lines := _idle(complete["sweep"]):
+        return lines
+    own = complete["variants"]
+    wrong = [
+        f"sweep makes a variant {name}, and variants has another of that name"
+        for name in made
+        if own.get(name, made[name]) != made[name]
+    ]
+    complete["variants"] = {**own, **made}
+    return wrong
+
+
+def _idle(section: dict[str, Any]) -> list[str]:
+    """A line for each list of a sweep that would make variants with the same results, by keys that decide nothing of what is written."""
+    why = "says where or how fast a step runs, so its variants would have the same results, made once"
+    where = "write it in sweep.sizes beside what it is for, or in variants"
+    lists = {"grid": section["grid"], "random.keys": section["random"]["keys"]}
+    lines = [f"sweep.{name}.{path} {why}: {where}" for name, keys in lists.items() for path in placement(keys)]
+    alone = [one for one in section["sizes"] if len(placement(one)) == len(one)]
+    return lines + [f"sweep.sizes has {', '.join(one)} alone, which {why}: {where}" for one in alone]
 
 
 def unused(config: dict[str, Any], complete: dict[str, Any]) -> list[str]:
@@ -164,24 +217,32 @@ def unused(config: dict[str, Any], complete: dict[str, Any]) -> list[str]:
 
 
 def of_variant(config: dict[str, Any], name: str) -> dict[str, Any]:
-    """The whole config of a variant; `main` is the config itself. Raises ConfigError."""
+    """The whole config of a variant, with what it is compared with (scripts/workflow/reference.py); `main` is the config itself.
+
+    Raises ConfigError.
+    """
     if name not in config["variants"]:
         return config
-    return validate({**merged(config, config["variants"][name]), "variants": {}}, source=f"variants.{name}")
+    judged = {key: config["sweep"][key] for key in ("halving", "seed_keys")}
+    own = {**merged(config, config["variants"][name]), "variants": {}, "sweep": judged}
+    return {**validate(own, source=f"variants.{name}"), reference.KEY: reference.Reference(config)}
 
 
-def _placement(overlay: dict[str, Any], config: dict[str, Any]) -> Iterator[str]:
-    """The placement keys that a variant's overlay sets, as dotted paths; those of models too."""
-    found = [path for path, node in leaves() if node.get("placement")]
-    yield from (path for path in found if has(overlay, path))
-    models = overlay.get("models")
-    for model, entry in models.items() if isinstance(models, dict) else ():
-        if isinstance(entry, dict):
-            step = {**config["models"].get(model, {}), **entry}.get("step")
-            yield from (f"models.{model}.{key}" for key in entry if f"{step}.{key}" in found)
+def placement(settings: Mapping[str, Any]) -> list[str]:
+    """Which of these dotted keys say where or how fast a step runs, and nothing of what it writes."""
+    found = {path for path, node in leaves() if node.get("placement")}
+    return [path for path in settings if path in found]
 
 
-def _explain(error: ValidationError) -> list[str]:
+def telling(errors: Iterable[ValidationError]) -> list[ValidationError]:
+    """The errors without what else is wrong with a value of the wrong type, which says all."""
+    every = list(errors)
+    typed = {error.json_path for error in every if error.validator == "type"}
+    return [error for error in every if error.validator == "type" or error.json_path not in typed]
+
+
+def explained(error: ValidationError) -> list[str]:
+    """A line, or several, on what the schema refuses: key, value and what is allowed."""
     path = ".".join(str(part) for part in error.absolute_path)
     where = path or "the top level"
     rule, value, shown = error.validator, error.validator_value, repr(error.instance)
@@ -208,9 +269,10 @@ def _explain(error: ValidationError) -> list[str]:
     if rule == "enum":
         close = difflib.get_close_matches(str(error.instance), [str(v) for v in value], n=1)
         near = f" (did you mean {close[0]!r}?)" if close else ""
-        return [
-            f"{where} is {shown}; allowed are {', '.join(map(repr, value))}{near}{hint(error.instance, ['string'])}"
-        ]
+        kinds_of = {"string": str, "integer": int}
+        wanted = [name for name, kind in kinds_of.items() if any(isinstance(one, kind) for one in value)]
+        known = ", ".join("null" if one is None else repr(one) for one in value)
+        return [f"{where} is {shown}; allowed are {known}{near}{hint(error.instance, wanted)}"]
     if rule == "required":
         missing = [key for key in value if key not in error.instance]
         return [f"{where} lacks the key {', '.join(map(repr, missing))}"]

@@ -30,6 +30,7 @@ LOWER = {
     "quality.ngrams": "quality.ngrams.documents",
     "quality.transformers": "quality.transformers.batch_tokens",
     "quality.lm": "quality.lm.memory_mb or quality.lm.max_documents",
+    "topics.train": "topics.train.documents or topics.train.characters",
     "quality.calibrate": "quality.calibrate.max_documents",
 }
 LOWER_ELSE = "the tasks that run at once (`--cores`), or the size of a shard: more of them, ingest.extract.shards"

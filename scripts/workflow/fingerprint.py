@@ -12,37 +12,29 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from scripts.compress import quantize_tools
-from scripts.ingest import sources
 from scripts.models import registry
-from scripts.models.registry import QUANTIZE_STEP
-from scripts.workflow import contents
+from scripts.workflow import contents, halving, reference, told
 from scripts.workflow.cache import Cache
-from scripts.workflow.config import ROOT, ConfigError, named_files, tracked
+from scripts.workflow.config import ROOT, ConfigError, named_files, of_variant, tracked
 from scripts.workflow.manifest import canonical, digest
 from scripts.workflow.plumbing import VERSION, is_plumbing
 from scripts.workflow.steps import (
-    CALIBRATE,
-    DECONTAMINATE,
-    EVALUATION,
-    EXEMPTING,
+    COMMON,
+    COMPARE_ALL,
     FETCH,
-    ITEMS,
     LAST,
     LIST,
-    MASKED,
-    MIX,
     PLAN,
     PUBLIC,
+    RUNG,
     SETS,
     STAGE,
     SYNTHESIZE,
-    filters,
-    searched,
-    skipped_by,
+    common,
+    is_used,
+    models,
     upstream,
 )
-from scripts.workflow.trees import lookup
 
 # By the hash of a source's bytes and of those of this file, which says what a meaning is.
 CACHE = Path(".snakemake/meanings.json")
@@ -146,7 +138,11 @@ def code(module: str, root: Path = ROOT) -> dict[str, str]:
     return found
 
 
-NAMING = {PLAN: registry.BASE_STEP, STAGE: PUBLIC}  # the step whose keys name a step's files, where it is another
+NAMING = {
+    PLAN: registry.BASE_STEP,
+    RUNG: registry.BASE_STEP,
+    STAGE: PUBLIC,
+}  # the step whose keys name a step's files, where it is another
 NAMED = {
     "yaml": contents.named_by,
     "manifests": contents.manifests,
@@ -171,61 +167,43 @@ def files(step: str, config: dict[str, Any]) -> dict[str, str]:
 
 
 def settings(step: str, config: dict[str, Any], task: str = "") -> dict[str, Any]:
-    """The tracked settings of a step's task under a complete config: those that its program gets.
+    """The tracked settings of a step's task under a complete config: those that its program gets, its own and what it is told of others.
 
-    task: the model, of a step that has a task for each. The report gets the models too, in the order of the registry; pretrain.plan
-    and pretrain.mix the settings of pretrain.train; evaluate.items which held-out text evaluate.model scores; evaluate.stage what
-    evaluate.public asks; the steps of a filter that keep documents whatever they measure, the sources of these (`skip_filters`), which
-    ingest.extract is not told; heuristics.calibrate the thresholds that hold for the reference; the pairs for fine-tuning and alignment
-    the settings of the filter `pii`, where the run uses it; an export what its card says of sources and languages, and the models that
-    it is made from; a model that is calibrated the packages of the quantizers' environment.
+    task: the model, of a step that has a task for each.
     """
-    found = tracked(registry.applied(config, step, task), step)
-    if step == CALIBRATE:
-        found["select"] = {
-            key: value for key, value in tracked(config, "heuristics.select").items() if key != "languages"
-        }
-    if step in EXEMPTING:
-        return {**found, "skipped_by": skipped_by(step, config)}
-    if step in MASKED:  # a run may mask, search for evaluation sets, or both
-        if "pii" in config["filters"]:
-            found = {**found, "pii": {name: tracked(config, f"pii.{name}") for name in ("score", "select")}}
-        if DECONTAMINATE in filters(config):
-            found = {**found, DECONTAMINATE: {"overlap_max": config[DECONTAMINATE]["select"]["overlap_max"]}}
-        return found
-    if step == LIST:
-        return {**found, **sources.listing(config)}
-    if step == FETCH:
-        return {**found, **sources.fetching(config)}
-    if step == ITEMS:
-        return {**found, "heldout": {key: lookup(config, EVALUATION)[key] for key in ("max_tokens", "seed")}}
-    if step == registry.EXPORT_STEP:
-        return {**found, **registry.told(config), "lineage": registry.lineage(config, task)}
-    if step == QUANTIZE_STEP and registry.calibrates(config, task):
-        return {**found, "tools": quantize_tools.version()}
-    if step == STAGE:
-        return {**found, **{key: lookup(config, PUBLIC)[key] for key in ("presets", "data", "hub", "limit", "seed")}}
-    if step == SETS:
-        return {**found, **searching(config), "hub": lookup(config, PUBLIC)["hub"]}
-    if step in (MIX, PLAN):
-        return {**found, "train": tracked(config, registry.BASE_STEP)}
-    return {**found, "models": registry.listed(config)} if step == LAST else found
+    return {**tracked(registry.applied(config, step, task), step), **told.of(step, config, task)}
 
 
 def naming(step: str, config: dict[str, Any], task: str) -> dict[str, Any]:
     """The config whose keys name a step's files."""
     found = registry.applied(config, step, task)
+    if step == RUNG and task:
+        name, _ = halving.parsed(task)
+        return {**found, "pretrain": {**found["pretrain"], "train": halving.section(config, name)}}
     if step != SETS:
         return found
     section = found["decontaminate"]
-    return {**found, "decontaminate": {**section, "index": {**section["index"], **searching(config)}}}
+    return {**found, "decontaminate": {**section, "index": {**section["index"], **told.searching(config)}}}
 
 
-def searching(config: dict[str, Any]) -> dict[str, Any]:
-    """`tasks` and `data` of decontaminate.index; where they are null those of evaluate.public, so that to name these reruns nothing."""
-    tasks, data = searched(config), lookup(config, SETS)["data"]
-    data = lookup(config, PUBLIC)["data"] if data is None else data
-    return {"tasks": tasks, "data": data if tasks else []}
+ENDS = (LAST, COMMON)  # what report.compare reads of every variant
+
+
+def ends(config: dict[str, Any], memo: dict[str, str]) -> dict[str, str]:
+    """A digest of the fingerprint of every variant's report, and of each evaluation on the common text, by `variant/step model`.
+
+    memo: of main's fingerprints; a project puts those of the other variants there too.
+    """
+    found = {}
+    for name in ("main", *config["variants"]):
+        own, held = (config, memo) if name == "main" else (of_variant(config, name), dict[str, str]())
+        for step in ENDS:
+            for model in models(step, own) if is_used(step, own) else []:
+                key = f"{name}/{step} {model}".rstrip()
+                if key not in memo:
+                    memo[key] = fingerprint(step, own, held, model)
+                found[key] = digest(memo[key])
+    return found
 
 
 def fingerprint(step: str, config: dict[str, Any], memo: dict[str, str] | None = None, task: str = "") -> str:
@@ -247,6 +225,12 @@ def fingerprint(step: str, config: dict[str, Any], memo: dict[str, str] | None =
             for name, model in upstream(step, config, task)
             if name != FETCH  # a copy on the disk, which changes no document
         }
+        above |= {
+            f"{name} of main": digest(fingerprint(name, reference.told(config), reference.memo(config, memo)))
+            for name in common(step, config)
+        }
+        if step == COMPARE_ALL:
+            above = ends(config, memo)
         memo[key] = canonical(
             {
                 "step": step,

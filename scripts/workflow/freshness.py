@@ -16,7 +16,8 @@ from typing import Any
 
 from scripts.workflow import ranges, record, replaced
 from scripts.workflow.manifest import Manifest, ManifestError, combined, digest
-from scripts.workflow.steps import CRAWL, LIST, SETS, STAGE, SYNTHESIZE
+from scripts.workflow.steps import CRAWL, LIST, SETS, STAGE, SYNTHESIZE, is_of_main
+from scripts.workflow.trees import flat
 
 WORDS = "not up to date: "  # before the reason, in what Snakemake prints
 ABOVE = (
@@ -31,18 +32,21 @@ class Freshness:
     """What is asked of the results of one variant.
 
     place: (step, task) → the manifest's path. contents: shard → digest of its source files. Manifests are read once.
-    files: shard → its source files as `source=root/./name`, which are named where they were replaced.
+    files: shard → its source files as `source=root/./name`, which are named where they were replaced. main: `place` of main, of which some
+    steps read in every variant.
     """
 
     place: Callable[[str, str], Path]
     contents: dict[str, str]
     files: dict[str, list[str]] = field(default_factory=dict)
+    main: Callable[[str, str], Path] | None = None
     _read: dict[Path, Manifest | None] = field(default_factory=dict)
     _why: dict[tuple[Path, str], str | None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         # With 1,000 shards the manifests name 60,000 inputs, which are 8,000 other manifests.
         self.place = cache(self.place)
+        self.main = cache(self.main or self.place)
         self._input, self._mark, self._other = cache(self._find_input), cache(self._find_mark), cache(self._find_other)
 
     def manifest(self, path: Path) -> Manifest | None:
@@ -105,26 +109,29 @@ class Freshness:
         """Why the input `key` is not what the manifest consumed; None where it is."""
         if key == LIST and self._input(key) is None:  # which files there are is known from nothing else
             return f"{key} is gone"
-        return next(filter(None, (self._other(key, part, marks) for part, marks in found.inputs[key].items())), None)
+        main = is_of_main(found.step, key.partition(" ")[0])
+        parts = found.inputs[key].items()
+        return next(filter(None, (self._other(key, part, marks, main) for part, marks in parts)), None)
 
-    def _find_other(self, key: str, part: str, marks: str) -> str | None:
+    def _find_other(self, key: str, part: str, marks: str, main: bool = False) -> str | None:
         """Which of the inputs that `key` names does not hold what was consumed of it; None where all do, or are gone.
 
         Asked once for what many results consumed: each of 256 tasks may have read all of 4,096 shards.
         """
         for one, name, mark in ranges.each(key, part, marks):
-            if self._input(one) is not None and self._mark(one, name) != mark:
+            if self._input(one, main) is not None and self._mark(one, name, main) != mark:
                 return f"{one} holds other data"
         return None
 
-    def _find_input(self, key: str) -> Manifest | None:
-        """The manifest that is called `key` among the inputs of others; None where it is gone or not readable."""
+    def _find_input(self, key: str, main: bool = False) -> Manifest | None:
+        """The manifest that is called `key` among the inputs of others; None where it is gone or not readable. main: that of main."""
         step, _, task = key.partition(" ")
-        return self.manifest(self.place(step, task))
+        assert self.main
+        return self.manifest((self.main if main else self.place)(step, task))
 
-    def _find_mark(self, key: str, part: str) -> str | None:
+    def _find_mark(self, key: str, part: str, main: bool = False) -> str | None:
         """The digest of a part of the input `key`, as it is now; None where it is not there."""
-        there = self._input(key)
+        there = self._input(key, main)
         return there.digest_of(part) if there else None
 
     def _sources(self, like: dict[str, str]) -> dict[str, str]:
@@ -161,15 +168,6 @@ def difference(old: dict[str, Any], new: dict[str, Any], whole: bool = False) ->
     if names and not found:
         found.append(f"{ABOVE}{', '.join(names)}")
     return found
-
-
-def flat(section: dict[str, Any], path: str = "") -> dict[str, Any]:
-    """A section's leaves by dotted key."""
-    out: dict[str, Any] = {}
-    for key, value in section.items():
-        here = f"{path}.{key}" if path else str(key)
-        out |= flat(value, here) if isinstance(value, dict) and value else {here: value}
-    return out
 
 
 def _short(value: Any) -> str:

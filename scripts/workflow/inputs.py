@@ -24,7 +24,8 @@ class Inputs:
     _read: dict[Path, Manifest | None] = field(default_factory=dict)
 
     def of(self, manifest: Manifest) -> Iterator[tuple[str, Path, bool | None]]:
-        """(step, path, whether it holds what was consumed) of every input: of the manifest's own variant, or of main.
+        """(step, path, whether it holds what was consumed) of every input: of the manifest's own variant, of main, or of another that has
+        the same.
 
         None: it is gone, or cannot be read.
         """
@@ -34,10 +35,14 @@ class Inputs:
             if key == "sources" or not parts:
                 continue
             step, _, task = key.partition(" ")
+            other, _, step = step.rpartition("/")  # report.compare reads other variants: `hot/evaluate.common base`
             below = folder_of(step) / (f"{task}.manifest.json" if task else "manifest.json")
-            own, main = self.results / variant / below, self.results / "main" / below
+            own, main = self.results / (other or variant) / below, self.results / "main" / below
             # A folder of its own may be left from a time when the variant set more keys.
             path = own if own.exists() and (self._same(own, parts) or not self._same(main, parts)) else main
+            if not self._same(path, parts):
+                others = (folder / below for folder in sorted(self.results.glob("*/")))
+                path = next((other for other in others if other.exists() and self._same(other, parts)), path)
             yield step, path, self._same(path, parts)
 
     def _same(self, path: Path, parts: dict[str, str]) -> bool | None:

@@ -9,11 +9,13 @@ from importlib.abc import MetaPathFinder
 from typing import Any
 
 from scripts.models.registry import BASE_STEP
-from scripts.workflow.steps import CRAWL, STEPS
+from scripts.workflow.steps import CRAWL, STEPS, WHATIF
 
 # Trainings and evaluations use libraries that do need pandas, the demo's crawl documents it, and transformers asks whether it is there.
 DATA = tuple(
-    step for step in tuple(STEPS)[: tuple(STEPS).index(BASE_STEP)] if step not in (CRAWL, "quality.transformers")
+    step
+    for step in (*tuple(STEPS)[: tuple(STEPS).index(BASE_STEP)], WHATIF)
+    if step not in (CRAWL, "quality.transformers")
 )
 
 

@@ -1,31 +1,20 @@
 """A run's config with all its variants: fingerprints, source files, and the path of each task's manifest.
 
-A step's manifest is results/<variant>/<stage>/<step>/[<shard>.]manifest.json. A variant reads a step from `main` when the step's
-fingerprint and what the source files hold are the same there. rules/common.smk asks this, and so do commands that look at a run
-without Snakemake.
+A step's manifest is results/<variant>/<stage>/<step>/[<shard>.]manifest.json. A variant reads a step from the first variant, main or one
+before it in the config, that has the same fingerprint of the step and the same content of source files. rules/common.smk asks this, and
+so do commands that look at a run without Snakemake.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-from scripts.align import checks as aligning
-from scripts.compress import accepts, quantize_tools
-from scripts.compress import checks as quantizing
-from scripts.finetune import layouts
-from scripts.finetune import settings as finetuning
 from scripts.ingest import sources
-from scripts.language import labels
-from scripts.models import registry
-from scripts.pretrain import checks, gpus, mix_shares, origin, sizes
-from scripts.pretrain.parameters import FAMILIES
-from scripts.quality import scorers
-from scripts.synthesize import checks as synthesizing
+from scripts.workflow import checks, contents, fingerprint, halving, record, reference, steps, swept
 from scripts.workflow import config as configuration
-from scripts.workflow import contents, fingerprint, record, steps
 from scripts.workflow.errors import InputError
 from scripts.workflow.freshness import Freshness
 from scripts.workflow.manifest import canonical
@@ -46,8 +35,14 @@ class Project:
         self.held = held or self._found()
         self.sources, self.contents = self.held
         self.freshness = {
-            name: Freshness(self._place(name), self.contents[name], self.sources[name]) for name in self.variants
+            name: Freshness(self._place(name), self.contents[name], self.sources[name], self._place("main"))
+            for name in self.variants
         }
+        for name, config in self.variants.items():
+            if reference.KEY in config:  # what main's steps are is worked out once
+                config[reference.KEY].memo = self._fingerprints["main"]
+                config[reference.KEY].same_files = self.contents[name] == self.contents["main"]
+        self._used = cache(lambda name: frozenset(steps.used(self.variants[name])))
         # A plan asks for the same paths for every task of a step: with 1,000 shards, a million times.
         self._folder = cache(self._find_folder)
 
@@ -66,69 +61,70 @@ class Project:
 
     def check(self) -> None:
         """What can be refused before anything runs, and every fingerprint. Raises ConfigError or InputError."""
+        self.refuse()
         for name, config in self.variants.items():
-            if "language" in config["filters"]:
-                labels.check(config["language"])
-            labels.check_by_language(config)
-            train = config["pretrain"]["train"]
-            checks.check(train, train["processes"] * train["nodes"])
-            check_lengths(config)
-            check_mix(config)
-            check_curve(config)
-            check_judge(config)
-            check_decontaminated(config)
-            check_tuning(config)
-            accepts.check(config)
-            quantize_tools.check(config)
-            quantize_tools.check_shapes(config)
-            quantizing.check(config)
-            scorers.check(config)
-            model, vocabulary = config["pretrain"]["train"]["model"], config["tokenize"]["train"]["vocabulary"]
-            if model["size"] is not None and isinstance(vocabulary, int):
-                sizes.fill(model, vocabulary)
-            if config["pretrain"]["plan"]["gpu"] is not None:
-                gpus.chosen(config["pretrain"]["plan"], "auto")
-            layouts.check(config["finetune"]["pairs"])
-            synthesizing.check(config, Path(f"results/{name}"))
-            finetuning.check(config)
-            aligning.check(config)
-            start_from, own = config["pretrain"]["train"]["start_from"], Path(f"results/{name}/pretrain/train")
-            if start_from and Path(start_from).resolve().is_relative_to(own.resolve()):
-                raise configuration.ConfigError(
-                    f"pretrain.train.start_from is {start_from!r}, the result that this run would replace: copy the folder to "
-                    "another place, and name that"
-                )
-            origin.check(config["pretrain"]["train"], vocabulary)
-            if wrong := steps.wrong_order(config["filters"]):
-                raise configuration.ConfigError(wrong if name == "main" else f"variants.{name}: {wrong}")
+            check_halving(name, self)
             for step in steps.used(config):
                 for task in steps.models(step, config):
                     self.fingerprint(name, step, task)
         contents.save()
         fingerprint.save()
 
+    def refuse(self) -> None:
+        """What can be refused before anything runs, without the files that keys name. Raises ConfigError or InputError."""
+        for name, config in self.variants.items():
+            try:
+                checks.check(config, name)
+            except (configuration.ConfigError, InputError) as error:
+                if name == "main":
+                    raise
+                kind = InputError if isinstance(error, InputError) else configuration.ConfigError
+                raise kind(f"{swept.whose(self.variants['main'], name)}: {error}") from None
+
     def fingerprint(self, variant: str, step: str, task: str = "") -> str:
         """The fingerprint of a step's task in a variant; only those of a model's step differ by task."""
-        task = task if steps.STEPS[step].per == "model" else ""
+        task = task if steps.STEPS[step].per in steps.OWN else ""
+        if step == steps.COMPARE_ALL and step not in self._fingerprints[variant]:
+            self._fingerprints[variant] |= self._ends()
         return fingerprint.fingerprint(step, self.variants[variant], self._fingerprints[variant], task)
 
+    def _ends(self) -> dict[str, str]:
+        """The fingerprints that report.compare depends on, of every variant, as fingerprint.ends has them."""
+        return {
+            f"{name}/{step} {model}".rstrip(): self.fingerprint(name, step, model)
+            for name, config in self.variants.items()
+            for step in fingerprint.ENDS
+            for model in (steps.models(step, config) if steps.is_used(step, config) else [])
+        }
+
     def _find_folder(self, variant: str, step: str, model: str) -> str:
-        # How source files are found is in no fingerprint.
-        same = step in (steps.CRAWL, steps.LIST, *steps.SYNTHESIZE) or self.contents[variant] == self.contents["main"]
-        # A step or a model may be in one of the two alone; a model, as the input of an old result, in none.
-        known = steps.is_used(step, self.variants["main"]) and (
-            not model or all(model in steps.tasks(step, self.variants[name]) for name in (variant, "main"))
-        )
-        owner = (
-            "main"
-            if same and known and self.fingerprint(variant, step, model) == self.fingerprint("main", step, model)
-            else variant
-        )
+        owner = next((name for name in self._before(variant) if self._same(name, variant, step, model)), variant)
         return f"results/{owner}/{step.replace('.', '/')}"
 
+    def _before(self, variant: str) -> list[str]:
+        """The variants before one in the config's order, main first."""
+        names = list(self.variants)
+        return names[: names.index(variant)]
+
+    def _same(self, one: str, other: str, step: str, model: str) -> bool:
+        """Whether a step's results, or those of a model, are the same in two variants."""
+        # How source files are found is in no fingerprint.
+        sourced = (
+            step in (steps.CRAWL, steps.LIST, steps.REFERENCE, *steps.SYNTHESIZE)
+            or self.contents[one] == self.contents[other]
+        )
+        # A step or a model may be in one of the two alone; a model, as the input of an old result, in none.
+        known = sourced and all(
+            step in self._used(name) and (not model or model in steps.tasks(step, self.variants[name]))
+            for name in (one, other)
+        )
+        return known and self.fingerprint(one, step, model) == self.fingerprint(other, step, model)
+
     def folder(self, variant: str, step: str, task: str = "") -> str:
-        """The folder of a step in a variant: main's, where its fingerprint and the source files' content are the same there."""
-        return self._folder(variant, step, task if steps.STEPS[step].per == "model" else "")
+        """The folder of a step in a variant: that of the first variant, main or in the config's order, that has the same fingerprint and
+        content of source files.
+        """
+        return self._folder(variant, step, task if steps.STEPS[step].per in steps.OWN else "")
 
     def manifest(self, variant: str, step: str, task: str = "") -> str:
         """The path of a task's manifest."""
@@ -150,7 +146,13 @@ class Project:
         ]
 
     def _place(self, variant: str) -> Callable[[str, str], Path]:
-        return lambda step, task: Path(self.manifest(variant, step, task))
+        """The path of a manifest by its step and task; report.compare names those of other variants, `hot/evaluate.common`."""
+
+        def place(step: str, task: str) -> Path:
+            other, _, named = step.rpartition("/")
+            return Path(self.manifest(other if other in self.variants else variant, named, task))
+
+        return place
 
     def stale(self, variant: str, step: str, tasks: list[str]) -> str | None:
         """Why the result of a Snakemake task, which owns these tasks, is not up to date, in words; None where it is.
@@ -168,79 +170,35 @@ class Project:
         return self.freshness[variant].other(step, tasks, self.fingerprint(variant, step, tasks[0]))
 
 
-def tuned(config: dict[str, Any]) -> list[tuple[str, str]]:
-    """(step, model) of every model that is trained on pairs."""
-    return [
-        (step, name)
-        for step in ("finetune.train", "align.reward", "align.train")
-        for name in registry.made_by(config, step)
-    ]
+def check_halving(name: str, project: Project) -> None:
+    """Raise ConfigError for a variant whose loss says nothing beside that of main: other text, another tokenizer, phases of a mix.
 
-
-def check_lengths(config: dict[str, Any]) -> None:
-    """Raise InputError for pairs that are longer than the context that the model is pre-trained with."""
-    model = config["pretrain"]["train"]["model"]
-    known = model["type"] in FAMILIES and isinstance(model["context"], int)
-    for step, name in tuned(config) if known else []:
-        length = registry.section(config, step, name)["max_length"]
-        if length > model["context"]:
-            key = registry.key(config, step, name, "max_length")
-            raise InputError(f"{key} is {length:,}, more than pretrain.train.model.context, {model['context']:,}")
-
-
-def check_mix(config: dict[str, Any]) -> None:
-    """Raise InputError for a mix that no corpus goes with, as far as the config says which groups there are."""
-    mix = config["pretrain"]["mix"]
-    mix_shares.check(mix, config["pretrain"]["train"]["schedule"])
-    if not mix["phases"]:
+    What main has of rungs is then that of every variant, and is not worked out for each again.
+    """
+    config = project.variants[name]
+    if not halving.is_used(config):
         return
-    if mix["by"] in steps.MIXED_BY and not steps.is_used(steps.MIXED_BY[mix["by"]], config):
-        raise InputError(
-            f"pretrain.mix.by is {mix['by']!r}, which {steps.MIXED_BY[mix['by']]} measures, and filters is {config['filters']!r}: add "
-            "it there"
-        )
-    if mix["by"] == "source":
-        names = sorted(source["name"] for source in config["ingest"]["extract"]["sources"])
-        mix_shares.check_names(mix, names)
-
-
-def check_curve(config: dict[str, Any]) -> None:
-    """Raise InputError for a learning curve whose checkpoints the training would remove."""
-    every, kept = config["evaluate"]["curve"]["every"], config["pretrain"]["train"]["keep_every"]
-    if every and (not kept or every % kept):
-        raise InputError(
-            f"evaluate.curve.every is {every}, and pretrain.train.keep_every, which is {kept}, keeps no checkpoint of these steps: set "
-            f"it to {every} or to a divisor (a placement key: by itself it reruns nothing)"
-        )
-
-
-def check_judge(config: dict[str, Any]) -> None:
-    """Raise InputError for a judge without answers."""
-    judge = config["evaluate"]["judge"]["model"]
-    if judge is not None and not config["evaluate"]["generate"]["questions"]:
-        raise InputError(
-            f"evaluate.judge.model is {judge!r}, and evaluate.generate.questions is 0: there are no answers to judge"
-        )
-
-
-def check_decontaminated(config: dict[str, Any]) -> None:
-    """Raise ConfigError for a run that would be evaluated on tasks that its text may hold, unless the config says that it shall be."""
-    tasks = steps.searched(config)
-    if (tasks or config["decontaminate"]["index"]["files"]) and steps.DECONTAMINATE not in config["filters"]:
-        what = f"evaluate.public.presets is {tasks!r}" if tasks else "decontaminate.index.files is set"
+    main, rungs = project.variants["main"], config["sweep"]["halving"]["rungs"]
+    if rungs != sorted(rungs):
+        raise configuration.ConfigError(f"sweep.halving.rungs is {rungs}: the shares do not rise")
+    if config["pretrain"]["mix"]["phases"]:
         raise configuration.ConfigError(
-            f"{what}, and filters, which is {config['filters']!r}, lacks decontaminate: the training text may hold the questions. Add it "
-            "as the last filter, or set decontaminate.index.tasks to [] (and no files) to evaluate without it"
+            f"sweep.halving.rungs is {rungs}, and {name} has pretrain.mix.phases: trainings with phases are not "
+            "judged at rungs; set sweep.halving.rungs to []"
         )
-
-
-def check_tuning(config: dict[str, Any]) -> None:
-    """Raise InputError for a training on pairs whose engine or architecture cannot do what it is asked for."""
-    kind = config["pretrain"]["train"]["model"]["type"]
-    for step, name in tuned(config):
-        settings, where = registry.section(config, step, name), partial(registry.where, config, step, name)
-        checks.saving(settings, where("engine", "async_checkpoints"))
-        if "adapter" in settings:
-            checks.adapter(settings, where("engine", "adapter"))
-        if step == "finetune.train":
-            checks.packing(settings, kind, where("packing"))
+    for step in ("tokenize.train", "tokenize.encode"):
+        if project.folder(name, step) != project.folder("main", step):
+            raise configuration.ConfigError(
+                f"sweep.halving.rungs is {rungs}, and the variant {name} has another {step} than main: losses "
+                "on other text or of another tokenizer do not compare. Take it out of this config, or set sweep.halving.rungs to []"
+            )
+    if main["pretrain"]["train"]["validation_tokens"] != config["pretrain"]["train"]["validation_tokens"]:
+        raise configuration.ConfigError(
+            f"sweep.halving.rungs is {rungs}, and the variant {name} has other "
+            "pretrain.train.validation_tokens than main: losses on other documents do not compare"
+        )
+    mine, whole = (project._fingerprints[each] for each in (name, "main"))
+    for task in [*steps.models(steps.RUNG, main)] if name != "main" else []:
+        mine[f"{steps.RUNG} {task}"] = whole.get(f"{steps.RUNG} {task}") or project.fingerprint(
+            "main", steps.RUNG, task
+        )

@@ -1,6 +1,6 @@
 """Reads a config file. One that cannot be read is refused in one line: the file, the line and column, and what is wrong there.
 
-    python -m scripts.workflow.readable mine.yaml     # says nothing where it can be read
+    python -m scripts.workflow.readable mine.yaml     # says nothing where it can be read, and is a run's config
 
 Snakemake reads a file of `--configfile` before the project's code, and says only that it is not valid. So `make` and `crawl2llm` ask here
 first.
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +44,17 @@ def laid(paths: Iterable[Path]) -> dict[str, Any]:
     for path in paths:
         tree = merged(tree, read(path))
     return tree
+
+
+def alone(paths: Sequence[Path]) -> str:
+    """A note on files that would be the whole config and name no text to read, as if meant to be laid over config.yaml; else ""."""
+    if not paths or {"ingest", "crawl"} & laid(paths).keys():
+        return ""
+    names = " ".join(map(str, paths))
+    return (
+        f"note: there is no ingest in {names}, so everything that is not set there has its default (docs/config.md), not what config.yaml "
+        f'says; to lay it over config.yaml, name both: --configfile config.yaml {names}, or CONFIG="config.yaml {names}" with make'
+    )
 
 
 class _Loader(yaml.SafeLoader):
@@ -106,10 +117,10 @@ def _wrong(error: yaml.MarkedYAMLError, lines: list[str]) -> tuple[yaml.Mark | N
 
 
 def main(argv: Iterable[str] | None = None) -> int:
-    """Exit status 1, and the reason on stderr, for a file that cannot be read."""
+    """Exit status 1, and the reason on stderr, for a file that cannot be read; a note there on files that seem to lack another one."""
     try:
-        for name in sys.argv[1:] if argv is None else argv:
-            read(Path(name))
+        if said := alone([Path(name) for name in (sys.argv[1:] if argv is None else argv)]):
+            print(said, file=sys.stderr)
     except ConfigError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

@@ -1,166 +1,37 @@
-"""The steps of the workflow in order, what each needs, and how many tasks it has. Filters are one table among them.
+"""The steps of the workflow in order, what each needs, and how many tasks it has. Those of filters are in filtering.py.
 
 The rules name the same edges as inputs; `tests/workflow/test_steps.py` compares the two.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from functools import cache
+from collections.abc import Callable, Sequence
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 from scripts.heuristics.rules import LOOSER
 from scripts.ingest.lists import is_listed
+from scripts.language import codes
 from scripts.models import registry
 from scripts.models.registry import BASE_STEP, EXPORT_STEP, QUANTIZE_STEP, REWARD_STEP
 from scripts.quality import scorers
+from scripts.workflow import filtering, halving, reference
 from scripts.workflow.errors import InputError
-
-DOCUMENTS = "ingest.extract"
-# In `needs`, what depends on the filters that a run uses (`filters` in the config) and on their order:
-BEFORE = "the verdicts before"  # the step with the newest verdicts: of the filter before, or FIRST
-LABELS = "the languages before"  # language.score, where that filter comes before
-EDITS = "the edits before"  # the steps of the filters before that edit texts
-EVERY = "all verdicts"  # all verdicts, in their order
-FIRST = "ingest.check"  # the verdicts before those of the first filter
-
-
-@dataclass(frozen=True)
-class Step:
-    """One step: the steps it reads from, and the wildcard that numbers its tasks (None: one task)."""
-
-    needs: tuple[str, ...] = ()
-    per: str | None = None
-
-
-DECONTAMINATE = "decontaminate"  # used where it is among the filters, and there is something to search for
-TEXT = (DOCUMENTS, BEFORE, EDITS)  # what reads the texts that are still there
-SELECT = Step((".score",), per="shard")  # judges each document by its own measures
-SCORES = (".score", ".fasttext", ".transformers", ".kenlm")  # of quality: what scores documents
-SCORE_AND_SELECT = {"score": Step(TEXT, per="shard"), "select": SELECT}
-
-
-@dataclass(frozen=True)
-class Filter:
-    """Steps that end with `select`, which writes a verdict on every document that got so far: shard by shard where a document's
-    own measures decide, over all shards where others' do (duplicates, the best tenth).
-
-    `.score` among needs is the filter's own step. after: filters that have to come before it. edits: its step that writes which
-    parts of a text are removed or replaced (scripts/formats/spans.py). exempting: its steps that are told which sources skip it.
-    """
-
-    steps: dict[str, Step] = field(default_factory=lambda: SCORE_AND_SELECT)
-    after: tuple[str, ...] = ()
-    edits: str = ""
-    exempting: tuple[str, ...] = ("select",)
-
-
-FILTERS: dict[str, Filter] = {
-    "url": Filter({"score": Step((DOCUMENTS, BEFORE), per="shard"), "select": SELECT}),
-    "language": Filter(
-        {
-            "score": Step(TEXT, per="shard"),
-            "compare": Step((*TEXT, ".score"), per="shard"),
-            "select": Step((".score", ".compare"), per="shard"),
-        }
-    ),
-    "multilingual": Filter(
-        {"score": Step((*TEXT, "language.score"), per="shard"), "select": SELECT},
-        after=("language",),
-        edits="score",
-        exempting=("score", "select"),
-    ),
-    "heuristics": Filter(
-        {
-            "score": Step((*TEXT, "language.score"), per="shard"),
-            "calibrate": Step((".score", "language.score")),
-            "select": Step((".score", ".calibrate", "language.score"), per="shard"),
-        },
-        after=("language",),
-        exempting=("calibrate", "select"),
-    ),
-    "lines": Filter(edits="score", exempting=("score", "select")),
-    "boilerplate": Filter(
-        {
-            "count": Step(TEXT, per="shard"),
-            "frequent": Step((".count",), per="part"),
-            "score": Step((*TEXT, ".frequent"), per="shard"),
-            "select": SELECT,
-        },
-        edits="score",
-        exempting=("count", "score", "select"),
-    ),
-    "licence": Filter({"score": Step((DOCUMENTS, BEFORE), per="shard"), "select": SELECT}),
-    "sourcecode": Filter(),
-    "toxicity": Filter({"score": Step((*TEXT, "language.score"), per="shard"), "select": SELECT}, after=("language",)),
-    "pii": Filter(
-        {"score": Step((*TEXT, "language.score"), per="shard"), "select": SELECT}, after=("language",), edits="select"
-    ),
-    "dedup": Filter(
-        {
-            "signature": Step(TEXT, per="shard"),
-            "exact": Step((".signature",)),
-            "band": Step((".signature", ".exact"), per="band"),
-            "sets": Step((".band", ".exact", ".signature", DOCUMENTS, EDITS), per="shard"),
-            "verify": Step((".sets", ".band"), per="part"),
-            "select": Step((".verify", ".exact", ".signature")),
-        },
-        exempting=("exact", "export"),
-    ),
-    "paragraphs": Filter(
-        {
-            "hash": Step(TEXT, per="shard"),
-            "repeated": Step((".hash",), per="part"),
-            "score": Step((*TEXT, ".hash", ".repeated"), per="shard"),
-            "select": SELECT,
-        },
-        edits="score",
-        exempting=("hash", "score", "select"),
-    ),
-    "substrings": Filter(
-        {
-            "sample": Step(TEXT, per="shard"),
-            "shared": Step((".sample",), per="part"),
-            "windows": Step((*TEXT, ".sample", ".shared"), per="shard"),
-            "repeated": Step((".windows",), per="part"),
-            "score": Step((*TEXT, ".sample", ".repeated"), per="shard"),
-            "select": SELECT,
-        },
-        edits="score",
-        exempting=("sample", "windows", "score", "select"),
-    ),
-    "quality": Filter(
-        {
-            "train": Step(TEXT),
-            "score": Step((".train", *TEXT), per="shard"),
-            # Used where they are asked for (scripts/quality/scorers.py):
-            "ngrams": Step((".train", *TEXT)),
-            "fasttext": Step(TEXT, per="shard"),
-            "transformers": Step(TEXT, per="shard"),
-            "lm": Step((*TEXT, LABELS)),
-            "kenlm": Step((".lm", *TEXT, LABELS), per="shard"),
-            "calibrate": Step((".train", ".lm", *SCORES)),
-            "combine": Step((".calibrate", *SCORES), per="shard"),
-            "select": Step((".score", ".combine", "language.score")),
-        },
-        exempting=("train", "lm", "calibrate", "select"),
-    ),
-    DECONTAMINATE: Filter(
-        {"index": Step(), "score": Step((".index", *TEXT), per="shard"), "select": SELECT}, edits="select"
-    ),
-}
-EXEMPTING = frozenset(f"{name}.{step}" for name, found in FILTERS.items() for step in found.exempting)
-
-
-def _filters() -> dict[str, Step]:
-    return {
-        f"{name}.{step}": Step(tuple(name + need if need.startswith(".") else need for need in facts.needs), facts.per)
-        for name, found in FILTERS.items()
-        for step, facts in found.steps.items()
-    }
-
+from scripts.workflow.filtering import (
+    BEFORE,
+    DECONTAMINATE,
+    DOCUMENTS,
+    EDITS,
+    EVERY,
+    FILTERS,
+    LABELS,
+    Step,
+    before,
+    edits,
+    filters,
+    verdicts,
+)
 
 # The steps that make a model: the first makes `base`, each other one the models that the config's `models` has made by it.
 MAKERS = (BASE_STEP, "finetune.train", REWARD_STEP, "align.train", "compress.prune", QUANTIZE_STEP)
@@ -173,7 +44,7 @@ PAIRS = "align.pairs"  # used where a model is aligned; reads a model too where 
 EXPORT = "dedup.export"  # used where the config asks for it
 COMPARE = "language.compare"  # used where the config names other models, or asks for scripts
 CALIBRATE = "heuristics.calibrate"  # used where the config names a method
-LANGUAGES = "language.score"  # read by a `select` only where its thresholds differ by language
+LANGUAGES = "language.score"  # read by a `select` only where its thresholds differ by language, by topics where they are by language
 CRAWL = "crawl.render"  # used where a source is of its kind
 REPHRASE, SEED = SYNTHESIZE = ("synthesize.rephrase", "synthesize.seed")  # used where a source of their kind names them
 LIST = "ingest.list"  # used where files of a source are remote
@@ -185,10 +56,34 @@ GENERATE = "evaluate.generate"  # used where answers or samples are asked for
 JUDGE = "evaluate.judge"  # used where a judge is named
 NGRAMS = "quality.ngrams"  # used where the config asks for it
 CURVE = "evaluate.curve"  # used where a step's number says how far apart its points are
+REFERENCE = "corpus.reference"  # the documents that main holds out; used where HELDOUT is
+HELDOUT = "corpus.heldout"  # used where a variant may train on what main holds out, or on near-duplicates of it
+COMMON = "evaluate.common"  # used where variants are compared, by main and all of them
 MIX = "pretrain.mix"  # used where the config has phases of a mix; is told the settings of pretrain.train
-MIXED_BY = {"language": "language.score", "quality": "quality.score"}  # what `pretrain.mix.by` reads besides
+TOPICS = ("topics.train", "topics.score", "topics.count")  # used where the config asks for clusters
+MIXED_BY = {
+    "language": "language.score",
+    "quality": "quality.score",
+    "topic": "topics.score",
+}  # what `pretrain.mix.by` reads besides
 SETS = f"{DECONTAMINATE}.index"  # is told which tasks are evaluated
 FOUND = "evaluate.found"  # used where decontamination is
+WHATIF = "report.whatif"  # used where it has points; is told the settings of all select steps
+RUNG = "pretrain.rung"  # used where variants are judged while they train (sweep.halving); its tasks read those of the rung before
+HALVE = "pretrain.halve"  # and this too
+INSPECT = "report.inspect"  # used where samples are asked for; is told the settings of every filter's select
+# Of every document what it was judged by, and the verdicts:
+JUDGED = (
+    DOCUMENTS,
+    EVERY,
+    *(f"{name}.score" for name, found in FILTERS.items() if "score" in found.steps),
+    COMPARE,
+    CALIBRATE,
+    "dedup.signature",
+    "dedup.exact",
+    "dedup.verify",
+    "quality.combine",
+)
 PLAN = "pretrain.plan"  # what the training will take; is told the settings of pretrain.train
 STEPS: dict[str, Step] = {
     CRAWL: Step(),
@@ -198,15 +93,22 @@ STEPS: dict[str, Step] = {
     FETCH: Step((LIST,), per="shard"),
     "ingest.extract": Step((CRAWL, LIST, FETCH, REPHRASE, SEED), per="shard"),
     "ingest.check": Step((DOCUMENTS,)),
-    **_filters(),
+    **filtering.steps(),
+    "topics.train": Step((DOCUMENTS, LANGUAGES)),
+    "topics.score": Step((DOCUMENTS, "topics.train", LANGUAGES), per="shard"),
+    "topics.count": Step(("topics.score", EVERY), per="shard"),
     "corpus.split": Step((DOCUMENTS, EVERY, "dedup.signature", "dedup.exact", "dedup.verify")),
     EXPORT: Step((DOCUMENTS, EDITS, "dedup.signature", "corpus.split"), per="shard"),
-    "corpus.write": Step((DOCUMENTS, EVERY, EDITS, "corpus.split"), per="shard"),
+    REFERENCE: Step(common=(DOCUMENTS, EDITS, "corpus.split")),
+    HELDOUT: Step((DOCUMENTS, EDITS, "corpus.split", REFERENCE), per="shard"),
+    "corpus.write": Step((DOCUMENTS, EVERY, EDITS, "corpus.split", HELDOUT), per="shard"),
     "tokenize.train": Step(("corpus.write",)),
     "tokenize.encode": Step(("tokenize.train", "corpus.write"), per="shard"),
     MIX: Step(("tokenize.encode", "tokenize.train", *MIXED_BY.values())),
     PLAN: Step(("tokenize.encode", "tokenize.train")),
-    "pretrain.train": Step(("tokenize.encode", "tokenize.train", MIX)),
+    RUNG: Step(("tokenize.encode", "tokenize.train"), per="contender"),
+    HALVE: Step((RUNG,)),
+    "pretrain.train": Step(("tokenize.encode", "tokenize.train", MIX, HALVE)),
     "finetune.pairs": Step(("corpus.write", SETS)),
     "finetune.train": Step(("pretrain.train", "finetune.pairs"), per="model"),
     PAIRS: Step(("finetune.pairs", SETS)),
@@ -221,6 +123,7 @@ STEPS: dict[str, Step] = {
     PUBLIC: Step((*LANGUAGE_MODELS, STAGE), per="model"),
     FOUND: Step((SETS, f"{DECONTAMINATE}.select", PUBLIC)),
     CURVE: Step((BASE_STEP, ITEMS)),
+    COMMON: Step(LANGUAGE_MODELS, per="model", common=("corpus.write", ITEMS)),
     GENERATE: Step((*LANGUAGE_MODELS, "finetune.pairs"), per="model"),
     JUDGE: Step((GENERATE,), per="model"),
     "evaluate.compare": Step(("evaluate.model", "tokenize.encode", "language.score", PUBLIC, GENERATE, JUDGE)),
@@ -240,8 +143,11 @@ STEPS: dict[str, Step] = {
         ),
         per="model",
     ),
+    WHATIF: Step((*JUDGED, "tokenize.encode")),
+    INSPECT: Step((*JUDGED, EDITS)),
     "report.render": Step(
         (
+            INSPECT,
             "evaluate.model",
             PUBLIC,
             FOUND,
@@ -255,8 +161,11 @@ STEPS: dict[str, Step] = {
             EXPORT,
             PLAN,
             NGRAMS,
+            "topics.count",
+            WHATIF,
         )
     ),
+    "report.compare": Step(("report.render", COMMON)),
 }
 
 
@@ -265,12 +174,18 @@ EVALUATION = "evaluate.model"
 EVALUATIONS = {
     EVALUATION: registry.evaluated,
     PUBLIC: registry.evaluated,
+    COMMON: registry.names,
     GENERATE: registry.names,
     JUDGE: registry.names,
 }
 LAST = "report.render"  # made again where anything else is
+COMPARE_ALL = "report.compare"  # used by main where the run has variants; reads LAST and COMMON of every variant
+PAGES = (LAST, COMPARE_ALL)  # show results, and are none
+# No variant's report waits for these, or to add a variant would make main's again:
+APART = (COMMON, LAST, COMPARE_ALL)
 TASKS = 256  # most tasks of a sharded step: with more shards, a task owns several (few, fat tasks)
 AT_ONCE = 8  # shards that a task does at the same time, where the profile's set-threads does not say otherwise; fewer make no second task
+OWN = ("model", "contender")  # wildcards whose tasks have settings, and so a fingerprint, of their own
 NUMBERED = ("shard", "band", "part")  # wildcards whose results are numbered, and of which a task may own several
 DEMO_CRAWL = "crawl"  # the source kind that CRAWL writes
 SYNTHESIZED = "synthesized"  # and that of texts that SYNTHESIZE write; the source's `step` says which
@@ -296,51 +211,17 @@ def folder_of(step: str) -> Path:
     return Path(*step.split("."))
 
 
-def searched(config: dict[str, Any]) -> list[str]:
-    """The public tasks that decontamination searches for: those that are evaluated, or those that `decontaminate.index.tasks` names."""
-    fixed = config["decontaminate"]["index"]["tasks"]
-    return sorted(config["evaluate"]["public"]["presets"] if fixed is None else fixed)
-
-
-def filters(config: dict[str, Any]) -> list[str]:
-    """The filters of a run in their order: of those that the config lists, not decontamination where there is nothing to search for."""
-    wanted = bool(searched(config) or config["decontaminate"]["index"]["files"])
-    return [name for name in config["filters"] if name != DECONTAMINATE or wanted]
-
-
-def wrong_order(filters: Sequence[str]) -> str | None:
-    """Why filters cannot be used in this order, in words; None where they can."""
-    for number, name in enumerate(filters):
-        for other in FILTERS[name].after:
-            if other not in filters[:number]:
-                return f"filters is {list(filters)!r}: {name} needs {other} before it"
-    return None
-
-
-def before(filters: Sequence[str], until: str | None) -> Sequence[str]:
-    """The filters before `until`; all where it is none of them."""
-    return filters[: filters.index(until)] if until in filters else filters
-
-
-def verdicts(filters: Sequence[str], until: str | None = None) -> list[str]:
-    """The steps that judge documents, in order: all, or those before the filter `until`."""
-    return [FIRST, *(f"{name}.select" for name in before(filters, until))]
-
-
-def edits(filters: Sequence[str], until: str | None = None) -> list[str]:
-    """The steps that say what is removed from texts or replaced: of all filters, or of those before `until`."""
-    found = [stage_of(step) for step in verdicts(filters, until)[1:]]
-    return [f"{name}.{FILTERS[name].edits}" for name in found if FILTERS[name].edits]
-
-
 def skipped_by(step: str, config: dict[str, Any]) -> list[str]:
     """The sources whose `skip_filters` names the filter of a step, sorted: it keeps their documents whatever it measures."""
     sources = config["ingest"]["extract"]["sources"]
     return sorted(source["name"] for source in sources if stage_of(step) in source.get("skip_filters", []))
 
 
-def resolved(step: str, filters: Sequence[str]) -> tuple[str, ...]:
-    """The steps that `step` reads from where a run uses these filters in this order; none of a filter that it does not use."""
+def resolved(step: str, filters: Sequence[str], of_main: bool = False) -> tuple[str, ...]:
+    """The steps that `step` reads from where a run uses these filters in this order; none of a filter that it does not use.
+
+    of_main: those that it reads from of `main`, whose filters these are.
+    """
     until = stage_of(step)
     named = {
         BEFORE: lambda: verdicts(filters, until)[-1:],
@@ -348,46 +229,64 @@ def resolved(step: str, filters: Sequence[str]) -> tuple[str, ...]:
         EVERY: lambda: verdicts(filters),
         LABELS: lambda: ["language.score"] if "language" in before(filters, until) else [],
     }
-    found = [name for need in STEPS[step].needs for name in (named[need]() if need in named else [need])]
+    facts = STEPS[step]
+    found = [
+        name
+        for need in (facts.common if of_main else facts.needs)
+        for name in (named[need]() if need in named else [need])
+    ]
     there = (name for name in found if stage_of(name) not in FILTERS or stage_of(name) in filters)
     return tuple(dict.fromkeys(there))
 
 
+def _has_source(config: dict[str, Any], wanted: Callable[[dict[str, Any]], bool]) -> bool:
+    return any(wanted(source) for source in config["ingest"]["extract"]["sources"])
+
+
+def _is_listed(config: dict[str, Any]) -> bool:
+    return _has_source(config, lambda source: is_listed(source, config["data"]))
+
+
+def _is_made(step: str, config: dict[str, Any]) -> bool:
+    return bool(registry.made_by(config, step))
+
+
+# By step, whether a config asks for it. Other steps are asked for by every config that has their filter.
+ASKED: dict[str, Callable[[dict[str, Any]], bool]] = {
+    CRAWL: lambda config: _has_source(config, lambda source: bool(source["kind"] == DEMO_CRAWL)),
+    REPHRASE: lambda config: _has_source(config, lambda source: source.get("step") == REPHRASE),
+    SEED: lambda config: _has_source(config, lambda source: source.get("step") == SEED),
+    LIST: _is_listed,
+    FETCH: lambda config: config["ingest"]["fetch"]["enabled"] and _is_listed(config),
+    COMPARE: lambda config: any(config["language"]["compare"].values()),
+    CALIBRATE: lambda config: config["heuristics"]["calibrate"]["method"] is not None,
+    EXPORT: lambda config: bool(config["dedup"]["export"]["write"]),
+    **{f"quality.{step}": partial(scorers.used, step) for step in FILTERS["quality"].steps},
+    MIX: lambda config: bool(config["pretrain"]["mix"]["phases"]),
+    PAIRS: lambda config: _is_made("align.train", config) or _is_made(REWARD_STEP, config),
+    **{step: partial(_is_made, step) for step in ON_DEMAND},
+    **dict.fromkeys(TOPICS, lambda config: bool(config["topics"]["train"]["clusters"])),
+    STAGE: lambda config: bool(config["evaluate"]["public"]["presets"]),
+    PUBLIC: lambda config: bool(config["evaluate"]["public"]["presets"]),
+    FOUND: lambda config: DECONTAMINATE in filters(config),
+    REFERENCE: reference.cleans,
+    HELDOUT: reference.cleans,
+    COMMON: lambda config: reference.main(config) is not None,
+    RUNG: halving.is_used,
+    HALVE: halving.is_used,
+    CURVE: lambda config: bool(config["evaluate"]["curve"]["every"]),
+    WHATIF: lambda config: bool(config["report"]["whatif"]["points"] and filters(config)),
+    INSPECT: lambda config: bool(config["report"]["inspect"]["samples"]),
+    COMPARE_ALL: lambda config: bool(config["variants"]),
+    GENERATE: lambda config: any(config["evaluate"]["generate"][kind] for kind in ("questions", "samples")),
+    JUDGE: lambda config: config["evaluate"]["judge"]["model"] is not None,
+}
+
+
 def is_used(step: str, config: dict[str, Any]) -> bool:
     """Whether a run has a step: not that of a filter that it does not use, nor one that nothing asks for."""
-    if step == PAIRS:
-        return is_used("align.train", config) or is_used(REWARD_STEP, config)
-    if step == EXPORT and not config["dedup"]["export"]["write"]:
-        return False
-    if step == COMPARE and not any(config["language"]["compare"].values()):
-        return False
-    if step == CALIBRATE and config["heuristics"]["calibrate"]["method"] is None:
-        return False
-    if step in ON_DEMAND and not registry.made_by(config, step):
-        return False
-    if step == MIX:
-        return bool(config["pretrain"]["mix"]["phases"])
-    if step == CRAWL:
-        return any(source["kind"] == DEMO_CRAWL for source in config["ingest"]["extract"]["sources"])
-    if step in SYNTHESIZE:
-        return any(source.get("step") == step for source in config["ingest"]["extract"]["sources"])
-    if step == FETCH and not config["ingest"]["fetch"]["enabled"]:
-        return False
-    if step in (STAGE, PUBLIC):
-        return bool(config["evaluate"]["public"]["presets"])
-    if step == JUDGE:
-        return config["evaluate"]["judge"]["model"] is not None
-    if step == FOUND:
-        return DECONTAMINATE in filters(config)
-    if step == CURVE:
-        return bool(config["evaluate"]["curve"]["every"])
-    if step == GENERATE:
-        return any(config["evaluate"]["generate"][kind] for kind in ("questions", "samples"))
-    if step in (LIST, FETCH):
-        return any(is_listed(source, config["data"]) for source in config["ingest"]["extract"]["sources"])
-    if stage_of(step) == "quality" and not scorers.used(step.partition(".")[2], config):
-        return False
-    return stage_of(step) not in FILTERS or stage_of(step) in filters(config)
+    stage = stage_of(step)
+    return (stage not in FILTERS or stage in filters(config)) and (step not in ASKED or ASKED[step](config))
 
 
 def judges_by_language(config: dict[str, Any]) -> bool:
@@ -395,7 +294,7 @@ def judges_by_language(config: dict[str, Any]) -> bool:
     if config["heuristics"]["select"]["languages"] or is_used(CALIBRATE, config):
         return True
     wanted, skipped = config["language"]["select"]["languages"], skipped_by("language.select", config)
-    return bool(skipped) or not wanted or not LOOSER.keys().isdisjoint(wanted)
+    return bool(skipped) or not wanted or any(codes.find(LOOSER, name) for name in wanted)
 
 
 def is_read(need: str, step: str, config: dict[str, Any]) -> bool:
@@ -404,6 +303,8 @@ def is_read(need: str, step: str, config: dict[str, Any]) -> bool:
         return False
     if need == LANGUAGES and step == "heuristics.select":
         return judges_by_language(config)
+    if need == LANGUAGES and step in TOPICS:
+        return bool(config["topics"]["train"]["by"] == "language")
     if need == LANGUAGES and step == "quality.select":
         return bool(config["quality"]["select"]["by"] == "language")
     return True
@@ -434,6 +335,18 @@ def needs(step: str, config: dict[str, Any], task: str = "") -> tuple[str, ...]:
     return found
 
 
+def common(step: str, config: dict[str, Any]) -> tuple[str, ...]:
+    """The steps that `step` reads from of `main`, whichever variant this config is of."""
+    main = reference.told(config)
+    return tuple(name for name in resolved(step, filters(main), of_main=True) if is_used(name, main))
+
+
+def is_of_main(step: str, need: str) -> bool:
+    """Whether what `step` reads of `need` is main's, in every variant."""
+    facts = STEPS.get(step, Step())
+    return bool(facts.common) and need not in facts.needs
+
+
 def models_read(step: str, config: dict[str, Any], task: str) -> list[str]:
     """The models that a model's task reads: an evaluation its own, or all without a task; an export all that it is made from; a step that
     makes one its parent, or `base`, and the reward models that judge its answers.
@@ -459,8 +372,8 @@ def upstream(step: str, config: dict[str, Any], task: str = "") -> list[tuple[st
         read = [config["align"]["pairs"]["from"]]
     found = []
     for name in needs(step, config, task):
-        found += [(name, model) for model in models(name, config) if not model or model in read]
-    return found
+        found += [(name, model) for model in models(name, config) if not model or model in read or name == RUNG]
+    return found + [(RUNG, each) for each in (halving.before(task, config) if step == RUNG else ())]
 
 
 @cache
@@ -501,6 +414,8 @@ def ids(step: str, config: dict[str, Any]) -> list[str]:
     per = STEPS[step].per
     if per == "model":
         return EVALUATIONS[step](config) if step in EVALUATIONS else registry.made_by(config, step)
+    if per == "contender":
+        return halving.tasks(config)
     numbered = {"shard": shards, "band": bands, "part": parts}
     return numbered[per](config) if per else [""]
 
@@ -512,8 +427,8 @@ def tasks(step: str, config: dict[str, Any]) -> list[str]:
 
 
 def models(step: str, config: dict[str, Any]) -> list[str]:
-    """The models that a step has a task for each of; [""] of any other step, whose tasks all have the same settings."""
-    return ids(step, config) if STEPS[step].per == "model" else [""]
+    """The models (contenders) that a step has a task for each of; [""] of any other step, whose tasks all have the same settings."""
+    return ids(step, config) if STEPS[step].per in OWN else [""]
 
 
 def owned(step: str, task: str, config: dict[str, Any]) -> list[str]:

@@ -40,3 +40,12 @@ def placed(path: str, value: Any) -> dict[str, Any]:
     for part in reversed(path.split(".")):
         value = {part: value}
     return dict(value)
+
+
+def flat(section: dict[str, Any], path: str = "") -> dict[str, Any]:
+    """A section's leaves by dotted key; a list is a leaf, and an empty mapping too."""
+    out: dict[str, Any] = {}
+    for key, value in section.items():
+        here = f"{path}.{key}" if path else str(key)
+        out |= flat(value, here) if isinstance(value, dict) and value else {here: value}
+    return out

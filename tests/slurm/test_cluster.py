@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -142,6 +143,27 @@ def test_cancelled_by_somebody_else_and_the_cap_on_gpus(drive: Make, cluster: Cl
     assert "FAILED" in run.output or "CANCELLED" in run.output
     assert run.results() == unbroken(run)
     assert len(run.table("starts")) == 3 and len(run.table("ends")) == 2
+
+
+@beside
+def test_trainings_of_variants_are_jobs_side_by_side_as_far_as_the_cap_on_gpus_lets_them(
+    drive: Make, cluster: Cluster, unbroken: Unbroken
+) -> None:
+    """Four GPUs each: with 8 the two trainings run at the same time, with 4 one after the other."""
+    runs = {cap: drive({"pretrain_train": 1}, {"pretrain_train": 40}) for cap in (8, 4)}
+    for cap, run in runs.items():
+        path = run.folder / "config.yaml"
+        path.write_text(json.dumps(json.loads(path.read_text("utf-8")) | {"variants": ["main", "other"]}), "utf-8")
+        run.start("--resources", f"card={cap}")
+    for cap, run in runs.items():
+        run.finish()
+        spans = sorted(
+            (float(start[0]), float(end[0]))
+            for start in run.table("starts")
+            for end in run.table("ends")
+            if start[3] == end[3]
+        )
+        assert len(spans) == 2 and (spans[1][0] < spans[0][1]) is (cap == 8), spans
 
 
 @beside

@@ -13,13 +13,15 @@ import pytest
 import yaml
 
 from scripts.quality import tools
-from scripts.workflow.steps import FILTERS, STEPS
+from scripts.workflow.filtering import FILTERS
+from scripts.workflow.steps import STEPS
 from tests.slurm.conftest import own_profile
 
 ROOT = Path(__file__).resolve().parents[2]
 PROFILE = ROOT / "profiles" / "slurm"
 GPU_RULES = {
     "quality_transformers",
+    "pretrain_rung",
     "pretrain_train",
     "finetune_train",
     "align_reward",
@@ -28,6 +30,7 @@ GPU_RULES = {
     "evaluate_model",
     "evaluate_public",
     "evaluate_curve",
+    "evaluate_common",
     "evaluate_generate",
 }
 RULES = {name.replace(".", "_") for name in STEPS}
@@ -102,7 +105,9 @@ def plan(tmp_path_factory: pytest.TempPathFactory, without_slurm: str) -> dict[s
     for name in tools.PROGRAMS:
         (programs / name).touch(0o755)
     (programs / tools.MADE).write_text(tools.VERSION)
+    config["variants"] = {"other": {"corpus": {"split": {"seed": 1}}}}  # is compared with main, on what main holds out
     config["pretrain"]["train"]["keep_every"] = 375
+    config["topics"] = {"train": {"clusters": 3}}
     config["pretrain"]["mix"] = {"phases": [{"temperature": 3}]}
     config["evaluate"] |= {
         "public": {"presets": ["copa"]},
@@ -113,12 +118,17 @@ def plan(tmp_path_factory: pytest.TempPathFactory, without_slurm: str) -> dict[s
     (folder / "every.yaml").write_text(yaml.safe_dump(config))
     every = ["--configfile", str(folder / "every.yaml")]
     where = {tools.VARIABLE: str(programs)}
-    done = snakemake(folder, "--profile", str(PROFILE), "--dry-run", *every, path=without_slurm, **where)
-    assert done.returncode == 0, done.stdout + done.stderr
+    # Trainings with phases are not judged at rungs: a plan of its own.
+    halved = {"grid": {"pretrain.train.learning_rate": [0.001]}, "halving": {"rungs": [0.5]}}
+    (folder / "halved.yaml").write_text(yaml.safe_dump({"sweep": halved}))
+    others = ["--configfile", str(ROOT / "config.yaml"), str(folder / "halved.yaml")]
+    said = ""
+    for config_files in (every, others):
+        done = snakemake(folder, "--profile", str(PROFILE), "--dry-run", *config_files, path=without_slurm, **where)
+        assert done.returncode == 0, done.stdout + done.stderr
+        said += done.stdout + done.stderr
     found: dict[str, dict[str, str]] = {}
-    for match in re.finditer(
-        r"^rule (\w+):\n(.*?)^    resources: (.*?)$", done.stdout + done.stderr, re.MULTILINE | re.DOTALL
-    ):
+    for match in re.finditer(r"^rule (\w+):\n(.*?)^    resources: (.*?)$", said, re.MULTILINE | re.DOTALL):
         pairs = (part.split("=", 1) for part in match.group(3).split(", ") if "=" in part)
         threads = re.search(r"^    threads: (\d+)$", match.group(2), re.MULTILINE)
         found.setdefault(match.group(1), {**dict(pairs), "threads": threads.group(1) if threads else "1"})
@@ -141,7 +151,9 @@ def test_only_the_rules_that_compute_on_gpus_ask_for_them(plan: dict[str, dict[s
         assert int(needs["card"]) == int(count) * int(needs.get("nodes", 1))
 
 
-@pytest.mark.parametrize("rule", ["pretrain_train", "finetune_train", "align_reward", "align_train", "compress_prune"])
+@pytest.mark.parametrize(
+    "rule", ["pretrain_rung", "pretrain_train", "finetune_train", "align_reward", "align_train", "compress_prune"]
+)
 def test_training_is_told_before_its_time_limit(plan: dict[str, dict[str, str]], rule: str) -> None:
     train = plan[rule]
     seconds = re.search(r"--signal=USR1@(\d+)\b", train["slurm_extra"])

@@ -131,7 +131,8 @@ def test_plan_names_every_key_that_differs(complete: Path, tmp_path: Path) -> No
     assert re.search(r"^quality_select .*  keep_fraction 0\.9 → 0\.8$", said, re.MULTILINE), said
     assert re.search(r"  steps 40 → 80; needs tokenize\.encode, which runs again$", said, re.MULTILINE), said
     assert re.search(
-        r"^report_render .*  needs dedup\.export, pretrain\.plan and evaluate\.compare, which run again$",
+        r"^report_render .*  needs dedup\.export, pretrain\.plan, evaluate\.compare, report\.whatif and\s+"
+        r"report\.inspect, which run again$",
         said,
         re.MULTILINE,
     ), said
@@ -250,7 +251,7 @@ def test_variants_share_what_does_not_differ(complete: Path) -> None:
     assert found == {
         "pretrain.plan", "pretrain.train",
         "finetune.train[sft]", "evaluate.model[base]", "evaluate.model[sft]", "evaluate.model[untrained]",
-        "evaluate.compare", "report.render",
+        "evaluate.common[base]", "evaluate.common[sft]", "evaluate.compare", "report.render", "report.compare",
     }  # fmt: skip
 
 
@@ -261,7 +262,7 @@ def test_a_mix_of_a_variant_takes_the_tokens_that_are_there(complete: Path, by: 
     assert planned(complete, tree) == {
         "pretrain.mix", "pretrain.train",
         "finetune.train[sft]", "evaluate.model[base]", "evaluate.model[sft]", "evaluate.model[untrained]",
-        "evaluate.compare", "report.render",
+        "evaluate.common[base]", "evaluate.common[sft]", "evaluate.compare", "report.render", "report.compare",
     }  # fmt: skip
 
 
@@ -287,4 +288,5 @@ def test_a_variant_runs(copy_of: Callable[[], Path], tmp_path: Path) -> None:
     run(folder, config=config)
     steps = sorted(path.name for path in (folder / "results/strict").iterdir() if path.name != "benchmarks")
     assert steps == ["evaluate", "report"]
+    assert "All variants compared" in (folder / "results/main/report/compare/compare.html").read_text(encoding="utf-8")
     assert (folder / "results/main/evaluate/model/base.manifest.json").read_bytes() == before

@@ -21,7 +21,7 @@ import yaml
 
 from scripts.quality import tools
 from scripts.workflow import config
-from scripts.workflow.steps import FILTERS
+from scripts.workflow.filtering import FILTERS
 from tests.workflow.conftest import ROOT, TINY
 from tests.workflow.plan import planned
 
@@ -42,15 +42,17 @@ ORDER = [
     "dedup.signature", "dedup.exact", "dedup.band", "dedup.sets", "dedup.verify", "dedup.select",
     "paragraphs.hash", "paragraphs.repeated", "paragraphs.score", "paragraphs.select",
     "substrings.sample", "substrings.shared", "substrings.windows", "substrings.repeated", "substrings.score", "substrings.select",
-    "quality.train", "quality.score", "quality.select", "corpus.split", "dedup.export", "corpus.write",
-    "tokenize.train", "tokenize.encode", "pretrain.plan", "pretrain.train", "finetune.pairs",
+    "quality.train", "quality.score", "quality.select", "report.inspect", "corpus.split", "dedup.export", "corpus.write",
+    "tokenize.train", "tokenize.encode", "report.whatif", "pretrain.plan", "pretrain.train", "finetune.pairs",
     "finetune.train[sft]", "evaluate.items", "evaluate.model[base]", "evaluate.model[sft]", "evaluate.model[untrained]",
     "evaluate.compare", "report.render",
 ]  # fmt: skip
 BESIDE = {
+    "report.inspect": set(ORDER[ORDER.index("corpus.split") : ORDER.index("report.render")]),
     "dedup.export": set(ORDER[ORDER.index("corpus.write") : ORDER.index("report.render")]),
     "tokenize.train": {"finetune.pairs"},
     "tokenize.encode": {"finetune.pairs"},
+    "report.whatif": set(ORDER[ORDER.index("pretrain.plan") : ORDER.index("report.render")]),
     "pretrain.plan": {"finetune.pairs", "evaluate.items"},
     "pretrain.train": {"finetune.pairs", "evaluate.items"},
     "finetune.pairs": {"evaluate.items"},

@@ -68,7 +68,10 @@ def test_an_edit_of_the_registry_reruns(complete: Path, models: Any, runs: set[s
 
 def test_a_variant_of_one_model_shares_the_others(complete: Path) -> None:
     def variant(**overlay: Any) -> set[str]:
-        return planned(complete, tree({"sft": SFT}, variants={"v": overlay}))
+        found = planned(complete, tree({"sft": SFT}, variants={"v": overlay}))
+        common = {f"evaluate.common[{name}]" for name in ("base", "sft")}  # of main, which now has a variant
+        assert common <= found
+        return {step for step in found if not step.startswith(("evaluate.common", "report.compare"))}
 
     assert variant(models={"sft": {"learning_rate": 0.002}}) == MADE
     assert variant(models={"sft2": SFT2}) == ADDED

@@ -55,6 +55,8 @@ def test_report_of_a_part_by_the_command_and_by_the_rule(copy_of: Callable[[], P
         "evaluate.items",
         "evaluate.model",
         "evaluate.compare",
+        "report.whatif",
+        "report.inspect",
     }
     assert set(missing) == made
     assert missing["evaluate.model"]["words"] == "begun, not finished"

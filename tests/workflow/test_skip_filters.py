@@ -35,6 +35,7 @@ def config(folder: Path, *skipped: str) -> dict[str, Any]:
         "filters": ["language", "heuristics", "dedup"],
         "language": {"select": {"languages": [], "threshold": 0}},
         "dedup": {"signature": {"permutations": 8, "bands": 4, "rows": 2}},
+        "evaluate": {"common": {"enabled": False}},
         "variants": {"strict": {"ingest": {"extract": {"sources": sources}}}},
     }
     (folder / "mine.yaml").write_text(yaml.safe_dump(tree))

@@ -33,6 +33,7 @@ def tree(folder: Path, url: str, written: bool = True, **changes: Any) -> dict[s
         "filters": ["language"],
         "language": {"select": {"languages": [], "threshold": 0}},
         "corpus": {"split": {"validation_fraction": 0.2}},
+        "evaluate": {"common": {"enabled": False}},  # the variant is not compared, so that main stays as it is
     }
     if written:
         made["synthesize"] = {"rephrase": {"endpoint": url, "requests": 3}}

@@ -90,7 +90,8 @@ def test_the_whole_chain_takes_few_lines(complete: Path) -> None:
     complete_steps = [line for line in lines if re.match(r"\d\d:\d\d:\d\d [a-z]+\.[a-z]+ +\d+ tasks? ", line)]
     assert len(complete_steps) == int(planned.group(2)) > 20
     assert len(lines) < 80, lines
-    assert re.fullmatch(rf"{planned.group(1)} of {planned.group(1)} tasks done in \S+", lines[-1])
+    assert re.fullmatch(rf"{planned.group(1)} of {planned.group(1)} tasks done in \S+", lines[-2])
+    assert lines[-1] == "report: results/main/report/render/report.html"
 
 
 def test_nothing_to_do_is_said(tmp_path: Path) -> None:

@@ -14,13 +14,15 @@ from scripts.training.processes import environments, free_port
 
 # Process 0 waits in torch's rendezvous for the others, for a minute at most, so that a test that fails ends too.
 TOGETHER = """
-import os, sys, pathlib
+import os, sys, pathlib, time
 from datetime import timedelta
 rank = os.environ["RANK"]
 pathlib.Path(sys.argv[1], rank).write_text(str(os.getpid()))
 if rank == "1":
     sys.stderr.write("x" * 2**20 + "\\n" * (sys.argv[2] == "talks"))  # more than a pipe holds
     if sys.argv[2] == "fails":
+        while not pathlib.Path(sys.argv[1], "0").exists():  # else process 0 may be ended before it has said who it is
+            time.sleep(0.01)
         raise ValueError("no such shard")
 import torch.distributed as dist
 dist.init_process_group("gloo", timeout=timedelta(seconds=60))

@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 
 from scripts.workflow import cli, console
+from scripts.workflow.config import ConfigError, validate
 from scripts.workflow.config import leaves as leaves_of_schema
-from scripts.workflow.config import validate
+from scripts.workflow.errors import InputError
 from scripts.workflow.fingerprint import digest, fingerprint
-from scripts.workflow.manifest import Manifest
+from scripts.workflow.manifest import Manifest, ManifestError
 from tests.unit import making
 
 STEP = "language.select"
@@ -125,6 +126,28 @@ def test_manifest_is_the_same_wherever_and_however_often(tmp_path: Path) -> None
 def test_fail_prints_as_a_step_does(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.fail("no") == 1
     assert capsys.readouterr().err == "error: no\n"
+
+
+@pytest.mark.parametrize("error", [InputError("no"), ConfigError("no"), ManifestError("no"), OSError("no")])
+def test_a_command_answers_an_error_in_one_line(error: Exception, capsys: pytest.CaptureFixture[str]) -> None:
+    def main(argv: list[str] | None = None) -> int:
+        raise error
+
+    assert cli.answered(main)([]) == 1 and capsys.readouterr() == ("", "error: no\n")
+
+
+def test_a_command_whose_reader_has_gone_raises() -> None:
+    def main(argv: list[str] | None = None) -> int:
+        raise BrokenPipeError
+
+    with pytest.raises(BrokenPipeError):
+        cli.answered(main)([])
+
+
+def test_a_command_shows_lines_or_json(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.show(argparse.Namespace(json=False), {"a": "ä"}, lambda: iter(["one", "two"])) == 0
+    assert cli.show(argparse.Namespace(json=True), {"a": "ä"}, lambda: []) == 0
+    assert capsys.readouterr().out == 'one\ntwo\n{\n "a": "ä"\n}\n'
 
 
 def test_progress_tells_rate_and_time_left() -> None:

@@ -58,11 +58,19 @@ def launched(folder: Path, *ranks: str, prefix: tuple[str, ...] = ()) -> tuple[s
     return done.stderr, log.read_text(encoding="utf-8") if log.exists() else ""
 
 
-DIES_WITH_IT = "import time; time.sleep(0.1); raise ConnectionError('closed by peer')"
+# One that is about to fail says so in a file: a process may take longer to start than the other to miss it.
+GOES = "import pathlib; gone = pathlib.Path(__file__).with_name('gone')\n"
+FIRST = GOES + "gone.touch()\n"
+DIES_WITH_IT = f"""{GOES}import time
+while not gone.exists():
+    time.sleep(0.01)
+time.sleep(0.1)
+raise ConnectionError('closed by peer')
+"""
 
 
 def test_a_killed_rank_is_named_and_not_the_one_that_lost_it(tmp_path: Path) -> None:
-    stderr, log = launched(tmp_path, DIES_WITH_IT, "import os, signal; os.kill(os.getpid(), signal.SIGKILL)")
+    stderr, log = launched(tmp_path, DIES_WITH_IT, FIRST + "import os, signal; os.kill(os.getpid(), signal.SIGKILL)")
     last = log.splitlines()[-1]
     assert "error: rank 1 (of 2 processes, on " in last and "was ended by SIGKILL (signal 9)" in last
     assert "ConnectionError" in stderr
@@ -70,7 +78,7 @@ def test_a_killed_rank_is_named_and_not_the_one_that_lost_it(tmp_path: Path) -> 
 
 
 def test_the_first_error_is_named_with_its_traceback_in_the_log(tmp_path: Path) -> None:
-    _, log = launched(tmp_path, DIES_WITH_IT, "raise RuntimeError('boom')")
+    _, log = launched(tmp_path, DIES_WITH_IT, FIRST + "raise RuntimeError('boom')")
     assert log.splitlines()[-1].endswith("failed first: RuntimeError: boom")
     assert "Traceback (most recent call last):" in log and "ConnectionError: closed" not in log
 

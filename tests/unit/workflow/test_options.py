@@ -10,7 +10,11 @@ import pytest
 from scripts.workflow import cli, config, options
 
 STEPS = sorted(
-    {".".join(path.split(".")[:2]) for path, node in config.leaves() if node.get("placement") and "." in path}
+    {
+        ".".join(path.split(".")[:2])
+        for path, node in config.leaves()
+        if node.get("placement") and "." in path and not path.startswith("sweep.")
+    }
 )
 
 

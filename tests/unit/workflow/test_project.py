@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from scripts.workflow import steps
+from scripts.workflow import filtering, steps
+from scripts.workflow.checks import check_curve, check_judge, check_mix, check_topics
 from scripts.workflow.config import validate
 from scripts.workflow.errors import InputError
-from scripts.workflow.project import Project, check_curve, check_judge
+from scripts.workflow.project import Project
 
 
 def config(train: dict[str, Any] | None = None, **evaluate: Any) -> dict[str, Any]:
@@ -60,11 +61,34 @@ def test_filters_that_a_variant_alone_has(tmp_path: Path, monkeypatch: pytest.Mo
     source = {"name": "web", "kind": "jsonl", "paths": ["crawl.jsonl"]}
     quality = {"lm": {"enabled": True}, "select": {"by": "language"}}
     tree = {"ingest": {"extract": {"shards": 1, "sources": [source]}}, "filters": ["language"]}
-    filters = [name for name in steps.FILTERS if name not in ("url", steps.DECONTAMINATE)]
+    filters = [name for name in filtering.FILTERS if name not in ("url", steps.DECONTAMINATE)]
     project = Project(validate(tree | {"variants": {"every": {"filters": filters, "quality": quality}}}))
     used = steps.used(project.variants["every"])
     assert {"quality.kenlm", "pii.select", "substrings.repeated"} <= set(used)
+    shared = (steps.DOCUMENTS, filtering.FIRST, "language.score", "language.select", steps.REFERENCE)
     for step in used:
         for task in steps.ids(step, project.variants["every"]):
-            owner = "main" if step in (steps.DOCUMENTS, steps.FIRST, "language.score", "language.select") else "every"
+            owner = "main" if step in shared else "every"
             assert str(project.manifest("every", step, task)).startswith(f"results/{owner}/"), step
+
+
+WEB = {"ingest": {"extract": {"sources": [{"name": "web", "kind": "text", "paths": ["a.txt"]}]}}}
+
+
+def with_web(**more: Any) -> dict[str, Any]:
+    return validate({**WEB, **more})
+
+
+def test_a_mix_by_topic_needs_topics() -> None:
+    mix = {"pretrain": {"mix": {"by": "topic", "phases": [{"temperature": 2}]}}}
+    with pytest.raises(InputError, match=r"topics\.train\.clusters is 0"):
+        check_mix(with_web(**mix))
+    check_mix(with_web(**mix, topics={"train": {"clusters": 4}}))
+
+
+def test_topics_by_language_need_languages() -> None:
+    wanted = {"filters": ["dedup"], "topics": {"train": {"clusters": 4}}}
+    with pytest.raises(InputError, match=r"set topics\.train\.by: all"):
+        check_topics(with_web(**wanted))
+    check_topics(with_web(filters=["dedup"], topics={"train": {"clusters": 4, "by": "all"}}))
+    check_topics(with_web(filters=["dedup"]))

@@ -54,6 +54,20 @@ def test_yaml_json_and_an_empty_file_are_read(tmp_path: Path) -> None:
         assert read(path) == tree and main([str(path)]) == 0
 
 
+def test_a_file_that_was_to_be_laid_over_another_is_noticed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("mine.yaml").write_text("sweep: {seeds: 2}\n")
+    Path("config.yaml").write_text("ingest: {extract: {shards: 2}}\n")
+    assert main(["mine.yaml"]) == 0
+    said = capsys.readouterr().err
+    assert said.startswith("note: there is no ingest in mine.yaml") and "--configfile config.yaml mine.yaml" in said
+    assert said.count("\n") == 1
+    for whole in (["config.yaml", "mine.yaml"], ["mine.yaml", "config.yaml"], []):
+        assert main(whole) == 0 and capsys.readouterr().err == ""
+
+
 def test_a_plan_says_it_in_one_line_before_snakemake_starts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

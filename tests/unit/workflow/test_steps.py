@@ -7,14 +7,20 @@ from hypothesis import strategies as st
 
 from scripts.models.registry import EXPORT_STEP, REWARD_STEP
 from scripts.workflow.config import schema, validate
-from scripts.workflow.steps import (
+from scripts.workflow.filtering import (
     BEFORE,
     EXEMPTING,
-    EXPORT,
     FILTERS,
+    edits,
+    verdicts,
+    wrong_order,
+)
+from scripts.workflow.steps import (
+    COMPARE_ALL,
+    EXPORT,
     ON_DEMAND,
     STEPS,
-    edits,
+    WHATIF,
     ids,
     needs,
     number_of_parts,
@@ -23,8 +29,6 @@ from scripts.workflow.steps import (
     skipped_by,
     tasks,
     used,
-    verdicts,
-    wrong_order,
 )
 from scripts.workflow.trees import lookup
 
@@ -32,12 +36,21 @@ ASKED_FOR = {
     "language.compare",
     "heuristics.calibrate",
     "pretrain.mix",
+    "topics.train",
+    "topics.score",
+    "topics.count",
     "synthesize.rephrase",
     "synthesize.seed",
     "evaluate.stage",
     "evaluate.public",
     "evaluate.found",
     "evaluate.curve",
+    "evaluate.common",
+    "pretrain.rung",
+    "pretrain.halve",
+    "report.compare",
+    "corpus.reference",
+    "corpus.heldout",
     "evaluate.generate",
     "evaluate.judge",
     *(f"quality.{name}" for name in ("ngrams", "fasttext", "transformers", "lm", "kenlm", "calibrate", "combine")),
@@ -47,17 +60,18 @@ ASKED_FOR = {
 def test_every_step_comes_after_what_it_needs() -> None:
     order = list(STEPS)
     for name in STEPS:
-        found = resolved(name, list(FILTERS))
+        found = [*resolved(name, list(FILTERS)), *resolved(name, list(FILTERS), of_main=True)]
         assert all(order.index(needed) < order.index(name) for needed in found), name
 
 
 def test_every_step_has_its_section_in_the_schema_and_every_section_its_step() -> None:
-    stages = {k: v for k, v in schema()["properties"].items() if "properties" in v}
+    # A sweep is no stage: it stands for variants.
+    stages = {k: v for k, v in schema()["properties"].items() if "properties" in v and k != "sweep"}
     assert {f"{stage}.{name}" for stage, node in stages.items() for name in node["properties"]} == set(STEPS)
 
 
 def test_every_step_but_the_last_is_needed() -> None:
-    assert {name for step in STEPS for name in resolved(step, list(FILTERS))} == set(STEPS) - {"report.render"}
+    assert {name for step in STEPS for name in resolved(step, list(FILTERS))} == set(STEPS) - {COMPARE_ALL}
 
 
 def test_demo_crawl_is_needed_only_where_a_source_asks_for_it() -> None:
@@ -133,7 +147,7 @@ def test_every_filter_reads_the_verdicts_of_the_one_before_whatever_their_order(
     }  # no source of the demo is remote, and no model is of these steps
     unused = set(STEPS) - set(used(config)) - asked_for
     assert (
-        unused - {EXPORT, "align.pairs", *ASKED_FOR}
+        unused - {EXPORT, "align.pairs", *ASKED_FOR, *[WHATIF] * (not order)}
         == {f"{name}.{step}" for name in set(FILTERS) - set(order) for step in FILTERS[name].steps} - ASKED_FOR
     )
 

@@ -36,7 +36,7 @@ from scripts.sourcecode.select import judge as judge_sourcecode
 from scripts.toxicity.select import judge as judge_toxicity
 from scripts.url.select import judge as judge_url
 from scripts.workflow import config as configuration
-from scripts.workflow.steps import FILTERS
+from scripts.workflow.filtering import FILTERS
 
 COMPLETE = configuration.validate({})
 # Of filters that take parts out and drop what too little is left of (scripts/formats/left.py).
