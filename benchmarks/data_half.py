@@ -2,6 +2,7 @@
 
     python -m benchmarks.data_half --input crawl --peer peer/bin/python       # writes benchmarks/results/data_half.json
     python -m benchmarks.data_half --copies 16 --output large.json …          # the same on 16 times as many pages
+    python -m benchmarks.data_half --every --copies 6 --output benchmarks/results/data_half_every.json …    # every filter
 
 `--input` is a folder of `.warc.gz` files (else the crawl of $CRAWL2LLM_DATA). datatrove is not one of the project's packages; into an
 environment of its own:
@@ -17,6 +18,10 @@ ours of the tasks, each of which uses all cores; theirs of the blocks of all wor
 cannot do without: reading the files and bare calls of the library that does its work, one after the other in one process, over the
 same documents.
 
+With `--every`, every filter that datatrove has too: also url (100,000 domains of its own list), pii (e-mail and IP addresses), paragraphs
+(lines; its sentence deduplication by lines), quality (a ready fastText model, the language model) and decontaminate (GSM8K's test). Once
+more our chain then runs with the filters besides that datatrove has none of.
+
 With `--gold` and `--texts` (see benchmarks/gold.py), F1 of the extracted words of both sides; their extraction runs again for it, untimed.
 """
 
@@ -28,12 +33,14 @@ import json
 import os
 import statistics
 import sys
+import tarfile
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import yaml
 
 from benchmarks import enlarged, gold
@@ -44,13 +51,27 @@ from scripts.workflow.config import ROOT
 
 CHAIN = ROOT / "benchmarks" / "datatrove_chain.py"
 # The results of our steps beside the blocks of theirs that do the same work.
-SAME = {
+SAME: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "extract": (("ingest.",), ("Warc", "Trafilatura")),
     "language": (("language.",), ("Language ID",)),
     "heuristics": (("heuristics.",), ("Gopher Repetition", "Gopher Quality", "C4 Quality", "FineWeb Quality")),
     "dedup": (("dedup.",), ("MinHash",)),
     "tokens": (("corpus.", "tokenize."), ("Writer",)),
 }
+ALSO: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "url": (("url.",), ("Url-filter",)),
+    "pii": (("pii.",), ("PII",)),
+    "paragraphs": (("paragraphs.",), ("sentence-deduplication", "sentence-dedup", "SENTENCE", "Sentence")),
+    "quality": (("quality.",), ("fastText",)),
+    "decontaminate": (("decontaminate.",), ("decontaminate",)),
+}
+DOMAINS = 100_000
+FILTERS = ["language", "heuristics", "dedup"]
+EVERY = ["url", "language", "heuristics", "pii", "dedup", "paragraphs", "quality", "decontaminate"]
+OURS = [
+    "url", "language", "multilingual", "heuristics", "lines", "boilerplate", "licence", "sourcecode", "toxicity", "pii", "dedup",
+    "paragraphs", "substrings", "quality", "decontaminate",
+]  # fmt: skip
 
 
 def model() -> Path:
@@ -60,23 +81,48 @@ def model() -> Path:
     return model_path("bundled:lid.176.ftz")
 
 
-def configured(folder: Path, args: argparse.Namespace) -> Path:
+def lists(folder: Path, args: argparse.Namespace) -> Path:
+    """What both sides' filters look for, in `folder`: `domains`, of datatrove's own list, and `items.jsonl`, GSM8K's test."""
+    folder.mkdir()
+    (assets,) = args.peer.absolute().parent.parent.glob("lib/python*/site-packages/datatrove/assets")
+    (archive,) = assets.glob("url_filterblacklists*.tar.gz")
+    with tarfile.open(archive) as tar, tar.extractfile("domains") as stream:  # type: ignore[union-attr]
+        every = stream.read().decode().split()
+    (folder / "domains").write_text("\n".join(every[:: max(1, len(every) // DOMAINS)][:DOMAINS]) + "\n")
+    with pa.input_stream(args.data / "eval/gsm8k_test.jsonl.zst", compression="detect") as stream:
+        (folder / "items.jsonl").write_bytes(stream.read())
+    return folder
+
+
+def configured(folder: Path, args: argparse.Namespace, filters: list[str]) -> Path:
     """A config over the input files, in `folder`."""
     source = {"name": "crawl", "kind": "warc", "paths": [str(args.input / args.glob)]}
     settings = {
         "ingest": {"extract": {"shards": args.shards, "sources": [source]}},
-        "filters": ["language", "heuristics", "dedup"],
+        "filters": filters,
         "language": {"select": {"languages": args.languages}},
         "tokenize": {"train": {"vocabulary": args.vocabulary}},
     }
+    if args.every:
+        items = {"path": str(args.lists / "items.jsonl"), "question": ["question"], "answer": "answer"}
+        settings |= {
+            "url": {"score": {"domains": [str(args.lists / "domains")]}},
+            "pii": {"score": {"kinds": ["email_address", "ip_address"]}},
+            "licence": {"select": {"unknown": "keep"}},  # used in our run with all filters alone
+            "quality": {
+                "fasttext": {"models": [{"name": "english", "path": str(model()), "label": "en"}]},
+                "calibrate": {"trained": False},
+            },
+            "decontaminate": {"index": {"tasks": [], "files": [items]}},
+        }
     path = folder / "config.yaml"
     path.write_text(yaml.safe_dump(settings))
     return path
 
 
-def ours(folder: Path, args: argparse.Namespace) -> dict[str, Any]:
+def ours(folder: Path, args: argparse.Namespace, filters: list[str]) -> dict[str, Any]:
     """One run of the workflow from nothing in `folder`: measures of the whole, seconds by step, documents and tokens."""
-    config = configured(folder, args)
+    config = configured(folder, args, filters)
     targets = [f"results/main/tokenize/encode/{number:05d}.manifest.json" for number in range(args.shards)]
     command = [sys.executable, "-m", "snakemake", "--snakefile", str(ROOT / "Snakefile"), "--configfile", str(config)]
     command += ["--profile", str(ROOT / "profiles" / "local"), "--cores", str(args.cores)]
@@ -122,6 +168,8 @@ def theirs(folder: Path, args: argparse.Namespace, tokenizer: Path, *more: str) 
         str(folder),
     ]
     command += ["--model", str(model()), "--tokenizer", str(tokenizer), "--cores", str(args.cores)]
+    if args.every:
+        command += ["--every", str(args.lists)]
     whole, said = run(
         [*command, "--languages", *args.languages, *more], folder, PYTHONPATH="", PYTHONSAFEPATH="1", HF_HUB_OFFLINE="1"
     )
@@ -186,11 +234,11 @@ def median(rounds: list[dict[str, Any]]) -> float:
     return round(statistics.median(one["whole"]["clock"] for one in rounds), 2)
 
 
-def beside(mine: dict[str, Any], peer: dict[str, Any], cores: int) -> dict[str, dict[str, float]]:
+def beside(mine: dict[str, Any], peer: dict[str, Any], args: argparse.Namespace) -> dict[str, dict[str, float]]:
     """Seconds of the clock of the work of each kind: of our steps, and of datatrove's blocks as if its workers shared them evenly."""
-    blocks = [(name, seconds / cores) for step in peer["blocks"].values() for name, seconds in step.items()]
+    blocks = [(name, seconds / args.cores) for step in peer["blocks"].values() for name, seconds in step.items()]
     out = {}
-    for work, (parts, names) in SAME.items():
+    for work, (parts, names) in (SAME | ALSO if args.every else SAME).items():
         spend = sum(found["seconds"] for step, found in mine["steps"].items() if step.startswith(parts))
         took = sum(seconds for block, seconds in blocks if any(name in block for name in names))
         out[work] = {"ours": round(spend, 2), "datatrove": round(took, 2)}
@@ -199,8 +247,10 @@ def beside(mine: dict[str, Any], peer: dict[str, Any], cores: int) -> dict[str, 
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    data = Path(os.environ.get("CRAWL2LLM_DATA", ROOT.parent / "shared" / "data")) / "crawl"
-    parser.add_argument("--input", type=Path, default=data, help="a folder of WARC files")
+    data = Path(os.environ.get("CRAWL2LLM_DATA", ROOT.parent / "shared" / "data"))
+    parser.add_argument("--data", type=Path, default=data, help="the folder with eval/, for --every")
+    parser.add_argument("--every", action="store_true", help="every filter that datatrove has too")
+    parser.add_argument("--input", type=Path, default=data / "crawl", help="a folder of WARC files")
     parser.add_argument("--glob", default="*.warc.gz")
     parser.add_argument("--peer", type=Path, required=True, help="the Python of datatrove's environment")
     parser.add_argument(
@@ -221,20 +271,26 @@ def main(argv: list[str] | None = None) -> int:
     if not (files := sorted(args.input.glob(args.glob))):
         parser.error(f"--input {args.input}: no file matches {args.glob}")
 
-    mine, peer = [], []
+    mine, peer, alone = [], [], []
+    filters = EVERY if args.every else FILTERS
     with tempfile.TemporaryDirectory() as name:
         if args.copies > 1:
             args.input = Path(name) / "input"
             args.input.mkdir()
             enlarged.enlarge(files, args.copies, args.input)
             files = sorted(args.input.glob(args.glob))
+        if args.every:
+            args.lists = lists(Path(name) / "lists", args)
         for number in range(args.rounds):
             here, there = Path(name) / f"ours{number}", Path(name) / f"theirs{number}"
             here.mkdir()
             there.mkdir()
-            mine.append(ours(here, args))
+            mine.append(ours(here, args, filters))
             tokenizer = here / "results/main/tokenize/train/tokenizer.json"
             peer.append(theirs(there, args, tokenizer))
+            if args.every:
+                (all_of_them := Path(name) / f"all{number}").mkdir()
+                alone.append(ours(all_of_them, args, OURS))
             print(
                 f"round {number + 1} of {args.rounds}: {mine[-1]['whole']['clock']:.1f} s, datatrove {peer[-1]['whole']['clock']:.1f} s"
             )
@@ -247,7 +303,8 @@ def main(argv: list[str] | None = None) -> int:
             quality = word_f1(args, results, extra, tokenizer)
     wholes = {"ours": median(mine), "datatrove": median(peer)}
     result = {
-        "what": "WARC files to tokens: extraction, language, heuristics, MinHash deduplication, tokens",
+        "what": "WARC files to tokens: extraction, filters, tokens",
+        "filters": filters,
         "input": {
             "files": len(files),
             "bytes": size,
@@ -256,7 +313,12 @@ def main(argv: list[str] | None = None) -> int:
         },
         "whole_seconds": wholes,
         "times_as_fast": round(wholes["datatrove"] / wholes["ours"], 2),
-        "by_work_seconds": beside(mine[0], peer[0], args.cores),
+        "by_work_seconds": beside(mine[0], peer[0], args),
+        **(
+            {"all_our_filters": {"filters": OURS, "seconds": median(alone), "steps": alone[0]["steps"]}}
+            if alone
+            else {}
+        ),
         "our_steps": mine[0]["steps"],
         "their_blocks": peer[0]["blocks"],
         "floor_cpu_seconds": floor,

@@ -2,6 +2,7 @@
 
     python -m benchmarks.dry_run            # a quarter of an hour; writes benchmarks/results/dry_run.json
     python -m benchmarks.dry_run --shards 4096 --files 90000 --rounds 1 --output /tmp/dump.json    # a whole dump
+    python -m benchmarks.dry_run --variants --shards 256 --output benchmarks/results/dry_run_variants.json    # sweeps of 50 and of 10
     python -m benchmarks.dry_run --results --folder /tmp/dump --shards 4096 --files 90000 --output benchmarks/results/dry_run_dump.json
 
 Planned with no result at all, with the manifests of a complete run, each of which is read and compared, and with these after an
@@ -30,7 +31,7 @@ from benchmarks.machine import processor, versions
 from scripts.ingest import sources
 from scripts.plan import dryrun
 from scripts.workflow import config as configuration
-from scripts.workflow import ranges, record, steps
+from scripts.workflow import filtering, ranges, record, steps
 from scripts.workflow.config import ROOT
 from scripts.workflow.fingerprint import fingerprint
 from scripts.workflow.manifest import Manifest, combined, digest
@@ -99,7 +100,7 @@ def completed(folder: Path, config: Path) -> None:
     memo: dict[str, str] = {}
     written: dict[tuple[str, str], Manifest] = {}
     for_each_shard = {
-        name for name in [*steps.verdicts(complete["filters"]), "corpus.split"] if not steps.STEPS[name].per
+        name for name in [*filtering.verdicts(complete["filters"]), "corpus.split"] if not steps.STEPS[name].per
     }
     for step in steps.used(complete):
         facts = steps.STEPS[step]
@@ -198,6 +199,47 @@ def with_results(args: argparse.Namespace) -> dict[str, Any]:
     return found
 
 
+# Sweeps by what differs first, of so many variants; one that changes nothing; and seconds that a plan of each may take.
+RATE, THRESHOLD = "pretrain.train.learning_rate", "language.select.threshold"
+SWEEPS: dict[str, tuple[dict[str, Any], int]] = {
+    "50 variants from training on": ({"grid": {RATE: [round(1e-4 * n, 6) for n in range(1, 51)]}, "most": 50}, 15),
+    "10 variants from the first filter on": ({"grid": {THRESHOLD: [round(0.5 + n / 100, 2) for n in range(10)]}}, 30),
+    "50 trainings judged at two rungs": (
+        {"grid": {RATE: [round(1e-4 * n, 6) for n in range(1, 50)]}, "most": 50, "halving": {"rungs": [0.25, 0.5]}},
+        15,
+    ),
+}
+UNCHANGED = "10 that change nothing"
+SAME = {f"same-{number}": {"tokenize": {"train": {"vocabulary": "auto"}}} for number in range(10)}
+
+
+def with_variants(args: argparse.Namespace) -> dict[str, Any]:
+    """Seconds and memory of plans of sweeps, with no result and with all of main's; variants that change nothing are asked for too."""
+    found: dict[str, Any] = {}
+    with tempfile.TemporaryDirectory() as name:
+        folders = {"no result": Path(name) / "none", "main's results": Path(name) / "all"}
+        configs = {words: prepared(folder, args.shards, args.files) for words, folder in folders.items()}
+        completed(folders["main's results"], configs["main's results"])
+        plan = [sys.executable, "-m", "scripts.plan.command", "--snakefile", str(ROOT / "Snakefile"), "--configfile"]
+        cases = {words: {"sweep": sweep} for words, (sweep, _) in SWEEPS.items()} | {UNCHANGED: {"variants": SAME}}
+        for words, more in cases.items():
+            for there, config in configs.items():
+                own = config.with_name("variants.yaml")
+                own.write_text(yaml.safe_dump({**yaml.safe_load(config.read_text(encoding="utf-8")), **more}))
+                case = f"{words}, {there}"
+                found[case], said = measured(lambda own=own: planned(own.parent, own), args.rounds)  # type: ignore[misc]
+                jobs = re.findall(r"^total\s+(\d+)", said, re.MULTILINE)
+                found[case]["jobs"] = int(jobs[0]) if jobs else 0
+                found[f"{case}, crawl2llm plan"], _ = measured(
+                    lambda own=own: run([*plan, str(own)], own.parent),  # type: ignore[misc]
+                    args.rounds,
+                )
+                # main's results are of a run without variants: it is still to be scored on what variants are compared on.
+                if words == UNCHANGED and there == "main's results" and "variant=same-" in said:
+                    raise RuntimeError(f"variants that change nothing have tasks:\n{said[-3000:]}")
+    return {"seconds": found, "seconds allowed": {words: most for words, (_, most) in SWEEPS.items()}}
+
+
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--shards", type=int, default=1000)
@@ -207,12 +249,15 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument(
         "--results", action="store_true", help="only with no result and with all, which are kept in --folder"
     )
+    parser.add_argument("--variants", action="store_true", help="only sweeps")
     parser.add_argument("--folder", type=Path, help="of --results: where what is planned lies, or is made")
     args = parser.parse_args(argv)
     if args.results:
         if not args.folder:
             parser.error("--results needs --folder")
         return written(args, {"runs": with_results(args)})
+    if args.variants:
+        return written(args, with_variants(args))
     seconds: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as name:
         folder, alone = Path(name) / "run", Path(name) / "bare"

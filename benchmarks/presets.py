@@ -27,7 +27,7 @@ import yaml
 from benchmarks.machine import processor, run, versions
 from scripts.formats.documents import rows
 from scripts.workflow import config as configuration
-from scripts.workflow import readable, steps
+from scripts.workflow import filtering, readable, steps
 from scripts.workflow.config import ROOT
 from scripts.workflow.manifest import Manifest
 from scripts.workflow.project import Project
@@ -59,17 +59,22 @@ def presets(names: list[str]) -> dict[str, dict[str, Any]]:
     return {name: found[name] for name in names or found}
 
 
-def kept(project: Project, variant: str) -> tuple[Counter[str], dict[str, Counter[str]]]:
-    """(documents by language that all filters of a variant keep, those that each filter drops)."""
-    config = project.variants[variant]
-    alive: Counter[str] = Counter()
-    dropped: dict[str, Counter[str]] = {}
+def languages(project: Project) -> dict[str, str]:
+    """The label of every document of the crawl, by id."""
     labels: dict[str, str] = {}
-    for shard in steps.shards(config):
+    for shard in steps.shards(project.variants["main"]):
         made = Manifest.read(Path(project.folder("main", LABELS)) / f"{shard}.manifest.json")
         found = rows(made.file(f"{shard}.parquet"), ["id", "source", "language"])
         labels |= {row["id"]: row["language"] for row in found if row["source"] == CRAWL}
-    judging = steps.verdicts(steps.filters(config))[1:]
+    return labels
+
+
+def kept(project: Project, variant: str, labels: dict[str, str]) -> tuple[Counter[str], dict[str, Counter[str]]]:
+    """(documents by language that all filters of a variant keep, those that each filter drops). labels: language by id."""
+    config = project.variants[variant]
+    alive: Counter[str] = Counter()
+    dropped: dict[str, Counter[str]] = {}
+    judging = filtering.verdicts(filtering.filters(config))[1:]
     for step in judging:
         for path in (Path(project.folder(variant, step)) / f"{shard}.parquet" for shard in steps.shards(config)):
             for row in rows(path, ["id", "kept"]):
@@ -113,8 +118,9 @@ def main(argv: list[str] | None = None) -> int:
         print(f"{len(tree['variants'])} presets in {time.monotonic() - begun:.0f} s", file=sys.stderr)
         with contextlib.chdir(folder):
             project = Project(configuration.validate(tree))
-            found = {name: kept(project, name) for name in tree["variants"]}
-            before, _ = kept(project, "main")
+            labels = languages(project)
+            found = {name: kept(project, name, labels) for name in tree["variants"]}
+            before, _ = kept(project, "main", labels)
     columns = args.languages or [name for name, _ in before.most_common(10)]
     print("\n".join(table(found, before, columns)))
     result = {
