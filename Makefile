@@ -6,9 +6,9 @@ BIN := $(VENV)/bin
 CONFIG ?=
 PROFILE ?= profiles/local
 export PROMPT ?=
-# A broken config is named by file, line and column; Snakemake would only say that it is not valid.
+# A broken config is named by file, line and column; Snakemake would only say that it is not valid. What follows a run names its pages.
 SNAKEMAKE = $(if $(CONFIG),$(BIN)/python -m scripts.workflow.readable $(CONFIG) && )\
-  PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m snakemake --profile $(PROFILE) $(if $(CONFIG),--configfile $(CONFIG))
+  CRAWL2LLM_SUMMARY=1 PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m snakemake --profile $(PROFILE) $(if $(CONFIG),--configfile $(CONFIG))
 
 PYTHON_HERE = PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python
 
@@ -69,9 +69,9 @@ dag: $(VENV)/.compiled ## the plan as a picture, plan.html and plan.svg (the wor
 status: $(VENV)/.compiled ## what runs where on SLURM, until when, what waits and why, GPU-hours by rule
 	@$(BIN)/python -m scripts.crawl2llm status
 
-report: $(VENV)/.compiled ## only the report, and what it needs
+report: $(VENV)/.compiled ## only the report, and what it needs; OPEN=1 opens it in a browser
 	$(SNAKEMAKE) --forcerun report_render
-	@$(BIN)/python -m scripts.report.summary
+	@$(BIN)/python -m scripts.report.summary $(if $(OPEN),--open)
 
 serve: $(VENV)/.compiled ## talk to the models: a page to chat in and an endpoint as OpenAI's. MODEL=sft PORT=8000, TYPE=q8_0 of a GGUF export
 	@$(BIN)/python -m scripts.crawl2llm serve $(MODEL) $(if $(TYPE),--type $(TYPE)) --port $(or $(PORT),8000) --results $(or $(RESULTS),results/main)
