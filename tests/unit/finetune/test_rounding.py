@@ -120,15 +120,17 @@ def loss(folder: Path, pairs: Path) -> float:
 
 
 def with_outliers(manifest: Path) -> Path:
-    """A model that computes the same, with every eighth channel of an MLP large, as some are in large models: rounding costs more."""
+    """A model that computes the same, with every sixteenth channel large, as some are in large models: rounding costs more."""
     file = manifest.parent / "sft/model/model.safetensors"
     tensors = load_file(file)
-    for name in [name for name in tensors if name.endswith("down_proj.weight")]:
-        size = torch.ones(tensors[name].shape[1])
-        size[::8] = 36
-        tensors[name] = tensors[name] * size
-        other = name.replace("down_proj", "up_proj")
-        tensors[other] = tensors[other] / size[:, None]
+    for reads, writes in (("down_proj", "up_proj"), ("o_proj", "v_proj")):
+        for name in [name for name in tensors if name.endswith(f"{reads}.weight")]:
+            size = torch.ones(tensors[name].shape[1])
+            size[::16] = 36
+            other = name.replace(reads, writes)
+            tensors[name] = tensors[name] * size
+            # Several heads read one head of values, with as many channels as each has.
+            tensors[other] = tensors[other] / size[: len(tensors[other]), None]
     save_file(tensors, file, {"format": "pt"})
     Manifest("finetune.train", "0" * 16).write(manifest, sorted((manifest.parent / "sft/model").iterdir()))
     return manifest
@@ -164,9 +166,9 @@ def test_it_loses_less_than_rounding_afterwards(both: dict[str, Path], pairs_man
         "aware": pytest.approx(afterwards["aware"], abs=1e-4),
     }
     cost = {name: afterwards[name] - as_they_are[name] for name in both}
-    # Of three seeds, 0.13 to 0.17 for the one and -0.07 to -0.04 for the other, and 0.12 to 0.15 between the losses, by another
-    # processor 0.08: sums in another order train another model.
-    assert cost["plain"] > 0.05 and cost["aware"] < 0.25 * cost["plain"]
+    # Of three seeds on three kinds of processor, since sums in another order train another model: 0.56 to 1.40 for the one and
+    # -0.09 to -0.04 for the other.
+    assert cost["plain"] > 0.2 and cost["aware"] < 0.25 * cost["plain"]
     assert afterwards["aware"] < afterwards["plain"]
 
 
