@@ -27,7 +27,7 @@ from urllib.parse import urlsplit
 import pyarrow as pa
 
 from benchmarks.gold import TAG
-from scripts.ingest.http import decode_text
+from scripts.ingest.charsets import decode_text
 from scripts.ingest.warc import Rejected, WarcReader
 
 WORD = re.compile(r"\w+")

@@ -15,8 +15,8 @@ from typing import IO, Any, BinaryIO, cast
 
 from scripts.formats.documents import document_id
 from scripts.ingest import compressed, layouts
+from scripts.ingest.charsets import decode_text
 from scripts.ingest.files import File, is_cut, size
-from scripts.ingest.http import decode_text
 from scripts.ingest.warc import Page, Rejected, tidy
 
 # What reading a file that is cut, damaged or not what its suffix says raises.

@@ -15,10 +15,11 @@ from scripts.formats.documents import document_id
 from scripts.ingest import head
 from scripts.ingest.arc import as_warc
 from scripts.ingest.bounds import too_many_tags
+from scripts.ingest.charsets import decode_text
 from scripts.ingest.extractors import EXTRACTORS, MARKDOWN, TooHard
 from scripts.ingest.files import File, is_cut
 from scripts.ingest.frames import HEADER, Damage, frames
-from scripts.ingest.http import TooLarge, dechunk, decode_content, decode_text
+from scripts.ingest.http import TooLarge, dechunk, decode_content
 from scripts.ingest.licences import licence
 from scripts.ingest.markup import tokens
 
