@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from scripts.ingest.markup import read, tokens
+from scripts.ingest.markup import parse, read
 from scripts.workflow.config import ROOT
 
 CASES = Path(os.environ.get("CRAWL2LLM_CASES", ROOT.parent / "shared" / "cases"))
@@ -28,11 +28,13 @@ SECTIONS = frozenset(
 NODE = re.compile(r"(?:^|\n)\| ")
 
 # No reader sees the text of these: https://html.spec.whatwg.org/multipage/rendering.html#hidden-elements, with one exception. `rp` has the
-# brackets around a reading that cannot be set above its word, as in plain text.
-HIDDEN = frozenset(["datalist", "head", "noembed", "noframes", "script", "style", "template", "title"])
+# brackets around a reading that cannot be set above its word, as in plain text. No <dialog> of the suite is open.
+HIDDEN = frozenset(["datalist", "dialog", "head", "noembed", "noframes", "script", "style", "template", "title"])
 # What `fast` leaves out besides: pictures and other embedded things, of which the text is a label or stands in for what cannot be shown,
-# and what a form offers or is filled in with.
-LEFT_OUT = frozenset(["svg svg", "iframe", "object", "audio", "video", "canvas", "select", "textarea"])
+# what a form offers or is filled in with, and a formula in another notation.
+LEFT_OUT = frozenset(
+    ["svg svg", "math annotation-xml", "iframe", "object", "audio", "video", "canvas", "select", "textarea"]
+)
 
 
 @dataclass(frozen=True)
@@ -97,7 +99,7 @@ def documents() -> Iterator[Document]:
 
 def block_texts(page: str) -> list[str]:
     """The texts of all blocks of a page."""
-    return read(tokens(page)).text
+    return read(parse(page)).text
 
 
 def differing() -> tuple[int, list[tuple[Document, str]]]:
