@@ -13,6 +13,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from scripts.dedup import tables
+from scripts.dedup.shingles import ZERO
 from scripts.dedup.tables import EARLIER, Shingles
 from scripts.formats.documents import opened, shard_of
 from scripts.workflow.errors import InputError
@@ -20,7 +21,7 @@ from scripts.workflow.manifest import Manifest
 
 # The shingle sets of an export: of every document, in the order of the signals.
 SETS = pa.schema([("shingles", pa.list_(pa.field("element", pa.uint64(), nullable=False)))])
-AGREE = ("shingle_words", "bands", "rows", "seed")  # settings of signatures that can be compared
+AGREE = ("shingle_words", "numbers", "bands", "rows", "seed")  # settings of signatures that can be compared
 
 
 @dataclass(frozen=True)
@@ -47,10 +48,13 @@ def shards(folders: Sequence[str], signatures: Sequence[Manifest] = ()) -> list[
             for fault in made.damage():
                 raise InputError(f"dedup.exact.earlier: {fault}")
             for key in AGREE:
-                here = signatures[0].part(key) if signatures else made.summary[key]
-                if made.summary[key] != here:
+                there = (
+                    made.summary.get(key, ZERO) if key == "numbers" else made.summary[key]
+                )  # older exports had no other
+                here = signatures[0].part(key) if signatures else there
+                if there != here:
                     raise InputError(
-                        f"dedup.exact.earlier: {folder} was made with dedup.signature.{key} {made.summary[key]}, here it is {here}: "
+                        f"dedup.exact.earlier: {folder} was made with dedup.signature.{key} {there}, here it is {here}: "
                         "use the settings of the export, or leave it out"
                     )
             name = f"{shard_of(path)}.parquet"

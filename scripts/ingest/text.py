@@ -5,7 +5,6 @@ from __future__ import annotations
 import codecs
 import gzip
 import io
-import json
 import tarfile
 import zlib
 from collections.abc import Iterator
@@ -14,7 +13,7 @@ from pathlib import Path
 from typing import IO, Any, BinaryIO, cast
 
 from scripts.formats.documents import document_id
-from scripts.ingest import compressed, layouts
+from scripts.ingest import compressed, json_lines, layouts
 from scripts.ingest.charsets import decode_text
 from scripts.ingest.files import File, is_cut, size
 from scripts.ingest.warc import Page, Rejected, tidy
@@ -213,8 +212,13 @@ class TextReader:
         except BROKEN as error:
             yield Rejected("broken_file", place.key, place.url, str(error)[:300])
 
-    def page(self, place: Place, row: int, text: str, facts: dict[str, Any]) -> Page | Rejected:
-        """One document; its id comes from (source, file, member, row), its URL is `file:<source>/<file>[!/<member>]#<row>`."""
+    def page(
+        self, place: Place, row: int, text: str, facts: dict[str, Any], unreadable: tuple[str, ...] = ()
+    ) -> Page | Rejected:
+        """One document; its id comes from (source, file, member, row), its URL is `file:<source>/<file>[!/<member>]#<row>`.
+
+        unreadable: columns beside the text that hold what cannot be read.
+        """
         key, url = f"{place.key}#{row}", f"{place.url}#{row}"
         if len(text) < self.settings["min_characters"]:
             return Rejected("no_text", key, url, f"{len(text)} characters")
@@ -223,9 +227,10 @@ class TextReader:
         if record := facts.pop("id", ""):
             # As of a WARC record: the same id and address are the same document, in whatever file.
             url = address or f"record:{place.source}/{record}"
-            return Page(document_id(record, url), text, url, facts.pop("date", None), {**facts, "record_id": record})
+            date = facts.pop("date", None)
+            return Page(document_id(record, url), text, url, date, {**facts, "record_id": record}, unreadable)
         name = document_id(place.source, place.file, place.member, str(row))
-        return Page(name, text, address or url, facts.pop("date", None), facts)
+        return Page(name, text, address or url, facts.pop("date", None), facts, unreadable)
 
     def rejected(self, reason: str, place: Place, row: int, detail: str) -> Rejected:
         """A row as a Rejected."""
@@ -267,10 +272,12 @@ class JsonLinesReader(TextReader):
     def line(self, place: Place, row: int, line: bytes) -> Page | Rejected:
         """One line as a Page or a Rejected."""
         try:
-            body = json.loads(line)
+            body, lost = json_lines.parse(line)
         except (ValueError, RecursionError) as error:
             return self.rejected("broken_record", place, row, str(error)[:300])
         text = layouts.text_of(body, self.layout) if isinstance(body, dict) else None
         if text is None:
+            if bad := [name for name in self.layout.text if name.partition(".")[0] in lost]:
+                return self.rejected("broken_record", place, row, f"{bad[0]} cannot be read")
             return self.rejected("no_text", place, row, f"no string under {' or '.join(map(repr, self.layout.text))}")
-        return self.page(place, row, text, layouts.facts(body, self.layout))
+        return self.page(place, row, text, *layouts.facts(body, self.layout, lost))

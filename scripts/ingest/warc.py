@@ -43,6 +43,7 @@ class Page:
     url: str
     date: str | None
     metadata: dict[str, Any] = field(default_factory=dict)
+    unreadable: tuple[str, ...] = ()  # columns beside the text whose values could not be read: they are null
 
 
 @dataclass
