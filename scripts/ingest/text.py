@@ -29,7 +29,7 @@ PACKED = {".gz", ".tgz", ".zst", ".zstd"}
 # Types of a tar's headers whose content says more of the next member, and most bytes of it.
 EXTENDED = {*tarfile.GNU_TYPES, tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE} - {tarfile.GNUTYPE_SPARSE}
 HEADER = 1 << 20
-UTF_16 = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
+UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
 def opened(path: File) -> BinaryIO:
@@ -111,14 +111,11 @@ def binary(raw: bytes) -> str | None:
 
 
 def decoded(raw: bytes) -> tuple[str, dict[str, str]]:
-    """(text, {"charset": its name} where it is not UTF-8): UTF-16 by its mark, else as pages are decoded."""
-    if raw[:2] in UTF_16:
-        return raw[2:].decode(UTF_16[raw[:2]], "replace"), {"charset": UTF_16[raw[:2]]}
-    try:
-        return raw.decode("utf-8-sig"), {}
-    except UnicodeDecodeError:
-        text, charset, _ = decode_text(raw, None)
-        return text.removeprefix("\ufeff"), {} if charset in ("utf-8", "utf8") else {"charset": charset}
+    """(text, {"charset": its name} if it is not UTF-8), as pages are decoded."""
+    if raw.isascii():
+        return raw.decode(), {}
+    text, charset, _ = decode_text(raw, None)
+    return text, {} if charset == "utf-8" else {"charset": charset}
 
 
 def unwrapped(text: str) -> str:

@@ -25,7 +25,7 @@ def test_page(tmp_path: Path) -> None:
     assert found.id == document_id(name(1), found.url)
     assert found.metadata == {
         "content_type": "text/html; charset=ISO-8859-1",
-        "charset": "cp1252",
+        "charset": "windows-1252",
         "charset_from": "header",
         "title": "A page",
         "record_id": name(1),
