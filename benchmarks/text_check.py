@@ -25,7 +25,7 @@ import brotli
 import zstandard
 
 from scripts.ingest.charsets import decode_text
-from scripts.ingest.text_check import _WRONG, _binary, is_text, kind_of, why_not_text
+from scripts.ingest.text_check import is_text, kind_of, why_not_text, wrong_characters
 from scripts.ingest.warc import Rejected, records, target
 
 ENCODINGS = (
@@ -40,7 +40,7 @@ PACKINGS = {
 
 def share(text: str) -> float:
     """Of a text's characters those that are none of a text."""
-    return sum(map(len, _WRONG.findall(text))) / max(len(text), 1)
+    return wrong_characters(text) / max(len(text), 1)
 
 
 def pages(data: Path) -> Iterator[tuple[str, bytes, str]]:
@@ -76,20 +76,19 @@ def real(data: Path) -> dict[str, Any]:
     found, refused = [], []
     for where, body, charset in pages(data):
         text = decode_text(body, charset or None)[0]
-        found.append((share(text), _binary(body) / len(body), where))
+        found.append((share(text), where))
         if why := kind_of(body) or why_not_text(text) or (None if is_text(body) else "bytes"):
             refused.append((where, why))
     number = len(found)
     for where, text in texts(data):
         if text:
-            found.append((share(text), 0.0, where))
+            found.append((share(text), where))
             if why := why_not_text(text):
                 refused.append((where, why))
     return {
         "pages": number,
         "texts": len(found) - number,
         "largest": sorted(found, reverse=True)[:12],
-        "bytes": sorted(found, key=lambda one: -one[1])[:3],
         "with any": sum(one[0] > 0 for one in found),
         "refused": refused,
     }

@@ -76,6 +76,11 @@ def decompressed(path: File) -> Generator[bytes | Damage, None, None]:
         yield from compressed.decompressed(path)
 
 
+def is_tar(path: File) -> bool:
+    """Whether a file is a tar, compressed or not, by its name."""
+    return not {".tar", *TARS}.isdisjoint(suffix.lower() for suffix in path.suffixes)
+
+
 def _members(stream: IO[bytes], coding: Coding) -> Iterator[bytes | Damage]:
     """The decompressed bytes of a file of any number of members, with damage at its place. NUL bytes between members are padding."""
     engine: Any = None

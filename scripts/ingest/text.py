@@ -67,8 +67,7 @@ def members(path: File) -> Iterator[tuple[str, IO[bytes]]]:
     A name that a tar holds again gets a number: `a.txt`, `a.txt (2)`.
     """
     with opened(path) as stream:
-        suffixes = {suffix.lower() for suffix in path.suffixes}
-        if not suffixes & {".tar", *decompress.TARS}:
+        if not decompress.is_tar(path):
             yield "", stream
             return
         seen: dict[str, int] = {}
