@@ -56,7 +56,7 @@ def sample(paths: list[Path], limit: int, total: int, seed: int) -> Iterator[str
 
 
 def bounded(texts: Iterable[str], pieces: regex.Pattern[str]) -> Iterator[str]:
-    """The texts, each cut in several where a piece has over BOUND characters: after every BOUND of that piece, and around it.
+    """The texts, each cut in several where a piece has over BOUND characters: after every BOUND of that piece, and after it.
 
     All other pieces stay as they are, and a text without a long one comes whole. pieces: of the tokenizer, see `unigram.pieces`.
     """
@@ -68,9 +68,10 @@ def bounded(texts: Iterable[str], pieces: regex.Pattern[str]) -> Iterator[str]:
         spans = (piece.span() for piece in pieces.finditer(text)) if run.search(text) else iter(())
         for begin, end in spans:
             if end - begin > BOUND:
-                if start < begin:
-                    yield text[start:begin]
-                yield from (text[at : min(at + BOUND, end)] for at in range(begin, end, BOUND))
+                yield text[
+                    start : begin + BOUND
+                ]  # with what is before: how white space is cut depends on what follows it
+                yield from (text[at : min(at + BOUND, end)] for at in range(begin + BOUND, end, BOUND))
                 start = end
         if start < len(text):
             yield text[start:]
