@@ -56,21 +56,20 @@ def sample(paths: list[Path], limit: int, total: int, seed: int) -> Iterator[str
 
 
 def bounded(texts: Iterable[str], pieces: regex.Pattern[str]) -> Iterator[str]:
-    """The texts, each cut in several where a piece has over BOUND characters: after every BOUND of that piece, and around it.
+    """The texts, each cut in several where a piece has over BOUND characters: after every BOUND of that piece, and after it.
 
     All other pieces stay as they are, and a text without a long one comes whole. pieces: of the tokenizer, see `unigram.pieces`.
     """
-    run = regex.compile(
-        rf"\S{{{BOUND}}}|\s{{{BOUND}}}"
-    )  # a piece is white space, or one space at most and what is none
+    # A piece is white space, or one space at most and what is none.
+    run = regex.compile(rf"\S{{{BOUND}}}|\s{{{BOUND}}}")
     for text in texts:
         start = 0  # of what was not given yet
-        spans = (piece.span() for piece in pieces.finditer(text)) if run.search(text) else iter(())
-        for begin, end in spans:
+        for piece in pieces.finditer(text) if run.search(text) else ():
+            begin, end = piece.span()
             if end - begin > BOUND:
-                if start < begin:
-                    yield text[start:begin]
-                yield from (text[at : min(at + BOUND, end)] for at in range(begin, end, BOUND))
+                # With what is before: how white space is cut depends on what follows it.
+                yield text[start : begin + BOUND]
+                yield from (text[at : min(at + BOUND, end)] for at in range(begin + BOUND, end, BOUND))
                 start = end
         if start < len(text):
             yield text[start:]

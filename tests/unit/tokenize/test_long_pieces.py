@@ -21,11 +21,11 @@ RUNS = {
     "other spaces": "\u3000", "dashes": "-", "nulls": "\0", "apostrophes": "'s", "joined": "👩\u200d", "Thai": "ที่",
 }  # fmt: skip
 CUTS = [(3, "separate"), (0, "separate"), (3, "letters")]
+TIMED = ("letters", "ideographs", "spaces", "joined")
 LENGTH = 20_000  # characters of the shortest text that is timed
 GROWTH = 4  # times as long is the longest
-SLOWER = (
-    3 * GROWTH
-)  # most times as long that it may take: the square would be 16, and what is fixed makes less of linear growth
+# Most times as long that it may take: the square would be 16, and what is fixed makes less of linear growth
+SLOWER = 3 * GROWTH
 SHORT = 0.2  # seconds of CPU that no ratio is asked of
 
 
