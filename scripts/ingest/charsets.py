@@ -10,6 +10,8 @@ from resiliparse.parse.encoding import detect_encoding
 
 BOMS = ((b"\xef\xbb\xbf", "utf-8"), (b"\xff\xfe", "utf-16le"), (b"\xfe\xff", "utf-16be"))
 STRAY = re.compile("[\udc80-\udcff]{1,4}")  # bytes that are no UTF-8, as Python's surrogateescape shows them
+LONGEST = 5
+NOT_ASCII = bytes(range(128, 256))
 # UTF-8 is damaged, and no other encoding, if so many characters beyond ASCII are whole for each damaged place. Pages in other
 # encodings have whole ones by chance: 915 pages in English, Polish, Greek, Russian and Chinese, written in each of 25 legacy
 # encodings that hold their characters, had at most 1.8 for each damaged place.
@@ -32,6 +34,7 @@ GUESSES = {
     "mac-cyrillic": "x-mac-cyrillic",
 }
 NOT_PLAIN = re.compile(rb"[\x1b\x80-\xff]")
+CONTEXT = 256
 FALLBACK = "windows-1252"  # the standard's, for most locales
 
 # Bytes in which browsers look for a declaration before they parse. One that the parser meets later counts as well, so the
@@ -48,7 +51,7 @@ CONTENT = re.compile(
     rb"""charset[\t\n\f\r ]*=[\t\n\f\r ]*(?:"([^"]*)"|'([^']*)'|(?=["'])|([^\t\n\f\r ;]*))""", re.IGNORECASE
 )
 # "Get an XML encoding"
-XML = re.compile(rb"""<\?xml[^>]*?encoding[\0-\x20]*=[\0-\x20]*(?:"([^\0-\x20">]+)"|'([^\0-\x20'>]+)')[^>]*>""")
+XML = re.compile(rb"""encoding[\0-\x20]*=[\0-\x20]*(?:"([^\0-\x20"]+)"|'([^\0-\x20']+)')""")
 
 
 def charset_of(label: bytes | str | None) -> str | None:
@@ -93,8 +96,8 @@ def prescan(head: bytes) -> str | None:
     """
     if head.startswith((b"<\0?\0x\0", b"\0<\0?\0x")):
         return "utf-16le" if head[0] else "utf-16be"
-    at = 0
-    while match := MARKUP.search(head, at):
+    at, last = 0, max(0, head.lower().rfind(b"charset"))  # no tag after the last one declares anything
+    while match := MARKUP.search(head, at, last):
         if match.group(1) or match.group() in (b"<!", b"</", b"<?"):
             end = b"-->" if match.group(1) else b">"
             at = head.find(end, match.start() + 2) + len(end)
@@ -103,23 +106,25 @@ def prescan(head: bytes) -> str | None:
         elif match.start() >= PRESCAN and match.group().lower() == b"<body":
             break
         else:
-            tag, at = attributes(head, match.end() - 1)
+            tag, at = attributes(head, match.end())
             # A tag that does not end within these bytes declares nothing.
             charset = meta_charset(tag) if match.group(2) and at < len(head) else None
             if charset:
                 return {"utf-16le": "utf-8", "utf-16be": "utf-8", "x-user-defined": FALLBACK}.get(charset, charset)
-    declaration = XML.match(head)
-    charset = charset_of(declaration and (declaration.group(1) or declaration.group(2)))
+    declaration, closed, _ = head.partition(b">")
+    label = XML.search(declaration) if closed and declaration.startswith(b"<?xml") else None
+    charset = charset_of(label and (label.group(1) or label.group(2)))
     return "utf-8" if charset and charset.startswith("utf-16") else charset
 
 
 def guess(body: bytes) -> str:
     """The charset that uchardet finds in the bytes; FALLBACK if it is none of the standard's.
 
-    It reads 64 KiB at each end, so it gets the bytes from the first that is not plain ASCII on.
+    It samples 64 KiB at each end of what it gets: the page from shortly before its first byte that is not plain ASCII.
     """
-    start = NOT_PLAIN.search(body)
-    name = (detect_encoding(body[start.start() :] if start else body, html5_compatible=False) or "").lower()
+    first = NOT_PLAIN.search(body)
+    start = max(0, first.start() - CONTEXT) if first else 0
+    name = (detect_encoding(body[start:], html5_compatible=False) or "").lower()
     return charset_of(GUESSES.get(name, name)) or FALLBACK
 
 
@@ -127,15 +132,13 @@ def damage(body: bytes) -> tuple[int, int, bool]:
     """(characters beyond ASCII that are whole, damaged places, whether there is one place only) of a body read as UTF-8.
 
     A place is a run of up to four bytes that belong to no character. One stray byte within a character of four bytes
-    leaves damage within five.
+    leaves damage within five (LONGEST).
     """
     text = body.decode("utf-8", "surrogateescape")
-    places = lost = first = last = 0
-    for match in STRAY.finditer(text):
-        first = first if places else match.start()
-        last, places, lost = match.end(), places + 1, lost + match.end() - match.start()
-    whole = len(text) - lost - len(body.translate(None, bytes(range(128, 256))))
-    return whole, places, 0 < last - first <= 5
+    rest, places = STRAY.subn("", text)
+    whole = len(rest) - len(body.translate(None, NOT_ASCII))
+    strays = [match.span() for match in STRAY.finditer(text)] if len(text) - len(rest) <= LONGEST else []
+    return whole, places, bool(strays) and strays[-1][1] - strays[0][0] <= LONGEST
 
 
 def fails(text: str) -> bool:
