@@ -67,7 +67,8 @@ def why_not_text(text: str) -> str | None:
 
 def wrong_characters(text: str) -> int:
     """How many characters of a text are none of a text."""
-    return int(np.count_nonzero(_WRONG[np.frombuffer(text.encode("utf-16-le", "surrogatepass"), np.uint16)]))
+    units = np.frombuffer(text.encode("utf-16-le", "surrogatepass"), np.uint16)
+    return int(np.count_nonzero(_WRONG.take(units, mode="wrap")))  # `wrap` checks no bounds, which all units are within
 
 
 def _too_many(number: int, size: int) -> bool:
