@@ -13,7 +13,6 @@ from pathlib import Path
 import pyarrow as pa
 
 from scripts.dedup import tables
-from scripts.dedup.shingles import ZERO
 from scripts.dedup.tables import EARLIER, Shingles
 from scripts.formats.documents import opened, shard_of
 from scripts.workflow.errors import InputError
@@ -22,6 +21,7 @@ from scripts.workflow.manifest import Manifest
 # The shingle sets of an export: of every document, in the order of the signals.
 SETS = pa.schema([("shingles", pa.list_(pa.field("element", pa.uint64(), nullable=False)))])
 AGREE = ("shingle_words", "numbers", "bands", "rows", "seed")  # settings of signatures that can be compared
+OLDER = {"numbers": "zero"}  # what an export was made with that does not say
 
 
 @dataclass(frozen=True)
@@ -48,9 +48,7 @@ def shards(folders: Sequence[str], signatures: Sequence[Manifest] = ()) -> list[
             for fault in made.damage():
                 raise InputError(f"dedup.exact.earlier: {fault}")
             for key in AGREE:
-                there = (
-                    made.summary.get(key, ZERO) if key == "numbers" else made.summary[key]
-                )  # older exports had no other
+                there = {**OLDER, **made.summary}[key]
                 here = signatures[0].part(key) if signatures else there
                 if there != here:
                     raise InputError(
