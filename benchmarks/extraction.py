@@ -8,8 +8,8 @@
 Writes benchmarks/results/extraction.json. A set that is not there is left out, and said to be; so is trafilatura where it
 is not installed (`pip install trafilatura==2.3.1 lxml_html_clean==0.4.6`).
 
-Speed: CPU seconds of the process for all that an extractor does with a page (cutting, bounds and parsing included), over `--speed` pages
-of each set, extractors in turn, the median of the rounds. The floor: the tags cut; Resiliparse's parser, alone and with a walk.
+Speed: CPU seconds of the process for all that an extractor does with a page (bounds and parsing included), over `--speed` pages
+of each set, extractors in turn, the median of the rounds. The floor: lexbor's parser, alone and with our blocks; Resiliparse's, alone and with a walk.
 Quality is that of every page; `held` is the half of the hosts (WCXB: its test split) that benchmarks/fit_blocks.py does not fit on.
 """
 
@@ -30,7 +30,7 @@ from benchmarks.gold_pages import GoldPage, gram_f1, options, pages, word_f1
 from benchmarks.machine import processor, versions
 from scripts.ingest.bounds import too_many_tags
 from scripts.ingest.extractors import EXTRACTORS, TooHard, missing
-from scripts.ingest.markup import read, tokens
+from scripts.ingest.markup import parse, read
 from scripts.ingest.warc import tidy
 from scripts.workflow.config import ROOT
 
@@ -42,7 +42,7 @@ def extractor(name: str) -> Callable[[str], str]:
         if too_many_tags(page):
             return ""
         try:
-            return EXTRACTORS[name](page, tokens(page), True)
+            return EXTRACTORS[name](page, parse(page), True)
         except TooHard:
             return ""
 
@@ -55,8 +55,8 @@ def walk(page: str) -> int:
 
 
 FLOOR: dict[str, Callable[[str], Any]] = {
-    "tags cut": tokens,
-    "tags cut and read": lambda page: read(tokens(page)),
+    "parsed by lexbor": parse,
+    "parsed by lexbor and read": lambda page: read(parse(page)),
     "parsed by Resiliparse": HTMLTree.parse,
     "parsed and walked": walk,
 }

@@ -32,7 +32,7 @@ from benchmarks.extraction import extractor, quality
 from benchmarks.gold_pages import GoldPage, news, options, pages
 from scripts.ingest import blocks, compiled, measures
 from scripts.ingest.forest import Forest
-from scripts.ingest.markup import read, tokens
+from scripts.ingest.markup import parse, read
 from scripts.ingest.warc import tidy
 
 WORD = re.compile(r"\w+")
@@ -157,7 +157,7 @@ class Set:
         hosts: list[str] = []
         label, weight = [], []
         for each in gold:
-            markup = read(tokens(each.page))
+            markup = read(parse(each.page))
             total = len(WORD.findall(each.gold))
             if not markup.text or total < 20:
                 continue

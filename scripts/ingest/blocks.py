@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scripts.ingest import measures, render
+from scripts.ingest.compiled import Tree
 from scripts.ingest.forest import Forest
 from scripts.ingest.markup import Markup, read
 from scripts.ingest.tags import CODE
@@ -85,9 +86,9 @@ def kept(markup: Markup) -> list[int]:
     return [int(number) for number in good.nonzero()[0]]
 
 
-def text(parts: list[str], main: bool, write: Callable[[Markup, Sequence[int]], str] = render.text) -> str:
-    """The main text, or with `main` off all text, of a page that `markup.tokens` has cut, as `write` writes its blocks."""
-    markup = read(parts)
+def text(tree: Tree, main: bool, write: Callable[[Markup, Sequence[int]], str] = render.text) -> str:
+    """The main text, or with `main` off all text, of a page, as `write` writes its blocks."""
+    markup = read(tree)
     if not markup.text:
         return ""
     if len(markup.text) > MOST:

@@ -1,6 +1,6 @@
 """The compiled part, from scripts/ingest/native. One that was built from another source is refused: it would not do what the code says.
 
-The source is `native/crawl2llm_native.pyx` with the two files that it includes; `native/pyproject.toml` and `native/setup.py` say how it is
+The source is `native/crawl2llm_native.pyx` with the files that it includes; `native/pyproject.toml` and `native/setup.py` say how it is
 built.
 """
 
@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from hashlib import sha256
 from pathlib import Path
+from types import ModuleType
 
 from scripts.workflow.errors import NotBuiltError
 
 NATIVE = Path(__file__).parent / "native"
-SOURCES = NATIVE / "crawl2llm_native.pyx", NATIVE / "measures.pxi", NATIVE / "text.pxi"
+NAMES = "crawl2llm_native.pyx", "lexbor.pxi", "measures.pxi", "reading.pxi"  # the first includes the others
+SOURCES = [NATIVE / name for name in NAMES]
+SELECTOLAX = "1.0.2"  # of another version the structs in native/lexbor.pxi may be wrong
 BUILD = "run `make install`; an image or a conda environment has to be built again"
 
 try:
@@ -23,9 +26,28 @@ except ImportError as error:
 if sha256(b"".join(sha256(path.read_bytes()).digest() for path in SOURCES)).hexdigest() != crawl2llm_native.SOURCE:
     raise NotBuiltError(f"crawl2llm_native was built from another version of {NATIVE}: {BUILD}")
 
-Ids, Page, Reader, scores = (
+try:
+    import selectolax
+    from selectolax.lexbor import LexborHTMLParser
+except ImportError as error:
+    raise NotBuiltError(f"selectolax is not installed: {BUILD} ({error})") from error
+
+if selectolax.__version__ != SELECTOLAX:
+    raise NotBuiltError(f"selectolax is of version {selectolax.__version__}, and must be {SELECTOLAX}: {BUILD}")
+
+Cutter, Ids, Page, Reader, Tree, scores = (
+    crawl2llm_native.Cutter,
     crawl2llm_native.Ids,
     crawl2llm_native.Page,
     crawl2llm_native.Reader,
+    crawl2llm_native.Tree,
     crawl2llm_native.scores,
 )
+
+
+def reader(tags: ModuleType) -> Reader:
+    """What reads pages by the tables of scripts.ingest.tags. Raises NotBuiltError if the trees of selectolax are not what they must be."""
+    try:
+        return Reader(tags, LexborHTMLParser)
+    except ValueError as error:
+        raise NotBuiltError(f"the trees of selectolax {selectolax.__version__} cannot be read: {error}") from error

@@ -11,10 +11,12 @@ from resiliparse.parse.html import HTMLTree
 
 from scripts.ingest import blocks, markdown
 from scripts.ingest.bounds import too_hard, too_many_items
+from scripts.ingest.compiled import Tree
+from scripts.ingest.markup import tokens
 from scripts.ingest.nesting import DEPTHS, Bound, open_elements, too_deep
 
-# (page, its parts by markup.tokens, main content only) -> text
-Extract = Callable[[str, list[str], bool], str]
+# (page, its tree, main content only) -> text
+Extract = Callable[[str, Tree, bool], str]
 NEEDS = {"trafilatura": "pip install trafilatura==2.3.1 lxml_html_clean==0.4.6"}
 
 
@@ -34,34 +36,36 @@ def _bounded(parts: list[str]) -> Bound:
     return bound
 
 
-def fast(page: str, parts: list[str], main: bool) -> str:
+def fast(page: str, tree: Tree, main: bool) -> str:
     """By our own blocks. Raises TooHard."""
     try:
-        return blocks.text(parts, main)
+        return blocks.text(tree, main)
     except blocks.TooManyBlocks as many:
         raise TooHard("too_complex", str(many)) from many
 
 
-def fast_markdown(page: str, parts: list[str], main: bool) -> str:
+def fast_markdown(page: str, tree: Tree, main: bool) -> str:
     """The same, as Markdown. Raises TooHard."""
     try:
-        return blocks.text(parts, main, markdown.text)
+        return blocks.text(tree, main, markdown.text)
     except blocks.TooManyBlocks as many:
         raise TooHard("too_complex", str(many)) from many
 
 
-def resiliparse(page: str, parts: list[str], main: bool) -> str:
+def resiliparse(page: str, tree: Tree, main: bool) -> str:
     """By Resiliparse. Raises TooHard."""
+    parts = tokens(page)
     bound = _bounded(parts)
-    tree = HTMLTree.parse(page)
-    if too_deep(tree, len(parts) // 6, bound):
+    parsed = HTMLTree.parse(page)
+    if too_deep(parsed, len(parts) // 6, bound):
         raise TooHard("too_deep", f"the depths of all nodes and characters make over {DEPTHS:,}")
-    text: str = extract_plain_text(tree, main_content=main, alt_texts=False)
+    text: str = extract_plain_text(parsed, main_content=main, alt_texts=False)
     return text
 
 
-def _trafilatura(parts: list[str]) -> Any:
+def _trafilatura(page: str) -> Any:
     """The library, for a page within its bounds. Raises TooHard."""
+    parts = tokens(page)
     _bounded(parts)
     if why := too_many_items(parts):
         raise TooHard("too_complex", why)
@@ -70,17 +74,17 @@ def _trafilatura(parts: list[str]) -> Any:
     return library
 
 
-def trafilatura(page: str, parts: list[str], main: bool) -> str:
+def trafilatura(page: str, tree: Tree, main: bool) -> str:
     """By trafilatura, without comments. Raises TooHard."""
-    library = _trafilatura(parts)
+    library = _trafilatura(page)
     if not main:
         return str(library.html2txt(page))
     return library.extract(page, include_comments=False) or ""
 
 
-def trafilatura_markdown(page: str, parts: list[str], main: bool) -> str:
+def trafilatura_markdown(page: str, tree: Tree, main: bool) -> str:
     """By trafilatura, as the Markdown that it writes. Raises TooHard."""
-    library = _trafilatura(parts)
+    library = _trafilatura(page)
     return library.extract(page, include_comments=False, output_format="markdown", include_formatting=True) or ""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -9,7 +10,7 @@ from datetime import date
 from email.utils import parsedate
 from urllib.parse import urljoin
 
-from scripts.ingest.markup import places, unescape
+from scripts.ingest.compiled import Tree
 
 # Names of meta tags, the most certain first.
 PUBLISHED = (
@@ -28,9 +29,8 @@ AUTHOR = (
     "byl",
     "citation_author",
 )
-# What a pattern has taken of a run of characters it keeps (`*+`), or its time would grow with the square of the run's length.
-ATTRIBUTE = re.compile(r"""(?<![^\s"'>/=])([^\s"'>/=]++)\s*+=\s*+(?:"([^"]*)"|'([^']*)'|([^\s"'>]++))""")
-# In JSON-LD, which need not be whole to be searched.
+# In JSON-LD, which need not be whole to be searched. What a pattern has taken of a run of characters it keeps (`*+`), or its time would grow
+# with the square of the run's length.
 LINKED_DATE = re.compile(r'"datePublished"\s*+:\s*+"([^"]{8,40})"')
 LINKED_AUTHOR = re.compile(r'"author"\s*+:\s*+(?:\[\s*+)?(?:\{[^{}]{0,500}?"name"\s*+:\s*+)?"((?:[^"\\]|\\.){1,200})"')
 ISO = re.compile(r"(\d{4})-?(\d\d)-?(\d\d)(?!\d)")
@@ -38,7 +38,8 @@ LANGUAGE = re.compile(r"[a-zA-Z]{2,3}(?:[-_][a-zA-Z0-9]{2,8})*")
 LONGEST = 300  # characters of a title or an author
 # What is looked at, so that the work stays in proportion to the page: elements, and characters of titles and JSON-LD.
 ELEMENTS, CHARACTERS = 10_000, 200_000
-LONG = 20_000  # characters of a tag
+LONG = 20_000  # bytes of an attribute's value
+WANTED = ("title", "meta", "link", "html", "time", "script")
 
 
 @dataclass(slots=True)
@@ -64,30 +65,19 @@ class Head:
                     yield content.strip()
 
 
-def attributes_of(tag: str) -> dict[str, str]:
-    """The attributes of a tag that have a value, by their name in lower case; of two with one name the first."""
-    found: dict[str, str] = {}
-    for name, *values in ATTRIBUTE.findall(tag):
-        found.setdefault(name.lower(), unescape("".join(values)))
-    return found
-
-
-def head(parts: list[str]) -> Head:
-    """The head of a page that `markup.tokens` has cut. Meta tags count wherever they stand, but in comments and raw elements."""
+def head(tree: Tree) -> Head:
+    """The head of a page. Meta tags count wherever they stand, except in comments, raw elements and templates."""
     out, room = Head(), CHARACTERS
-    raw, wanted = places(parts, WANTED)
-    for number in raw:
-        name, attributes, content = parts[number * 6 + 1 : number * 6 + 4]
-        if name.lower() == "title":
+    for name, found, text in tree.elements(WANTED, ELEMENTS, LONG, CHARACTERS):
+        if name == "title":
             if not out.title and room > 0:
-                out.title = " ".join(unescape(content[:room]).split())
-                room -= len(content)
-        elif "ld+json" in attributes and room > 0:
-            out.linked.append(content[:room])
-            room -= len(content)
-    for number in wanted[:ELEMENTS]:
-        name, found = parts[number * 6 + 4].lower(), attributes_of(parts[number * 6 + 5][:LONG])
-        if name == "meta":
+                out.title = " ".join(text[:room].split())
+                room -= len(text)
+        elif name == "script":
+            if text and room > 0:
+                out.linked.append(text[:room])
+                room -= len(text)
+        elif name == "meta":
             for key in ("name", "property", "itemprop", "http-equiv"):
                 if key in found:
                     out.metas.append((found[key].strip().lower(), found.get("content", "")))
@@ -99,14 +89,11 @@ def head(parts: list[str]) -> Head:
                 out.canonical = out.canonical or found.get("href", "").strip()
         elif name == "html":
             out.language = out.language or found.get("lang", "") or found.get("xml:lang", "")
-        elif "pubdate" in parts[number * 6 + 5][:LONG].lower() or found.get("itemprop", "").lower() == "datepublished":
+        elif "pubdate" in found or found.get("itemprop", "").lower() == "datepublished":
             out.times.append(found.get("datetime", ""))
     if not out.title:
         out.title = next(out.first(("og:title", "twitter:title")), "")
     return out
-
-
-WANTED = {name for each in ("meta", "link", "html", "time") for name in (each, each.upper(), each.title())}
 
 
 def _day(text: str) -> str | None:
@@ -138,7 +125,9 @@ def facts(found: Head, url: str) -> dict[str, str]:
         out["published"] = day
     authors = [*found.first(AUTHOR)]
     for text in found.linked:
-        authors += [unescape(match.group(1)) for match in LINKED_AUTHOR.finditer(text) if "\\" not in match.group(1)]
+        authors += [
+            html.unescape(match.group(1)) for match in LINKED_AUTHOR.finditer(text) if "\\" not in match.group(1)
+        ]
     if author := next(
         (" ".join(each.split()) for each in authors if not each.startswith(("http:", "https:", "@", "/"))), ""
     ):

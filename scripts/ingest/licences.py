@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from scripts.ingest.head import attributes_of
+from scripts.ingest.compiled import Tree
+from scripts.ingest.head import CHARACTERS, LONG
 from scripts.ingest.licence_names import name_of
 
 # The most certain first: what a page says of itself, then any link in it, which may be about a picture.
@@ -24,7 +25,8 @@ HINTS = (
     "apache.org/licenses",
     "opensource.org/licen",
 )
-TAG = re.compile(r"<(a|link|area|meta)\b([^<>]{0,4000})>", re.IGNORECASE)
+WANTED = ("a", "link", "area", "meta", "script")
+MOST = 200_000  # elements that are looked at
 LINKED = re.compile(
     r'"license"\s{0,20}:\s{0,20}(?:\[\s{0,20})?(?:\{[^{}]{0,300}?"(?:@id|url)"\s{0,20}:\s{0,20})?"([^"]{4,300})"'
 )
@@ -50,33 +52,33 @@ def _hinted(text: str) -> bool:
     return any(hint in text for hint in HINTS)
 
 
-def _links(html: str) -> Iterator[tuple[str, str]]:
-    """(how it is said, name of the licence) of a page's tags and JSON-LD, in its order."""
-    for match in TAG.finditer(html):
-        if match[1].lower() == "meta":
-            if _hinted(match[2]):
-                found = attributes_of(match[2])
-                names = {found.get(key, "").strip().lower() for key in ("name", "property", "itemprop")}
-                if names & METAS:
-                    yield "meta", name_of(found.get("content", ""))
-        elif _hinted(match[2]):
-            found = attributes_of(match[2])
+def _links(tree: Tree) -> Iterator[tuple[str, str]]:
+    """(how it is said, name of the licence) of a page's elements and JSON-LD, in its order."""
+    for name, found, text in tree.elements(WANTED, MOST, LONG, CHARACTERS):
+        if name == "meta":
+            names = {found.get(key, "").strip().lower() for key in ("name", "property", "itemprop")}
+            if names & METAS:
+                yield "meta", name_of(found.get("content", ""))
+        elif name == "script":
+            for match in LINKED.finditer(text):
+                yield "json_ld", name_of(match[1].replace("\\/", "/"))
+        elif _hinted(found.get("href", "")):
             rel = {"license", "licence", "dct:license", "cc:license"} & set(found.get("rel", "").lower().split())
             yield (
                 ("rel" if rel or found.get("property", "").lower().endswith("license") else "link"),
-                name_of(found.get("href", "")),
+                name_of(found["href"]),
             )
-    if "ld+json" in html:
-        for match in LINKED.finditer(html):
-            yield "json_ld", name_of(match[1].replace("\\/", "/"))
 
 
-def licence(html: str) -> dict[str, str | int]:
-    """`licence`, `licence_from` (one of SAID) and, where others are named in the same way, how many (`licences_beside`); else {}."""
+def licence(html: str, tree: Tree) -> dict[str, str | int]:
+    """`licence`, `licence_from` (one of SAID) and, if others are named in the same way, how many (`licences_beside`); else {}.
+
+    tree: of the page `html`.
+    """
     if not _hinted(html):
         return {}
     found: dict[str, list[str]] = {how: [] for how in SAID}
-    for how, name in _links(html):
+    for how, name in _links(tree):
         if name and name not in found[how]:
             found[how].append(name)
     for how, names in found.items():

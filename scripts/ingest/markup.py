@@ -1,20 +1,19 @@
-"""HTML into blocks of text, in one pass over its tags that makes no tree: flat lists of elements and of blocks.
+"""HTML into blocks of text: flat lists of elements and of blocks, made from the tree that lexbor makes of a page.
 
-A block is the text between two tags of block elements (or two `<br>`). An element knows its parent and which blocks lie within it, so that
-sums over a subtree are differences of running sums. End tags that were left out are supplied as HTML does for paragraphs, list items and
-tables; anything else that is misnested costs a wrong parent and no text. The work is linear in the size of the page, whatever it holds.
-The pass itself is compiled: scripts/ingest/native.
+A block is the text between two borders of block elements (or two `<br>`). An element knows its parent and which blocks lie within it, so
+that sums over a subtree are differences of running sums. The tree is that of the HTML standard, with scripting off: what is in `<noscript>`
+counts. The work is linear in the number of nodes. The loops are compiled: scripts/ingest/native.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container
 from dataclasses import dataclass
 
 from scripts.ingest import tags
-from scripts.ingest.compiled import Reader
+from scripts.ingest.compiled import Cutter, Tree, reader
 
-_READER = Reader(tags)
+_CUTTER = Cutter(tags)
+_READER = reader(tags)
 
 
 @dataclass(slots=True)
@@ -40,20 +39,16 @@ class Markup:
 
 
 def tokens(page: str) -> list[str]:
-    """A page cut at its tags: text; then for each tag, comment or raw element five parts and the text behind it (Reader.tokens)."""
-    return _READER.tokens(page)
+    """A page cut at its tags: text; then for each tag, comment or raw element five parts and the text behind it (Cutter.tokens)."""
+    found: list[str] = _CUTTER.tokens(page)
+    return found
 
 
-def places(parts: list[str], names: Container[str]) -> tuple[list[int], list[int]]:
-    """(numbers of the raw elements, numbers of the other tags with one of these names) of a page that `tokens` has cut."""
-    return _READER.places(parts, names)
+def parse(page: str) -> Tree:
+    """The tree of a page. NUL and lone surrogates are left out of texts."""
+    return _READER.parse(page)
 
 
-def unescape(text: str) -> str:
-    """The text with its character references replaced, as html.unescape, in time in proportion to its length."""
-    return _READER.unescape(text)
-
-
-def read(parts: list[str]) -> Markup:
-    """The elements and blocks of a page that `tokens` has cut."""
-    return Markup(*_READER.read(parts))
+def read(tree: Tree) -> Markup:
+    """The elements and blocks of a page."""
+    return Markup(*tree.read())

@@ -11,7 +11,7 @@ import sys
 from array import array
 
 from scripts.ingest import compiled
-from scripts.ingest.markup import Markup, read, tokens
+from scripts.ingest.markup import Markup, parse, read
 from scripts.ingest.tags import AROUND, CODE, GROUPS
 
 # The bits of what elements say, and two measures of each: of the four elements around a block, and of all.
@@ -42,5 +42,5 @@ def page(markup: Markup) -> compiled.Page:
 
 def names() -> tuple[list[str], list[str]]:
     """Of all measures: of `first`, and of `second`."""
-    one = page(read(tokens("<p>one")))
+    one = page(read(parse("<p>one")))
     return one.first(None, None), one.second(array("q", [0]), None, None)

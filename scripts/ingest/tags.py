@@ -29,6 +29,7 @@ BREAKS_OUT = frozenset([
 SET = re.compile("color|face|size", re.IGNORECASE)  # to cut out values takes ten times as long
 FONT = re.compile(r"(?:^|[\s/])(?:color|face|size)(?=[\s=/]|$)", re.IGNORECASE)
 LOOK = 64  # elements that an end tag is looked for in, from the innermost
+SAYS = 400  # characters of attributes that are looked at
 
 
 def self_closed(attributes: str) -> bool:
@@ -71,39 +72,77 @@ BLOCKS = (
 )  # fmt: skip
 CODE = {name: number for number, name in enumerate(BLOCKS, 1)}
 CUSTOM = 0  # an element such as <page-body>
-# What the loop over the tags does with each.
-NOTHING, INLINE, LINK, BREAK, BEGIN, END = range(6)
-KIND: dict[str | None, int] = (
-    {None: NOTHING, "a": LINK, "/a": LINK, "br": BREAK, "hr": BREAK}
-    | {
-        name: INLINE
-        for each in ("span", "b", "i", "em", "strong", "font", "img", "html", "link", "meta")
-        for name in (each, "/" + each)
-    }
-    | {name: BEGIN for name in BLOCKS}
-    | {"/" + name: END for name in BLOCKS}
+ALIKE = {"dir": "ul", "listing": "pre", "plaintext": "pre", "xmp": "pre"}  # obsolete elements that are shown as another
+HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6", "dt", "summary", "legend", "caption")
+# What is done with an element (native/reading.pxi). By https://html.spec.whatwg.org/multipage/dom.html#phrasing-content what may stand
+# within a paragraph never cuts one: it is text of it (INLINE, EITHER), or it is not read (SKIP, NOTHING).
+NOTHING, INLINE, LINK, BREAK, RULE, BLOCK, SKIP, EITHER, BUTTON, DIALOG, TEMPLATE = range(11)
+# Not shown (NOTHING), or shown and no text of the page: a picture, a control, what stands in for another medium (SKIP).
+UNREAD = (
+    "head",
+    "title",
+    "script",
+    "style",
+    "noframes",
+    "noembed",
+    "iframe",
+    "textarea",
+    "datalist",
+    "annotation",
+    "annotation-xml",
+)
+SKIPPED = ("select", "svg", "object", "audio", "video", "canvas")
+# Within a text each is a part of it; with a block within, or in one of PLACES with no text beside it, it is a block. So is an element such as
+# <page-body>, only with a block within.
+IN_TEXT = ("label", "noscript", "math")
+PLACES = (
+    "body", "center", "main", "article", "section", "div", "form", "fieldset", "details", "dialog", "figure", "header", "footer", "aside", "nav", "search",
+)  # fmt: skip
+KIND: dict[str, int] = (
+    {name: BLOCK for name in (*BLOCKS, *ALIKE)}
+    | {name: NOTHING for name in UNREAD}
+    | {name: SKIP for name in SKIPPED}
+    | {name: EITHER for name in IN_TEXT}
+    | {"a": LINK, "br": BREAK, "hr": RULE, "button": BUTTON, "dialog": DIALOG, "template": TEMPLATE}
+    | {name: INLINE for name in ("html", "meta", "link", "time", "area", "span", "img", "mi", "sub", "sup")}
+)
+# Attributes that are asked for: those that say something of a block, then those of a page's head and of lists.
+ATTRIBUTES = (
+    "class", "id", "role", "itemprop", "style", "hidden", "aria-hidden", "href", "open", "shadowrootmode",
+    "name", "property", "content", "http-equiv", "rel", "lang", "xml:lang", "pubdate", "datetime", "type", "start", "value", "reversed",
+)  # fmt: skip
+# A page whose tree is known: it has each element of KIND, and each of ATTRIBUTES.
+_VOID = ("br", "hr", "meta", "link", "area", "img")
+_PLACED = (
+    "html",
+    "head",
+    "body",
+    "title",
+    "caption",
+    "thead",
+    "tbody",
+    "tfoot",
+    "tr",
+    "th",
+    "td",
+    "plaintext",
+    "template",
+    "mi",
+)
+PROBE = (
+    f"<!doctype html><html lang=a><head><title>b &amp; c</title></head><body {' '.join(f'{name}=x' for name in ATTRIBUTES)}>"
+    + "".join(
+        f"<div>a<{name}>" if name in _VOID else f"<div><{name} id=b class>c</{name}>d</div>"
+        for name in KIND
+        if name not in _PLACED and not name.startswith("annotation")
+    )
+    + "<svg><title>e</title></svg><math><mi>f</mi><annotation>g</annotation><annotation-xml>h</annotation-xml></math>"
+    + "<a-name-of-many-letters data-name-of-many-letters=x>\u2603</a-name-of-many-letters><template><p>within</template>"
+    + "<table><caption>i</caption><thead><tr><th>j</th></tr></thead><tbody><tr><td>k</td></tr></tbody><tfoot></tfoot></table>"
+    + "<plaintext>l"
 )
 KNOWN = 65_536  # words of classes that are remembered
 NEW = 3  # words of a tag that are looked up one by one: a page may have new ones in each of its tags
-SAYS = 400  # characters of attributes that are looked at
-SKIPPED = frozenset(["select", "svg", "template", "object", "audio", "video", "canvas", "button", "dialog"])
-SPECIAL = SKIPPED | FOREIGN | {"pre"}
-# What the start of an element ends, looking up to the given boundary: https://html.spec.whatwg.org/multipage/syntax.html#optional-tags
-ENDS = {
-    "li": (frozenset(["li"]), frozenset(["ul", "ol", "menu"])),
-    "dt": (frozenset(["dt", "dd"]), frozenset(["dl"])),
-    "dd": (frozenset(["dt", "dd"]), frozenset(["dl"])),
-    "td": (frozenset(["td", "th"]), frozenset(["tr", "table"])),
-    "th": (frozenset(["td", "th"]), frozenset(["tr", "table"])),
-    "tr": (frozenset(["tr"]), frozenset(["table", "tbody", "thead", "tfoot"])),
-    "tbody": (frozenset(["tbody", "thead", "tfoot"]), frozenset(["table"])),
-    "tfoot": (frozenset(["tbody", "thead", "tfoot"]), frozenset(["table"])),
-    "option": (frozenset(["option"]), frozenset(["select"])),
-}
-CELLS = frozenset(
-    ["td", "th", "caption", "table"]
-)  # an end tag within ends nothing outside, but tables and their parts
-TABLE = frozenset(["td", "th", "tr", "tbody", "thead", "tfoot", "table", "caption"])
 
 # What the words of a class, an id, a role or an itemprop say: one bit for each group.
 GROUPS = {
@@ -137,11 +176,7 @@ GROUPS = {
     "list": r"list|item|result|archive|feed|row|collection|stream",
 }  # fmt: skip
 BIT = {name: 1 << number for number, name in enumerate(GROUPS)}
-NAMED = re.compile(r"""\b(?:class|id|role|itemprop)\s*=\s*(?:"([^"]*)|'([^']*)|([^\s"'>]+))""", re.IGNORECASE)
-CONCEALS = re.compile(
-    r"""(?<![-\w])hidden(?![-\w:;])|aria-hidden\s*=\s*["']?true|display\s*:\s*none|visibility\s*:\s*hidden""",
-    re.IGNORECASE,
-)
+CONCEALS = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden", re.IGNORECASE)
 HIDDEN = 1 << len(GROUPS)
 # Elements that a block may lie in, one bit each.
 AROUND = (
@@ -175,17 +210,17 @@ def _matched(words: str) -> int:
 _known: dict[str, int] = {}  # words of classes, which pages share, with the bits of the groups that they name
 
 
-def said(attributes: str) -> int:
-    """The bits of GROUPS that the attributes of a tag name, and HIDDEN."""
-    bits = HIDDEN if ("hidden" in attributes or "none" in attributes) and CONCEALS.search(attributes) else 0
-    new = []
-    for values in NAMED.findall(attributes):
-        for word in "".join(values).split():
-            known = _known.get(word)
-            if known is None:
-                new.append(word)
-            else:
-                bits |= known
+def said(words: str) -> int:
+    """The bits of GROUPS that the words of a class, an id, a role or an itemprop name, and HIDDEN for the word `hidden`."""
+    bits, new = 0, []
+    for word in words.split():
+        if word == "hidden":
+            bits |= HIDDEN
+        known = _known.get(word)
+        if known is None:
+            new.append(word)
+        else:
+            bits |= known
     if len(new) > NEW:
         return bits | _matched(" ".join(new))
     if len(_known) > KNOWN:
@@ -194,3 +229,8 @@ def said(attributes: str) -> int:
         _known[word] = _matched(word)
         bits |= _known[word]
     return bits
+
+
+def conceals(style: str) -> int:
+    """HIDDEN if a style says that an element is not shown, else 0."""
+    return HIDDEN if CONCEALS.search(style) else 0

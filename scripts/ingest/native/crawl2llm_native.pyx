@@ -19,8 +19,6 @@ cdef extern from *:
 SOURCE = BUILT_FROM.decode()  # SHA-256 of this file, and of those that it includes, when they were compiled
 
 
-cdef Py_ssize_t REMEMBERED = 32768  # attributes of tags, at most 400 characters each
-
 
 cdef inline bint letter(Py_UCS4 c) noexcept:
     return 97 <= <int>c <= 122 or 65 <= <int>c <= 90
@@ -119,42 +117,15 @@ cdef class Characters:
         return self.size
 
 
-# What `read` does with a tag: the values of tags.KIND.
-cdef enum:
-    NOTHING, INLINE, LINK, BREAK, BEGIN, END
+cdef class Cutter:
+    """Cuts pages at their tags, for scripts/ingest/bounds.py. tags: the module scripts.ingest.tags."""
 
-
-cdef class Reader:
-    """Cuts pages at their tags, and reads elements and blocks. tags: the module scripts.ingest.tags."""
-
-    cdef frozenset raw, foreign, special, skipped, cells, table
-    cdef dict kinds, codes, ends, within
-    cdef object follow, self_closed, said
-    cdef References references
-    cdef dict remembered
-    cdef Py_ssize_t says, look, custom
+    cdef frozenset raw, foreign
+    cdef object follow, self_closed
 
     def __init__(self, tags):
-        self.raw, self.foreign, self.special, self.skipped = tags.RAW, tags.FOREIGN, tags.SPECIAL, tags.SKIPPED
-        self.cells, self.table, self.kinds, self.codes = tags.CELLS, tags.TABLE, tags.KIND, tags.CODE
-        self.ends, self.within, self.says, self.look = tags.ENDS, tags.WITHIN, tags.SAYS, tags.LOOK
-        if (tags.NOTHING, tags.INLINE, tags.LINK, tags.BREAK, tags.BEGIN, tags.END) != (NOTHING, INLINE, LINK, BREAK, BEGIN, END):
-            raise ValueError("scripts/ingest/tags.py numbers its kinds in another way")
-        self.custom = tags.CUSTOM
-        self.follow, self.self_closed, self.said = tags.follow, tags.self_closed, tags.said
-        self.references = References()
-        self.remembered = {}
-
-    cdef say(self, str attributes):
-        """tags.said, which most pages of a host ask with the same words."""
-        if len(attributes) > self.says:
-            attributes = attributes[: self.says]
-        found = self.remembered.get(attributes)
-        if found is None:
-            if len(self.remembered) >= REMEMBERED:
-                self.remembered.clear()
-            found = self.remembered[attributes] = self.said(attributes)
-        return found
+        self.raw, self.foreign = tags.RAW, tags.FOREIGN
+        self.follow, self.self_closed = tags.follow, tags.self_closed
 
     def tokens(self, str page not None):
         """A page cut at its tags: text; then for each tag, comment or raw element five parts and the text behind it.
@@ -204,221 +175,9 @@ cdef class Reader:
         parts.append(text.cut(begin, text.size))
         return parts
 
-    def unescape(self, str text not None):
-        """The text with its character references replaced."""
-        return self.references.replaced(text)
 
-    def places(self, list parts not None, names not None):
-        """(numbers of the raw elements, numbers of the other tags with one of these names) among the tags that `tokens` has cut."""
-        cdef Py_ssize_t at
-        cdef list raw = [], named = []
-        for at in range(1, len(parts), 6):
-            if parts[at] is not None:
-                raw.append(at // 6)
-            elif parts[at + 3] in names:
-                named.append(at // 6)
-        return raw, named
-
-    def read(self, list parts not None):
-        """The eleven lists of a Markup (scripts/ingest/markup.py), of a page that `tokens` has cut."""
-        cdef Reading page = Reading(self)
-        page.all(parts)
-        elements = page.parent, page.code, page.own, page.bits, page.first, page.last
-        return *elements, page.text, page.node, page.links, page.linked, page.marks
-
-
-include "text.pxi"
-
-
-cdef str plain(list pieces, bint raw, References references):
-    """The text of a block's pieces; "\x00" is a line break."""
-    cdef str text = pieces[0] if len(pieces) == 1 else "".join(pieces)
-    if "&" in text:
-        text = references.replaced(text)
-    if raw:
-        return text.replace("\r\n", "\n").replace("\r", "\n").replace("\x00", "\n").strip("\n").rstrip()
-    return folded(text)
-
-
-cdef class Reading:
-    """One page on its way to elements and blocks."""
-
-    cdef Reader reader
-    cdef list parent, code, own, bits, first, last, text, node, links, linked, marks
-    cdef list names, opened, pieces, around, sizes
-    cdef dict number
-    cdef Py_ssize_t skipping, pre, here, link_count, link_chars, mark_count, breaks
-    cdef bint in_link
-
-    def __cinit__(self, Reader reader not None):
-        self.reader = reader
-        self.parent, self.code, self.own, self.bits, self.first, self.last = [0], [0], [0], [0], [0], [0]
-        self.text, self.node, self.links, self.linked, self.marks = [], [], [], [], []
-        self.names, self.opened, self.number = [""], [0], {}  # of the open elements, the innermost last
-        self.pieces = []
-        self.around, self.sizes = [], []  # see `foreign`
-
-    cdef inline bint flush(self) except -1:
-        """The text since the last tag of a block is a block."""
-        if self.pieces:
-            text = plain(self.pieces, self.pre > 0, self.reader.references)
-            self.pieces = []
-            if text:
-                self.text.append(text)
-                self.node.append(self.here)
-                self.links.append(self.link_count)
-                self.linked.append(self.link_chars)
-                self.marks.append(self.mark_count)
-            self.link_count, self.link_chars, self.mark_count, self.breaks = self.in_link, 0, 0, 0
-        return True
-
-    cdef bint close(self, Py_ssize_t size) except -1:
-        """Close open elements until so many are left."""
-        cdef str name
-        now = len(self.text)
-        while len(self.names) > size:
-            name = self.names.pop()
-            self.number[name] -= 1
-            self.last[self.opened.pop()] = now
-            if name in self.reader.skipped:
-                self.skipping -= 1
-            elif name == "pre":
-                self.pre -= 1
-        return True
-
-    cdef bint foreign(self, str name, str attributes) except -1:
-        """A tag that begins SVG or MathML or stands in it. What breaks out of it ends it.
-
-        sizes: how many elements are open outside of each of those in `around`.
-        """
-        cdef Py_ssize_t before = len(self.names) - (name in self.reader.foreign)  # these are open already
-        while self.sizes and self.sizes[len(self.sizes) - 1] >= before:  # ended with what is around it
-            self.sizes.pop()
-            self.around.pop()
-        broken = self.reader.follow(self.around, name, attributes)
-        while len(self.sizes) > len(self.around):
-            before = self.sizes.pop()
-        if broken:
-            self.flush()
-            self.close(before)
-            self.here = self.opened[len(self.opened) - 1]
-        elif len(self.sizes) < len(self.around):
-            self.sizes.append(before if name in self.reader.foreign else self.sizes[len(self.sizes) - 1])
-        return True
-
-    cdef bint supply_ends(self, str name) except -1:
-        """Close what the start of this element ends."""
-        cdef Py_ssize_t at = len(self.names) - 1
-        cdef Py_ssize_t least = max(at - self.reader.look, -1)
-        cdef str inner
-        ended, boundary = self.reader.ends[name]
-        while at > least:
-            inner = self.names[at]
-            if inner in ended:
-                self.close(at)
-                return True
-            if inner in boundary or inner == "table":
-                return True
-            at -= 1
-        return True
-
-    cdef bint begin(self, str name, str attributes) except -1:
-        """An element of a block."""
-        cdef Py_ssize_t above
-        self.flush()
-        if self.names[len(self.names) - 1] == "p" and name != "option":
-            self.close(len(self.names) - 1)
-        elif name in self.reader.ends:
-            self.supply_ends(name)
-        above = self.opened[len(self.opened) - 1]
-        mine = self.reader.within.get(name, 0)
-        if len(attributes) > 5:
-            mine |= self.reader.say(attributes)
-        self.here = len(self.parent)
-        self.parent.append(above)
-        self.code.append(self.reader.codes.get(name, self.reader.custom))
-        self.own.append(mine)
-        self.bits.append(self.bits[above] | mine)
-        self.first.append(len(self.text))
-        self.last.append(-1)
-        self.names.append(name)
-        self.opened.append(self.here)
-        self.number[name] = self.number.get(name, 0) + 1
-        if name in self.reader.special:
-            self.skipping += name in self.reader.skipped
-            self.pre += name == "pre"
-            if name in self.reader.foreign:
-                self.foreign(name, attributes)
-        return True
-
-    cdef bint end(self, str name) except -1:
-        """The end tag of an element of a block."""
-        cdef Py_ssize_t at = len(self.names) - 1
-        cdef Py_ssize_t least = max(at - self.reader.look, -1)
-        cdef str inner
-        self.flush()
-        if not self.number.get(name):
-            return True
-        table = name in self.reader.table
-        while at > least:
-            inner = self.names[at]
-            if inner == name:
-                self.close(at)
-                break
-            if not table and inner in self.reader.cells:
-                break
-            at -= 1
-        self.here = self.opened[len(self.opened) - 1]
-        return True
-
-    cdef bint all(self, list parts) except -1:
-        """Every part of a page, in order."""
-        cdef Py_ssize_t at
-        cdef str name, attributes, text = parts[0]
-        cdef int kind
-        if not text.isspace():
-            self.pieces.append(text)
-        for at in range(4, len(parts), 6):
-            name, attributes, text = parts[at], parts[at + 1], parts[at + 2]
-            found = self.reader.kinds.get(name)
-            if found is None:
-                name = name.lower()
-                found = self.reader.kinds.get(name)
-            kind = found if found is not None else INLINE if "-" not in name else END if name[0] == "/" else BEGIN
-            if kind == BEGIN and name in self.reader.foreign:
-                if self.reader.self_closed(attributes):
-                    kind = NOTHING
-            elif self.around and name:
-                self.foreign(name, attributes)
-            if kind == BEGIN:
-                self.begin(name, attributes)
-            elif kind == END:
-                self.end(name[1:])
-            elif kind == INLINE:
-                self.mark_count += 1
-            elif kind == LINK:
-                self.in_link = name in ("a", "A") and "href" in attributes
-                self.link_count += self.in_link
-            elif kind == BREAK and self.pieces:
-                self.breaks += 1
-                if self.breaks > 1 and not self.pre:
-                    self.flush()
-                else:
-                    self.pieces.append("\x00")
-            if text and not self.skipping:
-                if not text.isspace():
-                    if self.in_link:
-                        self.link_chars += len(text)
-                    self.breaks = 0
-                    self.pieces.append(text)
-                elif self.pieces:
-                    self.pieces.append(text)
-        self.flush()
-        self.close(1)
-        self.last[0] = len(self.text)
-        return True
-
-
+include "lexbor.pxi"
+include "reading.pxi"
 include "measures.pxi"
 
 

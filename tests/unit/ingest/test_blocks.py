@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from benchmarks import fit_blocks
 from scripts.ingest import blocks, measures
 from scripts.ingest.forest import Forest
-from scripts.ingest.markup import read, tokens
+from scripts.ingest.markup import parse, read
 from scripts.ingest.tags import BLOCKS, CODE
 
 SENTENCES = (
@@ -39,7 +39,7 @@ PAGE = f"""<html><head><title>Flood</title></head><body><header><nav class="main
 
 
 def main_text(page: str, main: bool = True) -> str:
-    return blocks.text(tokens(page), main)
+    return blocks.text(parse(page), main)
 
 
 def test_what_stays_and_what_goes() -> None:
@@ -83,7 +83,7 @@ def test_no_measure_says_how_large_the_page_is() -> None:
     shares = ("share", "prose", "make text", "place", "text before", "main density", "page density")
     looks = []
     for many in (300, 3000):
-        markup = read(tokens(reference(many)))
+        markup = read(parse(reference(many)))
         names, _ = measures.names()
         rows = np.empty((len(names), len(markup.text)), np.int16)
         measures.page(markup).first({name: row for row, name in enumerate(names)}, rows)
@@ -118,10 +118,10 @@ PIECE = st.sampled_from([
 @given(st.lists(PIECE, max_size=40))
 def test_any_page(pieces: list[str]) -> None:
     """Blocks in their order, each as it is; the same again."""
-    parts = tokens("".join(pieces))
-    markup = read(parts)
-    text = blocks.text(parts, True)
-    assert text == blocks.text(parts, True)
+    tree = parse("".join(pieces))
+    markup = read(tree)
+    text = blocks.text(tree, True)
+    assert text == blocks.text(tree, True)
     if not markup.text:
         assert text == ""
         return

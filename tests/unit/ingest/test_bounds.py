@@ -17,7 +17,7 @@ from resiliparse.parse.html import HTMLTree
 from scripts.ingest.bounds import SQUARES, TAGS, opens_again, too_hard, too_many_tags
 from scripts.ingest.extractors import EXTRACTORS, TooHard
 from scripts.ingest.head import facts, head
-from scripts.ingest.markup import tokens
+from scripts.ingest.markup import parse, tokens
 from scripts.ingest.nesting import FORMATTING, open_elements
 from scripts.workflow.config import ROOT
 from tests.unit.ingest.test_nesting import PIECES
@@ -151,10 +151,10 @@ def work(page: str, extractor: str = "fast") -> str:
     """All that is done with a page, and the reason where it is dropped."""
     if too_many_tags(page):
         return "too_complex"
-    parts = tokens(page)
-    facts(head(parts), "https://example.org/")
+    tree = parse(page)
+    facts(head(tree), "https://example.org/")
     try:
-        EXTRACTORS[extractor](page, parts, True)
+        EXTRACTORS[extractor](page, tree, True)
     except TooHard as hard:
         return hard.reason
     return ""

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from scripts.ingest import extractors
-from scripts.ingest.markup import tokens
+from scripts.ingest.markup import parse
 from scripts.ingest.warc import Page
 from tests.unit.ingest.warcs import TEXT, http, one
 
@@ -39,16 +39,16 @@ def test_long_lists_are_not_for_trafilatura(name: str) -> None:
     """Refused before the library is imported: 20,000 items took it 16 s. Resiliparse takes a tenth of a second."""
     page = "<ul>" + "<LI>a b c" * 5001 + "</ul>"
     with pytest.raises(extractors.TooHard, match="5,001 items of lists, rows and cells, at most 5,000") as refused:
-        getattr(extractors, name)(page, tokens(page), True)
+        getattr(extractors, name)(page, parse(page), True)
     assert refused.value.reason == "too_complex"
-    assert "a b c" in extractors.resiliparse(page, tokens(page), False)
+    assert "a b c" in extractors.resiliparse(page, parse(page), False)
 
 
 def test_many_options_are_for_no_library() -> None:
     """50,000 in one <select> take Resiliparse's parser 15 s; the page is 0.4 MB."""
     page = "<select>" + "<option>x" * 10_001
     with pytest.raises(extractors.TooHard, match="10,001 options, at most 10,000"):
-        extractors.resiliparse(page, tokens(page), True)
+        extractors.resiliparse(page, parse(page), True)
 
 
 def test_code_keeps_its_white_space(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scripts.ingest import measures
-from scripts.ingest.markup import Markup, read, tokens
+from scripts.ingest.markup import Markup, parse, read
 from tests.unit.ingest import plain_measures
 from tests.unit.ingest.test_blocks import PAGE, PIECE, reference
 
@@ -32,7 +32,7 @@ def plain(markup: Markup, scores: list[int]) -> dict[str, list[int]]:
 
 
 def agree(page: str, seed: int = 0) -> None:
-    markup = read(tokens(page))
+    markup = read(parse(page))
     if markup.text:
         scores = np.random.default_rng(seed).integers(-1500, 1500, len(markup.text)).tolist()
         assert compiled(markup, scores) == plain(markup, scores)
@@ -68,13 +68,13 @@ def test_no_measure_has_the_name_of_another() -> None:
 
 
 def test_rows_of_another_page_are_refused() -> None:
-    page = measures.page(read(tokens("<p>one<p>two")))
+    page = measures.page(read(parse("<p>one<p>two")))
     with pytest.raises(ValueError, match="2 blocks, and rows of 3"):
         page.first({"length": 0}, np.zeros((1, 3), np.int16))
 
 
 def test_what_is_not_asked_for_is_left_out() -> None:
-    page = measures.page(read(tokens("<p>one<p>three")))
+    page = measures.page(read(parse("<p>one<p>three")))
     rows = np.full((2, 2), 7, np.int16)
     page.first({"length": 1}, rows)
     assert rows.tolist() == [[7, 7], [3, 5]]

@@ -1,0 +1,695 @@
+"""A page's tree, and the elements and blocks that it makes. Part of crawl2llm_native.pyx.
+
+Nothing here calls itself: a page may be nested as deep as it likes. Each node is visited twice, by `Tree.survey` and by `Reading.all`.
+"""
+
+from libc.stdlib cimport realloc
+
+# What is done with an element: the values of tags.KIND.
+cdef enum:
+    NOTHING, INLINE, LINK, BREAK, RULE, BLOCK, SKIP, EITHER, BUTTON, DIALOG, TEMPLATE
+
+# Attributes that are asked for by their place in tags.ATTRIBUTES, from 1 on. The first four hold words.
+cdef enum:
+    NO_ATTRIBUTE, CLASS, ID, ROLE, ITEMPROP, STYLE, HIDES, ARIA_HIDDEN, HREF, OPEN, SHADOW
+
+cdef enum:
+    OTHERS = 32  # names of attributes that have no number in lexbor
+    BESIDE_LOOKED = 16  # nodes beside an element that are looked at
+    DEEP_LOOKED = 4  # elements around or within one that are looked at
+
+cdef struct Other:
+    const unsigned char* letters
+    size_t length
+    int role
+
+cdef Py_ssize_t REMEMBERED = 32768  # values of attributes
+cdef size_t SAYS = 400  # bytes of a value that are looked at
+
+cdef bint PLAIN[256]  # whether a byte is neither ASCII's white space nor the first of other white space
+cdef int number
+for number in range(256):
+    PLAIN[number] = not (9 <= number <= 13 or 28 <= number <= 32 or number in (0xC2, 0xE1, 0xE2, 0xE3))
+
+
+cdef inline size_t white(const unsigned char* data, size_t size) noexcept:
+    """How many bytes the white space takes that begins here: 0 if none does. It is what str.isspace says."""
+    cdef unsigned char c = data[0]
+    if c < 128:
+        return 9 <= c <= 13 or 28 <= c <= 32
+    if c == 0xC2:
+        return 2 if size > 1 and (data[1] == 0x85 or data[1] == 0xA0) else 0
+    if size < 3:
+        return 0
+    if c == 0xE1:
+        return 3 if data[1] == 0x9A and data[2] == 0x80 else 0
+    if c == 0xE2:
+        if data[1] == 0x80:
+            return 3 if data[2] <= 0x8A or data[2] == 0xA8 or data[2] == 0xA9 or data[2] == 0xAF else 0
+        return 3 if data[1] == 0x81 and data[2] == 0x9F else 0
+    return 3 if c == 0xE3 and data[1] == 0x80 and data[2] == 0x80 else 0
+
+
+cdef inline bint blank(Node* text) noexcept:
+    """Whether a text is white space."""
+    cdef String* data = &(<Text*>text).data
+    cdef size_t at = 0, width
+    while at < data.length:
+        width = white(data.data + at, data.length - at)
+        if not width:
+            return False
+        at += width
+    return True
+
+
+cdef inline size_t characters(const unsigned char* data, size_t size) noexcept:
+    cdef size_t at, count = 0
+    for at in range(size):
+        count += (data[at] & 0xC0) != 0x80
+    return count
+
+
+cdef inline bint letter_before(const unsigned char* out, size_t used) noexcept:
+    """Whether a letter or digit of an alphabet ends here, one that is written with spaces between words."""
+    cdef size_t at = used - 1
+    while at > 0 and out[at] & 0xC0 == 0x80:
+        at -= 1
+    return letter_at(out[at])
+
+
+cdef inline bint letter_at(unsigned char c) noexcept:
+    """The same of the character that begins with a byte: ASCII's, or of two bytes in UTF-8."""
+    return 48 <= c <= 57 or 65 <= c <= 90 or 97 <= c <= 122 or 0xC3 <= c <= 0xDF
+
+
+cdef class Reader:
+    """What lexbor's numbers mean.
+
+    tags: the module scripts.ingest.tags. parser: selectolax.lexbor.LexborHTMLParser. Raises ValueError if a tree that is known is not what
+    it must be, so if the fields of lexbor's structs lie elsewhere.
+    """
+
+    cdef object parser, said, conceals
+    cdef unsigned char kinds[KNOWN]
+    cdef unsigned char roles[KNOWN]
+    cdef short codes[KNOWN]
+    cdef long long within[256]
+    cdef dict named, numbers, remembered
+    cdef list attributes
+    cdef Other other[OTHERS]
+    cdef list kept  # what `other` points into
+    cdef int others
+    cdef unsigned long long lengths
+    cdef long long hidden
+    cdef uintptr_t html, math
+    cdef short custom, pre, div
+    cdef frozenset headings, places
+
+    def __init__(self, tags, parser):
+        cdef int number
+        kinds = (tags.NOTHING, tags.INLINE, tags.LINK, tags.BREAK, tags.RULE, tags.BLOCK, tags.SKIP, tags.EITHER, tags.BUTTON, tags.DIALOG)
+        if (*kinds, tags.TEMPLATE) != (NOTHING, INLINE, LINK, BREAK, RULE, BLOCK, SKIP, EITHER, BUTTON, DIALOG, TEMPLATE):
+            raise ValueError("scripts/ingest/tags.py numbers its kinds in another way")
+        self.parser, self.said, self.conceals = parser, tags.said, tags.conceals
+        self.hidden, self.remembered = tags.HIDDEN, {}
+        self.attributes = [None, *tags.ATTRIBUTES]
+        names, attributes, self.html = self.known(tags.PROBE)
+        if lacking := (set(tags.KIND) - names.keys()) | (set(tags.ATTRIBUTES) - attributes.keys()):
+            raise ValueError(f"scripts/ingest/tags.py: PROBE lacks {', '.join(sorted(lacking))}")
+        for number in range(KNOWN):
+            self.kinds[number], self.codes[number], self.roles[number] = INLINE, tags.CUSTOM, NO_ATTRIBUTE
+        self.named = {}
+        for name, kind in tags.KIND.items():
+            code = tags.CODE.get(name, tags.CODE.get(tags.ALIKE.get(name), tags.CUSTOM))
+            if isinstance(names[name], int):
+                self.kinds[names[name]], self.codes[names[name]] = kind, code
+            else:
+                self.named[names[name]] = kind, code
+        for number in range(256):
+            self.within[number] = 0
+        for name, bits in tags.WITHIN.items():
+            self.within[tags.CODE[name]] = bits
+        self.pre, self.div, self.custom = tags.CODE["pre"], tags.CODE["div"], tags.CUSTOM
+        self.numbers = {name: names[name] for name in tags.KIND}
+        self.headings = frozenset(tags.CODE[name] for name in tags.HEADINGS)
+        self.places = frozenset(tags.CODE[name] for name in tags.PLACES)
+        self.math = names["math"]
+        self.others, self.lengths, self.kept = 0, 0, []
+        for number, name in enumerate(tags.ATTRIBUTES, 1):
+            if isinstance(attributes[name], int):
+                self.roles[attributes[name]] = number
+            else:
+                self.keep(attributes[name], number)
+
+    cdef bint keep(self, bytes name, int role) except -1:
+        """A name of an attribute that has no number in lexbor."""
+        if self.others == OTHERS or len(name) > 63:
+            raise ValueError(f"{name}: over {OTHERS} such names, or 63 letters")
+        self.kept.append(name)
+        self.other[self.others] = Other(<const unsigned char*><const char*>name, len(name), role)
+        self.others += 1
+        self.lengths |= 1ULL << len(name)
+        return True
+
+    cdef tuple known(self, str page):
+        """(name of an element → its number or its bytes, the same of attributes, number of HTML's namespace) by a page's tree.
+
+        Compares what the structs say with what selectolax says. Raises ValueError.
+        """
+        cdef Node* node
+        cdef dict names = {}, attributes = {}
+        parsed = self.parser(page)
+        seen = [(None if each.tag == "-text" else each.tag, {} if each.tag == "-text" else each.attributes,
+                 each.text() if each.tag == "-text" else "") for each in parsed.root.traverse(include_text=True)]
+        node = <Node*><uintptr_t>parsed.root.mem_id
+        if node.type != AN_ELEMENT or node.name != parsed.root.tag_id or <uintptr_t>node.first != parsed.root.first_child.mem_id:
+            raise ValueError("selectolax keeps the nodes of its trees in another way")
+        nodes = walk(node)
+        if len(nodes) != len(seen):
+            raise ValueError(f"selectolax has {len(seen)} nodes where there are {len(nodes)}")
+        for (number, found, text), (name, expected, its) in zip(nodes, seen):
+            same = text == its and [*found.values()] == [value or "" for value in expected.values()]
+            if same and name is not None:
+                same = names.setdefault(name, number) == number and (isinstance(number, int) or number == name.encode())
+            for number, name in zip(found, expected):
+                same = same and attributes.setdefault(name, number) == number and (isinstance(number, int) or number == name.encode())
+            if not same:
+                raise ValueError(f"selectolax has {(name, expected, its)} where there is {(number, found, text)}")
+        # What selectolax does not show: the content of a template.
+        cdef Node* template = <Node*><uintptr_t>parsed.css_first("template").mem_id
+        cdef Fragment* content = (<Template*>template).content
+        if content.node.type != A_FRAGMENT or content.host != template or content.node.first == NULL or above(content.node.first) != template:
+            raise ValueError("selectolax keeps the content of templates in another way")
+        if content.node.first.name != names["p"] or text_of(&(<Text*>content.node.first.first).data, -1) != "within":
+            raise ValueError("selectolax keeps the content of templates in another way")
+        if (<Node*><uintptr_t>parsed.css_first("svg").mem_id).space == node.space:
+            raise ValueError("selectolax keeps namespaces in another way")
+        return names, attributes, node.space
+
+    cdef inline int kind_of(self, Node* node, short* code) except -1:
+        """What is done with an element."""
+        cdef bytes name
+        if node.name < KNOWN:
+            code[0] = self.codes[node.name]
+            return self.kinds[node.name]
+        name, code[0] = name_of(node.name), self.custom
+        found = self.named.get(name)
+        if found is not None:
+            code[0] = found[1]
+            return found[0]
+        return EITHER if b"-" in name and node.space == self.html else INLINE
+
+    cdef inline int role_of(self, Attribute* attribute) noexcept:
+        """The place of an attribute's name in tags.ATTRIBUTES, from 1 on, or 0."""
+        cdef Name* name
+        cdef int number
+        if attribute.node.name < KNOWN:
+            return self.roles[attribute.node.name]
+        name = <Name*>attribute.node.name
+        if name.length < 64 and self.lengths >> name.length & 1:
+            for number in range(self.others):
+                if self.other[number].length == name.length and not memcmp(self.other[number].letters, letters_of(name), name.length):
+                    return self.other[number].role
+        return NO_ATTRIBUTE
+
+    cdef inline Attribute* find(self, Node* node, int role) noexcept:
+        """An element's attribute, or NULL."""
+        cdef Attribute* attribute = (<Element*>node).attribute
+        while attribute != NULL and self.role_of(attribute) != role:
+            attribute = attribute.next
+        return attribute
+
+    cdef bint is_true(self, Attribute* attribute):
+        return attribute != NULL and text_of(attribute.value, 16).strip().lower() == "true"
+
+    cdef bint shadow(self, Node* template):
+        """Whether a template is the declaration of a shadow tree, so shown."""
+        cdef Attribute* mode = self.find(template, SHADOW)
+        return mode != NULL and template.space == self.html and text_of(mode.value, 16).lower() in ("open", "closed")
+
+    cdef long long value(self, String* value, bint style) except -1:
+        """The bits that a value says, which most pages of a host say in the same words."""
+        cdef bytes words
+        if value == NULL or value.length == 0:
+            return 0
+        words = PyBytes_FromStringAndSize(<char*>value.data, min(value.length, SAYS))
+        found = self.remembered.get(words)
+        if found is None:
+            if len(self.remembered) >= REMEMBERED:
+                self.remembered.clear()
+            text = words.decode("utf-8", "ignore")
+            found = self.remembered[words] = (self.conceals if style else self.said)(text)
+        return found
+
+    cdef long long say(self, Node* node) except -1:
+        """The bits that an element's attributes say."""
+        cdef long long bits = 0
+        cdef int role
+        cdef Attribute* attribute = (<Element*>node).attribute
+        while attribute != NULL:
+            role = self.role_of(attribute)
+            if CLASS <= role <= ITEMPROP:
+                bits |= self.value(attribute.value, False)
+            elif role == STYLE:
+                if attribute.value != NULL and conceals(attribute.value):
+                    bits |= self.conceals(text_of(attribute.value, SAYS))
+            elif role == HIDES or (role == ARIA_HIDDEN and self.is_true(attribute)):
+                bits |= self.hidden
+            attribute = attribute.next
+        return bits
+
+    cdef dict attributes_of(self, Node* node, size_t most):
+        """Those of tags.ATTRIBUTES that an element has, their values of at most so many bytes."""
+        cdef dict found = {}
+        cdef int role
+        cdef Attribute* attribute = (<Element*>node).attribute
+        while attribute != NULL:
+            role = self.role_of(attribute)
+            if role:
+                found[self.attributes[role]] = text_of(attribute.value, most)
+            attribute = attribute.next
+        return found
+
+    def parse(self, str page not None):
+        """The tree of a page."""
+        return Tree(self, page)
+
+
+cdef inline bint conceals(String* value) noexcept:
+    """Whether a style may say `none` or `hidden`."""
+    cdef size_t at
+    cdef unsigned char c
+    for at in range(min(value.length, SAYS)):
+        c = value.data[at] | 32
+        if c == 110 and at + 4 <= value.length and value.data[at + 3] | 32 == 101:  # n..e
+            return True
+        if c == 104 and at + 6 <= value.length and value.data[at + 2] | 32 == 100:  # h.d
+            return True
+    return False
+
+
+cdef class Tree:
+    """A page as lexbor reads it. nodes: their number; depth: of the deepest; depths: the sum over all of them.
+
+    What is in a template counts only if it is the declaration of a shadow tree. `user` of an element says whether it has a block within: 1
+    for <div> alone, 2 for others, else 0.
+    """
+
+    cdef Reader reader
+    cdef object parsed
+    cdef Node* root
+    cdef list places
+    cdef readonly Py_ssize_t nodes, depth, depths
+
+    def __init__(self, Reader reader not None, str page not None):
+        self.reader = reader
+        # Lone surrogates are no characters: lexbor takes UTF-8.
+        self.parsed = reader.parser(page.encode("utf-8", "ignore"), options=1)
+        root = self.parsed.root
+        self.root = <Node*><uintptr_t>root.mem_id if root is not None else NULL
+        self.places = []
+        self.nodes = self.depth = self.depths = 0
+        self.survey()
+
+    cdef Node* inside(self, Node* node):
+        """The first node within another one."""
+        cdef Node* first = node.first
+        cdef short code
+        if first == NULL and node.type == AN_ELEMENT and self.reader.kind_of(node, &code) == TEMPLATE and self.reader.shadow(node):
+            first = (<Template*>node).content.node.first
+        return first
+
+    cdef bint survey(self) except -1:
+        """Counts nodes, and marks the elements that have a block within, and finds those that `elements` may be asked for."""
+        cdef Node* node = self.root
+        cdef Node* around
+        cdef Node* skipped = NULL  # what is in it is not shown
+        cdef Py_ssize_t depth = 1
+        cdef uintptr_t holds
+        cdef int kind
+        cdef short code
+        while node != NULL:
+            self.nodes += 1
+            self.depths += depth
+            if depth > self.depth:
+                self.depth = depth
+            if node.type == AN_ELEMENT:
+                kind = self.reader.kind_of(node, &code)
+                if skipped == NULL:
+                    if kind == BLOCK or kind == RULE:
+                        holds = 1 if code == self.reader.div else 2
+                        around = above(node)
+                        while around != NULL and <uintptr_t>around.user < holds:
+                            around.user = <void*>holds
+                            around = above(around)
+                    elif kind == SKIP or (kind == DIALOG and self.reader.find(node, OPEN) == NULL):
+                        skipped = node
+            around = self.inside(node)
+            if around != NULL:
+                node = around
+                depth += 1
+                continue
+            while node != self.root and node.next == NULL:
+                if node == skipped:
+                    skipped = NULL
+                node = above(node)
+                depth -= 1
+            if node == skipped:
+                skipped = NULL
+            node = node.next if node != self.root else NULL
+        return True
+
+    def elements(self, names not None, Py_ssize_t most, size_t value, size_t text):
+        """[(name, attributes of tags.ATTRIBUTES, text)] of HTML's elements with these names, in their order, `most` of them.
+
+        names: of tags.KIND. value, text: bytes of a value and a text at most; what is cut off is left out. Only a title, and a script whose
+        type has `ld+json` in it, is given with its text.
+        """
+        cdef Node* node = self.root
+        cdef Node* first
+        cdef list out = []
+        cdef dict wanted = {self.reader.numbers[name]: name for name in names}
+        cdef str its
+        while node != NULL and len(out) < most:
+            if node.type == AN_ELEMENT and node.space == self.reader.html and node.name < KNOWN:
+                name = wanted.get(node.name)
+                if name is not None:
+                    found = self.reader.attributes_of(node, value)
+                    its, first = "", node.first
+                    if first != NULL and first.type == A_TEXT and (name == "title" or "ld+json" in found.get("type", "")):
+                        its = text_of(&(<Text*>first).data, text)
+                    out.append((name, found, its))
+            first = self.inside(node)
+            if first != NULL:
+                node = first
+                continue
+            while node != self.root and node.next == NULL:
+                node = above(node)
+            node = node.next if node != self.root else NULL
+        return out
+
+    def read(self):
+        """The lists of a Markup (scripts/ingest/markup.py)."""
+        cdef Reading page = Reading(self.reader)
+        if self.root != NULL:
+            page.all(self)
+        elements = page.parent, page.code, page.own, page.bits, page.first, page.last
+        return *elements, page.text, page.node, page.links, page.linked, page.marks
+
+
+cdef class Reading:
+    """One page on its way to elements and blocks."""
+
+    cdef Reader reader
+    cdef list parent, code, own, bits, first, last, text, node, links, linked, marks
+    cdef Node** opened  # the nodes of the open elements of blocks, the innermost last
+    cdef Py_ssize_t* numbers  # of these elements
+    cdef Py_ssize_t open, room
+    cdef unsigned char* out  # the text of the block at hand
+    cdef size_t used, size
+    cdef bint space, line, apart  # what stands before the next character; apart: a space between two letters
+    cdef Node* field  # a text that stands apart, such as a label
+    cdef size_t field_used
+    cdef Py_ssize_t pre, here, link_count, link_chars, mark_count, breaks
+    cdef Node* link
+
+    def __cinit__(self, Reader reader not None):
+        self.reader = reader
+        self.parent, self.code, self.own, self.bits, self.first, self.last = [0], [0], [0], [0], [0], [0]
+        self.text, self.node, self.links, self.linked, self.marks = [], [], [], [], []
+        self.room, self.size = 64, 4096
+        self.opened = <Node**>realloc(NULL, self.room * sizeof(Node*))
+        self.numbers = <Py_ssize_t*>realloc(NULL, self.room * sizeof(Py_ssize_t))
+        self.out = <unsigned char*>realloc(NULL, self.size)
+        if self.opened == NULL or self.numbers == NULL or self.out == NULL:
+            raise MemoryError()
+        self.opened[0], self.numbers[0], self.open = NULL, 0, 1
+
+    def __dealloc__(self):
+        free(self.opened)
+        free(self.numbers)
+        free(self.out)
+
+    cdef bint make_room(self, size_t more) except -1:
+        cdef size_t size = self.size
+        cdef unsigned char* out
+        while size < self.used + more:
+            size *= 2
+        if size > self.size:
+            out = <unsigned char*>realloc(self.out, size)
+            if out == NULL:
+                raise MemoryError()
+            self.out, self.size = out, size
+        return True
+
+    cdef bint flush(self) except -1:
+        """The text since the last border of a block is a block."""
+        cdef size_t begin = 0, end = self.used, at = 0, width
+        if self.used:
+            if self.pre:
+                # Without lines that are blank at the beginning and the end; the last line without white space at its end.
+                while at < end:
+                    width = white(self.out + at, end - at)
+                    if not width:
+                        break
+                    if self.out[at] == 10:
+                        begin = at + 1
+                    at += width
+                if at == end:
+                    end = begin = 0
+            if end > begin:
+                text = PyUnicode_DecodeUTF8(<char*>self.out + begin, end - begin, "replace")
+                self.text.append(text.rstrip() if self.pre else text)
+                self.node.append(self.here)
+                self.links.append(self.link_count)
+                self.linked.append(self.link_chars)
+                self.marks.append(self.mark_count)
+            self.used, self.space, self.line, self.apart = 0, False, False, False
+            self.link_count, self.link_chars, self.mark_count, self.breaks = self.link != NULL, 0, 0, 0
+        return True
+
+    cdef bint add(self, String* data) except -1:
+        """A text: in <pre> as it is, else each run of white space as one space, and none at the ends of a line."""
+        cdef size_t at = 0, begin, width, used, before, size = data.length
+        cdef const unsigned char* text = data.data
+        cdef unsigned char* out
+        self.make_room(size + 1)
+        out, used = self.out, self.used
+        before = used
+        if self.pre:
+            for at in range(size):
+                if text[at] != 13:
+                    out[used] = text[at]
+                    used += 1
+                elif at + 1 == size or text[at + 1] != 10:
+                    out[used] = 10
+                    used += 1
+            self.breaks = 0
+        else:
+            while at < size:
+                width = 0 if PLAIN[text[at]] else white(text + at, size - at)
+                if width:
+                    self.space = True
+                    at += width
+                    continue
+                if used and (self.space or self.line or (self.apart and letter_before(out, used) and letter_at(text[at]))):
+                    out[used] = 10 if self.line else 32
+                    used += 1
+                self.space = self.line = self.apart = False
+                begin = at
+                at += 1
+                while at < size and PLAIN[text[at]]:
+                    at += 1
+                memcpy(out + used, text + begin, at - begin)
+                used += at - begin
+            if used > before:
+                self.breaks = 0
+        self.used = used
+        if self.link != NULL:
+            self.link_chars += characters(out + before, used - before)
+        return True
+
+    cdef bint begin(self, Node* node, short code) except -1:
+        """An element of a block."""
+        cdef long long bits = self.reader.within[code]
+        cdef Py_ssize_t around = self.here
+        self.flush()
+        if (<Element*>node).attribute != NULL:
+            bits |= self.reader.say(node)
+        if self.open == self.room:
+            self.grow()
+        self.here = len(self.parent)
+        self.opened[self.open], self.numbers[self.open] = node, self.here
+        self.open += 1
+        self.pre += code == self.reader.pre
+        self.parent.append(around)
+        self.code.append(code)
+        self.own.append(bits)
+        self.bits.append(<long long>self.bits[around] | bits)
+        self.first.append(len(self.text))
+        self.last.append(-1)
+        return True
+
+    cdef bint grow(self) except -1:
+        cdef Node** opened = <Node**>realloc(self.opened, 2 * self.room * sizeof(Node*))
+        cdef Py_ssize_t* numbers
+        if opened == NULL:
+            raise MemoryError()
+        self.opened = opened
+        numbers = <Py_ssize_t*>realloc(self.numbers, 2 * self.room * sizeof(Py_ssize_t))
+        if numbers == NULL:
+            raise MemoryError()
+        self.numbers, self.room = numbers, 2 * self.room
+        return True
+
+    cdef bint end(self) except -1:
+        """The end of the innermost element of a block."""
+        self.flush()
+        self.open -= 1
+        self.last[self.here] = len(self.text)
+        self.pre -= <short>self.code[self.here] == self.reader.pre
+        self.here = self.numbers[self.open - 1]
+        return True
+
+    cdef bint alone(self, Node* node) except -1:
+        """Whether an element stands directly in one of tags.PLACES, without text beside it.
+
+        White space, what is not shown and controls of forms are no text; a line break is a border.
+        """
+        cdef Node* other
+        cdef int way, count, kind
+        cdef short code
+        if above(node) != self.opened[self.open - 1] or self.code[self.here] not in self.reader.places:
+            return False
+        for way in range(2):
+            other = node.next if way else node.previous
+            count = 0
+            while other != NULL and count < BESIDE_LOOKED:
+                if other.type == A_TEXT or other.type == A_CDATA:
+                    if not blank(other):
+                        return False
+                elif other.type == AN_ELEMENT:
+                    kind = self.reader.kind_of(other, &code)
+                    if kind == BLOCK or kind == BREAK or kind == RULE or other.user != NULL:
+                        break
+                    if kind == LINK or (kind == INLINE and other.first != NULL):
+                        return False
+                other = other.next if way else other.previous
+                count += 1
+        return True
+
+    cdef bint heads(self, Node* node) except -1:
+        """Whether a button stands in a heading, as those that open and close a section do."""
+        cdef int count
+        for count in range(DEEP_LOOKED):
+            node = above(node)
+            if node == NULL or node == self.opened[self.open - 1]:
+                break
+        return node != NULL and self.code[self.here] in self.reader.headings
+
+    cdef bint drawn(self, Node* node) except -1:
+        """Whether an element that is hidden from screen readers only draws the formula beside it."""
+        cdef Node* other
+        cdef int way, count
+        if not self.reader.is_true(self.reader.find(node, ARIA_HIDDEN)):
+            return False
+        for way in range(2):
+            other = node.next if way else node.previous
+            for count in range(DEEP_LOOKED):
+                if other == NULL or other.type != AN_ELEMENT:
+                    break
+                if other.name == self.reader.math:
+                    return True
+                other = other.first
+        return False
+
+    cdef bint enter(self, Node* node) except -1:
+        """An element begins. Whether what is within is read."""
+        cdef short code
+        cdef int kind = self.reader.kind_of(node, &code)
+        if kind == INLINE:
+            self.mark_count += 1
+            return (<Element*>node).attribute == NULL or not self.drawn(node)
+        if kind == NOTHING:
+            return False
+        if kind == LINK:
+            if self.link == NULL and self.reader.find(node, HREF) != NULL:
+                self.link = node
+                self.link_count += 1
+            return True
+        if kind == BREAK:
+            if self.used:
+                self.breaks += 1
+                if self.pre:
+                    self.make_room(1)
+                    self.out[self.used] = 10
+                    self.used += 1
+                elif self.breaks > 1:
+                    self.flush()
+                else:
+                    self.line = True
+            return False
+        if kind == RULE:
+            self.flush()
+            return False
+        if kind == TEMPLATE:
+            return self.reader.shadow(node)
+        if kind == DIALOG:
+            kind = BLOCK if self.reader.find(node, OPEN) != NULL else SKIP
+        elif kind == BUTTON:
+            # Its content is phrasing: what else is in it was not meant to be, for an end tag is missing.
+            kind = BLOCK if <uintptr_t>node.user == 2 else INLINE if self.heads(node) else SKIP
+        elif kind == EITHER:
+            kind = BLOCK if node.user != NULL or (code != self.reader.custom and self.alone(node)) else INLINE
+            if kind == INLINE and code != self.reader.custom and node.name != self.reader.math:
+                self.field, self.field_used, self.apart = node, self.used, True
+        if kind == BLOCK:
+            self.begin(node, code)
+            return True
+        self.mark_count += 1
+        if kind == SKIP:
+            self.apart = True
+        return kind == INLINE
+
+    cdef bint leave(self, Node* node) except -1:
+        """An element ends whose inside was read."""
+        cdef short code
+        cdef int kind
+        if node == self.opened[self.open - 1]:
+            self.end()
+        elif node == self.link:
+            self.link = NULL
+        else:
+            kind = self.reader.kind_of(node, &code)
+            self.mark_count += kind != LINK and kind != TEMPLATE and node.first != NULL
+            if node == self.field:
+                self.space = self.space or self.used > self.field_used
+                self.field = NULL
+        return True
+
+    cdef bint all(self, Tree tree) except -1:
+        """Every node of a page, in order."""
+        cdef Node* node = tree.root
+        cdef Node* first
+        cdef bint within
+        while True:
+            within = False
+            if node.type == A_TEXT or node.type == A_CDATA:
+                self.add(&(<Text*>node).data)
+            elif node.type == AN_ELEMENT:
+                within = self.enter(node)
+            if within:
+                first = tree.inside(node)
+                if first != NULL:
+                    node = first
+                    continue
+                self.leave(node)
+            while node != tree.root and node.next == NULL:
+                node = above(node)
+                self.leave(node)
+            if node == tree.root:
+                break
+            node = node.next
+        self.flush()
+        self.last[0] = len(self.text)
+        return True
