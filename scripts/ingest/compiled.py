@@ -1,7 +1,7 @@
 """The compiled part, from scripts/ingest/native. One that was built from another source is refused: it would not do what the code says.
 
-The source is `native/crawl2llm_native.pyx` with the two files that it includes; `native/pyproject.toml` and `native/setup.py` say how it is
-built.
+The source is `native/crawl2llm_native.pyx` with the three files that it includes; `native/pyproject.toml` and `native/setup.py` say how it
+is built.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 from scripts.workflow.errors import NotBuiltError
 
 NATIVE = Path(__file__).parent / "native"
-SOURCES = NATIVE / "crawl2llm_native.pyx", NATIVE / "measures.pxi", NATIVE / "text.pxi"
+SOURCES = tuple(NATIVE / name for name in ("crawl2llm_native.pyx", "bounds.pxi", "measures.pxi", "text.pxi"))
 BUILD = "run `make install`; an image or a conda environment has to be built again"
 
 try:
@@ -23,9 +23,10 @@ except ImportError as error:
 if sha256(b"".join(sha256(path.read_bytes()).digest() for path in SOURCES)).hexdigest() != crawl2llm_native.SOURCE:
     raise NotBuiltError(f"crawl2llm_native was built from another version of {NATIVE}: {BUILD}")
 
-Ids, Page, Reader, scores = (
+Ids, Page, Reader, Scan, scores = (
     crawl2llm_native.Ids,
     crawl2llm_native.Page,
     crawl2llm_native.Reader,
+    crawl2llm_native.Scan,
     crawl2llm_native.scores,
 )

@@ -1,17 +1,14 @@
-"""The main text of a page, by our own blocks or a library, within bounds of work."""
+"""The main text of a page that is within the bounds of work (bounds.py), by our own blocks or a library."""
 
 from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable
-from typing import Any
 
 from resiliparse.extract.html2text import extract_plain_text
 from resiliparse.parse.html import HTMLTree
 
 from scripts.ingest import blocks, markdown
-from scripts.ingest.bounds import too_hard, too_many_items
-from scripts.ingest.nesting import DEPTHS, Bound, open_elements, too_deep
 
 # (page, its parts by markup.tokens, main content only) -> text
 Extract = Callable[[str, list[str], bool], str]
@@ -19,19 +16,11 @@ NEEDS = {"trafilatura": "pip install trafilatura==2.3.1 lxml_html_clean==0.4.6"}
 
 
 class TooHard(ValueError):
-    """A page on which a library would work too long. reason: as it is counted."""
+    """A page that has too much to judge. reason: as it is counted."""
 
     def __init__(self, reason: str, detail: str) -> None:
         super().__init__(detail)
         self.reason = reason
-
-
-def _bounded(parts: list[str]) -> Bound:
-    bound = open_elements(parts)
-    reason, detail = too_hard(parts, bound)
-    if reason:
-        raise TooHard(reason, detail)
-    return bound
 
 
 def fast(page: str, parts: list[str], main: bool) -> str:
@@ -51,36 +40,24 @@ def fast_markdown(page: str, parts: list[str], main: bool) -> str:
 
 
 def resiliparse(page: str, parts: list[str], main: bool) -> str:
-    """By Resiliparse. Raises TooHard."""
-    bound = _bounded(parts)
-    tree = HTMLTree.parse(page)
-    if too_deep(tree, len(parts) // 6, bound):
-        raise TooHard("too_deep", f"the depths of all nodes and characters make over {DEPTHS:,}")
-    text: str = extract_plain_text(tree, main_content=main, alt_texts=False)
+    """By Resiliparse."""
+    text: str = extract_plain_text(HTMLTree.parse(page), main_content=main, alt_texts=False)
     return text
 
 
-def _trafilatura(parts: list[str]) -> Any:
-    """The library, for a page within its bounds. Raises TooHard."""
-    _bounded(parts)
-    if why := too_many_items(parts):
-        raise TooHard("too_complex", why)
+def trafilatura(page: str, parts: list[str], main: bool) -> str:
+    """By trafilatura, without comments."""
     import trafilatura as library  # optional, and 0.5 s to import
 
-    return library
-
-
-def trafilatura(page: str, parts: list[str], main: bool) -> str:
-    """By trafilatura, without comments. Raises TooHard."""
-    library = _trafilatura(parts)
     if not main:
         return str(library.html2txt(page))
     return library.extract(page, include_comments=False) or ""
 
 
 def trafilatura_markdown(page: str, parts: list[str], main: bool) -> str:
-    """By trafilatura, as the Markdown that it writes. Raises TooHard."""
-    library = _trafilatura(parts)
+    """By trafilatura, as the Markdown that it writes."""
+    import trafilatura as library
+
     return library.extract(page, include_comments=False, output_format="markdown", include_formatting=True) or ""
 
 

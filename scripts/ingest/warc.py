@@ -14,7 +14,7 @@ from resiliparse.parse.encoding import detect_mime
 from scripts.formats.documents import document_id
 from scripts.ingest import head
 from scripts.ingest.arc import as_warc
-from scripts.ingest.bounds import too_many_tags
+from scripts.ingest.bounds import scan, too_hard
 from scripts.ingest.charsets import decode_text
 from scripts.ingest.extractors import EXTRACTORS, MARKDOWN, TooHard
 from scripts.ingest.files import File, is_cut
@@ -221,8 +221,9 @@ class WarcReader:
             return Rejected("not_html", name, url, mime)
         charset = re.search(r"charset\s*=\s*([^;\s]+)", declared, re.IGNORECASE)
         html, facts["charset"], facts["charset_from"] = decode_text(body, charset.group(1) if charset else None)
-        if why := too_many_tags(html):
-            return Rejected("too_complex", name, url, why)
+        reason, detail = too_hard(scan(html), self.settings["extractor"])
+        if reason:
+            return Rejected(reason, name, url, detail)
         parts = tokens(html)
         said = head.head(parts)
         if self.settings["respect_noindex"] and noindex(record, said.robots):

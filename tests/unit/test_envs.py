@@ -34,7 +34,8 @@ def test_environment_equals_lock(path: Path) -> None:
 def test_conda_builds_the_compiled_part_again_where_its_source_is_another_one() -> None:
     native = ENVS.parent / "scripts/ingest/native"
     sources = [
-        sha256((native / name).read_bytes()).digest() for name in ("crawl2llm_native.pyx", "measures.pxi", "text.pxi")
+        sha256((native / name).read_bytes()).digest()
+        for name in ("crawl2llm_native.pyx", "bounds.pxi", "measures.pxi", "text.pxi")
     ]
     mark = sha256(b"".join(sources)).hexdigest()[:8]
     assert f"# source {mark}:" in (ENVS / "data.yaml").read_text(), f"write {mark} there"

@@ -420,6 +420,7 @@ cdef class Reading:
 
 
 include "measures.pxi"
+include "bounds.pxi"
 
 
 cdef enum:

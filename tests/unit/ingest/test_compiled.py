@@ -130,7 +130,7 @@ def test_trees_that_are_not_complete_are_refused() -> None:
             )
 
 
-@pytest.mark.parametrize("name", ["crawl2llm_native.pyx", "measures.pxi", "text.pxi"])
+@pytest.mark.parametrize("name", ["crawl2llm_native.pyx", "bounds.pxi", "measures.pxi", "text.pxi"])
 def test_one_that_was_built_from_another_source_is_refused(name: str, tmp_path: Path) -> None:
     shutil.copytree(ROOT / "scripts", tmp_path / "scripts", ignore=shutil.ignore_patterns("__pycache__"))
     source = tmp_path / "scripts/ingest/native" / name
@@ -146,4 +146,4 @@ def test_one_that_was_built_from_another_source_is_refused(name: str, tmp_path: 
 def test_nothing_but_its_source_lies_beside_it() -> None:
     """What a build left there would be part of a step's fingerprint."""
     found = {path.name for path in (ROOT / "scripts/ingest/native").rglob("*") if "__pycache__" not in path.parts}
-    assert found == {"crawl2llm_native.pyx", "measures.pxi", "text.pxi", "pyproject.toml", "setup.py"}
+    assert found == {"crawl2llm_native.pyx", "bounds.pxi", "measures.pxi", "text.pxi", "pyproject.toml", "setup.py"}
