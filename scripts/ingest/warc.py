@@ -14,7 +14,7 @@ from resiliparse.parse.encoding import detect_mime
 from scripts.formats.documents import document_id
 from scripts.ingest import head, xhtml
 from scripts.ingest.arc import as_warc
-from scripts.ingest.bounds import too_many_tags
+from scripts.ingest.bounds import scan, too_hard
 from scripts.ingest.charsets import decode_text
 from scripts.ingest.extractors import EXTRACTORS, MARKDOWN, TooHard
 from scripts.ingest.files import File, is_cut
@@ -224,10 +224,11 @@ class WarcReader:
         html, facts["charset"], facts["charset_from"] = decode_text(body, charset.group(1) if charset else None)
         if why := why_not_text(html):
             return Rejected("not_text", name, url, why)
-        if why := too_many_tags(html):
-            return Rejected("too_complex", name, url, why)
         if mime == xhtml.TYPE:
             html = xhtml.as_html(html)
+        reason, detail = too_hard(scan(html), self.settings["extractor"])
+        if reason:
+            return Rejected(reason, name, url, detail)
         tree = parse(html)
         said = head.head(tree)
         if self.settings["respect_noindex"] and noindex(record, said.robots):
