@@ -40,7 +40,7 @@ cdef enum:
     STRUCTURE = 1 << 14  # of tables
     IGNORED = 1 << 15  # a tag that may make no element
     TABLE = 1 << 16
-    TEMPLATE = 1 << 17
+    TEMPLATES = 1 << 17
     FRAMESET = 1 << 18
     COL = 1 << 19
     MERGED = 1 << 20  # the attributes of each are added to those of the first
@@ -60,7 +60,7 @@ MEANINGS = (
     (RAW, "script style textarea title iframe noembed noframes xmp"),
     (STRUCTURE, "caption col colgroup table tbody td tfoot th thead tr"),
     (IGNORED, "html head body frame frameset form noscript caption col colgroup tbody td tfoot th thead tr"),
-    (TABLE, "table"), (TEMPLATE, "template"), (FRAMESET, "frameset"), (COL, "col"), (MERGED, "html body"), (SCRIPT, "script"), (BR, "br"),
+    (TABLE, "table"), (TEMPLATES, "template"), (FRAMESET, "frameset"), (COL, "col"), (MERGED, "html body"), (SCRIPT, "script"), (BR, "br"),
 )  # fmt: skip
 # By name, the groups that a start tag ends, and those that an end tag ends with its own element.
 ENDED_BY = {"p": P, "li": LI, "option": OPTION, "dt": DT_DD, "dd": DT_DD, "td": CELL, "th": CELL, "tr": CELL | TR}
@@ -192,7 +192,7 @@ cdef class Scan:
             open.table, open.templates, open.cell = self.table, self.templates, self.cell
             self.lost |= self.table >= 0 and not self.cell  # the table around it has ended
             self.table, self.cell = self.depth, False
-        self.templates += (means & TEMPLATE) != 0
+        self.templates += (means & TEMPLATES) != 0
         self.depth += 1
 
     cdef void pop(self) noexcept:
@@ -205,7 +205,7 @@ cdef class Scan:
                 entry -= 1
             self.forget(entry)
         self.foreign -= (open.means & FOREIGN) != 0
-        self.templates -= (open.means & TEMPLATE) != 0
+        self.templates -= (open.means & TEMPLATES) != 0
         if open.means & TABLE:
             self.table, self.cell = open.table, open.cell
         if self.depth <= self.pure:
@@ -431,7 +431,7 @@ cdef class Scan:
                     self.pop()
             if means & FORMATTING:
                 self.format(name, end, behind - end, (means & ANCHOR) != 0)
-            self.template |= (means & TEMPLATE) != 0
+            self.template |= (means & TEMPLATES) != 0
             self.push(name, at, end - at, means)
             if means & RAW:
                 content = behind
@@ -485,7 +485,7 @@ cdef class Scan:
                 if self.is_innermost(name, at, end - at, left):
                     for left in range(left + 1):
                         self.pop()
-            if means & (TABLE | TEMPLATE) and self.table >= 0:
+            if means & (TABLE | TEMPLATES) and self.table >= 0:
                 self.lost, self.cell = True, False
         if means & STRUCTURE and not means & TABLE:
             self.cell = False
