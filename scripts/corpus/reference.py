@@ -52,9 +52,9 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
         for path in sorted(args.documents, key=shard_of):
             shard = shard_of(path)
             for found in batched(held_out(data(path), args.split, args.edits, shard, by_origin)):
-                hashed = bands([row["text"] for row in found], signature["shingle_words"], by)
+                hashed = bands([row["text"] for row in found], signature, by)
                 for row, own in zip(found, hashed, strict=True):
-                    held = shingle_set(row.pop("text"), signature["shingle_words"])
+                    held = shingle_set(row.pop("text"), signature["shingle_words"], signature["numbers"])
                     writer.add({**row, "bands": own, "shingles": held.tolist()})
                     number, shingles = number + 1, shingles + len(held)
             progress.add()

@@ -16,6 +16,7 @@ from typing import Any
 import yaml
 
 from scripts.report import (
+    alarms,
     aligned,
     asked,
     compared,
@@ -115,6 +116,7 @@ def context(
     """Everything that the template shows, but the figures. path: of the manifest to write."""
     variant, known = variant_of(path), models(run, settings.get("models"))
     funnel, counts, cost = facts.funnel(run), facts.counts(run, known), costs(run)
+    counts["alarms"] = alarms.found(run, settings["alarm_share"], path.with_name(".hosts"))
     shown = samples.gather(run, settings["samples"], settings["sample_characters"], settings["seed"])
     shown["dropped"] = [
         (row["stage"], ranked(shown["dropped"][row["stage"]], row))
@@ -169,6 +171,7 @@ def context(
         "lead": tables.lead(counts),
         "tiles": tables.tiles(counts, total["seconds"]),
         "funnel": funnel,
+        "alarms": alarms.sentences(counts["alarms"]),
         "shared": any(row["owner"] != variant for row in cost),
         "splits": tables.splits(counts),
         "sources": tables.sources(run),
