@@ -524,6 +524,7 @@ cdef class Reading:
                     continue
                 if used and (self.space or self.line or (self.apart and letter_before(out, used) and letter_at(text[at]))):
                     out[used] = 10 if self.line else 32
+                    before += used == before  # what is not of this text
                     used += 1
                 self.space = self.line = self.apart = False
                 begin = at
