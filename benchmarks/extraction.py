@@ -9,7 +9,8 @@ Writes benchmarks/results/extraction.json. A set that is not there is left out, 
 is not installed (`pip install trafilatura==2.3.1 lxml_html_clean==0.4.6`).
 
 Speed: CPU seconds of the process for all that an extractor does with a page (bounds and parsing included), over `--speed` pages
-of each set, extractors in turn, the median of the rounds. The floor: lexbor's parser, alone and with our blocks; Resiliparse's, alone and with a walk.
+of each set, extractors in turn, the median of the rounds. The floor: lexbor's parser,
+alone and with our blocks; Resiliparse's, alone and with a walk.
 Quality is that of every page; `held` is the half of the hosts (WCXB: its test split) that benchmarks/fit_blocks.py does not fit on.
 """
 

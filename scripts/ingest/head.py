@@ -29,8 +29,8 @@ AUTHOR = (
     "byl",
     "citation_author",
 )
-# In JSON-LD, which need not be whole to be searched. What a pattern has taken of a run of characters it keeps (`*+`), or its time would grow
-# with the square of the run's length.
+# In JSON-LD, which need not be whole to be searched. What a pattern has taken of a run of characters it keeps (`*+`), or its time would
+# grow with the square of the run's length.
 LINKED_DATE = re.compile(r'"datePublished"\s*+:\s*+"([^"]{8,40})"')
 LINKED_AUTHOR = re.compile(r'"author"\s*+:\s*+(?:\[\s*+)?(?:\{[^{}]{0,500}?"name"\s*+:\s*+)?"((?:[^"\\]|\\.){1,200})"')
 ISO = re.compile(r"(\d{4})-?(\d\d)-?(\d\d)(?!\d)")

@@ -7,6 +7,7 @@ counts. The work is linear in the number of nodes. The loops are compiled: scrip
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from scripts.ingest import tags
@@ -24,17 +25,17 @@ class Markup:
     <br>), `node` (the element), `links` and `linked` (number of links and characters in them), `marks` (inline tags).
     """
 
-    parent: list[int]
-    code: list[int]
-    own: list[int]
-    bits: list[int]
-    first: list[int]
-    last: list[int]
+    parent: Sequence[int]
+    code: Sequence[int]
+    own: Sequence[int]
+    bits: Sequence[int]
+    first: Sequence[int]
+    last: Sequence[int]
     text: list[str]
-    node: list[int]
-    links: list[int]
-    linked: list[int]
-    marks: list[int]
+    node: Sequence[int]
+    links: Sequence[int]
+    linked: Sequence[int]
+    marks: Sequence[int]
 
 
 def parse(page: str) -> Tree:

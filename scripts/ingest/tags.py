@@ -40,11 +40,12 @@ UNREAD = (
     "annotation-xml",
 )
 SKIPPED = ("select", "svg", "object", "audio", "video", "canvas")
-# Within a text each is a part of it; with a block within, or in one of PLACES with no text beside it, it is a block. So is an element such as
-# <page-body>, only with a block within.
+# Within a text each is a part of it; with a block within, or in one of PLACES with no text beside it, it is a block. An element such as
+# <page-body> is one only with a block within.
 IN_TEXT = ("label", "noscript", "math")
 PLACES = (
-    "body", "center", "main", "article", "section", "div", "form", "fieldset", "details", "dialog", "figure", "header", "footer", "aside", "nav", "search",
+    "body", "center", "main", "article", "section", "div", "form", "fieldset", "details", "dialog", "figure", "header", "footer", "aside",
+    "nav", "search",
 )  # fmt: skip
 KIND: dict[str, int] = (
     {name: BLOCK for name in (*BLOCKS, *ALIKE)}

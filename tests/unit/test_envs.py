@@ -52,6 +52,10 @@ def test_lock_is_installed() -> None:
     assert wrong == {}
 
 
+def test_the_structs_are_those_of_the_selectolax_that_is_pinned() -> None:
+    assert LOCK["selectolax"] == SELECTOLAX
+
+
 def test_nothing_is_pinned_twice() -> None:
     dev = pins((ENVS / "lock-dev.txt").read_text().splitlines())
     assert not dev.keys() & LOCK.keys()

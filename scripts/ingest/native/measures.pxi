@@ -61,7 +61,9 @@ cdef class Page:
         self.count, self.elements = len(self.texts), len(markup.parent)
         self.kinds, self.groups = tables.KINDS, tables.NAMES
         self.first_heading, self.last_heading = tables.HEADINGS
-        self.lengths = array("q", [len(text) for text in self.texts])
+        self.lengths = zeros(self.count)
+        for block in range(self.count):
+            self.lengths[block] = len(<str>self.texts[block])
         self.links, self.marks, self.linked = array("q", markup.links), array("q", markup.marks), array("q", markup.linked)
         self.parent, self.code, self.own, self.bits = [array("q", each) for each in (markup.parent, markup.code, markup.own, markup.bits)]
         self.begin, self.end = array("q", markup.first), array("q", markup.last)

@@ -103,7 +103,7 @@ cdef class Reader:
     cdef long long hidden
     cdef uintptr_t html, math
     cdef short custom, pre, div
-    cdef frozenset headings, places
+    cdef unsigned long long headings, places  # codes, a bit each
 
     def __init__(self, tags, parser):
         cdef int number
@@ -131,8 +131,8 @@ cdef class Reader:
             self.within[tags.CODE[name]] = bits
         self.pre, self.div, self.custom = tags.CODE["pre"], tags.CODE["div"], tags.CUSTOM
         self.numbers = {name: names[name] for name in tags.KIND}
-        self.headings = frozenset(tags.CODE[name] for name in tags.HEADINGS)
-        self.places = frozenset(tags.CODE[name] for name in tags.PLACES)
+        self.headings = sum([1 << tags.CODE[name] for name in tags.HEADINGS])
+        self.places = sum([1 << tags.CODE[name] for name in tags.PLACES])
         self.math = names["math"]
         self.others, self.lengths, self.kept = 0, 0, []
         for number, name in enumerate(tags.ATTRIBUTES, 1):
@@ -298,7 +298,6 @@ cdef class Tree:
     cdef Reader reader
     cdef object parsed
     cdef Node* root
-    cdef list places
     cdef readonly Py_ssize_t nodes, depth, depths
 
     def __init__(self, Reader reader not None, str page not None):
@@ -307,7 +306,6 @@ cdef class Tree:
         self.parsed = reader.parser(page.encode("utf-8", "ignore"), options=1)
         root = self.parsed.root
         self.root = <Node*><uintptr_t>root.mem_id if root is not None else NULL
-        self.places = []
         self.nodes = self.depth = self.depths = 0
         self.survey()
 
@@ -393,15 +391,45 @@ cdef class Tree:
         cdef Reading page = Reading(self.reader)
         if self.root != NULL:
             page.all(self)
-        elements = page.parent, page.code, page.own, page.bits, page.first, page.last
-        return *elements, page.text, page.node, page.links, page.linked, page.marks
+        elements = [each.array() for each in (page.parent, page.code, page.own, page.bits, page.first, page.last)]
+        return *elements, page.text, *[each.array() for each in (page.node, page.links, page.linked, page.marks)]
+
+
+@cython.final
+cdef class Numbers:
+    """Whole numbers that come one after the other."""
+
+    cdef long long* data
+    cdef Py_ssize_t count, room
+
+    def __dealloc__(self):
+        free(self.data)
+
+    cdef inline bint add(self, long long number) except -1:
+        if self.count == self.room:
+            self.grow()
+        self.data[self.count] = number
+        self.count += 1
+        return True
+
+    cdef bint grow(self) except -1:
+        cdef Py_ssize_t room = max(2 * self.room, 64)
+        cdef long long* data = <long long*>realloc(self.data, room * sizeof(long long))
+        if data == NULL:
+            raise MemoryError()
+        self.data, self.room = data, room
+        return True
+
+    def array(self):
+        return array("q", PyBytes_FromStringAndSize(<char*>self.data, self.count * sizeof(long long)))
 
 
 cdef class Reading:
     """One page on its way to elements and blocks."""
 
     cdef Reader reader
-    cdef list parent, code, own, bits, first, last, text, node, links, linked, marks
+    cdef Numbers parent, code, own, bits, first, last, node, links, linked, marks
+    cdef list text
     cdef Node** opened  # the nodes of the open elements of blocks, the innermost last
     cdef Py_ssize_t* numbers  # of these elements
     cdef Py_ssize_t open, room
@@ -415,8 +443,9 @@ cdef class Reading:
 
     def __cinit__(self, Reader reader not None):
         self.reader = reader
-        self.parent, self.code, self.own, self.bits, self.first, self.last = [0], [0], [0], [0], [0], [0]
-        self.text, self.node, self.links, self.linked, self.marks = [], [], [], [], []
+        self.parent, self.code, self.own, self.bits, self.first, self.last = [Numbers() for _ in range(6)]
+        self.node, self.links, self.linked, self.marks = [Numbers() for _ in range(4)]
+        self.text = []
         self.room, self.size = 64, 4096
         self.opened = <Node**>realloc(NULL, self.room * sizeof(Node*))
         self.numbers = <Py_ssize_t*>realloc(NULL, self.room * sizeof(Py_ssize_t))
@@ -424,6 +453,7 @@ cdef class Reading:
         if self.opened == NULL or self.numbers == NULL or self.out == NULL:
             raise MemoryError()
         self.opened[0], self.numbers[0], self.open = NULL, 0, 1
+        self.element(0, 0, 0)
 
     def __dealloc__(self):
         free(self.opened)
@@ -460,10 +490,10 @@ cdef class Reading:
             if end > begin:
                 text = PyUnicode_DecodeUTF8(<char*>self.out + begin, end - begin, "replace")
                 self.text.append(text.rstrip() if self.pre else text)
-                self.node.append(self.here)
-                self.links.append(self.link_count)
-                self.linked.append(self.link_chars)
-                self.marks.append(self.mark_count)
+                self.node.add(self.here)
+                self.links.add(self.link_count)
+                self.linked.add(self.link_chars)
+                self.marks.add(self.mark_count)
             self.used, self.space, self.line, self.apart = 0, False, False, False
             self.link_count, self.link_chars, self.mark_count, self.breaks = self.link != NULL, 0, 0, 0
         return True
@@ -494,6 +524,7 @@ cdef class Reading:
                     continue
                 if used and (self.space or self.line or (self.apart and letter_before(out, used) and letter_at(text[at]))):
                     out[used] = 10 if self.line else 32
+                    before += used == before  # what is not of this text
                     used += 1
                 self.space = self.line = self.apart = False
                 begin = at
@@ -518,16 +549,20 @@ cdef class Reading:
             bits |= self.reader.say(node)
         if self.open == self.room:
             self.grow()
-        self.here = len(self.parent)
+        self.here = self.parent.count
         self.opened[self.open], self.numbers[self.open] = node, self.here
         self.open += 1
         self.pre += code == self.reader.pre
-        self.parent.append(around)
-        self.code.append(code)
-        self.own.append(bits)
-        self.bits.append(<long long>self.bits[around] | bits)
-        self.first.append(len(self.text))
-        self.last.append(-1)
+        self.element(around, code, bits)
+        return True
+
+    cdef bint element(self, Py_ssize_t around, short code, long long bits) except -1:
+        self.parent.add(around)
+        self.code.add(code)
+        self.own.add(bits)
+        self.bits.add(bits | self.bits.data[around] if self.bits.count else bits)
+        self.first.add(len(self.text))
+        self.last.add(-1)
         return True
 
     cdef bint grow(self) except -1:
@@ -546,8 +581,8 @@ cdef class Reading:
         """The end of the innermost element of a block."""
         self.flush()
         self.open -= 1
-        self.last[self.here] = len(self.text)
-        self.pre -= <short>self.code[self.here] == self.reader.pre
+        self.last.data[self.here] = len(self.text)
+        self.pre -= self.code.data[self.here] == self.reader.pre
         self.here = self.numbers[self.open - 1]
         return True
 
@@ -559,7 +594,7 @@ cdef class Reading:
         cdef Node* other
         cdef int way, count, kind
         cdef short code
-        if above(node) != self.opened[self.open - 1] or self.code[self.here] not in self.reader.places:
+        if above(node) != self.opened[self.open - 1] or not self.reader.places >> self.code.data[self.here] & 1:
             return False
         for way in range(2):
             other = node.next if way else node.previous
@@ -585,7 +620,7 @@ cdef class Reading:
             node = above(node)
             if node == NULL or node == self.opened[self.open - 1]:
                 break
-        return node != NULL and self.code[self.here] in self.reader.headings
+        return node != NULL and self.reader.headings >> self.code.data[self.here] & 1
 
     cdef bint drawn(self, Node* node) except -1:
         """Whether an element that is hidden from screen readers only draws the formula beside it."""
@@ -691,5 +726,5 @@ cdef class Reading:
                 break
             node = node.next
         self.flush()
-        self.last[0] = len(self.text)
+        self.last.data[0] = len(self.text)
         return True

@@ -93,6 +93,59 @@ def test_one_that_was_built_from_another_source_is_refused(name: str, tmp_path: 
     )
 
 
+IMPORT = "import scripts.ingest.markup"
+# The package tells of its tree what is true of the tree of another page.
+OTHER = """
+from selectolax.lexbor import LexborHTMLParser as Real
+from scripts.ingest import compiled
+
+class Root:
+    def __init__(self, page):
+        self.parsed, self.other = Real(page), Real(page.replace({old!r}, {new!r}))
+
+    def traverse(self, **options):
+        return self.other.root.traverse(**options)
+
+    def __getattr__(self, name):
+        return getattr(self.parsed.root, name)
+
+class Parser(Real):
+    def __init__(self, page):
+        super().__init__(page)
+        self.held = Root(page)
+    root = property(lambda self: self.held)
+
+compiled.LexborHTMLParser = Parser
+"""
+TEXTS, VALUES, NAMES, ATTRIBUTES, NODES = (
+    ("b &amp; c", "b"), ("id=b", "id=c"), ("<div", "<p"), ("<span id=b", "<span itemprop=b"), ("</svg>", "<b></svg>"),
+)  # fmt: skip
+
+
+def refused(before: str) -> str:
+    """What is said when pages are to be read after this."""
+    done = subprocess.run(
+        [sys.executable, "-c", before + "\n" + IMPORT], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    return done.stderr.rpartition("NotBuiltError: ")[2]
+
+
+def test_another_selectolax_is_refused() -> None:
+    said = refused("import selectolax; selectolax.__version__ = '9.9.9'")
+    assert said.startswith("selectolax is of version 9.9.9, and must be 1.0.2: run `make install`")
+    assert refused("import sys; sys.modules['selectolax.lexbor'] = None").startswith(
+        "selectolax is not installed: run `make install`"
+    )
+
+
+@pytest.mark.parametrize(("old", "new"), [TEXTS, VALUES, NAMES, ATTRIBUTES, NODES])
+def test_trees_that_are_not_what_they_must_be_are_refused(old: str, new: str) -> None:
+    assert refused(OTHER.format(old=old, new=new)).startswith(
+        "the trees of selectolax 1.0.2 cannot be read: selectolax has"
+    )
+
+
 def test_nothing_but_its_source_lies_beside_it() -> None:
     """What a build left there would be part of a step's fingerprint."""
     found = {path.name for path in (ROOT / "scripts/ingest/native").rglob("*") if "__pycache__" not in path.parts}
