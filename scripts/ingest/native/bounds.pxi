@@ -32,7 +32,7 @@ cdef enum:
     VOID = 1 << 6
     FORMATTING = 1 << 7  # opened again behind the end of what it was left open in
     ANCHOR = 1 << 8  # a formatting element that ends the one before
-    MARKER = 1 << 9  # a tag within may not find the formatting elements outside
+    MARKER = 1 << 9  # a tag within does not find the formatting elements outside
     FOREIGN = 1 << 10  # holds other than HTML
     INTEGRATION = 1 << 11  # within those, where HTML begins again
     BREAKS_OUT = 1 << 12  # ends those
@@ -51,9 +51,9 @@ MEANINGS = (
     (P, "p"), (LI, "li"), (OPTION, "option"), (DT_DD, "dt dd"), (CELL, "td th"), (TR, "tr"),
     (VOID, "area base basefont bgsound br col embed frame hr image img input keygen link meta param source track wbr"),
     (FORMATTING, "a b big code em font i nobr s small strike strong tt u"),
-    (ANCHOR, "a nobr"),
-    (MARKER, "applet caption marquee object select table template svg math td th"),
-    (MARKER | INTEGRATION, "desc foreignobject title mi mo mn ms mtext annotation-xml"),
+    (ANCHOR, "a"),
+    (MARKER, "applet caption marquee object template td th"),
+    (INTEGRATION, "desc foreignobject title mi mo mn ms mtext annotation-xml"),
     (FOREIGN, "svg math"),
     (BREAKS_OUT, "b big blockquote body br center code dd div dl dt em embed font h1 h2 h3 h4 h5 h6 head hr i img li listing menu meta"),
     (BREAKS_OUT, "nobr ol p pre ruby s small span strong strike sub sup table tt u ul var"),
@@ -180,7 +180,7 @@ cdef class Scan:
         cdef Open* open = &self.stack[self.depth]
         open.name, open.at, open.size, open.means = name, at, size, means
         if means & MARKER:
-            self.list[self.entries].name = 0
+            self.list[self.entries].name, self.list[self.entries].at = 0, -1
             self.entries += 1
         if means & FOREIGN:
             self.foreign += 1
@@ -238,7 +238,7 @@ cdef class Scan:
         while entry >= 0 and self.list[entry].name:
             other = &self.list[entry]
             if other.name == name:
-                if link and not self.template:
+                if link and not (self.template or self.foreign):
                     self.steps += ADOPTED * (self.depth + self.loose + self.left)
                     self.forget(entry)
                     break
@@ -254,6 +254,20 @@ cdef class Scan:
         self.weight += self.again_costs(self.entries)
         self.left += 1
         self.entries += 1
+
+    cdef void end_format(self, uint64_t name, Py_ssize_t open) noexcept:
+        """The end tag of the innermost element, a formatting element whose name ends at `open`. A parser ends the last that may be opened
+        again: if that is another, this one may be left open.
+        """
+        cdef Py_ssize_t entry = self.entries - 1, last = -1
+        while entry >= 0 and self.list[entry].at != open:
+            if self.list[entry].name == name:
+                last = entry
+            entry -= 1
+        if entry >= 0 and last >= 0:
+            self.loose += 1
+        elif entry >= 0:
+            self.forget(entry)
 
     cdef void words(self, Py_ssize_t begin, Py_ssize_t end) noexcept:
         """A text between two tags. A parser may copy the one that it is joined to."""
@@ -274,7 +288,7 @@ cdef class Scan:
     cdef inline void begin_run(self, int means) noexcept:
         """A tag behind which a text is surely not joined to the one before."""
         if means & STRUCTURE:
-            if self.table >= 0 and not self.lost:
+            if self.table >= 0 and not (self.lost or self.templates or self.foreign):
                 self.run = 0
         elif not means & IGNORED and (self.table < 0 or self.cell):
             self.run = 0
@@ -445,7 +459,7 @@ cdef class Scan:
 
     cdef Py_ssize_t end(self, Py_ssize_t at) noexcept:
         """An end tag whose name is here. Returns the place behind it."""
-        cdef Py_ssize_t end = self.end_of_name(at), behind = self.behind_attributes(end), entry, left = 0
+        cdef Py_ssize_t end = self.end_of_name(at), behind = self.behind_attributes(end), left = 0
         cdef uint64_t name = hashed(self.text + at, end - at)
         cdef Kind* kind = self.kind(name)
         cdef int means = kind.means
@@ -465,11 +479,7 @@ cdef class Scan:
             self.pop()
             self.begin_run(means)
             if means & FORMATTING and not self.in_foreign():
-                entry = self.entries - 1
-                while entry >= 0 and self.list[entry].name and self.list[entry].name != name:
-                    entry -= 1
-                if entry >= 0 and self.list[entry].name:
-                    self.forget(entry)
+                self.end_format(name, self.stack[self.depth].at + self.stack[self.depth].size)
         elif means & TABLE and self.table >= 0 and not self.lost and self.templates == self.stack[self.table].templates:
             left = self.table
             while self.depth > left:
