@@ -69,7 +69,7 @@ def test_code_counts_for_those_that_import_it_and_no_others(copy: Path) -> None:
     assert changed == {"language.select"}
 
     before = codes(copy)
-    edit(copy / "scripts/ingest/http.py", "len(body) > limit", "len(body) >= limit")
+    edit(copy / "scripts/ingest/http.py", "len(out) > limit", "len(out) >= limit")
     changed = {step for step, found in codes(copy).items() if found != before[step]}
     importing = {s for s in SOME if copy / "scripts/ingest/http.py" in closure(f"scripts.{s}", copy)}
     assert "ingest.extract" in changed == importing
