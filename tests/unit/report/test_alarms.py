@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from scripts.formats.documents import DOCUMENT, Writer
-from scripts.report import alarms, summary
+from scripts.report import alarms, render, summary
 from scripts.report.records import Run
 from tests.unit.report.conftest import DROPPED, manifests_of, save
 
@@ -75,3 +76,16 @@ def test_the_screen_says_it(tmp_path: Path) -> None:
         ("alarm", "source web loses 80% of its documents to quality: 80 of 100"),
         ("alarm", "host a.org loses 80% of its documents to quality: 80 of 100"),
     ]
+
+
+def test_the_page_says_it_beside_the_funnel(run_folder: Path) -> None:
+    settings = {"samples": 1, "sample_characters": 300, "seed": 0, "alarm_share": 0.1}
+    config = json.dumps({"step": "report.render", "config": settings})
+    out = run_folder / "report/render/manifest.json"
+    assert (
+        render.main(["--config", config, "--manifest", str(out), "--manifests", *map(str, manifests_of(run_folder))])
+        == 0
+    )
+    page = out.with_name("report.html").read_text(encoding="utf-8")
+    assert page.index("Alarm: source crawl loses 13% of its documents to quality: 8 of 60") > page.index('id="funnel"')
+    assert json.loads(out.with_name("counts.json").read_text())["alarms"]["share"] == 0.1
