@@ -122,15 +122,19 @@ def groups(model: nn.Module, settings: dict[str, Any]) -> list[dict[str, Any]]:
     pretrain.train.
 
     Matrices decay; biases, norms and embeddings do not (a tied head is an embedding). Under Muon the matrices inside the layers have
-    `momentum`, and `scale`: their learning rate as a multiple of the others'.
+    `momentum`, `transposed` if they are [inputs, outputs], and `scale`: their learning rate as a multiple of the others'. A mixture's
+    routers are such matrices. Its experts, which transformers holds as one array [experts, outputs, inputs] a layer, are AdamW's.
     """
     kind, wide, muon = width.kinds(model), width.factor(settings), settings["optimizer"] == "muon"
+    other_way = width.transposed(model)
 
     def group(parameter: nn.Parameter) -> str:
         found = kind(parameter)
         if found in (width.VECTOR, width.EMBEDDING):
             return "kept"
-        return "turned" if muon and parameter.ndim == 2 and found == width.INSIDE else "decayed"
+        if not muon or parameter.ndim != 2 or found != width.INSIDE:
+            return "decayed"
+        return "transposed" if id(parameter) in other_way else "turned"
 
     decay = settings["weight_decay"]
     made: dict[str, dict[str, Any]] = {
@@ -140,6 +144,7 @@ def groups(model: nn.Module, settings: dict[str, Any]) -> list[dict[str, Any]]:
     if muon:  # an orthogonal update is as long as its matrix's shape asks for, at any width
         scale = settings["muon_learning_rate"] / settings["learning_rate"]
         made["turned"] = {"weight_decay": decay, "scale": scale, "momentum": settings["muon_momentum"]}
+        made["transposed"] = {**made["turned"], "transposed": True}
     for parameter in model.parameters():
         if parameter.requires_grad:
             made[group(parameter)].setdefault("params", []).append(parameter)
