@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scripts.ingest.bounds import SQUARES, STEPS, TAGS, scan, too_hard
+from scripts.ingest.compiled import Scan
 from scripts.ingest.warc import Page
 from scripts.workflow.config import ROOT
 from tests.unit.ingest.warcs import html, http, read, reasons, record
@@ -146,6 +147,11 @@ def test_what_a_library_is_not_given(page: str, parser: str, detail: str) -> Non
 def test_resiliparse_goes_through_each_text_for_all_around_it(page: str) -> None:
     """1 MB of text that is 1,000 deep took it 3 s; lexbor takes no longer for it than for any."""
     assert verdict(page, "resiliparse") == "too_deep" and verdict(page) == ""
+
+
+def test_limits_that_there_is_no_room_for_are_refused() -> None:
+    with pytest.raises(ValueError, match="limits of 268,435,457, 1 and 1, at most 268,435,456"):
+        Scan().count(b"", (1 << 28) + 1, 1, 1)
 
 
 def test_the_bound_is_a_count() -> None:
