@@ -19,7 +19,7 @@ SQUARES = 100_000_000  # of the numbers of attributes, over all tags: 10,000 in 
 STEPS = 100_000_000
 AGAIN = 2_000_000  # formatting elements that are opened again, and their attributes: 200 bytes of a tree each; 233,000
 NAMES = 100_000_000  # names that a tag or an attribute is compared with: 10,000 different ones; 9,300,000
-COPIES = 200_000_000  # bytes of texts that more is joined to, none of which is freed; 5,800,000
+COPIES = 200_000_000  # bytes of texts that more is joined to, none of which is freed; 8,800,000
 HIDDEN = 20_000  # bytes behind a <frameset>, a broken <svg> and the like, where only a tree tells tags from text; 1,600
 # The libraries build a tree that is slower.
 LIBRARY_TAGS = 100_000

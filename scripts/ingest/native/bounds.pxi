@@ -273,15 +273,13 @@ cdef class Scan:
         if begin == end:
             return
         self.depths += (self.depth + self.loose + ROOT) * (end - begin)
+        self.copies += self.run
+        self.run += end - begin
         if self.table >= 0 and not self.cell:
             while at < end and ENDING[self.text[at]] == 1:
                 at += 1
-            if at < end:  # it is put before the table
-                self.copies += self.fostered
-                self.fostered += end - begin
-                return
-        self.copies += self.run
-        self.run += end - begin
+            self.copies += self.fostered if at < end else 0  # it is put before the table
+            self.fostered += end - begin
 
     cdef inline void begin_run(self, int means) noexcept:
         """A tag behind which a text is surely not joined to the one before."""

@@ -75,9 +75,13 @@ COSTLY = [
     ("words " * 100_000, "x</y a=b>", 5000, "too_complex"),
     ("<table>" + " " * 500_000, " <div>x</div>", 5000, "too_complex"),
     ("<head>" + " " * 500_000, " <head a=b>", 5000, "too_complex"),
+    ("<table><b>" + " " * 500_000, "x x</y a=b>", 5000, "too_complex"),
+    ("<table><mi>" + "words " * 100_000, "<body a=b> </tr>", 5000, "too_complex"),
+    ("", "<b><table><b></table></b><p>", 20_000, "too_deep"),  # that <b> is left open: its end tag ends another
     ("", "<br>", TAGS + 1, "too_complex"),
 ]  # fmt: skip
 FINE = [
+    ("", "<col>", 9000), ("", "<font><table><td></font></table></font>", 20_000),
     ("", "<div></div>", 9000), ("", "<p>words", 90_000), ("<ul>", "<li>words", 20_000), ("<ul>", "<li><a href=x>words</a></li>", 12_000),
     ("<table>", "<tr><td>1<td>2", 8000), ("<dl>", "<dt>term<dd>words", 10_000), ("<table>", "<tr><td>1</td><td>2</td></tr>", 8000),
     ("", "<table><tr><td>words<td>words</table>", 8000), ("", "<table><form><tr><td>words</form></table>", 8000),
