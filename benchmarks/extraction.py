@@ -29,7 +29,7 @@ from resiliparse.parse.html import HTMLTree
 
 from benchmarks.gold_pages import GoldPage, gram_f1, options, pages, word_f1
 from benchmarks.machine import processor, versions
-from scripts.ingest.bounds import too_many_tags
+from scripts.ingest.bounds import scan, too_hard
 from scripts.ingest.extractors import EXTRACTORS, TooHard, missing
 from scripts.ingest.markup import parse, read
 from scripts.ingest.warc import tidy
@@ -40,7 +40,7 @@ def extractor(name: str) -> Callable[[str], str]:
     """From a page to its main text; "" for a page over the bounds."""
 
     def run(page: str) -> str:
-        if too_many_tags(page):
+        if too_hard(scan(page), name)[0]:
             return ""
         try:
             return EXTRACTORS[name](page, parse(page), True)

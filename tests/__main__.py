@@ -7,6 +7,7 @@ trainings on two cores take many times as long.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -17,15 +18,44 @@ from pathlib import Path
 
 import pytest
 
+from scripts.workflow.config import ROOT
 from tests.conftest import SHARED, complete_in
 
 SLURM = Path("tests/slurm")
 TRAINING = [SLURM / name for name in ("test_workflow.py", "test_busy.py")]
 
+# What tests may write in the repository: caches, and what make installs.
+CACHES = {
+    ".git", ".venv", ".quantize", ".gguf", ".kenlm", ".cache",
+    "__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache", ".hypothesis",
+}  # fmt: skip
+RUN = {"results", "logs", "checkpoints", ".snakemake"}
+
+
+def written(root: Path) -> dict[str, tuple[int, int]]:
+    """(bytes, time of the last change in ns) of every file below `root`, by path; without caches and what make installs."""
+    found = {}
+    for folder, folders, names in os.walk(root):
+        folders[:] = [name for name in folders if name not in CACHES and not name.endswith(".egg-info")]
+        for path in (Path(folder, name) for name in names):
+            with contextlib.suppress(FileNotFoundError):  # an editor's, which it has just removed
+                about = path.lstat()
+                found[path.relative_to(root).as_posix()] = about.st_size, about.st_mtime_ns
+    return found
+
+
+def leftovers(before: dict[str, tuple[int, int]], after: dict[str, tuple[int, int]]) -> list[str]:
+    """The paths that are new, and those in the folders of a run that have changed or are gone; sources may be edited while tests run."""
+    return sorted(
+        path
+        for path in before.keys() | after.keys()
+        if path not in before or (path.split("/")[0] in RUN and before[path] != after.get(path))
+    )
+
 
 def main(options: list[str]) -> int:
     """Run all; returns 0 where all succeed."""
-    begin = time.monotonic()
+    begin, before = time.monotonic(), written(ROOT)
     files = [*(path for path in sorted(SLURM.glob("test_*.py")) if path not in TRAINING), *TRAINING]
     with tempfile.TemporaryDirectory(prefix="crawl2llm-tests-") as shared, Path(shared, "slurm").open("w+") as printed:
         os.environ[SHARED] = shared
@@ -47,6 +77,10 @@ def main(options: list[str]) -> int:
             beside.send_signal(signal.SIGINT)
         status.append(beside.wait())
         print(f"\n{SLURM}:\n{Path(printed.name).read_text(encoding='utf-8', errors='replace')}", flush=True)
+    if left := leftovers(before, written(ROOT)):
+        print(f"in {ROOT}, written while the tests ran, which write nothing there: {', '.join(left[:20])}")
+        print(f"{len(left)} files; if they are yours (a run beside the tests, a new source), nothing is wrong")
+        status.append(pytest.ExitCode.TESTS_FAILED)
     print(f"all tests: {time.monotonic() - begin:.0f} s, {'failed' if any(status) else 'passed'}")
     return max(status)
 

@@ -1,7 +1,9 @@
 """Settings of all tests, and the run that several of them start from."""
 
+import contextlib
 import fcntl
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -25,6 +27,27 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("long") and not os.environ.get(LONG):
             item.add_marker(pytest.mark.skip(reason=f"takes minutes more: {LONG}=1"))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def empty_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The working directory of every fixture and test: an empty folder, so that none depends on what a run left where the tests start."""
+    folder = tmp_path_factory.mktemp("empty")
+    with contextlib.chdir(folder):
+        yield folder
+
+
+@pytest.fixture(autouse=True)
+def in_an_empty_folder(empty_folder: Path, request: pytest.FixtureRequest) -> Iterator[None]:
+    """Starts each test in `empty_folder`, and fails it if it, or a fixture before it, leaves something there."""
+    with contextlib.chdir(empty_folder):
+        yield
+    written = sorted(path.name for path in empty_folder.iterdir())
+    for name in written:  # the next test starts in an empty folder too
+        path = empty_folder / name
+        shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+    if written:
+        pytest.fail(f"{request.node.nodeid} wrote into the working directory: {', '.join(written)}", pytrace=False)
 
 
 def complete_in(common: Path) -> Path:

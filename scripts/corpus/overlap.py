@@ -18,6 +18,7 @@ from scripts.dedup.minhash import MinHasher
 from scripts.dedup.shingles import jaccard, shingle_set
 from scripts.dedup.signature import names, sign
 from scripts.formats.documents import batches
+from scripts.workflow.config import completed
 
 BATCH = 1 << 19  # characters of text that are hashed at a time
 REFERENCE = pa.schema(
@@ -39,10 +40,11 @@ def hasher(settings: dict[str, Any]) -> MinHasher:
     return MinHasher(*(settings[key] for key in ("permutations", "bands", "rows", "seed")))
 
 
-def bands(texts: list[str], words: int, by: MinHasher) -> list[list[int] | None]:
-    """The hashes of the bands of each text; None of one without a word. words: of a shingle."""
+def bands(texts: list[str], settings: dict[str, Any], by: MinHasher) -> list[list[int] | None]:
+    """The hashes of the bands of each text; None of one without a word. settings: of dedup.signature."""
     columns = names(by.bands)
-    found = [[signed[name] for name in columns] for signed in sign(texts, words, by)]
+    signals = sign(texts, settings["shingle_words"], by, settings["numbers"])
+    found = [[signed[name] for name in columns] for signed in signals]
     return [None if row[0] is None else row for row in found]
 
 
@@ -65,7 +67,7 @@ class Reference:
 
     def __init__(self, path: Path, settings: dict[str, Any]) -> None:
         """path: REFERENCE. settings: of corpus.reference."""
-        self.similarity, self.words = settings["similarity"], settings["signature"]["shingle_words"]
+        self.similarity, self.signature = settings["similarity"], completed("dedup.signature", settings["signature"])
         self.hasher = hasher(settings["signature"])
         self.ids: list[str] = []
         self.origins: dict[str, str] = {}  # origin → the first id of it
@@ -100,13 +102,13 @@ class Reference:
 
     def nearest(self, texts: Sequence[str]) -> list[tuple[str, float] | None]:
         """(id, similarity) of the document that each text is a near-duplicate of: the most similar one, of equal ones the first id."""
-        hashed = bands(list(texts), self.words, self.hasher)
+        hashed = bands(list(texts), self.signature, self.hasher)
         there = [number for number, row in enumerate(hashed) if row is not None]
         out: list[tuple[str, float] | None] = [None] * len(texts)
         found = self.candidates(np.array([hashed[n] for n in there], np.uint64).reshape(len(there), self.hasher.bands))
         for number, places in zip(there, found, strict=True):
             if places:
-                own = shingle_set(texts[number], self.words)
+                own = shingle_set(texts[number], self.signature["shingle_words"], self.signature["numbers"])
                 measured = [(-jaccard(own, self.shingles[place]), self.ids[place]) for place in places]
                 similarity, name = min(measured)
                 if -similarity >= self.similarity:

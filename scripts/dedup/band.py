@@ -154,6 +154,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     manifest.summary = {
         "documents": documents,
         "shingle_words": same(signatures, "shingle_words"),
+        "numbers": same(signatures, "numbers"),
         "bands": bands,
         "parts": parts,
         "shards": len(own),

@@ -20,7 +20,8 @@ from scripts.workflow.manifest import Manifest
 
 # The shingle sets of an export: of every document, in the order of the signals.
 SETS = pa.schema([("shingles", pa.list_(pa.field("element", pa.uint64(), nullable=False)))])
-AGREE = ("shingle_words", "bands", "rows", "seed")  # settings of signatures that can be compared
+AGREE = ("shingle_words", "numbers", "bands", "rows", "seed")  # settings of signatures that can be compared
+OLDER = {"numbers": "zero"}  # what an export was made with that does not say
 
 
 @dataclass(frozen=True)
@@ -47,10 +48,11 @@ def shards(folders: Sequence[str], signatures: Sequence[Manifest] = ()) -> list[
             for fault in made.damage():
                 raise InputError(f"dedup.exact.earlier: {fault}")
             for key in AGREE:
-                here = signatures[0].part(key) if signatures else made.summary[key]
-                if made.summary[key] != here:
+                there = {**OLDER, **made.summary}[key]
+                here = signatures[0].part(key) if signatures else there
+                if there != here:
                     raise InputError(
-                        f"dedup.exact.earlier: {folder} was made with dedup.signature.{key} {made.summary[key]}, here it is {here}: "
+                        f"dedup.exact.earlier: {folder} was made with dedup.signature.{key} {there}, here it is {here}: "
                         "use the settings of the export, or leave it out"
                     )
             name = f"{shard_of(path)}.parquet"

@@ -45,8 +45,8 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     aside = out.parent / "sets" / out.name
     total = 0
     with Writer(aside, SETS, hashes=["shingles.list.element"]) as writer:
-        k = signature.part("shingle_words")
-        found = (shingle_set(text, k) for text in texts(data(args.documents), chosen, args.edits))
+        k, numbers = signature.part("shingle_words"), signature.part("numbers")
+        found = (shingle_set(text, k, numbers) for text in texts(data(args.documents), chosen, args.edits))
         for sets in batched(found, len, SHINGLES):
             writer.add_group(pa.table([lists(sets)], SETS.names))
             total += sum(map(len, sets))

@@ -45,9 +45,11 @@ from scripts.dedup.tables import (
 )
 from scripts.formats.documents import GROUP, VERDICT, Writer, add_counts, batches, data
 from scripts.workflow import cli
-from scripts.workflow.console import Progress
+from scripts.workflow.console import Progress, log
 from scripts.workflow.manifest import Manifest, scratch
 
+NUMERIC = 0.5  # share of a text's tokens that are numbers, from which on it is mostly numbers
+NUMERIC_SHARE = 0.01  # of a source's drops: from more of such on a note says so
 LARGEST = 20  # clusters that the summary names
 # By what drops a document: 1 for exact, 2 for near. No Arrow array: one that is made at import brings pandas (lean.py).
 RULES: tuple[list[str], ...] = ([], ["exact"], ["near"], ["near", "exact"])
@@ -204,6 +206,36 @@ def clusters(dropped: Numbers, names: npt.NDArray[np.uint64]) -> dict[str, Any]:
     }
 
 
+def count_numeric(total: dict[str, dict[str, int]], signals: Path, rows: Numbers) -> None:
+    """Add the documents that a shard loses to `total`, in place: by source all (`dropped`) and those that are mostly numbers (`numeric`:
+    of whose tokens at least NUMERIC are numbers). rows: those that go.
+    """
+    if not len(rows):
+        return
+    table = read(signals, ["source", "words", "numbers"]).take(pa.array(rows))
+    numeric = column(table, "numbers") >= NUMERIC * np.maximum(column(table, "words"), 1)
+    codes = table["source"].combine_chunks().dictionary_encode()
+    place = codes.indices.to_numpy(zero_copy_only=False)
+    for number, name in enumerate(codes.dictionary.to_pylist()):
+        found = total.setdefault(name, {"dropped": 0, "numeric": 0})
+        found["dropped"] += int(np.count_nonzero(place == number))
+        found["numeric"] += int(np.count_nonzero(numeric[place == number]))
+
+
+def notes(by_source: dict[str, dict[str, int]], numbers: str) -> list[str]:
+    """A sentence on each source of whose drops more than NUMERIC_SHARE are mostly numbers. numbers: that key of dedup.signature."""
+    what = (
+        "tables that differ in numbers alone may be among them (dedup.signature.numbers)"
+        if numbers == "zero"
+        else "their numbers were compared"
+    )
+    return [
+        f"source {source}: {of['numeric']:,} of the {of['dropped']:,} duplicates dropped are mostly numbers; {what}"
+        for source, of in sorted(by_source.items())
+        if of["numeric"] > NUMERIC_SHARE * of["dropped"]
+    ]
+
+
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
     measured = [Manifest.read(path) for path in args.pairs]
     if len(measured) != (parts := same(measured, "parts")):
@@ -237,6 +269,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     total: dict[str, Any] = {}
     by_shard_: dict[str, Any] = {}
     dropped = np.zeros(len(who.rank), np.int64)
+    by_source: dict[str, dict[str, int]] = {}
     progress = Progress(len(own), "shards")
     for shard, copies in zip(own, by_shard(exact, [shard.number for shard in own], DUPLICATE), strict=True):
         name = shard.path.stem
@@ -245,6 +278,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
             exact_duplicates(shard.number, copies, who, keeper, value, settings["exact"]),
         )
         np.add.at(dropped, gone.keeper, 1)
+        count_numeric(by_source, shard.path, gone.row)
         ids = sixteen(read(shard.path, ["id"])["id"])
         files.append(args.manifest.with_name(f"{name}.parquet"))
         with Writer(files[-1], VERDICT) as writer:
@@ -268,7 +302,11 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
         "similarity": np.sum([part.summary["similarity"] for part in measured], axis=0).tolist(),
         **clusters(dropped, who.names),
         "source_exempt": copied.part("source_exempt"),
+        "numeric": by_source,
+        "notes": notes(by_source, same([Manifest.read(path) for path in args.signals], "numbers")),
     }
+    for note in manifest.summary["notes"]:
+        log.warning("%s", note)
     if old:  # dropped for a document of an earlier corpus
         manifest.summary["earlier"] = int(dropped[who.ranks(who.documents[who.documents >= first_of(EARLIER)])].sum())
     return files

@@ -126,7 +126,7 @@ def owner(number: int, shards: int) -> int:
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
     shard = shard_of(args.manifest)
     bands = [Manifest.read(path) for path in args.pairs]
-    k, shards = same(bands, "shingle_words"), same(bands, "shards")
+    k, numbers, shards = (same(bands, key) for key in ("shingle_words", "numbers", "shards"))
     files = [found.file(f"wanted/{shard_of(path)}.parquet") for found, path in zip(bands, args.pairs, strict=True)]
     old = [
         one
@@ -138,7 +138,9 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
         rows, parts = wanted(files, int(shard))
         own = np.unique(rows)
         progress = Progress(len(own), "documents")
-        found = ((row, shingle_set(text, k)) for row, text in zip(own.tolist(), of_rows(args, own), strict=True))
+        found = (
+            (row, shingle_set(text, k, numbers)) for row, text in zip(own.tolist(), of_rows(args, own), strict=True)
+        )
         total = write_all(writer, int(shard), rows, parts, progress, found)
         for one in old:
             rows, parts = wanted(files, one.number)

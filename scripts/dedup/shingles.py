@@ -1,7 +1,8 @@
 """Text to shingles: the normalisation, the tokens, and the hashes of every run of `k` consecutive tokens.
 
-A number is one `0`, with its groups and decimals: `1,234.50`. All else is normalised character by character, so that it does not
-depend on context: compatibility decomposition (NFKD), full case folding, marks without width (Mn) and format characters
+A number is one `0`, with its groups and decimals: `1,234.50`. Or it is kept, with its sign, in every text or in those that are dense with
+numbers (`dedup.signature.numbers`): tables of numbers are else copies of each other. All else is normalised character by character, so that
+it does not depend on context: compatibility decomposition (NFKD), full case folding, marks without width (Mn) and format characters
 (Cf) removed, everything that is not a letter, number or spacing mark a space. How this differs from datatrove's
 `simplify_text`, which FineWeb was made with: docs/dedup.md. Tokens are what stands between spaces. In scripts that are written without
 spaces between words (Han, Kana, Bopomofo, Thai, Lao, Khmer, Myanmar) each character is a token of its own: a shingle
@@ -11,6 +12,7 @@ of five "words" would else be a paragraph.
 from __future__ import annotations
 
 import unicodedata
+from functools import cache
 
 import numpy as np
 import numpy.typing as npt
@@ -41,20 +43,32 @@ UNSPACED = (
 # The raised dot (with its Greek twin, which NFC makes the same), the wide point and comma, the stroke of `½` after NFKD.
 SEPARATORS = frozenset(".,'\u2019\u060c\u066b\u066c\u00a0\u2007\u2009\u202f\u00b7\u0387\uff0e\uff0c\u2044")
 MARK = "\x1f"  # stands for a separator until its neighbours are known
+SIGN = "\x1e"  # stands for a minus until its neighbours are known, where numbers are kept
+MINUS = frozenset("-\u2212")
+ZERO, KEEP, DENSE = "zero", "keep", "dense"  # what becomes of numbers: see `normalise`
+# Share of a text's tokens that are numbers, from which on it is dense with them. Of 132 pieces of tables that are else near-duplicates all
+# have more, of 1,224 pages of the labelled crawl 3 (docs/dedup.md).
+DENSE_FROM = 0.2
 LONGER, UNKNOWN = 0x110000, 0x110001  # above every code point
 
 
-def fold(character: str) -> str:
-    """What one character becomes: nothing, a space, MARK, or its folded form; between spaces where it is a token."""
+def fold(character: str, keep: bool = False) -> str:
+    """What one character becomes: nothing, a space, MARK, or its folded form; between spaces where it is a token.
+
+    keep: whether digits are kept, and a minus is SIGN.
+    """
     if character in SEPARATORS:
         return MARK
+    if keep and character in MINUS:
+        return SIGN
     out = []
     for part in unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", character).casefold()):
         kind = unicodedata.category(part)
         if kind in ("Mn", "Cf"):
             continue
-        if unicodedata.decimal(part, None) is not None:
-            out.append("0")
+        digit = unicodedata.decimal(part, None)
+        if digit is not None:
+            out.append(str(digit) if keep else "0")
         elif part == "\u2044":
             out.append(MARK)
         elif kind[0] not in "LNM":
@@ -69,14 +83,15 @@ def fold(character: str) -> str:
 class _Folder:
     """`fold` over a whole text with NumPy; each character's form is worked out once."""
 
-    def __init__(self) -> None:
+    def __init__(self, keep: bool = False) -> None:
+        self.keep = keep
         self.single = np.full(0x110000, UNKNOWN, "<u4")  # the one character that a character becomes, or LONGER
         self.longer: dict[int, str] = {}  # what others become
-        self.ascii = bytes(ord(fold(chr(code))) for code in range(128)) + bytes(range(128, 256))
+        self.ascii = bytes(ord(fold(chr(code), keep)) for code in range(128)) + bytes(range(128, 256))
 
     def _learn(self, codes: list[int]) -> None:
         for code in codes:
-            form = fold(chr(code))
+            form = fold(chr(code), self.keep)
             if len(form) == 1:
                 self.single[code] = ord(form)
             else:
@@ -107,14 +122,22 @@ class _Folder:
         return out
 
 
-_folder: list[_Folder] = []
+_folder = cache(_Folder)
 
 
-def normalise(text: str) -> bytes:
-    """The tokens of a text in UTF-8, one space between them; empty for a text without letters and digits."""
-    if not _folder:
-        _folder.append(_Folder())
-    folded = _folder[0](text)
+def normalise(text: str, numbers: str = ZERO) -> bytes:
+    """The tokens of a text in UTF-8, one space between them; empty for a text without letters and digits.
+
+    numbers: ZERO: each becomes `0`. KEEP: `-1,234.50` is `-1.234.50`. DENSE: kept if at least DENSE_FROM of the text's tokens are numbers.
+    """
+    if numbers == KEEP:
+        return _with_digits(text)
+    normal = _with_zeros(text)
+    return _with_digits(text) if numbers == DENSE and is_dense(normal) else normal
+
+
+def _with_zeros(text: str) -> bytes:
+    folded = _folder()(text)
     # Twice, as of `0,0,0` the first pass finds only one.
     folded = folded.replace(b"0\x1f0", b"00").replace(b"0\x1f0", b"00").replace(b"\x1f", b" ")
     codes = np.frombuffer(folded, np.uint8)
@@ -123,6 +146,36 @@ def normalise(text: str) -> bytes:
     keep = np.ones(len(codes), bool)
     keep[1:] = ~(run[1:] & (codes[1:] == codes[:-1]))
     return codes[keep].tobytes().strip(b" ")
+
+
+def _with_digits(text: str) -> bytes:
+    """Numbers with their digits: a separator between two digits is a point, a minus before one and behind a space stays."""
+    codes = np.frombuffer(b" " + _folder(True)(text) + b" ", np.uint8).copy()
+    digit = (codes >= ord("0")) & (codes <= ord("9"))
+    mark, sign = codes == ord(MARK), codes == ord(SIGN)
+    between = np.zeros(len(codes), bool)
+    between[1:-1] = mark[1:-1] & digit[:-2] & digit[2:]
+    codes[mark] = ord(" ")
+    codes[between] = ord(".")
+    negative = np.zeros(len(codes), bool)
+    negative[1:-1] = sign[1:-1] & (codes[:-2] == ord(" ")) & digit[2:]
+    codes[sign] = ord(" ")
+    codes[negative] = ord("-")
+    keep = np.ones(len(codes), bool)
+    keep[1:] = (codes[1:] != ord(" ")) | (codes[:-1] != ord(" "))
+    return codes[keep].tobytes().strip(b" ")
+
+
+def count_numbers(normal: bytes) -> int:
+    """The number of tokens that are numbers, of a text that was normalised with ZERO."""
+    codes = np.frombuffer(b" " + normal + b" ", np.uint8)
+    space = codes == ord(" ")
+    return int(np.count_nonzero((codes[1:-1] == ord("0")) & space[:-2] & space[2:]))
+
+
+def is_dense(normal: bytes) -> bool:
+    """Whether a text, normalised with ZERO, is dense with numbers: see DENSE_FROM."""
+    return bool(normal) and count_numbers(normal) >= DENSE_FROM * count_tokens(normal)
 
 
 def count_tokens(normal: bytes) -> int:
@@ -171,12 +224,12 @@ def hashes32(normals: list[bytes], k: int) -> tuple[npt.NDArray[np.uint32], Plac
     return xxh32(buffer, starts, ends), counts
 
 
-def shingle_set(text: str, k: int) -> npt.NDArray[np.uint64]:
-    """The set of a text's shingles as sorted distinct xxh3-64 hashes.
+def shingle_set(text: str, k: int, numbers: str = ZERO) -> npt.NDArray[np.uint64]:
+    """The set of a text's shingles as sorted distinct xxh3-64 hashes. numbers: as for `normalise`.
 
     Two different shingles of a pair of documents of 1,000 shingles each share a hash with a probability of 2e-13.
     """
-    return distinct(np.array(list(map(xxhash.xxh3_64_intdigest, shingles(normalise(text), k))), np.uint64))
+    return distinct(np.array(list(map(xxhash.xxh3_64_intdigest, shingles(normalise(text, numbers), k))), np.uint64))
 
 
 def distinct(values: npt.NDArray) -> npt.NDArray:

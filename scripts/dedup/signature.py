@@ -1,7 +1,8 @@
 """The signature of every document that reached dedup: a hash of its text, and MinHash bands of its shingles.
 
-Signals: `id` (binary), `text_hash` (xxh3-128 of the exact text in UTF-8), `words` (tokens), `shingles` (distinct), `source`, `curated`, and
-`band_00` … the hash of each band, null for a text without a word. Shard and row are the document's number in the steps that follow.
+Signals: `id` (binary), `text_hash` (xxh3-128 of the exact text in UTF-8), `words` (tokens), `numbers` (tokens that are numbers),
+`shingles` (distinct), `source`, `curated`, and `band_00` … the hash of each band, null for a text without a word. Shard and row are the
+document's number in the steps that follow.
 Defaults: FineWeb's 5-word shingles, 112 permutations in 14 bands of 8 rows (datatrove, examples/fineweb.py), which make a pair of
 similarity 0.8 a candidate with a probability of 92.4 %, one of 0.9 with 99.96 %.
 """
@@ -17,11 +18,22 @@ import pyarrow as pa
 import xxhash
 
 from scripts.dedup.minhash import MinHasher
-from scripts.dedup.shingles import count_tokens, distinct, hashes32, normalise
+from scripts.dedup.shingles import (
+    DENSE,
+    KEEP,
+    ZERO,
+    count_numbers,
+    count_tokens,
+    distinct,
+    hashes32,
+    is_dense,
+    normalise,
+)
 from scripts.dedup.tables import batched
 from scripts.formats import filtered
 from scripts.formats.documents import Writer, shard_of
 from scripts.workflow import cli
+from scripts.workflow.config import completed
 from scripts.workflow.console import Progress
 from scripts.workflow.manifest import Manifest
 
@@ -45,6 +57,7 @@ def schema(bands: int) -> pa.Schema:
             ("id", pa.binary(16)),
             ("text_hash", pa.binary(16)),
             ("words", pa.int64()),
+            ("numbers", pa.int64()),
             ("shingles", pa.int64()),
             ("source", pa.string()),
             ("curated", pa.bool_()),
@@ -53,20 +66,25 @@ def schema(bands: int) -> pa.Schema:
     )
 
 
-def sign(texts: list[str], k: int, hasher: MinHasher) -> list[dict[str, Any]]:
-    """The signals of many texts, without their ids and sources."""
-    normals = [normalise(text) for text in texts]
+def sign(texts: list[str], k: int, hasher: MinHasher, numbers: str = ZERO) -> list[dict[str, Any]]:
+    """The signals of many texts, without their ids and sources. numbers: as for `normalise`."""
+    zeroed = [normalise(text) for text in texts]
+    kept = [numbers == KEEP or (numbers == DENSE and is_dense(normal)) for normal in zeroed]
+    normals = [
+        normalise(text, KEEP) if keep else normal for text, normal, keep in zip(texts, zeroed, kept, strict=True)
+    ]
     hashes, counts = hashes32([normal for normal in normals if normal], k)
     signed = zip(hasher.signatures(hashes, counts), np.split(hashes, np.cumsum(counts)[:-1]), strict=True)
     columns = names(hasher.bands)
     signals = []
-    for text, normal in zip(texts, normals, strict=True):
+    for text, normal, zero in zip(texts, normals, zeroed, strict=True):
         signature, own = next(signed) if normal else (None, hashes[:0])
         bands = [None] * hasher.bands if signature is None else hasher.band_hashes(signature)
         signals.append(
             {
                 "text_hash": xxhash.xxh3_128_digest(text.encode()),
                 "words": count_tokens(normal),
+                "numbers": count_numbers(zero),
                 "shingles": len(distinct(own)),
                 **dict(zip(columns, bands, strict=True)),
             }
@@ -75,6 +93,7 @@ def sign(texts: list[str], k: int, hasher: MinHasher) -> list[dict[str, Any]]:
 
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
+    settings = completed("dedup.signature", settings)
     hasher = MinHasher(*(settings[key] for key in ("permutations", "bands", "rows", "seed")))
     out = args.manifest.with_name(f"{shard_of(args.documents)}.parquet")
     progress = Progress(filtered.number(args.documents, args.verdicts), "documents")
@@ -83,7 +102,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     with Writer(out, columns, hashes=["id", "text_hash", *names(hasher.bands)]) as writer:
         documents = filtered.texts(args.documents, args.verdicts, args.edits, ["source", "curated"])
         for batch in batched(documents, lambda row: len(row["text"]), BATCH):
-            signals = sign([row["text"] for row in batch], settings["shingle_words"], hasher)
+            signals = sign([row["text"] for row in batch], settings["shingle_words"], hasher, settings["numbers"])
             for row, found in zip(batch, signals, strict=True):
                 found |= {"id": bytes.fromhex(row["id"]), "source": row["source"], "curated": bool(row["curated"])}
                 for key in totals:
@@ -95,6 +114,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
         **totals,
         "documents": progress.done,
         "shingle_words": settings["shingle_words"],
+        "numbers": settings["numbers"],
         "bands": hasher.bands,
         "rows": settings["rows"],
         "seed": settings["seed"],

@@ -1,139 +1,90 @@
-"""Pages on which a parser would take minutes, found before they are parsed: by counts, so that a result never depends on the machine.
+"""Pages on which a parser would take minutes or gigabytes, found before they are parsed: by counts, so no result depends on the machine.
 
-A tag costs each parser about the same. What costs more than its size is nesting (the time grows with the square of the depth), attributes
-of one tag (each is compared with those before), and formatting elements that are left open: each new paragraph opens all of them again.
+A tag costs each parser about the same. What costs more than its size is nesting (a parser looks through the open elements at most tags),
+attributes of one tag (each is compared with those before), formatting elements that are left open (each paragraph opens all of them again)
+and text that is joined to text (all of it is copied). `scan` counts them in one pass (native/bounds.pxi), 1 ns a byte.
+The counts are upper bounds: a page that is within the limits takes lexbor at most 2 s and 1 GB, whatever the page is.
 """
 
 from __future__ import annotations
 
-import re
-from collections import Counter, defaultdict
+from typing import NamedTuple
 
-from scripts.ingest.nesting import FORMATTING, HOLDING, STEPS, Bound, attributes_at_most, open_elements
-from scripts.ingest.tags import CODE, FOREIGN, INNER, self_closed
+from scripts.ingest.compiled import Scan
 
-TAGS = 200_000  # 1 s of cutting and reading; of 2,700 real pages the mean is 1,600, the largest 22,000
+TAGS = 200_000  # 0.2 s and 200 MB of a tree; of 3,700 real pages the mean is 2,000, the largest 22,000
+ATTRIBUTES = 1_000_000  # 0.2 s, 300 MB; 39,000 on the worst of 3,700 real pages, as below
+SQUARES = 100_000_000  # of the numbers of attributes, over all tags: 10,000 in one tag take 0.1 s; 638,000
+# Elements looked through, 2 ns to 10 ns: 14,000 nested ones; 11,000,000.
+STEPS = 100_000_000
+AGAIN = 2_000_000  # formatting elements that are opened again, and their attributes: 200 bytes of a tree each; 233,000
+NAMES = 100_000_000  # names that a tag or an attribute is compared with: 10,000 different ones; 9,300,000
+COPIES = 200_000_000  # bytes of texts that more is joined to, none of which is freed; 8,800,000
+HIDDEN = 20_000  # bytes behind a <frameset>, a broken <svg> and the like, where only a tree tells tags from text; 1,600
+# The libraries build a tree that is slower.
 LIBRARY_TAGS = 100_000
+OPTIONS = 10_000  # Resiliparse's parser goes through those before: 0.5 s for as many, 15 s for 50,000; 1,900
+# Resiliparse goes through each node and its text again for most elements around it to find the main content: 2.7 ns for each byte of a
+# text and element around it, NODE times as much for a node; 406,000,000 on the worst of 3,700 real pages, the next 50,000,000.
+DEPTHS = 600_000_000
+NODE = 12
 TRAFILATURA_TAGS = 50_000  # of paragraphs: 1 s to 3 s
-OPTIONS = 10_000  # Resiliparse's parser goes through those before: 0.5 s for as many, 15 s for 50,000
-SQUARES = 100_000_000  # of the numbers of attributes, over all tags: 10,000 in one tag take 0.2 s
-# trafilatura goes through all items for each where a page is hardly more than lists or tables: 1.4 s for 5,000, 16 s for 20,000.
-ITEMS = 5_000
-LISTED = ("li", "dt", "dd", "tr", "td", "th")
-AGAIN = 2_000_000  # formatting elements that are opened again, and their attributes: 200 bytes of a tree each
-ALIKE = 3  # of those that are the same so many are opened again
-# Starts that may end elements in which formatting elements are open; any end tag may.
-ENDING = frozenset(CODE) | {"col", "colgroup", "optgroup", "frameset", "hr", "rt", "rp"}
-HTML_IN = INNER["svg"] | INNER["math"]
-SCOPES = frozenset(["applet", "caption", "marquee", "object", "select", "table", "template"]) | FOREIGN
-# Within these, an end tag may not find the formatting elements outside.
-SCOPED = SCOPES | HTML_IN | {"td", "th", "annotation-xml"}
-START = re.compile(r"<([a-zA-Z][^\s/>]*)")
-FEW = 50  # attributes that are not worth counting
-ANY_ATTRIBUTE = re.compile(r"""[^\s"'>/=]+(?:\s*=\s*(?:"[^"]*"|'[^']*'|[^\s>]*))?""")
+ITEMS = (
+    5_000  # of lists and tables, where trafilatura goes through all for each: 1.4 s for 5,000, 16 s for 20,000; 2,000
+)
 
 
-def too_many_tags(page: str) -> str:
-    """Why a page is not read at all, or "". What is counted is every `<`."""
-    count = page.count("<")
-    return f"{count:,} tags, at most {TAGS:,}" if count > TAGS else ""
+class Counts(NamedTuple):
+    """What is in a page at most.
 
-
-def too_hard(parts: list[str], bound: Bound | None = None) -> tuple[str, str]:
-    """(reason, detail) of a page, cut by `markup.tokens`, that an HTML parser is not given; ("", "") for others.
-
-    bound: what `open_elements` has found, if it was asked.
+    tags: and comments. squares: the sum of the squares of tags' numbers of attributes. steps: open elements that are looked through, over
+    all tags, and attributes that are compared. again: formatting elements, and their attributes, that are opened again. items: of lists,
+    rows and cells of tables. depths: the sum over all texts of their bytes times the elements around. names: pairs of a name and one
+    before. copies: bytes of texts to which more is joined. hidden: bytes where only a tree tells tags from text; the other counts hold
+    the worst of these.
     """
-    if (tags := len(parts) // 6) > LIBRARY_TAGS:
-        return "too_complex", f"{tags:,} tags, at most {LIBRARY_TAGS:,} for a library"
-    if tags > OPTIONS and (options := _starts(parts, "option")) > OPTIONS:
-        return "too_complex", f"{options:,} options, at most {OPTIONS:,} for a library"
-    bound = bound or open_elements(parts)
-    if bound.again > AGAIN and opens_again(parts):
-        return "too_complex", f"over {AGAIN:,} formatting elements and attributes that are opened again"
-    if bound.steps > STEPS:
+
+    tags: int
+    attributes: int
+    squares: int
+    steps: int
+    again: int
+    options: int
+    items: int
+    depths: int
+    names: int
+    copies: int
+    hidden: int
+
+
+_SCAN = Scan()
+
+
+def scan(page: str | bytes) -> Counts:
+    """The counts of a page, or of its UTF-8. Over STEPS, AGAIN or NAMES the pass ends, and the others count only what is before."""
+    data = page if isinstance(page, bytes) else page.encode("utf-8", "replace")
+    return Counts(*_SCAN.count(data, STEPS, AGAIN, NAMES))
+
+
+def too_hard(counts: Counts, parser: str) -> tuple[str, str]:
+    """(reason, detail) of a page that is not parsed for an extractor: "fast", "resiliparse" or "trafilatura"; ("", "") for others."""
+    library, trafilatura = parser != "fast", parser == "trafilatura"
+    most_tags = TRAFILATURA_TAGS if trafilatura else LIBRARY_TAGS if library else TAGS
+    for count, most, what in (
+        (counts.tags, most_tags, "tags"),
+        (counts.attributes, ATTRIBUTES, "attributes"),
+        (counts.squares, SQUARES, "pairs of attributes of one tag"),
+        (counts.again, AGAIN, "formatting elements and attributes that are opened again"),
+        (counts.names, NAMES, "pairs of names"),
+        (counts.copies, COPIES, "bytes of texts that are joined to others"),
+        (counts.hidden, HIDDEN, "bytes where tags and text cannot be told apart"),
+        (counts.options, OPTIONS if library else TAGS, "options"),
+        (counts.items, ITEMS if trafilatura else TAGS, "items of lists, rows and cells"),
+    ):
+        if count > most:
+            return "too_complex", f"{count:,} {what}, at most {most:,} for {parser}"
+    if counts.steps > STEPS:
         return "too_deep", f"over {STEPS:,} open elements are looked through"
-    squares = 0
-    long = [each for each in (*parts[2::6], *parts[5::6]) if each and len(each) > 2 * FEW]
-    if sum((len(each) // 2) ** 2 for each in long) > SQUARES:  # an attribute takes two characters
-        for tag in long:
-            number = sum(1 for _ in ANY_ATTRIBUTE.finditer(tag))
-            squares += number * number if number > FEW else 0
-            if squares > SQUARES:
-                return "too_complex", f"a tag with {number:,} attributes"
+    if parser == "resiliparse" and (depths := counts.depths + NODE * counts.steps) > DEPTHS:
+        return "too_deep", f"the depths of all nodes and bytes make {depths:,}, at most {DEPTHS:,} for {parser}"
     return "", ""
-
-
-def too_many_items(parts: list[str]) -> str:
-    """Why trafilatura is not given a page of so many tags, or items of lists and cells of tables, or ""."""
-    if (tags := len(parts) // 6) > TRAFILATURA_TAGS:
-        return f"{tags:,} tags, at most {TRAFILATURA_TAGS:,} for trafilatura"
-    count = _starts(parts, *LISTED)
-    return f"{count:,} items of lists, rows and cells, at most {ITEMS:,} for trafilatura" if count > ITEMS else ""
-
-
-def _starts(parts: list[str], *names: str) -> int:
-    """How many start tags have one of these names."""
-    return sum(name.lower() in names for name in parts[4::6] if name)
-
-
-def opens_again(parts: list[str], most: int = AGAIN) -> bool:
-    """Whether a parser may open more than `most` formatting elements, and attributes of these, again because they were left open.
-
-    An upper bound: each tag that may end elements counts for all that are left open, and an element is left open until an end tag that a
-    parser cannot fail to take for its own.
-    """
-    left: defaultdict[str, list[str]] = defaultdict(list)  # by name, the attributes of those that an end tag would find
-    outside: list[tuple[str, defaultdict[str, list[str]]]] = []  # each open one of SCOPED, and those outside of it
-    alike: Counter[tuple[str, str]] = Counter()  # how many of all that are left open are the same
-    forgets = not _starts(parts, "template")  # behind one, Resiliparse's parser does not find the links before it
-    total = opened = holding = 0
-    for raw, content, tag, attributes in zip(parts[1::6], parts[3::6], parts[4::6], parts[5::6], strict=True):
-        if raw:
-            total += opened
-            if holding and "<" in content:
-                found = sum(name.lower() in FORMATTING for name in START.findall(content))
-                opened += found and found + _weight(content)
-                total += opened * content.count("<")
-                outside.append(("", left))  # what began in it may not have ended
-                left = defaultdict(list)
-        if tag:
-            name = tag.lower()
-            ended = name[1:] if name[0] == "/" else name if name in ("a", "nobr") and forgets else ""
-            if ended in FORMATTING and left[ended]:
-                was = left[ended].pop()
-                alike[ended, was] -= 1
-                opened -= _weight(was)
-            if name in ENDING or name in ("a", "nobr") or name[0] == "/":
-                total += opened
-            if name in FORMATTING and alike[name, attributes] < ALIKE:
-                alike[name, attributes] += 1
-                left[name].append(attributes)
-                opened += _weight(attributes)
-            elif name in SCOPED and not (self_closed(attributes) and (name in FOREIGN or name in HTML_IN)):
-                outside.append((name, left))
-                left = defaultdict(list)
-                holding += name in HOLDING
-            elif ended in SCOPED:
-                if ended == "table":
-                    while outside and outside[-1][0] in ("td", "th", "caption"):
-                        left = _joined(*outside.pop(), left)
-                if outside and outside[-1][0] == ended:
-                    left = _joined(*outside.pop(), left)
-                    holding -= ended in HOLDING
-        if total > most:
-            return True
-    return False
-
-
-def _weight(attributes: str) -> int:
-    """Of an element with these attributes that is made again."""
-    return 1 + attributes_at_most(attributes) + len(attributes) // 64
-
-
-def _joined(
-    _: str, outer: defaultdict[str, list[str]], inner: defaultdict[str, list[str]]
-) -> defaultdict[str, list[str]]:
-    for name, every in inner.items():
-        outer[name] += every
-    return outer

@@ -13,7 +13,13 @@ from types import ModuleType
 from scripts.workflow.errors import NotBuiltError
 
 NATIVE = Path(__file__).parent / "native"
-NAMES = "crawl2llm_native.pyx", "lexbor.pxi", "measures.pxi", "reading.pxi"  # the first includes the others
+NAMES = (
+    "crawl2llm_native.pyx",
+    "bounds.pxi",
+    "lexbor.pxi",
+    "measures.pxi",
+    "reading.pxi",
+)  # the first includes the others
 SOURCES = [NATIVE / name for name in NAMES]
 SELECTOLAX = "1.0.2"  # of another version the structs in native/lexbor.pxi may be wrong
 BUILD = "run `make install`; an image or a conda environment has to be built again"
@@ -35,11 +41,11 @@ except ImportError as error:
 if selectolax.__version__ != SELECTOLAX:
     raise NotBuiltError(f"selectolax is of version {selectolax.__version__}, and must be {SELECTOLAX}: {BUILD}")
 
-Cutter, Ids, Page, Reader, Tree, scores = (
-    crawl2llm_native.Cutter,
+Ids, Page, Reader, Scan, Tree, scores = (
     crawl2llm_native.Ids,
     crawl2llm_native.Page,
     crawl2llm_native.Reader,
+    crawl2llm_native.Scan,
     crawl2llm_native.Tree,
     crawl2llm_native.scores,
 )

@@ -228,27 +228,3 @@ def _padding(stream: IO[bytes], at: int, end: int) -> bool:
             return False
         at += len(block)
     return True
-
-
-class Stream(io.RawIOBase):
-    """The decompressed bytes of a file as a stream. Raises OSError where the file is damaged, after all bytes before that place."""
-
-    def __init__(self, path: File) -> None:
-        self.pieces = decompressed(path)
-        self.left = b""
-
-    def readable(self) -> bool:
-        """It can be read."""
-        return True
-
-    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
-        """Fill the buffer as far as the next piece goes; 0 at the end."""
-        if not self.left:
-            piece = next(self.pieces, b"")
-            if isinstance(piece, Damage):
-                raise OSError(piece.what)
-            self.left = piece
-        size = min(len(buffer), len(self.left))
-        buffer[:size] = self.left[:size]
-        self.left = self.left[size:]
-        return size

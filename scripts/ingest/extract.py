@@ -191,6 +191,14 @@ def refuse(page: Rejected, number: int, settings: dict[str, Any]) -> None:
         raise cli.InputError(f"{what}: {number}, and ingest.extract.{key} is {settings[key]}: {where}")
 
 
+def in_words(unreadable: dict[str, dict[str, int]]) -> str:
+    """By source and column how many values could not be read: `web: url (2), date (1); books: title (1)`."""
+    return "; ".join(
+        f"{source}: {', '.join(f'{name} ({n:,})' for name, n in sorted(columns.items(), key=lambda one: (-one[1], one[0])))}"
+        for source, columns in sorted(unreadable.items())
+    )
+
+
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
     if lacking := missing(settings["extractor"]):
         raise cli.InputError(lacking)
@@ -199,7 +207,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     aside = args.manifest.with_name(f"{shard}.dropped.parquet")
     dropped: dict[str, int] = {}
     by_source: dict[str, dict[str, int]] = {}
-    summary: dict[str, Any] = {"bytes_read": 0, "text_bytes": 0, "truncated": 0, "charsets": {}}
+    summary: dict[str, Any] = {"bytes_read": 0, "text_bytes": 0, "truncated": 0, "charsets": {}, "unreadable": {}}
     seen = Ids()
     limited = Counter[str]()  # by the key that limits them
     kept = 0
@@ -232,6 +240,9 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
                     summary["truncated"] += 1
                 if charset := page.metadata.get("charset"):
                     summary["charsets"][charset] = summary["charsets"].get(charset, 0) + 1
+                for column in page.unreadable:
+                    columns = summary["unreadable"].setdefault(source["name"], {})
+                    columns[column] = columns.get(column, 0) + 1
                 documents.add(
                     {
                         "id": page.id,
@@ -249,6 +260,8 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
         log.warning(
             "damaged input: %s; %s names file and place", ", ".join(f"{n:,} {why}" for why, n in damage.items()), aside
         )
+    if summary["unreadable"]:
+        log.warning("values beside the text that cannot be read are null: %s", in_words(summary["unreadable"]))
     # ingest.check uses the order of the sources.
     order = [source["name"] for source in settings["sources"]]
     manifest.summary = {**summary, "by_source": by_source, "sources": order}

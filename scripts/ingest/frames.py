@@ -2,25 +2,20 @@
 
 What a record says is read by FastWARC; where it begins and ends is found here. FastWARC's iterator stops at the first damage or, in
 quirks mode, steps over it in silence, and it finds nothing in a small gzip file that is cut. After damage, reading continues
-at the next gzip member, frame of zstd or LZ4, or first line of a record.
+at the next member or frame (scripts/ingest/decompress.py), or first line of a record.
 """
 
 from __future__ import annotations
 
 import re
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import IO
 
-from scripts.ingest import compressed
 from scripts.ingest.compressed import Damage
+from scripts.ingest.decompress import decompressed
 from scripts.ingest.files import File
 
-PIECE = 8192  # compressed bytes inflated at a time: what zlib had made of a damaged piece is lost
-INFLATED = 1 << 20  # most decompressed bytes held of a piece
 HEADER = 1 << 16  # longest record header in bytes
-GZIP = b"\x1f\x8b\x08"
 VERSION = rb"WARC/\d\.\d{1,2}[ \t\r]*\n"
 # A record of ARC begins with one line: URL, IP address, date, MIME type, in version 2 status, checksum, location, offset and file,
 # and the length (https://archive.org/web/researcher/ArcFileFormat.php).
@@ -83,61 +78,6 @@ class Frame:
     block: bytes
     length: int
     arc: bool = False
-
-
-def gunzipped(stream: IO[bytes]) -> Iterator[bytes | Damage]:
-    """The decompressed bytes of a gzip file of any number of members, in pieces, with damage at its place."""
-    engine = None
-    data = b""
-    skipped = 0  # bytes between members; NUL bytes there are padding
-    while True:
-        if len(data) < (1 if engine else len(GZIP)):
-            more = stream.read(PIECE)
-            if not more:
-                break
-            data += more
-        if engine is None:
-            at = data.find(GZIP)
-            before = data[:at] if at >= 0 else data[: 1 - len(GZIP)]
-            data = data[len(before) :]
-            skipped += len(before.strip(b"\x00"))
-            if at < 0:
-                continue
-            if skipped:
-                yield Damage(f"gzip: {skipped} bytes are no gzip member")
-            engine, skipped = zlib.decompressobj(31), 0
-        try:
-            out = engine.decompress(data, INFLATED)
-        except zlib.error as error:
-            yield Damage(f"gzip: {error}")
-            engine, data = None, data[1:]
-            continue
-        data = engine.unused_data if engine.eof else engine.unconsumed_tail
-        engine = None if engine.eof else engine
-        if out:
-            yield out
-    skipped += 0 if engine else len(data.strip(b"\x00"))
-    if skipped:
-        yield Damage(
-            f"gzip: {skipped} bytes are no gzip member", unfinished=len(data) == skipped and GZIP.startswith(data)
-        )
-    elif engine:
-        yield Damage("gzip: the file ends within a member", unfinished=True)
-
-
-def decompressed(path: File) -> Iterator[bytes | Damage]:
-    """The decompressed bytes of a file in pieces: gzip, zstd and LZ4 by their first bytes, anything else as it is."""
-    with path.open("rb") as stream:
-        head = stream.read(64)
-        stream.seek(0)
-        if head.startswith(GZIP) or (path.suffix == ".gz" and not re.search(b"WARC/|filedesc:", head)):
-            yield from gunzipped(stream)
-            return
-        if compressed.MAGIC.match(head):
-            yield from compressed.decompressed(path)
-            return
-        while piece := stream.read(HEADER):
-            yield piece
 
 
 class Window:

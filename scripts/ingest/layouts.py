@@ -6,9 +6,12 @@ A column is a name, or a path into nested columns: `meta.url`. Layouts are as th
 from __future__ import annotations
 
 import datetime
+import decimal
 import json
 import math
-from collections.abc import Iterable
+import re
+import uuid
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -16,6 +19,7 @@ from scripts.ingest.warc import tidy
 
 LONGEST = 1000  # characters of a value that is kept as metadata
 DEEPEST = 32  # lists within lists
+LONE = re.compile("[\ud800-\udfff]")  # half of a pair of UTF-16, which is no character
 
 
 @dataclass(frozen=True)
@@ -106,31 +110,62 @@ def layout(source: dict[str, Any]) -> Layout:
     )
 
 
+class Unreadable(ValueError):
+    """A value that is there and cannot be read."""
+
+
 def value(row: Any, column: str) -> Any:
-    """What a row has in a column; None where it has none. A string on the way is read as JSON (RedPajama has such)."""
+    """What a row has in a column; None where it has none. A string on the way is read as JSON (RedPajama has such).
+
+    Raises Unreadable if that string is not JSON.
+    """
     if isinstance(row, dict) and column in row:
         return row[column]
     for part in column.split("."):
-        if isinstance(row, str):
+        if isinstance(row, str) and row:
             try:
-                row = json.loads(row)
-            except (ValueError, RecursionError):
-                return None
+                row = json.loads(row, strict=False)
+            except (ValueError, RecursionError) as error:
+                raise Unreadable(str(error)) from error
         row = row.get(part) if isinstance(row, dict) else None
     return row
 
 
-def first(row: dict[str, Any], columns: Iterable[str]) -> Any:
-    """What a row has in the first of the columns that it has; None where it has none of them."""
-    return next((found for column in columns if (found := value(row, column)) is not None), None)
+def first(
+    row: dict[str, Any],
+    columns: Iterable[str],
+    read: Callable[[Any], Any] = lambda found: found,
+    lost: Collection[str] = (),
+) -> tuple[Any, list[str]]:
+    """(what `read` makes of the first column's value that a row has and that can be read, the columns before that cannot be).
+
+    The value is None if a row has none. lost: columns that are known to be unreadable, and None in the row.
+    """
+    failed = []
+    for column in columns:
+        if is_lost(column, lost):
+            failed.append(column)
+            continue
+        try:
+            found = value(row, column)
+            if found is not None:
+                return read(found), failed
+        except Unreadable:
+            failed.append(column)
+    return None, failed
+
+
+def is_lost(column: str, lost: Collection[str]) -> bool:
+    """Whether a column, or the nested one that it is in, is among `lost`."""
+    return any(column == name or column.startswith(f"{name}.") for name in lost)
 
 
 def text_of(row: dict[str, Any], how: Layout) -> str | None:
     """The text of a row; None where there is no string."""
-    found = first(row, how.text)
+    found, _ = first(row, how.text)
     if how.structured and isinstance(found, list | str):
         try:
-            tree = json.loads(found) if isinstance(found, str) else found
+            tree = json.loads(found, strict=False) if isinstance(found, str) else found
         except (ValueError, RecursionError):
             return None
         return tidy("\n\n".join(_sections(tree)))
@@ -159,34 +194,72 @@ def _sections(parts: Any, depth: int = 0) -> list[str]:
     return out
 
 
-def facts(row: dict[str, Any], how: Layout) -> dict[str, Any]:
-    """What else a row says: `id`, `url`, `title` and `date` as strings, and `fields`, the metadata, where present."""
-    columns = {"id": how.id, "url": how.url, "title": how.title, "date": how.date}
-    found = {name: _string(first(row, columns[name])) for name in columns}
-    out: dict[str, Any] = {name: text for name, text in found.items() if text}
-    more = {name: _plain(first(row, columns)) for name, columns in how.metadata.items()}
-    if more := {name: held for name, held in more.items() if held is not None}:
+def facts(row: dict[str, Any], how: Layout, lost: Collection[str] = ()) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """What else a row says: `id`, `url`, `title` and `date` as strings, and `fields`, the metadata, where present; and the columns that
+    have a value that cannot be read, sorted.
+
+    lost: columns that the reader could not read.
+    """
+    columns = {"url": how.url, "title": how.title, "date": how.date}
+    found = {name: first(row, columns[name], _string, lost) for name in columns}
+    found["id"] = first(row, how.id, _identifier, lost)
+    fields = {name: first(row, columns, _plain, lost) for name, columns in how.metadata.items()}
+    out: dict[str, Any] = {name: text for name, (text, _) in found.items() if text}
+    if more := {name: held for name, (held, _) in fields.items() if held is not None}:
         out["fields"] = more
-    return out
+    failed = [*(column for _, columns in [*found.values(), *fields.values()] for column in columns)]
+    # Within a nested column that is kept as metadata a part may be lost.
+    failed += [name for name in lost if any(name.startswith(f"{column}.") for column in how.columns())]
+    return out, tuple(sorted(set(failed)))
 
 
 def _string(found: Any) -> str:
+    """A value as a string. Raises Unreadable for one that is no text, date or whole number."""
     if isinstance(found, datetime.date):
         return found.isoformat()
-    return tidy(str(found)) if isinstance(found, str | int) and not isinstance(found, bool) else ""
+    if isinstance(found, bytes):
+        found = _decoded(found)
+    if isinstance(found, decimal.Decimal) and found.is_finite() and found == found.to_integral_value():
+        found = int(found)
+    if isinstance(found, str | int | uuid.UUID) and not isinstance(found, bool):
+        return tidy(str(found))
+    raise Unreadable(type(found).__name__)
+
+
+def _identifier(found: Any) -> str:
+    """As `_string`, of an id: without what is no character two ids could be one."""
+    if isinstance(found, str) and LONE.search(found):
+        raise Unreadable("lone surrogates")
+    return _string(found)
+
+
+def _decoded(raw: bytes) -> str:
+    """Some writers mark no column of strings as such. Raises Unreadable for what is no UTF-8."""
+    try:
+        return raw.decode()
+    except UnicodeDecodeError as error:
+        raise Unreadable(str(error)) from error
 
 
 def _plain(found: Any, depth: int = 0) -> Any:
-    """A value as JSON has it, long ones and deep ones cut."""
+    """A value as JSON has it, long ones and deep ones cut. Raises Unreadable for one that JSON has not, or that is too deep."""
     if found is None or isinstance(found, bool | int):
         return found
     if isinstance(found, float):
-        return found if math.isfinite(found) else None
+        if not math.isfinite(found):
+            raise Unreadable(str(found))
+        return found
     if isinstance(found, datetime.date):
         return found.isoformat()
+    if isinstance(found, decimal.Decimal | uuid.UUID):
+        return str(found)
+    if isinstance(found, bytes):
+        found = _decoded(found)
     if isinstance(found, list):
-        return [_plain(each, depth + 1) for each in found[:100]] if depth < DEEPEST else None
+        if depth >= DEEPEST:
+            raise Unreadable(f"over {DEEPEST} lists within lists")
+        return [_plain(each, depth + 1) for each in found[:100]]
     try:
         return tidy(found if isinstance(found, str) else json.dumps(found, sort_keys=True, default=str))[:LONGEST]
-    except RecursionError:
-        return None
+    except RecursionError as error:
+        raise Unreadable("too deep") from error

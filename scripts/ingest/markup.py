@@ -11,9 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from scripts.ingest import tags
-from scripts.ingest.compiled import Cutter, Tree, reader
+from scripts.ingest.compiled import Tree, reader
 
-_CUTTER = Cutter(tags)
 _READER = reader(tags)
 
 
@@ -37,12 +36,6 @@ class Markup:
     links: Sequence[int]
     linked: Sequence[int]
     marks: Sequence[int]
-
-
-def tokens(page: str) -> list[str]:
-    """A page cut at its tags: text; then for each tag, comment or raw element five parts and the text behind it (Cutter.tokens)."""
-    found: list[str] = _CUTTER.tokens(page)
-    return found
 
 
 def parse(page: str) -> Tree:

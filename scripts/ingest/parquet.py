@@ -6,7 +6,7 @@ A row group is read in pieces, so that memory does not grow with it. Damage cost
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import closing
 from typing import Any
 
@@ -26,6 +26,7 @@ ROOM = 8 * PIECE  # most bytes of the pages that hold these rows, where the mean
 FOOTER = 2**25  # most bytes of a file's footer, of which Arrow makes tables that are larger
 BUFFER = 2**20  # bytes of a column read at a time; without it Arrow reads the column of a whole row group
 BROKEN = (pa.ArrowException, OSError, ValueError, MemoryError, OverflowError, KeyError)  # Arrow raises all of them
+UNREADABLE = (ValueError, OverflowError, KeyError)  # of a value that is none in Python
 
 
 class ParquetReader(TextReader):
@@ -42,11 +43,20 @@ class ParquetReader(TextReader):
             with (
                 closing(Pages(path.open("rb", 0), self.settings["max_body_bytes"] * TIMES, ROOM)) as stream,
                 pq.ParquetFile(
-                    checked(stream), buffer_size=BUFFER, pre_buffer=False, page_checksum_verification=True
+                    checked(stream),
+                    buffer_size=BUFFER,
+                    pre_buffer=False,
+                    page_checksum_verification=True,
+                    coerce_int96_timestamp_unit="us",  # in nanoseconds, Arrow's default, years after 2262 are others
                 ) as opened,
             ):
-                names = [_find(name, opened.schema_arrow)[0] for name in self.layout.columns()]
-                columns = list(dict.fromkeys(filter(None, names)))
+                columns = self.columns(opened.schema_arrow)
+                if twice := [
+                    path
+                    for path in columns
+                    if not self.is_beside_text(path) and _is_repeated(path, opened.schema_arrow)
+                ]:
+                    raise ValueError(f"several columns are called {twice[0]}")
                 if wrong := self.wrong(opened.schema_arrow):
                     rows = opened.metadata.num_rows
                     yield Rejected(wrong[0], place.key, place.url, f"{wrong[1]}; its {rows:,} rows are not read")
@@ -59,6 +69,14 @@ class ParquetReader(TextReader):
                     row += opened.metadata.row_group(group).num_rows
         except BROKEN as error:
             yield Rejected("broken_file", place.key, place.url, str(error)[:300])
+
+    def columns(self, schema: pa.Schema) -> dict[str, str]:
+        """What `iter_batches` calls the columns of the layout that the file has → their names in the layout."""
+        return {path: name for name in self.layout.columns() if (path := _find(name, schema)[0])}
+
+    def is_beside_text(self, path: str) -> bool:
+        """Whether a column, by what `iter_batches` calls it, is beside the text: without it there still is a text."""
+        return not any(name == path or name.startswith(f"{path}.") for name in self.layout.text)
 
     def wrong(self, schema: pa.Schema) -> tuple[str, str] | None:
         """(reason, detail) why nothing of a file with these columns can be read; None where it can."""
@@ -73,21 +91,24 @@ class ParquetReader(TextReader):
         return None
 
     def group(
-        self, opened: pq.ParquetFile, stream: Pages, group: int, start: int, columns: list[str], place: Place
+        self, opened: pq.ParquetFile, stream: Pages, group: int, start: int, columns: dict[str, str], place: Place
     ) -> Iterator[Page | Rejected]:
-        """The rows of a row group, of which the first is row `start` of the file."""
+        """The rows of a row group, of which the first is row `start` of the file. columns: of the file → of the layout."""
         about = opened.metadata.row_group(group)
         mean = max(about.total_byte_size, 1) / max(about.num_rows, 1)
         size = int(min(max(PIECE / mean, 1), ROWS))
         row = start
+        repeated = {path for path in columns if self.is_beside_text(path) and _is_repeated(path, opened.schema_arrow)}
+        lost, searched = {columns[path] for path in repeated}, False
+        there = [path for path in columns if path not in repeated]
         while True:
             stream.begin(about, size)
             at = start
             try:
-                for batch in opened.iter_batches(size, row_groups=[group], columns=columns, use_threads=False):
+                for batch in opened.iter_batches(size, row_groups=[group], columns=there, use_threads=False):
                     done, at = max(row - at, 0), at + len(batch)  # from the beginning again, with fewer rows at a time
                     for body in _rows(batch.slice(done), 2 * self.settings["max_body_bytes"]):
-                        yield self.row(place, row, body)
+                        yield self.row(place, row, body, lost)
                         row += 1
                     stream.seen()
                 if row != start + about.num_rows:
@@ -96,25 +117,49 @@ class ParquetReader(TextReader):
                 if stream.error and stream.error.smaller:
                     size = max(size // 16, 1)
                     continue
-                lost = start + about.num_rows - row
+                why = str(stream.error or error)[:200]
+                if not searched and (damaged := self.find_damaged(opened, stream, group, size, there)):
+                    # From here on without them: the text decides, and it is still there.
+                    there = [path for path in there if path not in damaged]
+                    lost, searched = lost | {columns[path] for path in damaged}, True
+                    continue
+                gone = start + about.num_rows - row
                 where = f"row group {group} at byte {_offset(about)}, rows {row:,} to {start + about.num_rows - 1:,}"
                 key, url = f"{place.key}#{row}", f"{place.url}#{row}"
-                why = str(stream.error or error)[:200]
-                yield Rejected("broken_row_group", key, url, f"{where} ({lost:,}) are lost: {why}")
+                yield Rejected("broken_row_group", key, url, f"{where} ({gone:,}) are lost: {why}")
             return
 
-    def row(self, place: Place, row: int, body: dict[str, Any] | str | int) -> Page | Rejected:
-        """One row as a Page or a Rejected. body: its columns, or what is wrong with it, or its bytes where they are too many."""
-        if isinstance(body, int):
-            return self.rejected("too_large", place, row, f"{body:,} bytes in its columns")
-        if isinstance(body, str):
-            return self.rejected("broken_record", place, row, body)
-        text = text_of(body, self.layout)
+    def find_damaged(
+        self, opened: pq.ParquetFile, stream: Pages, group: int, size: int, columns: list[str]
+    ) -> list[str]:
+        """Which of the columns beside the text cannot be read to the end of a row group, each read by itself."""
+        found = []
+        for path in filter(self.is_beside_text, columns):
+            stream.begin(opened.metadata.row_group(group), size)
+            try:
+                for _ in opened.iter_batches(size, row_groups=[group], columns=[path], use_threads=False):
+                    stream.seen()
+            except BROKEN:
+                found.append(path)
+        return found
+
+    def row(
+        self, place: Place, row: int, body: tuple[dict[str, Any], dict[str, str | int]], beside: Collection[str]
+    ) -> Page | Rejected:
+        """A row as a Page or a Rejected. body: as of `_rows`. beside: columns of the layout that are lost in every row."""
+        values, lost = body
+        text = text_of(values, self.layout)
         if text is None:
+            for name, why in lost.items():
+                if self.is_beside_text(name):
+                    continue
+                if isinstance(why, int):
+                    return self.rejected("too_large", place, row, f"{why:,} bytes in its columns")
+                return self.rejected("broken_record", place, row, why)
             return self.rejected("no_text", place, row, f"no string under {' or '.join(self.layout.text)}")
         if len(text) > self.settings["max_body_bytes"] or len(text.encode()) > self.settings["max_body_bytes"]:
             return self.rejected("too_large", place, row, f"over {self.settings['max_body_bytes']} bytes")
-        return self.page(place, row, text, facts(body, self.layout))
+        return self.page(place, row, text, *facts(values, self.layout, {*lost, *beside}))
 
 
 def _find(name: str, schema: pa.Schema) -> tuple[str, pa.DataType | None]:
@@ -123,9 +168,9 @@ def _find(name: str, schema: pa.Schema) -> tuple[str, pa.DataType | None]:
     What lies within a string of JSON is known when it is read: the string's column, and the type null.
     """
     if name in schema.names:
-        return name, schema.field(name).type
+        return name, schema.types[schema.names.index(name)]
     top, *parts = name.split(".")
-    path, found = top, schema.field(top).type if top in schema.names else None
+    path, found = top, schema.types[schema.names.index(top)] if top in schema.names else None
     for part in parts:
         if found is not None and _is_text(found):
             return path, pa.null()
@@ -142,23 +187,63 @@ def _is_text(kind: pa.DataType) -> bool:
     return of.is_string(kind) or of.is_large_string(kind) or of.is_string_view(kind) or of.is_null(kind)
 
 
-def _rows(batch: pa.RecordBatch, limit: int) -> Iterator[dict[str, Any] | str | int]:
-    """The rows of a batch; what is wrong with a row that has no value in Python: no UTF-8, a year above 9999, an unknown time zone.
+def _is_repeated(path: str, schema: pa.Schema) -> bool:
+    """Whether several columns have this name, so that nobody can say which is meant."""
+    return bool(schema.names.count(path.partition(".")[0]) > 1)
 
-    Of a row of over `limit` bytes its bytes: as Python's strings it may take four times as many.
+
+def _in_range(array: pa.Array) -> pa.Array:
+    """Times in nanoseconds as microseconds, which are Python's: what is less than one is cut."""
+    kind = array.type
+    if not pa.types.is_timestamp(kind) or kind.unit != "ns":
+        return array
+    return array.cast(pa.timestamp("us", kind.tz), safe=False)
+
+
+def _rows(batch: pa.RecordBatch, limit: int) -> Iterator[tuple[dict[str, Any], dict[str, str | int]]]:
+    """(columns, what is wrong with those that cannot be read: words, or their bytes where they are too many) of each row.
+
+    A row of over `limit` bytes keeps its columns of up to half as many.
     """
+    arrays = dict(zip(batch.schema.names, map(_in_range, batch.columns), strict=True))
     if batch.nbytes <= limit:
         try:
-            yield from batch.to_pylist()
+            yield from ((row, {}) for row in pa.RecordBatch.from_pydict(arrays).to_pylist())
             return
-        except (ValueError, OverflowError, KeyError):
+        except UNREADABLE:
             pass
     for at in range(len(batch)):
-        row = batch.slice(at, 1)
+        row, lost = dict[str, Any](), dict[str, str | int]()
+        most = limit if batch.slice(at, 1).nbytes <= limit else limit // 2
+        for name, array in arrays.items():
+            row[name] = _value(array.slice(at, 1), name, most, lost)
+        yield row, lost
+
+
+def _value(array: pa.Array, name: str, limit: int, lost: dict[str, str | int]) -> Any:
+    """The value of an array of one row; None where it cannot be read, and then `lost` has why: what Python says of no UTF-8, a year above
+    9999 or an unknown time zone, or its bytes where they are over `limit` (as Python's strings they may take four times as many).
+
+    Of a nested column, what can be read of it. name: of the column.
+    """
+    if pa.types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    array = _in_range(array)
+    small = array.nbytes <= limit
+    if small:
         try:
-            yield row.to_pylist()[0] if row.nbytes <= limit else row.nbytes
-        except (ValueError, OverflowError, KeyError) as error:
-            yield f"{type(error).__name__}: {error}"[:300]
+            return array.to_pylist()[0]
+        except UNREADABLE as error:
+            why: str | int = f"{type(error).__name__}: {error}"[:300]
+    else:
+        why = array.nbytes
+    if pa.types.is_struct(array.type) and array.is_valid()[0].as_py():
+        return {
+            field.name: _value(array.field(number), f"{name}.{field.name}", limit, lost)
+            for number, field in enumerate(array.type)
+        }
+    lost[name] = why
+    return None
 
 
 def checked(stream: Pages) -> Pages:

@@ -12,13 +12,15 @@ import json
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from scripts.ingest import lists, urls
 from scripts.workflow import contents
 from scripts.workflow.config import ConfigError
+from scripts.workflow.console import log
 
 MARK = "/./"
+Identity: TypeAlias = tuple[int, int] | str  # of a file: device and inode, or its path
 
 
 def listed(path: str, data: str) -> list[str]:
@@ -64,7 +66,7 @@ def _inside(path: str, folder: str) -> bool:
 
 
 def of_source(source: dict[str, Any], data: str, here: str) -> list[str]:
-    """The files of a source as `root/./name`, sorted by name, each once however many entries of `paths` find it.
+    """The files of a source as `root/./name`, sorted by name, each once however many entries of `paths`, or links, find it.
 
     A file is named below the folder of the first entry that finds it (see `expand`); where a file of an earlier entry has that
     name already, as many parent folders are put in front as make it unique. So an entry that is added at the end renames no file.
@@ -72,7 +74,7 @@ def of_source(source: dict[str, Any], data: str, here: str) -> list[str]:
     """
     if not source.get("paths"):
         raise ConfigError(f"{here} ({source['name']}) needs `paths`: files or globs of kind {source['kind']}")
-    seen: set[str] = set()
+    seen: set[Identity] = set()
     out: dict[str, str] = {}
     for pattern in source["paths"]:
         try:
@@ -83,20 +85,39 @@ def of_source(source: dict[str, Any], data: str, here: str) -> list[str]:
             raise ConfigError(
                 f"{here}.paths: no file matches {pattern!r} (data is {data!r}, paths are relative to {Path.cwd()})"
             )
-        for path, root in found:
+        new = {identity: entry for identity, entry in _distinct(found).items() if identity not in seen}
+        seen |= new.keys()
+        for path, root in new.values():
             try:
                 path.encode()
             except UnicodeEncodeError as error:
                 raise ConfigError(
                     f"{here}.paths: the name of the file {os.fsencode(path)!r} is not UTF-8: rename it"
                 ) from error
-            if (whole := _absolute(path)) not in seen:
-                seen.add(whole)
-                folder, name = _free(path, root, out)
-                if name in out:
-                    raise ConfigError(f"{here}.paths: {path} and {path_of(out[name])} would both be called {name}")
-                out[name] = f"{folder.rstrip('/')}{MARK}{name}"
+            folder, name = _free(path, root, out)
+            if name in out:
+                raise ConfigError(f"{here}.paths: {path} and {path_of(out[name])} would both be called {name}")
+            out[name] = f"{folder.rstrip('/')}{MARK}{name}"
     return [out[name] for name in sorted(out)]
+
+
+def identity(path: str) -> Identity:
+    """What two paths of the same file have in common, through links too: device and inode, or the path where a file system has none."""
+    try:
+        facts = os.stat(path)  # noqa: PTH116 - a plan asks of 90,000 files
+    except OSError:
+        return _absolute(path)
+    return (facts.st_dev, facts.st_ino) if facts.st_ino else _absolute(path)
+
+
+def _distinct(found: list[tuple[str, str]]) -> dict[Identity, tuple[str, str]]:
+    """The files that an entry finds, each once: by the first of its paths that is no symbolic link, since links come and go."""
+    out: dict[Identity, tuple[str, str]] = {}
+    for path, root in found:
+        known = out.setdefault(of := identity(path), (path, root))[0]
+        if known != path and os.path.islink(known) and not os.path.islink(path):  # noqa: PTH114
+            out[of] = (path, root)
+    return out
 
 
 def _free(path: str, root: str, taken: Iterable[str]) -> tuple[str, str]:
@@ -126,6 +147,8 @@ def files(config: dict[str, Any]) -> list[tuple[str, str]]:
     """
     found: list[tuple[str, str]] = []
     seen: set[str] = set()
+    readers: dict[Identity, str] = {}  # file → the first source that reads it
+    shared: list[str] = []
     for number, source in enumerate(config["ingest"]["extract"]["sources"]):
         here = f"ingest.extract.sources[{number}]"
         if source["name"] in seen:
@@ -133,7 +156,14 @@ def files(config: dict[str, Any]) -> list[tuple[str, str]]:
         seen.add(source["name"])
         check(source, config["data"], here)
         if source["kind"] not in ("crawl", "synthesized") and not lists.is_listed(source, config["data"]):
-            found += [(source["name"], marked) for marked in of_source(source, config["data"], here)]
+            for marked in of_source(source, config["data"], here):
+                found.append((source["name"], marked))
+                first = readers.setdefault(identity(path_of(marked)), source["name"])
+                if first != source["name"]:
+                    shared.append(f"{path_of(marked)} by {first} and {source['name']}")
+    if shared:
+        # Two sources may read one file on purpose, each another column of it.
+        log.warning("files that two sources read: %s, such as %s", f"{len(shared):,}", shared[0])
     return found
 
 

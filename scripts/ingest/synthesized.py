@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from scripts.formats.documents import rows
 from scripts.ingest.files import File
+from scripts.ingest.text_check import why_not_text
 from scripts.ingest.warc import Page, Rejected
 
 # Of a text that a model wrote. metadata: JSON, as scripts/formats/origins.py reads it.
@@ -34,5 +35,8 @@ class SynthesizedReader:
         for row in rows(path):
             if len(row["text"]) < self.least:
                 yield Rejected("no_text", row["id"], row["url"], f"{len(row['text'])} characters")
+                continue
+            if why := why_not_text(row["text"]):
+                yield Rejected("not_text", row["id"], row["url"], why)
                 continue
             yield Page(row["id"], row["text"], row["url"], None, json.loads(row["metadata"]))

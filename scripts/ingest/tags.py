@@ -9,58 +9,6 @@ import re
 
 import re2
 
-RAW = frozenset(
-    ["script", "style", "textarea", "title", "iframe", "noembed", "noframes", "xmp"]
-)  # tags within these are text
-VALUE = re.compile(r"""=\s*(?:"[^"]*"|'[^']*'|[^\s"'>][^\s>]*)""")
-FOREIGN = frozenset(["svg", "math"])  # elements that hold other than HTML
-VOID = frozenset([
-    "area", "base", "basefont", "bgsound", "br", "col", "embed", "frame", "hr", "image", "img", "input", "keygen", "link", "meta", "param",
-    "source", "track", "wbr",
-])  # fmt: skip
-# Where HTML begins again within each.
-INNER = {"svg": frozenset(["desc", "foreignobject"]), "math": frozenset(["mi", "mn", "mo", "ms", "mtext"])}
-# What ends SVG and MathML; `<font>` only with one of three attributes.
-BREAKS_OUT = frozenset([
-    "b", "big", "blockquote", "body", "br", "center", "code", "dd", "div", "dl", "dt", "em", "embed", "font", "h1", "h2", "h3", "h4",
-    "h5", "h6", "head", "hr", "i", "img", "li", "listing", "menu", "meta", "nobr", "ol", "p", "pre", "ruby", "s", "small", "span",
-    "strong", "strike", "sub", "sup", "table", "tt", "u", "ul", "var", "/br", "/p",
-])  # fmt: skip
-SET = re.compile("color|face|size", re.IGNORECASE)  # to cut out values takes ten times as long
-FONT = re.compile(r"(?:^|[\s/])(?:color|face|size)(?=[\s=/]|$)", re.IGNORECASE)
-LOOK = 64  # elements that an end tag is looked for in, from the innermost
-SAYS = 400  # characters of attributes that are looked at
-
-
-def self_closed(attributes: str) -> bool:
-    """Whether a tag with these attributes ends in a slash that is not part of a value."""
-    return attributes.endswith("/") and VALUE.sub("=", attributes).endswith("/")
-
-
-def breaks_out(name: str, attributes: str) -> bool:
-    """Whether a tag, its name in lower case and with "/" where it ends, ends the SVG or MathML that it stands in."""
-    if name != "font":
-        return name in BREAKS_OUT
-    attributes = attributes[:SAYS]  # a page may be one such tag
-    return SET.search(attributes) is not None and FONT.search(VALUE.sub("= ", attributes)) is not None
-
-
-def follow(around: list[str], name: str, attributes: str) -> bool:
-    """What is open of FOREIGN and INNER, the innermost last, behind a tag. Returns whether the tag has broken out."""
-    inner = around[-1] if around else ""
-    if inner in FOREIGN and breaks_out(name, attributes):
-        while around and around[-1] in FOREIGN:
-            around.pop()
-        return True
-    if name[0] == "/":
-        if name[1:] in around[-LOOK:]:
-            while around.pop() != name[1:]:
-                pass
-    elif (name in INNER.get(inner, FOREIGN) or name == inner) and not self_closed(attributes):
-        around.append(name)
-    return False
-
-
 # Elements that make a block of their own. A block's features have the number of its element here, so the order counts: those of prose,
 # of reference (code, definitions, lists, tables), of pictures, of what stands around a text, and of forms lie side by side.
 BLOCKS = (

@@ -1,45 +1,34 @@
-"""Reads plain text and JSON Lines, bare or compressed (.gz, .zst) or in a tar, as documents."""
+"""Reads plain text and JSON Lines, bare or compressed (gzip, bzip2, xz, zstd, LZ4) or in a tar, as documents."""
 
 from __future__ import annotations
 
 import codecs
-import gzip
 import io
-import json
 import tarfile
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, BinaryIO, cast
 
 from scripts.formats.documents import document_id
-from scripts.ingest import compressed, layouts
+from scripts.ingest import decompress, json_lines, layouts
 from scripts.ingest.charsets import decode_text
 from scripts.ingest.files import File, is_cut, size
+from scripts.ingest.text_check import kind_of, why_not_text
 from scripts.ingest.warc import Page, Rejected, tidy
 
 # What reading a file that is cut, damaged or not what its suffix says raises.
-BROKEN = (OSError, EOFError, tarfile.TarError, zlib.error)
-# How files begin that are no text, whatever their names say.
-KINDS = {
-    b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"\xfd7zXZ\x00": "xz", b"\x28\xb5\x2f\xfd": "zstd", b"\x04\x22\x4d\x18": "LZ4",
-    b"PK\x03\x04": "zip", b"%PDF-": "PDF", b"\x89PNG": "PNG", b"\xff\xd8\xff": "JPEG", b"GIF8": "GIF",
-}  # fmt: skip
-PACKED = {".gz", ".tgz", ".zst", ".zstd"}
+BROKEN = (OSError, tarfile.TarError)
 # Types of a tar's headers whose content says more of the next member, and most bytes of it.
 EXTENDED = {*tarfile.GNU_TYPES, tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE} - {tarfile.GNUTYPE_SPARSE}
 HEADER = 1 << 20
-UTF_16 = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
+BUFFER = 1 << 16  # bytes that are read at a time
+UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
 def opened(path: File) -> BinaryIO:
-    """A stream of the file's bytes, decompressed by its suffix."""
-    if path.suffix in {".gz", ".tgz"}:
-        return cast(BinaryIO, gzip.GzipFile(fileobj=path.open("rb"), mode="rb"))
-    if path.suffix in {".zst", ".zstd"}:
-        return io.BufferedReader(compressed.Stream(path))
-    return path.open("rb")
+    """A stream of the file's bytes, decompressed."""
+    return cast(BinaryIO, io.BufferedReader(decompress.Stream(path), BUFFER))
 
 
 class Member(tarfile.TarInfo):
@@ -77,7 +66,7 @@ def members(path: File) -> Iterator[tuple[str, IO[bytes]]]:
     A name that a tar holds again gets a number: `a.txt`, `a.txt (2)`.
     """
     with opened(path) as stream:
-        if ".tar" not in path.suffixes and path.suffix != ".tgz":
+        if not decompress.is_tar(path):
             yield "", stream
             return
         seen: dict[str, int] = {}
@@ -105,21 +94,18 @@ def _once(name: str, seen: dict[str, int]) -> str:
 
 
 def binary(raw: bytes) -> str | None:
-    """What a file is that is no text, by its first bytes; None for text."""
-    if kind := next((name for start, name in KINDS.items() if raw.startswith(start)), None):
+    """What a file is that is no text, by its first bytes; None for what may be text."""
+    if kind := kind_of(raw):
         return f"the file is {kind}"
     return "the file has NUL bytes" if b"\x00" in raw[:4096] and raw[:2] not in UTF_16 else None
 
 
 def decoded(raw: bytes) -> tuple[str, dict[str, str]]:
-    """(text, {"charset": its name} where it is not UTF-8): UTF-16 by its mark, else as pages are decoded."""
-    if raw[:2] in UTF_16:
-        return raw[2:].decode(UTF_16[raw[:2]], "replace"), {"charset": UTF_16[raw[:2]]}
-    try:
-        return raw.decode("utf-8-sig"), {}
-    except UnicodeDecodeError:
-        text, charset, _ = decode_text(raw, None)
-        return text.removeprefix("\ufeff"), {} if charset in ("utf-8", "utf8") else {"charset": charset}
+    """(text, {"charset": its name} if it is not UTF-8), as pages are decoded."""
+    if raw.isascii():
+        return raw.decode(), {}
+    text, charset, _ = decode_text(raw, None)
+    return text, {} if charset == "utf-8" else {"charset": charset}
 
 
 def unwrapped(text: str) -> str:
@@ -177,7 +163,7 @@ class Place:
 
 def empty(path: File) -> bool:
     """Whether a compressed file has no byte. That is damage, but gzip reads it as an empty text without an error."""
-    return isinstance(path, Path) and path.suffix in PACKED and not size(path)
+    return isinstance(path, Path) and path.suffix.lower() in decompress.SUFFIXES and not size(path)
 
 
 class TextReader:
@@ -213,19 +199,27 @@ class TextReader:
         except BROKEN as error:
             yield Rejected("broken_file", place.key, place.url, str(error)[:300])
 
-    def page(self, place: Place, row: int, text: str, facts: dict[str, Any]) -> Page | Rejected:
-        """One document; its id comes from (source, file, member, row), its URL is `file:<source>/<file>[!/<member>]#<row>`."""
+    def page(
+        self, place: Place, row: int, text: str, facts: dict[str, Any], unreadable: tuple[str, ...] = ()
+    ) -> Page | Rejected:
+        """One document; its id comes from (source, file, member, row), its URL is `file:<source>/<file>[!/<member>]#<row>`.
+
+        unreadable: columns beside the text that hold what cannot be read.
+        """
         key, url = f"{place.key}#{row}", f"{place.url}#{row}"
         if len(text) < self.settings["min_characters"]:
             return Rejected("no_text", key, url, f"{len(text)} characters")
+        if why := why_not_text(text):
+            return Rejected("not_text", key, url, why)
         facts |= {"member": place.member} if place.member else {}
         address = str(facts.pop("url", "") or "")
         if record := facts.pop("id", ""):
             # As of a WARC record: the same id and address are the same document, in whatever file.
             url = address or f"record:{place.source}/{record}"
-            return Page(document_id(record, url), text, url, facts.pop("date", None), {**facts, "record_id": record})
+            date = facts.pop("date", None)
+            return Page(document_id(record, url), text, url, date, {**facts, "record_id": record}, unreadable)
         name = document_id(place.source, place.file, place.member, str(row))
-        return Page(name, text, address or url, facts.pop("date", None), facts)
+        return Page(name, text, address or url, facts.pop("date", None), facts, unreadable)
 
     def rejected(self, reason: str, place: Place, row: int, detail: str) -> Rejected:
         """A row as a Rejected."""
@@ -267,10 +261,12 @@ class JsonLinesReader(TextReader):
     def line(self, place: Place, row: int, line: bytes) -> Page | Rejected:
         """One line as a Page or a Rejected."""
         try:
-            body = json.loads(line)
+            body, lost = json_lines.parse(line)
         except (ValueError, RecursionError) as error:
             return self.rejected("broken_record", place, row, str(error)[:300])
         text = layouts.text_of(body, self.layout) if isinstance(body, dict) else None
         if text is None:
+            if bad := [name for name in self.layout.text if name.partition(".")[0] in lost]:
+                return self.rejected("broken_record", place, row, f"{bad[0]} cannot be read")
             return self.rejected("no_text", place, row, f"no string under {' or '.join(map(repr, self.layout.text))}")
-        return self.page(place, row, text, layouts.facts(body, self.layout))
+        return self.page(place, row, text, *layouts.facts(body, self.layout, lost))

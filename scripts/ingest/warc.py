@@ -14,14 +14,15 @@ from resiliparse.parse.encoding import detect_mime
 from scripts.formats.documents import document_id
 from scripts.ingest import head, xhtml
 from scripts.ingest.arc import as_warc
-from scripts.ingest.bounds import too_many_tags
+from scripts.ingest.bounds import scan, too_hard
 from scripts.ingest.charsets import decode_text
 from scripts.ingest.extractors import EXTRACTORS, MARKDOWN, TooHard
 from scripts.ingest.files import File, is_cut
 from scripts.ingest.frames import HEADER, Damage, frames
-from scripts.ingest.http import TooLarge, dechunk, decode_content
+from scripts.ingest.http import BrokenBody, TooLarge, codings, decode_body
 from scripts.ingest.licences import licence
 from scripts.ingest.markup import parse
+from scripts.ingest.text_check import kind_of, why_not_text
 
 HTML = {"text/html", xhtml.TYPE}
 VAGUE = {"", "application/octet-stream", "unknown/unknown", "binary/octet-stream", "application/unknown"}
@@ -43,6 +44,7 @@ class Page:
     url: str
     date: str | None
     metadata: dict[str, Any] = field(default_factory=dict)
+    unreadable: tuple[str, ...] = ()  # columns beside the text whose values could not be read: they are null
 
 
 @dataclass
@@ -167,6 +169,8 @@ class WarcReader:
                 yield found
             except TooLarge as error:
                 yield Rejected("too_large", record.record_id or "", target(record), str(error))
+            except BrokenBody as error:
+                yield Rejected("broken_body", record.record_id or "", target(record), str(error))
             except (OSError, ValueError, UnicodeError, RuntimeError) as error:
                 yield Rejected("broken_record", record.record_id or "", target(record), str(error)[:300])
 
@@ -196,12 +200,9 @@ class WarcReader:
             length = (headers.get("Content-Length") or "").strip()
             if re.fullmatch(r"[0-9]{1,18}", length) and int(length) > len(body):
                 facts["truncated"] = True
-            if "chunked" in (headers.get("Transfer-Encoding") or "").lower():
-                body = dechunk(body)
-            if coding := headers.get("Content-Encoding"):
-                body, whole = decode_content(body, coding, self.settings["max_body_bytes"])
-                if not whole:
-                    facts["truncated"] = True
+            body, whole = decode_body(body, codings(headers.astuples()), self.settings["max_body_bytes"])
+            if not whole:
+                facts["truncated"] = True
         if record.headers.get("WARC-Truncated"):
             facts["truncated"] = True
         if not body.strip():
@@ -212,19 +213,22 @@ class WarcReader:
         """The main text of an HTML body, or why there is none."""
         url, name = target(record), record.record_id or ""
         mime = declared.split(";")[0].strip().lower()
-        # A missing or vague type is looked into; a type that says HTML is believed unless the bytes are plainly binary.
-        if mime in VAGUE or mime in HTML:
-            sniffed = detect_mime(body[:8192])
-            if (mime in VAGUE and sniffed not in HTML) or body[:4] in (b"%PDF", b"\x89PNG", b"PK\x03\x04", b"GIF8"):
-                return Rejected("not_html", name, url, f"{mime or 'no type'}, bytes look like {sniffed}")
-        elif mime not in HTML:
+        # A missing or vague type is looked into; a type that says HTML is believed unless the bytes are plainly something else.
+        if mime not in VAGUE and mime not in HTML:
             return Rejected("not_html", name, url, mime)
+        if kind := kind_of(body):
+            return Rejected("not_html", name, url, f"{mime or 'no type'}, the bytes are {kind}")
+        if mime in VAGUE and (sniffed := detect_mime(body[:8192])) not in HTML:
+            return Rejected("not_html", name, url, f"{mime or 'no type'}, bytes look like {sniffed}")
         charset = re.search(r"charset\s*=\s*([^;\s]+)", declared, re.IGNORECASE)
         html, facts["charset"], facts["charset_from"] = decode_text(body, charset.group(1) if charset else None)
-        if why := too_many_tags(html):
-            return Rejected("too_complex", name, url, why)
+        if why := why_not_text(html):
+            return Rejected("not_text", name, url, why)
         if mime == xhtml.TYPE:
             html = xhtml.as_html(html)
+        reason, detail = too_hard(scan(html), self.settings["extractor"])
+        if reason:
+            return Rejected(reason, name, url, detail)
         tree = parse(html)
         said = head.head(tree)
         if self.settings["respect_noindex"] and noindex(record, said.robots):
@@ -247,5 +251,7 @@ class WarcReader:
         url, name = target(record), record.record_id or ""
         if len(text) < self.settings["min_characters"]:
             return Rejected("no_text", name, url, f"{len(text)} characters")
+        if why := why_not_text(text):
+            return Rejected("not_text", name, url, why)
         facts["record_id"] = name
         return Page(document_id(name, url), text, url, record.headers.get("WARC-Date"), facts)

@@ -7,10 +7,13 @@ lid.176.ftz (Joulin et al. 2016, https://fasttext.cc/docs/en/language-identifica
 from __future__ import annotations
 
 import argparse
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from scripts.formats import filtered
@@ -29,6 +32,10 @@ SIGNAL = pa.schema(
         ("characters", pa.int64()),
     ]
 )
+# Of all letters. Of 489 texts in 48 languages with so many words in capitals, lid.176 is right up to a share of 0.7 as often as of small
+# letters (0.97), at 0.8 less often (0.94), at 1 of half of them (docs/language.md).
+CAPITALS = 0.75
+LETTERS = 0x40000  # no letters beyond, except for rare Han ones
 BUNDLED = "bundled:lid.176.ftz"
 
 
@@ -50,6 +57,20 @@ def model_path(name: str, key: str = "language.score.model") -> Path:
     return path
 
 
+@cache
+def _cases() -> npt.NDArray[np.uint8]:
+    """For each character below LETTERS 2 for a capital, 1 for another letter, also of a script without case, 0 for what is none."""
+    every = map(chr, range(LETTERS))
+    return np.fromiter((character.isalpha() + character.isupper() for character in every), np.uint8, LETTERS)
+
+
+def capitals(text: str) -> float:
+    """The share of capitals among all letters of a text; 0 for a text without letters."""
+    points = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
+    _, others, large = np.bincount(_cases()[points[points < LETTERS]], minlength=3).tolist()[:3]
+    return large / (others + large) if large else 0.0
+
+
 class Identifier:
     """A fastText language model: text → (language code, probability in [0, 1])."""
 
@@ -57,8 +78,13 @@ class Identifier:
         self.model = fasttext_models.load(path, key)
 
     def __call__(self, text: str) -> tuple[str, float]:
-        """The best label without its `__label__` prefix and its probability; (`und`, 0) for a text without words."""
+        """The best label without its `__label__` prefix and its probability; (`und`, 0) for a text without words.
+
+        A text in capitals is scored in small letters: the models saw few capitals.
+        """
         line = " ".join(text.split())
+        if capitals(line) > CAPITALS:
+            line = line.lower()
         found = self.model.f.predict(line + "\n", 1, 0.0, "strict") if line else []
         if not found:
             return "und", 0.0

@@ -5,8 +5,8 @@ A kind is told by the first bytes of a file. Remote files are asked for their le
 
 from __future__ import annotations
 
+import contextlib
 import re
-import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,7 +26,7 @@ if TYPE_CHECKING:  # it imports a network's libraries, which files here do not n
 
 BOOK = 100_000  # bytes from which on a text file is cut into pieces
 PREFIX = 2_000_000  # most bytes read of each file of the sample, as they lie there
-START, UNPACKED = 2**18, 2**20  # bytes of a file that tell its kind; a block of zstd has up to 2^17
+START = 2**18  # bytes of a file, decompressed, that tell its kind
 LENGTHS = 1000  # most remote files that are asked for their lengths
 PATIENCE = 20.0  # seconds to wait for a server that is busy or gone
 NAMES = {"warc": "web", urls.COMMON_CRAWL: "web", "text": "texts", "jsonl": "records", "parquet": "records"}
@@ -94,26 +94,20 @@ def length(file: File) -> int | None:
 
 
 def start(file: File) -> bytes:
-    """The first bytes of a file, decompressed. Raises OSError, EOFError, ValueError, TransferError."""
-    with file.open("rb") as stream:
-        raw = stream.read(START)
-    if raw.startswith(b"\x1f\x8b"):
-        engine = zlib.decompressobj(31)
-        try:
-            found = engine.decompress(raw, UNPACKED)
-        except zlib.error as error:
-            raise ValueError(f"gzip: {error}") from error
-        if len(raw) < START and not engine.eof and len(found) < UNPACKED:
-            raise EOFError("the file ends within gzip")
-        return found
-    if raw.startswith(b"\x28\xb5\x2f\xfd"):
-        import zstandard
+    """The first bytes of a file, decompressed. Raises OSError, ValueError, TransferError."""
+    from scripts.ingest import decompress  # the libraries of readers, which an import of this module does not need
 
-        try:
-            return zstandard.ZstdDecompressor().decompressobj().decompress(raw)
-        except zstandard.ZstdError as error:
-            raise ValueError(f"zstd: {error}") from error
-    return raw
+    out = b""
+    with contextlib.closing(decompress.decompressed(file)) as pieces:
+        for piece in pieces:
+            if isinstance(piece, decompress.Damage):
+                if not out:
+                    raise ValueError(piece.what)
+                break
+            out += piece
+            if len(out) >= START:
+                break
+    return out
 
 
 def kind(file: File, text_key: str = "") -> tuple[str, dict[str, str]]:
@@ -122,13 +116,16 @@ def kind(file: File, text_key: str = "") -> tuple[str, dict[str, str]]:
     text_key: the column of the text, where a person named it. Raises InputError for a file that is of no kind that can be read, with what
     it looks like, and for one that cannot be had.
     """
+    from scripts.ingest.decompress import is_tar
+    from scripts.ingest.text_check import is_text
+
     try:
         first = start(file)
         if first.startswith(b"PAR1"):
             return "parquet", columns.keys(schema(file), text_key, str(file))
     except TransferError as error:
         raise InputError(str(error)) from error
-    except (OSError, EOFError, ValueError) as error:
+    except (OSError, ValueError) as error:
         raise InputError(f"{file}: cannot be read: {error}") from error
     name = file.name.lower()
     if (
@@ -138,12 +135,12 @@ def kind(file: File, text_key: str = "") -> tuple[str, dict[str, str]]:
         or (".lz4" in name and not first.strip())
     ):
         return "warc", {}
-    if ".tar" in name or name.endswith(".tgz"):
+    if is_tar(file):
         return "text", {}
     if first.lstrip().startswith(b"{"):
         found = columns.of_lines(first)
         return "jsonl", columns.keys(found, text_key, str(file)) if found else {}
-    if b"\x00" in first[:1000]:
+    if not is_text(first):
         raise InputError(
             f"{file} is neither WARC, WET, ARC, JSON Lines, Parquet nor text: it begins with {first[:12]!r}"
         )

@@ -16,6 +16,7 @@ from scripts.heuristics.measures import Limits, measure
 from scripts.heuristics.rules import rules
 from scripts.heuristics.select import judge
 from scripts.heuristics.stop_words import tables
+from scripts.ingest.decompress import SUFFIXES, is_tar
 from scripts.ingest.extract import reader
 from scripts.ingest.files import File, First, TransferError
 from scripts.ingest.warc import Page, Rejected
@@ -80,8 +81,8 @@ def first_rows(pages: Generator[Page | Rejected], count: Callable[[Page | Reject
 def beginning(source: Source, file: File) -> tuple[File, float]:
     """(what a reader gets of a file, bytes of the file that this is); of Parquet the whole, for its reader is stopped."""
     size = length(file)
-    # Of text in one gzip or zstd stream only the whole file can be read; of everything else the beginning will do.
-    packed = source.kind == "text" and file.suffix in {".gz", ".zst"} and ".tar" not in file.name
+    # Of text in one compressed stream only the whole file can be read; of everything else the beginning will do.
+    packed = source.kind == "text" and file.suffix.lower() in SUFFIXES and not is_tar(file)
     if source.kind == "parquet" or packed or (size is not None and size <= PREFIX):
         return file, PREFIX if size is None else size
     return First(file, PREFIX), PREFIX

@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from scripts.language import codes
-from scripts.pii.addresses import emails, ips
+from scripts.pii.addresses import emails, ips, url_credentials
 from scripts.pii.checked import cards, ibans, ids
 from scripts.pii.credentials import secrets
 from scripts.pii.kinds import KINDS, Found
@@ -28,6 +28,7 @@ class Detector:
         places = runs(text, raw)
         search: dict[str, Callable[[], Iterable[Found]]] = {
             "secret": lambda: secrets(text, raw),
+            "url_credentials": lambda: url_credentials(text),
             "email_address": lambda: emails(text),
             "iban": lambda: ibans(text, raw),
             "card_number": lambda: cards(text, places),

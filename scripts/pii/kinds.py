@@ -5,7 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 # In the order of their precedence: of two finds that share a character the first kind's stays. Placeholders have their names in capitals.
-KINDS = ("secret", "email_address", "iban", "card_number", "national_id", "ip_address", "phone_number")
+KINDS = (
+    "secret",
+    "url_credentials",
+    "email_address",
+    "iban",
+    "card_number",
+    "national_id",
+    "ip_address",
+    "phone_number",
+)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from textwrap import shorten
 from typing import Any
 
 from scripts.models.registry import REWARD_STEP
-from scripts.report import tasks
+from scripts.report import alarms, tasks
 from scripts.report.compared import WORDS, change, measure
 from scripts.report.evaluated import accuracy
 from scripts.report.models import title, trained
@@ -76,6 +76,7 @@ def lines(counts: dict[str, Any], seconds: float | None, page: Path) -> list[tup
     made.append(("time", f"{duration(seconds)} over all tasks" if seconds else NOTHING))
     if pretrain:
         made.append(("talk", "make serve (crawl2llm serve): a page to chat with the models in"))
+    made += [("alarm", sentence) for sentence in alarms.sentences(counts.get("alarms"))]
     made += [("note", f"{note['step']}: {note['text']}") for note in counts.get("notes") or []]
     for row in counts.get("missing") or []:
         made.append(("missing", f"{row['step']}: {row['words']}" + (f" ({row['log']})" if row["log"] else "")))

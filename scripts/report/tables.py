@@ -189,13 +189,26 @@ def source_exempt(run: Run) -> list[Fact]:
     return found
 
 
+def unreadable_values(run: Run) -> list[Fact]:
+    """How many values beside the texts could not be read, by source and column; no row if there are none."""
+    columns = [
+        (number, f"{source}: {column} {integer(number)}")
+        for source, found in (run.summary("ingest.extract", "unreadable") or {}).items()
+        for column, number in found.items()
+    ]
+    if not columns:
+        return []
+    what = ", ".join(words for _, words in sorted(columns, key=lambda row: (-row[0], row[1])))
+    return [("Values beside the texts not read", integer(sum(n for n, _ in columns)), f"null in the documents; {what}")]
+
+
 def corpus_facts(run: Run, config: dict[str, Any] | None = None) -> list[Fact]:
     """Exempt documents, duplicates and the quality classifier in a few numbers."""
     dedup, train, select = run.summary("dedup.select"), run.summary("quality.train"), run.summary("quality.select")
     largest, heldout = dig(dedup, "largest"), dig(train, "heldout")
     passed, cut = dig(dedup, "pairs", "passed"), number(dig(dedup, "pairs", "cut"))
     exempt = number(run.summary("heuristics.select", "curated_exempt"))
-    rows: list[Fact] = synthesized.facts(run)
+    rows: list[Fact] = [*synthesized.facts(run), *unreadable_values(run)]
     if exempt:
         rows.append(("Curated documents exempt", integer(exempt), "a heuristic would have dropped them"))
     rows += source_exempt(run)

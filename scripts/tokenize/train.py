@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+import regex
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from scripts.formats.documents import rows, shard_of, uniform
@@ -22,6 +23,10 @@ from scripts.workflow.console import Progress, log
 from scripts.workflow.manifest import Manifest, write_atomically
 
 LONGEST = 30  # tokens named in the summary
+# Characters of a piece of text that a tokenizer is trained on: both trainers count pieces, and BPE's takes time by the square of their
+# lengths. Three times the longest in real text (docs/tokenize.md); at most 4,096 bytes in GPT-2's alphabet, 8 a character: sentencepiece
+# leaves out pieces of more than 4,192 (its `max_sentence_length`).
+BOUND = 512
 MEASURED = 4_000_000  # bytes of validation text that bytes per token is measured on
 
 
@@ -48,6 +53,26 @@ def sample(paths: list[Path], limit: int, total: int, seed: int) -> Iterator[str
         for row in rows(path, ["id", "text"]):
             if uniform(seed, row["id"], "tokenizer") < share:
                 yield row["text"]
+
+
+def bounded(texts: Iterable[str], pieces: regex.Pattern[str]) -> Iterator[str]:
+    """The texts, each cut in several where a piece has over BOUND characters: after every BOUND of that piece, and after it.
+
+    All other pieces stay as they are, and a text without a long one comes whole. pieces: of the tokenizer, see `unigram.pieces`.
+    """
+    # A piece is white space, or one space at most and what is none.
+    run = regex.compile(rf"\S{{{BOUND}}}|\s{{{BOUND}}}")
+    for text in texts:
+        start = 0  # of what was not given yet
+        for piece in pieces.finditer(text) if run.search(text) else ():
+            begin, end = piece.span()
+            if end - begin > BOUND:
+                # With what is before: how white space is cut depends on what follows it.
+                yield text[start : begin + BOUND]
+                yield from (text[at : min(at + BOUND, end)] for at in range(begin + BOUND, end, BOUND))
+                start = end
+        if start < len(text):
+            yield text[start:]
 
 
 def bpe(texts: Iterator[str], tokenizer: Tokenizer, entries: int) -> Tokenizer:
@@ -102,9 +127,8 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
             yield text
 
     log.info("training on about %.1f MB of %.1f MB", min(settings["train_bytes"], total) / 1e6, total / 1e6)
-    tokenizer = MODELS[settings["model"]](
-        counted(), untrained(settings["digits"], settings.get("marks", "separate")), entries
-    )
+    empty = untrained(settings["digits"], settings.get("marks", "separate"))
+    tokenizer = MODELS[settings["model"]](bounded(counted(), unigram.pieces(empty)), empty, entries)
     out = args.manifest.with_name("tokenizer.json")
     write_atomically(out, tokenizer.to_str(pretty=True))
     settings_file = args.manifest.with_name("tokenizer_config.json")

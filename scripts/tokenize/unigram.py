@@ -41,15 +41,20 @@ SETTINGS: dict[str, Any] = {
 }
 
 
+def pieces(tokenizer: Tokenizer) -> regex.Pattern[str]:
+    """The expression whose matches are the pieces of the tokenizer's pre-tokenizer, see `ranks.pattern`."""
+    return regex.compile(ranks.pattern(json.loads(tokenizer.to_str())["pre_tokenizer"]))
+
+
 def train(texts: Iterable[str], untrained: Tokenizer, entries: int) -> Tokenizer:
     """A tokenizer with the pre-tokenizer and the decoder of `untrained` and `entries` entries, the special tokens first.
 
     Fewer where the texts do not hold as many. Memory: the distinct pieces of the texts.
     """
-    pieces = regex.compile(ranks.pattern(json.loads(untrained.to_str())["pre_tokenizer"]))
     counts: Counter[str] = Counter()
+    expression = pieces(untrained)
     for text in texts:
-        counts.update(pieces.findall(text))
+        counts.update(expression.findall(text))
     character = {byte: character for character, byte in ranks.alphabet().items()}
     with tempfile.TemporaryDirectory() as folder:
         table = Path(folder) / "pieces.tsv"

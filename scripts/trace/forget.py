@@ -21,7 +21,8 @@ from scripts.formats.origins import host
 from scripts.models import registry
 from scripts.trace.results import Results, matching, opened_results, options
 from scripts.trace.words import SHOWN
-from scripts.url.lists import Lists
+from scripts.url.lists import Lists, PublicSuffixes
+from scripts.url.lists import domains as listed_domains
 from scripts.workflow import cli, steps, sweep
 from scripts.workflow import config as configuration
 from scripts.workflow.errors import InputError
@@ -318,13 +319,22 @@ def _few(names: list[str]) -> str:
 
 
 def bare(domains: list[str]) -> None:
-    """InputError for a domain with a scheme or a path: it would stand for its whole host."""
+    """InputError for a domain with a scheme or a path, which would stand for its whole host, and for a public suffix, which would not stand
+    for the hosts below it.
+    """
+    public = PublicSuffixes()
     for one in domains:
         if any(mark in one for mark in "/?#"):
             raise InputError(
                 f"--domain is {one!r}; it is a domain without scheme and path, such as {host(one) or 'example.org'}, and stands for "
                 f"all its pages. For an address: --url {one}"
             )
+        for name, pattern in listed_domains(one):
+            if name in public and not pattern:
+                raise InputError(
+                    f"--domain is {one!r}, a public suffix, below which everybody has hosts. For all of them: --domain .{name}; "
+                    f"for the host {name} alone: --url {name}"
+                )
 
 
 @cli.answered

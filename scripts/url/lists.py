@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -51,11 +52,13 @@ def hashed(text: str) -> int:
     return xxhash.xxh3_64_intdigest(text.encode("utf-8", "surrogatepass"))
 
 
-def domains(entry: str) -> Iterator[str]:
-    """The domains of an entry, also as hosts files (one or more in a line), `*.example.org` and `||example.org^` write it."""
+def domains(entry: str) -> Iterator[tuple[str, bool]]:
+    """(domain, whether it is written as a pattern: `*.example.org`, `.example.org`) of an entry, also as hosts files (one or more in a
+    line) and `||example.org^` write it.
+    """
     for name in HOSTS.sub("", entry).split():
         bare = name.strip("|^*.")
-        yield host(bare) or bare
+        yield host(bare) or end(bare), name.startswith((".", "*."))
 
 
 def end(entry: str) -> str:
@@ -101,38 +104,62 @@ def expressions(path: Path) -> Iterator[Any]:
             ) from error
 
 
+class PublicSuffixes:
+    """The public suffix list with its private part, as the package tldextract carries it: nothing is fetched, every node has the same."""
+
+    def __init__(self) -> None:
+        self.extract = TLDExtract(cache_dir=None, suffix_list_urls=(), include_psl_private_domains=True)
+        self.rules = frozenset(self.extract.tlds)
+
+    def __contains__(self, domain: str) -> bool:
+        """Whether a domain is a public suffix: `uk`, `co.uk`, `blogspot.com`, and by the list's rule `*` any single label."""
+        _, dot, parent = domain.partition(".")
+        if not dot:
+            return True
+        # The package takes 5 µs for a domain, and block lists have millions.
+        return (domain in self.rules or f"*.{parent}" in self.rules) and self.extract.extract_str(
+            domain
+        ).suffix == domain
+
+
 class Lists:
-    """All lists of a run. `settings`: url.score."""
+    """All lists of a run. `settings`: url.score. alone: entries of domains that are public suffixes, which stand for themselves alone."""
 
     def __init__(self, settings: dict[str, list[str]]) -> None:
         found = [place for name in settings["folders"] for place in categories(Path(name))]
         named = {kind: [place / kind for place in found if (place / kind).is_file()] for kind in KINDS}
         files = {key: list(map(Path, settings[key])) for key in ("domains", "suffixes", "words", "expressions")}
+        public = PublicSuffixes()
         urls = [entry for path in named["urls"] for _, entry in entries(path)]
         # A whole host among the addresses is a domain.
-        hosts = [address(entry) for entry in urls if "/" not in address(entry)]
+        hosts = [(address(entry), False) for entry in urls if "/" not in address(entry)]
         listed = [entry for path in named["domains"] + files["domains"] for _, entry in entries(path)]
-        self.domains = Hashes([*(name for entry in listed for name in domains(entry)), *hosts])
-        self.suffixes = Hashes(end(entry) for path in files["suffixes"] for _, entry in entries(path))
+        every = chain.from_iterable([*map(domains, listed), hosts])
+        ends = list(end(entry) for path in files["suffixes"] for _, entry in entries(path))
+        self.alone: list[str] = []
+
+        def below() -> Iterator[str]:
+            """The domains that also stand for what is below them. The others are set apart."""
+            for name, pattern in every:
+                if name not in public:
+                    yield name
+                else:
+                    (ends if pattern else self.alone).append(name)
+
+        self.domains = Hashes(below())
+        self.suffixes, self.hosts = Hashes(ends), Hashes(self.alone)
         self.urls = Hashes(address(entry) for entry in urls if "?" not in entry)
         self.queries = Hashes(whole(entry) for entry in urls if "?" in entry)
         self.words = {word(path, *found) for path in files["words"] for found in entries(path)}
         self.expressions = [made for path in named["expressions"] + files["expressions"] for made in expressions(path)]
-        # The list of public suffixes that the package carries: nothing is fetched, and every node has the same.
-        self.public = TLDExtract(cache_dir=None, suffix_list_urls=(), include_psl_private_domains=True)
 
     def domain(self, name: str) -> str | None:
         """The listed domain that a host belongs to, or its listed end."""
+        if name in self.hosts:
+            return name
         labels = name.split(".")
-        below = [".".join(labels[number:]) for number in range(len(labels))]
-        suffix = self.public.extract_str(name).suffix
-        listed = (
-            end
-            for end in below
-            if end in self.suffixes
-            or (end in self.domains and (end == name or end != suffix))  # a suffix: itself alone
-        )
-        return next(listed, None)
+        below = (".".join(labels[number:]) for number in range(len(labels)))
+        return next((end for end in below if end in self.suffixes or end in self.domains), None)
 
     def url(self, url: str) -> str | None:
         """The listed address (host and path) that a URL begins with, at the end of a folder or file."""

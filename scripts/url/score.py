@@ -20,6 +20,7 @@ from scripts.workflow import cli
 from scripts.workflow.console import Progress
 from scripts.workflow.manifest import Manifest
 
+SHOWN = 5  # public suffixes that a note names
 SIGNAL = pa.schema(
     [
         ("id", pa.string()),
@@ -51,8 +52,14 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
             writer.add({**{key: row[key] for key in ("id", "source", "curated")}, **found})
             progress.add()
     manifest.counts = {"in": progress.done, "kept": progress.done, "dropped": {}}
-    empty = not any(settings.values())
-    manifest.summary = {"without_host": without, "notes": ["url.score names no list: no URL was compared."] * empty}
+    notes = [] if any(settings.values()) else ["url.score names no list: no URL was compared."]
+    if alone := sorted(set(lists.alone)):
+        more = f" and {len(alone) - SHOWN:,} more" if alone[SHOWN:] else ""
+        notes.append(
+            f"{len(alone):,} listed domains are public suffixes and block no host below them: {', '.join(alone[:SHOWN])}{more}. "
+            f"Write .{alone[0]} to block all below it."
+        )
+    manifest.summary = {"without_host": without, "notes": notes}
     return [out]
 
 

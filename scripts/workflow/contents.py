@@ -31,7 +31,7 @@ def read(path: Path) -> str:
     state = xxhash.xxh3_64()
     with path.open("rb") as handle:
         size = os.fstat(handle.fileno()).st_size
-        if size <= WHOLE or path.suffix not in COMPRESSED:
+        if size <= WHOLE or path.suffix.lower() not in COMPRESSED:
             while block := handle.read(1 << 20):
                 state.update(block)
             return f"{size:x}-{state.hexdigest()}"

@@ -23,6 +23,7 @@ LIBRARIES = {  # module: distribution, of the libraries that compute what a step
     "brotli": "brotli",
     "datasets": "datasets",
     "deepspeed": "deepspeed",
+    "endec": "endec",
     "fastwarc": "fastwarc",
     "fasttext": "fasttext",
     "lm_eval": "lm_eval",
@@ -42,6 +43,7 @@ LIBRARIES = {  # module: distribution, of the libraries that compute what a step
     "torch": "torch",
     "transformers": "transformers",
     "trl": "trl",
+    "webencodings": "webencodings",
     "xxhash": "xxhash",
     "zstandard": "zstandard",
 }

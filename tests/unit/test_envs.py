@@ -40,6 +40,10 @@ def test_conda_builds_the_compiled_part_again_where_its_source_is_another_one() 
     assert f"# source {mark}:" in (ENVS / "data.yaml").read_text(), f"write {mark} there"
 
 
+def test_the_compiled_part_reads_the_trees_of_the_version_that_is_locked() -> None:
+    assert LOCK["selectolax"] == SELECTOLAX
+
+
 def test_lock_is_installed() -> None:
     """What runs here is what the lock says."""
     from importlib.metadata import version

@@ -11,13 +11,12 @@ cimport cython
 from libc.stdint cimport uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy
-from cpython.unicode cimport PyUnicode_DATA, PyUnicode_FindChar, PyUnicode_KIND, PyUnicode_READ, PyUnicode_Substring
+from cpython.unicode cimport PyUnicode_DATA, PyUnicode_KIND, PyUnicode_READ
 
 cdef extern from *:
     const char* BUILT_FROM
 
 SOURCE = BUILT_FROM.decode()  # SHA-256 of this file, and of those that it includes, when they were compiled
-
 
 
 cdef inline bint letter(Py_UCS4 c) noexcept:
@@ -28,157 +27,10 @@ cdef inline Py_UCS4 lower(Py_UCS4 c) noexcept:
     return <Py_UCS4>(<int>c + 32) if 65 <= <int>c <= 90 else c
 
 
-cdef class Characters:
-    """A page's characters, without a Python object for each."""
-
-    cdef str text
-    cdef int kind
-    cdef void* data
-    cdef Py_ssize_t size
-
-    def __cinit__(self, str text not None):
-        self.text, self.size = text, len(text)
-        self.kind, self.data = PyUnicode_KIND(text), PyUnicode_DATA(text)
-
-    cdef inline Py_UCS4 at(self, Py_ssize_t place) noexcept:
-        return PyUnicode_READ(self.kind, self.data, place) if 0 <= place < self.size else 0
-
-    cdef inline Py_ssize_t find(self, Py_UCS4 c, Py_ssize_t begin):
-        """Where `c` comes next, or the size."""
-        cdef Py_ssize_t found = PyUnicode_FindChar(self.text, c, begin, self.size, 1) if begin < self.size else -1
-        return found if found >= 0 else self.size
-
-    cdef inline Py_ssize_t behind(self, Py_UCS4 c, Py_ssize_t begin):
-        """The place behind the next `c`, or the size."""
-        cdef Py_ssize_t found = self.find(c, begin)
-        return min(found + 1, self.size)
-
-    cdef inline str cut(self, Py_ssize_t begin, Py_ssize_t end):
-        return PyUnicode_Substring(self.text, begin, end)
-
-    cdef Py_ssize_t comment(self, Py_ssize_t begin):
-        """The place behind a comment whose `<!--` ends at `begin`."""
-        cdef Py_ssize_t place = begin
-        if self.at(begin) == ">":
-            return begin + 1
-        if self.at(begin) == "-" and self.at(begin + 1) == ">":
-            return begin + 2
-        while (place := self.find("-", place)) < self.size:
-            if self.at(place + 1) == "-":
-                if self.at(place + 2) == ">":
-                    return place + 3
-                if self.at(place + 2) == "!" and self.at(place + 3) == ">":
-                    return place + 4
-            place += 1
-        return self.size
-
-    cdef Py_ssize_t name(self, Py_ssize_t begin):
-        """Where the name of a tag ends that begins here."""
-        cdef Py_ssize_t place = begin
-        cdef Py_UCS4 c
-        while place < self.size:
-            c = PyUnicode_READ(self.kind, self.data, place)
-            if c == ">" or c == "/" or c.isspace():
-                break
-            place += 1
-        return place
-
-    cdef Py_ssize_t attributes(self, Py_ssize_t begin):
-        """Where the `>` of a tag is, or the size. One in quotes is part of a value; quotes count only behind an equals sign."""
-        cdef Py_ssize_t place = begin, quote
-        cdef Py_UCS4 c
-        while place < self.size:
-            c = PyUnicode_READ(self.kind, self.data, place)
-            if c == ">":
-                return place
-            place += 1
-            if c == "=":
-                quote = place
-                while quote < self.size and self.at(quote).isspace():
-                    quote += 1
-                c = self.at(quote)
-                if c == '"' or c == "'":
-                    quote = self.find(c, quote + 1)
-                    if quote < self.size:  # else the page has no other such quote: nothing is read twice
-                        place = quote + 1
-        return self.size
-
-    cdef Py_ssize_t content(self, str name, Py_ssize_t begin):
-        """Where the end tag of a raw element begins, its name in lower case, or the size."""
-        cdef Py_ssize_t place = begin, number, length = len(name)
-        while (place := self.find("<", place)) < self.size:
-            if self.at(place + 1) == "/":
-                number = 0
-                while number < length and lower(self.at(place + 2 + number)) == name[number]:
-                    number += 1
-                if number == length:
-                    return place
-            place += 1
-        return self.size
-
-
-cdef class Cutter:
-    """Cuts pages at their tags, for scripts/ingest/bounds.py. tags: the module scripts.ingest.tags."""
-
-    cdef frozenset raw, foreign
-    cdef object follow, self_closed
-
-    def __init__(self, tags):
-        self.raw, self.foreign = tags.RAW, tags.FOREIGN
-        self.follow, self.self_closed = tags.follow, tags.self_closed
-
-    def tokens(self, str page not None):
-        """A page cut at its tags: text; then for each tag, comment or raw element five parts and the text behind it.
-
-        The five: name, attributes and content of a raw element; name, with "/" where it ends, and attributes of another tag. What is
-        not there is None. Within SVG and MathML a raw element such as `<style/>` is another tag, for it ends at once.
-        """
-        cdef Characters text = Characters(page)
-        cdef list parts = [], around = []
-        cdef Py_ssize_t begin = 0, at = 0, end, behind
-        cdef dict unclosed = {}  # raw elements whose end tag, which begins here, has no end: it is looked for once
-        cdef Py_UCS4 c
-        cdef str name, small, attributes
-        while True:
-            at = text.find("<", at)
-            c = text.at(at + 1)
-            if at + 1 >= text.size:
-                break
-            if letter(c) or (c == "/" and letter(text.at(at + 2))):
-                end = text.name(at + 2)
-                name = text.cut(at + 1, end)
-                behind = text.attributes(end)
-                attributes = text.cut(end, behind)
-                small = name.lower()
-                parts.append(text.cut(begin, at))
-                at = begin = min(behind + 1, text.size)
-                if small in self.raw and end < text.size and begin > unclosed.get(small, -1) and not (
-                    around and around[len(around) - 1] in self.foreign and self.self_closed(attributes)
-                ):
-                    end = text.content(small, begin)
-                    behind = text.find(">", end)
-                    if end < text.size and behind == text.size:
-                        unclosed[small] = end
-                    else:
-                        parts += [name, attributes, text.cut(begin, end), None, None]
-                        at = begin = min(behind + 1, text.size)
-                        continue
-                if around or small in self.foreign:
-                    self.follow(around, small, attributes)
-                parts += [None, None, None, name, attributes]
-            elif c == "!" or c == "?" or (c == "/" and at + 2 < text.size):
-                comment = c == "!" and text.at(at + 2) == "-" and text.at(at + 3) == "-"
-                parts += [text.cut(begin, at), None, None, None, None, None]
-                at = begin = text.comment(at + 4) if comment else text.behind(">", at + 2)
-            else:
-                at += 1
-        parts.append(text.cut(begin, text.size))
-        return parts
-
-
 include "lexbor.pxi"
 include "reading.pxi"
 include "measures.pxi"
+include "bounds.pxi"
 
 
 cdef enum:

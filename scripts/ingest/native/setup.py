@@ -7,7 +7,13 @@ from tempfile import TemporaryDirectory
 from Cython.Build import cythonize
 from setuptools import Extension, setup
 
-SOURCES = "crawl2llm_native.pyx", "lexbor.pxi", "measures.pxi", "reading.pxi"  # the first includes the others
+SOURCES = (
+    "crawl2llm_native.pyx",
+    "bounds.pxi",
+    "lexbor.pxi",
+    "measures.pxi",
+    "reading.pxi",
+)  # the first includes the others
 mark = sha256(b"".join(sha256(Path(__file__).with_name(name).read_bytes()).digest() for name in SOURCES)).hexdigest()
 with TemporaryDirectory() as folder:
     module = Extension(

@@ -18,7 +18,7 @@ from scripts.workflow.manifest import Manifest
 from scripts.workflow.steps import number_of_parts
 
 CONFIG: dict[str, dict[str, Any]] = {
-    "signature": {"shingle_words": 2, "permutations": 8, "bands": 4, "rows": 2, "seed": 1},
+    "signature": {"shingle_words": 2, "numbers": "zero", "permutations": 8, "bands": 4, "rows": 2, "seed": 1},
     "exact": {"earlier": []},
     "band": {"max_candidates": 64},
     "sets": {},
@@ -259,3 +259,41 @@ def test_the_same_with_many_parts_of_everything(
         for function, value in ((verify.similarities, 4), (components.decided, 2), (Spill.__init__, 100)):
             patch.setattr(function, "__defaults__", (value,))
         assert verdicts(run(tmp_path_factory.mktemp("b"), documents, 16, CONFIG)) == whole
+
+
+def table(seed: int) -> str:
+    """A table of 40 rows of numbers."""
+    draw = random.Random(seed)  # noqa: S311
+    return "\n".join(f"{draw.randint(1, 99)} {-draw.random():.3f} {draw.randint(1000, 9999):,}" for _ in range(40))
+
+
+@pytest.mark.parametrize("numbers", ["zero", "keep", "dense"])
+def test_tables_of_numbers(tmp_path: Path, numbers: str) -> None:
+    """Two tables are copies of each other where a number is 0; a copy of a table, and of a page with another date, are always such."""
+    page = " ".join(f"word{chr(97 + n % 26)}{chr(97 + n // 26)} and" for n in range(80))
+    texts = {
+        "a": table(1),
+        "b": table(2),
+        "c": table(1) + " ",
+        "d": f"{page} seen 17 times",
+        "e": f"{page} seen 18 times",
+    }
+    documents = [{"id": named(name), "text": text, "source": "web", "curated": False} for name, text in texts.items()]
+    config = {**CONFIG, "signature": {**CONFIG["signature"], "numbers": numbers}}
+    manifest = Manifest.read(run(tmp_path, documents, 1, config))
+    gone = {row["id"] for row in pq.read_table(manifest.file("00000.parquet")).to_pylist() if not row["kept"]}
+    assert (
+        gone >= {named("c"), named("e")}
+        and (named("b") in gone) == (numbers == "zero")
+        and len(gone) == 2 + (numbers == "zero")
+    )
+    numeric = 2 if numbers == "zero" else 1
+    assert manifest.summary["numeric"] == {"web": {"dropped": numeric + 1, "numeric": numeric}}
+    (note,) = manifest.summary["notes"]
+    assert note.startswith(f"source web: {numeric} of the {numeric + 1} duplicates dropped are mostly numbers; ")
+    assert ("dedup.signature.numbers" in note) == (numbers == "zero")
+
+
+def test_a_few_drops_that_are_mostly_numbers_are_no_note() -> None:
+    found = {"web": {"dropped": 100, "numeric": 1}, "tables": {"dropped": 50, "numeric": 1}}
+    assert [note.split(":")[0] for note in select.notes(found, "zero")] == ["source tables"]

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scripts.dedup.shingles import (
+    count_numbers,
     count_tokens,
     fold,
     hashes32,
@@ -106,3 +107,41 @@ def test_jaccard_is_that_of_the_sets(one: str, other: str, k: int) -> None:
     a, b = (set(shingles(normalise(text), k)) for text in (one, other))
     expected = len(a & b) / len(a | b) if a | b else 0.0
     assert jaccard(shingle_set(one, k), shingle_set(other, k)) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "normal"),
+    [
+        ("In 1984, 12.5 %", "in 1984 12.5"),
+        ("-3.5 \u22123 +4 a-5 6-7 --8 (-9)", "-3.5 -3 4 a 5 6 7 8 -9"),
+        ("1,234.50 1\u202f234,50 ١٢٫٥ ½", "1.234.50 1.234.50 12.5 1.2"),
+        ("2024-05-12 12:30, 3, 4 .5 a1b22", "2024 05 12 12 30 3 4 5 a1b22"),
+        ("-", ""),
+        ("", ""),
+        ("1984年", "1984 年"),
+    ],
+)
+def test_numbers_that_are_kept(text: str, normal: str) -> None:
+    assert normalise(text, "keep").decode() == normal
+
+
+@settings(deadline=None)
+@given(TEXT)
+def test_numbers_are_tokens_of_their_own_in_both_forms(text: str) -> None:
+    """With the digits of each as one 0 the kept form is the other, and of the tokens that are numbers as many are counted."""
+    zero, kept = normalise(text), normalise(text, "keep").decode()
+    assert re.sub(r"(?<![^ ])-(?=[0-9])", "", re.sub(r"[0-9]+(?:\.[0-9]+)*", "0", kept)) == zero.decode()
+    assert count_numbers(zero) == zero.decode().split(" ").count("0")
+    assert normalise(text, "dense") in (zero, kept.encode())
+
+
+def test_a_text_is_dense_from_a_fifth_of_its_tokens_on() -> None:
+    assert normalise("apples and pears cost 12", "dense") == b"apples and pears cost 12"
+    assert normalise("apples and pears now cost 12", "dense") == b"apples and pears now cost 0"
+
+
+def test_exact_similarity_uses_the_same_text_as_the_signature() -> None:
+    one, other = "1 2 3 4 5 6 7 8", "1 2 3 4 5 6 7 9"
+    assert jaccard(shingle_set(one, 3), shingle_set(other, 3)) == 1
+    for numbers in ("keep", "dense"):
+        assert jaccard(shingle_set(one, 3, numbers), shingle_set(other, 3, numbers)) == 5 / 7

@@ -16,7 +16,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from scripts.ingest import compressed
-from scripts.ingest.frames import HEADER, INFLATED, Damage, Frame, frames
+from scripts.ingest.compressed import Damage
+from scripts.ingest.decompress import INFLATED
+from scripts.ingest.frames import HEADER, Frame, frames
 from scripts.ingest.warc import Page, Rejected
 from tests.unit.ingest.warcs import http, ids, members, name, page, read, reasons, record
 

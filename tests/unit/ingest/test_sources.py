@@ -252,3 +252,37 @@ def test_content_changes_with_the_file_and_not_with_its_age(tmp_path: Path) -> N
     path.unlink()
     with pytest.raises(ConfigError, match="input file of source 'x'"):
         sources.content(named)
+
+
+def names_of(patterns: list[str], data: Path) -> list[str]:
+    found = sources.of_source({"name": "a", "kind": "warc", "paths": patterns}, str(data), "here")
+    return [sources.named(entry) for entry in found]
+
+
+def test_one_file_by_two_links_is_read_once(tmp_path: Path) -> None:
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "b.warc").write_text("words")
+    (tmp_path / "a.warc").symlink_to("b.warc")
+    (tmp_path / "c.warc").hardlink_to(tmp_path / "b.warc")
+    (tmp_path / "deep/d.warc").symlink_to("../b.warc")
+    (tmp_path / "other.warc").write_text("words")  # the same bytes in another file
+    (tmp_path / "folder").symlink_to("deep")
+    assert names_of(["{data}/**/*.warc"], tmp_path) == ["b.warc", "other.warc"], "by what is no symbolic link"
+    assert names_of(["{data}/a.warc"], tmp_path) == ["a.warc"]
+    assert names_of(["{data}/a.warc", "{data}/*.warc"], tmp_path) == ["a.warc", "other.warc"], (
+        "the first entry names it"
+    )
+    assert names_of(["{data}/folder/*", "{data}/deep/*"], tmp_path) == ["d.warc"]
+    (tmp_path / "list.txt").write_text(f"{tmp_path}/c.warc\n{tmp_path}/a.warc\n{tmp_path}/other.warc\n")
+    assert names_of(["@{data}/list.txt"], tmp_path) == ["c.warc", "other.warc"]
+
+
+def test_a_file_that_two_sources_read_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "b.jsonl").write_text("{}")
+    (tmp_path / "a.jsonl").symlink_to("b.jsonl")
+    both = [{"name": name, "kind": "jsonl", "paths": [f"{{data}}/{name}.jsonl"]} for name in "ab"]
+    assert [source for source, _ in sources.files(config(*both, data=str(tmp_path)))] == ["a", "b"]
+    assert f"files that two sources read: 1, such as {tmp_path}/b.jsonl by a and b" in caplog.text
+    caplog.clear()
+    sources.files(config(both[0], data=str(tmp_path)))
+    assert not caplog.text

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from scripts.formats.documents import rows
-from scripts.language.score import BUNDLED, Identifier, main, model_path
+from scripts.language.score import BUNDLED, CAPITALS, Identifier, capitals, main, model_path
 from scripts.workflow.errors import InputError
 from scripts.workflow.manifest import Manifest
 from tests.unit import making
@@ -17,6 +17,37 @@ def test_identifies_languages() -> None:
     identify = Identifier(model_path(BUNDLED))
     assert identify("The quick brown fox jumps over the lazy dog near the river bank.")[0] == "en"
     assert identify("Der schnelle braune Fuchs springt über den faulen Hund am Flussufer.")[0] == "de"
+
+
+SAMPLES = {
+    "en": "All human beings are born free and equal in dignity and rights. They are endowed with reason and conscience.",
+    "de": "Alle Menschen sind frei und gleich an Würde und Rechten geboren. Sie sind mit Vernunft und Gewissen begabt.",
+    "ru": "Все люди рождаются свободными и равными в своем достоинстве и правах. Они наделены разумом и совестью.",
+    "el": "Όλοι οι άνθρωποι γεννιούνται ελεύθεροι και ίσοι στην αξιοπρέπεια και τα δικαιώματα.",
+    "pl": "Wszyscy ludzie rodzą się wolni i równi pod względem swej godności i swych praw.",
+}
+
+
+@pytest.mark.parametrize("language", SAMPLES)
+def test_a_text_in_capitals_is_scored_as_in_small_letters(language: str) -> None:
+    identify = Identifier(model_path(BUNDLED))
+    text = SAMPLES[language]
+    assert identify(text.upper()) == identify(text.upper().lower())
+    assert identify(text.upper())[0] == language and identify(text.upper())[1] > 0.65
+
+
+def test_scripts_without_case_and_few_capitals_are_scored_as_they_are() -> None:
+    assert capitals("中国CDMA网络ABC") == 7 / 11 and capitals("人人生而自由 CES") < CAPITALS
+    assert capitals("12 !?") == 0 and capitals("") == 0 and capitals("ABC de") == 0.6
+    identify = Identifier(model_path(BUNDLED))
+    for text in (
+        *SAMPLES.values(),
+        "人人生而自由,在尊严和权利上一律平等。CES 2012",
+        "ყველა ადამიანი იბადება თავისუფალი",
+    ):
+        line = " ".join(text.split())
+        score, label = identify.model.f.predict(line + "\n", 1, 0.0, "strict")[0]
+        assert identify(text) == (label.removeprefix("__label__"), min(float(score), 1.0))
 
 
 def test_text_without_words() -> None:

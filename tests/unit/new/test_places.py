@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import json
+import lzma
 import os
 import random
 import re
@@ -65,6 +67,10 @@ FILES: dict[str, tuple[bytes, str]] = {
     "a.jsonl": (LINES, "jsonl"),
     "a.jsonl.gz": (gzip.compress(LINES), "jsonl"),
     "a.jsonl.zst": (zstandard.compress(LINES), "jsonl"),
+    "b.jsonl.bz2": (bz2.compress(LINES), "jsonl"),
+    "b.JSONL.XZ": (lzma.compress(LINES), "jsonl"),
+    "b.warc.xz": (lzma.compress(record("conversion", 1, ENGLISH.encode())), "warc"),
+    "b.TXT.GZ": (gzip.compress(ENGLISH.encode()), "text"),
     "a.parquet": (parquet(ROWS), "parquet"),
     "a.txt": (ENGLISH.encode(), "text"),
 }
@@ -79,7 +85,7 @@ def test_a_file_at_a_url_is_as_the_same_file_here(server: Server, name: str) -> 
     assert there.kind == here.kind == kind and there.bytes == here.bytes == len(data)
     assert there.entry() == {**here.entry(), "paths": [url]} and there.remote and not here.remote
     seen = look(there)
-    assert seen.documents["en"] == (8 if "jsonl" in name or name in ("a.warc.gz", "a.parquet") else 1)
+    assert seen.documents["en"] == (8 if "jsonl" in name.lower() or name in ("a.warc.gz", "a.parquet") else 1)
     assert (seen.documents, seen.text, seen.kept, seen.rejected, seen.bytes) == (
         (seen := look(here)).documents, seen.text, seen.kept, seen.rejected, len(data)
     )  # fmt: skip

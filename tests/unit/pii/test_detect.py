@@ -50,6 +50,16 @@ def kinds_of(text: str, language: str = "en") -> list[tuple[str, str]]:
         ("ftp://anna@example.com/x https://example.com/?to=anna@example.com", ["anna@example.com"]),
         ("@anna@example.com", []),
         (f"{'a' * 64}@example.com {'b' * 65}@example.com", ["a" * 64 + "@example.com"]),
+        ("jörg@example.de, jo\u0308rg@example.de", ["jörg@example.de", "jo\u0308rg@example.de"]),
+        (
+            "o'brien@example.com 'anna@example.com' x='bob@example.com'",
+            ["o'brien@example.com", "anna@example.com", "bob@example.com"],
+        ),
+        ("dell'ufficio@example.it", ["ufficio@example.it"]),
+        ("anna@bücher.example, a@mu\u0308nchen.de", ["a@mu\u0308nchen.de"]),
+        ("почта@пример.рф, info@xn--e1afmkfd.xn--p1ai.", ["почта@пример.рф", "info@xn--e1afmkfd.xn--p1ai"]),
+        ("адресanna@example.org、メールsupport@example.jpです", ["anna@example.org", "support@example.jp"]),
+        ("https://anna:hunter22@example.com/", []),
     ],
 )
 def test_emails(text: str, expected: list[str]) -> None:
@@ -64,6 +74,11 @@ def test_emails(text: str, expected: list[str]) -> None:
         ("8.8.8.8.8 256.1.1.1 08.8.8.8 224.0.0.5 8.8.8", []),
         ("10.1.2.3 172.16.0.1 192.168.0.1 127.0.0.1 169.254.1.1 192.0.2.1 198.51.100.2 203.0.113.3 100.64.0.1", []),
         ("v8.8.8.8, nginx/1.18.0.1, Release 8.8.8.8", []),
+        ("nginx 8.8.4.4 foo-1.2.3.4.tar.gz foo-9.9.9.9 1.2.3.4-2.el7 foo==1.2.3.4 lib.so.8.8.8.8 8.8.8.8.exe", []),
+        (
+            "ping 8.8.4.4-9.9.9.9 dns-1.1.1.1 a@8.8.8.8 8.8.8.8.The",
+            ["8.8.4.4", "9.9.9.9", "1.1.1.1", "8.8.8.8", "8.8.8.8"],
+        ),
         ("2001:4860:4860::8888.", ["2001:4860:4860::8888"]),
         ("2001:db8::1 fe80::1 ::1 fd00::1 ff02::1", []),
         ("2024:10:11 at std::chrono and a[::2]", []),
@@ -71,6 +86,22 @@ def test_emails(text: str, expected: list[str]) -> None:
 )
 def test_ips(text: str, expected: list[str]) -> None:
     assert [what for kind, what in kinds_of(text) if kind == "ip_address"] == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("https://anna:hunter22@example.com/x", ["anna:hunter22"]),
+        ("redis://:p4ss-w@[::1]:6379 jdbc:mysql://a:b.c!d@h/x", [":p4ss-w", "a:b.c!d"]),
+        ("https://anna@example.com http://example.com:80/a@b //a:b1@c ://a:b1@c", []),
+        (
+            "https://user:password@h https://u:${PW}@h https://u:{pw}@h https://u:%s@h https://<u>:<p>@h ftp://u:***@h",
+            [],
+        ),
+    ],
+)
+def test_user_and_password_of_a_url(text: str, expected: list[str]) -> None:
+    assert [what for kind, what in kinds_of(text) if kind == "url_credentials"] == expected
 
 
 def test_two_kinds_in_one_place_are_one_find() -> None:
@@ -127,6 +158,13 @@ HOSTILE = {
     "private": "-----BEGIN PRIVATE KEY-----\n",
     "keys": "ghp_AKIAxoxb-",
     "letters": "a",
+    "marks": "\u0308@",
+    "apostrophes": "a'b'@",
+    "urls": "a://",
+    "passwords": "a://b:c",
+    "passwords of others": "a://b:c@",
+    "versions": "nginx 8.8.4.4 ",
+    "files": "foo-8.8.4.4-",
     "chinese": "电话1电话2",
 }
 

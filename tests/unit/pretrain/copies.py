@@ -26,6 +26,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any, NoReturn
 
+from scripts.workflow.config import ROOT
+
 LAUNCHER = "scripts.training.launch"
 POLL = 0.01  # seconds
 _server: list[subprocess.Popen[str]] = []  # of this process
@@ -40,8 +42,9 @@ def ask(**given: Any) -> Any:
             left = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST_")}
             left |= {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
             made = subprocess.Popen(
-                [sys.executable, "-m", __name__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=left
-            )
+                [sys.executable, "-m", __name__], cwd=ROOT,
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=left,
+            )  # fmt: skip
             _server.append(made)
             atexit.register(made.kill)
         process = _server[0]

@@ -341,3 +341,11 @@ def test_documents_of_sources_that_skip_a_filter_are_shown_by_filter() -> None:
         ("Documents exempt from language", "5", "of sources that skip it; it would have dropped them"),
         ("Documents exempt from dedup", "4,000", "of sources that skip it; they took no part"),
     ]
+
+
+def test_values_beside_the_text_that_were_not_read() -> None:
+    shards = [{"s": {"url": 2, "date": 1}}, {"s": {"url": 1}, "t": {"id": 5}}]
+    made = {"ingest.extract": [Manifest("ingest.extract", "x", summary={"unreadable": one}) for one in shards]}
+    assert tables.corpus_facts(Run(made)) == [
+        ("Values beside the texts not read", "9", "null in the documents; t: id 5, s: url 3, s: date 1")
+    ]

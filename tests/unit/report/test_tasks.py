@@ -13,6 +13,7 @@ from scripts.evaluate.measures import measured
 from scripts.report import compared, facts, moved, render, tables, tasks
 from scripts.report.models import models
 from scripts.report.records import Run
+from scripts.workflow.config import ROOT
 from tests.unit.report.conftest import counts, manifests_of, save
 
 RIGHT = {"unigram": 10, "bigram": 18, "untrained": 9, "base": 22, "sft": 20}  # of 40 items with four choices
@@ -104,7 +105,14 @@ def test_a_run_without_tasks(run_folder: Path) -> None:
 
 def test_page(with_tasks: Path, tmp_path: Path) -> None:
     out = tmp_path / "results/main/report/render/manifest.json"
-    given = ["--config", "config.yaml", "--manifests", *map(str, manifests_of(with_tasks)), "--manifest", str(out)]
+    given = [
+        "--config",
+        str(ROOT / "config.yaml"),
+        "--manifests",
+        *map(str, manifests_of(with_tasks)),
+        "--manifest",
+        str(out),
+    ]
     assert render.main(given) == 0
     text = out.with_name("report.html").read_text(encoding="utf-8")
     assert (

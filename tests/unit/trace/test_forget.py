@@ -157,6 +157,13 @@ def test_what_the_edit_would_not_change_is_no_edit(run: Any, curated: bool, said
     json.dumps(found)
 
 
+@pytest.mark.parametrize("domain", ["uk", "co.uk", "blogspot.com", "UK", "рф", "xn--p1ai"])
+def test_a_public_suffix_is_no_domain_of_anybody(domain: str) -> None:
+    with pytest.raises(InputError, match=r"a public suffix, .* --domain \.\S+; .* alone: --url"):
+        forget.bare(["bad.example", domain])
+    forget.bare([f".{domain}", f"*.{domain}"])
+
+
 @pytest.mark.parametrize("domain", ["https://bad.example/a", "bad.example/a", "//bad.example"])
 def test_an_address_is_no_domain(domain: str) -> None:
     with pytest.raises(InputError, match=r"a domain without scheme and path, such as bad\.example, .* --url"):

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scripts.url.lists import Hashes, Lists, address
+from scripts.url.lists import Hashes, Lists, address, domains
 from scripts.workflow.errors import InputError
 
 EMPTY: dict[str, list[str]] = {key: [] for key in ("folders", "domains", "suffixes", "words", "expressions")}
@@ -41,6 +41,64 @@ def lists(folder: Path, **files: str) -> Lists:
 def test_domains(tmp_path: Path, host: str, entry: str | None) -> None:
     text = "# a comment\nbad.com  # another\nexample.co.uk\nco.uk\nblogspot.com\n192.0.2.7\nxn--mnchen-3ya.de\n\n"
     assert lists(tmp_path, domains=text).domain(host) == entry
+
+
+CASE = Path(__file__).resolve().parents[4] / "shared" / "cases" / "pages" / "url-public-suffix" / "domains.txt"
+SUFFIXES = [
+    "uk",
+    "com",
+    "co.uk",
+    "UK",
+    "github.io",
+    "foo.ck",
+    "xn--p1ai",
+    "рф",
+    "internal",
+    "0.0.0.0 uk",
+    "||uk^",
+    "https://uk/",
+]
+BELOW = {
+    "uk": "bbc.co.uk",
+    "com": "a.com",
+    "co.uk": "bbc.co.uk",
+    "github.io": "me.github.io",
+    "foo.ck": "a.foo.ck",
+    "рф": "сайт.рф",
+}
+
+
+@pytest.mark.skipif(not CASE.is_file(), reason="no ../shared/cases/pages/url-public-suffix")
+def test_the_case_of_a_list_of_public_suffixes() -> None:
+    made = Lists({**EMPTY, "domains": [str(CASE)]})
+    assert [made.domain(name) for name in ("bbc.co.uk", "example.com", "uk")] == [None, None, "uk"]
+    assert made.alone == ["uk", "com"]
+
+
+@pytest.mark.parametrize("entry", SUFFIXES)
+def test_a_public_suffix_is_a_host_alone(tmp_path: Path, entry: str) -> None:
+    made = lists(tmp_path, domains=f"{entry}\nbad.com\n")
+    (name,) = made.alone
+    assert [made.domain(host) for host in (*BELOW.values(), "x.internal", "www.ck")] == [None] * 8
+    assert made.domain(name) == name and made.domain("bad.com") == "bad.com"
+    assert list(domains(entry)) == [(name, False)]
+
+
+def test_a_whole_host_among_addresses_that_is_a_public_suffix(tmp_path: Path) -> None:
+    (tmp_path / "urls").write_text("github.io/\n")
+    made = Lists({**EMPTY, "folders": [str(tmp_path)]})
+    assert (made.domain("github.io"), made.domain("me.github.io"), made.alone) == ("github.io", None, ["github.io"])
+
+
+@pytest.mark.parametrize("name", BELOW)
+@pytest.mark.parametrize("pattern", [".", "*."])
+def test_a_public_suffix_as_a_pattern_is_all_below_it(tmp_path: Path, name: str, pattern: str) -> None:
+    made = lists(tmp_path, domains=f"{pattern}{name}\n")
+    assert made.domain(BELOW[name]) == name and made.domain("a.org") is None and made.alone == []
+
+
+def test_an_exception_of_the_list_of_public_suffixes(tmp_path: Path) -> None:
+    assert lists(tmp_path, domains="city.kobe.jp\n").domain("x.city.kobe.jp") == "city.kobe.jp"
 
 
 def test_an_end_of_hosts_may_be_a_public_suffix(tmp_path: Path) -> None:

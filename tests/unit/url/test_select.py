@@ -75,3 +75,17 @@ def test_without_lists_it_says_so(tmp_path: Path) -> None:
     argv = ["--config", making.config("url.score"), "--documents", str(documents), "--verdicts", str(verdicts)]
     assert score.main([*argv, "--manifest", str(out)]) == 0
     assert Manifest.read(out).summary["notes"] == ["url.score names no list: no URL was compared."]
+
+
+def test_public_suffixes_of_a_list_are_counted_in_a_note(tmp_path: Path) -> None:
+    (tmp_path / "domains").write_text("uk\ncom\nuk\nbad.com\n.xxx\n")
+    documents = making.documents(tmp_path / "documents", [making.document("1", "a", url="https://www.bbc.co.uk/")])
+    out = tmp_path / "score/00000.manifest.json"
+    argv = ["--config", making.config("url.score", domains=[str(tmp_path / "domains")]), "--documents", str(documents)]
+    argv += ["--verdicts", str(making.checked(tmp_path / "check", documents)), "--manifest", str(out)]
+    assert score.main(argv) == 0
+    manifest = Manifest.read(out)
+    assert manifest.summary["notes"] == [
+        "2 listed domains are public suffixes and block no host below them: com, uk. Write .com to block all below it."
+    ]
+    assert [row["domain"] for row in rows(manifest.file("00000.parquet"))] == [None]

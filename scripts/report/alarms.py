@@ -1,0 +1,154 @@
+"""Sources, and hosts with many pages, that lose a large share of their documents to one filter.
+
+Counted from the tables of corpus.write, which have the source and the URL of every document that is in the corpus or was dropped, a batch
+in memory at a time; hosts are counted as hashes, in parts that fit into memory.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow.parquet as pq
+import xxhash
+
+from scripts.formats.documents import SPLITS, batches, count
+from scripts.formats.origins import host
+from scripts.formats.spill import Spill, by_hash, ranges
+from scripts.report.records import Run
+from scripts.workflow.manifest import scratch
+
+LEAST = 100  # pages of a host, from which on it is looked at
+SHOWN = 20  # hosts that are named
+HELD_PAGES = 1 << 23  # counted at a time: about 0.5 GB
+BATCH = 65_536  # rows read at a time
+PAGE = np.dtype([("host", "u8"), ("stage", "i4")])  # stage: the number of the filter that drops it, 0 for none
+Row = dict[str, Any]
+
+
+def find(run: Run, share: float | None, folder: Path) -> Row:
+    """`rows`: `kind` (source or host), `name`, `stage`, `documents` (all that were read of it) and `dropped` (by that stage) of what loses
+    more than `share` of its documents there, sources first, then the SHOWN hosts that lose most; `more`: how many further hosts do.
+
+    share None: nothing is looked for. folder: for the parts, which is removed.
+    """
+    if share is None:
+        return {"share": None, "rows": [], "more": 0}
+    sources, stages = Counter[tuple[str, str]](), {"": 0}
+    with scratch(folder) as place:
+        spilled = Spill(place, ranges(sum(_size(run, path) for path in _tables(run)), HELD_PAGES), PAGE)
+        for stage_names, source_names, urls in _documents(run):
+            sources.update(zip(source_names, stage_names, strict=True))
+            pages = [
+                (xxhash.xxh3_64_intdigest(name.encode()), stages.setdefault(stage, len(stages)))
+                for stage, url in zip(stage_names, urls, strict=True)
+                if (name := host_of(url or ""))
+            ]
+            some = np.array(pages, PAGE)
+            spilled.add(by_hash(some["host"], spilled.parts), some)
+        alarming, more = _hosts(spilled, share, len(stages))
+    names = _names(run, {number for number, *_ in alarming})
+    of_stage = list(stages)
+    hosts = [_row("host", names[number], of_stage[stage], total, gone) for number, stage, total, gone in alarming]
+    rows = [*_sources(sources, share), *sorted(hosts, key=lambda row: (-row["dropped"], row["name"], row["stage"]))]
+    return {"share": share, "rows": rows, "more": more}
+
+
+def in_words(row: Row) -> str:
+    """A row as a sentence."""
+    return (
+        f"{row['kind']} {row['name']} loses {row['dropped'] / row['documents']:.0%} of its documents to {row['stage']}: "
+        f"{row['dropped']:,} of {row['documents']:,}"
+    )
+
+
+def sentences(alarms: Row | None) -> list[str]:
+    """All rows as sentences, and how many more there are."""
+    if not alarms:
+        return []
+    more = [f"{alarms['more']:,} more hosts lose as much of theirs"] if alarms["more"] else []
+    return [*map(in_words, alarms["rows"]), *more]
+
+
+def host_of(url: str) -> str | None:
+    """The host of a URL; many pages of one follow each other."""
+    scheme, mark, rest = url.partition("://")
+    return _host(f"{scheme}://{rest.partition('/')[0]}") if mark else host(url)
+
+
+_host = lru_cache(1 << 16)(host)
+
+
+def _row(kind: str, name: str, stage: str, documents: int, dropped: int) -> Row:
+    return {"kind": kind, "name": name, "stage": stage, "documents": documents, "dropped": dropped}
+
+
+def _sources(counts: Counter[tuple[str, str]], share: float) -> list[Row]:
+    total = Counter[str]()
+    for (source, _), number in counts.items():
+        total[source] += number
+    rows = [
+        _row("source", source, stage, total[source], number)
+        for (source, stage), number in counts.items()
+        if stage and number > share * total[source]
+    ]
+    return sorted(rows, key=lambda row: (-row["dropped"], row["name"], row["stage"]))
+
+
+def _hosts(pages: Spill, share: float, stages: int) -> tuple[list[tuple[int, int, int, int]], int]:
+    """((hash, stage, pages, pages dropped) of the SHOWN hosts that lose most, how many more there are)."""
+    largest: list[tuple[int, int, int, int]] = []
+    number = 0
+    for part in range(pages.parts):
+        some = pages.part(part)
+        names, place = np.unique(some["host"], return_inverse=True)
+        cells = np.bincount(place * stages + some["stage"], minlength=len(names) * stages)
+        by_stage: npt.NDArray[np.int64] = cells.reshape(len(names), stages)
+        total = by_stage.sum(axis=1)
+        lost = by_stage[:, 1:] > share * total[:, None]
+        where, stage = np.nonzero(lost & (total >= LEAST)[:, None])
+        number += len(where)
+        gone = by_stage[where, stage + 1]
+        found = zip(names[where].tolist(), (stage + 1).tolist(), total[where].tolist(), gone.tolist(), strict=True)
+        largest = sorted([*largest, *found], key=lambda row: (-row[3], row[0], row[1]))[:SHOWN]
+    return largest, number - len(largest)
+
+
+def _names(run: Run, wanted: set[int]) -> dict[int, str]:
+    """The hosts that have these hashes."""
+    names: dict[int, str] = {}
+    for _, _, urls in _documents(run) if wanted else ():
+        for name in {host_of(url or "") for url in urls} - {None}:
+            if (number := xxhash.xxh3_64_intdigest(str(name).encode())) in wanted:
+                names[number] = str(name)
+        if len(names) == len(wanted):
+            break
+    return names
+
+
+def _tables(run: Run) -> list[Path]:
+    """The tables of the documents of a corpus, and of those that were dropped."""
+    return [path for path in run.files("corpus.write", ".parquet") if path.parent.name in (*SPLITS, "dropped")]
+
+
+def _size(run: Run, path: Path) -> int:
+    with run.reading(path):
+        return count(path)
+    return 0
+
+
+def _documents(run: Run) -> Iterator[tuple[list[str], list[str], list[str | None]]]:
+    """(the stage that drops each document, "" for none; its source; its URL) of the tables' batches. Tables without these are left out."""
+    for path in _tables(run):
+        wanted = [*(["stage"] if path.parent.name == "dropped" else []), "source", "url"]
+        with run.reading(path):
+            if not set(wanted) <= set(pq.read_schema(path).names):
+                continue
+            for batch in batches(path, wanted, BATCH):
+                columns = batch.to_pydict()
+                yield columns.get("stage", [""] * len(batch)), columns["source"], columns["url"]
