@@ -18,6 +18,7 @@ from scripts.dedup.minhash import MinHasher
 from scripts.dedup.shingles import jaccard, shingle_set
 from scripts.dedup.signature import names, sign
 from scripts.formats.documents import batches
+from scripts.workflow.config import completed
 
 BATCH = 1 << 19  # characters of text that are hashed at a time
 REFERENCE = pa.schema(
@@ -66,7 +67,7 @@ class Reference:
 
     def __init__(self, path: Path, settings: dict[str, Any]) -> None:
         """path: REFERENCE. settings: of corpus.reference."""
-        self.similarity, self.signature = settings["similarity"], settings["signature"]
+        self.similarity, self.signature = settings["similarity"], completed("dedup.signature", settings["signature"])
         self.hasher = hasher(settings["signature"])
         self.ids: list[str] = []
         self.origins: dict[str, str] = {}  # origin → the first id of it

@@ -19,6 +19,7 @@ from scripts.formats import spans
 from scripts.formats.documents import Writer, data, rows, shard_of, texts
 from scripts.formats.origins import COLUMNS, origin
 from scripts.workflow import cli
+from scripts.workflow.config import completed
 from scripts.workflow.console import Progress, log
 from scripts.workflow.manifest import Manifest
 
@@ -44,7 +45,7 @@ def held_out(documents: Path, split: Path, edits: list[Path], shard: str, by_ori
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
     split = Manifest.read(args.split, only="")
-    by_origin, signature = split.part("by") == "origin", settings["signature"]
+    by_origin, signature = split.part("by") == "origin", completed("dedup.signature", settings["signature"])
     by, out = hasher(signature), args.manifest.with_name("reference.parquet")
     progress = Progress(len(args.documents), "shards")
     number = shingles = 0

@@ -33,6 +33,7 @@ from scripts.dedup.tables import batched
 from scripts.formats import filtered
 from scripts.formats.documents import Writer, shard_of
 from scripts.workflow import cli
+from scripts.workflow.config import completed
 from scripts.workflow.console import Progress
 from scripts.workflow.manifest import Manifest
 
@@ -92,6 +93,7 @@ def sign(texts: list[str], k: int, hasher: MinHasher, numbers: str = ZERO) -> li
 
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
+    settings = completed("dedup.signature", settings)
     hasher = MinHasher(*(settings[key] for key in ("permutations", "bands", "rows", "seed")))
     out = args.manifest.with_name(f"{shard_of(args.documents)}.parquet")
     progress = Progress(filtered.number(args.documents, args.verdicts), "documents")

@@ -114,9 +114,10 @@ def context(
     run: Run, path: Path, settings: dict[str, Any], config: dict[str, Any] | None, fingerprint: str
 ) -> dict[str, Any]:
     """Everything that the template shows, but the figures. path: of the manifest to write."""
+    settings = configuration.completed("report.render", settings)
     variant, known = variant_of(path), models(run, settings.get("models"))
     funnel, counts, cost = facts.funnel(run), facts.counts(run, known), costs(run)
-    counts["alarms"] = alarms.found(run, settings["alarm_share"], path.with_name(".hosts"))
+    counts["alarms"] = alarms.find(run, settings["alarm_share"], path.with_name(".hosts"))
     shown = samples.gather(run, settings["samples"], settings["sample_characters"], settings["seed"])
     shown["dropped"] = [
         (row["stage"], ranked(shown["dropped"][row["stage"]], row))

@@ -13,8 +13,9 @@ cdef extern from "strings.h" nogil:
     int strncasecmp(const char* one, const char* other, size_t size)
 
 cdef enum:
-    ROOM = 32768  # places for open elements, and for formatting elements: a limit is reached before
-    NAMES = 32768  # places for names: a limit is reached before half of them are used
+    ROOM = 65536  # places for open elements, and for formatting elements
+    NAMES = 32768  # places for names
+    LARGEST = 1 << 28  # that a limit may be, so that there is room: n elements that are left open take n * n / 2 steps
     KINDS = 512
     LEFT_OPEN = 3  # elements that an end tag ends with its own: more would be work for each tag
     ALIKE = 3  # formatting elements that are the same, of which so many are opened again
@@ -32,7 +33,7 @@ cdef enum:
     VOID = 1 << 6
     FORMATTING = 1 << 7  # opened again behind the end of what it was left open in
     ANCHOR = 1 << 8  # a formatting element that ends the one before
-    MARKER = 1 << 9  # a tag within may not find the formatting elements outside
+    MARKER = 1 << 9  # a tag within does not find the formatting elements outside
     FOREIGN = 1 << 10  # holds other than HTML
     INTEGRATION = 1 << 11  # within those, where HTML begins again
     BREAKS_OUT = 1 << 12  # ends those
@@ -51,16 +52,16 @@ MEANINGS = (
     (P, "p"), (LI, "li"), (OPTION, "option"), (DT_DD, "dt dd"), (CELL, "td th"), (TR, "tr"),
     (VOID, "area base basefont bgsound br col embed frame hr image img input keygen link meta param source track wbr"),
     (FORMATTING, "a b big code em font i nobr s small strike strong tt u"),
-    (ANCHOR, "a nobr"),
-    (MARKER, "applet caption marquee object select table template svg math td th"),
-    (MARKER | INTEGRATION, "desc foreignobject title mi mo mn ms mtext annotation-xml"),
+    (ANCHOR, "a"),
+    (MARKER, "applet caption marquee object template td th"),
+    (INTEGRATION, "desc foreignobject title mi mo mn ms mtext annotation-xml"),
     (FOREIGN, "svg math"),
     (BREAKS_OUT, "b big blockquote body br center code dd div dl dt em embed font h1 h2 h3 h4 h5 h6 head hr i img li listing menu meta"),
     (BREAKS_OUT, "nobr ol p pre ruby s small span strong strike sub sup table tt u ul var"),
     (RAW, "script style textarea title iframe noembed noframes xmp"),
     (STRUCTURE, "caption col colgroup table tbody td tfoot th thead tr"),
     (IGNORED, "html head body frame frameset form noscript caption col colgroup tbody td tfoot th thead tr"),
-    (TABLE, "table"), (TEMPLATES, "template"), (FRAMESET, "frameset"), (COL, "col"), (MERGED, "html body"), (SCRIPT, "script"), (BR, "br"),
+    (TABLE, "table"), (TEMPLATES, "template"), (FRAMESET, "frameset"), (COL, "col"), (MERGED, "html body"), (SCRIPT, "script"), (BR, "br"), (0, "select"),
 )  # fmt: skip
 # By name, the groups that a start tag ends, and those that an end tag ends with its own element.
 ENDED_BY = {"p": P, "li": LI, "option": OPTION, "dt": DT_DD, "dd": DT_DD, "td": CELL, "th": CELL, "tr": CELL | TR}
@@ -122,9 +123,6 @@ cdef class Scan:
                 kind.name = hashed(<bytes>name.encode(), len(name))
                 kind.means |= <int>means
                 kind.ends, kind.closes = ENDED_BY.get(name, 0), ENDED_WITH.get(name, 0)
-        for name, groups in ENDED_WITH.items():
-            kind = self.kind(hashed(<bytes>name.encode(), len(name)))
-            kind.name, kind.closes = hashed(<bytes>name.encode(), len(name)), groups
         self.stack = <Open*>malloc(ROOM * sizeof(Open))
         self.list = <Formatting*>malloc(ROOM * sizeof(Formatting))
         self.seen = <uint64_t*>malloc(NAMES * sizeof(uint64_t))
@@ -180,7 +178,7 @@ cdef class Scan:
         cdef Open* open = &self.stack[self.depth]
         open.name, open.at, open.size, open.means = name, at, size, means
         if means & MARKER:
-            self.list[self.entries].name = 0
+            self.list[self.entries].name, self.list[self.entries].at = 0, -1
             self.entries += 1
         if means & FOREIGN:
             self.foreign += 1
@@ -238,7 +236,7 @@ cdef class Scan:
         while entry >= 0 and self.list[entry].name:
             other = &self.list[entry]
             if other.name == name:
-                if link and not self.template:
+                if link and not (self.template or self.foreign):
                     self.steps += ADOPTED * (self.depth + self.loose + self.left)
                     self.forget(entry)
                     break
@@ -255,26 +253,38 @@ cdef class Scan:
         self.left += 1
         self.entries += 1
 
+    cdef void end_format(self, uint64_t name, Py_ssize_t open) noexcept:
+        """The end tag of the innermost element, a formatting element whose name ends at `open`. A parser ends the last that may be opened
+        again: if that is another, this one may be left open.
+        """
+        cdef Py_ssize_t entry = self.entries - 1, last = -1
+        while entry >= 0 and self.list[entry].at != open:
+            if self.list[entry].name == name:
+                last = entry
+            entry -= 1
+        if entry >= 0 and last >= 0:
+            self.loose += 1
+        elif entry >= 0:
+            self.forget(entry)
+
     cdef void words(self, Py_ssize_t begin, Py_ssize_t end) noexcept:
         """A text between two tags. A parser may copy the one that it is joined to."""
         cdef Py_ssize_t at = begin
         if begin == end:
             return
         self.depths += (self.depth + self.loose + ROOT) * (end - begin)
+        self.copies += self.run
+        self.run += end - begin
         if self.table >= 0 and not self.cell:
             while at < end and ENDING[self.text[at]] == 1:
                 at += 1
-            if at < end:  # it is put before the table
-                self.copies += self.fostered
-                self.fostered += end - begin
-                return
-        self.copies += self.run
-        self.run += end - begin
+            self.copies += self.fostered if at < end else 0  # it is put before the table
+            self.fostered += end - begin
 
     cdef inline void begin_run(self, int means) noexcept:
         """A tag behind which a text is surely not joined to the one before."""
         if means & STRUCTURE:
-            if self.table >= 0 and not self.lost:
+            if self.table >= 0 and not (self.lost or self.templates or self.foreign):
                 self.run = 0
         elif not means & IGNORED and (self.table < 0 or self.cell):
             self.run = 0
@@ -438,14 +448,14 @@ cdef class Scan:
                 behind = self.end_of_content(at, end - at, behind, (means & SCRIPT) != 0)
                 self.words(content, behind)
         if means & STRUCTURE and not means & TABLE:
-            self.cell = (means & CELL or self.stack[self.depth - 1].name == name and means & MARKER) and not self.foreign and not self.templates
+            self.cell = means & MARKER and not (self.foreign or self.templates)  # those of tables hold cells' text
         self.begin_run(means)
         self.look()
         return behind
 
     cdef Py_ssize_t end(self, Py_ssize_t at) noexcept:
         """An end tag whose name is here. Returns the place behind it."""
-        cdef Py_ssize_t end = self.end_of_name(at), behind = self.behind_attributes(end), entry, left = 0
+        cdef Py_ssize_t end = self.end_of_name(at), behind = self.behind_attributes(end), left = 0
         cdef uint64_t name = hashed(self.text + at, end - at)
         cdef Kind* kind = self.kind(name)
         cdef int means = kind.means
@@ -465,11 +475,7 @@ cdef class Scan:
             self.pop()
             self.begin_run(means)
             if means & FORMATTING and not self.in_foreign():
-                entry = self.entries - 1
-                while entry >= 0 and self.list[entry].name and self.list[entry].name != name:
-                    entry -= 1
-                if entry >= 0 and self.list[entry].name:
-                    self.forget(entry)
+                self.end_format(name, self.stack[self.depth].at + self.stack[self.depth].size)
         elif means & TABLE and self.table >= 0 and not self.lost and self.templates == self.stack[self.table].templates:
             left = self.table
             while self.depth > left:
@@ -492,9 +498,11 @@ cdef class Scan:
         return behind
 
     def count(self, bytes page not None, int64_t most_steps, int64_t most_again, int64_t most_names):
-        """The numbers of a Counts (scripts/ingest/bounds.py). Over one of these limits, the pass ends."""
+        """The numbers of a Counts (scripts/ingest/bounds.py). Over one of these limits, the pass ends. Raises ValueError for larger ones than LARGEST."""
         cdef Py_ssize_t at = 0, begin = 0
         cdef int c
+        if max(most_steps, most_again, most_names) > LARGEST:
+            raise ValueError(f"limits of {most_steps:,}, {most_again:,} and {most_names:,}, at most {LARGEST:,}")
         self.text, self.size = <const uint8_t*>PyBytes_AS_STRING(page), PyBytes_GET_SIZE(page)
         self.most_steps, self.most_again, self.most_names = most_steps, most_again, most_names
         self.depth = self.loose = self.foreign = self.entries = self.left = self.templates = self.distinct = self.root = 0

@@ -117,7 +117,7 @@ def test_wet_with_bare_line_feeds_and_wrong_lengths() -> None:
 
 def test_http_headers_with_bare_line_feeds() -> None:
     found = pages("clueweb-quirk.warc.gz")
-    assert len(found) == 29 and {page.metadata["charset"] for page in found} == {"euc_jp"}
+    assert len(found) == 29 and {page.metadata["charset"] for page in found} == {"euc-jp"}
 
 
 def test_bodies_that_are_not_as_chunked_as_their_header_says() -> None:
