@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from scripts.ingest import tags
-from scripts.ingest.compiled import Tree, reader
+from scripts.ingest.compiled import Tree, reader, utf8
 
 _READER = reader(tags)
 
@@ -38,9 +38,15 @@ class Markup:
     marks: Sequence[int]
 
 
-def parse(page: str) -> Tree:
-    """The tree of a page. NUL and lone surrogates are left out of texts."""
-    return _READER.parse(page)
+def encode(page: str) -> bytes:
+    """A page in UTF-8, without lone surrogates."""
+    encoded: bytes = utf8(page)
+    return encoded
+
+
+def parse(page: str | bytes) -> Tree:
+    """The tree of a page, or of what `encode` makes of it. NUL is left out of texts."""
+    return _READER.parse(page if isinstance(page, bytes) else encode(page))
 
 
 def read(tree: Tree) -> Markup:

@@ -1,4 +1,4 @@
-# cython: language_level=3, wraparound=False, boundscheck=False
+# cython: language_level=3, wraparound=False
 """The loops over the characters, the tags and the blocks of a page, and over the trees of a forest, and a set of ids.
 
 What a tag means is in scripts/ingest/tags.py, which `Reader` is given. Nothing here knows a page's text but by its characters, and the work

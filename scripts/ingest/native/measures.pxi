@@ -39,6 +39,7 @@ cdef inline whole_number between(whole_number value, whole_number least, whole_n
     return min(max(value, least), most)
 
 
+@cython.boundscheck(False)  # `check` has looked at all numbers of elements and blocks
 cdef class Page:
     """The measures of a page's blocks. markup: a Markup with a block or more. tables: the module scripts.ingest.measures."""
 

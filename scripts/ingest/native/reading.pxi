@@ -277,8 +277,8 @@ cdef class Reader:
             attribute = attribute.next
         return found
 
-    def parse(self, str page not None):
-        """The tree of a page."""
+    def parse(self, bytes page not None):
+        """The tree of a page in UTF-8."""
         return Tree(self, page)
 
 
@@ -286,7 +286,7 @@ cdef enum:
     AT_A_TIME = 16  # characters of ASCII that are narrowed together
 
 
-cdef bytes utf8(str page):
+def utf8(str page not None):
     """The page in UTF-8, without lone surrogates. Nearly all characters of most pages are ASCII, and stored in two bytes each."""
     cdef Py_ssize_t at = 0, size = len(page), used = 0, each
     cdef const uint16_t* text = <const uint16_t*>PyUnicode_DATA(page)
@@ -388,9 +388,9 @@ cdef class Tree:
     cdef bint formulas  # whether it has any
     cdef Numbers places  # of the elements that `elements` may be asked for
 
-    def __init__(self, Reader reader not None, str page not None):
+    def __init__(self, Reader reader not None, bytes page not None):
         self.reader = reader
-        self.parsed = reader.parser(utf8(page), options=1)
+        self.parsed = reader.parser(page, options=1)
         root = self.parsed.root
         self.root = <Node*><uintptr_t>root.mem_id if root is not None else NULL
         self.nodes = self.depth = self.depths = 0
