@@ -235,7 +235,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--news", type=Path, help="a clone of article-extraction-dataset")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument(
-        "--members", type=int, nargs=2, default=[2, 3], help="members of the first and of the second forest"
+        "--members", type=int, nargs=2, default=[4, 6], help="members of the first and of the second forest"
     )
     parser.add_argument("--trees", type=int, nargs=2, default=[40, 80], help="trees of a member")
     parser.add_argument("--depth", type=int, default=4)
