@@ -142,7 +142,8 @@ def test_the_cut_is_the_best_of_all(found: list[tuple[int, int]]) -> None:
     def measure(least: int) -> float:
         taken = scores >= least
         right, whole = (chance * length)[taken].sum(), (chance * length).sum()
-        return float(3 * right / (2 * length[taken].sum() + whole))
+        weighed = blocks.PRECISION * length[taken].sum() + blocks.RECALL * whole
+        return float((blocks.PRECISION + blocks.RECALL) * right / weighed)
 
     assert measure(blocks.cut(scores, length)) > max(measure(least) for least in scores.tolist()) - 2e-3
 
