@@ -221,7 +221,7 @@ class Head:
             _, found = self._run(forward, targets, None)
         finally:
             self.measured = False
-        return found.logits.double().reshape(targets.shape).sum(1)  # type: ignore[no-any-return]
+        return found.logits.double().reshape(targets.shape).sum(1)
 
     def _run(self, forward: Callable[[], Any], targets: torch.Tensor, counted: torch.Tensor | None) -> tuple[int, Any]:
         """(number of targets that count, what the model returned), where the head returns what it makes of them."""

@@ -137,11 +137,13 @@ def validation(shape: Shape, how: Training) -> dict[str, int]:
     width, kv = shape.width or shape.hidden, shape.kv or shape.width or shape.hidden
     inner = max(2 * width + 2 * kv, 3 * shape.intermediate)
     rows = min(tokens, how.chunk or tokens)
-    made = (4 + 4 * (low < 4)) * rows * shape.vocabulary  # the softmax's logarithm, and of bf16 a copy in fp32
-    most = made if how.chunk else PIECE * 2 * how.cuda  # what a CPU takes at once is too small to count
+    times = 1 if low == 4 else 2  # the softmax's logarithm, and of bf16 a copy in fp32
+    made = 4 * times * rows * shape.vocabulary
+    if not how.chunk:  # what a CPU takes at once is too small to count
+        made = min(made, times * PIECE) if how.cuda else 0
     return {
         "activations": tokens * ((4 + low) * shape.hidden + low * inner),
-        "logits": low * rows * shape.vocabulary + min(made, most),
+        "logits": low * rows * shape.vocabulary + made,
     }
 
 

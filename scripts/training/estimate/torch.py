@@ -123,7 +123,9 @@ def passes(shape: Shape, how: Training, own: dict[str, int]) -> list[dict[str, i
     tokens = how.micro_batch * shape.context
     own = own | {"activations": kept, "buffers": reduced}
     weights = own["weights"]
-    first = own | {"weights": weights + there, "logits": 0 if how.chunk else how.low * tokens * shape.vocabulary}
+    # With chunks the loss and its gradient are made in the forward pass.
+    made = logits if how.chunk else how.low * tokens * shape.vocabulary
+    first = own | {"weights": weights + there, "logits": made}
     # The logits' gradient, and in bf16 its copy beside it, are the `logits`.
     head = own | {"weights": weights + of_head, "logits": logits}
     layer = own | {

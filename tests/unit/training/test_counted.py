@@ -58,7 +58,7 @@ def test_the_estimate_is_what_the_engine_holds(processes: int) -> None:
     for case, found in zip(CASES[processes], counted(processes), strict=True):
         estimate, held = found["estimate"], found["counted"]
         off = estimate["step"] / max(held.values()) - 1, estimate["validation"] / held["validation"] - 1
-        if not (-0.05 < off[0] < 0.05 and -0.03 < off[1] < 0.16):
+        if not (-0.06 < off[0] < 0.06 and -0.03 < off[1] < 0.16):
             wrong.append((case, off))
         # Under loss_chunk the logits are never there all at once.
         assert not case[0].get("loss_chunk") or held["validation"] < held["step"], case
