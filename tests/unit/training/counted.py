@@ -16,7 +16,7 @@ import sys
 import weakref
 from typing import Any
 
-HIDDEN, LAYERS, VOCABULARY, CONTEXT = 256, 6, 16_384, 256
+HIDDEN, LAYERS, VOCABULARY, CONTEXT = 256, 4, 16_384, 256
 
 
 def main() -> int:

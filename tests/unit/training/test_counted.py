@@ -34,11 +34,8 @@ CASES: dict[int, list[tuple[dict[str, Any], dict[str, Any]]]] = {
     4: [
         (LOW | {"zero_stage": 1}, AGAIN),
         (LOW | {"zero_stage": 2, "loss_chunk": 512}, AGAIN),
-        (LOW | {"zero_stage": 3}, NONE),
         (LOW | {"zero_stage": 3}, AGAIN),
-        (LOW | {"zero_stage": 3}, AGAIN | ONCE),
-        (LOW | {"zero_stage": 3}, SELECTIVE),
-        (FULL | {"zero_stage": 3, "loss_chunk": 512}, AGAIN),
+        (LOW | {"zero_stage": 3}, SELECTIVE | ONCE),
     ],
 }
 
@@ -46,7 +43,7 @@ CASES: dict[int, list[tuple[dict[str, Any], dict[str, Any]]]] = {
 def counted(processes: int) -> list[dict[str, Any]]:
     done = subprocess.run(
         [sys.executable, "-m", "tests.unit.training.counted", str(processes), json.dumps(CASES[processes])],
-        cwd=ROOT, capture_output=True, text=True, timeout=300, env={**os.environ, "HF_HUB_OFFLINE": "1"}, check=False,
+        cwd=ROOT, capture_output=True, text=True, timeout=540, env={**os.environ, "HF_HUB_OFFLINE": "1"}, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
     return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
