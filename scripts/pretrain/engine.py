@@ -176,9 +176,15 @@ class Engine(ABC):
         """The loss of each row of token ids [n, length] in nats, summed over its targets that are not IGNORE: float64 [n]."""
         self.model.eval()
         with layers.plainly(self.compiled):
-            logits = self.forward(inputs).logits.float()
+            found = self._by_row(inputs, targets)
         self.model.train()
-        return by_row(logits, targets)
+        return found
+
+    def _by_row(self, inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        """As `evaluate`, of a model that is set to it."""
+        if self.head:
+            return self.head.by_row(partial(self.forward, inputs), targets)
+        return by_row(self.forward(inputs).logits, targets)
 
     def blocks(self) -> list[torch.nn.Module]:
         """The decoder layers, as they run."""
