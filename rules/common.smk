@@ -451,6 +451,8 @@ if workflow.is_main_process:
     try:
         start.check_tokenizers(PROJECT)
         start.check_tools(PROJECT)
+        if workflow.resource_settings.nodes is None and not workflow.deployment_settings.deployment_method:
+            start.check_compiler(PROJECT, bool(GPUS))
         start.say_what_is_auto(PROJECT)
     except (
         InputError

@@ -8,29 +8,30 @@ import re
 import subprocess
 import threading
 from collections import defaultdict
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import yaml
 
-from scripts.workflow.trees import merged
 from tests.unit.workflow.test_devices import FIRST, SECOND, TWO, pretend
-from tests.workflow.conftest import TINY, command, environment
+from tests.workflow.conftest import ROOT, TINY, command, environment
 
 TARGETS = [f"results/{name}/pretrain/train/manifest.json" for name in ("one", "two", "three")]
-TARGETS += [f"results/{name}/evaluate/model/base.manifest.json" for name in ("one", "two")]
-
-
 MARK = f"gpus {os.getpid()}"  # in the environment of this test's processes
 
 
 def config_in(folder: Path) -> Path:
+    """A config without filters: a corpus of this project's pages, and variants that differ in the seed of their training."""
     tree = yaml.safe_load(TINY.read_text(encoding="utf-8"))
+    pages = [str(ROOT / f"docs/{name}.md") for name in ("architecture", "pretrain", "engines", "finetune", "evaluate")]
+    tree["ingest"]["extract"] = {"shards": 1, "sources": [{"name": "pages", "kind": "text", "paths": pages}]}
+    tree["filters"] = []
+    tree["pretrain"]["train"] |= {"checkpoint_every": 1000}
+    tree["finetune"]["train"]["device"] = "cpu"
     seeds = {"one": 11, "two": 12, "three": 13}
     tree["variants"] = {name: {"pretrain": {"train": {"processes": 1, "seed": seed}}} for name, seed in seeds.items()}
     path = folder / "config.yaml"
-    path.write_text(yaml.safe_dump(merged(tree, {"finetune": {"train": {"device": "cpu"}}})))
+    path.write_text(yaml.safe_dump(tree))
     return path
 
 
@@ -81,9 +82,10 @@ def trainings() -> dict[str, set[str]]:
 
 
 @pytest.mark.slow
-def test_trainings_of_variants_have_gpus_of_their_own(copy_of: Callable[[], Path]) -> None:
-    """Three trainings and two evaluations on two GPUs: each sees one, and no training has one that another has at the same time."""
-    folder, seen, over = copy_of(), [], threading.Event()
+def test_trainings_of_variants_have_gpus_of_their_own(tmp_path: Path) -> None:
+    """Three trainings on two GPUs: each sees one, two run at the same time, and never two on one GPU."""
+    seen: list[dict[str, set[str]]] = []
+    over = threading.Event()
 
     def look() -> None:
         while not over.wait(0.05):
@@ -92,17 +94,26 @@ def test_trainings_of_variants_have_gpus_of_their_own(copy_of: Callable[[], Path
     looks = threading.Thread(target=look)
     looks.start()
     try:
-        snakemake(folder, *TARGETS, CRAWL2LLM_TEST=MARK)
+        snakemake(tmp_path, *TARGETS, CRAWL2LLM_TEST=MARK)
     finally:
         over.set()
         looks.join()
     assert {name for at in seen for name in at} == {FIRST, SECOND}
     assert all(len(of) == 1 for at in seen for of in at.values())
     assert any(len(at) == 2 for at in seen), "two at the same time"
-    assert {path for at in seen for of in at.values() for path in of} == set(TARGETS[:3])
+    assert {path for at in seen for of in at.values() for path in of} == set(TARGETS)
     for target in TARGETS:
-        path = folder / target.replace("results/", "logs/").replace("/manifest.json", ".log").replace(
-            ".manifest.json", ".log"
-        )
-        (name,) = re.findall(r"CUDA_VISIBLE_DEVICES=(\S+)", path.read_text(encoding="utf-8"))
+        log = tmp_path / target.replace("results/", "logs/").replace("/manifest.json", ".log")
+        (name,) = re.findall(r"CUDA_VISIBLE_DEVICES=(\S+)", log.read_text(encoding="utf-8"))
         assert name in (FIRST, SECOND)
+
+
+def test_a_plan_with_compiled_layers_wants_a_compiler(tmp_path: Path) -> None:
+    """Before the first task, and not hours later where the training starts."""
+    path = config_in(tmp_path)
+    tree = yaml.safe_load(path.read_text(encoding="utf-8"))
+    tree["pretrain"]["train"]["compile_layers"] = True
+    path.write_text(yaml.safe_dump(tree))
+    line, env = command(tmp_path, "-n", config=path), environment() | {"CC": "no-cc", "CXX": "no-cxx"}
+    done = subprocess.run(line, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    assert done.returncode and "compile_layers is true" in done.stdout and "CXX is 'no-cxx'" in done.stdout

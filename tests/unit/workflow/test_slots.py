@@ -156,6 +156,18 @@ def test_the_processes_of_a_training_see_its_gpus(
     assert set(out.split()) == expected and len(out.split()) == 2
 
 
+def test_an_evaluation_takes_one_and_another_step_none(start: Start) -> None:
+    program = "import os, sys\nfrom scripts.workflow import slots\nslots.take_for_step(*sys.argv[1:])\n"
+    program += "print(os.environ.get('CUDA_VISIBLE_DEVICES'))"
+    for words, expected in (
+        (("evaluate.model",), "GPU-1"),
+        (("quality.transformers", "cpu"), "None"),
+        (("dedup.band",), "None"),
+    ):
+        out = subprocess.run([sys.executable, "-c", program, *words], capture_output=True, text=True, check=True).stdout
+        assert out.strip() == expected
+
+
 def test_who_needs_how_many(start: Start) -> None:
     assert slots.needed("pretrain.train", {"device": "auto", "processes": 4}) == 4
     assert slots.needed("pretrain.train", {"device": "cpu", "processes": 4}) == 0
