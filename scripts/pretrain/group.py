@@ -10,6 +10,7 @@ import time
 import warnings
 from collections.abc import Iterator
 from datetime import timedelta
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -98,11 +99,9 @@ def start(name: str, device: torch.device, threads: int) -> None:
         torch.use_deterministic_algorithms(True)
         setattr(torch.utils.deterministic, "fill_uninitialized_memory", False)  # noqa: B010 - for debugging; costs time
     if not dist.is_initialized():
-        met = (
-            {}
-            if _store is None
-            else {"store": _store, "rank": int(os.environ["RANK"]), "world_size": int(os.environ["WORLD_SIZE"])}
-        )
+        met: dict[str, Any] = {}  # else by the environment, as torch reads it
+        if _store is not None:
+            met = {"store": _store, "rank": int(os.environ["RANK"]), "world_size": int(os.environ["WORLD_SIZE"])}
         dist.init_process_group("gloo" if device.type == "cpu" else "nccl", timeout=ALONE, **met)
     kind(name).prepare(device)
 

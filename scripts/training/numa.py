@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -38,7 +39,7 @@ def cores_near(address: str, root: Path = SYS) -> set[int]:
 
 def address_of(device: torch.device) -> str:
     """The PCI address of a GPU, as the kernel writes it."""
-    has = torch.cuda.get_device_properties(device)
+    has: Any = torch.cuda.get_device_properties(device)
     return f"{has.pci_domain_id:04x}:{has.pci_bus_id:02x}:{has.pci_device_id:02x}.0"
 
 
