@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
@@ -11,6 +12,7 @@ import torch
 from torch import nn
 from torch.utils.checkpoint import CheckpointPolicy, create_selective_checkpoint_contexts
 from transformers import PreTrainedModel, masking_utils
+from transformers.utils import output_capturing
 
 from scripts.pretrain import initial
 
@@ -39,14 +41,51 @@ def recompute(model: PreTrainedModel, selective: bool) -> None:
     model.gradient_checkpointing_enable(options)
 
 
-def compiled(model: nn.Module) -> None:
+def compiled(model: PreTrainedModel) -> None:
     """Compile each layer's forward pass, in place; hooks of engines stay outside. To be called when the engine has wrapped the model.
 
     The whole model is not compiled: transformers then gives attention a mask of its own, and its flash kernel is lost. All layers share
-    what is compiled for the first.
+    what is compiled for the first. DDP is not to cut a layer at its buckets, which would make several graphs of one; and a layer that is
+    computed again does not hand over its routers' outputs again.
     """
+    torch._dynamo.config.optimize_ddp = False
+    torch._dynamo.config.skip_fwd_side_effects_in_bwd_under_checkpoint = True
+    output_capturing.maybe_install_capturing_hooks(model.base_model)
     for block in initial.blocks(model):
-        block.forward = torch.compile(block.forward, backend=BACKEND, fullgraph=True, dynamic=False)
+        recorders = _routers(block)
+        forward = torch.compile(block.forward, backend=BACKEND, fullgraph=True, dynamic=False)
+        block.forward = partial(_recorded, forward, recorders) if recorders else forward
+
+
+def _routers(block: nn.Module) -> list[tuple[nn.Module, Any]]:
+    """(router, transformers' hook that records its output for the loss of the routers) of a layer, whose routers keep their output from now on.
+
+    The hooks inside of a layer ask a ContextVar, which dynamo cannot trace (transformers 5.23, utils/output_capturing.py). They are removed:
+    those of routers are called behind the compiled layer, and of the others training asks for nothing.
+    """
+    found = []
+    for module in (module for module in block.modules() if module is not block):
+        for number, hook in list(module._forward_hooks.items()):
+            if hook.__module__ != output_capturing.__name__:
+                continue
+            del module._forward_hooks[number]
+            if inspect.getclosurevars(hook).nonlocals["key"] == "router_logits":
+                found.append((module, hook))
+    for module, _ in found:
+        module.register_forward_hook(_keep)
+    return found
+
+
+def _keep(module: nn.Module, _: Any, output: Any) -> None:
+    module.kept = output
+
+
+def _recorded(forward: Any, recorders: list[tuple[nn.Module, Any]], *args: Any, **more: Any) -> Any:
+    """A layer's forward pass, and then what is to be recorded of its routers."""
+    made = forward(*args, **more)
+    for router, hook in recorders:
+        hook(router, (), router.__dict__.pop("kept"))
+    return made
 
 
 @contextlib.contextmanager
