@@ -14,7 +14,7 @@ from torch.utils.checkpoint import CheckpointPolicy, create_selective_checkpoint
 from transformers import PreTrainedModel, masking_utils
 from transformers.utils import output_capturing
 
-from scripts.pretrain import initial
+from scripts.pretrain import initial, masking
 
 BACKEND = "inductor"
 # Results that are kept: they cost most to compute. Norms, rotations and activations are computed again, which reads memory and hardly
@@ -58,10 +58,10 @@ def compiled(model: PreTrainedModel) -> None:
 
 
 def _routers(block: nn.Module) -> list[tuple[nn.Module, Any]]:
-    """(router, transformers' hook that records its output for the loss of the routers) of a layer, whose routers keep their output from now on.
+    """(router, transformers' hook that records its output) of a layer; its routers keep their output from now on.
 
-    The hooks inside of a layer ask a ContextVar, which dynamo cannot trace (transformers 5.23, utils/output_capturing.py). They are removed:
-    those of routers are called behind the compiled layer, and of the others training asks for nothing.
+    The hooks inside of a layer ask a ContextVar, which dynamo cannot trace (transformers 5.23, utils/output_capturing.py). They are
+    removed: those of routers are called behind the compiled layer, and training asks for nothing of the others.
     """
     found = []
     for module in (module for module in block.modules() if module is not block):
@@ -89,17 +89,30 @@ def _recorded(forward: Any, recorders: list[tuple[nn.Module, Any]], *args: Any, 
 
 
 @contextlib.contextmanager
-def unpacked(known: bool = True) -> Iterator[None]:
-    """A forward pass in which each row is one sequence, where that is `known`: transformers 5.23 looks for positions that begin again, and
-    waits for the device to say that there are none, once in each forward pass (masking_utils.find_packed_sequence_indices).
+def unpacked(known: bool = True, device: str = "cpu") -> Iterator[None]:
+    """A forward pass in which each row is one sequence, if that is `known`: transformers 5.23 looks for positions that begin again, and
+    waits for the device to say that there are none, once in each forward pass (masking_utils.find_packed_sequence_indices). If it is not
+    known a GPU is not asked; on a CPU, where asking costs nothing, a batch without a border needs no mask.
+
+    Rows as long as a sliding window need no mask either, for which transformers asks for shorter ones.
     """
-    found = masking_utils.find_packed_sequence_indices
+    found, ignored = masking_utils.find_packed_sequence_indices, masking_utils._ignore_causal_mask_sdpa
     if known:
         masking_utils.find_packed_sequence_indices = lambda position_ids: None
+    elif device != "cpu":
+        masking_utils.find_packed_sequence_indices = masking.documents
+    masking_utils._ignore_causal_mask_sdpa = partial(_needs_no_mask, ignored)
     try:
         yield
     finally:
-        masking_utils.find_packed_sequence_indices = found
+        masking_utils.find_packed_sequence_indices, masking_utils._ignore_causal_mask_sdpa = found, ignored
+
+
+def _needs_no_mask(
+    inner: Any, padding: Any, queries: int, keys: int, offset: Any, first: Any, window: int | None = None
+) -> bool:
+    """As `inner`, _ignore_causal_mask_sdpa of transformers, except that a sliding window which covers all keys is none."""
+    return bool(inner(padding, queries, keys, offset, first, None if queries == keys == window else window))
 
 
 def plainly(on: bool) -> contextlib.AbstractContextManager[Any]:

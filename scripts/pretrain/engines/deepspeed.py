@@ -247,8 +247,8 @@ def configuration(job: engine.Job, clipping: float) -> dict[str, Any]:
         config["data_types"] = {"grad_accum_dtype": "fp32"}
     if wide := settings["reduce_dtype"] == "fp32":
         config["communication_data_type"] = "fp32"
-    # Stage 3 does it by itself, and without ZeRO there is no such choice. On a CPU nothing goes on beside the backward pass, and a second
-    # bucket is memory.
+    # Stage 3 does it by itself; without ZeRO, and by its BF16_Optimizer of stage 1, sums are made after the backward pass. On a CPU
+    # nothing goes on beside it, and a second bucket is memory.
     if zero in (1, 2) and (wide or job.device.type == "cuda"):
         config["zero_optimization"]["overlap_comm"] = True
     return config
