@@ -50,7 +50,8 @@ def compiled(model: PreTrainedModel) -> None:
     """
     torch._dynamo.config.optimize_ddp = False
     torch._dynamo.config.skip_fwd_side_effects_in_bwd_under_checkpoint = True
-    output_capturing.maybe_install_capturing_hooks(model.base_model)
+    base: Any = model.base_model
+    output_capturing.maybe_install_capturing_hooks(base)
     for block in initial.blocks(model):
         recorders = _routers(block)
         forward = torch.compile(block.forward, backend=BACKEND, fullgraph=True, dynamic=False)
@@ -100,7 +101,7 @@ def unpacked(known: bool = True, device: str = "cpu") -> Iterator[None]:
     if known:
         masking_utils.find_packed_sequence_indices = lambda position_ids: None
     elif device != "cpu":
-        masking_utils.find_packed_sequence_indices = masking.documents
+        masking_utils.find_packed_sequence_indices = masking.documents  # type: ignore[assignment]
     masking_utils._ignore_causal_mask_sdpa = partial(_needs_no_mask, ignored)
     try:
         yield
