@@ -38,6 +38,8 @@ def needed(shape: Shape, how: Training) -> dict[str, int]:
     largest = shape.hidden * max(shape.vocabulary, shape.intermediate)
     working = low * (2 * tokens * shape.intermediate + largest)
     bucket = low * min(n, BUCKET) if third or (zero_stage and how.processes > 1) else 0
+    if how.cuda and (zero_stage == 2 or (zero_stage == 1 and not mixed)):  # one is filled while another is reduced
+        bucket *= 2
     # The system gives its pages as gradients fill it, when activations go.
     late = bucket if zero_stage in (1, 2) and not how.cuda else 0
     if how.cuda:  # torch's fused AdamW needs no arrays of its own; gradients are flattened, or made fp32
