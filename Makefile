@@ -38,7 +38,7 @@ $(VENV)/.installed: envs/lock.txt pyproject.toml | $(VENV)/bin/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
 	@touch $@
 
-$(VENV)/.compiled: $(addprefix scripts/ingest/native/,crawl2llm_native.pyx bounds.pxi lexbor.pxi measures.pxi reading.pxi pyproject.toml setup.py) $(VENV)/.installed
+$(VENV)/.compiled: $(wildcard scripts/ingest/native/*.p*) $(VENV)/.installed
 	CFLAGS=-O2 CXXFLAGS=-O2 CPPFLAGS= $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation ./scripts/ingest/native
 	@touch $@
 

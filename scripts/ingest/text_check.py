@@ -7,6 +7,7 @@ characters.
 
 from __future__ import annotations
 
+import codecs
 import re
 
 import numpy as np
@@ -30,7 +31,7 @@ _SIGNATURE = re.compile(b"|".join(b"(%s)" % pattern for pattern in SIGNATURES.va
 BEGIN = 300  # bytes that tell a signature
 # The standard's "binary data bytes" (section 3).
 BINARY = bytes([*range(0x00, 0x09), 0x0B, *range(0x0E, 0x1B), *range(0x1C, 0x20)])
-BOMS = (b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff")
+BOMS = (codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 # These as characters, DEL, C1 controls, private use, and what could not be decoded; of UTF-16 what begins a plane of private use.
 _WRONG = np.zeros(1 << 16, bool)
 _WRONG[[*BINARY, *range(0x7F, 0xA0), *range(0xDB80, 0xDC00), *range(0xE000, 0xF900), 0xFFFD]] = True
@@ -42,15 +43,15 @@ FEW = 2  # such characters that a text may have, however short it is
 
 def kind_of(body: bytes) -> str | None:
     """What the first bytes say that a body is; None if that may be text."""
-    found = _SIGNATURE.match(body[:BEGIN])
-    return _NAMES[found.lastindex - 1] if found and found.lastindex else None
+    match = _SIGNATURE.match(body[:BEGIN])
+    return _NAMES[match.lastindex - 1] if match and match.lastindex else None
 
 
 def is_text(body: bytes) -> bool:
     """Whether bytes may be text in some encoding: they begin like no other kind, and have few binary data bytes or a byte-order mark."""
     head = body[:HEAD]
-    number = len(head) - len(head.translate(None, BINARY))
-    return not kind_of(head) and (head.startswith(BOMS) or not _too_many(number, len(head)))
+    binary = len(head) - len(head.translate(None, BINARY))
+    return not kind_of(head) and (head.startswith(BOMS) or not _too_many(binary, len(head)))
 
 
 def why_not_text(text: str) -> str | None:
@@ -59,14 +60,14 @@ def why_not_text(text: str) -> str | None:
         return f"it is {kind}"
     if len(text) > PARTS * PART:
         text = "".join(text[at : at + PART] for at in range(0, len(text) - PART + 1, (len(text) - PART) // (PARTS - 1)))
-    number = wrong_characters(text)
-    if not _too_many(number, len(text)):
+    wrong = wrong_characters(text)
+    if not _too_many(wrong, len(text)):
         return None
-    return f"{number:,} of {len(text):,} characters are controls, private or could not be decoded"
+    return f"{wrong:,} of {len(text):,} characters are controls, private or could not be decoded"
 
 
 def wrong_characters(text: str) -> int:
-    """How many characters of a text are none of a text."""
+    """How many characters do not belong in a text (_WRONG)."""
     units = np.frombuffer(text.encode("utf-16-le", "surrogatepass"), np.uint16)
     return int(np.count_nonzero(_WRONG.take(units, mode="wrap")))  # `wrap` checks no bounds, which all units are within
 

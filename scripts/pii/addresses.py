@@ -33,9 +33,8 @@ ALPHABETS = (
 # Of RFC 5321's characters those that mailboxes have: with all, the `?to=` of a link would belong to the address.
 SIGNS = DIGITS + "._%+-"
 APOSTROPHES = "'\u2019"
-BEFORE_APOSTROPHE = (
-    2  # most letters before one, as in O'Brien: of the Italian dell'ufficio@… the article is not the address's
-)
+# Most letters before one, as in O'Brien: of the Italian dell'ufficio@… the article is not the address's.
+BEFORE_APOSTROPHE = 2
 LOCALS = tuple(SIGNS + letters + APOSTROPHES for letters in ALPHABETS)
 LONGEST_LOCAL, LONGEST_DOMAIN = 64, 255  # characters, RFC 5321, section 4.5.3.1
 # RFC 1035, section 2.3.4; beyond ASCII an IDN (RFC 5890).
@@ -118,14 +117,14 @@ def emails(text: str) -> Iterator[Found]:
 
 
 def _local(head: str) -> str:
-    """The mailbox that a text ends with; "" where it ends with none."""
-    found = max((head[len(head.rstrip(characters)) :] for characters in LOCALS), key=len)
+    """The mailbox that a text ends with; "" if it ends with none."""
+    local = max((head[len(head.rstrip(characters)) :] for characters in LOCALS), key=len)
     for mark in APOSTROPHES:
-        before, apostrophe, after = found.rpartition(mark)
+        before, apostrophe, after = local.rpartition(mark)
         name = before.rpartition(".")[2]
         if apostrophe and not (after[:1].isalpha() and name.isalpha() and len(name) <= BEFORE_APOSTROPHE):
-            found = after
-    return found.lstrip(".%+-" + MARKS)
+            local = after
+    return local.lstrip(".%+-" + MARKS)
 
 
 def _user(text: str, start: int) -> bool:
