@@ -6,7 +6,8 @@
         --crawl ../shared/data/crawl
 
 Writes benchmarks/results/extraction.json. A set that is not there is left out, and said to be; so is trafilatura where it
-is not installed (`pip install trafilatura==2.3.1 lxml_html_clean==0.4.6`).
+is not installed (`pip install trafilatura==2.3.1 lxml_html_clean==0.4.6`). With `--bad-byte` the pages of the crawl alone are read, each
+with one byte that its charset does not have, and nothing is timed: benchmarks/results/extraction_bad_byte.json.
 
 Speed: CPU seconds of the process for all that an extractor does with a page (bounds and parsing included), over `--speed` pages
 of each set, extractors in turn, the median of the rounds. The floor: lexbor's parser,
@@ -27,7 +28,7 @@ from typing import Any
 
 from resiliparse.parse.html import HTMLTree
 
-from benchmarks.gold_pages import GoldPage, gram_f1, options, pages, word_f1
+from benchmarks.gold_pages import GoldPage, crawl, gram_f1, options, pages, word_f1
 from benchmarks.machine import processor, versions
 from scripts.ingest.bounds import scan, too_hard
 from scripts.ingest.extractors import EXTRACTORS, TooHard, missing
@@ -98,9 +99,16 @@ def main(argv: list[str] | None = None) -> int:
     options(parser)
     parser.add_argument("--speed", type=int, default=120, help="pages of each set that are timed")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--output", type=Path, default=ROOT / "benchmarks/results/extraction.json")
+    parser.add_argument("--bad-byte", action="store_true", help="spoil the pages of the crawl, and read these alone")
+    parser.add_argument(
+        "--output", type=Path, help="default: benchmarks/results/extraction.json (or extraction_bad_byte.json)"
+    )
     args = parser.parse_args(argv)
-    every = pages(args)
+    if args.bad_byte:
+        args.articles = args.types = None
+    every = pages(args, args.bad_byte)
+    if args.crawl:
+        every += crawl(args.crawl, "re-encoded", args.bad_byte)
     names = [name for name in EXTRACTORS if not missing(name)]
     for name in sorted(set(EXTRACTORS) - set(names)):
         print(f"{name}: skipped, {missing(name)}")
@@ -108,20 +116,29 @@ def main(argv: list[str] | None = None) -> int:
     result: dict[str, Any] = {"what": "main text of HTML pages with gold text, one core", "sets": {}}
     for source in dict.fromkeys(page.source for page in every):
         mine = [page for page in every if page.source == source]
-        step = max(1, len(mine) // args.speed)
-        speed = timed(sides | FLOOR, mine[::step][: args.speed], args.rounds)
-        out: dict[str, Any] = {"pages a second": speed}
+        out: dict[str, Any] = {}
+        speed: dict[str, float] = {}
+        if not args.bad_byte:
+            step = max(1, len(mine) // args.speed)
+            out["pages a second"] = speed = timed(sides | FLOOR, mine[::step][: args.speed], args.rounds)
         if "trafilatura" in speed:
             out["times as fast as trafilatura"] = {name: round(speed[name] / speed["trafilatura"], 2) for name in names}
         for name in names:
             found = [(page, tidy(sides[name](page.page))) for page in mine]
             out[name] = {"all": quality(found), "held": quality([each for each in found if each[0].held])}
-            print(source, name, speed[name], "pages/s", json.dumps(out[name]["held"]), flush=True)
+            print(
+                source,
+                name,
+                *(f"{value} pages/s" for value in (speed.get(name),) if value),
+                json.dumps(out[name]["held"]),
+                flush=True,
+            )
         result["sets"][source] = out
     result["versions"] = versions("Resiliparse", "trafilatura", "lxml", "numpy")
     result["hardware"] = {"processor": processor(), "cores": os.cpu_count()}
-    args.output.parent.mkdir(parents=True, exist_ok=True)
-    args.output.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    output = args.output or ROOT / f"benchmarks/results/extraction{'_bad_byte' if args.bad_byte else ''}.json"
+    output.parent.mkdir(parents=True, exist_ok=True)
+    output.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     return 0
 
 

@@ -2,7 +2,8 @@
 
 None of the sets is part of the project. `--articles`: a clone of github.com/scrapinghub/article-extraction-benchmark (181 articles).
 `--types`: one of github.com/Murrough-Foley/web-content-extraction-benchmark (WCXB: 2,008 pages of seven types). `--crawl`: a folder with
-WARC files, their `*.gold.tsv` and `*.gold_text.jsonl.zst` (see benchmarks/gold.py).
+WARC files, their `*.gold.tsv` and `*.gold_text.jsonl.zst` (see benchmarks/gold.py). With `bad_byte` each page of the crawl has one byte
+more, in its middle, that its charset does not have; see `spoil`.
 
 A fourth is only fitted on, so no page of it is held: github.com/AndyTheFactory/article-extraction-dataset (421 articles of 2023).
 """
@@ -19,18 +20,23 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from statistics import mean
+from typing import Any
 from urllib.parse import urlsplit
 
 import pyarrow as pa
+from fastwarc.warc import WarcRecord
 
 from benchmarks.gold import TAG
 from scripts.ingest.charsets import decode_text
 from scripts.ingest.warc import Rejected, WarcReader
 
 WORD = re.compile(r"\w+")
+PARAGRAPH = re.compile(rb"<p\b[^<>]*>", re.IGNORECASE)
+ANY_TAG = re.compile(rb"</?[a-z][^<>]*>", re.IGNORECASE)
 
 
 @dataclass
@@ -86,17 +92,50 @@ def types(folder: Path) -> Iterator[GoldPage]:
             yield GoldPage("types", kind, host(row.get("url") or path.stem), split == "test", page, gold)
 
 
+def undefined_byte(charset: str) -> bytes:
+    """The highest byte that Python's codec of this charset cannot read in front of a tag; b"" if it reads all of them."""
+    for number in range(255, 127, -1):
+        try:
+            (bytes([number]) + b"<").decode(charset)
+        except UnicodeDecodeError:
+            return bytes([number])
+    return b""
+
+
+def spoil(body: bytes, charset: str) -> bytes:
+    """The body with one byte that its charset does not have, behind the `<p>` (else any tag) nearest to its middle.
+
+    charset: what the text is written in, whatever the page declares. UTF-16 gets half of a surrogate pair. A body whose charset has a
+    character for each byte (KOI8-R, ISO-8859-2) stays as it is.
+    """
+    if charset == "utf-16":
+        half = len(body) // 4 * 2
+        at = body.find(b">\0", half)
+        at = len(body) if at < 0 else at + at % 2 + 2
+        return body[:at] + b"\x00\xd8" + body[at:]
+    ends = [tag.end() for tag in PARAGRAPH.finditer(body)] or [tag.end() for tag in ANY_TAG.finditer(body)] or [0]
+    at = min(ends, key=lambda end: abs(end - len(body) // 2))
+    return body[:at] + undefined_byte(charset) + body[at:]
+
+
 class Bodies(WarcReader):
-    """Decodes the pages of a WARC file, and does not extract their text."""
+    """Decodes the pages of a WARC file, and does not extract their text. charsets: of the records that get a bad byte."""
 
-    def html(self, record, body, declared, facts):  # type: ignore[no-untyped-def]
+    def __init__(self, charsets: dict[str, str]) -> None:
+        super().__init__({"name": "gold"}, {"max_body_bytes": 20_000_000})
+        self.charsets, self.decoded = charsets, dict[str, str]()
+
+    def html(self, record: WarcRecord, body: bytes, declared: str, facts: dict[str, Any]) -> Rejected:
+        name = record.record_id or ""
         charset = re.search(r"charset\s*=\s*([^;\s]+)", declared, re.IGNORECASE)
-        self.found[record.record_id] = decode_text(body, charset.group(1) if charset else None)[0]
-        return Rejected("gold", record.record_id or "", "")
+        if name in self.charsets:
+            body = spoil(body, self.charsets[name])
+        self.decoded[name] = decode_text(body, charset.group(1) if charset else None)[0]
+        return Rejected("gold", name, "")
 
 
-def crawl(folder: Path) -> Iterator[GoldPage]:
-    """The original pages of a labelled crawl that have gold text."""
+def crawl(folder: Path, variant: str = "original", bad_byte: bool = False) -> Iterator[GoldPage]:
+    """The pages of a labelled crawl that are of this variant and have gold text. `re-encoded` ones are in legacy charsets and UTF-16."""
     labels, texts = {}, {}
     for path in sorted(folder.glob("*.gold.tsv")):
         with path.open(encoding="utf-8", newline="") as handle:
@@ -105,15 +144,16 @@ def crawl(folder: Path) -> Iterator[GoldPage]:
         for line in io.TextIOWrapper(pa.CompressedInputStream(pa.OSFile(str(path)), "zstd"), encoding="utf-8"):
             row = json.loads(line)
             texts[row["record_id"]] = html.unescape(TAG.sub(" ", row["gold_text"]))
-    reader = Bodies({"name": "gold"}, {"max_body_bytes": 20_000_000})
+    charsets = {record: row["body_charset"].removeprefix("non-utf8:") for record, row in labels.items() if bad_byte}
+    source = "crawl" if variant == "original" else f"crawl, {variant}"
     for path in sorted(folder.glob("*.warc.gz")):
-        reader.found = {}  # type: ignore[attr-defined]
+        reader = Bodies({record: charset for record, charset in charsets.items() if record in texts})
         for _ in reader(path):
             pass
-        for record, page in reader.found.items():  # type: ignore[attr-defined]
-            if record in texts and labels[record]["variant"] == "original":
+        for record, page in reader.decoded.items():
+            if record in texts and labels[record]["variant"] == variant:
                 where = host(labels[record]["url"])
-                yield GoldPage("crawl", labels[record]["lang"], where, second_half(where), page, texts[record])
+                yield GoldPage(source, labels[record]["lang"], where, second_half(where), page, texts[record])
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -123,10 +163,10 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--crawl", type=Path, help="a folder with WARC files and gold text")
 
 
-def pages(args: argparse.Namespace) -> list[GoldPage]:
-    """All pages of the sets that are given. Raises SystemExit where there is none."""
+def pages(args: argparse.Namespace, bad_byte: bool = False) -> list[GoldPage]:
+    """All pages of the sets that are given, those of the crawl with a bad byte if asked for. Raises SystemExit if there is none."""
     out: list[GoldPage] = []
-    for name, read in (("articles", articles), ("types", types), ("crawl", crawl)):
+    for name, read in (("articles", articles), ("types", types), ("crawl", partial(crawl, bad_byte=bad_byte))):
         folder = getattr(args, name)
         if folder is None or not folder.is_dir():
             print(f"{name}: skipped, {'no folder given' if folder is None else f'no folder {folder}'}")

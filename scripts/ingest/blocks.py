@@ -32,7 +32,7 @@ CHANCE = np.rint(1000 / (1 + np.exp(np.arange(-SURE, SURE + 1) / -100))).astype(
 UNLIKELY = -100  # a score: odds of 1 to 2.7
 HEADING = np.zeros(len(CODE) + 1, np.bool_)  # by an element's code; h1 is the title, which gold texts leave out
 HEADING[[CODE[name] for name in ("h2", "h3", "h4", "h5", "h6", "dt", "caption")]] = True
-PRECISION, RECALL = 2, 1  # weights of precision and recall: see `cut`
+PRECISION, RECALL = 5, 2  # weights of precision and recall: see `cut`
 
 
 class TooManyBlocks(ValueError):
