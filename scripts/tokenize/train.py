@@ -61,7 +61,7 @@ def bounded(texts: Iterable[str], pieces: regex.Pattern[str]) -> Iterator[str]:
     All other pieces stay as they are, and a text without a long one comes whole. pieces: of the tokenizer, see `unigram.pieces`.
     """
     # A piece is white space, or one space at most and what is none.
-    run = regex.compile(rf"\S{{{BOUND}}}|\s{{{BOUND}}}")
+    run = regex.compile(rf"(?<!\S)\S{{{BOUND}}}|(?<!\s)\s{{{BOUND}}}")  # looked for at the begin of each run alone
     for text in texts:
         start = 0  # of what was not given yet
         for piece in pieces.finditer(text) if run.search(text) else ():
