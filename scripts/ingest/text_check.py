@@ -14,7 +14,8 @@ import numpy as np
 # Signatures that are printable have more of the format behind them, since a text may begin with `BM` or `OTTO`.
 SIGNATURES = {
     "PDF": rb"\s{0,16}%PDF-", "PostScript": rb"%!PS-Adobe-", "RTF": rb"\{\\rtf1",
-    "PNG": rb"\x89PNG", "JPEG": rb"\xff\xd8\xff", "GIF": rb"GIF8[79]a(?:.[\x00-\x1f]){2}", "WebP": rb"RIFF.{4}WEBPVP", "BMP": rb"BM.{4}\x00{4}",
+    "PNG": rb"\x89PNG", "JPEG": rb"\xff\xd8\xff", "GIF": rb"GIF8[79]a(?:.[\x00-\x1f]){2}",
+    "WebP": rb"RIFF.{4}WEBPVP", "BMP": rb"BM.{4}\x00{4}",
     "icon": rb"\x00\x00[\x01\x02]\x00", "TIFF": rb"II\*\x00|MM\x00\*", "DjVu": rb"AT&TFORM.{4}DJV[MU]",
     "WAV": rb"RIFF.{4}WAVE", "AVI": rb"RIFF.{4}AVI ", "AIFF": rb"FORM.{4}AIFF", "MP3": rb"ID3[\x02-\x04]", "Ogg": rb"OggS\x00",
     "FLAC": rb"fLaC\x00", "MIDI": rb"MThd\x00\x00\x00\x06", "MP4": rb".{4}ftyp[a-zA-Z0-9]{3}", "WebM": rb"\x1a\x45\xdf\xa3",

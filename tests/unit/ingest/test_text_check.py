@@ -44,7 +44,8 @@ def office() -> bytes:
 OTHERS = {
     "PDF": b"%PDF-1.7\n1 0 obj << /Type /Catalog >> endobj " * 20, "PNG": b"\x89PNG\r\n\x1a\n" + NOISE,
     "JPEG": b"\xff\xd8\xff\xe0\x00\x10JFIF" + NOISE,
-    "GIF": b"GIF89a\x40\x01\xf0\x00" + NOISE, "DjVu": b"AT&TFORM\x00\x00\x10\x00DJVU" + NOISE, "WebP": b"RIFF\x10\x00\x00\x00WEBPVP8 " + NOISE, "BMP": b"BM\x36\x00\x0c\x00\x00\x00\x00\x00" + NOISE,
+    "GIF": b"GIF89a\x40\x01\xf0\x00" + NOISE, "DjVu": b"AT&TFORM\x00\x00\x10\x00DJVU" + NOISE,
+    "WebP": b"RIFF\x10\x00\x00\x00WEBPVP8 " + NOISE, "BMP": b"BM\x36\x00\x0c\x00\x00\x00\x00\x00" + NOISE,
     "icon": b"\x00\x00\x01\x00\x01\x00" + NOISE, "font": b"wOF2\x00\x01\x00\x00" + NOISE, "MP3": b"ID3\x03\x00" + NOISE,
     "MP4": b"\x00\x00\x00\x18ftypmp42" + NOISE, "WebM": b"\x1a\x45\xdf\xa3" + NOISE, "zip": office(), "RAR": b"Rar!\x1a\x07\x00" + NOISE,
     "7z": b"7z\xbc\xaf\x27\x1c" + NOISE, "gzip": gzip.compress(WORDS), "bzip2": bz2.compress(WORDS), "xz": lzma.compress(WORDS),
