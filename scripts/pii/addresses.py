@@ -131,13 +131,14 @@ def _user(text: str, start: int) -> bool:
     """Whether a local part is the user or the password of a URL: between it and `://` there is no path."""
     before = text[max(0, start - 200) : start]
     scheme = before.rfind("://")
-    return scheme >= 0 and not re.search(r"[/?#\s]", before[scheme + 3 :])
+    return scheme >= 0 and not NO_USERINFO.search(before, scheme + 3)
 
 
-# User and password before a URL's host (RFC 3986, section 3.2.1), of a bounded length.
-USERINFO = re.compile(
-    r"([^\s:/?#@\[\]<>\"'`,;()|\\]{0,128}):([^\s:/?#@\[\]<>\"'`,;()|\\][^\s/?#\[\]<>\"'`,;()|\\]{0,255})@(?=[\w\[])"
-)
+# User and password before a URL's host (RFC 3986, section 3.2.1), of a bounded length. Not all beyond ASCII may be in them: in scripts
+# without spaces an address may follow a host and its port.
+USER = "!$%&*+.=_{}~" + DIGITS + "".join(ALPHABETS) + r"\^\-"
+USERINFO = re.compile(rf"([{USER}]{{0,128}}):([{USER}][{USER}:@]{{0,255}})@(?=[\w\[])")
+NO_USERINFO = re.compile(rf"[/?#\s]|[^\x00-\x7f{''.join(ALPHABETS)}]")
 # What documentation writes for a password.
 NO_PASSWORD = re.compile(
     r"(?:my|your|the)?[-_]?(?:password|passwd|passwort|passphrase|pass|pwd|pw|psw|secret|token|api[-_]?key|key|contraseña|clave|motdepasse|"

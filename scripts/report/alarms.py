@@ -111,12 +111,14 @@ def _hosts(pages: Spill, share: float, stages: int) -> tuple[list[tuple[int, int
     number = 0
     for part in range(pages.parts):
         some = pages.part(part)
-        names, place = np.unique(some["host"], return_inverse=True)
+        names, pages_of = np.unique(some["host"], return_counts=True)
+        names = names[pages_of >= LEAST]  # first, since a table of all hosts by stage takes more than the pages
+        some = some[np.isin(some["host"], names)]
+        place = np.searchsorted(names, some["host"])
         cells = np.bincount(place * stages + some["stage"], minlength=len(names) * stages)
         by_stage: npt.NDArray[np.int64] = cells.reshape(len(names), stages)
         total = by_stage.sum(axis=1)
-        lost = by_stage[:, 1:] > share * total[:, None]
-        where, stage = np.nonzero(lost & (total >= LEAST)[:, None])
+        where, stage = np.nonzero(by_stage[:, 1:] > share * total[:, None])
         number += len(where)
         gone = by_stage[where, stage + 1]
         found = zip(names[where].tolist(), (stage + 1).tolist(), total[where].tolist(), gone.tolist(), strict=True)

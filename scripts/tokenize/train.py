@@ -61,7 +61,7 @@ def cut_long_pieces(texts: Iterable[str], pieces: regex.Pattern[str]) -> Iterato
     All other pieces stay as they are, and a text without a long one comes whole. pieces: of the tokenizer, see `unigram.pieces`.
     """
     # A piece is white space, or one space at most and what is none.
-    run = regex.compile(rf"\S{{{PIECE}}}|\s{{{PIECE}}}")
+    run = regex.compile(rf"(?<!\S)\S{{{PIECE}}}|(?<!\s)\s{{{PIECE}}}")  # searched at the start of each run alone
     for text in texts:
         start = 0  # of what was not given yet
         for piece in pieces.finditer(text) if run.search(text) else ():
