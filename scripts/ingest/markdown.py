@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 
 from scripts.ingest.markup import Markup
-from scripts.ingest.render import CELLS, ITEM, ROW, list_numbers
+from scripts.ingest.render import CELLS, ITEM, ROW, list_marks
 from scripts.ingest.tags import CODE
 
 LONG = 300  # characters of a block that makes a table one for layout
@@ -90,7 +90,7 @@ def _line(markup: Markup, number: int) -> str:
     return _escaped(line)
 
 
-def _prefixes(markup: Markup, around: Sequence[int], numbers: dict[int, int], width: dict[int, int]) -> tuple[str, str]:
+def _prefixes(markup: Markup, around: Sequence[int], marks: dict[int, str], width: dict[int, int]) -> tuple[str, str]:
     """What the first line of a block begins with, and each other. around: its items and quotes. width: of the mark of each item that has
     begun; those that begin here are added.
     """
@@ -101,7 +101,7 @@ def _prefixes(markup: Markup, around: Sequence[int], numbers: dict[int, int], wi
             continue
         mark = ""
         if each not in width:
-            mark = f"{numbers[each]}. " if each in numbers else "- "
+            mark = f"{marks.get(each, '-')} "
             width[each] = len(mark)
         first, prefix = first + mark.ljust(width[each]), prefix + " " * width[each]
     return first, prefix
@@ -109,7 +109,7 @@ def _prefixes(markup: Markup, around: Sequence[int], numbers: dict[int, int], wi
 
 def text(markup: Markup, kept: Sequence[int]) -> str:
     """The blocks of these numbers, in order."""
-    numbers = list_numbers(markup)
+    marks = list_marks(markup)
     table_of, lists = _around(markup)
     tables = _rows(markup, kept, table_of)
     width: dict[int, int] = {}
@@ -129,7 +129,7 @@ def text(markup: Markup, kept: Sequence[int]) -> str:
         else:
             line = _line(markup, number)
         begun = len(width)
-        first, prefix = _prefixes(markup, lists[node], numbers, width)
+        first, prefix = _prefixes(markup, lists[node], marks, width)
         if out:
             quotes = os.path.commonprefix([before, prefix]).rstrip()  # noqa: RUF071 - characters are meant
             out.append("\n" if len(width) > begun and listed else f"\n{quotes}\n")

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from scripts.ingest import markdown
-from scripts.ingest.markup import read, tokens
+from scripts.ingest.markup import parse, read
 from scripts.ingest.warc import Page
 from tests.unit.ingest.warcs import http, one
 
 
 def of(page: str) -> str:
-    markup = read(tokens(page))
+    markup = read(parse(page))
     return markdown.text(markup, range(len(markup.text)))
 
 
