@@ -57,5 +57,7 @@ def code_lines(tree: Tree) -> set[str]:
     if not tree.elements(VERBATIM, 1, 0, 0):
         return set()
     markup = read(tree)
-    texts = [text for text, node in zip(markup.text, markup.node, strict=True) if markup.bits[node] & tags.WITHIN["pre"]]
+    texts = [
+        text for text, node in zip(markup.text, markup.node, strict=True) if markup.bits[node] & tags.WITHIN["pre"]
+    ]
     return set(map(str.rstrip, chain.from_iterable(text.split("\n") for text in texts)))

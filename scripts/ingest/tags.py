@@ -55,7 +55,7 @@ KIND: dict[str, int] = (
     | {"a": LINK, "br": BREAK, "hr": RULE, "button": BUTTON, "dialog": DIALOG, "template": TEMPLATE, "sup": RAISED}
     | {name: INLINE for name in ("html", "meta", "link", "time", "area", "span", "img", "mi", "sub")}
 )
-# Attributes that are asked for: those that say something of a block, then those of a page's head, and last those that number a list's items.
+# Attributes that are asked for: those that say something of a block, then those of a page's head, and last those that number items.
 ATTRIBUTES = (
     "class", "id", "role", "itemprop", "style", "hidden", "aria-hidden", "href", "open", "shadowrootmode",
     "name", "property", "content", "http-equiv", "rel", "lang", "xml:lang", "pubdate", "datetime", "type", "start", "value", "reversed",
@@ -90,7 +90,7 @@ PROBE = (
     + "<table><caption>i</caption><thead><tr><th>j</th></tr></thead><tbody><tr><td>k</td></tr></tbody><tfoot></tfoot></table>"
     + "<plaintext>l"
 )
-# Characters that are not seen, and cut words in two for whoever counts words: the soft hyphen, U+200B, and the word joiner in its two forms.
+# Characters that are not seen, and cut words in two for whoever counts them: the soft hyphen, U+200B, the word joiner in its two forms.
 UNSEEN = "\u00ad\u200b\u2060\ufeff"
 # U+200B stays between two characters of the scripts that have no spaces between words, where it is what a space is elsewhere: Thai, Lao,
 # Myanmar, Khmer, Tai (class SA of https://www.unicode.org/reports/tr14/), in rows of 64.
@@ -193,8 +193,8 @@ def said(words: str) -> int:
 def raised(before: str, text: str, numerator: bool) -> str:
     """What is written between a text and a <sup> that follows it: `10^6`, `e^(n+1)`, `5 1/2`; nothing in `1st`, `word[1]`, `Brand™`.
 
-    before: the last characters of the text, two or more where it has so many. text: what the element holds. numerator: whether a slash and a <sub> follow. `^(` asks for a
-    bracket behind the element too.
+    before: the last characters of the text, two or more if it has so many. text: what the element holds. numerator: whether a slash and a
+    <sub> follow. `^(` asks for a bracket behind the element too.
     """
     last = before[-1:]
     if last.isspace() or not text:

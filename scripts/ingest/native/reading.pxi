@@ -730,6 +730,28 @@ cdef class Reading:
             self.write(mark.encode())
         return True
 
+    cdef bint in_formula(self, Node* node, bint begins) except -1:
+        """What MathML draws between the parts of a fraction, a power and a root, where one of them begins or ends."""
+        cdef Node* around = above(node)
+        cdef Node* other = node.previous
+        cdef bint root = node.name >= KNOWN and name_of(node.name) == b"msqrt"
+        cdef bytes name = name_of(around.name) if around != NULL and around.type == AN_ELEMENT and around.name >= KNOWN else b""
+        while other != NULL and other.type != AN_ELEMENT:
+            other = other.previous
+        if not (root or name == b"mfrac" or (name == b"msup" and other != NULL)):
+            return True
+        if begins and other != NULL and name in (b"mfrac", b"msup"):
+            self.space = False
+            self.write(b"/" if name == b"mfrac" else b"^")
+        if begins and root:
+            self.write("\u221a".encode())
+        text = self.reader.raised_text(node)
+        if len(text) != 1 and not text.isalnum():
+            if not begins:
+                self.space = False
+            self.write(b"(" if begins else b")")
+        return True
+
     cdef bint heads(self, Node* node) except -1:
         """Whether a button stands in a heading, as those that open and close a section do."""
         cdef int count
@@ -763,7 +785,9 @@ cdef class Reading:
             self.mark_count += 1
             if (<Element*>node).attribute != NULL and self.drawn(node):
                 return False
-            if kind == RAISED and self.used and not self.line and node.user == NULL:
+            if node.space != self.reader.html:
+                self.in_formula(node, True)
+            elif kind == RAISED and self.used and not self.line and node.user == NULL:
                 self.begin_raised(node)
             return True
         if kind == NOTHING:
@@ -818,6 +842,8 @@ cdef class Reading:
         else:
             kind = self.reader.kind_of(node, &code)
             self.mark_count += kind != LINK and kind != TEMPLATE and node.first != NULL
+            if node.space != self.reader.html:
+                self.in_formula(node, False)
             if node == self.raised:
                 self.write(b")")
                 self.raised = NULL

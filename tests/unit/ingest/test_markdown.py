@@ -36,6 +36,7 @@ def of(page: str) -> str:
         ("<p># a<p>1. b<p>- c<br>+ d<p>&gt; e<p>---<p>#f 1.2 -g *h*", "\\# a\n\n1\\. b\n\n\\- c\n\\+ d\n\n\\> e\n\n\\---\n\n#f 1.2 -g *h*"),
         ("<p>a<br>=<p>b<br>-", "a\n\\=\n\nb\n\\-"),
         (f"<table><tr><td>a<td>{'b' * 301}</table>", "a\n\n" + "b" * 301),
+        ("<ol start=9 type=i><li>a<li value=3><p>b</p><p>c</p></ol>", "ix. a\niii. b\n\n     c"),
         ("", ""),
     ],
 )  # fmt: skip
