@@ -28,7 +28,7 @@ import pyarrow as pa
 
 from benchmarks.gold import TAG
 from scripts.ingest.charsets import decode_text
-from scripts.ingest.warc import Rejected, WarcReader
+from scripts.ingest.warc import Rejected, WarcReader, joined
 
 WORD = re.compile(r"\w+")
 
@@ -104,7 +104,7 @@ def crawl(folder: Path) -> Iterator[GoldPage]:
     for path in sorted(folder.glob("*.gold_text.jsonl.zst")):
         for line in io.TextIOWrapper(pa.CompressedInputStream(pa.OSFile(str(path)), "zstd"), encoding="utf-8"):
             row = json.loads(line)
-            texts[row["record_id"]] = html.unescape(TAG.sub(" ", row["gold_text"]))
+            texts[row["record_id"]] = joined(html.unescape(TAG.sub(" ", row["gold_text"])))
     reader = Bodies({"name": "gold"}, {"max_body_bytes": 20_000_000})
     for path in sorted(folder.glob("*.warc.gz")):
         reader.found = {}  # type: ignore[attr-defined]
