@@ -31,7 +31,7 @@ from benchmarks.gold_pages import GoldPage, gram_f1, options, pages, word_f1
 from benchmarks.machine import processor, versions
 from scripts.ingest.bounds import scan, too_hard
 from scripts.ingest.extractors import EXTRACTORS, TooHard, missing
-from scripts.ingest.markup import parse, read
+from scripts.ingest.markup import encode, parse, read
 from scripts.ingest.warc import tidy
 from scripts.workflow.config import ROOT
 
@@ -40,10 +40,11 @@ def extractor(name: str) -> Callable[[str], str]:
     """From a page to its main text; "" for a page over the bounds."""
 
     def run(page: str) -> str:
-        if too_hard(scan(page), name)[0]:
+        encoded = encode(page)
+        if too_hard(scan(encoded), name)[0]:
             return ""
         try:
-            return EXTRACTORS[name](page, parse(page), True)
+            return EXTRACTORS[name](page, parse(encoded), True)
         except TooHard:
             return ""
 
@@ -56,6 +57,7 @@ def walk(page: str) -> int:
 
 
 FLOOR: dict[str, Callable[[str], Any]] = {
+    "bounds counted": scan,
     "parsed by lexbor": parse,
     "parsed by lexbor and read": lambda page: read(parse(page)),
     "parsed by Resiliparse": HTMLTree.parse,

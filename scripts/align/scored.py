@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from scripts.models.load import SEQUENCE_CLASSIFICATION
+from scripts.pretrain.mixture import mixture
 from scripts.workflow.errors import InputError
 
 Tokens = npt.NDArray[np.int64]
@@ -39,7 +40,7 @@ def configuration(config: Any, end: int, key: str) -> Any:
     from transformers.models.auto.modeling_auto import MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES as KNOWN
 
     name = KNOWN.get(config.model_type)
-    if name is None or not name.endswith(SEQUENCE_CLASSIFICATION) or hasattr(config, "router_aux_loss_coef"):
+    if name is None or not name.endswith(SEQUENCE_CLASSIFICATION) or mixture(config):
         why = (
             "transformers has no model that scores texts of that type"
             if name is None

@@ -131,12 +131,12 @@ def normalise(text: str, numbers: str = ZERO) -> bytes:
     numbers: ZERO: each becomes `0`. KEEP: `-1,234.50` is `-1.234.50`. DENSE: kept if at least DENSE_FROM of the text's tokens are numbers.
     """
     if numbers == KEEP:
-        return _kept(text)
-    normal = _zeroed(text)
-    return _kept(text) if numbers == DENSE and is_dense(normal) else normal
+        return _with_digits(text)
+    normal = _with_zeros(text)
+    return _with_digits(text) if numbers == DENSE and is_dense(normal) else normal
 
 
-def _zeroed(text: str) -> bytes:
+def _with_zeros(text: str) -> bytes:
     folded = _folder()(text)
     # Twice, as of `0,0,0` the first pass finds only one.
     folded = folded.replace(b"0\x1f0", b"00").replace(b"0\x1f0", b"00").replace(b"\x1f", b" ")
@@ -148,7 +148,7 @@ def _zeroed(text: str) -> bytes:
     return codes[keep].tobytes().strip(b" ")
 
 
-def _kept(text: str) -> bytes:
+def _with_digits(text: str) -> bytes:
     """Numbers with their digits: a separator between two digits is a point, a minus before one and behind a space stays."""
     codes = np.frombuffer(b" " + _folder(True)(text) + b" ", np.uint8).copy()
     digit = (codes >= ord("0")) & (codes <= ord("9"))

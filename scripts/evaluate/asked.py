@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,26 +15,58 @@ from scripts.workflow.errors import InputError
 from scripts.workflow.manifest import Manifest
 
 Row = dict[str, Any]  # id, document, choices, gold, and `context`, which stands before the choices
-Pairs = dict[tuple[str, str], tuple[list[int], list[int]]]  # (context, choice) → the tokens given, the tokens scored
+Pair = tuple[list[int], list[int]]  # the tokens given, the tokens scored
+EncodeTexts = Callable[[Sequence[str]], Sequence[Sequence[int]]]  # the ids of each text
+TOO_LONG, NO_TOKEN = "too_long", "no_token"
 
 
 @dataclass
 class Task:
-    """Rows of one task. delimiter: between context and choice. pairs: their tokens, where lm-eval is not to cut them itself."""
+    """Rows of one task, and of each row the tokens of each choice. delimiter: between context and choice."""
 
     name: str
-    rows: list[Row]
+    rows: list[Row] = field(default_factory=list)
     delimiter: str = ""
-    pairs: Pairs = field(default_factory=dict)
-    left_out: int = 0  # whose choices are longer than the model's context
+    pairs: list[list[Pair]] = field(default_factory=list)
+    # By reason: a choice takes the whole context of the model or more, or has no token.
+    left_out: Counter[str] = field(default_factory=lambda: Counter({TOO_LONG: 0}))
+
+    def why_without_rows(self, context: int) -> str | None:
+        """Why no row of a task is put to the model, in words; None if one is, or if it never had any. context: in tokens."""
+        if self.rows or not self.left_out.total():
+            return None
+        what = f"longer than the context of {context} tokens" if self.left_out[TOO_LONG] else "without a token"
+        return f"every one of its {self.left_out.total()} items has a choice {what}"
 
 
-def encoded(tokenizer: Any, texts: Sequence[str]) -> dict[str, list[int]]:
-    """The ids of each text, without special tokens around them."""
-    different = list(dict.fromkeys(texts))
-    if not different:
-        return {}
-    return dict(zip(different, tokenizer(different, add_special_tokens=False)["input_ids"], strict=True))
+def encoder(tokenizer: Any, special: bool) -> EncodeTexts:
+    """Encodes texts by a tokenizer of transformers. special: with the special tokens that it puts around a text, if it does."""
+    return lambda texts: tokenizer(list(texts), add_special_tokens=special)["input_ids"]
+
+
+def fill(tasks: Iterable[tuple[Task, Row]], encode: EncodeTexts, context: int, end: int) -> None:
+    """Give each task its rows, with `context` and `choices`, and their tokens; count those that do not fit.
+
+    context: of the model in tokens, of which a choice takes less. A text before the choices that is too long is no harm: lm-eval cuts
+    it from the left. end: the token that is given if there is no other.
+    """
+    all_rows = list(tasks)
+    texts = list(
+        dict.fromkeys(
+            row["context"] + choice
+            for task, row in all_rows
+            for choice in ("", *(task.delimiter + choice for choice in row["choices"]))
+        )
+    )
+    ids = dict(zip(texts, encode(texts) if texts else (), strict=True))
+    for task, row in all_rows:
+        before, scored = cut(ids.__getitem__, row["context"], [task.delimiter + choice for choice in row["choices"]])
+        sizes = [len(tokens) for tokens in scored]
+        if max(sizes) >= context or not min(sizes):
+            task.left_out[TOO_LONG if max(sizes) >= context else NO_TOKEN] += 1
+            continue
+        task.rows.append(row)
+        task.pairs.append([(before or [end], tokens) for tokens in scored])
 
 
 def read_items(manifest: Path) -> list[Row]:
@@ -45,42 +78,26 @@ def read_items(manifest: Path) -> list[Row]:
 
 
 def of_items(rows: list[Row], tokenizer: Any, context: int) -> list[Task]:
-    """The tasks of rows of `items.jsonl`, in their order there. context: of the model in tokens, of which a choice takes less.
-
-    A context that is too long is no harm: lm-eval cuts it from the left.
-    """
-    found: dict[str, Task] = {}
-    ids = encoded(
-        tokenizer, [text for row in rows for text in (row["context"], *(row["context"] + c for c in row["choices"]))]
-    )
-    for row in rows:
-        task = found.setdefault(row["task"], Task(row["task"], []))
-        before, scored = cut(ids.__getitem__, row["context"], row["choices"])
-        if max(map(len, scored)) >= context:
-            task.left_out += 1
-            continue
-        task.rows.append(row)
-        for choice, tokens in zip(row["choices"], scored, strict=True):
-            task.pairs[row["context"], choice] = (before or [tokenizer.eos_token_id], tokens)
-    return list(found.values())
+    """The tasks of rows of `items.jsonl`, in their order there; see `fill`. context: of the model, in tokens."""
+    tasks = {row["task"]: Task(row["task"]) for row in rows}
+    fill([(tasks[row["task"]], row) for row in rows], encoder(tokenizer, False), context, tokenizer.eos_token_id)
+    return list(tasks.values())
 
 
 def of_questions(rows: list[Row], template: Template, tokenizer: Any, context: int) -> list[Task]:
-    """The held-out questions of finetune.pairs, asked as in fine-tuning, and a task of each file with labels.
+    """The held-out questions of finetune.pairs, put as in fine-tuning, and a task of each file with labels; see `fill`.
 
-    Those are left out of which an answer takes `context` tokens, and those that have too few other answers for a choice.
+    Those are left out, uncounted, that have too few other answers for a choice.
     """
-    rows = [row for row in rows if "choices" in row]
-    ids = encoded(tokenizer, [f" {text}" for row in rows for text in row["choices"]])
-    found: dict[str, Task] = {QUESTIONS: Task(QUESTIONS, [], template.delimiter)}
+    tasks = {QUESTIONS: Task(QUESTIONS, delimiter=template.delimiter)}
+    put: list[tuple[Task, Row]] = []
     for row in rows:
-        name = row["of"] if "labels" in row else QUESTIONS
-        task = found.setdefault(name, Task(name, [], template.delimiter))
-        if max(len(ids[f" {text}"]) for text in row["choices"]) < context:
-            task.rows.append({**row, "context": template.prompt(row["question"])})
-        else:
-            task.left_out += 1
-    return list(found.values())
+        if "choices" in row:
+            name = row["of"] if "labels" in row else QUESTIONS
+            task = tasks.setdefault(name, Task(name, delimiter=template.delimiter))
+            put.append((task, {**row, "context": template.prompt(row["question"])}))
+    fill(put, encoder(tokenizer, True), context, tokenizer.eos_token_id)
+    return list(tasks.values())
 
 
 def classified(rows: Sequence[Row], lines: Sequence[Row]) -> Row:
@@ -123,6 +140,7 @@ def results(
                 )
             found, more = measured(task.name, task.rows, nats, seed)
             more_of = classified(task.rows, more) if "labels" in task.rows[0] else {}
-            numbers[task.name] = {**found, "left_out_too_long": task.left_out, **more_of}
+            left_out = {f"left_out_{why}": number for why, number in task.left_out.items()}
+            numbers[task.name] = {**found, **left_out, **more_of}
             lines += more
     return numbers, lines

@@ -97,10 +97,10 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     answers, _ = harness.run(model, tokenizer, tasks, [], how)
     numbers, answered = asked.results(tasks, answers.get("samples", {}), settings["seed"])
     for task in tasks:
-        if task.left_out:
-            notes.append(
-                f"{task.name}: {task.left_out} items have a choice longer than the context of {context} tokens."
-            )
+        if number := task.left_out[asked.TOO_LONG]:
+            notes.append(f"{task.name}: {number} items have a choice longer than the context of {context} tokens.")
+        if number := task.left_out[asked.NO_TOKEN]:
+            notes.append(f"{task.name}: {number} items have a choice without a token.")
     for note in notes:
         log.warning("%s", note)
 

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from scripts.evaluate import asked as asks
-from scripts.evaluate.asked import Pairs, Task
+from scripts.evaluate.asked import Task
+from scripts.evaluate.bounded import Bounded, LeftOutError, Place, Request
 from scripts.workflow.console import Progress, log
 from scripts.workflow.errors import InputError
 from scripts.workflow.manifest import checksum
@@ -19,6 +20,7 @@ from scripts.workflow.manifest import checksum
 # At once of the project's own tasks, which are short. The file of results has the log-likelihood of every choice, and how many rows a
 # product of matrices has moves its last digits: `batch_size` decides no byte.
 SEQUENCES = 16
+LEFT_OUT, JOINED = "left_out_too_long", "joined"  # counts of a user's own task, see `from_files`
 
 
 def offline() -> None:
@@ -29,28 +31,58 @@ def offline() -> None:
     os.environ.setdefault("LMEVAL_LOG_LEVEL", "ERROR")
 
 
-def language_model(model: Any, tokenizer: Any, context: int, batch_size: int, pairs: Pairs) -> Any:
+def language_model(model: Any, tokenizer: Any, context: int, batch_size: int, tasks: Sequence[Task] = ()) -> Any:
     """lm-eval's HFLM around a loaded model, with the project's progress lines in place of its bars.
 
-    pairs: the tokens of (context, choice) where these are known; other texts it encodes itself.
+    tasks: those whose rows have their tokens already; the texts of others it encodes itself.
     """
     from lm_eval.models.huggingface import HFLM
 
+    pairs = {task.name: task.pairs for task in tasks}
+
     class Logged(HFLM):
         progress = Progress(None, "sequences")
+        requests: Sequence[Any] = ()  # of lm-eval, which are scored at present
 
         def loglikelihood(self, requests: Any, disable_tqdm: bool = False) -> Any:
-            self.progress = Progress(len(requests), "answers scored")
-            return super().loglikelihood(requests, disable_tqdm=True)
+            self.progress, self.requests = Progress(len(requests), "answers scored"), requests
+            if not pairs:
+                return super().loglikelihood(requests, disable_tqdm=True)
+            ready = [(each.args, *pairs[each.task_name][each.doc_id][each.idx]) for each in requests]
+            return self._loglikelihood_tokens(ready, disable_tqdm=True)
 
-        def _encode_pair(self, context: str, continuation: str) -> Any:
-            return pairs.get((context, continuation)) or super()._encode_pair(context, continuation)
+        def _loglikelihood_tokens(self, requests: Any, disable_tqdm: bool = False, **options: Any) -> Any:
+            out: list[Any] = [None] * len(requests)
+            for numbers in apart(requests):
+                some = [requests[number] for number in numbers]
+                found = super()._loglikelihood_tokens(some, disable_tqdm=disable_tqdm, **options)
+                for number, result in zip(numbers, found, strict=True):
+                    out[number] = result
+            return out
 
         def _model_call(self, inps: Any, *args: Any, **options: Any) -> Any:
             self.progress.add(len(inps))
             return super()._model_call(inps, *args, **options)
 
     return Logged(pretrained=model, tokenizer=tokenizer, max_length=context, batch_size=batch_size)
+
+
+def apart(requests: Sequence[Request]) -> list[list[int]]:
+    """The numbers of requests in as few lists as keep those apart that have the same tokens and another number of scored ones.
+
+    lm-eval passes equal tokens through the model once (logits_cache) and takes its results from the place where the first of them begins
+    to score: another one's would be those of other tokens.
+    """
+    sizes: dict[tuple[int, ...], list[int]] = {}
+    out: list[list[int]] = []
+    for number, (_, given, scored) in enumerate(requests):
+        there = sizes.setdefault((*given, *scored[:-1]), [])
+        if len(scored) not in there:
+            there.append(len(scored))
+        at = there.index(len(scored))
+        out += [[] for _ in range(at + 1 - len(out))]
+        out[at].append(number)
+    return out
 
 
 def local_task(task: Task) -> dict[str, Any]:
@@ -121,8 +153,8 @@ def questions(found: dict[str, Any], asked: Task, measured: dict[str, Any]) -> d
     }
 
 
-def evaluated(lm: Any, tasks: list[Any], seed: int) -> dict[str, Any]:
-    """What lm-eval finds on tasks: definitions, or paths of YAML files."""
+def evaluated(lm: Any, tasks: list[Any], seed: int, only: dict[str, list[int]] | None = None) -> dict[str, Any]:
+    """What lm-eval finds on tasks: definitions, or paths of YAML files. only: the rows of a task that are put, if not all are."""
     import lm_eval
     from lm_eval.tasks import TaskManager
 
@@ -133,6 +165,7 @@ def evaluated(lm: Any, tasks: list[Any], seed: int) -> dict[str, Any]:
         tasks=tasks,
         task_manager=TaskManager(include_defaults=False),
         log_samples=True,
+        samples=only,
         bootstrap_iters=1000,
         random_seed=seed,
         numpy_random_seed=seed,
@@ -140,6 +173,64 @@ def evaluated(lm: Any, tasks: list[Any], seed: int) -> dict[str, Any]:
         fewshot_random_seed=seed,
     )
     return found
+
+
+def from_files(model: Any, tokenizer: Any, paths: list[str], settings: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """lm-eval's numbers by task of YAML files, with the number of `items`.
+
+    If rows cannot be scored they are left out, and `left_out_too_long` counts them. `joined` counts rows of which the harness itself would
+    leave a choice without a token (see Bounded). Both are there only if there are such rows.
+    Raises InputError for a file that lm-eval cannot load from local data or run, and for a task of which no row can be scored.
+    """
+    lm = language_model(model, tokenizer, settings["context"], settings["batch_size"])
+    bounded = Bounded(lm, strict=True)
+    given = [str(Path(path).resolve()) for path in paths]
+    left_out: set[Place] = set()
+    try:
+        try:
+            found = evaluated(lm, given, settings["seed"])
+        except LeftOutError as error:
+            left_out = error.places
+            for name, kept in error.kept.items():
+                if not kept:
+                    raise InputError(
+                        f"evaluate.model.tasks: {name}: every one of its {sum(task == name for task, _ in left_out)} items has a choice "
+                        f"longer than the context of {settings['context']} tokens, or without a token"
+                    ) from None
+            bounded.forget()
+            found = evaluated(lm, given, settings["seed"], error.kept)
+    except (OSError, KeyError, ValueError, AssertionError) as error:
+        raise InputError(f"evaluate.model.tasks {paths}: lm-eval cannot run them from local data: {error}") from error
+    out = {}
+    for name, result in sorted(found["results"].items()):
+        counts = {
+            key: sum(task == name for task, _ in places)
+            for key, places in ((LEFT_OUT, left_out), (JOINED, bounded.joined))
+        }
+        out[name] = {
+            **numbers(result),
+            "items": found["n-samples"].get(name, {}).get("effective"),
+            **{key: number for key, number in counts.items() if number},
+        }
+    return out
+
+
+def notes(results: dict[str, dict[str, Any]]) -> list[str]:
+    """What is to be said of the user's own tasks. results: of `from_files`."""
+    out = []
+    for name, result in results.items():
+        where, items = f"evaluate.model.tasks: {name}", result["items"]
+        if number := result.get(LEFT_OUT):
+            out.append(
+                f"{where}: {number:,} of {number + items:,} items have a choice longer than the model's context, or without a token, "
+                "and are left out."
+            )
+        if number := result.get(JOINED):
+            out.append(
+                f"{where}: in {number:,} of {items:,} items the tokenizer joins a whole choice to the end of its context; their choices "
+                "are scored from the token before it. Set target_delimiter."
+            )
+    return out
 
 
 def run(
@@ -155,24 +246,15 @@ def run(
         if not Path(path).is_file() or not path.endswith((".yaml", ".yml")):
             raise InputError(f"evaluate.model.tasks[{number}] is {path!r}; give the path of a task's YAML file")
     own = [task for task in asked if task.rows]
-    pairs = {key: ids for task in own for key, ids in task.pairs.items()}
     found: dict[str, Any] = {}
     others: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as cache:
         os.environ.setdefault("HF_DATASETS_CACHE", cache)
         if own:
             log.info("lm-evaluation-harness: %s", ", ".join(f"{len(task.rows):,} of {task.name}" for task in own))
-            lm = language_model(model, tokenizer, settings["context"], SEQUENCES, pairs)
+            lm = language_model(model, tokenizer, settings["context"], SEQUENCES, own)
             found = evaluated(lm, [local_task(task) for task in own], settings["seed"])
         if tasks:
             log.info("lm-evaluation-harness: %s", ", ".join(tasks))
-            lm = language_model(model, tokenizer, settings["context"], settings["batch_size"], {})
-            try:
-                given = evaluated(lm, [str(Path(path).resolve()) for path in tasks], settings["seed"])
-            except (OSError, KeyError, ValueError) as error:
-                raise InputError(
-                    f"evaluate.model.tasks {tasks}: lm-eval cannot run them from local data: {error}"
-                ) from error
-            for name, result in sorted(given["results"].items()):
-                others[name] = {**numbers(result), "items": given["n-samples"].get(name, {}).get("effective")}
+            others = from_files(model, tokenizer, tasks, settings)
     return found, {"results": others, "files": {path: checksum(Path(path)) for path in tasks}}

@@ -24,14 +24,14 @@ def cut(encode: Encode, context: str, choices: Sequence[str]) -> tuple[list[int]
     """(tokens that the context has in common with itself and every choice, the tokens that follow them for each choice).
 
     A tokenizer may join the end of a context with the beginning of a choice. What is scored then begins before the choice, and at the
-    same token for all choices, so that their log-likelihoods compare. The first part is empty without a context.
+    same token for all choices, so that their log-likelihoods compare. The first part is empty without a context; a part to score is
+    empty only if context and choice together have no token.
     """
     before, *whole = [list(encode(context)), *(list(encode(context + choice)) for choice in choices)]
     shared = len(before)
     for ids in whole:
-        shared = next(
-            (at for at, (a, b) in enumerate(zip(before[:shared], ids, strict=False)) if a != b), min(shared, len(ids))
-        )
+        most = min(shared, max(0, len(ids) - 1))
+        shared = next((at for at, (a, b) in enumerate(zip(before[:most], ids, strict=False)) if a != b), most)
     return before[:shared], [ids[shared:] for ids in whole]
 
 

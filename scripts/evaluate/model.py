@@ -59,18 +59,14 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
         rows = []
         notes.append("No held-out questions were asked: finetune.pairs found too few.")
     questions, *labelled = asked.of_questions(rows, template, tokenizer, context)
-    if questions.left_out and not questions.rows:
+    if why := questions.why_without_rows(context):
         notes.append(
-            f"No held-out questions were asked: every one of the {questions.left_out} has an answer longer than the context of "
-            f"{context} tokens; lower finetune.pairs.max_answer_words or raise pretrain.train.model.context."
+            f"No held-out questions were asked: {why}; lower finetune.pairs.max_answer_words or raise pretrain.train.model.context."
         )
     items = asked.of_items(asked.read_items(args.items), tokenizer, context)
     for task in [*items, *labelled]:
-        if not task.rows:
-            notes.append(
-                f"{task.name} was not asked: every one of its {task.left_out} items has a choice longer than the context of "
-                f"{context} tokens; raise pretrain.train.model.context."
-            )
+        if why := task.why_without_rows(context):
+            notes.append(f"{task.name} was not asked: {why}; raise pretrain.train.model.context.")
 
     log.info("held-out text: %s of %s documents", f"{len(documents):,}", f"{available:,}")
     text: dict[str, Any] | None = None
@@ -85,6 +81,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     how = {"context": context, "batch_size": args.batch_size, "seed": settings["seed"]}
     every = [*items, *labelled, questions]
     found, tasks = harness.run(model, tokenizer, every, settings["tasks"], how)
+    notes += harness.notes(tasks["results"])
     numbers, lines = asked.results(every, found.get("samples", {}), settings["seed"])
     for kind, of in numbers.items():
         log.info("%s: accuracy %.3f (chance %.2f)", kind, of["accuracy"], of["chance"])

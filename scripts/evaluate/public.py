@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from scripts.evaluate import core, harness, scores
-from scripts.evaluate.bounded import Bounded
+from scripts.evaluate.bounded import Bounded, Place
 from scripts.evaluate.presets import PRESETS, definitions
 from scripts.evaluate.scores import Outcome
 from scripts.evaluate.untrained import untrained
@@ -57,8 +57,10 @@ def definition(name: str, part: str, rows: list[Row], shots: list[Row], written:
     return {**found, **own}
 
 
-def of_preset(lm: Any, bounded: Bounded, name: str, stage: Manifest, seed: int) -> Iterator[tuple[str, Row, Row]]:
-    """(part, item, lm-eval's sample) of every item of a preset."""
+def of_preset(
+    lm: Any, bounded: Bounded, name: str, stage: Manifest, seed: int
+) -> Iterator[tuple[str, Row, Place, Row]]:
+    """(part, item, its place in lm-eval's task, lm-eval's sample) of every item of a preset."""
     items, shots = staged(stage, f"{name}.jsonl"), staged(stage, f"{name}.shots.jsonl")
     parts = dict.fromkeys(item["part"] for item in items)
     of = {part: [item for item in items if item["part"] == part] for part in parts}
@@ -77,13 +79,13 @@ def of_preset(lm: Any, bounded: Bounded, name: str, stage: Manifest, seed: int) 
     for part, task in zip(parts, tasks, strict=True):
         for sample in samples[task["task"]]:
             if sample["filter"] == strainer:
-                yield part, of[part][sample["doc_id"]], sample
+                yield part, of[part][sample["doc_id"]], (task["task"], sample["doc_id"]), sample
 
 
-def outcome(name: str, part: str, item: Row, sample: Row, bounded: Bounded) -> Outcome:
+def outcome(name: str, part: str, item: Row, place: Place, sample: Row, bounded: Bounded) -> Outcome:
     """What a model reached on one item, from lm-eval's sample."""
     metric = PRESETS[name].headline.partition(",")[0]
-    asked, answers = sample["arguments"], sample["filtered_resps"]
+    answers = sample["filtered_resps"]
     found: Row = {"part": part} if part else {}
     if isinstance(answers[0], str):
         chance, found["answer"] = 0.0, answers[0]
@@ -98,8 +100,8 @@ def outcome(name: str, part: str, item: Row, sample: Row, bounded: Bounded) -> O
         chance,
         found,
         also,
-        cut=any(bounded.is_cut(one, answers[0]) for one in asked),
-        left_out=not isinstance(answers[0], str) and any(tuple(one[:2]) in bounded.too_long for one in asked),
+        cut=any(bounded.is_cut(place, arguments[0], answers[0]) for arguments in sample["arguments"]),
+        left_out=place in bounded.left_out,
     )
 
 
@@ -154,7 +156,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     if not torch.cuda.is_available():
         shape, advice = (settings["batch_size"], context), ["lower evaluate.public.batch_size"]
         memory.check_loaded("evaluation", model, shape, has, advice, precision=settings["precision"])
-    lm = harness.language_model(model, tokenizer, context, settings["batch_size"], {})
+    lm = harness.language_model(model, tokenizer, context, settings["batch_size"])
     bounded = Bounded(lm)
     results: dict[str, Row] = {}
     lines: list[Row] = []
@@ -171,7 +173,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
             if preset != CORE:
                 log.info("lm-evaluation-harness: %s", preset)
                 asked = of_preset(lm, bounded, preset, stage, settings["seed"])
-                told(preset, [outcome(preset, part, item, sample, bounded) for part, item, sample in asked])
+                told(preset, [outcome(preset, *found, bounded) for found in asked])
     lm._loglikelihood_tokens = bounded.inner
     of_all = stage.summary["presets"].get(CORE)
     for task in of_all["tasks"] if of_all else ():

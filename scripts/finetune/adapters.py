@@ -19,6 +19,7 @@ import torch
 import xxhash
 from safetensors.torch import save_file
 from transformers import PreTrainedConfig, PreTrainedModel
+from transformers.pytorch_utils import Conv1D
 
 from scripts.pretrain import initial
 from scripts.workflow.errors import InputError
@@ -46,7 +47,7 @@ def configuration(settings: Mapping[str, Any]) -> Any:
 def empty(config: PreTrainedConfig, settings: Mapping[str, Any], where: str) -> PreTrainedModel:
     """A model on the meta device with an adapter in it, whose own matrices alone want a gradient.
 
-    Raises InputError where `adapter_targets` names no linear layer of this architecture.
+    Raises InputError where `adapter_targets` names no linear layer of this architecture, or one whose weight is another module's too.
     """
     from peft import inject_adapter_in_model
 
@@ -57,6 +58,17 @@ def empty(config: PreTrainedConfig, settings: Mapping[str, Any], where: str) -> 
             f"{where}.adapter_targets: the architecture {config.model_type!r} has no linear layer {unknown[0]!r}; it has "
             f"{', '.join(linear)}"
         )
+    shared: dict[int, list[str]] = {}
+    for name, parameter in made.named_parameters(remove_duplicate=False):
+        shared.setdefault(id(parameter), []).append(name.rpartition(".")[0])
+    for modules in shared.values():
+        for module in modules if len(modules) > 1 else ():
+            if (target := module.rpartition(".")[2]) in settings["adapter_targets"]:
+                other = next(name for name in modules if name != module)
+                raise InputError(
+                    f"{where}.adapter_targets: the weight of {target!r} is that of {other} too in this model (tie_embeddings), and what an "
+                    f"adapter adds to it would be added to both; leave {target!r} out"
+                )
     inject_adapter_in_model(configuration(settings), made, low_cpu_mem_usage=True)
     for name, parameter in made.named_parameters():
         parameter.requires_grad_(name.endswith((DOWN, UP)))
@@ -64,7 +76,7 @@ def empty(config: PreTrainedConfig, settings: Mapping[str, Any], where: str) -> 
 
 
 def _is_linear(module: torch.nn.Module) -> bool:
-    return isinstance(module, torch.nn.Linear) or type(module).__name__ == "Conv1D"  # GPT-2's
+    return isinstance(module, torch.nn.Linear | Conv1D)  # the latter is GPT-2's
 
 
 def values(made: PreTrainedModel, given: initial.Weights, seed: int) -> initial.Weights:

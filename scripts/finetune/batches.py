@@ -76,20 +76,29 @@ class Cuts:
 
     pairs: int  # all of them
     cut: int  # longer than that
-    without_answer: int  # of these, those of whose answers no token is left
+    without_answer: int  # those of whose answers no token is left: nothing is learned from or measured on them
 
 
-def cuts(rows: Sequence[dict[str, Any]], template: Template, tokenizer: Any, max_length: int) -> Cuts:
-    """Count the pairs that `max_length` cuts."""
-    long: list[dict[str, Any]] = []
+def fates(
+    rows: Sequence[dict[str, Any]], template: Template, tokenizer: Any, max_length: int
+) -> Iterator[tuple[bool, bool]]:
+    """(whether `max_length` cuts it, whether a token of its answer is left to learn from) of each pair."""
     for start in range(0, len(rows), AT_ONCE):
         some = rows[start : start + AT_ONCE]
         texts = [
             template.prompt(row["question"]) + template.completion(row["answer"]) + tokenizer.eos_token for row in some
         ]
-        long += [row for row, ids in zip(some, tokenizer(texts)["input_ids"], strict=True) if len(ids) > max_length]
-    without = sum(not scored for _, scored, _ in pieces(long, template, tokenizer, max_length))
-    return Cuts(len(rows), len(long), without)
+        for row, ids in zip(some, tokenizer(texts)["input_ids"], strict=True):
+            long = len(ids) > max_length
+            # What is not cut has its end token, which can be predicted from a token before it.
+            kept = len(ids) > 1 if not long else next(pieces([row], template, tokenizer, max_length))[1] > 0
+            yield long, kept
+
+
+def cuts(rows: Sequence[dict[str, Any]], template: Template, tokenizer: Any, max_length: int) -> Cuts:
+    """Count the pairs that `max_length` cuts."""
+    found = list(fates(rows, template, tokenizer, max_length))
+    return Cuts(len(rows), sum(long for long, _ in found), sum(not kept for _, kept in found))
 
 
 def summary(train: Cuts, heldout: Cuts) -> dict[str, Any]:
@@ -109,7 +118,7 @@ def note(train: Cuts, heldout: Cuts, max_length: int, where: str = "finetune.tra
     )
     if train.without_answer + heldout.without_answer:
         said += (
-            f"; {what} of which no token of the answer is left, and which teach or measure nothing: {train.without_answer:,} in training, "
+            f"; {what} of which no token of the answer is left, and which are left out: {train.without_answer:,} in training, "
             f"{heldout.without_answer:,} held-out"
         )
     return [f"{said}."]
@@ -166,6 +175,7 @@ def dealt(items: Sequence[Any] | Tokens, processes: int, size: int) -> list[list
 class Batches:
     """The batches of a fine-tuning on `processes` processes.
 
+    Every step has a token to learn from: `rows` are those of the pairs of which `max_length` leaves one.
     `size` is that of a micro-batch: at most that of the settings, and all of a step alike; `rounds` are the micro-batches of a process.
     """
 
@@ -181,8 +191,13 @@ class Batches:
         self.sequences = settings["batch_size"] * self.rows_each  # of a step
 
     def read(self, manifest: Path) -> tuple[list[dict[str, Any]], Template]:
-        """The rows to train on, and how they are laid out."""
-        return chosen(manifest, "train", self.settings)
+        """The rows to train on, and how they are laid out; all of them if there is none to learn from, which is refused later."""
+        every, template = chosen(manifest, "train", self.settings)
+        found = list(fates(every, template, self.tokenizer, self.settings["max_length"]))
+        kept = [row for row, (_, keep) in zip(every, found, strict=True) if keep]
+        gone = [long for long, keep in found if not keep]
+        self.left_out = Cuts(len(gone), sum(gone), len(gone)) if kept else Cuts(0, 0, 0)
+        return kept or every, template
 
     def order(self, step: int) -> Tokens:
         """The numbers of the pairs of a step, of all processes."""
@@ -190,10 +205,11 @@ class Batches:
         return windows_from(first, min(size, self.pairs - first), len(self.rows), self.settings["seed"])
 
     def cuts(self) -> Cuts:
-        """What `max_length` does to the pairs that are trained on: fewer than all of them in less than an epoch."""
+        """What `max_length` does to the pairs that are trained on, fewer than all of them in less than an epoch, and that are left out."""
         numbers = windows_from(0, min(self.pairs, len(self.rows)), len(self.rows), self.settings["seed"])
         some = [self.rows[number] for number in numbers]
-        return cuts(some, self.template, self.tokenizer, self.settings["max_length"])
+        trained, left_out = cuts(some, self.template, self.tokenizer, self.settings["max_length"]), self.left_out
+        return Cuts(*(getattr(trained, key) + getattr(left_out, key) for key in ("pairs", "cut", "without_answer")))
 
     def ids(self, step: int) -> list[str]:
         """The ids of the pairs of a step, of all processes, sorted."""

@@ -130,7 +130,7 @@ class Run:
         """What is trained on; reads what the run is measured by, too."""
         rows, template = chosen(self.args.pairs, "heldout", self.settings)
         self.heldout_rows = rows
-        heldout = pieces(rows, template, self.tokenizer, settings["max_length"])
+        heldout = (piece for piece in pieces(rows, template, self.tokenizer, settings["max_length"]) if piece[1])
         self.heldout = sorted(heldout, key=lambda piece: len(piece[0]))  # so that a batch needs little padding
         self.heldout_tokens = sum(scored for _, scored, _ in self.heldout)
         return Batches(self.args.pairs, self.tokenizer, settings, self.processes)
@@ -189,7 +189,7 @@ class Run:
         before, after = (found.get("heldout_loss") for found in (self.before, self.after))
         return {
             "pairs": len(self.batches.rows),
-            "heldout_pairs": len(self.heldout_rows),
+            "heldout_pairs": len(self.heldout),
             "heldout_tokens": self.heldout_tokens,
             "heldout_loss_before": None if before is None else round(before, 6),
             "heldout_loss_after": None if after is None else round(after, 6),

@@ -24,7 +24,7 @@ from scripts.finetune import adapters, batches
 from scripts.finetune.run import Run
 from scripts.finetune.template import enough
 from scripts.models.load import home, name, weights
-from scripts.pretrain import checkpoint, damage, group, metrics, model, prometheus
+from scripts.pretrain import checkpoint, damage, group, metrics, mixture, model, prometheus
 from scripts.training import alive, program, runs
 from scripts.training.processes import RESUBMIT, listen
 from scripts.workflow import cli
@@ -59,7 +59,8 @@ def made_by(kind: type[Run], args: argparse.Namespace, settings: dict[str, Any],
             f"{run.size:,}", f"{run.steps:,}", f"{settings['batch_size']:,}", run.batch, run.processes, run.device.type, run.kind,
             settings["zero_stage"], settings["precision"],
         )  # fmt: skip
-        for words in batches.note(*run.cuts, settings["max_length"], run.where, run.counted):
+        cut = batches.note(*run.cuts, settings["max_length"], run.where, run.counted)
+        for words in (*cut, *mixture.note(run.engine.model.config)):
             log.warning("%s", words)
         if run.done:
             log.info("%s", runs.resuming(folder / f"step-{run.done:06d}", run.done, run.steps))
@@ -175,7 +176,13 @@ def results(run: Run, tensors: dict[str, torch.Tensor], manifest: Manifest) -> l
         "loss_first": losses[0],
         "loss_last": losses[-1],
         "skipped_steps": run.skipped,
-        "notes": [*(notes if run.skipped else []), *cut, *run.notes(), *runs.note(changed)],
+        "notes": [
+            *(notes if run.skipped else []),
+            *cut,
+            *mixture.note(run.engine.model.config),
+            *run.notes(),
+            *runs.note(changed),
+        ],
         **({"other_code": changed} if changed else {}),
     }
     return [*files, out / metrics.LOSSES, *run.leave(out)]

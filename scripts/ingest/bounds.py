@@ -2,7 +2,7 @@
 
 A tag costs each parser about the same. What costs more than its size is nesting (a parser looks through the open elements at most tags),
 attributes of one tag (each is compared with those before), formatting elements that are left open (each paragraph opens all of them again)
-and text that is joined to text (all of it is copied). `scan` counts them in one pass over the page's bytes (native/bounds.pxi), 1 ns a byte.
+and text that is joined to text (all of it is copied). `scan` counts them in one pass (native/bounds.pxi), 1 ns a byte.
 The counts are upper bounds: a page that is within the limits takes lexbor at most 2 s and 1 GB, whatever the page is.
 """
 
@@ -14,18 +14,18 @@ from scripts.ingest.compiled import Scan
 
 TAGS = 200_000  # 0.2 s and 200 MB of a tree; of 3,700 real pages the mean is 2,000, the largest 22,000
 ATTRIBUTES = 1_000_000  # 0.2 s, 300 MB; 39,000 on the worst of 3,700 real pages, as below
-SQUARES = 100_000_000  # of the numbers of attributes, over all tags: 10,000 in one tag take 0.1 s; 222,000
-# Elements looked through, 2 ns to 10 ns: 14,000 nested ones; 13,000,000.
+SQUARES = 100_000_000  # of the numbers of attributes, over all tags: 10,000 in one tag take 0.1 s; 638,000
+# Elements looked through, 2 ns to 10 ns: 14,000 nested ones; 11,000,000.
 STEPS = 100_000_000
 AGAIN = 2_000_000  # formatting elements that are opened again, and their attributes: 200 bytes of a tree each; 233,000
 NAMES = 100_000_000  # names that a tag or an attribute is compared with: 10,000 different ones; 9,300,000
-COPIES = 200_000_000  # bytes of texts that more is joined to, none of which is freed; 5,800,000
+COPIES = 200_000_000  # bytes of texts that more is joined to, none of which is freed; 8,800,000
 HIDDEN = 20_000  # bytes behind a <frameset>, a broken <svg> and the like, where only a tree tells tags from text; 1,600
 # The libraries build a tree that is slower.
 LIBRARY_TAGS = 100_000
 OPTIONS = 10_000  # Resiliparse's parser goes through those before: 0.5 s for as many, 15 s for 50,000; 1,900
 # Resiliparse goes through each node and its text again for most elements around it to find the main content: 2.7 ns for each byte of a
-# text and element around it, NODE times as much for a node; 431,000,000 on the worst of 3,700 real pages, the next 170,000,000.
+# text and element around it, NODE times as much for a node; 406,000,000 on the worst of 3,700 real pages, the next 50,000,000.
 DEPTHS = 600_000_000
 NODE = 12
 TRAFILATURA_TAGS = 50_000  # of paragraphs: 1 s to 3 s

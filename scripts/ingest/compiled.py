@@ -9,6 +9,7 @@ from __future__ import annotations
 from hashlib import sha256
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from scripts.workflow.errors import NotBuiltError
 
@@ -41,18 +42,19 @@ except ImportError as error:
 if selectolax.__version__ != SELECTOLAX:
     raise NotBuiltError(f"selectolax is of version {selectolax.__version__}, and must be {SELECTOLAX}: {BUILD}")
 
-Ids, Page, Reader, Scan, Tree, scores = (
+Ids, Page, Reader, Scan, Tree, scores, utf8 = (
     crawl2llm_native.Ids,
     crawl2llm_native.Page,
     crawl2llm_native.Reader,
     crawl2llm_native.Scan,
     crawl2llm_native.Tree,
     crawl2llm_native.scores,
+    crawl2llm_native.utf8,
 )
 
 
-def reader(tags: ModuleType) -> Reader:
-    """What reads pages by the tables of scripts.ingest.tags. Raises NotBuiltError if the trees of selectolax are not what they must be."""
+def reader(tags: ModuleType) -> Any:
+    """The Reader of pages, by the tables of scripts.ingest.tags. Raises NotBuiltError if selectolax has other trees than it must have."""
     try:
         return Reader(tags, LexborHTMLParser)
     except ValueError as error:

@@ -74,7 +74,7 @@ def head(tree: Tree) -> Head:
                 out.title = " ".join(text[:room].split())
                 room -= len(text)
         elif name == "script":
-            if text and room > 0:
+            if room > 0:
                 out.linked.append(text[:room])
                 room -= len(text)
         elif name == "meta":

@@ -8,7 +8,8 @@ from json.decoder import scanstring  # type: ignore[attr-defined]
 from typing import Any
 
 SPACE = re.compile(r"[ \t\n\r]*")
-TOKEN = re.compile(r'"(?:[^"\\]|\\.)*+"|[\[\]{}]', re.DOTALL)  # what decides where a nested value ends
+# What decides where a nested value ends. A string without an end goes on to the text's, so that time is in proportion to it.
+TOKEN = re.compile(r'"(?:[^"\\]++|\\.|\\\Z)*+(?:"|\Z)|[\[{]+|[\]}]+', re.DOTALL)
 ESCAPED_BYTE = re.compile("[\udc80-\udcff]")  # what "surrogateescape" makes of a byte that is no UTF-8
 
 
@@ -32,59 +33,59 @@ def parse(line: bytes) -> tuple[Any, frozenset[str]]:
     try:
         return json.loads(line), frozenset()
     except (ValueError, RecursionError):
-        return _repaired(line)
+        return _parse_leniently(line)
 
 
-def _repaired(line: bytes) -> tuple[Any, frozenset[str]]:
+def _parse_leniently(line: bytes) -> tuple[Any, frozenset[str]]:
     # Lone surrogates that the line writes as such stay; those of bad bytes are told by the second reading.
     encoding = json.detect_encoding(line)
     text = line.decode(encoding, "surrogateescape" if encoding.startswith("utf-8") else "surrogatepass")
-    at = _after(text, 0)
+    at = _skip_space(text, 0)
     if text[at : at + 1] != "{":
         return json.loads(text, strict=False), frozenset()  # no object, so no document
     found: dict[str, Any] = {}
     lost = set[str]()
-    at = _after(text, at + 1)
+    at = _skip_space(text, at + 1)
     while text[at : at + 1] != "}":
         if found or lost:
             if text[at : at + 1] != ",":
                 raise json.JSONDecodeError("Expecting ',' delimiter", text, at)
-            at = _after(text, at + 1)
+            at = _skip_space(text, at + 1)
         if text[at : at + 1] != '"':
             raise json.JSONDecodeError("Expecting property name enclosed in double quotes", text, at)
         key, at = scanstring(text, at + 1, False)
-        at = _after(text, at)
+        at = _skip_space(text, at)
         if text[at : at + 1] != ":":
             raise json.JSONDecodeError("Expecting ':' delimiter", text, at)
-        start = _after(text, at + 1)
+        start = _skip_space(text, at + 1)
         try:
             value, at = DECODER.raw_decode(text, start)
         except RecursionError:
-            value, at = None, _end(text, start)
+            value, at = None, _find_end(text, start)
         lost.discard(key)
         if (value is None and text[start : start + 4] != "null") or ESCAPED_BYTE.search(text, start, at):
             lost.add(key)
             value = None
         found[key] = value
-        at = _after(text, at)
-    if _after(text, at + 1) != len(text):
+        at = _skip_space(text, at)
+    if _skip_space(text, at + 1) != len(text):
         raise json.JSONDecodeError("Extra data", text, at + 1)
     return found, frozenset(lost)
 
 
-def _after(text: str, at: int) -> int:
+def _skip_space(text: str, at: int) -> int:
     """The next place that is no white space."""
     return SPACE.match(text, at).end()  # type: ignore[union-attr]
 
 
-def _end(text: str, start: int) -> int:
+def _find_end(text: str, start: int) -> int:
     """Where a list or an object ends that begins at `start`, by its brackets alone. Raises JSONDecodeError if it does not end."""
     depth = 0
     for token in TOKEN.finditer(text, start):
-        if token[0] in "[{":
-            depth += 1
-        elif token[0] in "]}":
-            depth -= 1
-            if not depth:
-                return token.end()
+        if token[0][0] in "[{":
+            depth += len(token[0])
+        elif token[0][0] in "]}":
+            depth -= len(token[0])
+            if depth <= 0:
+                return token.end() + depth
     raise json.JSONDecodeError("Expecting the end of a list or an object", text, start)

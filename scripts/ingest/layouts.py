@@ -143,7 +143,7 @@ def first(
     """
     failed = []
     for column in columns:
-        if covered(column, lost):
+        if is_lost(column, lost):
             failed.append(column)
             continue
         try:
@@ -155,7 +155,7 @@ def first(
     return None, failed
 
 
-def covered(column: str, lost: Collection[str]) -> bool:
+def is_lost(column: str, lost: Collection[str]) -> bool:
     """Whether a column, or the nested one that it is in, is among `lost`."""
     return any(column == name or column.startswith(f"{name}.") for name in lost)
 

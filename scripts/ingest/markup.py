@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from itertools import chain
 
 from scripts.ingest import tags
-from scripts.ingest.compiled import Tree, reader
+from scripts.ingest.compiled import Tree, reader, utf8
 
 _READER = reader(tags)
-VERBATIM = ("pre", *(name for name, other in tags.ALIKE.items() if other == "pre"))
 
 
 @dataclass(slots=True)
@@ -42,9 +41,15 @@ class Markup:
     numbered: dict[int, dict[str, str]]
 
 
-def parse(page: str) -> Tree:
-    """The tree of a page. NUL and lone surrogates are left out of texts."""
-    return _READER.parse(page)
+def encode(page: str) -> bytes:
+    """A page in UTF-8, without lone surrogates."""
+    encoded: bytes = utf8(page)
+    return encoded
+
+
+def parse(page: str | bytes) -> Tree:
+    """The tree of a page, or of what `encode` makes of it. NUL is left out of texts."""
+    return _READER.parse(page if isinstance(page, bytes) else encode(page))
 
 
 def read(tree: Tree) -> Markup:
@@ -54,9 +59,9 @@ def read(tree: Tree) -> Markup:
 
 def code_lines(tree: Tree) -> set[str]:
     """The lines of a page's <pre>, without white space at their ends."""
-    if not tree.elements(VERBATIM, 1, 0, 0):
-        return set()
     markup = read(tree)
+    if tags.CODE["pre"] not in markup.code:
+        return set()
     texts = [
         text for text, node in zip(markup.text, markup.node, strict=True) if markup.bits[node] & tags.WITHIN["pre"]
     ]

@@ -47,7 +47,11 @@ class ParquetReader(TextReader):
                 ) as opened,
             ):
                 columns = self.columns(opened.schema_arrow)
-                if twice := [path for path in columns if not self.side(path) and _repeated(path, opened.schema_arrow)]:
+                if twice := [
+                    path
+                    for path in columns
+                    if not self.is_beside_text(path) and _is_repeated(path, opened.schema_arrow)
+                ]:
                     raise ValueError(f"several columns are called {twice[0]}")
                 if wrong := self.wrong(opened.schema_arrow):
                     rows = opened.metadata.num_rows
@@ -66,7 +70,7 @@ class ParquetReader(TextReader):
         """What `iter_batches` calls the columns of the layout that the file has → their names in the layout."""
         return {path: name for name in self.layout.columns() if (path := _find(name, schema)[0])}
 
-    def side(self, path: str) -> bool:
+    def is_beside_text(self, path: str) -> bool:
         """Whether a column, by what `iter_batches` calls it, is beside the text: without it there still is a text."""
         return not any(name == path or name.startswith(f"{path}.") for name in self.layout.text)
 
@@ -90,8 +94,8 @@ class ParquetReader(TextReader):
         mean = max(about.total_byte_size, 1) / max(about.num_rows, 1)
         size = int(min(max(PIECE / mean, 1), ROWS))
         row = start
-        repeated = {path for path in columns if self.side(path) and _repeated(path, opened.schema_arrow)}
-        lost, whole = {columns[path] for path in repeated}, not repeated
+        repeated = {path for path in columns if self.is_beside_text(path) and _is_repeated(path, opened.schema_arrow)}
+        lost, searched = {columns[path] for path in repeated}, False
         there = [path for path in columns if path not in repeated]
         while True:
             stream.begin(about, size)
@@ -110,10 +114,10 @@ class ParquetReader(TextReader):
                     size = max(size // 16, 1)
                     continue
                 why = str(stream.error or error)[:200]
-                if whole and (damaged := self.damaged(opened, stream, group, size, there)):
+                if not searched and (damaged := self.find_damaged(opened, stream, group, size, there)):
                     # From here on without them: the text decides, and it is still there.
                     there = [path for path in there if path not in damaged]
-                    lost, whole = lost | {columns[path] for path in damaged}, False
+                    lost, searched = lost | {columns[path] for path in damaged}, True
                     continue
                 gone = start + about.num_rows - row
                 where = f"row group {group} at byte {_offset(about)}, rows {row:,} to {start + about.num_rows - 1:,}"
@@ -121,10 +125,12 @@ class ParquetReader(TextReader):
                 yield Rejected("broken_row_group", key, url, f"{where} ({gone:,}) are lost: {why}")
             return
 
-    def damaged(self, opened: pq.ParquetFile, stream: Pages, group: int, size: int, columns: list[str]) -> list[str]:
+    def find_damaged(
+        self, opened: pq.ParquetFile, stream: Pages, group: int, size: int, columns: list[str]
+    ) -> list[str]:
         """Which of the columns beside the text cannot be read to the end of a row group, each read by itself."""
         found = []
-        for path in filter(self.side, columns):
+        for path in filter(self.is_beside_text, columns):
             stream.begin(opened.metadata.row_group(group), size)
             try:
                 for _ in opened.iter_batches(size, row_groups=[group], columns=[path], use_threads=False):
@@ -141,7 +147,7 @@ class ParquetReader(TextReader):
         text = text_of(values, self.layout)
         if text is None:
             for name, why in lost.items():
-                if self.side(name):
+                if self.is_beside_text(name):
                     continue
                 if isinstance(why, int):
                     return self.rejected("too_large", place, row, f"{why:,} bytes in its columns")
@@ -177,7 +183,7 @@ def _is_text(kind: pa.DataType) -> bool:
     return of.is_string(kind) or of.is_large_string(kind) or of.is_string_view(kind) or of.is_null(kind)
 
 
-def _repeated(path: str, schema: pa.Schema) -> bool:
+def _is_repeated(path: str, schema: pa.Schema) -> bool:
     """Whether several columns have this name, so that nobody can say which is meant."""
     return bool(schema.names.count(path.partition(".")[0]) > 1)
 

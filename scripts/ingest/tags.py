@@ -55,10 +55,11 @@ KIND: dict[str, int] = (
     | {"a": LINK, "br": BREAK, "hr": RULE, "button": BUTTON, "dialog": DIALOG, "template": TEMPLATE, "sup": RAISED}
     | {name: INLINE for name in ("html", "meta", "link", "time", "area", "span", "img", "mi", "sub")}
 )
-# Attributes that are asked for: those that say something of a block, then those of a page's head, and last those that number items.
+ASKED = ("title", "meta", "link", "html", "time", "script", "a", "area")  # elements that say something of the page
+# Attributes that are asked for: those that say something of a block, of a page's head, and of lists (the last three, and `type`).
 ATTRIBUTES = (
-    "class", "id", "role", "itemprop", "style", "hidden", "aria-hidden", "href", "open", "shadowrootmode",
-    "name", "property", "content", "http-equiv", "rel", "lang", "xml:lang", "pubdate", "datetime", "type", "start", "value", "reversed",
+    "class", "id", "role", "itemprop", "style", "hidden", "aria-hidden", "href", "open", "shadowrootmode", "type",
+    "name", "property", "content", "http-equiv", "rel", "lang", "xml:lang", "pubdate", "datetime", "start", "value", "reversed",
 )  # fmt: skip
 # A page whose tree is known: it has each element of KIND, and each of ATTRIBUTES.
 _VOID = ("br", "hr", "meta", "link", "area", "img")

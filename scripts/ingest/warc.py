@@ -21,7 +21,7 @@ from scripts.ingest.files import File, is_cut
 from scripts.ingest.frames import HEADER, Damage, frames
 from scripts.ingest.http import BrokenBody, TooLarge, codings, decode_body
 from scripts.ingest.licences import licence
-from scripts.ingest.markup import code_lines, parse
+from scripts.ingest.markup import code_lines, encode, parse
 from scripts.ingest.tags import UNSEEN, UNSPACED
 from scripts.ingest.text_check import kind_of, why_not_text
 
@@ -248,10 +248,12 @@ class WarcReader:
             return Rejected("not_text", name, url, why)
         if mime == xhtml.TYPE:
             html = xhtml.as_html(html)
-        reason, detail = too_hard(scan(html), self.settings["extractor"])
+        encoded = encode(html)
+        reason, detail = too_hard(scan(encoded), self.settings["extractor"])
         if reason:
             return Rejected(reason, name, url, detail)
-        tree = parse(html)
+        tree = parse(encoded)
+        del encoded
         said = head.head(tree)
         if self.settings["respect_noindex"] and noindex(record, said.robots):
             return Rejected("noindex", name, url)

@@ -15,14 +15,24 @@ MicroBatch = tuple[torch.Tensor, ...]
 Batch = torch.Tensor | Sequence[MicroBatch]
 
 
-def micro_batches(batch: Batch) -> tuple[Sequence[MicroBatch], torch.Tensor | None]:
-    """(inputs, targets and perhaps positions of each micro-batch; None for windows, whose losses are means over as many tokens each).
+def micro_batches(batch: Batch) -> tuple[Sequence[MicroBatch], torch.Tensor | None, torch.Tensor | None]:
+    """(inputs, targets and perhaps positions of each micro-batch; None and None for windows, of which every token counts).
 
-    Of targets that count in part it is the number by which the sum of a micro-batch's losses becomes its share of the step's mean, where
-    engines take the mean over micro-batches and over processes. A collective call then.
+    Of targets that count in part these are the number by which the sum of a micro-batch's losses becomes its share of the step's mean, and
+    the one by which a mean over a micro-batch becomes its share of the mean over those that have a target: engines take the mean over
+    micro-batches and over processes. A collective call then.
     """
     if isinstance(batch, torch.Tensor):
-        return [(tokens[:, :-1], tokens[:, 1:]) for tokens in batch], None
-    counted = torch.stack([(targets != IGNORE).sum() for _, targets, *_ in batch]).sum()
+        return [(tokens[:, :-1], tokens[:, 1:]) for tokens in batch], None, None
+    targets = torch.stack([(targets != IGNORE).sum() for _, targets, *_ in batch])
+    counted = torch.stack([targets.sum(), (targets > 0).sum()])
     dist.all_reduce(counted)
-    return batch, len(batch) * dist.get_world_size() / counted.clamp(min=1)
+    shares = len(batch) * dist.get_world_size() / counted.clamp(min=1)
+    return batch, shares[0], shares[1]
+
+
+def read_mask(targets: torch.Tensor) -> torch.Tensor:
+    """Which inputs are of a text, and not padding behind it: bool [n, length]. targets: int64 [n, length], those of a text end with one
+    that counts.
+    """
+    return (targets != IGNORE).flip(1).cumsum(1).flip(1) > 0

@@ -17,8 +17,8 @@ from typing import Any
 import torch
 from transformers import PreTrainedConfig, PreTrainedModel
 
-from scripts.pretrain import initial, layers, masking, model
-from scripts.pretrain.batch import IGNORE, Batch, micro_batches
+from scripts.pretrain import initial, layers, masking, mixture, model
+from scripts.pretrain.batch import IGNORE, Batch, micro_batches, read_mask
 from scripts.pretrain.checkpoint import Checkpoint
 from scripts.pretrain.entropy import Head, by_row, cross_entropy, guarded, summed
 from scripts.pretrain.initial import Weights
@@ -79,6 +79,7 @@ class Engine(ABC):
     model: PreTrainedModel
     optimizer: torch.optim.Optimizer
     micro_batches: int  # of the step that is under way
+    experts: mixture.Mixture | None  # None: the model has no experts
 
     @staticmethod  # noqa: B027 - most need nothing
     def prepare(device: torch.device) -> None:
@@ -110,10 +111,9 @@ class Engine(ABC):
         on every process.
         """
         self.pace(rate)
-        parts, scale = micro_batches(batch)
+        parts, scale, share = micro_batches(batch)
         total, balance = torch.zeros(2, dtype=torch.float64, device=parts[0][0].device)
-        # What mixtures of experts have in their configuration: how much it counts that all experts are used alike.
-        weight = getattr(self.model.config, "router_aux_loss_coef", None)
+        weight = self.experts.weight if self.experts else None  # how much it counts that all experts are used alike
         more: dict[str, Any] = {} if weight is None else {"output_router_logits": True}
         self.micro_batches = len(batch)
         for number, (inputs, targets, *places) in enumerate(parts):
@@ -124,13 +124,18 @@ class Engine(ABC):
                 more["position_ids"] = masking.positions(inputs, self.border)
             elif places:
                 more["position_ids"] = places[0]
-            with layers.unpacked("position_ids" not in more):
+            mask = None if weight is None or share is None else read_mask(targets)
+            read = None if mask is None else mask | ~mask.any()  # of no token the routers' loss would be 0 / 0
+            with layers.unpacked("position_ids" not in more), mixture.masked(self.model, read):
                 loss, found = self._loss(inputs, targets, more, scale)
             total += loss.detach() / len(batch)
             whole = guarded(loss)
             if weight is not None:
-                balance += found.aux_loss.detach() / len(batch)
-                whole = whole + weight * found.aux_loss
+                unlike = found.aux_loss
+                if mask is not None and share is not None:
+                    unlike = share * mask.any() * unlike
+                balance += unlike.detach() / len(batch)
+                whole = whole + weight * unlike
             del loss, found  # logits, which the backward pass frees when it has used them
             self._backward(whole, last)
         alive.at("update")
@@ -143,7 +148,7 @@ class Engine(ABC):
 
     def _finish(self, job: Job) -> None:
         """What an engine does last, around a model that it has wrapped."""
-        settings = job.settings
+        settings, self.experts = job.settings, mixture.mixture(job.config)
         self.z_loss, self.compiled = settings["z_loss"], settings["compile_layers"]
         self.border = job.config.eos_token_id if settings["document_masking"] else None  # of documents
         if self.compiled:
@@ -171,9 +176,15 @@ class Engine(ABC):
         """The loss of each row of token ids [n, length] in nats, summed over its targets that are not IGNORE: float64 [n]."""
         self.model.eval()
         with layers.plainly(self.compiled):
-            logits = self.forward(inputs).logits.float()
+            found = self._by_row(inputs, targets)
         self.model.train()
-        return by_row(logits, targets)
+        return found
+
+    def _by_row(self, inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        """As `evaluate`, of a model that is set to it."""
+        if self.head:
+            return self.head.by_row(partial(self.forward, inputs), targets)
+        return by_row(self.forward(inputs).logits, targets)
 
     def blocks(self) -> list[torch.nn.Module]:
         """The decoder layers, as they run."""

@@ -15,9 +15,8 @@ from transformers import AutoConfig, AutoTokenizer, PreTrainedConfig
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 from transformers.utils import logging as progress
 
-from scripts.pretrain import checks, initial, width
+from scripts.pretrain import checks, initial, mixture, width
 from scripts.pretrain.names import OTHER_NAMES, SHAPE
-from scripts.pretrain.parallel import EXPERTS
 from scripts.workflow.errors import InputError
 from scripts.workflow.manifest import Manifest
 
@@ -102,7 +101,7 @@ def vocabulary_of(manifest: Path) -> tuple[int, int]:
 def parameters(model: nn.Module) -> dict[str, int]:
     """Parameters: all, without token and position embeddings, and those that a token is multiplied with (see flops_per_token).
 
-    Of a mixture's experts a token is multiplied with `num_experts_per_tok`.
+    Of a mixture's experts a token is multiplied with those that are chosen for it.
     """
     tables = {id(m.weight): m.weight.numel() for m in model.modules() if isinstance(m, nn.Embedding)}
     total = sum(p.numel() for p in model.parameters())
@@ -110,10 +109,12 @@ def parameters(model: nn.Module) -> dict[str, int]:
     head_size = head.weight.numel() if head is not None else 0
     tied = head is not None and id(head.weight) in tables
     inside = total - sum(tables.values()) - (0 if tied else head_size)
-    config: Any = model.config
-    number = next((getattr(config, name) for name in EXPERTS if getattr(config, name, None)), 0)
-    experts = sum(p.numel() for name, p in model.named_parameters() if ".experts." in name) if number else 0
-    idle = experts * (number - config.num_experts_per_tok) // number if experts else 0
+    experts, idle = mixture.mixture(model.config), 0
+    if experts:
+        held = sum(
+            p.numel() for name, p in model.named_parameters() if mixture.is_of_experts(name, tuple(p.shape), experts)
+        )
+        idle = held * (experts.number - experts.chosen) // experts.number
     return {"total": total, "non_embedding": inside, "multiplied": inside + head_size - idle}
 
 
@@ -122,15 +123,21 @@ def groups(model: nn.Module, settings: dict[str, Any]) -> list[dict[str, Any]]:
     pretrain.train.
 
     Matrices decay; biases, norms and embeddings do not (a tied head is an embedding). Under Muon the matrices inside the layers have
-    `momentum`, and `scale`: their learning rate as a multiple of the others'.
+    `momentum`, `transposed` if they are [inputs, outputs], and `scale`: their learning rate as a multiple of the others'. A mixture's
+    routers are such matrices. Its experts, which transformers holds in one array a layer, are AdamW's.
     """
     kind, wide, muon = width.kinds(model), width.factor(settings), settings["optimizer"] == "muon"
+    other_way, experts = width.transposed(model), mixture.mixture(model.config)
 
-    def group(parameter: nn.Parameter) -> str:
+    def group(name: str, parameter: nn.Parameter) -> str:
         found = kind(parameter)
         if found in (width.VECTOR, width.EMBEDDING):
             return "kept"
-        return "turned" if muon and parameter.ndim == 2 and found == width.INSIDE else "decayed"
+        if not muon or parameter.ndim != 2 or found != width.INSIDE:
+            return "decayed"
+        if experts and mixture.is_of_experts(name, tuple(parameter.shape), experts):
+            return "decayed"
+        return "transposed" if id(parameter) in other_way else "turned"
 
     decay = settings["weight_decay"]
     made: dict[str, dict[str, Any]] = {
@@ -140,9 +147,10 @@ def groups(model: nn.Module, settings: dict[str, Any]) -> list[dict[str, Any]]:
     if muon:  # an orthogonal update is as long as its matrix's shape asks for, at any width
         scale = settings["muon_learning_rate"] / settings["learning_rate"]
         made["turned"] = {"weight_decay": decay, "scale": scale, "momentum": settings["muon_momentum"]}
-    for parameter in model.parameters():
+        made["transposed"] = {**made["turned"], "transposed": True}
+    for name, parameter in model.named_parameters():
         if parameter.requires_grad:
-            made[group(parameter)].setdefault("params", []).append(parameter)
+            made[group(name, parameter)].setdefault("params", []).append(parameter)
     return [group for group in made.values() if "params" in group]
 
 

@@ -12,7 +12,7 @@ section 2.3) gather each matrix in every process instead.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -42,10 +42,10 @@ def orthogonal(matrices: torch.Tensor) -> torch.Tensor:
 
 
 class Muon(torch.optim.AdamW):
-    """AdamW, but for the groups with `momentum`, whose matrices move by orthogonal updates.
+    """AdamW, but for the groups with `momentum`, whose matrices move by orthogonal updates; with `transposed` they are [inputs, outputs].
 
     State of such a matrix: `momentum`, of its shape, and `step`, which AdamW looks for in every state that it loads. An update has the
-    length that a matrix's shape asks for: a factor of √(rows / columns), 1 at least, so that one learning rate serves every width
+    length that a matrix's shape asks for: a factor of √(outputs / inputs), 1 at least, so that one learning rate serves every width
     (Jordan et al.). Weight decay is decoupled, as AdamW's.
     """
 
@@ -62,13 +62,14 @@ class Muon(torch.optim.AdamW):
             self.param_groups = groups
         for group in groups:
             if "momentum" in group:
-                self._move(group["params"], group["lr"], group["momentum"], group["weight_decay"])
+                self._move(group)
         return found
 
-    def _move(self, matrices: Iterable[torch.Tensor], rate: float, momentum: float, decay: float) -> None:
-        """Move matrices whose gradients are the same in every process, or of which each process has its part."""
+    def _move(self, group_of: dict[str, Any]) -> None:
+        """Move a group's matrices, whose gradients are the same in every process, or of which each process has its part."""
+        rate, momentum, decay = group_of["lr"], group_of["momentum"], group_of["weight_decay"]
         alike = defaultdict(list)  # matrices of one shape are orthogonalised at once
-        for matrix in matrices:
+        for matrix in group_of["params"]:
             if matrix.grad is not None:
                 alike[matrix.shape, matrix.device, side(matrix)].append(matrix)
         dealt = 0  # the next matrix's process goes on where the last shape's ended
@@ -76,7 +77,8 @@ class Muon(torch.optim.AdamW):
             group = self._group(found[0])
             ranks = group.size() if group else 1
             piece = max(1, AT_ONCE // shape.numel()) * ranks
-            length = rate * max(1.0, shape[0] / shape[1]) ** 0.5
+            inputs, outputs = shape if group_of.get("transposed") else reversed(shape)
+            length = rate * max(1.0, outputs / inputs) ** 0.5
             for some in (found[start : start + piece] for start in range(0, len(found), piece)):
                 shares = [range((owner - dealt) % ranks, len(some), ranks) for owner in range(ranks)]
                 dealt += len(some)

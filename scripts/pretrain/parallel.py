@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from scripts.pretrain.mixture import mixture
 from scripts.workflow.errors import InputError
 
 WHERE = "pretrain.train.parallel"
@@ -19,8 +20,6 @@ STAGED = ("llama", "mistral", "qwen2", "qwen3", "olmo2", "phi3")
 MIXED = ("mixtral", "olmoe")
 PLANNED = (*STAGED, *MIXED)
 CAUSAL = (*PLANNED, "gpt2")
-# What transformers' configurations call the number of a mixture's experts.
-EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts")
 # Keys of pretrain.train that some of these do not go with, where they are set, and why.
 APART = {
     "document_masking": (("sequence", "pipeline"), "attention is over whole windows there, whose positions begin once"),
@@ -126,7 +125,7 @@ def check_model(degrees: Degrees, config: Any, context: int, accumulation: int) 
     """
     if not degrees:
         return
-    kind, experts = config.model_type, getattr(config, "router_aux_loss_coef", None) is not None
+    kind, experts = config.model_type, mixture(config)
 
     def refuse(key: str, why: str) -> InputError:
         return InputError(f"{WHERE}.{key} is {getattr(degrees, key)}: {why}; set it to 1")
@@ -152,7 +151,7 @@ def check_model(degrees: Degrees, config: Any, context: int, accumulation: int) 
     if context % degrees.sequence:
         raise refuse("sequence", f"it does not divide pretrain.train.model.context = {context}")
     if degrees.pipeline > 1:
-        if experts:
+        if experts and experts.weight is not None:
             raise refuse(
                 "pipeline",
                 f"the loss of the routers of type {kind!r} is made of all layers at once, which no stage has",
@@ -167,8 +166,7 @@ def check_model(degrees: Degrees, config: Any, context: int, accumulation: int) 
                 f"1F1B needs {degrees.pipeline} at least; lower pretrain.train.micro_batch, or raise pretrain.train.global_batch_tokens"
             )
     if degrees.expert > 1:
-        number = next((getattr(config, name) for name in EXPERTS if getattr(config, name, None)), 0)
-        if kind not in MIXED:
+        if kind not in MIXED or experts is None:
             raise refuse("expert", f"experts are shared out in types {', '.join(MIXED)}, and not in {kind!r}")
-        if number % degrees.expert:
-            raise refuse("expert", f"it does not divide the {number} experts")
+        if experts.number % degrees.expert:
+            raise refuse("expert", f"it does not divide the {experts.number} experts")

@@ -25,6 +25,7 @@ from scripts.pretrain import (
     heldout,
     metrics,
     mixed,
+    mixture,
     model,
     rollback,
     skips,
@@ -176,6 +177,8 @@ def introduce(run: Run) -> None:
         log.info("%s", runs.resuming(own, run.done, plan.steps))
     if not run.validation_tokens:
         log.warning("the shards hold no validation documents: there will be no validation loss")
+    for words in mixture.note(run.engine.model.config):
+        log.warning("%s", words)
 
 
 def results(run: Run, weights: dict[str, torch.Tensor], manifest: Manifest, out: Path) -> list[Path]:
@@ -202,6 +205,7 @@ def results(run: Run, weights: dict[str, torch.Tensor], manifest: Manifest, out:
         after = f", after step {run.begun:,}" if run.begun else ""
         notes.append(f"Training began with the weights of {settings['start_from']}{after}.")
     notes += skips.note(rows, done) + rollback.note(run.rolled) + early.note(run)
+    notes += mixture.note(run.engine.model.config)
     if not scores:
         notes.append("The corpus has no validation documents: there is no validation loss.")
     notes += runs.note(list(run.changed))

@@ -14,6 +14,7 @@ from typing import Any
 
 from torch import nn
 from transformers import PreTrainedConfig
+from transformers.pytorch_utils import Conv1D
 
 from scripts.pretrain import initial
 
@@ -39,6 +40,11 @@ def kinds(model: nn.Module) -> Callable[[nn.Parameter], str]:
         return HEAD if head is not None and parameter is head.weight else INSIDE
 
     return kind
+
+
+def transposed(model: nn.Module) -> set[int]:
+    """The ids of the matrices that a model holds as [inputs, outputs], as GPT-2's layers do; those of a Linear are [outputs, inputs]."""
+    return {id(module.weight) for module in model.modules() if isinstance(module, Conv1D)}
 
 
 def values(config: PreTrainedConfig, seed: int, wide: float) -> initial.Weights:

@@ -31,7 +31,7 @@ PAGE = np.dtype([("host", "u8"), ("stage", "i4")])  # stage: the number of the f
 Row = dict[str, Any]
 
 
-def found(run: Run, share: float | None, folder: Path) -> Row:
+def find(run: Run, share: float | None, folder: Path) -> Row:
     """`rows`: `kind` (source or host), `name`, `stage`, `documents` (all that were read of it) and `dropped` (by that stage) of what loses
     more than `share` of its documents there, sources first, then the SHOWN hosts that lose most; `more`: how many further hosts do.
 

@@ -117,7 +117,7 @@ def context(
     settings = configuration.completed("report.render", settings)
     variant, known = variant_of(path), models(run, settings.get("models"))
     funnel, counts, cost = facts.funnel(run), facts.counts(run, known), costs(run)
-    counts["alarms"] = alarms.found(run, settings["alarm_share"], path.with_name(".hosts"))
+    counts["alarms"] = alarms.find(run, settings["alarm_share"], path.with_name(".hosts"))
     shown = samples.gather(run, settings["samples"], settings["sample_characters"], settings["seed"])
     shown["dropped"] = [
         (row["stage"], ranked(shown["dropped"][row["stage"]], row))

@@ -189,7 +189,7 @@ def source_exempt(run: Run) -> list[Fact]:
     return found
 
 
-def unreadable(run: Run) -> list[Fact]:
+def unreadable_values(run: Run) -> list[Fact]:
     """How many values beside the texts could not be read, by source and column; no row if there are none."""
     columns = [
         (number, f"{source}: {column} {integer(number)}")
@@ -208,7 +208,7 @@ def corpus_facts(run: Run, config: dict[str, Any] | None = None) -> list[Fact]:
     largest, heldout = dig(dedup, "largest"), dig(train, "heldout")
     passed, cut = dig(dedup, "pairs", "passed"), number(dig(dedup, "pairs", "cut"))
     exempt = number(run.summary("heuristics.select", "curated_exempt"))
-    rows: list[Fact] = [*synthesized.facts(run), *unreadable(run)]
+    rows: list[Fact] = [*synthesized.facts(run), *unreadable_values(run)]
     if exempt:
         rows.append(("Curated documents exempt", integer(exempt), "a heuristic would have dropped them"))
     rows += source_exempt(run)

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from scripts.pretrain.mixture import mixture
 from scripts.training.advice import changes
 from scripts.training.estimate import deepspeed
 from scripts.training.estimate.parts import gigabytes, listed, parts
@@ -110,13 +111,14 @@ def shape_of_config(config: Any, parameters: int, length: int) -> Shape:
 
     Of a mixture's experts a token's activations are those of its own.
     """
+    experts = mixture(config)
     width, kv = attention_widths(config)
     wide = getattr(config, "moe_intermediate_size", None) or getattr(config, "intermediate_size", None)
     return Shape(
         parameters=parameters,
         layers=config.num_hidden_layers,
         hidden=config.hidden_size,
-        intermediate=(wide or 4 * config.hidden_size) * (getattr(config, "num_experts_per_tok", None) or 1),
+        intermediate=(wide or 4 * config.hidden_size) * (experts.chosen if experts else 1),
         vocabulary=config.vocab_size,
         context=length,
         width=width,

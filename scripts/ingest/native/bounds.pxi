@@ -13,8 +13,9 @@ cdef extern from "strings.h" nogil:
     int strncasecmp(const char* one, const char* other, size_t size)
 
 cdef enum:
-    ROOM = 32768  # places for open elements, and for formatting elements: a limit is reached before
-    NAMES = 32768  # places for names: a limit is reached before half of them are used
+    ROOM = 65536  # places for open elements, and for formatting elements
+    NAMES = 32768  # places for names
+    LARGEST = 1 << 28  # that a limit may be, so that there is room: n elements that are left open take n * n / 2 steps
     KINDS = 512
     LEFT_OPEN = 3  # elements that an end tag ends with its own: more would be work for each tag
     ALIKE = 3  # formatting elements that are the same, of which so many are opened again
@@ -60,7 +61,7 @@ MEANINGS = (
     (RAW, "script style textarea title iframe noembed noframes xmp"),
     (STRUCTURE, "caption col colgroup table tbody td tfoot th thead tr"),
     (IGNORED, "html head body frame frameset form noscript caption col colgroup tbody td tfoot th thead tr"),
-    (TABLE, "table"), (TEMPLATES, "template"), (FRAMESET, "frameset"), (COL, "col"), (MERGED, "html body"), (SCRIPT, "script"), (BR, "br"),
+    (TABLE, "table"), (TEMPLATES, "template"), (FRAMESET, "frameset"), (COL, "col"), (MERGED, "html body"), (SCRIPT, "script"), (BR, "br"), (0, "select"),
 )  # fmt: skip
 # By name, the groups that a start tag ends, and those that an end tag ends with its own element.
 ENDED_BY = {"p": P, "li": LI, "option": OPTION, "dt": DT_DD, "dd": DT_DD, "td": CELL, "th": CELL, "tr": CELL | TR}
@@ -122,9 +123,6 @@ cdef class Scan:
                 kind.name = hashed(<bytes>name.encode(), len(name))
                 kind.means |= <int>means
                 kind.ends, kind.closes = ENDED_BY.get(name, 0), ENDED_WITH.get(name, 0)
-        for name, groups in ENDED_WITH.items():
-            kind = self.kind(hashed(<bytes>name.encode(), len(name)))
-            kind.name, kind.closes = hashed(<bytes>name.encode(), len(name)), groups
         self.stack = <Open*>malloc(ROOM * sizeof(Open))
         self.list = <Formatting*>malloc(ROOM * sizeof(Formatting))
         self.seen = <uint64_t*>malloc(NAMES * sizeof(uint64_t))
@@ -275,15 +273,13 @@ cdef class Scan:
         if begin == end:
             return
         self.depths += (self.depth + self.loose + ROOT) * (end - begin)
+        self.copies += self.run
+        self.run += end - begin
         if self.table >= 0 and not self.cell:
             while at < end and ENDING[self.text[at]] == 1:
                 at += 1
-            if at < end:  # it is put before the table
-                self.copies += self.fostered
-                self.fostered += end - begin
-                return
-        self.copies += self.run
-        self.run += end - begin
+            self.copies += self.fostered if at < end else 0  # it is put before the table
+            self.fostered += end - begin
 
     cdef inline void begin_run(self, int means) noexcept:
         """A tag behind which a text is surely not joined to the one before."""
@@ -452,7 +448,7 @@ cdef class Scan:
                 behind = self.end_of_content(at, end - at, behind, (means & SCRIPT) != 0)
                 self.words(content, behind)
         if means & STRUCTURE and not means & TABLE:
-            self.cell = (means & CELL or self.stack[self.depth - 1].name == name and means & MARKER) and not self.foreign and not self.templates
+            self.cell = means & MARKER and not (self.foreign or self.templates)  # those of tables hold cells' text
         self.begin_run(means)
         self.look()
         return behind
@@ -502,9 +498,11 @@ cdef class Scan:
         return behind
 
     def count(self, bytes page not None, int64_t most_steps, int64_t most_again, int64_t most_names):
-        """The numbers of a Counts (scripts/ingest/bounds.py). Over one of these limits, the pass ends."""
+        """The numbers of a Counts (scripts/ingest/bounds.py). Over one of these limits, the pass ends. Raises ValueError for larger ones than LARGEST."""
         cdef Py_ssize_t at = 0, begin = 0
         cdef int c
+        if max(most_steps, most_again, most_names) > LARGEST:
+            raise ValueError(f"limits of {most_steps:,}, {most_again:,} and {most_names:,}, at most {LARGEST:,}")
         self.text, self.size = <const uint8_t*>PyBytes_AS_STRING(page), PyBytes_GET_SIZE(page)
         self.most_steps, self.most_again, self.most_names = most_steps, most_again, most_names
         self.depth = self.loose = self.foreign = self.entries = self.left = self.templates = self.distinct = self.root = 0

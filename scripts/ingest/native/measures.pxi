@@ -39,6 +39,7 @@ cdef inline whole_number between(whole_number value, whole_number least, whole_n
     return min(max(value, least), most)
 
 
+@cython.boundscheck(False)  # `check` has looked at all numbers of elements and blocks
 cdef class Page:
     """The measures of a page's blocks. markup: a Markup with a block or more. tables: the module scripts.ingest.measures."""
 
@@ -70,6 +71,7 @@ cdef class Page:
         self.above = zeros(ABOVE * self.count)
         node = array("q", markup.node)
         cdef whole_number[::1] own = node
+        self.check(own)
         for block in range(self.count):
             self.linked[block] = min(self.linked[block], self.lengths[block])
             self.above[block] = own[block]
@@ -82,9 +84,27 @@ cdef class Page:
             self.make[block] = found.setdefault(kind, len(found))
         self.makes = len(found)
 
+    cdef bint check(self, whole_number[::1] node) except -1:
+        """Raises ValueError for a Markup whose numbers are of no element or block: nothing looks at them again."""
+        cdef Py_ssize_t element, block
+        sizes = [len(each) for each in (self.code, self.own, self.bits, self.begin, self.end)]
+        blocks = [len(each) for each in (node, self.links, self.marks, self.linked)]
+        if not self.count or sizes != [self.elements] * 5 or blocks != [self.count] * 4:
+            raise ValueError(f"a Markup of {self.elements} elements and {self.count} blocks has lists of {sizes} and {blocks}")
+        for element in range(self.elements):
+            if not (0 <= self.parent[element] <= max(element - 1, 0) and 0 <= self.begin[element] <= self.end[element] <= self.count):
+                raise ValueError(f"element {element} of a Markup lies in none, or has no blocks")
+        for block in range(self.count):
+            if not 0 <= node[block] < self.elements:
+                raise ValueError(f"block {block} of a Markup lies in no element")
+        return True
+
     cdef inline Py_ssize_t around(self, Py_ssize_t level, Py_ssize_t block) noexcept:
         """The element so many levels above a block."""
         return self.above[level * self.count + block]
+
+    cdef inline bint wants(self, str name) except -1:
+        return self.names is not None or name in self.number_of
 
     cdef bint put(self, str name, whole_number[::1] values) except -1:
         """A measure of every block goes into its row, where it is wanted."""
@@ -102,11 +122,15 @@ cdef class Page:
 
     cdef bint same(self, str name, whole_number value) except -1:
         """A measure of the page."""
+        if not self.wants(name):
+            return True
         self.value[:] = value
         return self.put(name, self.value)
 
     cdef bint shares(self, str name, whole_number[::1] part, whole_number whole) except -1:
         cdef Py_ssize_t block
+        if not self.wants(name):
+            return True
         for block in range(self.count):
             self.value[block] = share(part[block], whole)
         return self.put(name, self.value)
@@ -116,7 +140,7 @@ cdef class Page:
         cdef Py_ssize_t by, block
         names = BESIDE[name]
         for by in range(-reach, reach + 1):
-            if by:
+            if by and self.wants(names[by]):
                 for block in range(self.count):
                     self.value[block] = values[block + by] if 0 <= block + by < self.count else outside
                 self.put(names[by], self.value)
@@ -163,6 +187,8 @@ cdef class Page:
     cdef bint above_put(self, str name, whole_number[::1] of_element, Py_ssize_t level) except -1:
         """A measure of the element so many levels above each block."""
         cdef Py_ssize_t block
+        if not self.wants(name):
+            return True
         for block in range(self.count):
             self.value[block] = of_element[self.around(level, block)]
         return self.put(name, self.value)
@@ -268,6 +294,8 @@ cdef class Page:
         for which in range(len(LEVELS)):
             level = LEVELS[which]
             for kind in range(5):
+                if not self.wants(ELEMENT[kind][which]):
+                    continue
                 for block in range(self.count):
                     element = self.around(level, block)
                     if kind == 0:
@@ -354,6 +382,8 @@ cdef class Page:
     cdef bint within(self, str name, whole_number[::1] part, whole_number[::1] whole, Py_ssize_t reach, whole_number times=1000) except -1:
         """The sum over the blocks so near, by running sums; `times` its share of another one where there is one."""
         cdef Py_ssize_t block, low, high
+        if not self.wants(name):
+            return True
         for block in range(self.count):
             low, high = max(block - reach, 0), min(block + reach + 1, self.count)
             self.value[block] = part[high] - part[low]

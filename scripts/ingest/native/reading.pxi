@@ -3,7 +3,10 @@
 Nothing here calls itself: a page may be nested as deep as it likes. Each node is visited twice, by `Tree.survey` and by `Reading.all`.
 """
 
+from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc
+from libc.stdint cimport uint16_t
 from libc.stdlib cimport realloc
+from libc.string cimport memset
 
 # What is done with an element: the values of tags.KIND.
 cdef enum:
@@ -11,7 +14,7 @@ cdef enum:
 
 # Attributes that are asked for by their place in tags.ATTRIBUTES, from 1 on. The first four hold words.
 cdef enum:
-    NO_ATTRIBUTE, CLASS, ID, ROLE, ITEMPROP, STYLE, HIDES, ARIA_HIDDEN, HREF, OPEN, SHADOW
+    NO_ATTRIBUTE, CLASS, ID, ROLE, ITEMPROP, STYLE, HIDES, ARIA_HIDDEN, HREF, OPEN, SHADOW, TYPE
 
 cdef enum:
     OTHERS = 32  # names of attributes that have no number in lexbor
@@ -122,9 +125,10 @@ cdef class Reader:
     cdef object parser, said, conceals, raised
     cdef unsigned char kinds[KNOWN]
     cdef unsigned char roles[KNOWN]
+    cdef bint asked[KNOWN]  # whether `Tree.elements` is asked for it
     cdef short codes[KNOWN]
     cdef long long within[256]
-    cdef dict named, numbers, remembered
+    cdef dict named, numbers, names, remembered
     cdef list attributes
     cdef Other other[OTHERS]
     cdef list kept  # what `other` points into
@@ -133,7 +137,7 @@ cdef class Reader:
     cdef long long hidden
     cdef uintptr_t html, math
     cdef short custom, pre, div, ol, li
-    cdef int numbering  # place in tags.ATTRIBUTES, from 1 on, of the first that numbers items; those behind it do so too
+    cdef int numbering  # place in tags.ATTRIBUTES, from 1 on, of the first that numbers items, besides `type`; those behind it do so too
     cdef size_t sub
     cdef unsigned long long headings, places  # codes, a bit each
 
@@ -164,8 +168,11 @@ cdef class Reader:
             self.within[tags.CODE[name]] = bits
         self.pre, self.div, self.custom = tags.CODE["pre"], tags.CODE["div"], tags.CUSTOM
         self.ol, self.li, self.sub = tags.CODE["ol"], tags.CODE["li"], names["sub"]
-        self.numbering = tags.ATTRIBUTES.index("type") + 1
+        self.numbering = tags.ATTRIBUTES.index("start") + 1
         self.numbers = {name: names[name] for name in tags.KIND}
+        self.names = {names[name]: name for name in tags.ASKED}
+        for number in range(KNOWN):
+            self.asked[number] = number in self.names
         self.headings = sum([1 << tags.CODE[name] for name in tags.HEADINGS])
         self.places = sum([1 << tags.CODE[name] for name in tags.PLACES])
         self.math = names["math"]
@@ -295,9 +302,11 @@ cdef class Reader:
 
     cdef bint is_numbered(self, Node* node) noexcept:
         """Whether an element's attributes say how items are numbered."""
+        cdef int role
         cdef Attribute* attribute = (<Element*>node).attribute
         while attribute != NULL:
-            if self.role_of(attribute) >= self.numbering:
+            role = self.role_of(attribute)
+            if role == TYPE or role >= self.numbering:
                 return True
             attribute = attribute.next
         return False
@@ -344,9 +353,59 @@ cdef class Reader:
             attribute = attribute.next
         return found
 
-    def parse(self, str page not None):
-        """The tree of a page."""
+    def parse(self, bytes page not None):
+        """The tree of a page in UTF-8."""
         return Tree(self, page)
+
+
+cdef enum:
+    AT_A_TIME = 16  # characters of ASCII that are narrowed together
+
+
+def utf8(str page not None):
+    """The page in UTF-8, without lone surrogates. Nearly all characters of most pages are ASCII, and stored in two bytes each."""
+    cdef Py_ssize_t at = 0, size = len(page), used = 0, each
+    cdef const uint16_t* text = <const uint16_t*>PyUnicode_DATA(page)
+    cdef unsigned char* out
+    cdef uint16_t c
+    cdef uint64_t words[4]
+    cdef uint16_t wide[AT_A_TIME]
+    cdef unsigned char narrow[AT_A_TIME]
+    cdef bytes encoded
+    if PyUnicode_KIND(page) != 2:
+        return page.encode("utf-8", "ignore")
+    # What is not written to takes no memory.
+    out = <unsigned char*>PyMem_RawMalloc(3 * size)
+    if out == NULL:
+        raise MemoryError()
+    while at < size:
+        if at + AT_A_TIME <= size:
+            memcpy(wide, text + at, sizeof(wide))
+            memcpy(words, wide, sizeof(words))
+            if not (words[0] | words[1] | words[2] | words[3]) & 0xFF80FF80FF80FF80ULL:
+                for each in range(AT_A_TIME):
+                    narrow[each] = <unsigned char>wide[each]
+                memcpy(out + used, narrow, AT_A_TIME)
+                at += AT_A_TIME
+                used += AT_A_TIME
+                continue
+        for each in range(min(AT_A_TIME, size - at)):
+            c = text[at + each]
+            if c < 0x80:
+                out[used] = <unsigned char>c
+                used += 1
+            elif c < 0x800:
+                out[used], out[used + 1] = 0xC0 | c >> 6, 0x80 | c & 63
+                used += 2
+            elif not 0xD800 <= c < 0xE000:
+                out[used], out[used + 1], out[used + 2] = 0xE0 | c >> 12, 0x80 | c >> 6 & 63, 0x80 | c & 63
+                used += 3
+        at += min(AT_A_TIME, size - at)
+    try:
+        encoded = PyBytes_FromStringAndSize(<char*>out, used)
+    finally:
+        PyMem_RawFree(out)
+    return encoded
 
 
 cdef inline bint conceals(String* value) noexcept:
@@ -360,113 +419,6 @@ cdef inline bint conceals(String* value) noexcept:
         if c == 104 and at + 6 <= value.length and value.data[at + 2] | 32 == 100:  # h.d
             return True
     return False
-
-
-cdef class Tree:
-    """A page as lexbor reads it. nodes: their number; depth: of the deepest; depths: the sum over all of them.
-
-    What is in a template counts only if it is the declaration of a shadow tree. `user` of an element says whether it has a block within: 1
-    for <div> alone, 2 for others, else 0.
-    """
-
-    cdef Reader reader
-    cdef object parsed
-    cdef Node* root
-    cdef readonly Py_ssize_t nodes, depth, depths
-
-    def __init__(self, Reader reader not None, str page not None):
-        self.reader = reader
-        # Lone surrogates are no characters: lexbor takes UTF-8.
-        self.parsed = reader.parser(page.encode("utf-8", "ignore"), options=1)
-        root = self.parsed.root
-        self.root = <Node*><uintptr_t>root.mem_id if root is not None else NULL
-        self.nodes = self.depth = self.depths = 0
-        self.survey()
-
-    cdef Node* inside(self, Node* node):
-        """The first node within another one."""
-        cdef Node* first = node.first
-        cdef short code
-        if first == NULL and node.type == AN_ELEMENT and self.reader.kind_of(node, &code) == TEMPLATE and self.reader.shadow(node):
-            first = (<Template*>node).content.node.first
-        return first
-
-    cdef bint survey(self) except -1:
-        """Counts nodes, and marks the elements that have a block within, and finds those that `elements` may be asked for."""
-        cdef Node* node = self.root
-        cdef Node* around
-        cdef Node* skipped = NULL  # what is in it is not shown
-        cdef Py_ssize_t depth = 1
-        cdef uintptr_t holds
-        cdef int kind
-        cdef short code
-        while node != NULL:
-            self.nodes += 1
-            self.depths += depth
-            if depth > self.depth:
-                self.depth = depth
-            if node.type == AN_ELEMENT:
-                kind = self.reader.kind_of(node, &code)
-                if skipped == NULL:
-                    if kind == BLOCK or kind == RULE:
-                        holds = 1 if code == self.reader.div else 2
-                        around = above(node)
-                        while around != NULL and <uintptr_t>around.user < holds:
-                            around.user = <void*>holds
-                            around = above(around)
-                    elif kind == SKIP or (kind == DIALOG and self.reader.find(node, OPEN) == NULL):
-                        skipped = node
-            around = self.inside(node)
-            if around != NULL:
-                node = around
-                depth += 1
-                continue
-            while node != self.root and node.next == NULL:
-                if node == skipped:
-                    skipped = NULL
-                node = above(node)
-                depth -= 1
-            if node == skipped:
-                skipped = NULL
-            node = node.next if node != self.root else NULL
-        return True
-
-    def elements(self, names not None, Py_ssize_t most, size_t value, size_t text):
-        """[(name, attributes of tags.ATTRIBUTES, text)] of HTML's elements with these names, in their order, `most` of them.
-
-        names: of tags.KIND. value, text: bytes of a value and a text at most; what is cut off is left out. Only a title, and a script whose
-        type has `ld+json` in it, is given with its text.
-        """
-        cdef Node* node = self.root
-        cdef Node* first
-        cdef list out = []
-        cdef dict wanted = {self.reader.numbers[name]: name for name in names}
-        cdef str its
-        while node != NULL and len(out) < most:
-            if node.type == AN_ELEMENT and node.space == self.reader.html and node.name < KNOWN:
-                name = wanted.get(node.name)
-                if name is not None:
-                    found = self.reader.attributes_of(node, value)
-                    its, first = "", node.first
-                    if first != NULL and first.type == A_TEXT and (name == "title" or "ld+json" in found.get("type", "")):
-                        its = text_of(&(<Text*>first).data, text)
-                    out.append((name, found, its))
-            first = self.inside(node)
-            if first != NULL:
-                node = first
-                continue
-            while node != self.root and node.next == NULL:
-                node = above(node)
-            node = node.next if node != self.root else NULL
-        return out
-
-    def read(self):
-        """The lists of a Markup (scripts/ingest/markup.py)."""
-        cdef Reading page = Reading(self.reader)
-        if self.root != NULL:
-            page.all(self)
-        elements = [each.array() for each in (page.parent, page.code, page.own, page.bits, page.first, page.last)]
-        return *elements, page.text, *[each.array() for each in (page.node, page.links, page.linked, page.marks)], page.numbered
 
 
 @cython.final
@@ -498,6 +450,123 @@ cdef class Numbers:
         return array("q", PyBytes_FromStringAndSize(<char*>self.data, self.count * sizeof(long long)))
 
 
+cdef class Tree:
+    """A page as lexbor reads it. nodes: their number; depth: of the deepest; depths: the sum over all of them.
+
+    What is in a template counts only if it is the declaration of a shadow tree. `user` of an element says whether it has a block within: 1
+    for <div> alone, 2 for others, else 0.
+    """
+
+    cdef Reader reader
+    cdef object parsed
+    cdef Node* root
+    cdef readonly Py_ssize_t nodes, depth, depths
+    cdef bint formulas  # whether it has any
+    cdef Numbers places  # of the elements that `elements` may be asked for
+
+    def __init__(self, Reader reader not None, bytes page not None):
+        self.reader = reader
+        self.parsed = reader.parser(page, options=1)
+        root = self.parsed.root
+        self.root = <Node*><uintptr_t>root.mem_id if root is not None else NULL
+        self.nodes = self.depth = self.depths = 0
+        self.places = Numbers()
+        self.survey()
+
+    cdef Node* inside(self, Node* node):
+        """The first node within another one."""
+        cdef Node* first = node.first
+        cdef short code
+        if first == NULL and node.type == AN_ELEMENT and self.reader.kind_of(node, &code) == TEMPLATE and self.reader.shadow(node):
+            first = (<Template*>node).content.node.first
+        return first
+
+    cdef bint survey(self) except -1:
+        """Counts nodes, and marks the elements that have a block within, and finds those that `elements` may be asked for."""
+        cdef Node* node = self.root
+        cdef Node* around
+        cdef Node* skipped = NULL  # what is in it is not shown
+        cdef Py_ssize_t depth = 1
+        cdef uintptr_t holds
+        cdef int kind
+        cdef short code
+        while node != NULL:
+            self.nodes += 1
+            self.depths += depth
+            if depth > self.depth:
+                self.depth = depth
+            if node.type == AN_ELEMENT:
+                kind = self.reader.kind_of(node, &code)
+                self.formulas |= node.name == self.reader.math
+                if node.name < KNOWN and self.reader.asked[node.name] and node.space == self.reader.html:
+                    self.places.add(<long long><uintptr_t>node)
+                if skipped == NULL:
+                    if kind == BLOCK or kind == RULE:
+                        holds = 1 if code == self.reader.div else 2
+                        around = above(node)
+                        while around != NULL and <uintptr_t>around.user < holds:
+                            around.user = <void*>holds
+                            around = above(around)
+                    elif kind == SKIP or (kind == DIALOG and self.reader.find(node, OPEN) == NULL):
+                        skipped = node
+            around = self.inside(node)
+            if around != NULL:
+                node = around
+                depth += 1
+                continue
+            while node != self.root and node.next == NULL:
+                if node == skipped:
+                    skipped = NULL
+                node = above(node)
+                depth -= 1
+            if node == skipped:
+                skipped = NULL
+            node = node.next if node != self.root else NULL
+        return True
+
+    def elements(self, names not None, Py_ssize_t most, size_t value, size_t text):
+        """[(name, attributes of tags.ATTRIBUTES, text)] of HTML's elements with these names, in their order, `most` of them.
+
+        names: of tags.ASKED. value, text: bytes of a value and a text at most; what is cut off is left out. Of scripts only those are given
+        whose type has `ld+json` in it; they and titles with their text.
+        """
+        cdef Node* node
+        cdef Py_ssize_t place
+        cdef list out = []
+        cdef bint[KNOWN] wanted
+        cdef str its
+        memset(wanted, 0, sizeof(wanted))
+        for name in names:
+            if not self.reader.asked[<uintptr_t>self.reader.numbers[name]]:
+                raise ValueError(f"{name} is not one of tags.ASKED")
+            wanted[<uintptr_t>self.reader.numbers[name]] = True
+        for place in range(self.places.count):
+            node = <Node*><uintptr_t>self.places.data[place]
+            if wanted[node.name]:
+                if len(out) == most:
+                    break
+                name = self.reader.names[node.name]
+                if name == "script" and not self.is_linked_data(node):
+                    continue
+                its = ""
+                if (name == "title" or name == "script") and node.first != NULL and node.first.type == A_TEXT:
+                    its = text_of(&(<Text*>node.first).data, text)
+                out.append((name, self.reader.attributes_of(node, value), its))
+        return out
+
+    cdef bint is_linked_data(self, Node* script) except -1:
+        cdef Attribute* type = self.reader.find(script, TYPE)
+        return type != NULL and "ld+json" in text_of(type.value, 100)
+
+    def read(self):
+        """The lists of a Markup (scripts/ingest/markup.py)."""
+        cdef Reading page = Reading(self.reader)
+        if self.root != NULL:
+            page.all(self)
+        elements = [each.array() for each in (page.parent, page.code, page.own, page.bits, page.first, page.last)]
+        return *elements, page.text, *[each.array() for each in (page.node, page.links, page.linked, page.marks)], page.numbered
+
+
 cdef class Reading:
     """One page on its way to elements and blocks."""
 
@@ -517,6 +586,7 @@ cdef class Reading:
     cdef size_t field_used
     cdef Py_ssize_t pre, here, link_count, link_chars, mark_count, breaks
     cdef Node* link
+    cdef bint formulas
 
     def __cinit__(self, Reader reader not None):
         self.reader = reader
@@ -783,7 +853,7 @@ cdef class Reading:
         cdef int kind = self.reader.kind_of(node, &code)
         if kind == INLINE or kind == RAISED:
             self.mark_count += 1
-            if (<Element*>node).attribute != NULL and self.drawn(node):
+            if self.formulas and (<Element*>node).attribute != NULL and self.drawn(node):
                 return False
             if node.space != self.reader.html:
                 self.in_formula(node, True)
@@ -857,6 +927,7 @@ cdef class Reading:
         cdef Node* node = tree.root
         cdef Node* first
         cdef bint within
+        self.formulas = tree.formulas
         while True:
             within = False
             if node.type == A_TEXT or node.type == A_CDATA:

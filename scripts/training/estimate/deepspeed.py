@@ -32,7 +32,8 @@ def needed(shape: Shape, how: Training) -> dict[str, int]:
     optimizer = (moments + 4 * n * bool(zero_stage or mixed)) // split  # and fp32 weights beside those that train
     if how.ema:
         optimizer += 4 * (n - shape.valued) // split
-    held, logits = model.held(shape, how), model.logits(shape, how)
+    # A validation has less of all else, and of a chunk's logits perhaps more.
+    held, logits = model.held(shape, how), max(model.logits(shape, how), model.validation(shape, how)["logits"])
     # Gradients of activations and of one matrix while they are made, and what is reduced in one piece.
     largest = shape.hidden * max(shape.vocabulary, shape.intermediate)
     working = low * (2 * tokens * shape.intermediate + largest)

@@ -29,6 +29,8 @@ def row(number: int, gold: int, labels: list[str] | None = None, of: str = "film
 class Words:
     """A tokenizer of words."""
 
+    eos_token_id = 0
+
     def __call__(self, texts: list[str], **_: Any) -> dict[str, list[list[int]]]:
         return {"input_ids": [[1] * len(text.split()) for text in texts]}
 
@@ -39,9 +41,9 @@ def test_each_file_with_labels_is_a_task() -> None:
     rows = [row(0, 0), row(1, 1, labels), row(2, 0, labels), row(3, 1, ["a b c d", "b"], "other.tsv"), without]
     questions, films, other = asked.of_questions(rows, TEMPLATE, Words(), context=4)
     assert (questions.name, len(questions.rows)) == (QUESTIONS, 1) and questions.delimiter == " "
-    assert (films.name, len(films.rows), films.left_out) == ("films.tsv", 2, 0)
+    assert (films.name, len(films.rows), films.left_out) == ("films.tsv", 2, {asked.TOO_LONG: 0})
     assert films.rows[0]["context"] == "Question: q1\nAnswer:"
-    assert (other.name, other.rows, other.left_out) == ("other.tsv", [], 1)
+    assert (other.name, other.rows, other.left_out) == ("other.tsv", [], {asked.TOO_LONG: 1})
 
 
 def test_confusion_f1_and_the_most_frequent_label() -> None:

@@ -148,7 +148,7 @@ def test_answers_longer_than_the_context_are_left_out(inputs: dict[str, list[Pat
     tokenizer, (_, template) = load(inputs["model"][0].parent / "model")[1], read_pairs(inputs["pairs"][0], "heldout")
     rows = [{"question": "q", "choices": ["A word.", end]} for end in ("Two words.", "word " * 200)]
     (task,) = asked.of_questions(rows, template, tokenizer, 64)
-    assert (task.rows, task.left_out) == ([{**rows[0], "context": template.prompt("q")}], 1)
+    assert (task.rows, task.left_out[asked.TOO_LONG]) == ([{**rows[0], "context": template.prompt("q")}], 1)
     assert asked.of_questions(rows[1:], template, tokenizer, 64)[0].rows == []
 
 
@@ -158,7 +158,7 @@ def test_items_with_too_long_choices_are_left_out_and_counted(inputs: dict[str, 
         {"task": "word_order", "context": "So it ", "choices": ["is", end], "gold": 0} for end in ("si", "word " * 200)
     ]
     (task,) = asked.of_items(rows, tokenizer, 64)
-    assert (task.rows, task.left_out) == (rows[:1], 1)
+    assert (task.rows, task.left_out[asked.TOO_LONG]) == (rows[:1], 1)
 
 
 def test_items(inputs: dict[str, list[Path]], first: Path) -> None:

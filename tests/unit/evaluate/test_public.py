@@ -347,7 +347,7 @@ def test_a_place_is_a_whole_number_however_it_is_written(gold: Any) -> None:
 def test_a_log_likelihood_that_is_no_number_is_refused() -> None:
     sample = {"arguments": [], "filtered_resps": [[float("nan"), False], [-1.0, False]], "acc": 1.0}
     with pytest.raises(InputError, match=r"copa, item i: .*nan, -1.0"):
-        public.outcome("copa", "", {"id": "i"}, sample, Any)  # type: ignore[arg-type]
+        public.outcome("copa", "", {"id": "i"}, ("copa", 0), sample, Any)  # type: ignore[arg-type]
 
     class Model:
         max_length = 64

@@ -10,6 +10,7 @@ from transformers import AutoModelForCausalLM, GPT2Config, GPTNeoXConfig, LlamaC
 
 from scripts.finetune import adapters
 from scripts.pretrain import initial
+from scripts.workflow.errors import InputError
 
 SETTINGS: dict[str, Any] = {"adapter": "lora", "adapter_rank": 4, "adapter_alpha": 8, "adapter_targets": []}
 CONFIGS = [
@@ -41,3 +42,19 @@ def test_merged_is_the_same_model(config: Any) -> None:
     without.load_state_dict(dict(initial.values(config, 0)), strict=False)
     assert torch.allclose(plain(ids).logits, model(ids).logits, atol=1e-5)
     assert not torch.allclose(plain(ids).logits, without(ids).logits, atol=1e-2)
+
+
+def test_an_output_matrix_that_is_the_embedding_gets_no_adapter() -> None:
+    """What is added to the one would be added to the other."""
+    settings = {**SETTINGS, "adapter_targets": ["q_proj", "lm_head"]}
+    shape = {
+        "vocab_size": 50,
+        "hidden_size": 32,
+        "intermediate_size": 48,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+    }
+    with pytest.raises(InputError, match=r"finetune\.train\.adapter_targets: .* 'lm_head' .* model\.embed_tokens"):
+        adapters.empty(LlamaConfig(**shape, tie_word_embeddings=True), settings, "finetune.train")
+    made = adapters.empty(LlamaConfig(**shape), settings, "finetune.train")
+    assert any("lm_head" in name for name, parameter in made.named_parameters() if parameter.requires_grad)

@@ -38,7 +38,12 @@ SETTINGS = {"epochs": 1, "batch_size": 8, "micro_batch": 8, "max_length": 64, "s
 
 
 class Tokenizer:
-    eos_token_id = 0
+    """Makes a token of each character."""
+
+    eos_token_id, eos_token = 0, "\n"
+
+    def __call__(self, texts: list[str]) -> dict[str, list[list[int]]]:
+        return {"input_ids": [list(map(ord, text)) for text in texts]}
 
 
 def made(monkeypatch: pytest.MonkeyPatch, pairs: int, processes: int, **settings: Any) -> Batches:
@@ -115,6 +120,26 @@ def of_length(tokenizer: Any, row: dict[str, Any], end: str) -> int:
     return len(tokenizer(TEMPLATE.prompt(row["question"]) + end)["input_ids"])
 
 
+@pytest.mark.parametrize("epochs", [1, 0.5])
+@pytest.mark.parametrize("packing", [False, True])
+def test_every_step_has_a_token_to_learn_from(
+    base_model: Path, pairs_manifest: Path, packing: bool, epochs: float
+) -> None:
+    """Pairs of which max_length leaves no token of an answer are in no step, and are counted."""
+    tokenizer = load_tokenizer(base_model.parent / "model")
+    rows = [json.loads(line) for line in (pairs_manifest.parent / "train.jsonl").read_text().splitlines()]
+    length = sorted(of_length(tokenizer, row, "") for row in rows)[len(rows) // 2]
+    settings = {**SETTINGS, "max_length": length, "batch_size": 1, "packing": packing, "epochs": epochs}
+    found = Batches(pairs_manifest, tokenizer, settings, 2)
+    without = {row["id"] for row in rows if not next(pieces([row], TEMPLATE, tokenizer, length))[1]}
+    assert 0 < len(without) < len(rows) and found.steps == max(1, round(epochs * (len(rows) - len(without))))
+    for step in range(1, found.steps + 1):
+        targets = [part[1] for rank in range(2) for part in found.of(step, rank)]
+        assert sum(int((part != IGNORE).sum()) for part in targets) > 0
+        assert not without & set(found.ids(step))
+    assert found.cuts().without_answer == len(without) and found.cuts().pairs == found.pairs + len(without)
+
+
 @pytest.mark.parametrize("length", [8, 32, 48, 64, 10_000])
 def test_pairs_that_are_cut_are_counted(base_model: Path, pairs_manifest: Path, length: int) -> None:
     tokenizer = load_tokenizer(base_model.parent / "model")
@@ -147,7 +172,9 @@ def test_in_less_than_an_epoch_the_pairs_that_are_trained_on_are_counted(
     tokenizer = load_tokenizer(base_model.parent / "model")
     made = Batches(pairs_manifest, tokenizer, {**SETTINGS, "epochs": 0.1, "max_length": 32}, 1)
     some = [made.rows[number] for step in range(1, made.steps + 1) for number in made.order(step)]
-    assert made.cuts() == cuts(some, TEMPLATE, tokenizer, 32) and made.cuts().pairs == made.pairs < len(made.rows)
+    trained, without = cuts(some, TEMPLATE, tokenizer, 32), made.left_out.pairs
+    assert not trained.without_answer and len(some) == made.pairs < len(made.rows)
+    assert made.cuts() == Cuts(trained.pairs + without, trained.cut + without, without)
 
 
 @given(st.lists(st.tuples(st.integers(2, 30), st.integers(0, 30)), max_size=40), st.integers(30, 60), st.integers(1, 5))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import decimal
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from scripts.formats.documents import document_id, rows
-from scripts.ingest import extract
+from scripts.ingest import extract, json_lines
 from scripts.ingest.parquet import ParquetReader
 from scripts.ingest.text import JsonLinesReader
 from scripts.ingest.warc import Page, Rejected
@@ -217,6 +219,23 @@ def test_control_characters_within_strings_of_json(tmp_path: Path) -> None:
 )  # fmt: skip
 def test_lines_that_are_no_json_or_whose_text_is_bad(tmp_path: Path, line: bytes) -> None:
     assert reasons(jsonl(tmp_path / "x", line)) == {"broken_record": 1}
+
+
+@pytest.mark.parametrize(
+    "tail",
+    [b"[", b'{"a":', b'[\\"', b'["\\"', b"[]", b'\\"'],
+    ids=["lists", "objects", "escapes", "strings", "empty", "one string"],
+)
+def test_time_is_in_proportion_to_a_line_that_nests(tail: bytes) -> None:
+    """Four times the line: with a square it would take sixteen times as long."""
+
+    def seconds(times: int) -> float:
+        start = time.process_time()
+        with contextlib.suppress(ValueError):
+            json_lines.parse(b'{"text": "x", "more": [' + b"[" * 5000 + b'"' + tail * times + b"}")
+        return time.process_time() - start
+
+    assert seconds(80_000) < max(0.2, 9 * seconds(20_000))
 
 
 @pytest.mark.parametrize("form", ["jsonl", "parquet"])

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from transformers import GPT2Config, GPT2LMHeadModel
 
 from scripts.pretrain import checks, model
 from scripts.pretrain.muon import QUINTIC, STEPS, Muon, orthogonal
@@ -42,6 +43,26 @@ def test_groups() -> None:
         found = {names[id(parameter)] for parameter in turned[0]["params"]}
         assert found == {name for name in names.values() if name.endswith("_proj.weight")}
         assert sum(len(group["params"]) for group in groups) == len(names)
+
+
+def test_a_matrix_that_lies_the_other_way_round_moves_as_a_linear_layers_does() -> None:
+    """GPT-2's layers hold [inputs, outputs]: the same gradient, transposed, is the same update, transposed."""
+    config = GPT2Config(vocab_size=50, n_embd=16, n_layer=1, n_head=2, n_positions=8, bos_token_id=0, eos_token_id=0)
+    built = GPT2LMHeadModel(config)
+    names = {id(parameter): name for name, parameter in built.named_parameters()}
+    groups = model.groups(built, SETTINGS)
+    torch.manual_seed(5)
+    gradients = {name: torch.randn_like(parameter) for name, parameter in built.named_parameters()}
+    before = {name: parameter.detach().clone() for name, parameter in built.named_parameters()}
+    turned = [names[id(each)] for group in groups if "momentum" in group for each in group["params"]]
+    assert sorted(name.split(".")[-2] for name in turned) == ["c_attn", "c_fc", "c_proj", "c_proj"]
+    for name, parameter in built.named_parameters():
+        parameter.grad = gradients[name]
+    Muon(groups, lr=0.02).step()
+    for name, parameter in built.named_parameters():
+        if name in turned:
+            expected = plain(before[name].T, [gradients[name].T], 0.02).T
+            torch.testing.assert_close(parameter.detach(), expected, rtol=1e-4, atol=1e-5)
 
 
 def plain(weight: torch.Tensor, gradients: list[torch.Tensor], rate: float) -> torch.Tensor:

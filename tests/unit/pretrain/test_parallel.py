@@ -220,7 +220,7 @@ LLAMA = {
         ({"sequence": 2}, {"sliding_window": 8}, "a sliding window of 8 tokens"),
         (
             {"pipeline": 2},
-            {"model_type": "mixtral", "router_aux_loss_coef": 0.01},
+            {"model_type": "mixtral", "router_aux_loss_coef": 0.01, "num_local_experts": 4},
             "the loss of the routers of type 'mixtral'",
         ),
         ({"pipeline": 2}, {"model_type": "gpt2"}, "stages are cut from types llama, .*and not from 'gpt2'"),

@@ -37,8 +37,8 @@ def corpus(root: Path, *shards: list[Group]) -> Run:
     return Run.read(manifests_of(root))
 
 
-def found(run: Run, folder: Path, share: float | None = 0.5) -> list[tuple[str, str, str, int, int]]:
-    return [tuple(row.values()) for row in alarms.found(run, share, folder / ".hosts")["rows"]]  # type: ignore[misc]
+def rows_of(run: Run, folder: Path, share: float | None = 0.5) -> list[tuple[str, str, str, int, int]]:
+    return [tuple(row.values()) for row in alarms.find(run, share, folder / ".hosts")["rows"]]  # type: ignore[misc]
 
 
 def test_who_loses_more_than_half_to_one_filter(tmp_path: Path) -> None:
@@ -49,9 +49,9 @@ def test_who_loses_more_than_half_to_one_filter(tmp_path: Path) -> None:
          ("web", "d.org", "", 300), ("web", "e.org", "language", 40), ("web", "e.org", "dedup", 45), ("web", "e.org", "", 15)],
     )  # fmt: skip
     # b.org loses exactly half, c.org has 99 pages, e.org loses 85 of 100, to no one filter more than half.
-    assert found(run, tmp_path) == [("source", "books", "dedup", 3, 2), ("host", "a.org", "quality", 101, 71)]
+    assert rows_of(run, tmp_path) == [("source", "books", "dedup", 3, 2), ("host", "a.org", "quality", 101, 71)]
     assert not (tmp_path / ".hosts").exists()
-    assert found(run, tmp_path, None) == [] and len(found(run, tmp_path, 0.4)) == 4
+    assert rows_of(run, tmp_path, None) == [] and len(rows_of(run, tmp_path, 0.4)) == 4
 
 
 @pytest.mark.parametrize("held", [1, 50, 10_000])
@@ -59,18 +59,18 @@ def test_hosts_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, held: i
     monkeypatch.setattr(alarms, "HELD_PAGES", held)
     many = [("web", f"host{number}.org", "quality", 100 + number) for number in range(23)]
     run = corpus(tmp_path / "main", [*many, ("web", "whole.org", "", 5000)])
-    told = alarms.found(run, 0.5, tmp_path / ".hosts")
+    told = alarms.find(run, 0.5, tmp_path / ".hosts")
     assert [row["name"] for row in told["rows"]] == [f"host{number}.org" for number in range(22, 2, -1)]
     assert told["more"] == 3 and alarms.sentences(told)[-1] == "3 more hosts lose as much of theirs"
 
 
 def test_a_run_without_a_corpus(tmp_path: Path) -> None:
-    assert found(Run({}), tmp_path) == [] and alarms.sentences(None) == []
+    assert rows_of(Run({}), tmp_path) == [] and alarms.sentences(None) == []
 
 
 def test_the_screen_says_it(tmp_path: Path) -> None:
     run = corpus(tmp_path / "main", [("web", "a.org", "quality", 80), ("web", "a.org", "", 20)])
-    told = alarms.found(run, 0.5, tmp_path / ".hosts")
+    told = alarms.find(run, 0.5, tmp_path / ".hosts")
     lines = summary.lines({"alarms": told}, None, Path("report.html"))
     assert [line for line in lines if line[0] == "alarm"] == [
         ("alarm", "source web loses 80% of its documents to quality: 80 of 100"),

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from scripts.ingest import compiled
 from scripts.workflow import fingerprint as module
 from scripts.workflow.cache import Cache
 from scripts.workflow.config import ROOT, leaves, lookup, validate, validator
@@ -100,9 +101,7 @@ def test_pages_and_templates_beside_a_program_count_for_its_stage(copy: Path) ->
 def test_what_is_beside_programs_counts_for_those_that_name_it(copy: Path) -> None:
     """What is compiled for the extraction reruns no list of remote files. What no module names counts for the whole folder."""
     before = {step: code(f"scripts.{step}", copy) for step in ("ingest.extract", "ingest.list", "ingest.check")}
-    native = {
-        f"scripts/ingest/native/{name}" for name in ("crawl2llm_native.pyx", "bounds.pxi", "measures.pxi", "text.pxi")
-    }
+    native = {f"scripts/ingest/native/{name}" for name in compiled.NAMES}
     assert native <= set(before["ingest.extract"])
     assert "scripts/ingest/blocks.json" in before["ingest.extract"]
     for step in ("ingest.list", "ingest.check"):
