@@ -194,6 +194,12 @@ def check(source: dict[str, Any], data: str, here: str) -> None:
         raise ConfigError(f"{here}.{wrong} is of kind {urls.COMMON_CRAWL}, and this is {source['kind']}")
     if source.get("first_mb") and source["kind"] == "text":
         raise ConfigError(f"{here}.first_mb: a text has no records that it could be cut between")
+    if source["kind"] == "text" and source.get("preset", "code") != "code":
+        raise ConfigError(
+            f"{here}.preset is {source['preset']!r}: a text has no columns, and only `code`, to keep its indentation"
+        )
+    if source["kind"] == "text" and "preset" in source and source.get("unwrap"):
+        raise ConfigError(f"{here}.unwrap: lines are not joined of a text that `preset: code` keeps as it is")
     try:
         remote = [path for path in paths if lists.is_remote(path, data)]
         if remote and len(remote) < len(paths):

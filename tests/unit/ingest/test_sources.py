@@ -225,6 +225,14 @@ def test_a_common_crawl_dump_is_spread_in_seconds() -> None:
             [{"name": "a", "kind": "text", "paths": ["@{data}/wrong.txt"]}],
             ["wrong.txt, line 3: no such file 'gone.warc.gz'"],
         ),
+        (
+            [{"name": "a", "kind": "text", "paths": ["x.txt"], "preset": "pile"}],
+            ["sources[0].preset is 'pile'", "`code`"],
+        ),
+        (
+            [{"name": "a", "kind": "text", "paths": ["x.txt"], "preset": "code", "unwrap": True}],
+            ["sources[0].unwrap", "`preset: code`"],
+        ),
         ([{"name": "a", "kind": "crawl"}, {"name": "a", "kind": "crawl"}], ["sources[1].name", "called already"]),
     ],
 )
