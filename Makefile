@@ -32,12 +32,13 @@ $(VENV)/bin/python:
 # its own -O2 too, and fastText takes four times as long.
 $(VENV)/.installed: envs/lock.txt pyproject.toml | $(VENV)/bin/python
 	@echo "installing the pinned packages into $(VENV) (2.2 GB, a few minutes)"
+	@$(BIN)/python -m scripts.workflow.devices
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
 	CFLAGS=-O2 CXXFLAGS=-O2 CPPFLAGS= $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -r envs/lock.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
 	@touch $@
 
-$(VENV)/.compiled: $(addprefix scripts/ingest/native/,crawl2llm_native.pyx bounds.pxi lexbor.pxi measures.pxi reading.pxi pyproject.toml setup.py) $(VENV)/.installed
+$(VENV)/.compiled: $(wildcard scripts/ingest/native/*.p*) $(VENV)/.installed
 	CFLAGS=-O2 CXXFLAGS=-O2 CPPFLAGS= $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation ./scripts/ingest/native
 	@touch $@
 

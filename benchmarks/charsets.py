@@ -39,7 +39,7 @@ from fastwarc.warc import ArchiveIterator, WarcRecordType
 from benchmarks import gold
 from benchmarks.machine import processor, versions
 from scripts.ingest import charsets
-from scripts.ingest.charsets import decode_text
+from scripts.ingest.charsets import decode, decode_text
 from scripts.workflow.config import ROOT
 
 # Files of the Declaration that each encoding can write.
@@ -71,11 +71,6 @@ class Sample:
     body: bytes
     text: str
     header: str | None = None
-
-
-def decode(body: bytes, charset: str) -> str:
-    """The text by the standard's decoder."""
-    return endec.decode(body, charset, "replace", bom="ignore")
 
 
 def words(text: str) -> Counter[str]:

@@ -41,6 +41,8 @@ def kinds(profile: Any, steps: int, cuda: bool) -> list[dict[str, Any]]:
         on_device = str(one.device_type).endswith("CUDA")
         if on_device != cuda or (not cuda and not one.key.startswith(("aten::", "gloo", "mkldnn"))):
             continue  # on a GPU the CPU's operators count the same time again
+        if one.is_user_annotation:
+            continue  # what the time of kernels is written on: an optimizer's step, a compiled region, a gathering of FSDP's
         spent = (one.self_device_time_total if cuda else one.self_cpu_time_total) / 1000 / steps
         entry = found.setdefault(kind(one.key), {"milliseconds": 0.0, "calls": 0.0, "names": []})
         entry["milliseconds"] += spent

@@ -28,6 +28,8 @@ rule align_pairs:
         "results/{variant}/benchmarks/align/pairs.tsv"
     conda:
         "../envs/train.yaml"
+    resources:
+        card=cards("align.pairs"),
     params:
         fingerprint=fingerprint("align.pairs"),
         model=answering_option,
@@ -61,6 +63,8 @@ rule align_reward:
     container:
         None  # as in pretrain_train
     threads: cores("align.reward")
+    resources:
+        card=cards("align.reward"),
     params:
         fingerprint=fingerprint("align.reward"),
         launcher=placement("align.reward", options.LAUNCHER),
@@ -96,6 +100,8 @@ rule align_train:
     container:
         None  # as in pretrain_train
     threads: cores("align.train")
+    resources:
+        card=cards("align.train"),
     params:
         fingerprint=fingerprint("align.train"),
         launcher=placement("align.train", options.LAUNCHER),

@@ -21,6 +21,7 @@ from scripts.models import registry
 from scripts.pretrain import gpus
 from scripts.workflow import (
     config as configuration,
+    devices,
     driver,
     engine,
     filtering,
@@ -29,6 +30,7 @@ from scripts.workflow import (
     lock,
     options,
     readable,
+    slots,
     start,
     steps,
 )
@@ -75,6 +77,17 @@ os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.envir
 # Threads that wait give their core away. With OpenMP's default, two threads on two cores that somebody else uses too are
 # 20 times slower than one.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
+
+# A local run: GPUs are its resource `card`, all that are here unless --resources or the profile says fewer. A cluster's nodes have others.
+if workflow.is_main_process:
+    GPUS = devices.visible() if workflow.resource_settings.nodes is None else []
+    slots.announce(GPUS)
+    if GPUS and "card" not in workflow.global_resources:
+        workflow.register_resource("card", len(GPUS))
+    if GPUS and not workflow.deployment_settings.deployment_method:
+        if line := devices.why_unseen(devices.cuda_of_torch()):
+            print(f"warning: {line}", file=sys.stderr)
 
 
 wildcard_constraints:
@@ -135,6 +148,16 @@ def cores(step):
         return own["processes"] * own["threads"]
 
     return found
+
+
+def cards(step):
+    """A resource: the GPUs of this machine that a task takes; 0 where there are none, and on a cluster, whose profile says it."""
+    return lambda wildcards: slots.needed(step, section(wildcards, step))
+
+
+def contending_cards(wildcards):
+    """As `cards` of pretrain.train, of the variant whose training a task of pretrain.rung is."""
+    return slots.needed("pretrain.train", contender(wildcards))
 
 
 def own(step, key):
@@ -428,6 +451,8 @@ if workflow.is_main_process:
     try:
         start.check_tokenizers(PROJECT)
         start.check_tools(PROJECT)
+        if workflow.resource_settings.nodes is None and not workflow.deployment_settings.deployment_method:
+            start.check_compiler(PROJECT, bool(GPUS))
         start.say_what_is_auto(PROJECT)
     except (
         InputError

@@ -31,6 +31,8 @@ rule compress_prune:
     container:
         None  # as in pretrain_train
     threads: cores("compress.prune")
+    resources:
+        card=cards("compress.prune"),
     params:
         fingerprint=fingerprint("compress.prune"),
         launcher=placement("compress.prune", options.LAUNCHER),

@@ -65,6 +65,8 @@ rule evaluate_model:
     conda:
         "../envs/evaluate.yaml"
     threads: own("evaluate.model", "threads")
+    resources:
+        card=cards("evaluate.model"),
     params:
         fingerprint=fingerprint("evaluate.model"),
         placement=placement("evaluate.model"),
@@ -117,6 +119,8 @@ rule evaluate_public:
     conda:
         "../envs/evaluate.yaml"
     threads: own("evaluate.public", "threads")
+    resources:
+        card=cards("evaluate.public"),
     params:
         fingerprint=fingerprint("evaluate.public"),
     shell:
@@ -172,6 +176,8 @@ rule evaluate_curve:
     conda:
         "../envs/evaluate.yaml"
     threads: own("evaluate.curve", "threads")
+    resources:
+        card=cards("evaluate.curve"),
     params:
         fingerprint=fingerprint("evaluate.curve"),
     shell:
@@ -199,6 +205,8 @@ rule evaluate_common:
     conda:
         "../envs/evaluate.yaml"
     threads: own("evaluate.common", "threads")
+    resources:
+        card=cards("evaluate.common"),
     params:
         fingerprint=fingerprint("evaluate.common"),
         placement=placement("evaluate.common"),
@@ -229,6 +237,8 @@ rule evaluate_generate:
     conda:
         "../envs/evaluate.yaml"
     threads: own("evaluate.generate", "threads")
+    resources:
+        card=cards("evaluate.generate"),
     params:
         fingerprint=fingerprint("evaluate.generate"),
     shell:

@@ -55,6 +55,8 @@ rule finetune_train:
     container:
         None  # as in pretrain_train
     threads: cores("finetune.train")
+    resources:
+        card=cards("finetune.train"),
     params:
         fingerprint=fingerprint("finetune.train"),
         launcher=placement("finetune.train", options.LAUNCHER),

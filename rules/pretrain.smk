@@ -108,6 +108,8 @@ rule pretrain_rung:
     container:
         None  # as pretrain_train
     threads: cores("pretrain.rung")
+    resources:
+        card=contending_cards,
     params:
         fingerprint=fingerprint("pretrain.rung"),
         launcher=contending(options.LAUNCHER),
@@ -172,6 +174,8 @@ rule pretrain_train:
     container:
         None  # the launcher needs srun, which is not in the image: it starts the image itself
     threads: cores("pretrain.train")
+    resources:
+        card=cards("pretrain.train"),
     params:
         fingerprint=fingerprint("pretrain.train"),
         launcher=placement("pretrain.train", options.LAUNCHER),

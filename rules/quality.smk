@@ -164,6 +164,8 @@ rule quality_transformers:
     conda:
         "../envs/evaluate.yaml"
     threads: own("quality.transformers", "threads")
+    resources:
+        card=cards("quality.transformers"),
     params:
         fingerprint=fingerprint("quality.transformers"),
         also=also("quality.transformers"),

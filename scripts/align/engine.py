@@ -54,6 +54,11 @@ class ByLoss(engine.Engine):
         found = self.forward(inputs, **more)
         return next(self.losses)(found.logits.float(), targets), found
 
+    def _by_row(self, inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        if not self.chunked:
+            return super()._by_row(inputs, targets)
+        return -self.chunked.of(partial(self.forward, inputs), targets)[0].double().sum(1)
+
     @torch.no_grad()
     def logits(self, inputs: torch.Tensor) -> torch.Tensor:
         """The logits of token ids [n, length], fp32 [n, length, vocabulary], without a gradient. A collective call."""

@@ -66,26 +66,30 @@ def answers(
 
     With `anywhere` as `goes_on`, every process makes as many forward passes as the others, also one without a prompt.
     """
-    device = draws.device
+    device, most = draws.device, draws.shape[1]
     rows, width = max(1, len(prompts)), max((len(ids) for ids in prompts), default=1)
-    inputs = torch.full((rows, width), end, dtype=torch.int64, device=device)
-    mask = torch.zeros((rows, width), dtype=torch.int64, device=device)
+    inputs = torch.full((rows, width), end, dtype=torch.int64)
+    mask = torch.zeros((rows, width), dtype=torch.int64)
     mask[:, -1] = 1  # so that a row of padding has something to look at
     for row, ids in enumerate(prompts):  # on the left: all end at the same place
-        inputs[row, width - len(ids) :] = torch.tensor(ids, device=device)
+        inputs[row, width - len(ids) :] = torch.tensor(ids)
         mask[row, width - len(ids) :] = 1
-    places, found = (mask.cumsum(1) - 1).clamp(min=0), list[list[int]]([] for _ in range(rows))
-    going = torch.tensor([bool(prompts)] * rows, device=device)
+    inputs, mask = inputs.to(device), mask.to(device)
+    places = (mask.cumsum(1) - 1).clamp(min=0)
+    # What is drawn stays on the device: to ask for each row's token would wait for it so many times a step.
+    drawn, lengths = (torch.zeros(shape, dtype=torch.int64, device=device) for shape in ((rows, most), (rows,)))
+    going = torch.full((rows,), bool(prompts), device=device)
     cache: Any = None
-    for number in range(draws.shape[1]):
+    for number in range(most):
         logits, cache = following(inputs, mask, places, cache)
         draw = draws[:, number] if len(prompts) else torch.zeros(rows, dtype=torch.float64, device=device)
         tokens = chosen(logits, draw, temperature)
-        for row in going.nonzero().flatten().tolist():
-            found[row].append(int(tokens[row]))
+        drawn[:, number] = tokens
+        lengths += going
         going &= tokens != end
         if not goes_on(going):
             break
         inputs, places = tokens[:, None], places[:, -1:] + 1
         mask = torch.cat([mask, torch.ones((rows, 1), dtype=torch.int64, device=device)], 1)
-    return found[: len(prompts)]
+    ids_of = zip(drawn.tolist(), lengths.tolist(), strict=True)
+    return [ids[:length] for ids, length in ids_of][: len(prompts)]

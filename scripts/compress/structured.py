@@ -46,13 +46,14 @@ def head_size(config: Any) -> int:
 
 @torch.no_grad()
 def importance(model: Any, windows: torch.Tensor, batch: int) -> Importance:
-    """Of each part of a model by windows of tokens, int64 [n, length], `batch` of them at a time."""
+    """Of each part of a model by windows of tokens, int64 [n, length], `batch` of them at a time, on the model's device."""
     config = model.config
     count, groups = config.num_hidden_layers, config.num_key_value_heads
     found = Importance(
-        torch.zeros(count, dtype=torch.float64),
-        torch.zeros(count, groups, dtype=torch.float64),
-        torch.zeros(count, config.intermediate_size, dtype=torch.float64),
+        *(
+            torch.zeros(shape, dtype=torch.float64, device=model.device)
+            for shape in ((count,), (count, groups), (count, config.intermediate_size))
+        )
     )
 
     def watch(at: int, layer: Any) -> list[Any]:
@@ -76,13 +77,11 @@ def importance(model: Any, windows: torch.Tensor, batch: int) -> Importance:
     hooks = [hook for at, layer in enumerate(model.model.layers) for hook in watch(at, layer)]
     try:
         for start in range(0, len(windows), batch):
-            model(windows[start : start + batch], use_cache=False)
+            model(windows[start : start + batch].to(model.device), use_cache=False)
     finally:
         for hook in hooks:
             hook.remove()
-    for part in (found.layers, found.heads, found.neurons):
-        part /= windows.numel()
-    return found
+    return Importance(*(part.cpu() / windows.numel() for part in (found.layers, found.heads, found.neurons)))
 
 
 def best(scores: torch.Tensor, share: float) -> list[int]:

@@ -13,6 +13,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from scripts.dedup import tables
+from scripts.dedup.shingles import ZERO
 from scripts.dedup.tables import EARLIER, Shingles
 from scripts.formats.documents import opened, shard_of
 from scripts.workflow.errors import InputError
@@ -21,7 +22,7 @@ from scripts.workflow.manifest import Manifest
 # The shingle sets of an export: of every document, in the order of the signals.
 SETS = pa.schema([("shingles", pa.list_(pa.field("element", pa.uint64(), nullable=False)))])
 AGREE = ("shingle_words", "numbers", "bands", "rows", "seed")  # settings of signatures that can be compared
-OLDER = {"numbers": "zero"}  # what an export was made with that does not say
+OLDER = {"numbers": ZERO}  # settings of exports from before these keys
 
 
 @dataclass(frozen=True)

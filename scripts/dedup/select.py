@@ -23,6 +23,7 @@ import pyarrow as pa
 
 from scripts.dedup import earlier
 from scripts.dedup.components import EDGE, Edges, decided
+from scripts.dedup.shingles import ZERO
 from scripts.dedup.tables import (
     DUPLICATE,
     EARLIER,
@@ -226,7 +227,7 @@ def notes(by_source: dict[str, dict[str, int]], numbers: str) -> list[str]:
     """A sentence on each source of whose drops more than NUMERIC_SHARE are mostly numbers. numbers: that key of dedup.signature."""
     what = (
         "tables that differ in numbers alone may be among them (dedup.signature.numbers)"
-        if numbers == "zero"
+        if numbers == ZERO
         else "their numbers were compared"
     )
     return [

@@ -130,10 +130,13 @@ def normalise(text: str, numbers: str = ZERO) -> bytes:
 
     numbers: ZERO: each becomes `0`. KEEP: `-1,234.50` is `-1.234.50`. DENSE: kept if at least DENSE_FROM of the text's tokens are numbers.
     """
-    if numbers == KEEP:
-        return _with_digits(text)
     normal = _with_zeros(text)
-    return _with_digits(text) if numbers == DENSE and is_dense(normal) else normal
+    return _with_digits(text) if keeps_numbers(normal, numbers) else normal
+
+
+def keeps_numbers(normal: bytes, numbers: str) -> bool:
+    """Whether a text keeps its numbers. normal: as ZERO makes it. numbers: as for `normalise`."""
+    return numbers == KEEP or (numbers == DENSE and is_dense(normal))
 
 
 def _with_zeros(text: str) -> bytes:
@@ -143,9 +146,7 @@ def _with_zeros(text: str) -> bytes:
     codes = np.frombuffer(folded, np.uint8)
     # Of several digits or several spaces the first; faster than split and join, or regular expressions.
     run = (codes == ord("0")) | (codes == ord(" "))
-    keep = np.ones(len(codes), bool)
-    keep[1:] = ~(run[1:] & (codes[1:] == codes[:-1]))
-    return codes[keep].tobytes().strip(b" ")
+    return _without_repeats(codes, run)
 
 
 def _with_digits(text: str) -> bytes:
@@ -161,8 +162,13 @@ def _with_digits(text: str) -> bytes:
     negative[1:-1] = sign[1:-1] & (codes[:-2] == ord(" ")) & digit[2:]
     codes[sign] = ord(" ")
     codes[negative] = ord("-")
+    return _without_repeats(codes, codes == ord(" "))
+
+
+def _without_repeats(codes: npt.NDArray[np.uint8], where: npt.NDArray[np.bool_]) -> bytes:
+    """The bytes, of equal ones in a row the first alone if they are among those in `where`; no space at the ends."""
     keep = np.ones(len(codes), bool)
-    keep[1:] = (codes[1:] != ord(" ")) | (codes[:-1] != ord(" "))
+    keep[1:] = ~(where[1:] & (codes[1:] == codes[:-1]))
     return codes[keep].tobytes().strip(b" ")
 
 

@@ -19,14 +19,13 @@ import xxhash
 
 from scripts.dedup.minhash import MinHasher
 from scripts.dedup.shingles import (
-    DENSE,
     KEEP,
     ZERO,
     count_numbers,
     count_tokens,
     distinct,
     hashes32,
-    is_dense,
+    keeps_numbers,
     normalise,
 )
 from scripts.dedup.tables import batched
@@ -69,9 +68,9 @@ def schema(bands: int) -> pa.Schema:
 def sign(texts: list[str], k: int, hasher: MinHasher, numbers: str = ZERO) -> list[dict[str, Any]]:
     """The signals of many texts, without their ids and sources. numbers: as for `normalise`."""
     zeroed = [normalise(text) for text in texts]
-    kept = [numbers == KEEP or (numbers == DENSE and is_dense(normal)) for normal in zeroed]
     normals = [
-        normalise(text, KEEP) if keep else normal for text, normal, keep in zip(texts, zeroed, kept, strict=True)
+        normalise(text, KEEP) if keeps_numbers(zero, numbers) else zero
+        for text, zero in zip(texts, zeroed, strict=True)
     ]
     hashes, counts = hashes32([normal for normal in normals if normal], k)
     signed = zip(hasher.signatures(hashes, counts), np.split(hashes, np.cumsum(counts)[:-1]), strict=True)

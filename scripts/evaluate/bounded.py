@@ -52,7 +52,7 @@ class Bounded:
         for places in (self.cut, self.joined, self.left_out):
             places.clear()
 
-    def mended(self, requests: Sequence[Request], places: Sequence[Place]) -> list[Request]:
+    def mend(self, requests: Sequence[Request], places: Sequence[Place]) -> list[Request]:
         """The same requests, of which none lacks a token to score but that of a choice without one."""
         out = list(requests)
         together: dict[tuple[Place, str], list[int]] = defaultdict(list)
@@ -72,7 +72,7 @@ class Bounded:
             return self.inner(requests, **options)
         places = [(instance.task_name, instance.doc_id) for instance in self.lm.requests]
         fitting = []
-        for place, (key, given, scored) in zip(places, self.mended(requests, places), strict=True):
+        for place, (key, given, scored) in zip(places, self.mend(requests, places), strict=True):
             if len(scored) > self.most or not scored:
                 self.left_out.add(place)
                 given, scored = [self.eos], scored[-self.most :] or [self.eos]

@@ -53,7 +53,7 @@ def language_model(model: Any, tokenizer: Any, context: int, batch_size: int, ta
 
         def _loglikelihood_tokens(self, requests: Any, disable_tqdm: bool = False, **options: Any) -> Any:
             out: list[Any] = [None] * len(requests)
-            for numbers in apart(requests):
+            for numbers in split_by_scored(requests):
                 some = [requests[number] for number in numbers]
                 found = super()._loglikelihood_tokens(some, disable_tqdm=disable_tqdm, **options)
                 for number, result in zip(numbers, found, strict=True):
@@ -67,7 +67,7 @@ def language_model(model: Any, tokenizer: Any, context: int, batch_size: int, ta
     return Logged(pretrained=model, tokenizer=tokenizer, max_length=context, batch_size=batch_size)
 
 
-def apart(requests: Sequence[Request]) -> list[list[int]]:
+def split_by_scored(requests: Sequence[Request]) -> list[list[int]]:
     """The numbers of requests in as few lists as keep those apart that have the same tokens and another number of scored ones.
 
     lm-eval passes equal tokens through the model once (logits_cache) and takes its results from the place where the first of them begins

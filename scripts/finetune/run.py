@@ -33,7 +33,7 @@ from scripts.pretrain import (
     schedule,
     start_from,
 )
-from scripts.training import machine, memory
+from scripts.training import machine, memory, numa
 from scripts.workflow.console import log
 from scripts.workflow.errors import InputError
 from scripts.workflow.fingerprint import code
@@ -68,6 +68,7 @@ class Run:
         if self.rank == 0:  # which writes them down; where it fails the launcher ends the others
             self.cuts = self.count_cuts()
         self.device = group.choose_device(args.device, int(os.environ["LOCAL_WORLD_SIZE"]), self.where)
+        numa.bind_to(self.device, args.numa_binding, settings["threads"])
         self.size = model.size(config)
         self.adapted = (
             partial(adapters.empty, config, self.settings, self.where) if adapters.wanted(self.settings) else None

@@ -15,10 +15,9 @@ from scripts.ingest.compiled import Scan
 TAGS = 200_000  # 0.2 s and 200 MB of a tree; of 3,700 real pages the mean is 2,000, the largest 22,000
 ATTRIBUTES = 1_000_000  # 0.2 s, 300 MB; 39,000 on the worst of 3,700 real pages, as below
 SQUARES = 100_000_000  # of the numbers of attributes, over all tags: 10,000 in one tag take 0.1 s; 638,000
-# Elements looked through, 2 ns to 10 ns: 14,000 nested ones; 11,000,000.
-STEPS = 100_000_000
+STEPS = 100_000_000  # open elements that are looked through, 2 ns to 10 ns each: 14,000 nested ones; 11,000,000
 AGAIN = 2_000_000  # formatting elements that are opened again, and their attributes: 200 bytes of a tree each; 233,000
-NAMES = 100_000_000  # names that a tag or an attribute is compared with: 10,000 different ones; 9,300,000
+NAMES = 100_000_000  # names that a tag or an attribute is compared with: 14,000 different ones; 9,300,000
 COPIES = 200_000_000  # bytes of texts that more is joined to, none of which is freed; 8,800,000
 HIDDEN = 20_000  # bytes behind a <frameset>, a broken <svg> and the like, where only a tree tells tags from text; 1,600
 # The libraries build a tree that is slower.
@@ -29,9 +28,8 @@ OPTIONS = 10_000  # Resiliparse's parser goes through those before: 0.5 s for as
 DEPTHS = 600_000_000
 NODE = 12
 TRAFILATURA_TAGS = 50_000  # of paragraphs: 1 s to 3 s
-ITEMS = (
-    5_000  # of lists and tables, where trafilatura goes through all for each: 1.4 s for 5,000, 16 s for 20,000; 2,000
-)
+# Of lists and tables: for each, trafilatura goes through all. 1.4 s for 5,000, 16 s for 20,000; 2,000.
+ITEMS = 5_000
 
 
 class Counts(NamedTuple):
@@ -68,8 +66,9 @@ def scan(page: str | bytes) -> Counts:
 
 def too_hard(counts: Counts, parser: str) -> tuple[str, str]:
     """(reason, detail) of a page that is not parsed for an extractor: "fast", "resiliparse" or "trafilatura"; ("", "") for others."""
-    library, trafilatura = parser != "fast", parser == "trafilatura"
-    most_tags = TRAFILATURA_TAGS if trafilatura else LIBRARY_TAGS if library else TAGS
+    most_tags = {"resiliparse": LIBRARY_TAGS, "trafilatura": TRAFILATURA_TAGS}.get(parser, TAGS)
+    most_options = TAGS if parser == "fast" else OPTIONS
+    most_items = ITEMS if parser == "trafilatura" else TAGS
     for count, most, what in (
         (counts.tags, most_tags, "tags"),
         (counts.attributes, ATTRIBUTES, "attributes"),
@@ -78,8 +77,8 @@ def too_hard(counts: Counts, parser: str) -> tuple[str, str]:
         (counts.names, NAMES, "pairs of names"),
         (counts.copies, COPIES, "bytes of texts that are joined to others"),
         (counts.hidden, HIDDEN, "bytes where tags and text cannot be told apart"),
-        (counts.options, OPTIONS if library else TAGS, "options"),
-        (counts.items, ITEMS if trafilatura else TAGS, "items of lists, rows and cells"),
+        (counts.options, most_options, "options"),
+        (counts.items, most_items, "items of lists, rows and cells"),
     ):
         if count > most:
             return "too_complex", f"{count:,} {what}, at most {most:,} for {parser}"

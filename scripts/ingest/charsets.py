@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import codecs
 import re
 
 import endec
 import webencodings
 from resiliparse.parse.encoding import detect_encoding
 
-BOMS = ((b"\xef\xbb\xbf", "utf-8"), (b"\xff\xfe", "utf-16le"), (b"\xfe\xff", "utf-16be"))
+BOMS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16le"), (codecs.BOM_UTF16_BE, "utf-16be"))
 STRAY = re.compile("[\udc80-\udcff]{1,4}")  # bytes that are no UTF-8, as Python's surrogateescape shows them
 LONGEST = 5
 NOT_ASCII = bytes(range(128, 256))

@@ -14,13 +14,8 @@ from typing import Any
 from scripts.workflow.errors import NotBuiltError
 
 NATIVE = Path(__file__).parent / "native"
-NAMES = (
-    "crawl2llm_native.pyx",
-    "bounds.pxi",
-    "lexbor.pxi",
-    "measures.pxi",
-    "reading.pxi",
-)  # the first includes the others
+# By name, since a step's fingerprint has the files that its modules name; native/setup.py takes all that are there, in this order.
+NAMES = ("bounds.pxi", "crawl2llm_native.pyx", "lexbor.pxi", "measures.pxi", "reading.pxi")
 SOURCES = [NATIVE / name for name in NAMES]
 SELECTOLAX = "1.0.2"  # of another version the structs in native/lexbor.pxi may be wrong
 BUILD = "run `make install`; an image or a conda environment has to be built again"

@@ -19,6 +19,7 @@ import zstandard
 from fastwarc.stream_io import Lz4Reader
 
 from scripts.ingest.files import File, First
+from scripts.ingest.text_check import SIGNATURES
 
 PIECE = 1 << 14  # decompressed bytes at a time: what was made of a damaged piece is lost
 DICTIONARY = 1 << 24  # most bytes of a dictionary
@@ -26,7 +27,7 @@ WINDOW = 1 << 27  # most bytes that a frame of zstd may look back, which are hel
 ZSTD, LZ4 = 0xFD2FB528, 0x184D2204
 SKIPPABLE = range(0x184D2A50, 0x184D2A60)  # of both
 WITH_DICTIONARY = 0x184D2A5D  # a skippable frame that holds the dictionary of a WARC file
-MAGIC = re.compile(rb"\x28\xb5\x2f\xfd|\x04\x22\x4d\x18|[\x50-\x5f]\x2a\x4d\x18")
+MAGIC = re.compile(b"|".join([SIGNATURES["zstd"], SIGNATURES["LZ4"], rb"[\x50-\x5f]\x2a\x4d\x18"]))
 
 
 UNFINISHED = "the file ends within the frame that begins at byte {at}"

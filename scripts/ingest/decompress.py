@@ -17,13 +17,13 @@ from typing import IO, Any
 from scripts.ingest import compressed
 from scripts.ingest.compressed import Damage
 from scripts.ingest.files import File
+from scripts.ingest.text_check import SIGNATURES
 
 PIECE = 8192  # compressed bytes that go in at a time: what was made of a damaged piece is lost
 INFLATED = 1 << 20  # most decompressed bytes held of a piece
 PLAIN = 1 << 16  # bytes of a file that is not compressed read at a time
-MEMORY = compressed.WINDOW + (
-    1 << 20
-)  # most bytes that xz may take, most of it for what it looks back: xz -9 needs 65 MB
+# Most bytes that xz may take, most of it for what it looks back: xz -9 needs 65 MB.
+MEMORY = compressed.WINDOW + (1 << 20)
 RECORD = re.compile(b"WARC/|filedesc:")  # begins a file that is not compressed, whatever its suffix says
 SMALLER = f": it needs over {compressed.WINDOW >> 20} MB, so compress it again with a smaller dictionary"
 
@@ -42,12 +42,12 @@ class Coding:
 
 
 CODINGS = (
-    Coding("gzip", (".gz", ".tgz"), re.compile(rb"\x1f\x8b\x08"), 3, b"\x1f\x8b\x08", lambda: zlib.decompressobj(31), (zlib.error,)),
+    Coding("gzip", (".gz", ".tgz"), re.compile(SIGNATURES["gzip"]), 3, b"\x1f\x8b\x08", lambda: zlib.decompressobj(31), (zlib.error,)),
     Coding(
-        "bzip2", (".bz2", ".tbz", ".tbz2"), re.compile(rb"BZh[1-9](?:1AY&SY|\x17rE8P\x90)"), 10, b"BZh", bz2.BZ2Decompressor, (OSError,)
+        "bzip2", (".bz2", ".tbz", ".tbz2"), re.compile(SIGNATURES["bzip2"]), 10, b"BZh", bz2.BZ2Decompressor, (OSError,)
     ),
     Coding(
-        "xz", (".xz", ".txz"), re.compile(rb"\xfd7zXZ\x00"), 6, b"\xfd7zXZ\x00",
+        "xz", (".xz", ".txz"), re.compile(SIGNATURES["xz"]), 6, b"\xfd7zXZ\x00",
         lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=MEMORY), (lzma.LZMAError,),
     ),
 )  # fmt: skip
@@ -62,11 +62,12 @@ def decompressed(path: File) -> Generator[bytes | Damage, None, None]:
     with path.open("rb") as stream:
         head = stream.read(64)
         stream.seek(0)
-        named = not RECORD.search(head)  # whether the suffix counts
+        by_suffix = not RECORD.search(head)
         framed = bool(compressed.MAGIC.match(head))
-        coding = next((one for one in CODINGS if one.begin.match(head)), None)
-        if not coding and not framed and named:
-            coding, framed = next((one for one in CODINGS if suffix in one.suffixes), None), suffix in FRAMED
+        coding = next((coding for coding in CODINGS if coding.begin.match(head)), None)
+        if not coding and not framed and by_suffix:
+            coding = next((coding for coding in CODINGS if suffix in coding.suffixes), None)
+            framed = suffix in FRAMED
         if coding:
             yield from _members(stream, coding)
             return
@@ -124,7 +125,7 @@ def _members(stream: IO[bytes], coding: Coding) -> Iterator[bytes | Damage]:
 
 
 class Stream(io.RawIOBase):
-    """The decompressed bytes of a file as a stream. Raises OSError where the file is damaged, after all bytes before that place."""
+    """The decompressed bytes of a file as a stream. Raises OSError if the file is damaged, after all bytes before that place."""
 
     def __init__(self, path: File) -> None:
         self.pieces = decompressed(path)

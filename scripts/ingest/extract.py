@@ -194,7 +194,7 @@ def refuse(page: Rejected, number: int, settings: dict[str, Any]) -> None:
 def in_words(unreadable: dict[str, dict[str, int]]) -> str:
     """By source and column how many values could not be read: `web: url (2), date (1); books: title (1)`."""
     return "; ".join(
-        f"{source}: {', '.join(f'{name} ({n:,})' for name, n in sorted(columns.items(), key=lambda one: (-one[1], one[0])))}"
+        f"{source}: {', '.join(f'{name} ({n:,})' for name, n in sorted(columns.items(), key=lambda item: (-item[1], item[0])))}"
         for source, columns in sorted(unreadable.items())
     )
 

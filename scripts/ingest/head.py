@@ -68,7 +68,7 @@ class Head:
 def head(tree: Tree) -> Head:
     """The head of a page. Meta tags count wherever they stand, except in comments, raw elements and templates."""
     out, room = Head(), CHARACTERS
-    for name, found, text in tree.elements(WANTED, ELEMENTS, LONG, CHARACTERS):
+    for name, attributes, text in tree.elements(WANTED, ELEMENTS, LONG, CHARACTERS):
         if name == "title":
             if not out.title and room > 0:
                 out.title = " ".join(text[:room].split())
@@ -79,18 +79,18 @@ def head(tree: Tree) -> Head:
                 room -= len(text)
         elif name == "meta":
             for key in ("name", "property", "itemprop", "http-equiv"):
-                if key in found:
-                    out.metas.append((found[key].strip().lower(), found.get("content", "")))
-            robot = found.get("name", "").strip().lower()
+                if key in attributes:
+                    out.metas.append((attributes[key].strip().lower(), attributes.get("content", "")))
+            robot = attributes.get("name", "").strip().lower()
             if robot == "robots" or robot.endswith("bot"):
-                out.robots.append(found.get("content", ""))
+                out.robots.append(attributes.get("content", ""))
         elif name == "link":
-            if "canonical" in found.get("rel", "").lower().split():
-                out.canonical = out.canonical or found.get("href", "").strip()
+            if "canonical" in attributes.get("rel", "").lower().split():
+                out.canonical = out.canonical or attributes.get("href", "").strip()
         elif name == "html":
-            out.language = out.language or found.get("lang", "") or found.get("xml:lang", "")
-        elif "pubdate" in found or found.get("itemprop", "").lower() == "datepublished":
-            out.times.append(found.get("datetime", ""))
+            out.language = out.language or attributes.get("lang", "") or attributes.get("xml:lang", "")
+        elif "pubdate" in attributes or attributes.get("itemprop", "").lower() == "datepublished":
+            out.times.append(attributes.get("datetime", ""))
     if not out.title:
         out.title = next(out.first(("og:title", "twitter:title")), "")
     return out

@@ -120,10 +120,10 @@ def _without(body: bytes, name: str, limit: int) -> tuple[bytes, bool]:
     if end is End.WHOLE:
         return made, True
     # Some text can be read as a short stream of Brotli or deflate with something behind it.
-    if end is End.NOISE and (signed or 2 * len(made) >= len(body)):
-        return made, True
     if not signed and (is_text(body) or kind_of(body)):
         return body, True
+    if end is End.NOISE and (signed or 2 * len(made) >= len(body)):
+        return made, True
     if made and end is End.CUT and (signed or is_text(made) or kind_of(made)):
         return made, False
     if (other := _unnamed(body, limit)) is not None:

@@ -37,17 +37,17 @@ def parse(line: bytes) -> tuple[Any, frozenset[str]]:
 
 
 def _parse_leniently(line: bytes) -> tuple[Any, frozenset[str]]:
-    # Lone surrogates that the line writes as such stay; those of bad bytes are told by the second reading.
+    # Lone surrogates that the line writes as such stay; those of bad bytes show where they are.
     encoding = json.detect_encoding(line)
     text = line.decode(encoding, "surrogateescape" if encoding.startswith("utf-8") else "surrogatepass")
     at = _skip_space(text, 0)
     if text[at : at + 1] != "{":
         return json.loads(text, strict=False), frozenset()  # no object, so no document
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     lost = set[str]()
     at = _skip_space(text, at + 1)
     while text[at : at + 1] != "}":
-        if found or lost:
+        if values or lost:
             if text[at : at + 1] != ",":
                 raise json.JSONDecodeError("Expecting ',' delimiter", text, at)
             at = _skip_space(text, at + 1)
@@ -66,11 +66,11 @@ def _parse_leniently(line: bytes) -> tuple[Any, frozenset[str]]:
         if (value is None and text[start : start + 4] != "null") or ESCAPED_BYTE.search(text, start, at):
             lost.add(key)
             value = None
-        found[key] = value
+        values[key] = value
         at = _skip_space(text, at)
     if _skip_space(text, at + 1) != len(text):
         raise json.JSONDecodeError("Extra data", text, at + 1)
-    return found, frozenset(lost)
+    return values, frozenset(lost)
 
 
 def _skip_space(text: str, at: int) -> int:

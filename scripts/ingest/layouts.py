@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from scripts.ingest.warc import tidy
+from scripts.ingest.warc import tidy, verbatim
 
 LONGEST = 1000  # characters of a value that is kept as metadata
 DEEPEST = 32  # lists within lists
@@ -172,11 +172,6 @@ def text_of(row: dict[str, Any], how: Layout) -> str | None:
     if not isinstance(found, str):
         return None
     return verbatim(found) if how.verbatim else tidy(found)
-
-
-def verbatim(text: str) -> str:
-    """The text with nothing changed but line ends, NUL and lone surrogates."""
-    return text.replace("\x00", "").replace("\r\n", "\n").replace("\r", "\n").encode("utf-8", "ignore").decode("utf-8")
 
 
 def _sections(parts: Any, depth: int = 0) -> list[str]:

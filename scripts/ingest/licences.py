@@ -54,20 +54,18 @@ def _hinted(text: str) -> bool:
 
 def _links(tree: Tree) -> Iterator[tuple[str, str]]:
     """(how it is said, name of the licence) of a page's elements and JSON-LD, in its order."""
-    for name, found, text in tree.elements(WANTED, MOST, LONG, CHARACTERS):
+    for name, attributes, text in tree.elements(WANTED, MOST, LONG, CHARACTERS):
         if name == "meta":
-            names = {found.get(key, "").strip().lower() for key in ("name", "property", "itemprop")}
+            names = {attributes.get(key, "").strip().lower() for key in ("name", "property", "itemprop")}
             if names & METAS:
-                yield "meta", name_of(found.get("content", ""))
+                yield "meta", name_of(attributes.get("content", ""))
         elif name == "script":
             for match in LINKED.finditer(text):
                 yield "json_ld", name_of(match[1].replace("\\/", "/"))
-        elif _hinted(found.get("href", "")):
-            rel = {"license", "licence", "dct:license", "cc:license"} & set(found.get("rel", "").lower().split())
-            yield (
-                ("rel" if rel or found.get("property", "").lower().endswith("license") else "link"),
-                name_of(found["href"]),
-            )
+        elif _hinted(attributes.get("href", "")):
+            rel = {"license", "licence", "dct:license", "cc:license"} & set(attributes.get("rel", "").lower().split())
+            is_rel = rel or attributes.get("property", "").lower().endswith("license")
+            yield "rel" if is_rel else "link", name_of(attributes["href"])
 
 
 def licence(html: str, tree: Tree) -> dict[str, str | int]:

@@ -10,13 +10,12 @@ import re
 from collections.abc import Sequence
 
 from scripts.ingest.markup import Markup
-from scripts.ingest.render import CELLS, ITEM, ROW, list_numbers
+from scripts.ingest.render import CELLS, FOOT, HEAD, ITEM, LONG, ROW, cell_of, list_marks
 from scripts.ingest.tags import CODE
 
-LONG = 300  # characters of a block that makes a table one for layout
 LEVELS = 5  # of lists and quotes in each other; what is deeper is written as if it were so deep
 HEADINGS = {CODE[f"h{level}"]: "#" * level for level in range(1, 7)}
-PRE, QUOTE, TABLE = CODE["pre"], CODE["blockquote"], CODE["table"]
+PRE, QUOTE, TABLE, CAPTION = CODE["pre"], CODE["blockquote"], CODE["table"], CODE["caption"]
 # What a line of a paragraph may begin with and Markdown would take for something else. A backslash goes before the last character.
 READ = re.compile(
     r"(?m)^ *(?:#(?=#{0,5}(?:\s|$))|>|[-+*](?=\s|$)|[0-9]{1,9}[.)](?=\s|$)|[`~](?=``|~~)|[-=_*](?=[-=_* ]*$)|\|)"
@@ -30,43 +29,45 @@ def _escaped(text: str) -> str:
 
 def _rows(markup: Markup, kept: Sequence[int], table_of: list[int]) -> dict[int, list[list[str]]]:
     """The rows of what can be written as a table, by its element: at least two columns, and one block of plain text in a cell."""
-    cell_of: dict[int, str] = {}
+
+    def place(row: int) -> int:  # as it is shown: the head first, the foot last
+        return {HEAD: 0, FOOT: 2}.get(markup.code[markup.parent[row]], 1)
+
+    text_of: dict[int, str] = {}
     found: set[int] = set()
     other: set[int] = set()  # tables that are no such
     for number in kept:
         node = markup.node[number]
         if not (table := table_of[node]):
             continue
-        cell = node if markup.code[node] in CELLS else markup.parent[node]
+        cell = cell_of(markup, node)
         found.add(table)
-        if (
-            markup.code[cell] not in CELLS
-            or cell in cell_of
-            or markup.code[node] in HEADINGS
-            or markup.code[node] == PRE
-        ):
+        if not cell or cell in text_of or markup.code[node] in HEADINGS or markup.code[node] == PRE:
             other.add(table)
         else:
             if len(markup.text[number]) > LONG:
                 other.add(table)
-            cell_of[cell] = " ".join(markup.text[number].split()).replace("|", "\\|")
+            text_of[cell] = " ".join(markup.text[number].split()).replace("|", "\\|")
     other |= {table_of[markup.parent[table]] for table in found}
     plain = found - other
     rows: dict[int, dict[int, list[str]]] = {}
     for cell, code in enumerate(markup.code):
         if code in CELLS and markup.code[row := markup.parent[cell]] == ROW and table_of[cell] in plain:
-            rows.setdefault(table_of[cell], {}).setdefault(row, []).append(cell_of.get(cell, ""))
-    filled = {table: [row for row in each.values() if any(row)] for table, each in rows.items()}
+            rows.setdefault(table_of[cell], {}).setdefault(row, []).append(text_of.get(cell, ""))
+    filled = {table: [each[row] for row in sorted(each, key=place) if any(each[row])] for table, each in rows.items()}
     return {table: each for table, each in filled.items() if max(map(len, each), default=0) > 1}
 
 
 def _around(markup: Markup) -> tuple[list[int], list[tuple[int, ...]]]:
-    """For each element: the table that it is or lies in, or 0; the items and quotes, the outermost first, at most LEVELS."""
+    """For each element: the table that it is or lies in, or 0 (of a caption, that around its table); the items and quotes around it, the
+    outermost first, at most LEVELS.
+    """
     tables = [0]
     lists: list[tuple[int, ...]] = [()]
     for node in range(1, len(markup.parent)):
         code, above = markup.code[node], markup.parent[node]
-        tables.append(node if code == TABLE else tables[above])
+        # A caption is written before its table.
+        tables.append(node if code == TABLE else tables[markup.parent[above]] if code == CAPTION else tables[above])
         deeper = code in (ITEM, QUOTE) and len(lists[above]) < LEVELS
         lists.append((*lists[above], node) if deeper else lists[above])
     return tables, lists
@@ -90,7 +91,7 @@ def _line(markup: Markup, number: int) -> str:
     return _escaped(line)
 
 
-def _prefixes(markup: Markup, around: Sequence[int], numbers: dict[int, int], width: dict[int, int]) -> tuple[str, str]:
+def _prefixes(markup: Markup, around: Sequence[int], marks: dict[int, str], width: dict[int, int]) -> tuple[str, str]:
     """What the first line of a block begins with, and each other. around: its items and quotes. width: of the mark of each item that has
     begun; those that begin here are added.
     """
@@ -101,7 +102,7 @@ def _prefixes(markup: Markup, around: Sequence[int], numbers: dict[int, int], wi
             continue
         mark = ""
         if each not in width:
-            mark = f"{numbers[each]}. " if each in numbers else "- "
+            mark = f"{marks.get(each, '-')} "
             width[each] = len(mark)
         first, prefix = first + mark.ljust(width[each]), prefix + " " * width[each]
     return first, prefix
@@ -109,7 +110,7 @@ def _prefixes(markup: Markup, around: Sequence[int], numbers: dict[int, int], wi
 
 def text(markup: Markup, kept: Sequence[int]) -> str:
     """The blocks of these numbers, in order."""
-    numbers = list_numbers(markup)
+    marks = list_marks(markup)
     table_of, lists = _around(markup)
     tables = _rows(markup, kept, table_of)
     width: dict[int, int] = {}
@@ -129,7 +130,7 @@ def text(markup: Markup, kept: Sequence[int]) -> str:
         else:
             line = _line(markup, number)
         begun = len(width)
-        first, prefix = _prefixes(markup, lists[node], numbers, width)
+        first, prefix = _prefixes(markup, lists[node], marks, width)
         if out:
             quotes = os.path.commonprefix([before, prefix]).rstrip()  # noqa: RUF071 - characters are meant
             out.append("\n" if len(width) > begun and listed else f"\n{quotes}\n")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from scripts.ingest import tags
 from scripts.ingest.compiled import Tree, reader, utf8
@@ -22,7 +23,8 @@ class Markup:
 
     Elements, number 0 being the page: `parent`, `code` (number in BLOCKS), `own` and `bits` (what the element says, what it and those
     around it say), `first` and `last` (its blocks are [first, last)). Blocks: `text` (white space folded but in <pre>; a line for each
-    <br>), `node` (the element), `links` and `linked` (number of links and characters in them), `marks` (inline tags).
+    <br>), `node` (the element), `links` and `linked` (number of links and characters in them), `marks` (inline tags). `numbered`: of those
+    lists and items that say how items are numbered, by the element: its attributes of tags.ATTRIBUTES.
     """
 
     parent: Sequence[int]
@@ -36,6 +38,7 @@ class Markup:
     links: Sequence[int]
     linked: Sequence[int]
     marks: Sequence[int]
+    numbered: dict[int, dict[str, str]]
 
 
 def encode(page: str) -> bytes:
@@ -52,3 +55,14 @@ def parse(page: str | bytes) -> Tree:
 def read(tree: Tree) -> Markup:
     """The elements and blocks of a page."""
     return Markup(*tree.read())
+
+
+def code_lines(tree: Tree) -> set[str]:
+    """The lines of a page's <pre>, without white space at their ends."""
+    markup = read(tree)
+    if tags.CODE["pre"] not in markup.code:
+        return set()
+    texts = [
+        text for text, node in zip(markup.text, markup.node, strict=True) if markup.bits[node] & tags.WITHIN["pre"]
+    ]
+    return set(map(str.rstrip, chain.from_iterable(text.split("\n") for text in texts)))

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from scripts.ingest.files import File, First
-from scripts.ingest.layouts import facts, layout, text_of
+from scripts.ingest.layouts import facts, text_of
 from scripts.ingest.pages import Pages
 from scripts.ingest.text import Place, TextReader
 from scripts.ingest.warc import Page, Rejected
@@ -31,10 +31,6 @@ UNREADABLE = (ValueError, OverflowError, KeyError)  # of a value that is none in
 
 class ParquetReader(TextReader):
     """Parquet with a column of text; the columns are those of the source's layout (scripts/ingest/layouts.py)."""
-
-    def __init__(self, source: dict[str, Any], settings: dict[str, Any]) -> None:
-        super().__init__(source, settings)
-        self.layout = layout(source)
 
     def __call__(self, path: File, file: str = "") -> Iterator[Page | Rejected]:
         """Every row of the file. file: its name below the source's root."""

@@ -20,7 +20,7 @@ from scripts.workflow.config import ConfigError
 from scripts.workflow.console import log
 
 MARK = "/./"
-Identity: TypeAlias = tuple[int, int] | str  # of a file: device and inode, or its path
+Identity: TypeAlias = tuple[int, ...] | str  # of a file, see `identity`
 
 
 def listed(path: str, data: str) -> list[str]:
@@ -102,12 +102,15 @@ def of_source(source: dict[str, Any], data: str, here: str) -> list[str]:
 
 
 def identity(path: str) -> Identity:
-    """What two paths of the same file have in common, through links too: device and inode, or the path where a file system has none."""
+    """What two paths of the same file have in common, through links too: device and inode, or the path if a file system has none.
+
+    Length and time of the last change are in it, since network file systems make inodes up, and may give two files the same.
+    """
     try:
         facts = os.stat(path)  # noqa: PTH116 - a plan asks of 90,000 files
     except OSError:
         return _absolute(path)
-    return (facts.st_dev, facts.st_ino) if facts.st_ino else _absolute(path)
+    return (facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns) if facts.st_ino else _absolute(path)
 
 
 def _distinct(found: list[tuple[str, str]]) -> dict[Identity, tuple[str, str]]:
@@ -191,6 +194,12 @@ def check(source: dict[str, Any], data: str, here: str) -> None:
         raise ConfigError(f"{here}.{wrong} is of kind {urls.COMMON_CRAWL}, and this is {source['kind']}")
     if source.get("first_mb") and source["kind"] == "text":
         raise ConfigError(f"{here}.first_mb: a text has no records that it could be cut between")
+    if source["kind"] == "text" and source.get("preset", "code") != "code":
+        raise ConfigError(
+            f"{here}.preset is {source['preset']!r}: a text has no columns, and only `code`, to keep its indentation"
+        )
+    if source["kind"] == "text" and "preset" in source and source.get("unwrap"):
+        raise ConfigError(f"{here}.unwrap: lines are not joined of a text that `preset: code` keeps as it is")
     try:
         remote = [path for path in paths if lists.is_remote(path, data)]
         if remote and len(remote) < len(paths):

@@ -24,7 +24,7 @@ ALIKE = {"dir": "ul", "listing": "pre", "plaintext": "pre", "xmp": "pre"}  # obs
 HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6", "dt", "summary", "legend", "caption")
 # What is done with an element (native/reading.pxi). By https://html.spec.whatwg.org/multipage/dom.html#phrasing-content what may stand
 # within a paragraph never cuts one: it is text of it (INLINE, EITHER), or it is not read (SKIP, NOTHING).
-NOTHING, INLINE, LINK, BREAK, RULE, BLOCK, SKIP, EITHER, BUTTON, DIALOG, TEMPLATE = range(11)
+NOTHING, INLINE, LINK, BREAK, RULE, BLOCK, SKIP, EITHER, BUTTON, DIALOG, TEMPLATE, RAISED = range(12)
 # Not shown (NOTHING), or shown and no text of the page: a picture, a control, what stands in for another medium (SKIP).
 UNREAD = (
     "head",
@@ -52,11 +52,11 @@ KIND: dict[str, int] = (
     | {name: NOTHING for name in UNREAD}
     | {name: SKIP for name in SKIPPED}
     | {name: EITHER for name in IN_TEXT}
-    | {"a": LINK, "br": BREAK, "hr": RULE, "button": BUTTON, "dialog": DIALOG, "template": TEMPLATE}
-    | {name: INLINE for name in ("html", "meta", "link", "time", "area", "span", "img", "mi", "sub", "sup")}
+    | {"a": LINK, "br": BREAK, "hr": RULE, "button": BUTTON, "dialog": DIALOG, "template": TEMPLATE, "sup": RAISED}
+    | {name: INLINE for name in ("html", "meta", "link", "time", "area", "span", "img", "mi", "sub")}
 )
 ASKED = ("title", "meta", "link", "html", "time", "script", "a", "area")  # elements that say something of the page
-# Attributes that are asked for: those that say something of a block, then those of a page's head and of lists.
+# Attributes that are asked for: those that say something of a block, of a page's head, and of lists (the last three, and `type`).
 ATTRIBUTES = (
     "class", "id", "role", "itemprop", "style", "hidden", "aria-hidden", "href", "open", "shadowrootmode", "type",
     "name", "property", "content", "http-equiv", "rel", "lang", "xml:lang", "pubdate", "datetime", "start", "value", "reversed",
@@ -91,6 +91,16 @@ PROBE = (
     + "<table><caption>i</caption><thead><tr><th>j</th></tr></thead><tbody><tr><td>k</td></tr></tbody><tfoot></tfoot></table>"
     + "<plaintext>l"
 )
+# Characters that are not seen, and cut words in two for whoever counts them: the soft hyphen, U+200B, the word joiner in its two forms.
+UNSEEN = "\u00ad\u200b\u2060\ufeff"
+# U+200B stays between two characters of the scripts that have no spaces between words, where it is what a space is elsewhere: Thai, Lao,
+# Myanmar, Khmer, Tai (class SA of https://www.unicode.org/reports/tr14/), in rows of 64.
+UNSPACED = "\u0e00-\u0eff\u1000-\u10bf\u1780-\u17ff\u1940-\u1abf\ua9c0-\ua9ff\uaa40-\uaabf"
+# What a <sup> may hold that is read as a number, as an expression, or else as a letter of one. Other letters are the end of an
+# abbreviation or an ordinal (1st, XIXe, Mme).
+_NUMBER = re.compile(r"[+\-\u2212\u2013\u00b1]?\d[\d.,;*+\-\u2212\u2013]*")
+_EXPRESSION = re.compile(r"[\w+\-\u2212\u2013*/=.,\u00b7 ]*[\w]")
+_LETTERS = frozenset("ijknpquvwxyzNTβγδεθλμνπρστφχψω")
 KNOWN = 65_536  # words of classes that are remembered
 NEW = 3  # words of a tag that are looked up one by one: a page may have new ones in each of its tags
 
@@ -179,6 +189,24 @@ def said(words: str) -> int:
         _known[word] = _matched(word)
         bits |= _known[word]
     return bits
+
+
+def raised(before: str, text: str, numerator: bool) -> str:
+    """What is written between a text and a <sup> that follows it: `10^6`, `e^(n+1)`, `5 1/2`; nothing in `1st`, `word[1]`, `Brand™`.
+
+    before: the last characters of the text, two or more if it has so many. text: what the element holds. numerator: whether a slash and a
+    <sub> follow. `^(` asks for a bracket behind the element too.
+    """
+    last = before[-1:]
+    if last.isspace() or not text:
+        return ""
+    if numerator:
+        return " " if last.isdigit() else ""
+    if _NUMBER.fullmatch(text):
+        return "" if last in ",." and before[-2:-1].isdigit() else "^"  # 59,00 has its cents raised
+    if text in _LETTERS:
+        return "^"
+    return "^(" if _EXPRESSION.fullmatch(text) and not text.replace(".", "").replace(" ", "").isalpha() else ""
 
 
 def conceals(style: str) -> int:

@@ -15,7 +15,7 @@ from scripts.ingest import decompress, json_lines, layouts
 from scripts.ingest.charsets import decode_text
 from scripts.ingest.files import File, is_cut, size
 from scripts.ingest.text_check import kind_of, why_not_text
-from scripts.ingest.warc import Page, Rejected, tidy
+from scripts.ingest.warc import Page, Rejected, tidy, verbatim
 
 # What reading a file that is cut, damaged or not what its suffix says raises.
 BROKEN = (OSError, tarfile.TarError)
@@ -167,10 +167,10 @@ def empty(path: File) -> bool:
 
 
 class TextReader:
-    """Plain text files: `source` may set `unwrap` (join hard-wrapped lines) and `chunk_words`."""
+    """Plain text files: `source` may set `unwrap` (join hard-wrapped lines), `chunk_words`, and `preset: code` (texts stay as they are)."""
 
     def __init__(self, source: dict[str, Any], settings: dict[str, Any]) -> None:
-        self.source, self.settings = source, settings
+        self.source, self.settings, self.layout = source, settings, layouts.layout(source)
 
     def __call__(self, path: File, file: str = "") -> Iterator[Page | Rejected]:
         """Every piece of every text in the file. file: its name below the source's root."""
@@ -190,7 +190,7 @@ class TextReader:
                     yield Rejected("not_text", place.key, place.url, kind)
                     continue
                 text, charset = decoded(raw)
-                text = unwrapped(text) if self.source.get("unwrap") else tidy(text)
+                text = self.written(text)
                 for row, piece in enumerate(chunks(text, words)):
                     # `piece` says that the document is a part of its file.
                     part = {"piece": row} if words else {}
@@ -198,6 +198,12 @@ class TextReader:
                     yield self.page(place, row, piece, facts)
         except BROKEN as error:
             yield Rejected("broken_file", place.key, place.url, str(error)[:300])
+
+    def written(self, text: str) -> str:
+        """A text of a file as its document has it."""
+        if self.source.get("unwrap"):
+            return unwrapped(text)
+        return verbatim(text) if self.layout.verbatim else tidy(text)
 
     def page(
         self, place: Place, row: int, text: str, facts: dict[str, Any], unreadable: tuple[str, ...] = ()
@@ -228,10 +234,6 @@ class TextReader:
 
 class JsonLinesReader(TextReader):
     """JSON Lines: text, address, date and so on by the source's layout (scripts/ingest/layouts.py)."""
-
-    def __init__(self, source: dict[str, Any], settings: dict[str, Any]) -> None:
-        super().__init__(source, settings)
-        self.layout = layouts.layout(source)
 
     def __call__(self, path: File, file: str = "") -> Iterator[Page | Rejected]:
         """Every line of every file. file: its name below the source's root."""

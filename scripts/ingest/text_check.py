@@ -7,6 +7,7 @@ characters.
 
 from __future__ import annotations
 
+import codecs
 import re
 
 import numpy as np
@@ -14,8 +15,9 @@ import numpy as np
 # Signatures that are printable have more of the format behind them, since a text may begin with `BM` or `OTTO`.
 SIGNATURES = {
     "PDF": rb"\s{0,16}%PDF-", "PostScript": rb"%!PS-Adobe-", "RTF": rb"\{\\rtf1",
-    "PNG": rb"\x89PNG", "JPEG": rb"\xff\xd8\xff", "GIF": rb"GIF8[79]a", "WebP": rb"RIFF.{4}WEBPVP", "BMP": rb"BM.{4}\x00{4}",
-    "icon": rb"\x00\x00[\x01\x02]\x00", "TIFF": rb"II\*\x00|MM\x00\*", "DjVu": rb"AT&TFORM",
+    "PNG": rb"\x89PNG", "JPEG": rb"\xff\xd8\xff", "GIF": rb"GIF8[79]a(?:.[\x00-\x1f]){2}",
+    "WebP": rb"RIFF.{4}WEBPVP", "BMP": rb"BM.{4}\x00{4}",
+    "icon": rb"\x00\x00[\x01\x02]\x00", "TIFF": rb"II\*\x00|MM\x00\*", "DjVu": rb"AT&TFORM.{4}DJV[MU]",
     "WAV": rb"RIFF.{4}WAVE", "AVI": rb"RIFF.{4}AVI ", "AIFF": rb"FORM.{4}AIFF", "MP3": rb"ID3[\x02-\x04]", "Ogg": rb"OggS\x00",
     "FLAC": rb"fLaC\x00", "MIDI": rb"MThd\x00\x00\x00\x06", "MP4": rb".{4}ftyp[a-zA-Z0-9]{3}", "WebM": rb"\x1a\x45\xdf\xa3",
     "font": rb"\x00\x01\x00\x00|OTTO\x00|ttcf\x00|wOF[F2](?:\x00\x01\x00\x00|OTTO|true)|.{34}LP.{64}\x00",
@@ -30,27 +32,29 @@ _SIGNATURE = re.compile(b"|".join(b"(%s)" % pattern for pattern in SIGNATURES.va
 BEGIN = 300  # bytes that tell a signature
 # The standard's "binary data bytes" (section 3).
 BINARY = bytes([*range(0x00, 0x09), 0x0B, *range(0x0E, 0x1B), *range(0x1C, 0x20)])
-BOMS = (b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff")
-# These as characters, DEL, C1 controls, private use, and what could not be decoded; of UTF-16 what begins a plane of private use.
-_WRONG = np.zeros(1 << 16, bool)
-_WRONG[[*BINARY, *range(0x7F, 0xA0), *range(0xDB80, 0xDC00), *range(0xE000, 0xF900), 0xFFFD]] = True
+BOMS = (codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+# These as characters, DEL, C1 controls, and what could not be decoded; characters of private use, of UTF-16 what begins a plane of them.
+_WRONG, _PRIVATE = np.zeros((2, 1 << 16), bool)
+_WRONG[[*BINARY, *range(0x7F, 0xA0), 0xFFFD]] = True
+_PRIVATE[[*range(0xDB80, 0xDC00), *range(0xE000, 0xF900)]] = True
 HEAD = 4096  # bytes of a body that tell whether it is text; the standard looks at 1,445
 MOST = 0.02  # share of these among the characters of a text
 PARTS, PART = 16, 1024  # parts of a long text that are looked at, and characters of each
+SIGNS = 0.2  # share of a text that may be bullets and icons: one before every few words
 FEW = 2  # such characters that a text may have, however short it is
 
 
 def kind_of(body: bytes) -> str | None:
     """What the first bytes say that a body is; None if that may be text."""
-    found = _SIGNATURE.match(body[:BEGIN])
-    return _NAMES[found.lastindex - 1] if found and found.lastindex else None
+    match = _SIGNATURE.match(body[:BEGIN])
+    return _NAMES[match.lastindex - 1] if match and match.lastindex else None
 
 
 def is_text(body: bytes) -> bool:
     """Whether bytes may be text in some encoding: they begin like no other kind, and have few binary data bytes or a byte-order mark."""
     head = body[:HEAD]
-    number = len(head) - len(head.translate(None, BINARY))
-    return not kind_of(head) and (head.startswith(BOMS) or not _too_many(number, len(head)))
+    binary = len(head) - len(head.translate(None, BINARY))
+    return not kind_of(head) and (head.startswith(BOMS) or not _too_many(binary, len(head)))
 
 
 def why_not_text(text: str) -> str | None:
@@ -59,16 +63,21 @@ def why_not_text(text: str) -> str | None:
         return f"it is {kind}"
     if len(text) > PARTS * PART:
         text = "".join(text[at : at + PART] for at in range(0, len(text) - PART + 1, (len(text) - PART) // (PARTS - 1)))
-    number = wrong_characters(text)
-    if not _too_many(number, len(text)):
+    wrong = wrong_characters(text)
+    if not _too_many(wrong, len(text)):
         return None
-    return f"{number:,} of {len(text):,} characters are controls, private or could not be decoded"
+    return f"{wrong:,} of {len(text):,} characters are controls, private or could not be decoded"
 
 
 def wrong_characters(text: str) -> int:
-    """How many characters of a text are none of a text."""
+    """How many characters do not belong in a text.
+
+    Those of private use count once each, since a text may have bullets and icons of a font; if they are more than SIGNS of it, all count.
+    """
     units = np.frombuffer(text.encode("utf-16-le", "surrogatepass"), np.uint16)
-    return int(np.count_nonzero(_WRONG.take(units, mode="wrap")))  # `wrap` checks no bounds, which all units are within
+    private = units[_PRIVATE.take(units, mode="wrap")]  # `wrap` checks no bounds, which all units are within
+    some = len(private) if len(private) > SIGNS * len(text) else len(np.unique(private))
+    return int(np.count_nonzero(_WRONG.take(units, mode="wrap"))) + some
 
 
 def _too_many(number: int, size: int) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,7 +21,8 @@ from scripts.ingest.files import File, is_cut
 from scripts.ingest.frames import HEADER, Damage, frames
 from scripts.ingest.http import BrokenBody, TooLarge, codings, decode_body
 from scripts.ingest.licences import licence
-from scripts.ingest.markup import encode, parse
+from scripts.ingest.markup import code_lines, encode, parse
+from scripts.ingest.tags import UNSEEN, UNSPACED
 from scripts.ingest.text_check import kind_of, why_not_text
 
 HTML = {"text/html", xhtml.TYPE}
@@ -32,6 +33,9 @@ RULE = re.compile(r"all|none|index|follow|archive|snippet|imageindex|indexifembe
 VALUED = re.compile(r"max-(?:snippet|image-preview|video-preview)\s*:\s*[^\s,;]*|unavailable_after\s*:[^,;]*")
 SPACE = re.compile(r"[ \t\u00a0]+")
 NEWLINES = re.compile(r"\n{3,}")
+BORDER = "\u200b"
+HIDDEN = re.compile(f"[{UNSEEN}]+")
+BETWEEN = re.compile(f"(?<=[{UNSPACED}])[{UNSEEN}]+[{UNSPACED}]")
 TIDIED = 1 << 20  # characters that are cut into lines at a time
 
 
@@ -57,12 +61,27 @@ class Rejected:
     detail: str = ""
 
 
-def tidy(text: str) -> str:
-    """Extracted text with runs of spaces and blank lines folded and line ends trimmed; NUL and lone surrogates out."""
-    text = text.replace("\x00", "").replace("\r\n", "\n").replace("\r", "\n")
-    text = text.encode("utf-8", "ignore").decode("utf-8")
+def verbatim(text: str) -> str:
+    """The text with nothing changed but line ends, NUL and lone surrogates."""
+    return text.replace("\x00", "").replace("\r\n", "\n").replace("\r", "\n").encode("utf-8", "ignore").decode("utf-8")
+
+
+def joined(text: str) -> str:
+    """The text without characters that are not seen (UNSEEN); U+200B stays where it is a border of words (tags.UNSPACED)."""
+    return HIDDEN.sub(_border, text) if any(character in text for character in UNSEEN) else text
+
+
+def _border(found: re.Match[str]) -> str:
+    return BORDER if BORDER in found.group() and BETWEEN.match(found.string, found.start(), found.end() + 1) else ""
+
+
+def tidy(text: str, code: Collection[str] = ()) -> str:
+    """Extracted text with runs of spaces and blank lines folded and line ends trimmed; NUL, lone surrogates and characters that are not
+    seen (`joined`) out. code: lines that keep their white space, without that at their ends.
+    """
     # In parts: 20 MB of short lines are 7 million strings.
-    return NEWLINES.sub("\n\n", "\n".join(map(_trimmed, _parts(text)))).strip()
+    parts = (_trimmed(part, code) for part in _parts(joined(verbatim(text))))
+    return NEWLINES.sub("\n\n", "\n".join(parts)).strip("\n" if code else None)
 
 
 def _parts(text: str) -> Iterator[str]:
@@ -74,8 +93,11 @@ def _parts(text: str) -> Iterator[str]:
     yield text[at:]
 
 
-def _trimmed(text: str) -> str:
-    return "\n".join([SPACE.sub(" ", line).strip() for line in text.split("\n")])
+def _trimmed(text: str, code: Collection[str]) -> str:
+    lines = text.split("\n")
+    if code:
+        return "\n".join([end if (end := line.rstrip()) in code else SPACE.sub(" ", line).strip() for line in lines])
+    return "\n".join([SPACE.sub(" ", line).strip() for line in lines])
 
 
 def records(path: File, limit: int) -> Iterator[tuple[int, WarcRecord | Rejected]]:
@@ -244,9 +266,8 @@ class WarcReader:
         except TooHard as hard:
             return Rejected(hard.reason, name, url, str(hard))
         # Ours is tidy, and keeps the white space of code.
-        return self.document(
-            record, text if self.settings["extractor"] == "fast" or extractors is MARKDOWN else tidy(text), facts
-        )
+        is_tidy = self.settings["extractor"] == "fast" or extractors is MARKDOWN
+        return self.document(record, text if is_tidy else tidy(text, code_lines(tree)), facts)
 
     def document(self, record: WarcRecord, text: str, facts: dict[str, Any]) -> Page | Rejected:
         """A Page of the text, unless there is too little of it."""

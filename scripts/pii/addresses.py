@@ -33,9 +33,8 @@ ALPHABETS = (
 # Of RFC 5321's characters those that mailboxes have: with all, the `?to=` of a link would belong to the address.
 SIGNS = DIGITS + "._%+-"
 APOSTROPHES = "'\u2019"
-BEFORE_APOSTROPHE = (
-    2  # most letters before one, as in O'Brien: of the Italian dell'ufficio@… the article is not the address's
-)
+# Most letters before one, as in O'Brien: of the Italian dell'ufficio@… the article is not the address's.
+BEFORE_APOSTROPHE = 2
 LOCALS = tuple(SIGNS + letters + APOSTROPHES for letters in ALPHABETS)
 LONGEST_LOCAL, LONGEST_DOMAIN = 64, 255  # characters, RFC 5321, section 4.5.3.1
 # RFC 1035, section 2.3.4; beyond ASCII an IDN (RFC 5890).
@@ -118,27 +117,28 @@ def emails(text: str) -> Iterator[Found]:
 
 
 def _local(head: str) -> str:
-    """The mailbox that a text ends with; "" where it ends with none."""
-    found = max((head[len(head.rstrip(characters)) :] for characters in LOCALS), key=len)
+    """The mailbox that a text ends with; "" if it ends with none."""
+    local = max((head[len(head.rstrip(characters)) :] for characters in LOCALS), key=len)
     for mark in APOSTROPHES:
-        before, apostrophe, after = found.rpartition(mark)
+        before, apostrophe, after = local.rpartition(mark)
         name = before.rpartition(".")[2]
         if apostrophe and not (after[:1].isalpha() and name.isalpha() and len(name) <= BEFORE_APOSTROPHE):
-            found = after
-    return found.lstrip(".%+-" + MARKS)
+            local = after
+    return local.lstrip(".%+-" + MARKS)
 
 
 def _user(text: str, start: int) -> bool:
     """Whether a local part is the user or the password of a URL: between it and `://` there is no path."""
     before = text[max(0, start - 200) : start]
     scheme = before.rfind("://")
-    return scheme >= 0 and not re.search(r"[/?#\s]", before[scheme + 3 :])
+    return scheme >= 0 and not NO_USERINFO.search(before, scheme + 3)
 
 
-# User and password before a URL's host (RFC 3986, section 3.2.1), of a bounded length.
-USERINFO = re.compile(
-    r"([^\s:/?#@\[\]<>\"'`,;()|\\]{0,128}):([^\s:/?#@\[\]<>\"'`,;()|\\][^\s/?#\[\]<>\"'`,;()|\\]{0,255})@(?=[\w\[])"
-)
+# User and password before a URL's host (RFC 3986, section 3.2.1), of a bounded length. Not all beyond ASCII may be in them: in scripts
+# without spaces an address may follow a host and its port.
+USER = "!$%&*+.=_{}~" + DIGITS + "".join(ALPHABETS) + r"\^\-"
+USERINFO = re.compile(rf"([{USER}]{{0,128}}):([{USER}][{USER}:@]{{0,255}})@(?=[\w\[])")
+NO_USERINFO = re.compile(rf"[/?#\s]|[^\x00-\x7f{''.join(ALPHABETS)}]")
 # What documentation writes for a password.
 NO_PASSWORD = re.compile(
     r"(?:my|your|the)?[-_]?(?:password|passwd|passwort|passphrase|pass|pwd|pw|psw|secret|token|api[-_]?key|key|contraseña|clave|motdepasse|"

@@ -99,8 +99,11 @@ class Engine(ABC):
         groups = [group for group in groups if group["params"]]
         self.scales = [(group["scale"], group["weight_decay"]) for group in groups]
         self.adam = {"betas": (settings["beta1"], settings["beta2"]), "eps": settings["epsilon"]}
-        made = Muon if settings["optimizer"] == "muon" else torch.optim.AdamW
-        return made(groups, lr=settings["learning_rate"], **self.adam, fused=fused)
+        kind = Muon if settings["optimizer"] == "muon" else torch.optim.AdamW
+        made = kind(groups, lr=settings["learning_rate"], **self.adam, fused=fused)
+        if isinstance(made, Muon):
+            made.precision = model.DTYPES[settings["muon_precision"]]
+        return made
 
     def step(self, batch: Batch, rate: float, fits: Fits | None = None) -> Update:
         """One update with the learning rate `rate`, by this process's part of a batch, on the device.
@@ -126,7 +129,7 @@ class Engine(ABC):
                 more["position_ids"] = places[0]
             mask = None if weight is None or share is None else read_mask(targets)
             read = None if mask is None else mask | ~mask.any()  # of no token the routers' loss would be 0 / 0
-            with layers.unpacked("position_ids" not in more), mixture.masked(self.model, read):
+            with layers.unpacked("position_ids" not in more, inputs.device.type), mixture.masked(self.model, read):
                 loss, found = self._loss(inputs, targets, more, scale)
             total += loss.detach() / len(batch)
             whole = guarded(loss)
@@ -176,9 +179,15 @@ class Engine(ABC):
         """The loss of each row of token ids [n, length] in nats, summed over its targets that are not IGNORE: float64 [n]."""
         self.model.eval()
         with layers.plainly(self.compiled):
-            logits = self.forward(inputs).logits.float()
+            found = self._by_row(inputs, targets)
         self.model.train()
-        return by_row(logits, targets)
+        return found
+
+    def _by_row(self, inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        """As `evaluate`, of a model that is set to it."""
+        if self.head:
+            return self.head.by_row(partial(self.forward, inputs), targets)
+        return by_row(self.forward(inputs).logits, targets)
 
     def blocks(self) -> list[torch.nn.Module]:
         """The decoder layers, as they run."""

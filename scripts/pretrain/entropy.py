@@ -22,6 +22,7 @@ from scripts.workflow.errors import InputError
 
 CACHE = 1 << 20  # bytes of logits at once on a CPU: half of a core's own cache
 GPU = 1 << 28  # on a GPU, where a few large kernels are faster than many small ones
+PIECE = 1 << 26  # and where nothing takes the place of the logits, so that a piece of them is there several times
 
 
 def _gradient(
@@ -108,10 +109,17 @@ def guarded(loss: torch.Tensor) -> torch.Tensor:
 def by_row(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
     """The cross-entropy of each row in nats, summed over its targets that are not IGNORE: float64 [n].
 
-    logits: fp32 [n, length, vocabulary]. targets: int64 [n, length].
+    logits: [n, length, vocabulary]. targets: int64 [n, length]. What is made of the logits, in fp32, is there a piece at a time.
     """
-    nats = functional.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=IGNORE, reduction="none")
-    return nats.double().reshape(targets.shape).sum(1)
+    flat, wanted = logits.flatten(0, 1), targets.flatten()
+    rows = max(1, (PIECE if logits.is_cuda else CACHE) // (4 * logits.shape[-1]))
+    found = [nats(*part) for part in zip(flat.split(rows), wanted.split(rows), strict=True)]
+    return torch.cat(found).double().reshape(targets.shape).sum(1)
+
+
+def nats(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    """The cross-entropy of logits [n, vocabulary] in nats, 0 where a target is IGNORE: fp32 [n]."""
+    return functional.cross_entropy(logits.float(), targets, ignore_index=IGNORE, reduction="none")
 
 
 class _Linear(torch.autograd.Function):
@@ -137,6 +145,7 @@ class _Linear(torch.autograd.Function):
                 part = hidden.detach()[start : start + rows].to(low)
                 logits = part @ own.T if bias is None else torch.addmm(bias.detach().to(low), part, own.T)
                 gradient = logits.float()
+                del logits  # of bf16 the gradient is a copy, and gets one of its own below
                 total += _gradient(gradient, targets[start : start + rows, None], z_loss, count)
                 if of_bias is not None:
                     of_bias += gradient.sum(0)
@@ -176,6 +185,7 @@ class Head:
             )
         self.head, self.logits, self.z_loss, self.rows, self.where = head, head.forward, z_loss, rows, where
         self.targets: torch.Tensor | None = None  # int64 [k], those that count
+        self.measured = False  # whether the loss of each target is wanted, without a gradient
         self.counted: torch.Tensor | None = None  # bool [n, length], which of the hidden states they are of; None: all
         self.loss: torch.Tensor | None = None
         head.forward = self.forward  # type: ignore[method-assign, assignment]
@@ -185,6 +195,10 @@ class Head:
         if self.targets is None:
             return self.logits(hidden)
         chosen = hidden.flatten(0, -2) if self.counted is None else hidden[self.counted]
+        if self.measured:
+            pieces = zip(chosen.split(self.rows), self.targets.split(self.rows), strict=True)
+            self.loss = torch.cat([nats(self.logits(part), targets) for part, targets in pieces])
+            return self.loss
         self.loss = linear_cross_entropy(chosen, self.head, self.targets, self.z_loss, self.rows)
         return self.loss
 
@@ -196,16 +210,35 @@ class Head:
         The mean loss of targets that all count. With `scale`, of those that are not IGNORE: so many times their sum. What belongs to the
         others never reaches the head. Raises InputError for a model that changes its logits after the head.
         """
-        self.counted = None if scale is None else targets != IGNORE
-        self.targets = targets.flatten() if self.counted is None else targets[self.counted]
+        number, found = self._run(forward, targets, None if scale is None else targets != IGNORE)
+        return found.logits if scale is None else scale * number * found.logits, found
+
+    @torch.no_grad()
+    def by_row(self, forward: Callable[[], Any], targets: torch.Tensor) -> torch.Tensor:
+        """As `by_row` of the logits of a forward pass, of which at most `rows` are there at once. Raises InputError as `loss_of`."""
+        self.measured = True
+        try:  # of all targets: to take out those that count would wait for the device
+            _, found = self._run(forward, targets, None)
+        finally:
+            self.measured = False
+        return found.logits.double().reshape(targets.shape).sum(1)
+
+    def _run(self, forward: Callable[[], Any], targets: torch.Tensor, counted: torch.Tensor | None) -> tuple[int, Any]:
+        """(number of targets that count, what the model returned), where the head returns what it makes of them."""
+        self.counted = counted
+        self.targets = targets.flatten() if counted is None else targets[counted]
         number = len(self.targets)
         try:
             found = forward()
         finally:
             self.targets = self.counted = None
-        if self.loss is None or found.logits.shape != () or found.logits.data_ptr() != self.loss.data_ptr():
+        if (
+            self.loss is None
+            or found.logits.shape != self.loss.shape
+            or found.logits.data_ptr() != self.loss.data_ptr()
+        ):
             raise InputError(
                 f"{self.where}.loss_chunk is {self.rows}, but this architecture changes its logits after the head: set it to 0"
             )
         self.loss = None
-        return found.logits if scale is None else scale * number * found.logits, found
+        return number, found

@@ -6,38 +6,83 @@ import contextlib
 import logging
 import os
 import socket
+import time
 import warnings
 from collections.abc import Iterator
 from datetime import timedelta
+from typing import Any
 
 import torch
 import torch.distributed as dist
 
 from scripts.training import alive
+from scripts.workflow import devices
+from scripts.workflow.console import log
 from scripts.workflow.errors import InputError
 
 # How long a process waits for the others before it ends. While one works alone (copies token files to its node, converts
 # or seals a checkpoint, writes the model), many terabytes may have to move. In a step no process has anything to do that
 # takes minutes: one that is not there after this time (pretrain.train.step_timeout) will not come, and the GPUs wait for nothing.
 ALONE = timedelta(hours=6)
+READ = 10.0  # seconds for the other processes to read that their devices differ
 _step = ALONE  # until begin_steps
+_store: dist.Store | None = None  # where the processes of several nodes have met before their group
 
 
 def choose_device(wanted: str, processes_here: int, where: str = "pretrain.train") -> torch.device:
-    """The device of this process. Raises InputError, with the key below `where`, where the machine lacks what `wanted` asks for."""
+    """The device of this process. Raises InputError, with the key below `where`, where the machine lacks what `wanted` asks for.
+
+    `auto` on several nodes is a collective call: they have all GPUs or none, else every process raises an InputError that names the nodes.
+    """
     found = torch.cuda.device_count()
+    seen = f"{devices.VISIBLE}={os.environ.get(devices.VISIBLE)!r}"
+    if wanted == "auto":
+        if int(os.environ["WORLD_SIZE"]) > processes_here:
+            agree("cuda" if found else "cpu", where)
+        if not found and os.environ["LOCAL_RANK"] == "0" and devices.visible() and (why := unseen()):
+            log.warning("%s.device is 'auto', and the training is on the CPU: %s", where, why)
     if wanted == "cpu" or (wanted == "auto" and not found):
         return torch.device("cpu")
     if not found:
         raise InputError(
             f"{where}.device is 'cuda', but torch {torch.__version__} sees no CUDA device on {socket.gethostname()} "
-            f"(CUDA_VISIBLE_DEVICES={os.environ.get('CUDA_VISIBLE_DEVICES')!r}); use 'cpu' or 'auto', or a GPU node"
+            f"({'; '.join(filter(None, [seen, unseen()]))}); use 'cpu' or 'auto', or a GPU node"
         )
     if processes_here > found:
-        raise InputError(f"{where}.processes is {processes_here}, more than the {found} CUDA devices of this node")
+        raise InputError(
+            f"{where}.processes is {processes_here}, more than the {found} CUDA devices of this node ({seen}; of MIG slices "
+            "a process sees one)"
+        )
     device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
     torch.cuda.set_device(device)
     return device
+
+
+def unseen() -> str:
+    """Why torch sees no GPU though the driver has any; "" where nothing is known to be wrong."""
+    return devices.why_unseen(int((torch.version.cuda or "0").split(".")[0]))
+
+
+def agree(kind: str, where: str) -> None:
+    """Compare this process's kind of device, `cuda` or `cpu`, with that of all others, before they form a group: its backend depends on it.
+
+    They meet at MASTER_ADDR and MASTER_PORT, and `start` goes on with that store. Raises InputError, on all of them, where they differ.
+    """
+    global _store
+    _store, rank, world = next(dist.rendezvous("env://", timeout=ALONE))
+    _store.set(f"device {rank}", f"{kind} {socket.gethostname()}")
+    each = [value.decode().split(" ", 1) for value in _store.multi_get([f"device {other}" for other in range(world)])]
+    hosts = {one: sorted({host for found, host in each if found == one}) for one in ("cuda", "cpu")}
+    if not hosts["cuda"] or not hosts["cpu"]:
+        return
+    _store.add("read", 1)
+    end = time.monotonic() + READ
+    while rank == 0 and _store.add("read", 0) < world and time.monotonic() < end:
+        time.sleep(0.05)  # the store ends with this process
+    raise InputError(
+        f"{where}.device is 'auto', and the nodes differ: torch sees no GPU on {', '.join(hosts['cpu'])}, and GPUs on "
+        f"{', '.join(hosts['cuda'])}. Leave out the nodes without, mend them, or set {where}.device to cpu"
+    )
 
 
 def start(name: str, device: torch.device, threads: int) -> None:
@@ -54,7 +99,10 @@ def start(name: str, device: torch.device, threads: int) -> None:
         torch.use_deterministic_algorithms(True)
         setattr(torch.utils.deterministic, "fill_uninitialized_memory", False)  # noqa: B010 - for debugging; costs time
     if not dist.is_initialized():
-        dist.init_process_group("gloo" if device.type == "cpu" else "nccl", timeout=ALONE)
+        met: dict[str, Any] = {}  # else by the environment, as torch reads it
+        if _store is not None:
+            met = {"store": _store, "rank": int(os.environ["RANK"]), "world_size": int(os.environ["WORLD_SIZE"])}
+        dist.init_process_group("gloo" if device.type == "cpu" else "nccl", timeout=ALONE, **met)
     kind(name).prepare(device)
 
 

@@ -29,16 +29,19 @@ Shares = list[range]  # for each process the places of the matrices that are its
 Turned = Iterator[tuple[int, torch.Tensor]]
 
 
-def orthogonal(matrices: torch.Tensor) -> torch.Tensor:
-    """[n, rows, columns] → the same with each matrix's singular values near 1; a matrix of zeros stays."""
+def orthogonal(matrices: torch.Tensor, precision: torch.dtype = torch.float32) -> torch.Tensor:
+    """[n, rows, columns] → the same with each matrix's singular values near 1; a matrix of zeros stays.
+
+    precision: of the products. Jordan et al. take bf16, whose rounding the iteration bears; GPUs multiply fp32 many times slower.
+    """
     a, b, c = QUINTIC
     wide = matrices.size(-2) <= matrices.size(-1)
     x = (matrices if wide else matrices.mT).contiguous()
-    x = x / (torch.linalg.matrix_norm(x, keepdim=True) + 1e-7)
+    x = (x / (torch.linalg.matrix_norm(x, keepdim=True) + 1e-7)).to(precision)
     for _ in range(STEPS):
         square = x @ x.mT
         x = torch.baddbmm(x, torch.baddbmm(square, square, square, beta=b, alpha=c), x, beta=a)
-    return x if wide else x.mT.contiguous()  # another process is sent it as it lies
+    return (x if wide else x.mT.contiguous()).to(matrices.dtype)  # another process is sent it as it lies
 
 
 class Muon(torch.optim.AdamW):
@@ -50,6 +53,7 @@ class Muon(torch.optim.AdamW):
     """
 
     together: dist.ProcessGroup | None = None  # those that have the same whole matrices; None: all processes
+    precision = torch.float32  # in which matrices are made orthogonal
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> Any:
@@ -100,7 +104,7 @@ class Muon(torch.optim.AdamW):
         """(place, orthogonal update) of each matrix, which every process has. Each makes its share and sends it to the others."""
         rank = group.rank() if group else 0
         updates = [self._update(matrix, momentum, place in shares[rank]) for place, matrix in enumerate(matrices)]
-        own = orthogonal(torch.stack([updates[each] for each in shares[rank]])) if shares[rank] else None
+        own = self._orthogonal(torch.stack([updates[each] for each in shares[rank]])) if shares[rank] else None
         del updates
         for owner, share in enumerate(shares):
             made = own if owner == rank else torch.empty(len(share), *matrices[0].shape, device=matrices[0].device)
@@ -126,11 +130,14 @@ class Muon(torch.optim.AdamW):
         dist.all_to_all_single(received, sent, into, out, group=group)
         pieces = zip(received.split(into), heights, strict=True)
         whole = torch.cat([piece.view(mine, each, columns) for piece, each in pieces], 1)
-        whole = orthogonal(whole) if mine else whole
+        whole = self._orthogonal(whole) if mine else whole
         torch.cat([piece.flatten() for piece in whole.split(heights, 1)], out=received)
         dist.all_to_all_single(sent, received, out, into, group=group)
         for each, update in zip(order, sent.view(len(order), height, columns), strict=True):
             yield each, update.mT if across else update
+
+    def _orthogonal(self, matrices: torch.Tensor) -> torch.Tensor:
+        return orthogonal(matrices, self.precision)
 
     def _update(self, matrix: torch.Tensor, momentum: float, wanted: bool = True) -> torch.Tensor:
         """The next momentum's update, after Nesterov, before it is orthogonalised; of a part this process's. Not `wanted`: the momentum."""

@@ -1,6 +1,6 @@
 """What NVIDIA's management library (NVML) says of a process's GPU: use, memory, power, temperature, clock, errors, throttling.
 
-By `nvidia-ml-py`, which is optional; the calls are those of its module pynvml, and NVML's units are in docs.nvidia.com/deploy/nvml-api.
+By `nvidia-ml-py`; the calls are those of its module pynvml, and NVML's units are in docs.nvidia.com/deploy/nvml-api.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def reader(device: torch.device) -> Callable[[], dict[str, float]]:
         nvml.nvmlInit()
         handle = nvml.nvmlDeviceGetHandleByUUID(f"GPU-{torch.cuda.get_device_properties(device).uuid}")
     except Exception as error:  # no module, no driver, no right: a training must not end for it
-        log.info("no figures of the GPU on %s (pip install nvidia-ml-py): %s", socket.gethostname(), error)
+        log.info("no figures of the GPU on %s (nvidia-ml-py): %s", socket.gethostname(), error)
         return dict
     ask = calls(nvml, handle)
 

@@ -42,7 +42,7 @@ from scripts.pretrain import (
     start_from,
     width,
 )
-from scripts.training import machine, memory
+from scripts.training import compiler, machine, memory, numa
 from scripts.workflow import config as configuration
 from scripts.workflow import options
 from scripts.workflow.console import log
@@ -88,6 +88,9 @@ class Run:
         if degrees and self.rank == 0:
             log.info("shared out: %s; %d of %d processes read different data", degrees, self.place.data, self.processes)
         self.device = group.choose_device(args.device, int(os.environ["LOCAL_WORLD_SIZE"]))
+        if settings["compile_layers"]:
+            compiler.check(self.device.type)
+        numa.bind_to(self.device, args.numa_binding, settings["threads"])
         self.estimated, self.room = self.check_memory(shape)
 
         self.kind = settings["engine"]

@@ -45,7 +45,7 @@ def find(run: Run, share: float | None, folder: Path) -> Row:
         for stage_names, source_names, urls in _documents(run):
             sources.update(zip(source_names, stage_names, strict=True))
             pages = [
-                (xxhash.xxh3_64_intdigest(name.encode()), stages.setdefault(stage, len(stages)))
+                (hashed(name), stages.setdefault(stage, len(stages)))
                 for stage, url in zip(stage_names, urls, strict=True)
                 if (name := host_of(url or ""))
             ]
@@ -73,6 +73,11 @@ def sentences(alarms: Row | None) -> list[str]:
         return []
     more = [f"{alarms['more']:,} more hosts lose as much of theirs"] if alarms["more"] else []
     return [*map(in_words, alarms["rows"]), *more]
+
+
+def hashed(name: str) -> int:
+    """A host's hash."""
+    return xxhash.xxh3_64_intdigest(name.encode())
 
 
 def host_of(url: str) -> str | None:
@@ -106,12 +111,14 @@ def _hosts(pages: Spill, share: float, stages: int) -> tuple[list[tuple[int, int
     number = 0
     for part in range(pages.parts):
         some = pages.part(part)
-        names, place = np.unique(some["host"], return_inverse=True)
+        names, pages_of = np.unique(some["host"], return_counts=True)
+        names = names[pages_of >= LEAST]  # first, since a table of all hosts by stage takes more than the pages
+        some = some[np.isin(some["host"], names)]
+        place = np.searchsorted(names, some["host"])
         cells = np.bincount(place * stages + some["stage"], minlength=len(names) * stages)
         by_stage: npt.NDArray[np.int64] = cells.reshape(len(names), stages)
         total = by_stage.sum(axis=1)
-        lost = by_stage[:, 1:] > share * total[:, None]
-        where, stage = np.nonzero(lost & (total >= LEAST)[:, None])
+        where, stage = np.nonzero(by_stage[:, 1:] > share * total[:, None])
         number += len(where)
         gone = by_stage[where, stage + 1]
         found = zip(names[where].tolist(), (stage + 1).tolist(), total[where].tolist(), gone.tolist(), strict=True)
@@ -123,9 +130,9 @@ def _names(run: Run, wanted: set[int]) -> dict[int, str]:
     """The hosts that have these hashes."""
     names: dict[int, str] = {}
     for _, _, urls in _documents(run) if wanted else ():
-        for name in {host_of(url or "") for url in urls} - {None}:
-            if (number := xxhash.xxh3_64_intdigest(str(name).encode())) in wanted:
-                names[number] = str(name)
+        for name in filter(None, {host_of(url or "") for url in urls}):
+            if (number := hashed(name)) in wanted:
+                names[number] = name
         if len(names) == len(wanted):
             break
     return names

@@ -26,7 +26,7 @@ LONGEST = 30  # tokens named in the summary
 # Characters of a piece of text that a tokenizer is trained on: both trainers count pieces, and BPE's takes time by the square of their
 # lengths. Three times the longest in real text (docs/tokenize.md); at most 4,096 bytes in GPT-2's alphabet, 8 a character: sentencepiece
 # leaves out pieces of more than 4,192 (its `max_sentence_length`).
-BOUND = 512
+PIECE = 512
 MEASURED = 4_000_000  # bytes of validation text that bytes per token is measured on
 
 
@@ -55,21 +55,21 @@ def sample(paths: list[Path], limit: int, total: int, seed: int) -> Iterator[str
                 yield row["text"]
 
 
-def bounded(texts: Iterable[str], pieces: regex.Pattern[str]) -> Iterator[str]:
-    """The texts, each cut in several where a piece has over BOUND characters: after every BOUND of that piece, and after it.
+def cut_long_pieces(texts: Iterable[str], pieces: regex.Pattern[str]) -> Iterator[str]:
+    """The texts, each cut in several if a piece has over PIECE characters: after every PIECE of that piece, and after it.
 
     All other pieces stay as they are, and a text without a long one comes whole. pieces: of the tokenizer, see `unigram.pieces`.
     """
     # A piece is white space, or one space at most and what is none.
-    run = regex.compile(rf"\S{{{BOUND}}}|\s{{{BOUND}}}")
+    run = regex.compile(rf"(?<!\S)\S{{{PIECE}}}|(?<!\s)\s{{{PIECE}}}")  # searched at the start of each run alone
     for text in texts:
         start = 0  # of what was not given yet
         for piece in pieces.finditer(text) if run.search(text) else ():
             begin, end = piece.span()
-            if end - begin > BOUND:
+            if end - begin > PIECE:
                 # With what is before: how white space is cut depends on what follows it.
-                yield text[start : begin + BOUND]
-                yield from (text[at : min(at + BOUND, end)] for at in range(begin + BOUND, end, BOUND))
+                yield text[start : begin + PIECE]
+                yield from (text[at : min(at + PIECE, end)] for at in range(begin + PIECE, end, PIECE))
                 start = end
         if start < len(text):
             yield text[start:]
@@ -128,7 +128,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
 
     log.info("training on about %.1f MB of %.1f MB", min(settings["train_bytes"], total) / 1e6, total / 1e6)
     empty = untrained(settings["digits"], settings.get("marks", "separate"))
-    tokenizer = MODELS[settings["model"]](bounded(counted(), unigram.pieces(empty)), empty, entries)
+    tokenizer = MODELS[settings["model"]](cut_long_pieces(counted(), unigram.pieces(empty)), empty, entries)
     out = args.manifest.with_name("tokenizer.json")
     write_atomically(out, tokenizer.to_str(pretty=True))
     settings_file = args.manifest.with_name("tokenizer_config.json")

@@ -33,7 +33,7 @@ from scripts.training.processes import (
     supervise,
     to_stderr,
 )
-from scripts.workflow import driver
+from scripts.workflow import driver, slots
 from scripts.workflow.halving import parsed
 
 PATIENCE_WITH_NODES = 120  # seconds for the other nodes to end by themselves after the first
@@ -85,6 +85,12 @@ def wait_for_the_end() -> None:
 def given(options: list[str], name: str) -> Path | None:
     """The path that an option of the module names; None where it is not there."""
     return next((Path(word) for option, word in itertools.pairwise(options) if option == name), None)
+
+
+def take_gpus(args: argparse.Namespace) -> list[int]:
+    """Take the GPUs of this training, one for each process; the descriptors of their locks. See slots.take."""
+    on_cpu = "--device=cpu" in args.options or ("--device", "cpu") in itertools.pairwise(args.options)
+    return [] if on_cpu else slots.take(max(1, args.processes), lambda line: print(line, file=sys.stderr, flush=True))
 
 
 def labels(options: list[str], group: str | None) -> dict[str, str]:
@@ -192,9 +198,14 @@ def main(argv: list[str] | None = None) -> int:
         os.environ.setdefault(name, value)
     command = [*program(args.module, args.image, args.image_arguments), *args.options]
     step, say = step_of(args.module), teller(args.module, args.options)
+    try:
+        locks = take_gpus(args)
+    except slots.Stopped:
+        return RESUBMIT
+    os.environ.update(slots.allocation())
     if not args.processes:
         own = {name: value for name, value in os.environ.items() if name not in RANKS} | heap()
-        return supervise([(command, own)], step=step, say=say)
+        return supervise([(command, own)], step=step, say=say, locks=locks)
     try:
         node, address, port = rendezvous(args.nodes, os.environ)
     except SlurmError as error:
@@ -205,7 +216,7 @@ def main(argv: list[str] | None = None) -> int:
     folder = (given(args.options, "--checkpoints") or Path("checkpoints")).absolute() / f".alive-{address}-{port}"
     watch = hung.Watch(folder, [place["RANK"] for place in places], args.nodes * args.processes)
     places = [{**os.environ, **place, alive.FOLDER: str(folder)} for place in places]
-    return supervise([(command, place) for place in places], step=step, say=say, watch=watch)
+    return supervise([(command, place) for place in places], step=step, say=say, watch=watch, locks=locks)
 
 
 if __name__ == "__main__":

@@ -94,9 +94,13 @@ def status_of(codes: Sequence[int]) -> int:
 class Child:
     """A process whose stderr is passed on, and whose last lines and time of end are kept."""
 
-    def __init__(self, command: list[str], environment: dict[str, str], prepared: Callable[[], None]) -> None:
+    def __init__(
+        self, command: list[str], environment: dict[str, str], prepared: Callable[[], None], locks: Sequence[int]
+    ) -> None:
         self.rank, self.world = environment.get("RANK", ""), int(environment.get("WORLD_SIZE", "1"))
-        self.process = subprocess.Popen(command, env=environment, preexec_fn=prepared, stderr=subprocess.PIPE)
+        self.process = subprocess.Popen(
+            command, env=environment, preexec_fn=prepared, stderr=subprocess.PIPE, pass_fds=locks
+        )
         self.tail: deque[str] = deque(maxlen=TAIL)
         self.ended = float("inf")
         self.killed = False  # by `supervise`, for another's failure
@@ -152,6 +156,7 @@ def supervise(
     step: str = "",
     say: Callable[[str, str], None] = to_stderr,
     watch: Watch | None = None,
+    locks: Sequence[int] = (),
 ) -> int:
     """Run the commands side by side, pass signals on as SIGUSR1, end all when one fails; returns the exit status.
 
@@ -159,6 +164,7 @@ def supervise(
     `listening` says that they call `listen`. Stopping signals stay without effect after the return. `say` is called once,
     after the end of all, with a message and a traceback (or ""), where the first that failed was ended by a signal or by
     an unexpected error; `step` decides what such a message tells to lower. `watch` ends all where one of them hangs: status 1.
+    locks: descriptors of files that they hold open too, until each ends (scripts/workflow/slots.py).
     """
     children: list[Child] = []
     libc = ctypes.CDLL(None) if sys.platform == "linux" else None
@@ -176,7 +182,7 @@ def supervise(
 
     hold()
     for command, environment in commands:
-        children.append(Child(command, environment, prepared))
+        children.append(Child(command, environment, prepared, locks))
     for child in children:
         child.reader.start()  # after the last fork, and with stopping signals held: they are for the main thread
     listen(forward)

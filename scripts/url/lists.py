@@ -135,7 +135,7 @@ class Lists:
         hosts = [(address(entry), False) for entry in urls if "/" not in address(entry)]
         listed = [entry for path in named["domains"] + files["domains"] for _, entry in entries(path)]
         every = chain.from_iterable([*map(domains, listed), hosts])
-        ends = list(end(entry) for path in files["suffixes"] for _, entry in entries(path))
+        ends = [end(entry) for path in files["suffixes"] for _, entry in entries(path)]
         self.alone: list[str] = []
 
         def below() -> Iterator[str]:

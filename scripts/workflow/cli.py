@@ -19,7 +19,20 @@ from typing import Any
 
 from scripts.training import runs
 from scripts.workflow import config as configuration
-from scripts.workflow import console, contents, costs, driver, ended, lean, options, pool, ranges, readable, record
+from scripts.workflow import (
+    console,
+    contents,
+    costs,
+    driver,
+    ended,
+    lean,
+    options,
+    pool,
+    ranges,
+    readable,
+    record,
+    slots,
+)
 from scripts.workflow import fingerprint as fingerprints
 from scripts.workflow.errors import InputError
 from scripts.workflow.fingerprint import code
@@ -350,6 +363,7 @@ def run(made: argparse.ArgumentParser, body: Body, argv: list[str] | None = None
         if args.log and args.log.exists() and args.log.stat().st_size:
             console.log.info(console.AGAIN)
         driver.watch()
+        slots.take_for_step(args.step, getattr(args, "device", "auto"))
         section, mark = settings(args.step, args.config, task_of(args.manifest))
         args.manifest.parent.mkdir(parents=True, exist_ok=True)
         with lean.without_pandas(args.step):

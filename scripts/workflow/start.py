@@ -12,6 +12,7 @@ from scripts.compress import accepts, quantize_tools
 from scripts.models.registry import EXPORT_STEP, QUANTIZE_STEP
 from scripts.pretrain import expected, origin
 from scripts.quality import tools
+from scripts.training import compiler
 from scripts.workflow import engine, frozen, leftovers, steps
 from scripts.workflow.errors import InputError
 from scripts.workflow.manifest import Manifest
@@ -97,6 +98,15 @@ def check_tools(project: Project) -> None:
         there = [Path(project.manifest(variant, step, name)).exists() for step, names in wanted for name in names]
         if not all(there) or any(project.stale(variant, step, names) for step, names in wanted):
             tools.check(config)
+
+
+def check_compiler(project: Project, gpus: bool) -> None:
+    """Raise InputError where a training is to compile layers on this machine and cannot. gpus: whether the run has any."""
+    for variant, config in project.variants.items():
+        step, train = "pretrain.train", config["pretrain"]["train"]
+        there = Path(project.manifest(variant, step)).exists()
+        if train["compile_layers"] and (not there or project.stale(variant, step, steps.ids(step, config))):
+            compiler.check("cuda" if gpus and train["device"] != "cpu" else "cpu")
 
 
 def freeze(workflow: Any, project: Project) -> None:

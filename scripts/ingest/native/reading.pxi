@@ -10,7 +10,7 @@ from libc.string cimport memset
 
 # What is done with an element: the values of tags.KIND.
 cdef enum:
-    NOTHING, INLINE, LINK, BREAK, RULE, BLOCK, SKIP, EITHER, BUTTON, DIALOG, TEMPLATE
+    NOTHING, INLINE, LINK, BREAK, RULE, BLOCK, SKIP, EITHER, BUTTON, DIALOG, TEMPLATE, RAISED
 
 # Attributes that are asked for by their place in tags.ATTRIBUTES, from 1 on. The first four hold words.
 cdef enum:
@@ -20,6 +20,8 @@ cdef enum:
     OTHERS = 32  # names of attributes that have no number in lexbor
     BESIDE_LOOKED = 16  # nodes beside an element that are looked at
     DEEP_LOOKED = 4  # elements around or within one that are looked at
+    RAISED_LOOKED = 16  # nodes within a <sup>
+    RAISED_LONG = 40  # bytes of its text
 
 cdef struct Other:
     const unsigned char* letters
@@ -29,10 +31,10 @@ cdef struct Other:
 cdef Py_ssize_t REMEMBERED = 32768  # values of attributes
 cdef size_t SAYS = 400  # bytes of a value that are looked at
 
-cdef bint PLAIN[256]  # whether a byte is neither ASCII's white space nor the first of other white space
+cdef bint PLAIN[256]  # whether a byte is neither ASCII's white space nor the first of other white space or of what `unseen` knows
 cdef int number
 for number in range(256):
-    PLAIN[number] = not (9 <= number <= 13 or 28 <= number <= 32 or number in (0xC2, 0xE1, 0xE2, 0xE3))
+    PLAIN[number] = not (9 <= number <= 13 or 28 <= number <= 32 or number in (0xC2, 0xE1, 0xE2, 0xE3, 0xEF))
 
 
 cdef inline size_t white(const unsigned char* data, size_t size) noexcept:
@@ -51,6 +53,34 @@ cdef inline size_t white(const unsigned char* data, size_t size) noexcept:
             return 3 if data[2] <= 0x8A or data[2] == 0xA8 or data[2] == 0xA9 or data[2] == 0xAF else 0
         return 3 if data[1] == 0x81 and data[2] == 0x9F else 0
     return 3 if c == 0xE3 and data[1] == 0x80 and data[2] == 0x80 else 0
+
+
+cdef inline size_t unseen(const unsigned char* data, size_t size) noexcept:
+    """How many bytes a character of tags.UNSEEN takes that begins here: 0 if none does."""
+    if data[0] == 0xC2:
+        return 2 if size > 1 and data[1] == 0xAD else 0
+    if size < 3:
+        return 0
+    if data[0] == 0xE2:
+        return 3 if (data[1] == 0x80 and data[2] == 0x8B) or (data[1] == 0x81 and data[2] == 0xA0) else 0
+    return 3 if data[0] == 0xEF and data[1] == 0xBB and data[2] == 0xBF else 0
+
+
+cdef inline bint unspaced(unsigned char first, unsigned char second) noexcept:
+    """Whether a character of tags.UNSPACED begins with these bytes."""
+    if first == 0xE0:
+        return 0xB8 <= second <= 0xBB
+    if first == 0xE1:
+        return 0x80 <= second <= 0x82 or second == 0x9E or second == 0x9F or 0xA5 <= second <= 0xAA
+    return first == 0xEA and (second == 0xA7 or second == 0xA9 or second == 0xAA)
+
+
+cdef inline size_t divide(unsigned char* out, size_t used, const unsigned char* text, size_t left) noexcept:
+    """U+200B at the end of `out` if it is a border of words there; how many bytes it takes."""
+    if used < 3 or left < 2 or not unspaced(out[used - 3], out[used - 2]) or not unspaced(text[0], text[1]):
+        return 0
+    out[used], out[used + 1], out[used + 2] = 0xE2, 0x80, 0x8B
+    return 3
 
 
 cdef inline bint blank(Node* text) noexcept:
@@ -92,7 +122,7 @@ cdef class Reader:
     it must be, so if the fields of lexbor's structs lie elsewhere.
     """
 
-    cdef object parser, said, conceals
+    cdef object parser, said, conceals, raised
     cdef unsigned char kinds[KNOWN]
     cdef unsigned char roles[KNOWN]
     cdef bint asked[KNOWN]  # whether `Tree.elements` is asked for it
@@ -106,15 +136,18 @@ cdef class Reader:
     cdef unsigned long long lengths
     cdef long long hidden
     cdef uintptr_t html, math
-    cdef short custom, pre, div
+    cdef short custom, pre, div, ol, li
+    cdef int numbering  # place in tags.ATTRIBUTES, from 1 on, of the first that numbers items, besides `type`; those behind it do so too
+    cdef size_t sub
     cdef unsigned long long headings, places  # codes, a bit each
 
     def __init__(self, tags, parser):
         cdef int number
         kinds = (tags.NOTHING, tags.INLINE, tags.LINK, tags.BREAK, tags.RULE, tags.BLOCK, tags.SKIP, tags.EITHER, tags.BUTTON, tags.DIALOG)
-        if (*kinds, tags.TEMPLATE) != (NOTHING, INLINE, LINK, BREAK, RULE, BLOCK, SKIP, EITHER, BUTTON, DIALOG, TEMPLATE):
+        kinds = (*kinds, tags.TEMPLATE, tags.RAISED)
+        if kinds != (NOTHING, INLINE, LINK, BREAK, RULE, BLOCK, SKIP, EITHER, BUTTON, DIALOG, TEMPLATE, RAISED):
             raise ValueError("scripts/ingest/tags.py numbers its kinds in another way")
-        self.parser, self.said, self.conceals = parser, tags.said, tags.conceals
+        self.parser, self.said, self.conceals, self.raised = parser, tags.said, tags.conceals, tags.raised
         self.hidden, self.remembered = tags.HIDDEN, {}
         self.attributes = [None, *tags.ATTRIBUTES]
         names, attributes, self.html = self.known(tags.PROBE)
@@ -134,6 +167,8 @@ cdef class Reader:
         for name, bits in tags.WITHIN.items():
             self.within[tags.CODE[name]] = bits
         self.pre, self.div, self.custom = tags.CODE["pre"], tags.CODE["div"], tags.CUSTOM
+        self.ol, self.li, self.sub = tags.CODE["ol"], tags.CODE["li"], names["sub"]
+        self.numbering = tags.ATTRIBUTES.index("start") + 1
         self.numbers = {name: names[name] for name in tags.KIND}
         self.names = {names[name]: name for name in tags.ASKED}
         for number in range(KNOWN):
@@ -264,6 +299,47 @@ cdef class Reader:
                 bits |= self.hidden
             attribute = attribute.next
         return bits
+
+    cdef bint is_numbered(self, Node* node) noexcept:
+        """Whether an element's attributes say how items are numbered."""
+        cdef int role
+        cdef Attribute* attribute = (<Element*>node).attribute
+        while attribute != NULL:
+            role = self.role_of(attribute)
+            if role == TYPE or role >= self.numbering:
+                return True
+            attribute = attribute.next
+        return False
+
+    cdef str raised_text(self, Node* node):
+        """The text of a <sup>; "" if it is too long, or has a line break within."""
+        cdef Node* within = node.first
+        cdef bytes text = b""
+        cdef int count
+        cdef short code
+        for count in range(RAISED_LOOKED):
+            if within == NULL or len(text) > RAISED_LONG:
+                break
+            if within.type == A_TEXT:
+                text += PyBytes_FromStringAndSize(<char*>(<Text*>within).data.data, min((<Text*>within).data.length, RAISED_LONG + 1))
+            elif within.type == AN_ELEMENT and self.kind_of(within, &code) in (INLINE, LINK, RAISED) and within.first != NULL:
+                within = within.first
+                continue
+            elif within.type == AN_ELEMENT and self.kind_of(within, &code) == BREAK:
+                return ""
+            while within != node and within.next == NULL:
+                within = above(within)
+            within = within.next if within != node else NULL
+        return text.decode("utf-8", "ignore") if within == NULL and len(text) <= RAISED_LONG else ""
+
+    cdef bint is_numerator(self, Node* node) except -1:
+        """Whether a slash and a <sub> follow a <sup>."""
+        cdef Node* other = node.next
+        cdef String* slash
+        if other == NULL or other.type != A_TEXT or other.next == NULL or other.next.name != self.sub:
+            return False
+        slash = &(<Text*>other).data
+        return text_of(slash, 8) in ("/", "\u2044")
 
     cdef dict attributes_of(self, Node* node, size_t most):
         """Those of tags.ATTRIBUTES that an element has, their values of at most so many bytes."""
@@ -488,7 +564,7 @@ cdef class Tree:
         if self.root != NULL:
             page.all(self)
         elements = [each.array() for each in (page.parent, page.code, page.own, page.bits, page.first, page.last)]
-        return *elements, page.text, *[each.array() for each in (page.node, page.links, page.linked, page.marks)]
+        return *elements, page.text, *[each.array() for each in (page.node, page.links, page.linked, page.marks)], page.numbered
 
 
 cdef class Reading:
@@ -497,12 +573,15 @@ cdef class Reading:
     cdef Reader reader
     cdef Numbers parent, code, own, bits, first, last, node, links, linked, marks
     cdef list text
+    cdef dict numbered  # attributes of lists and items, by their element
     cdef Node** opened  # the nodes of the open elements of blocks, the innermost last
     cdef Py_ssize_t* numbers  # of these elements
     cdef Py_ssize_t open, room
     cdef unsigned char* out  # the text of the block at hand
     cdef size_t used, size
     cdef bint space, line, apart  # what stands before the next character; apart: a space between two letters
+    cdef bint divided  # U+200B, if it stands between two characters of tags.UNSPACED
+    cdef Node* raised  # a <sup> in brackets
     cdef Node* field  # a text that stands apart, such as a label
     cdef size_t field_used
     cdef Py_ssize_t pre, here, link_count, link_chars, mark_count, breaks
@@ -513,7 +592,7 @@ cdef class Reading:
         self.reader = reader
         self.parent, self.code, self.own, self.bits, self.first, self.last = [Numbers() for _ in range(6)]
         self.node, self.links, self.linked, self.marks = [Numbers() for _ in range(4)]
-        self.text = []
+        self.text, self.numbered = [], {}
         self.room, self.size = 64, 4096
         self.opened = <Node**>realloc(NULL, self.room * sizeof(Node*))
         self.numbers = <Py_ssize_t*>realloc(NULL, self.room * sizeof(Py_ssize_t))
@@ -567,21 +646,30 @@ cdef class Reading:
         return True
 
     cdef bint add(self, String* data) except -1:
-        """A text: in <pre> as it is, else each run of white space as one space, and none at the ends of a line."""
+        """A text: in <pre> as it is, else each run of white space as one space, and none at the ends of a line; without what `unseen` knows."""
         cdef size_t at = 0, begin, width, used, before, size = data.length
         cdef const unsigned char* text = data.data
         cdef unsigned char* out
-        self.make_room(size + 1)
+        self.make_room(size + 4)
         out, used = self.out, self.used
         before = used
         if self.pre:
-            for at in range(size):
+            while at < size:
+                width = 0 if PLAIN[text[at]] else unseen(text + at, size - at)
+                if width:
+                    self.divided = self.divided or text[at + 1] == 0x80
+                    at += width
+                    continue
+                if self.divided:
+                    used += divide(out, used, text + at, size - at)
+                    self.divided = False
                 if text[at] != 13:
                     out[used] = text[at]
                     used += 1
                 elif at + 1 == size or text[at + 1] != 10:
                     out[used] = 10
                     used += 1
+                at += 1
             self.breaks = 0
         else:
             while at < size:
@@ -590,6 +678,17 @@ cdef class Reading:
                     self.space = True
                     at += width
                     continue
+                width = 0 if PLAIN[text[at]] else unseen(text + at, size - at)
+                if width:
+                    self.divided = self.divided or text[at + 1] == 0x80
+                    at += width
+                    continue
+                if self.divided:
+                    if not self.space and not self.line:
+                        width = divide(out, used, text + at, size - at)
+                        before += width * (used == before)
+                        used += width
+                    self.divided = False
                 if used and (self.space or self.line or (self.apart and letter_before(out, used) and letter_at(text[at]))):
                     out[used] = 10 if self.line else 32
                     before += used == before  # what is not of this text
@@ -615,6 +714,8 @@ cdef class Reading:
         self.flush()
         if (<Element*>node).attribute != NULL:
             bits |= self.reader.say(node)
+            if (code == self.reader.li or code == self.reader.ol) and self.reader.is_numbered(node):
+                self.numbered[self.parent.count] = self.reader.attributes_of(node, 16)
         if self.open == self.room:
             self.grow()
         self.here = self.parent.count
@@ -675,10 +776,50 @@ cdef class Reading:
                     kind = self.reader.kind_of(other, &code)
                     if kind == BLOCK or kind == BREAK or kind == RULE or other.user != NULL:
                         break
-                    if kind == LINK or (kind == INLINE and other.first != NULL):
+                    if kind == LINK or ((kind == INLINE or kind == RAISED) and other.first != NULL):
                         return False
                 other = other.next if way else other.previous
                 count += 1
+        return True
+
+    cdef bint write(self, bytes mark) except -1:
+        cdef String text
+        text.data, text.length = <unsigned char*><char*>mark, len(mark)
+        return self.add(&text)
+
+    cdef bint begin_raised(self, Node* node) except -1:
+        """What stands before a <sup>."""
+        cdef size_t begin = self.used - min(self.used, <size_t>8)
+        before = PyUnicode_DecodeUTF8(<char*>self.out + begin, self.used - begin, "ignore")
+        mark = self.reader.raised(before, self.reader.raised_text(node), self.reader.is_numerator(node))
+        if mark == "^(" and self.raised == NULL:
+            self.raised = node
+        elif mark == "^(":
+            mark = "^"
+        if mark:
+            self.write(mark.encode())
+        return True
+
+    cdef bint in_formula(self, Node* node, bint begins) except -1:
+        """What MathML draws between the parts of a fraction, a power and a root, where one of them begins or ends."""
+        cdef Node* around = above(node)
+        cdef Node* other = node.previous
+        cdef bint root = node.name >= KNOWN and name_of(node.name) == b"msqrt"
+        cdef bytes name = name_of(around.name) if around != NULL and around.type == AN_ELEMENT and around.name >= KNOWN else b""
+        while other != NULL and other.type != AN_ELEMENT:
+            other = other.previous
+        if not (root or name == b"mfrac" or (name == b"msup" and other != NULL)):
+            return True
+        if begins and other != NULL and name in (b"mfrac", b"msup"):
+            self.space = False
+            self.write(b"/" if name == b"mfrac" else b"^")
+        if begins and root:
+            self.write("\u221a".encode())
+        text = self.reader.raised_text(node)
+        if len(text) != 1 and not text.isalnum():
+            if not begins:
+                self.space = False
+            self.write(b"(" if begins else b")")
         return True
 
     cdef bint heads(self, Node* node) except -1:
@@ -710,9 +851,15 @@ cdef class Reading:
         """An element begins. Whether what is within is read."""
         cdef short code
         cdef int kind = self.reader.kind_of(node, &code)
-        if kind == INLINE:
+        if kind == INLINE or kind == RAISED:
             self.mark_count += 1
-            return not self.formulas or (<Element*>node).attribute == NULL or not self.drawn(node)
+            if self.formulas and (<Element*>node).attribute != NULL and self.drawn(node):
+                return False
+            if node.space != self.reader.html:
+                self.in_formula(node, True)
+            elif kind == RAISED and self.used and not self.line and node.user == NULL:
+                self.begin_raised(node)
+            return True
         if kind == NOTHING:
             return False
         if kind == LINK:
@@ -765,6 +912,11 @@ cdef class Reading:
         else:
             kind = self.reader.kind_of(node, &code)
             self.mark_count += kind != LINK and kind != TEMPLATE and node.first != NULL
+            if node.space != self.reader.html:
+                self.in_formula(node, False)
+            if node == self.raised:
+                self.write(b")")
+                self.raised = NULL
             if node == self.field:
                 self.space = self.space or self.used > self.field_used
                 self.field = NULL

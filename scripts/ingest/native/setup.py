@@ -7,17 +7,14 @@ from tempfile import TemporaryDirectory
 from Cython.Build import cythonize
 from setuptools import Extension, setup
 
-SOURCES = (
-    "crawl2llm_native.pyx",
-    "bounds.pxi",
-    "lexbor.pxi",
-    "measures.pxi",
-    "reading.pxi",
-)  # the first includes the others
-mark = sha256(b"".join(sha256(Path(__file__).with_name(name).read_bytes()).digest() for name in SOURCES)).hexdigest()
+SOURCES = sorted(Path(__file__).parent.glob("*.p[yx][xi]"))  # crawl2llm_native.pyx includes the others
+mark = sha256(b"".join(sha256(path.read_bytes()).digest() for path in SOURCES)).hexdigest()
 with TemporaryDirectory() as folder:
     module = Extension(
-        "crawl2llm_native", [SOURCES[0]], define_macros=[("BUILT_FROM", f'"{mark}"')], extra_compile_args=["-O3"]
+        "crawl2llm_native",
+        ["crawl2llm_native.pyx"],
+        define_macros=[("BUILT_FROM", f'"{mark}"')],
+        extra_compile_args=["-O3"],
     )
     setup(
         ext_modules=cythonize([module], build_dir=folder, quiet=True),

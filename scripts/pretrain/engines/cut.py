@@ -20,7 +20,6 @@ from torch._utils import _flatten_dense_tensors, _unflatten_dense_tensors
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.tensor import DTensor
 from transformers import PreTrainedModel
-from transformers.distributed.expert_parallel import apply_expert_parallelism
 from transformers.distributed.pipeline_parallel import PipelineIdentityLayer, PipelineStage
 from transformers.distributed.tensor_parallel import apply_tensor_parallelism
 
@@ -80,6 +79,10 @@ class Cut:
         if self.degrees.tensor > 1:
             self._tensor(model)
         if self.degrees.expert > 1:
+            from transformers.distributed.expert_parallel import (
+                apply_expert_parallelism,
+            )  # 5.22 is the first that has it
+
             plan = model._expand_parallel_plan(model.ep_plan)
             # Each process of a tensor group sends all its tokens: alone, and not a slice of them, so that gradients are whole in each.
             apply_expert_parallelism(model, self.expert, self.alone, plan)

@@ -240,14 +240,17 @@ def configuration(job: engine.Job, clipping: float) -> dict[str, Any]:
         # Reduced at most in one piece; DeepSpeed's 500 million would be allocated whole for a small model too.
         "zero_optimization": {"stage": zero, "reduce_bucket_size": min(model.size(job.config), BUCKET)},
         "bf16": {"enabled": bf16},
+        "timers": {"throughput": {"enabled": False}},  # which waits for the device twice in each micro-batch
         "steps_per_print": 1 << 40,
     }
     if bf16 and zero:  # DeepSpeed has no fp32 accumulation without ZeRO
         config["data_types"] = {"grad_accum_dtype": "fp32"}
-    if settings["reduce_dtype"] == "fp32":
+    if wide := settings["reduce_dtype"] == "fp32":
         config["communication_data_type"] = "fp32"
-        if zero in (1, 2):  # stage 3 does it by itself, and without ZeRO there is no such choice
-            config["zero_optimization"]["overlap_comm"] = True
+    # Stage 3 does it by itself; without ZeRO, and by its BF16_Optimizer of stage 1, sums are made after the backward pass. On a CPU
+    # nothing goes on beside it, and a second bucket is memory.
+    if zero in (1, 2) and (wide or job.device.type == "cuda"):
+        config["zero_optimization"]["overlap_comm"] = True
     return config
 
 

@@ -91,7 +91,7 @@ class Pipe:
         logits, rows = self._logits(inputs), torch.zeros(len(inputs), dtype=torch.float64, device=inputs.device)
         self.runs.train()
         if logits is not None:
-            rows += by_row(logits.float(), targets)
+            rows += by_row(logits, targets)
         return self.cut.from_stage(rows, self.cut.stage.pp_size - 1)
 
     def _logits(self, inputs: torch.Tensor) -> torch.Tensor | None:

@@ -2,7 +2,7 @@
 
 What the `zero_stage` of the config means here, of fp32 weights, their gradients and the optimizer's state:
 
-0  every process has all (DDP); bf16 by autocast
+0  every process has all (DDP); bf16 by autocast, the products of experts too
 1  each process has its part of all three between steps; weights are gathered once a step, gradients scattered once a step
 2  gradients are scattered after each micro-batch
 3  weights are gathered layer by layer too, in the forward pass and again in the backward pass
@@ -31,7 +31,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor
 
-from scripts.pretrain import engine, initial, layers
+from scripts.pretrain import engine, initial, layers, mixture
 from scripts.pretrain.average import EMA
 from scripts.pretrain.batch import IGNORE, Batch
 from scripts.pretrain.checkpoint import Checkpoint
@@ -50,6 +50,8 @@ class Torch(engine.Engine):
     def __init__(self, job: engine.Job) -> None:
         self.zero, self.clipping = job.settings["zero_stage"], job.settings["gradient_clipping"]
         self.low, self.device = job.settings["precision"] == "bf16", job.device
+        if self.low and not self.zero and mixture.mixture(job.config):
+            mixture.autocast_products()
         self.model = job.empty()
         self.names = {name: value.shape for name, value in self.model.named_parameters()}
         self.cut = Cut(job.parallel, job.device) if job.parallel else None

@@ -32,11 +32,14 @@ def needed(shape: Shape, how: Training) -> dict[str, int]:
     optimizer = (moments + 4 * n * bool(zero_stage or mixed)) // split  # and fp32 weights beside those that train
     if how.ema:
         optimizer += 4 * (n - shape.valued) // split
-    held, logits = model.held(shape, how), model.logits(shape, how)
+    # A validation has less of all else, and of a chunk's logits perhaps more.
+    held, logits = model.held(shape, how), max(model.logits(shape, how), model.validation(shape, how)["logits"])
     # Gradients of activations and of one matrix while they are made, and what is reduced in one piece.
     largest = shape.hidden * max(shape.vocabulary, shape.intermediate)
     working = low * (2 * tokens * shape.intermediate + largest)
     bucket = low * min(n, BUCKET) if third or (zero_stage and how.processes > 1) else 0
+    if how.cuda and (zero_stage == 2 or (zero_stage == 1 and not mixed)):  # one is filled while another is reduced
+        bucket *= 2
     # The system gives its pages as gradients fill it, when activations go.
     late = bucket if zero_stage in (1, 2) and not how.cuda else 0
     if how.cuda:  # torch's fused AdamW needs no arrays of its own; gradients are flattened, or made fp32

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 PROGRAM = 560_000_000  # bytes of a process before it holds a model: torch, transformers, DeepSpeed and their threads
 CONTEXT = 1_000_000_000  # bytes of a GPU that CUDA and NCCL take
+PIECE = 1 << 26  # bytes of logits that are measured at once on a GPU: scripts/pretrain/entropy.py
 AT_ONCE = 1 << 23  # scripts/pretrain/muon.py, AT_ONCE: no import, which would take torch's seconds
 
 
@@ -103,13 +104,47 @@ def dear(shape: Shape, tokens: int, low: int) -> int:
 
 
 def held(shape: Shape, how: Training, cast: bool = False) -> int:
-    """Bytes of the activations of a micro-batch when its forward pass is done; with recomputation those of the layer that is done again."""
+    """Bytes of the activations of a micro-batch while a layer's backward pass runs; with recomputation those of the layer that is done
+    again too.
+    """
+    return forward(shape, how, cast) + again(shape, how, cast)
+
+
+def forward(shape: Shape, how: Training, cast: bool = False) -> int:
+    """Bytes of the activations of a micro-batch when its forward pass is done."""
     tokens, low = how.micro_batch * shape.context, how.low
     stream = 4 if cast else low  # bytes of a number between the layers
-    layer = activations(shape, tokens, low, cast)
-    kept = dear(shape, tokens, low) if how.selective else stream * tokens * shape.hidden
+    if not how.recomputed:
+        each = activations(shape, tokens, low, cast)
+    else:
+        each = dear(shape, tokens, low) if how.selective else stream * tokens * shape.hidden
     last = (4 + stream + low) * tokens * shape.hidden  # the norm before the logits
-    return last + (layer + shape.layers * kept if how.recomputed else shape.layers * layer)
+    return last + shape.layers * each
+
+
+def again(shape: Shape, how: Training, cast: bool = False) -> int:
+    """Bytes of the activations of the layer that is computed again when the logits are gone; 0 without recomputation."""
+    return activations(shape, how.micro_batch * shape.context, how.low, cast) if how.recomputed else 0
+
+
+def validation(shape: Shape, how: Training) -> dict[str, int]:
+    """Bytes of activations and logits while the loss of a micro-batch is measured without a gradient (pretrain/entropy.py, by_row).
+
+    Of a layer what is there at once, at most: its input and the stream beside it, and either queries, keys, values and output or both
+    projections and their product. Logits as the model gives them, and of a piece of them a copy in fp32 and its softmax's logarithm.
+    """
+    tokens, low = how.micro_batch * shape.context, how.low
+    width, kv = shape.width or shape.hidden, shape.kv or shape.width or shape.hidden
+    inner = max(2 * width + 2 * kv, 3 * shape.intermediate)
+    rows = min(tokens, how.chunk or tokens)
+    times = 1 if low == 4 else 2  # the softmax's logarithm, and of bf16 a copy in fp32
+    made = 4 * times * rows * shape.vocabulary
+    if not how.chunk:  # what a CPU takes at once is too small to count
+        made = min(made, times * PIECE) if how.cuda else 0
+    return {
+        "activations": tokens * ((4 + low) * shape.hidden + low * inner),
+        "logits": low * rows * shape.vocabulary + made,
+    }
 
 
 def logits(shape: Shape, how: Training) -> int:

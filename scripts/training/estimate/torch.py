@@ -105,6 +105,52 @@ def heap(shape: Shape, how: Training, passing: int) -> int:
     return round(factor * passing) + holes + kernels + model.orthogonal(shape, how)
 
 
+def passes(shape: Shape, how: Training, own: dict[str, int]) -> list[dict[str, int]]:
+    """The memory of the last forward and backward pass of a step on a GPU: the head's forward pass, its backward pass, a layer's.
+
+    own: what is there when it begins. On a CPU the heap keeps the holes of what is gone, so that these moments count together there.
+    Under autocast with recomputation a layer's copies are kept until the forward pass ends, and made again for the layer that is
+    done again; without it the graph keeps them. What FSDP2 reduced last, the root's gradients in fp32, stays until the step's last
+    backward pass ends (_fsdp_state.py, _root_post_backward_final_callback).
+    """
+    cast, table = how.low == 2 and not how.zero_stage, shape.vocabulary * shape.hidden
+    kept, logits = model.forward(shape, how, cast), model.logits(shape, how)
+    reduced = 4 * shape.outside if how.zero_stage > 1 and how.accumulated and how.processes > 1 else 0
+    there = copies(shape, how)
+    of_head, of_layer = (
+        (how.low * table, how.low * shape.block) if cast and how.recomputed and not how.rounded else (there, there)
+    )
+    tokens = how.micro_batch * shape.context
+    own = own | {"activations": kept, "buffers": reduced}
+    weights = own["weights"]
+    # With chunks the loss and its gradient are made in the forward pass.
+    made = logits if how.chunk else how.low * tokens * shape.vocabulary
+    first = own | {"weights": weights + there, "logits": made}
+    # The logits' gradient, and in bf16 its copy beside it, are the `logits`.
+    head = own | {"weights": weights + of_head, "logits": logits}
+    layer = own | {
+        "weights": weights + of_layer,
+        "activations": kept + model.again(shape, how, cast),
+        "logits": how.low * table if how.chunk else 0,  # the head's gradient
+        "buffers": reduced + max(0, working(shape, how)),
+    }
+    return [first, head, layer]
+
+
+def validated(shape: Shape, how: Training) -> dict[str, int]:
+    """The memory of a validation; gradients are there in DDP's buckets alone."""
+    weights, optimizer = state(shape, how)
+    _, ends = gradients(shape, how)
+    found = {
+        "program": CONTEXT if how.cuda else PROGRAM,
+        "weights": weights + copies(shape, how),
+        "gradients": ends if not how.zero_stage and how.processes > 1 else 0,
+        "optimizer": optimizer,
+        **model.validation(shape, how),
+    }
+    return found if how.cuda else found | {"heap": heap(shape, how, found["activations"] + found["logits"])}
+
+
 def moments(shape: Shape, how: Training) -> list[dict[str, int]]:
     """The memory of one process in bytes by what takes it: a backward pass begins, the last one ends, the update, a checkpoint.
 
@@ -122,18 +168,24 @@ def moments(shape: Shape, how: Training) -> list[dict[str, int]]:
         "activations": 0,
         "logits": 0,
     }
-    # A chunk's logits are gone when the layers' turn comes; the head's gradient stays.
-    room = logits - table if how.chunk else 0
-    beginning = own | {
-        "weights": weights + copies(shape, how),
-        "gradients": begins,
-        "activations": held,
-        "logits": logits,
-        "buffers": max(0, working(shape, how) - room),
-    }
-    if not how.cuda:
-        beginning["heap"] = heap(shape, how, held + logits)
-    found = [beginning, own | {"buffers": model.orthogonal(shape, how)}]
+    if how.cuda:
+        found = [*passes(shape, how, own | {"gradients": begins}), validated(shape, how)]
+    else:
+        # A chunk's logits are gone when the layers' turn comes; the head's gradient stays.
+        room = logits - table if how.chunk else 0
+        found = [
+            own
+            | {
+                "weights": weights + copies(shape, how),
+                "gradients": begins,
+                "activations": held,
+                "logits": logits,
+                "buffers": max(0, working(shape, how) - room),
+                "heap": heap(shape, how, held + logits),
+            },
+            validated(shape, how),
+        ]
+    found.append(own | {"buffers": model.orthogonal(shape, how)})
     if how.zero_stage:  # the last micro-batch frees what was gathered of the layers; the root's gradients, and what they are reduced from
         gathered = how.low * (shape.parameters if how.zero_stage < 3 and how.accumulated else shape.outside)
         found.append(own | {"weights": weights + gathered, "buffers": (how.low + 4) * shape.outside})

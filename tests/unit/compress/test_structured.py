@@ -9,6 +9,7 @@ import torch
 from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM, Qwen3Config, Qwen3ForCausalLM
 
 from scripts.compress import structured
+from scripts.pretrain import layers
 from scripts.workflow.errors import InputError
 
 SHAPE = {
@@ -110,3 +111,13 @@ def test_a_model_of_another_layout_is_refused() -> None:
 
     with pytest.raises(InputError, match="takes models of type llama, mistral, qwen2, qwen3; this one is of type gpt2"):
         structured.check(GPT2Config())
+
+
+def test_importance_is_measured_on_the_device_of_the_model(
+    model: Any, windows: torch.Tensor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All of it: tensors of the meta device and of the CPU do not add up."""
+    monkeypatch.setattr(torch.Tensor, "cpu", lambda self: self)
+    with layers.unpacked():  # transformers would ask whether sequences are packed
+        found = structured.importance(model.to("meta"), windows, 2)
+    assert found.layers.is_meta and found.heads.is_meta and found.neurons.is_meta

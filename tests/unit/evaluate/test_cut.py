@@ -184,8 +184,11 @@ def test_a_task_that_does_not_fit_is_refused_in_words(
 
 def test_no_two_rows_of_the_same_tokens_are_scored_from_another_place_together() -> None:
     one, other = (("", ""), [1, 2], [3, 4]), (("", ""), [1, 2, 3], [5])
-    assert harness.apart([one, other, one]) == [[0, 2], [1]]
-    assert harness.apart([one, one, (("", ""), [1], [2, 9])]) == [[0, 1, 2]] and harness.apart([]) == []
+    assert harness.split_by_scored([one, other, one]) == [[0, 2], [1]]
+    assert (
+        harness.split_by_scored([one, one, (("", ""), [1], [2, 9])]) == [[0, 1, 2]]
+        and harness.split_by_scored([]) == []
+    )
 
 
 @given(st.text("ab ", max_size=6), st.lists(st.text("ab ", min_size=1, max_size=4), min_size=1, max_size=4))

@@ -511,6 +511,6 @@ def test_eight_billion_parameters_fit_where_the_optimizer_is_sharded() -> None:
     many = {**at, "micro_batch": 8}
     by_chunks = whole({"precision": "bf16", "zero_stage": 3, "engine": "torch", "loss_chunk": 1024})
     every, few = (memory.check(shape, made, many, 10**12, 1, True, WHERE) for made in (settings, by_chunks))
-    assert max(every, key=lambda part: every[part]) == "logits" and sum(few.values()) < sum(every.values()) - 8e9
+    assert max(every, key=lambda part: every[part]) == "logits" and sum(few.values()) < sum(every.values()) - 6e9
     said = memory.changes(shape, settings, many, sum(few.values()), 1, True, WHERE)
-    assert any(words.startswith("set finetune.train.loss_chunk to 1024, which trains again (32.") for words in said)
+    assert any(words.startswith("set finetune.train.loss_chunk to 1024, which trains again (34.") for words in said)

@@ -45,6 +45,22 @@ def test_code_keeps_its_white_space(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize("name", sorted(set(extractors.EXTRACTORS) - {"fast"}))
+def test_code_of_a_library_keeps_its_indentation(tmp_path: Path, name: str) -> None:
+    """And other lines lose theirs: libraries indent lists and write white space of the source."""
+    if lacking := extractors.missing(name):
+        pytest.skip(lacking)
+    code = "if a  <\tb:\n    c\n      d"
+    pre = f"<pre>{code.replace('<', '&lt;')}</pre>"
+    page = f"<article><p>{TEXT} {TEXT}</p>{pre}<p>&nbsp; x&nbsp;&nbsp; y {TEXT}</p><p>{TEXT} {TEXT} {TEXT} so&shy;on</p></article>"
+    found = one(tmp_path, http(page.encode()), extractor=name)
+    assert isinstance(found, Page) and f"\n{code}\n" in found.text and found.text.endswith("soon")
+    assert [line for line in found.text.split("\n") if line[:1].isspace()] == [
+        "    c",
+        "      d",
+    ] and "x y" in found.text
+
+
 def test_one_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(extractors.importlib.util, "find_spec", lambda name: None)
     assert extractors.missing("trafilatura").startswith(

@@ -246,6 +246,15 @@ def test_text_that_is_stored_decoded_stays(text: str, names: list[str]) -> None:
         assert decode_body(body, names, LIMIT) == (body, True)
 
 
+def test_text_that_begins_like_a_stream_stays() -> None:
+    """Bare deflate: 118 characters, of copies of copies, and then the rest as what follows."""
+    text = (
+        "sailors; still stars stay small sick seas seas still clear some small small crews still still stars stars seas sailors; "
+        "small still ships sick small slowly; cause sailors; ships still."
+    )
+    assert decode_body(text.encode(), ["deflate"], LIMIT) == (text.encode(), True)
+
+
 @pytest.mark.parametrize("coding", CODINGS)
 def test_noise_under_a_label_is_no_document(tmp_path: Path, coding: str) -> None:
     chooser = random.Random(1)  # noqa: S311 - test bytes

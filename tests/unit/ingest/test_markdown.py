@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from scripts.ingest import markdown
-from scripts.ingest.markup import read, tokens
+from scripts.ingest.markup import parse, read
 from scripts.ingest.warc import Page
 from tests.unit.ingest.warcs import http, one
 
 
 def of(page: str) -> str:
-    markup = read(tokens(page))
+    markup = read(parse(page))
     return markdown.text(markup, range(len(markup.text)))
 
 
@@ -36,6 +36,7 @@ def of(page: str) -> str:
         ("<p># a<p>1. b<p>- c<br>+ d<p>&gt; e<p>---<p>#f 1.2 -g *h*", "\\# a\n\n1\\. b\n\n\\- c\n\\+ d\n\n\\> e\n\n\\---\n\n#f 1.2 -g *h*"),
         ("<p>a<br>=<p>b<br>-", "a\n\\=\n\nb\n\\-"),
         (f"<table><tr><td>a<td>{'b' * 301}</table>", "a\n\n" + "b" * 301),
+        ("<ol start=9 type=i><li>a<li value=3><p>b</p><p>c</p></ol>", "ix. a\niii. b\n\n     c"),
         ("", ""),
     ],
 )  # fmt: skip

@@ -225,6 +225,14 @@ def test_a_common_crawl_dump_is_spread_in_seconds() -> None:
             [{"name": "a", "kind": "text", "paths": ["@{data}/wrong.txt"]}],
             ["wrong.txt, line 3: no such file 'gone.warc.gz'"],
         ),
+        (
+            [{"name": "a", "kind": "text", "paths": ["x.txt"], "preset": "pile"}],
+            ["sources[0].preset is 'pile'", "`code`"],
+        ),
+        (
+            [{"name": "a", "kind": "text", "paths": ["x.txt"], "preset": "code", "unwrap": True}],
+            ["sources[0].unwrap", "`preset: code`"],
+        ),
         ([{"name": "a", "kind": "crawl"}, {"name": "a", "kind": "crawl"}], ["sources[1].name", "called already"]),
     ],
 )
@@ -275,6 +283,23 @@ def test_one_file_by_two_links_is_read_once(tmp_path: Path) -> None:
     assert names_of(["{data}/folder/*", "{data}/deep/*"], tmp_path) == ["d.warc"]
     (tmp_path / "list.txt").write_text(f"{tmp_path}/c.warc\n{tmp_path}/a.warc\n{tmp_path}/other.warc\n")
     assert names_of(["@{data}/list.txt"], tmp_path) == ["c.warc", "other.warc"]
+
+
+def test_two_files_with_one_inode_are_two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("a.warc", "b.warc"):
+        (tmp_path / name).write_text(f"words of {name}" if name == "a.warc" else "other words")
+    (tmp_path / "c.warc").hardlink_to(tmp_path / "b.warc")
+    stat = os.stat
+
+    def remote(path: Any, **options: Any) -> os.stat_result:
+        """As of a network file system that makes inodes up."""
+        facts = stat(path, **options)
+        return os.stat_result((facts.st_mode, 7, *facts[2:]), {"st_mtime_ns": facts.st_mtime_ns})
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "stat", remote)
+        found = names_of(["{data}/*.warc"], tmp_path)
+    assert found == ["a.warc", "b.warc"]
 
 
 def test_a_file_that_two_sources_read_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -51,6 +51,26 @@ def texts(found: list[Page | Rejected]) -> list[str]:
     return [each.text for each in found if isinstance(each, Page)]
 
 
+def test_code_in_files_keeps_its_indentation(tmp_path: Path) -> None:
+    """By the preset that rows have; without it lines are trimmed."""
+    (tmp_path / "a.py").write_bytes(b"def f(x):\r\n    if  x:\n\n\n\treturn x  \n")
+    (found,) = text(tmp_path / "a.py", {"preset": "code"})
+    assert isinstance(found, Page) and found.text == "def f(x):\n    if  x:\n\n\n\treturn x  \n"
+    assert texts(text(tmp_path / "a.py")) == ["def f(x):\nif x:\n\nreturn x"]
+    pieces = texts(text(tmp_path / "a.py", {"preset": "code", "chunk_words": 1}))
+    assert "".join(pieces).split() == found.text.split() and pieces[1] == "    if  x:"
+
+
+def test_characters_that_are_not_seen_are_left_out(tmp_path: Path) -> None:
+    """Of every text but code; U+200B stays between words of scripts that have no spaces."""
+    (tmp_path / "a.txt").write_text("Do\u00adnau\u200bdampf\ufeff ไทย\u200bไทย\u200b می\u200cخواهم", encoding="utf-8")
+    assert texts(text(tmp_path / "a.txt")) == ["Donaudampf ไทย\u200bไทย می\u200cخواهم"]
+    assert "\u00ad" in texts(text(tmp_path / "a.txt", {"preset": "code"}))[0]
+    (tmp_path / "a.jsonl").write_text(json.dumps({"text": "a\u00adb", "title": "c\u200bd"}), encoding="utf-8")
+    (row,) = jsonl(tmp_path / "a.jsonl")
+    assert isinstance(row, Page) and (row.text, row.metadata["title"]) == ("ab", "cd")
+
+
 def test_text_file(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_bytes(b"\xef\xbb\xbfOne  line\r\nand\ranother.\n\n\n\nEnd \xff.\n")
     (found,) = text(tmp_path / "a.txt")

@@ -44,7 +44,8 @@ def office() -> bytes:
 OTHERS = {
     "PDF": b"%PDF-1.7\n1 0 obj << /Type /Catalog >> endobj " * 20, "PNG": b"\x89PNG\r\n\x1a\n" + NOISE,
     "JPEG": b"\xff\xd8\xff\xe0\x00\x10JFIF" + NOISE,
-    "GIF": b"GIF89a" + NOISE, "WebP": b"RIFF\x10\x00\x00\x00WEBPVP8 " + NOISE, "BMP": b"BM\x36\x00\x0c\x00\x00\x00\x00\x00" + NOISE,
+    "GIF": b"GIF89a\x40\x01\xf0\x00" + NOISE, "DjVu": b"AT&TFORM\x00\x00\x10\x00DJVU" + NOISE,
+    "WebP": b"RIFF\x10\x00\x00\x00WEBPVP8 " + NOISE, "BMP": b"BM\x36\x00\x0c\x00\x00\x00\x00\x00" + NOISE,
     "icon": b"\x00\x00\x01\x00\x01\x00" + NOISE, "font": b"wOF2\x00\x01\x00\x00" + NOISE, "MP3": b"ID3\x03\x00" + NOISE,
     "MP4": b"\x00\x00\x00\x18ftypmp42" + NOISE, "WebM": b"\x1a\x45\xdf\xa3" + NOISE, "zip": office(), "RAR": b"Rar!\x1a\x07\x00" + NOISE,
     "7z": b"7z\xbc\xaf\x27\x1c" + NOISE, "gzip": gzip.compress(WORDS), "bzip2": bz2.compress(WORDS), "xz": lzma.compress(WORDS),
@@ -73,7 +74,7 @@ def test_other_kinds_are_told_by_their_first_bytes(kind: str, tmp_path: Path) ->
 
 @pytest.mark.parametrize(
     "begin", ["BM is short for it", "OTTO the great", "ID3 tags", "RIFF and WAVE", "MThd", "FORM letters", "PK is a label", "BZh91 is none",
-              "GIF8",
+              "GIF8", "GIF89a has frames", "AT&TFORM is a word",
               "PAR10 lights", "MZ files begin so", "Rar! he said", "wOFF wOF2", "II* and MM", "7z is a program", "fLaC", "OggS are a band"]
 )  # fmt: skip
 def test_a_text_may_begin_like_a_signature(begin: str) -> None:
@@ -124,10 +125,20 @@ def test_text_in_every_encoding_is_text(encoding: str) -> None:
     st.integers(0, 20),
 )
 def test_a_few_odd_characters_stay(text: str, number: int) -> None:
-    odd = "".join(random.Random(number).choices("\x00\x08\x7f\x9d\ufffd\ue000", k=number))  # noqa: S311 - test bytes
+    odd = "".join(random.Random(number).choices("\x00\x08\x7f\x9d\ufffd", k=number))  # noqa: S311 - test bytes
     wrong = number > FEW and number > MOST * (len(text) + number)
     assert (why_not_text(text + odd) is not None) == wrong
     assert why_not_text(text + "\x1b\t\n\f\r" * number) is None
+
+
+@pytest.mark.parametrize("sign", ["\uf0b7", "\uf0a7\uf0d8\U00100000", "\ue001\ue002"])
+def test_bullets_and_icons_of_fonts_cost_no_text(sign: str) -> None:
+    """Word writes its bullets as U+F0B7; in fonts of icons each is a character of private use."""
+    lines = "\n".join(
+        f"{sign[n % len(sign)]} {line}" for n, line in enumerate(["rye bread", "milk, honey", "eggs"] * 20)
+    )
+    assert why_not_text(lines) is None
+    assert why_not_text("".join(chr(0xF000 + n % 60) for n in range(5000))), "a font of its own for every letter"
 
 
 def test_every_reader_drops_noise_and_counts_it(tmp_path: Path) -> None:

@@ -94,6 +94,7 @@ def test_ips(text: str, expected: list[str]) -> None:
         ("https://anna:hunter22@example.com/x", ["anna:hunter22"]),
         ("redis://:p4ss-w@[::1]:6379 jdbc:mysql://a:b.c!d@h/x", [":p4ss-w", "a:b.c!d"]),
         ("https://anna@example.com http://example.com:80/a@b //a:b1@c ://a:b1@c", []),
+        ("请访问http://foo.com:8080，联系abc@qq.com http://foo.com:8080联系abc@qq.com http://a.fr:80»me@a.fr", []),
         (
             "https://user:password@h https://u:${PW}@h https://u:{pw}@h https://u:%s@h https://<u>:<p>@h ftp://u:***@h",
             [],
@@ -102,6 +103,12 @@ def test_ips(text: str, expected: list[str]) -> None:
 )
 def test_user_and_password_of_a_url(text: str, expected: list[str]) -> None:
     assert [what for kind, what in kinds_of(text) if kind == "url_credentials"] == expected
+
+
+def test_an_address_behind_a_host_and_its_port() -> None:
+    text = "请访问http://foo.com:8080，联系abc@qq.com http://foo.com:8080联系abd@qq.com http://a.fr:80»me@a.fr https://jörg@foo.com"
+    found = ["abc@qq.com", "abd@qq.com", "me@a.fr"]
+    assert [what for kind, what in kinds_of(text) if kind == "email_address"] == found
 
 
 def test_two_kinds_in_one_place_are_one_find() -> None:

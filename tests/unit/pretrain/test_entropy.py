@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 import torch.nn.functional as functional
@@ -85,3 +87,26 @@ def test_a_graph_that_needs_the_logits_is_refused() -> None:
     loss = entropy.cross_entropy(logits, torch.tensor([0, 1, 2]))
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         loss.backward()
+
+
+@pytest.mark.parametrize("rows", [1, 4, 1000])
+def test_what_is_measured_in_pieces_is_what_torch_finds(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of logits that are there, bit for bit whatever the pieces; and of a head that makes them a piece at a time."""
+    random = torch.Generator().manual_seed(4)
+    head = torch.nn.Linear(6, 11, bias=False)
+    hidden, targets = torch.randn(3, 5, 6, generator=random), torch.randint(0, 11, (3, 5), generator=random)
+    targets[0, :3] = targets[2] = -100
+    with torch.no_grad():
+        logits = head(hidden)
+    wanted = functional.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=-100, reduction="none")
+    monkeypatch.setattr(entropy, "CACHE", rows * 11 * 4)
+    assert entropy.by_row(logits, targets).equal(wanted.double().reshape(3, 5).sum(1))
+
+    sizes: list[int] = []
+    made = entropy.Head(head, 0.0, rows, "pretrain.train")
+    plain = made.logits
+    made.logits = lambda part: (sizes.append(len(part)), plain(part))[1]  # type: ignore[func-returns-value]
+    found = made.by_row(lambda: SimpleNamespace(logits=head(hidden)), targets)
+    torch.testing.assert_close(found, wanted.double().reshape(3, 5).sum(1))
+    assert max(sizes) <= rows and sum(sizes) == 15
+    assert head(hidden).equal(logits), "afterwards it makes logits again"

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import AutoConfig
 
 from scripts.align import scored
@@ -231,3 +233,31 @@ def test_all_types_of_transformers_are_told_apart() -> None:
 def test_a_note_is_in_the_words_of_the_report(tmp_path: Path) -> None:
     (words,) = note(configured("glm4_moe"))
     assert "'glm4_moe' is a mixture of 4 experts" in words and "mixtral" in words
+
+
+class Products(TorchDispatchMode):
+    """Grouped products and what they multiply, by type."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: Counter[tuple[str, ...]] = Counter()
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if (name := function.overloadpacket.__name__) in ("_grouped_mm", "grouped_mm_fallback"):
+            self.calls[name, *(str(one.dtype) for one in args[:2])] += 1
+        return function(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("kind", ["mixtral", "olmoe", "qwen3_moe"])
+def test_the_products_of_experts_are_in_bf16_without_zero_too(kind: str) -> None:
+    """By autocast, as all other products are."""
+    built = made(configured(kind), precision="bf16")
+    tokens = torch.randint(1, 64, (1, 2, 17), generator=torch.Generator().manual_seed(0))
+    built.step(tokens, 0.01)
+    with Products() as products:
+        update = built.step(tokens, 0.01)
+    low = "torch.bfloat16"
+    assert update.applied and products.calls == {
+        ("_grouped_mm", low, low): 2 * 2 * 3
+    }  # layers, matrices, forward and backward
+    assert all(parameter.dtype == torch.float32 for parameter in built.model.parameters())

@@ -6,14 +6,16 @@ import copy
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import GPT2Config, GPT2LMHeadModel
 
-from scripts.pretrain import checks, model
+from scripts.pretrain import checks, engine, model
 from scripts.pretrain.muon import QUINTIC, STEPS, Muon, orthogonal
 from scripts.workflow.config import completed
 from scripts.workflow.errors import InputError
@@ -30,6 +32,49 @@ def test_singular_values_are_near_one(shape: tuple[int, ...]) -> None:
     found = torch.linalg.svdvals(orthogonal(torch.randn(shape) * 1e-3))
     assert float(found.min()) > 0.5 and float(found.max()) < 1.3
     assert not orthogonal(torch.zeros(shape)).any()
+
+
+class Products(TorchDispatchMode):
+    """The types of what is multiplied."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.types: set[torch.dtype] = set()
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if function.overloadpacket.__name__ in ("mm", "bmm", "baddbmm", "addmm"):
+            self.types |= {one.dtype for one in args if isinstance(one, torch.Tensor)}
+        return function(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("shape", [(3, 8, 32), (2, 32, 8)])
+def test_in_bf16_every_product_is_and_the_update_is_nearly_the_same(shape: tuple[int, ...]) -> None:
+    torch.manual_seed(0)
+    matrices = torch.randn(shape)
+    with Products() as products:
+        found = orthogonal(matrices, torch.bfloat16)
+    assert products.types == {torch.bfloat16} and found.dtype == torch.float32
+    assert not orthogonal(torch.zeros(shape), torch.bfloat16).any()
+    exact = orthogonal(matrices)
+    assert float((found - exact).norm() / exact.norm()) < 0.05
+
+
+def test_the_config_alone_says_in_which_precision() -> None:
+    def moved(**changes: Any) -> tuple[set[torch.dtype], torch.Tensor]:
+        built = made()
+        settings = {**SETTINGS, **changes}
+        job = SimpleNamespace(settings=settings, empty=lambda: built)
+        optimizer = engine.Engine._optimizer(SimpleNamespace(model=built), job, fused=False)  # type: ignore[arg-type]
+        torch.manual_seed(0)
+        for parameter in built.parameters():
+            parameter.grad = torch.randn_like(parameter)
+        with Products() as products:
+            optimizer.step()
+        return products.types, next(p.detach() for n, p in built.named_parameters() if n.endswith("q_proj.weight"))
+
+    (usual, exact), (low, found) = moved(), moved(muon_precision="bf16")
+    assert usual == {torch.float32} and low == {torch.bfloat16}
+    assert not torch.equal(exact, found) and torch.allclose(exact, found, atol=2e-3)
 
 
 def test_groups() -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from scripts.formats.documents import DOCUMENT, Writer
+from scripts.formats.spill import Spill
 from scripts.report import alarms, render, summary
 from scripts.report.records import Run
 from tests.unit.report.conftest import DROPPED, manifests_of, save
@@ -62,6 +65,19 @@ def test_hosts_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, held: i
     told = alarms.find(run, 0.5, tmp_path / ".hosts")
     assert [row["name"] for row in told["rows"]] == [f"host{number}.org" for number in range(22, 2, -1)]
     assert told["more"] == 3 and alarms.sentences(told)[-1] == "3 more hosts lose as much of theirs"
+
+
+def test_memory_of_hosts_of_few_pages(tmp_path: Path) -> None:
+    """They are no rows of a table by filter, which would take more memory than the pages."""
+    pages = np.zeros(1 << 18, alarms.PAGE)
+    pages["host"], pages["stage"] = np.arange(len(pages)), np.arange(len(pages)) % 20
+    pages["host"][:150], pages["stage"][:150] = 5, 3
+    spilled = Spill(tmp_path, 1, alarms.PAGE)
+    spilled.add(np.zeros(len(pages), int), pages)
+    tracemalloc.start()
+    assert alarms._hosts(spilled, 0.5, 20) == ([(5, 3, 150, 150)], 0)
+    assert tracemalloc.get_traced_memory()[1] < 6 * pages.nbytes
+    tracemalloc.stop()
 
 
 def test_a_run_without_a_corpus(tmp_path: Path) -> None:

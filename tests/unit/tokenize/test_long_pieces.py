@@ -12,7 +12,7 @@ from tokenizers import Tokenizer
 
 from scripts.tokenize import train, unigram
 from scripts.tokenize.engine import fast, reference
-from scripts.tokenize.train import BOUND, bounded, untrained
+from scripts.tokenize.train import PIECE, cut_long_pieces, untrained
 from scripts.workflow.config import ROOT
 
 TEXTS = [(ROOT / f"docs/{name}.md").read_text(encoding="utf-8") for name in ("tokenize", "ingest", "dedup")]
@@ -43,7 +43,7 @@ def cpu(work: Callable[[], object]) -> float:
 
 def learned(model: str, cut: tuple[int, str], texts: list[str], entries: int = 1200) -> Tokenizer:
     empty = untrained(*cut)
-    return train.MODELS[model](bounded(texts, unigram.pieces(empty)), empty, entries)
+    return train.MODELS[model](cut_long_pieces(texts, unigram.pieces(empty)), empty, entries)
 
 
 @pytest.mark.parametrize("model", train.MODELS)
@@ -80,17 +80,17 @@ def test_encoding_takes_time_by_the_length_of_a_piece(encoder: Tokenizer, kind: 
     st.sampled_from(CUTS),
     st.lists(st.tuples(st.sampled_from([*RUNS.values(), " x", "a ", "1"]), st.integers(1, 1200)), max_size=6),
 )
-@example((3, "separate"), [("x", BOUND), (" ", 1), ("x", BOUND - 1), (" ", 1), ("x", BOUND)])
-@example((3, "separate"), [(" ", BOUND + 1), ("x", 1)])
-@example((3, "separate"), [("\x1c-", BOUND)])
+@example((3, "separate"), [("x", PIECE), (" ", 1), ("x", PIECE - 1), (" ", 1), ("x", PIECE)])
+@example((3, "separate"), [(" ", PIECE + 1), ("x", 1)])
+@example((3, "separate"), [("\x1c-", PIECE)])
 def test_only_pieces_over_the_bound_are_cut(cut: tuple[int, str], runs: list[tuple[str, int]]) -> None:
     text = "".join(run * number for run, number in runs)
     pieces = unigram.pieces(untrained(*cut))
-    parts = list(bounded([text], pieces))
+    parts = list(cut_long_pieces([text], pieces))
     assert "".join(parts) == text
     made = [piece for part in parts for piece in pieces.findall(part)]
-    assert max(map(len, made), default=0) <= BOUND
-    assert made == [piece[at : at + BOUND] for piece in pieces.findall(text) for at in range(0, len(piece), BOUND)]
+    assert max(map(len, made), default=0) <= PIECE
+    assert made == [piece[at : at + PIECE] for piece in pieces.findall(text) for at in range(0, len(piece), PIECE)]
 
 
 def test_the_vocabulary_of_texts_without_long_pieces_is_the_same() -> None:
@@ -110,6 +110,6 @@ def test_no_part_is_too_long_for_sentencepiece() -> None:
     """It would leave it out without a word."""
     alphabet = {byte: character for character, byte in train.ranks.alphabet().items()}
     longest = max(
-        len("".join(alphabet[byte] for byte in (run * BOUND)[:BOUND].encode()).encode()) for run in RUNS.values()
+        len("".join(alphabet[byte] for byte in (run * PIECE)[:PIECE].encode()).encode()) for run in RUNS.values()
     )
     assert 4000 < longest <= 4192

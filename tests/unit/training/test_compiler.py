@@ -1,0 +1,54 @@
+"""A compiler that torch.compile needs: the one here works, and each thing that can be missing is named."""
+
+from __future__ import annotations
+
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+from scripts.training import compiler
+from scripts.workflow.errors import InputError
+
+
+def has_headers() -> bool:
+    return Path(sysconfig.get_path("include"), "Python.h").is_file()
+
+
+@pytest.fixture
+def plain(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("CC", "CXX"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.mark.skipif(not has_headers(), reason="no Python.h")
+@pytest.mark.parametrize("device", ["cuda", "cpu"])
+def test_the_compiler_here_will_do(plain: None, device: str) -> None:
+    compiler.check(device)
+
+
+@pytest.mark.parametrize(("device", "expected"), [("cuda", "gcc, clang; CC is not set"), ("cpu", r"g\+\+; CXX is not")])
+def test_no_compiler(plain: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, device: str, expected: str) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(InputError, match=f"pretrain.train.compile_layers is true, and on .* no compiler .{expected}"):
+        compiler.check(device)
+
+
+def test_a_compiler_that_is_named_and_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CC", "no-such-cc -O2")
+    with pytest.raises(InputError, match="CC is 'no-such-cc', which is not there"):
+        compiler.check("cuda")
+
+
+def test_no_headers(plain: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(sysconfig, "get_path", lambda _: str(tmp_path))
+    with pytest.raises(InputError, match=f"Python's headers are missing .{tmp_path}/Python.h"):
+        compiler.check("cpu")
+
+
+def test_a_compiler_that_fails(plain: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """It lacks a header of the C library, as gcc without libc6-dev does."""
+    (tmp_path / "Python.h").write_text("#include <no-such-header.h>\n")
+    monkeypatch.setattr(sysconfig, "get_path", lambda _: str(tmp_path))
+    with pytest.raises(InputError, match=r"does not compile a program with Python.h: .*no-such-header"):
+        compiler.check("cpu")
