@@ -22,7 +22,7 @@ import tempfile
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO, Any, NoReturn
 
@@ -107,7 +107,15 @@ def finished(process: Launched, status: int = 0) -> str:
 class Started:
     """What the launcher uses of a subprocess.Popen of `python -m MODULE OPTIONS`."""
 
-    def __init__(self, command: list[str], env: dict[str, str], preexec_fn: Callable[[], None], stderr: int) -> None:
+    def __init__(
+        self,
+        command: list[str],
+        env: dict[str, str],
+        preexec_fn: Callable[[], None],
+        stderr: int,
+        pass_fds: Sequence[int],
+    ) -> None:
+        # A fork has all files of its parent, so also those of `pass_fds`.
         reading, writing = os.pipe()
         self.returncode: int | None = None
         if not (child := os.fork()):
