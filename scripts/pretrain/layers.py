@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import inspect
 from collections.abc import Iterator
 from functools import partial
@@ -119,3 +120,24 @@ def _needs_no_mask(
 def plainly(on: bool) -> contextlib.AbstractContextManager[Any]:
     """Where `on`, compiled layers run as they are written: for batches of many lengths, each of which would be compiled."""
     return torch.compiler.set_stance("force_eager") if on else contextlib.nullcontext()
+
+
+def autocast_products() -> None:
+    """Have autocast make the products of experts in its precision too, from now on in this process, as it does all other products.
+
+    torch's autocast does not know grouped products (https://github.com/pytorch/pytorch/issues/174763). In fp32 each waits for the
+    device, and compiled layers take transformers' loop over experts (5.23, integrations/moe.py).
+    """
+    from transformers.integrations import moe
+
+    inner = moe._grouped_mm
+    if hasattr(inner, "__wrapped__"):
+        return
+
+    @functools.wraps(inner)
+    def grouped_mm(input: Any, weight: Any, offs: Any) -> Any:
+        if torch.is_autocast_enabled(weight.device.type):
+            weight = weight.to(torch.get_autocast_dtype(weight.device.type))
+        return inner(input, weight, offs)
+
+    moe._grouped_mm = grouped_mm

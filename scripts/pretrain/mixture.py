@@ -8,14 +8,11 @@ of the type makes one; others it does not balance.
 from __future__ import annotations
 
 import contextlib
-import functools
 import inspect
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
-
-import torch
 
 # Names of configurations of transformers 5.23. PARTS: a configuration inside of one, with such keys (dbrx). SWITCHES: whether it is one.
 NUMBERS = ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts")
@@ -80,27 +77,6 @@ def note(config: Any) -> list[str]:
 def is_of_experts(name: str, shape: tuple[int, ...], found: Mixture) -> bool:
     """Whether a parameter holds a matrix of each expert of a layer, or is one expert's own. name, shape: the parameter's."""
     return ".experts." in name or (len(shape) == 3 and shape[0] == found.number)
-
-
-def autocast_products() -> None:
-    """Have autocast make the products of experts in its precision too, from now on in this process, as it does all other products.
-
-    torch's autocast does not know grouped products (https://github.com/pytorch/pytorch/issues/174763). In fp32 each waits for the
-    device, and compiled layers take transformers' loop over experts (5.23, integrations/moe.py).
-    """
-    from transformers.integrations import moe
-
-    inner = moe._grouped_mm
-    if hasattr(inner, "__wrapped__"):
-        return
-
-    @functools.wraps(inner)
-    def grouped_mm(input: Any, weight: Any, offs: Any) -> Any:
-        if torch.is_autocast_enabled(weight.device.type):
-            weight = weight.to(torch.get_autocast_dtype(weight.device.type))
-        return inner(input, weight, offs)
-
-    moe._grouped_mm = grouped_mm
 
 
 @contextlib.contextmanager

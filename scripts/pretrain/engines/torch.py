@@ -51,7 +51,7 @@ class Torch(engine.Engine):
         self.zero, self.clipping = job.settings["zero_stage"], job.settings["gradient_clipping"]
         self.low, self.device = job.settings["precision"] == "bf16", job.device
         if self.low and not self.zero and mixture.mixture(job.config):
-            mixture.autocast_products()
+            layers.autocast_products()
         self.model = job.empty()
         self.names = {name: value.shape for name, value in self.model.named_parameters()}
         self.cut = Cut(job.parallel, job.device) if job.parallel else None
