@@ -301,6 +301,6 @@ def test_the_records_of_the_case() -> None:
     for name, (first, last, size, cut) in RECORDS.items():
         page = found[name]
         assert isinstance(page, Page), name
-        assert page.text.startswith(first) and last in page.text and len(page.text) >= size, name
+        assert first in page.text and last in page.text and len(page.text) >= size, name
         assert bool(page.metadata.get("truncated")) == cut, name
         assert "00c8" not in page.text and "\ufffd" not in page.text, name
