@@ -16,9 +16,8 @@ from typing import Any
 
 # Names of configurations of transformers 5.23. PARTS: a configuration inside of one, with such keys (dbrx). SWITCHES: whether it is one.
 NUMBERS = ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts")
-CHOSEN = (
-    *("num_experts_per_tok", "num_experts_per_token", "moe_topk", "moe_top_k", "moe_k", "top_k_experts"),
-)  # experts of a token
+# Experts of a token.
+CHOSEN = ("num_experts_per_tok", "num_experts_per_token", "moe_topk", "moe_top_k", "moe_k", "top_k_experts")
 WEIGHTS = ("router_aux_loss_coef", "aux_loss_coef", "moe_loss_weight")
 SWITCHES = ("is_moe", "enable_moe_block")
 PARTS = ("ffn_config",)
