@@ -49,11 +49,13 @@ def signatures(count: int, folder: Path) -> None:
         binary = pa.FixedSizeBinaryArray.from_buffers(pa.binary(16), len(numbers), [None, pa.py_buffer(ids)])
         words = (mixed(numbers + 1) % np.uint64(2000)).astype(np.int64)
         source, curated = pa.repeat("web", len(numbers)), np.zeros(len(numbers), bool)
-        table = pa.table([binary, binary, words, words, source, curated, mixed(family(numbers))], schema(1).names)
+        none = pa.array(np.zeros(len(words), np.int64))
+        columns = [binary, binary, words, none, words, source, curated, mixed(family(numbers))]
+        table = pa.table(columns, schema(1).names)
         path = folder / "signature" / f"{shard:05d}.parquet"
         with Writer(path, schema(1), GROUP, hashes=["id", "text_hash", "band_00"]) as writer:
             writer.add_table(table)
-        facts = {"documents": len(numbers), "bands": 1, "rows": 8, "shingle_words": 5}
+        facts = {"documents": len(numbers), "bands": 1, "rows": 8, "shingle_words": 5, "numbers": "zero"}
         Manifest("dedup.signature", "synthetic", summary=facts).write(
             path.with_name(f"{shard:05d}.manifest.json"), [path]
         )
