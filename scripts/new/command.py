@@ -135,7 +135,7 @@ def text(found: list[tuple[Source, Sampled]], languages: list[str], made: Estima
         f"#   on {train['threads']} threads, by the sample's processor time and a few steps timed here, as if nothing else ran. "
         "Assumed: all data steps",
         f"#   take {DATA_HALF:.0f} times what reading, language and heuristics take. Fine-tuning, evaluation and report come on top",
-        "#   (1.5 minutes on 2 cores for a model of 1.3 million parameters, measured with `make demo`).",
+        "#   (1.5 minutes on 2 cores for a model of 0.6 million parameters, measured with `make demo`).",
         f"#   One node of eight H100: {duration(made.data_node)} for the data on {NODE_CORES} cores, "
         f"{duration(made.train_node)} for pretraining",
         f"#   (assumes {MFU:.0%} of the peak and 0.05 s a step at least; not measured).",

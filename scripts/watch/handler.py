@@ -336,5 +336,7 @@ class Handler(logging.Handler):
             shown.append(f"log: {self.log}")
         if shown or self.quiet:
             return shown
-        named = [] if os.environ.get(SUMMARY) else pages(self.run)
+        named = (
+            [] if os.environ.get(SUMMARY) else pages(self.run, elsewhere=self.workflow.overwrite_workdir is not None)
+        )
         return [done, *named] if self.thread is not None else named * self.idle

@@ -18,13 +18,20 @@ import yaml
 
 from scripts.workflow.config import ConfigError, merged
 
+DEFAULT = Path("config.yaml")  # of a run without --configfile
+
 
 def read(path: Path) -> dict[str, Any]:
     """What a YAML or JSON file holds, without a check against the schema. Raises ConfigError."""
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
-        raise ConfigError(f"{path.absolute()}: {error.strerror or error}") from error
+        hint = (
+            ""
+            if path != DEFAULT
+            else " (without --configfile the config is the config.yaml of the working directory, or of --directory)"
+        )
+        raise ConfigError(f"{path.absolute()}: {error.strerror or error}{hint}") from error
     except UnicodeDecodeError as error:
         raise ConfigError(
             f"{path}: not text in UTF-8 (byte {error.start:,} is {error.object[error.start]:#04x})"
