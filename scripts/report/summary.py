@@ -64,12 +64,12 @@ def lines(counts: dict[str, Any], seconds: float | None, page: Path) -> list[tup
         if not trained(model):
             made.append((name, f"not trained, this is the model {model['from']} (see the note)"))
             continue
-        chance = "" if accuracy(asked) == NOTHING else f" (chance {accuracy({'acc': dig(asked, 'chance')})})"
+        chance = "" if accuracy(asked) == NOTHING else f" right (chance {accuracy({'acc': dig(asked, 'chance')})})"
         smaller = dig(model, "training", "bytes_before")
         if smaller and smaller != dig(model, "training", "bytes"):
             bits = f"{size(dig(model, 'training', 'bytes'))} instead of {size(smaller)}, {bits}"
         made.append(
-            (name, f"{bits} bits per held-out byte, accuracy {accuracy(asked)}{chance}{mark('evaluate.model')}")
+            (name, f"{bits} bits per held-out byte, questions {accuracy(asked)}{chance}{mark('evaluate.model')}")
         )
     made += [("export", exported(one)) for one in counts.get("exports") or []]
     made += [*tasks.lines(counts), *compared(counts), *continued(counts)]
