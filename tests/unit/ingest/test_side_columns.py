@@ -167,6 +167,13 @@ def test_two_columns_of_one_name_beside_the_text(tmp_path: Path) -> None:
     assert (page.url, page.unreadable) == ("file:set/x#0", ("url",))
 
 
+def test_all_that_lies_within_a_string_of_json_is_lost_with_it(tmp_path: Path) -> None:
+    table = pa.table([[TEXT], ['{"url": "u", "lang": "de"}'], ["{}"]], names=["text", "meta", "meta"])
+    keys = {"url_key": "meta.url", "metadata_keys": ["meta.lang"]}
+    (page,) = kept(parquet(tmp_path / "x", table, keys))
+    assert page.unreadable == ("meta.lang", "meta.url") and page.metadata == {}
+
+
 def test_dates_of_int96_after_2262(tmp_path: Path) -> None:
     table = pa.table({"text": [TEXT], "date": pa.array([datetime.datetime(3000, 1, 1)], pa.timestamp("us"))})
     pq.write_table(table, tmp_path / "x", use_deprecated_int96_timestamps=True)
