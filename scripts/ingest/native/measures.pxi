@@ -44,6 +44,7 @@ cdef class Page:
     """The measures of a page's blocks. markup: a Markup with a block or more. tables: the module scripts.ingest.measures."""
 
     cdef readonly Py_ssize_t count
+    cdef readonly object length, kind  # of each block: its characters, the code of its element
     cdef Py_ssize_t elements, makes
     cdef list texts
     cdef whole_number[::1] lengths, links, marks, linked, parent, code, own, bits, begin, end, above
@@ -62,7 +63,9 @@ cdef class Page:
         self.count, self.elements = len(self.texts), len(markup.parent)
         self.kinds, self.groups = tables.KINDS, tables.NAMES
         self.first_heading, self.last_heading = tables.HEADINGS
-        self.lengths = zeros(self.count)
+        self.length, self.kind = array("q", bytes(8 * self.count)), array("q", bytes(8 * self.count))
+        self.lengths = self.length
+        cdef whole_number[::1] kinds = self.kind
         for block in range(self.count):
             self.lengths[block] = len(<str>self.texts[block])
         self.links, self.marks, self.linked = array("q", markup.links), array("q", markup.marks), array("q", markup.linked)
@@ -75,6 +78,7 @@ cdef class Page:
         for block in range(self.count):
             self.linked[block] = min(self.linked[block], self.lengths[block])
             self.above[block] = own[block]
+            kinds[block] = self.code[own[block]]
             for level in range(1, ABOVE):
                 self.above[level * self.count + block] = self.parent[self.above[(level - 1) * self.count + block]]
         self.value, self.more, self.make = zeros(self.count), zeros(self.count), zeros(self.count)
