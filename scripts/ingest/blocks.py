@@ -63,7 +63,8 @@ def cut(scores: NDArray[np.int64], length: NDArray[np.int64]) -> int:
 def kept(markup: Markup) -> list[int]:
     """The numbers of the blocks that are main text, in order.
 
-    They are those from the least score on (`cut`), and each heading or defined term that one of them follows, unless it is unlikely by itself.
+    They are those from the least score on (`cut`), and each heading or defined term that one of them follows, unless it is unlikely by
+    itself.
     """
     first, second, row = _forests()
     page = measures.page(markup)
