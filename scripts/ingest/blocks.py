@@ -23,7 +23,7 @@ from scripts.ingest.tags import CODE
 
 FITTED = Path(__file__).with_name("blocks.json")
 
-MOST = 50_000  # blocks: 0.4 s, and 150 MB of measures; of 3,423 real pages (docs/ingest.md) the largest has 2,600, a list of a forum 21,000
+MOST = 50_000  # blocks: 0.1 s, and 100 MB of measures; of 3,423 real pages (docs/ingest.md) the largest has 2,600, a list of a forum 21,000
 
 
 SURE = 600  # a score from which a block counts as certain: odds of 400 to 1
