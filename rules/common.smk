@@ -21,6 +21,7 @@ from scripts.models import registry
 from scripts.pretrain import gpus
 from scripts.workflow import (
     config as configuration,
+    console,
     devices,
     driver,
     engine,
@@ -64,7 +65,7 @@ try:
         SOURCES = frozen.beside(Path(workflow.overwrite_configfiles[0]))
         PROJECT = Project(config, frozen.sources(SOURCES))
 except (configuration.ConfigError, InputError) as error:
-    raise WorkflowError(str(error)) from None
+    raise WorkflowError(console.message(str(error))) from None
 VARIANTS = PROJECT.variants
 
 # Steps are `python -m scripts.<stage>.<step>` with the interpreter that runs Snakemake (or that of the rule's environment), from any
@@ -457,14 +458,14 @@ if workflow.is_main_process:
     except (
         InputError
     ) as error:  # settings that no corpus can go with, a start from another vocabulary, tools that are not there
-        raise WorkflowError(str(error)) from None
+        raise WorkflowError(console.message(str(error))) from None
 
 # Where this environment runs the jobs too: the compiled part fits the code, or no job that needs it would work.
 if workflow.is_main_process and not workflow.deployment_settings.deployment_method:
     try:
         import scripts.ingest.compiled  # noqa: F401
     except ImportError as error:
-        raise WorkflowError(str(error)) from None
+        raise WorkflowError(console.message(str(error))) from None
 
 # Only with --sdm apptainer: the locked environment as one file, built as profiles/slurm/crawl2llm.def says, and the launcher's
 # options for it; Snakemake runs the other rules in it.

@@ -14,8 +14,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from scripts.ingest import access as access_to
 from scripts.ingest import lists, urls
-from scripts.workflow import contents
+from scripts.workflow import contents, secret
 from scripts.workflow.config import ConfigError
 from scripts.workflow.console import log
 
@@ -213,6 +214,10 @@ def check(source: dict[str, Any], data: str, here: str) -> None:
     for path in [*(path.removeprefix("@") for path in remote), source.get("base", ""), *urls.stores(options)]:
         if why := urls.refused(path):
             raise ConfigError(f"{here}: {why}")
+        if secret.has_reference(path) and not (path.startswith("http") and {path, f"@{path}"} & set(paths)):
+            raise ConfigError(
+                f"{here}: a secret is named in {path}, and only URLs of `paths` at http and https, and `options`, may do so"
+            )
         if (
             path.startswith("http")
             and source["kind"] != urls.COMMON_CRAWL
@@ -261,12 +266,27 @@ def fetching(config: dict[str, Any]) -> dict[str, Any]:
 
 
 def access(config: dict[str, Any]) -> str:
-    """How the files of each source are reached, as `--access` takes it: a placement, which decides no byte."""
-    held = {
-        source["name"]: {key: source[key] for key in ("options", "patience") if key in source}
-        for source in config["ingest"]["extract"]["sources"]
-    }
-    return json.dumps({name: keys for name, keys in held.items() if keys})
+    """How the files of each source are reached, as `--access` takes it (scripts/ingest/access.py): a placement, which decides no byte."""
+    found = {}
+    for source in config["ingest"]["extract"]["sources"]:
+        keys = {key: source[key] for key in ("options", "patience", "allowed_hosts") if key in source}
+        if filled := [path for path in urls.paths(source, config["data"]) if secret.has_reference(path)]:
+            keys["urls"] = [path.removeprefix("@") for path in filled]
+        if "allowed_hosts" in keys or "options" in keys:
+            keys["origins"] = access_to.origins(_named_urls(source, config["data"]))
+        if keys:
+            found[source["name"]] = keys
+    return json.dumps(found)
+
+
+def _named_urls(source: dict[str, Any], data: str) -> Iterator[str]:
+    """The URLs that the config names for a source, itself or by lists on this disk."""
+    yield source.get("base", urls.BASE)
+    for path in urls.paths(source, data):
+        if path.startswith("@") and not urls.is_url(path[1:]):
+            yield from (line.name for line in lists.lines(path[1:], data))
+        else:
+            yield path.removeprefix("@")
 
 
 def _hash(name: str, attempt: int) -> int:

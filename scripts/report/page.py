@@ -11,6 +11,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from scripts.report.records import number
+from scripts.workflow.console import clean
 
 HERE = Path(__file__).parent
 NOTHING = "–"
@@ -101,10 +102,20 @@ FILTERS = {
 }
 
 
+def plain(value: Any) -> Any:
+    """A value as it is shown: a text without control characters, which no HTML may have, and a terminal that shows the file obeys."""
+    return clean(value) if type(value) is str else value
+
+
 def environment() -> Environment:
-    """Templates of this folder, with every value escaped."""
+    """Templates of this folder, with every value escaped and `plain`."""
     made = Environment(
-        loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        loader=FileSystemLoader(HERE),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=plain,
     )
     made.filters |= FILTERS
     return made

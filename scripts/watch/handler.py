@@ -27,7 +27,7 @@ from scripts.watch.run import Run, plural, step_of
 from scripts.watch.screen import PER_SECOND, Screen, can_draw, redirected
 from scripts.workflow import ended
 from scripts.workflow.config import ROOT
-from scripts.workflow.console import duration
+from scripts.workflow.console import clean, duration
 from scripts.workflow.steps import STEPS
 
 CHOICE = "CRAWL2LLM_SCREEN"
@@ -220,7 +220,7 @@ class Handler(logging.Handler):
     # --- the screen
 
     def _print(self, line: str) -> None:
-        self.stream.write(line + "\n")
+        self.stream.write(clean(line) + "\n")
         self.stream.flush()
 
     def _wrapped(self, line: str) -> str:

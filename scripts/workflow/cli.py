@@ -31,9 +31,11 @@ from scripts.workflow import (
     ranges,
     readable,
     record,
+    secret,
     slots,
 )
 from scripts.workflow import fingerprint as fingerprints
+from scripts.workflow.console import put
 from scripts.workflow.errors import InputError
 from scripts.workflow.fingerprint import code
 from scripts.workflow.manifest import Manifest, ManifestError, combined, consumed, digest, recording, task_of
@@ -407,11 +409,11 @@ def answered(main: Callable[..., int]) -> Callable[..., int]:
 
 def show(args: argparse.Namespace, found: Any, lines: Callable[[], Iterable[str]]) -> int:
     """Print what a command for people found, with --json as that, else in lines; the status 0."""
-    print(json.dumps(found, indent=1, ensure_ascii=False) if args.json else "\n".join(lines()))
+    put(json.dumps(found, indent=1, ensure_ascii=False) if args.json else "\n".join(lines()))
     return 0
 
 
 def fail(message: str) -> int:
     """Print an error as a step does, for programs without a manifest."""
-    print(f"error: {message}", file=sys.stderr)
+    put(f"error: {secret.masked(message)}", file=sys.stderr)
     return 1

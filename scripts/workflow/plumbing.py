@@ -102,6 +102,7 @@ PLUMBING = {
     "scripts/workflow/reference.py": "says what variants are compared on; what they read of it is in their fingerprints",
     "scripts/workflow/replaced.py": "names the source files that differ",
     "scripts/workflow/scalars.py": "explains what YAML made of a value",
+    "scripts/workflow/secret.py": "fills in credentials where a request is made, and masks them in messages",
     "scripts/workflow/shortcuts.py": "lets Snakemake plan the same in less time",
     "scripts/workflow/slots.py": "says which GPUs a job has",
     "scripts/workflow/start.py": "what happens when a run starts",

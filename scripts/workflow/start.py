@@ -14,6 +14,7 @@ from scripts.pretrain import expected, origin
 from scripts.quality import tools
 from scripts.training import compiler
 from scripts.workflow import engine, frozen, leftovers, steps
+from scripts.workflow.console import put
 from scripts.workflow.errors import InputError
 from scripts.workflow.manifest import Manifest
 from scripts.workflow.project import Project
@@ -61,7 +62,7 @@ def say_what_is_auto(project: Project) -> None:
     paths = [Path(project.manifest("main", step, task)) for step, tasks in counted.items() for task in tasks]
     held = [made for path in paths if there and (made := fresh.manifest(path))]
     names = [path.split("=", 1)[1] for shard in project.sources["main"].values() for path in shard]
-    print(expected.line(config, keys, names, held), file=sys.stderr)
+    put(expected.line(config, keys, names, held), file=sys.stderr)
 
 
 def check_tokenizers(project: Project) -> None:
