@@ -72,8 +72,12 @@ class Access:
         return upgraded or origin(url) in known
 
     def refusal(self, url: str, first: str) -> str:
-        """Why a place is not asked, in words; "" where it is. first: the URL that a server redirects from, or the same."""
+        """Why a place is not asked, in words; "" where it is. first: the URL that a server redirects from, or the same.
+
+        Raises ValueError for what is no URL.
+        """
         parts, before = urlsplit(url), urlsplit(first)
+        parts.port  # noqa: B018 - it raises ValueError for one that is none
         if parts.scheme not in PORTS or not parts.hostname:
             return "the server redirects to a place that is no http"
         if parts.hostname == before.hostname and url != first:

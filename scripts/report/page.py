@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 from pathlib import Path
 from typing import Any
 
@@ -104,7 +105,9 @@ FILTERS = {
 
 def plain(value: Any) -> Any:
     """A value as it is shown: a text without control characters, which no HTML may have, and a terminal that shows the file obeys."""
-    return clean(value) if type(value) is str else value
+    if isinstance(value, Markup):
+        return Markup(clean(value))  # noqa: S704 - as it was
+    return clean(value) if isinstance(value, str) else value
 
 
 def environment() -> Environment:
@@ -130,6 +133,11 @@ def render(context: dict[str, Any], figures: dict[str, Any], template: str = "re
     """A page as HTML. `context` is escaped wherever it is shown; `figures` are our own SVG and are not."""
     style = Markup((HERE / "style.css").read_text(encoding="utf-8"))  # noqa: S704 - a file of this project
     return environment().get_template(template).render(context, style=style, figures=trusted(figures))
+
+
+def identifier(text: str) -> str:
+    """A text as an id in a page: other marks than letters, digits, `_` and `-` are `-`, since an id may stand among others in a list."""
+    return re.sub(r"[^A-Za-z0-9_-]", "-", text)
 
 
 def trusted(figures: Any) -> Any:

@@ -49,7 +49,7 @@ PARTS = (
 WORDS = {"code", "sid", "pass", "pw", "pin", "otp", "sas", "ticket", "login"}  # the same, if they are whole words
 ENVIRONMENT = re.compile(r"(?:KEY|KEY_ID|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?|COOKIE)$", re.IGNORECASE)
 USER = re.compile(r"(://)[^/\s@'\"<>]+@")
-PARAMETER = re.compile(r"([?&;#])([A-Za-z0-9_.~%\[\]-]{1,80})=([^&;#\s'\"<>]+)")
+PARAMETER = re.compile(r"([?&;#])([A-Za-z0-9_.~%\[\]-]{1,80})=([^&;#?\s'\"<>]+)")
 
 _known: set[str] = set()  # every secret that this process has read
 
