@@ -59,7 +59,7 @@ class Access:
 
     def url(self, url: str, where: str) -> str:
         """A URL as it is asked for. Only one that the config has is filled in: a list of somebody else's could name any secret."""
-        return str(secret.filled(url, where)) if url in self.urls else url
+        return secret.filled_url(url, where) if url in self.urls else url
 
     def filled(self, where: str) -> dict[str, Any]:
         """The options with their secrets. Raises InputError for one that is not there."""

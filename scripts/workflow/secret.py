@@ -103,6 +103,15 @@ def value_of(word: str, where: str) -> str:
     return of_environment(word, where)
 
 
+def filled_url(url: str, where: str) -> str:
+    """A URL with the secrets that it names, percent-encoded. Raises InputError."""
+    return REFERENCE.sub(lambda match: quote(_read(match, where), safe=""), url)
+
+
+def _read(match: re.Match[str], where: str) -> str:
+    return {"env": of_environment, "file": of_file}[match[1]](match[2], where)
+
+
 def filled(held: Any, where: str) -> Any:
     """A text, or a tree of them, with the secrets in the places of `{env:NAME}` and `{file:PATH}`. Raises InputError."""
     if isinstance(held, dict):
@@ -111,8 +120,7 @@ def filled(held: Any, where: str) -> Any:
         return [filled(value, where) for value in held]
     if not isinstance(held, str):
         return held
-    read = {"env": of_environment, "file": of_file}
-    return REFERENCE.sub(lambda match: read[match[1]](match[2], where), held)
+    return REFERENCE.sub(lambda match: _read(match, where), held)
 
 
 def check_name(word: str | None, where: str) -> None:
