@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import errno
 import gc
 import json
 import logging
@@ -27,6 +26,7 @@ from scripts.workflow import (
     ended,
     lean,
     options,
+    place,
     pool,
     ranges,
     readable,
@@ -293,9 +293,9 @@ def task(args: argparse.Namespace, section: dict[str, Any], mark: str, body: Bod
 
 def words(error: BaseException, args: argparse.Namespace) -> str:
     """An error that a person can mend, in one line."""
-    full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
-    place = getattr(error, "filename", None) or args.manifest.parent
-    return f"{error}{f' ({place}: free some space, then run again)' * full}"
+    if isinstance(error, OSError) and error.errno in place.FULL:
+        return place.words(error, args.manifest.parent)
+    return str(error)
 
 
 def shard(args: argparse.Namespace, section: dict[str, Any], mark: str, body: Body) -> int:

@@ -90,6 +90,7 @@ PLUMBING = {
     "scripts/workflow/leftovers.py": "removes results of shards and models that the config no longer has",
     "scripts/workflow/lock.py": "lets one run at a time into a folder",
     "scripts/workflow/manifest.py": "writes and reads manifests; a result's files have their own checksums",
+    "scripts/workflow/place.py": "says why a folder cannot be worked in",
     "scripts/workflow/placement.py": "says which variant's placement holds for what several share",
     "scripts/workflow/options.py": "placement keys as options of a command line",
     "scripts/workflow/plumbing.py": "this list; VERSION is in every fingerprint",

@@ -16,7 +16,7 @@ from scripts.training import compiler
 from scripts.workflow import engine, frozen, leftovers, steps
 from scripts.workflow.console import put
 from scripts.workflow.errors import InputError
-from scripts.workflow.manifest import Manifest
+from scripts.workflow.manifest import Manifest, NewerError
 from scripts.workflow.project import Project
 
 
@@ -39,11 +39,18 @@ def tasks_of(job: Any, project: Project) -> tuple[str, str, list[str]] | None:
 
 
 def stale(project: Project) -> Callable[[Any], str | None]:
-    """A function that says why a job's results are not up to date; see Project.stale."""
+    """A function that says why a job's results are not up to date; see Project.stale.
+
+    It raises WorkflowError for those of a newer version.
+    """
+    from snakemake.exceptions import WorkflowError
 
     def of(job: Any) -> str | None:
         found = tasks_of(job, project)
-        return project.stale(*found) if found else None
+        try:
+            return project.stale(*found) if found else None
+        except NewerError as error:
+            raise WorkflowError(str(error)) from None
 
     return of
 

@@ -98,15 +98,16 @@ def listed() -> Iterator[list[bytes]]:
         lines += sorted(found)
 
 
-def start(folder: Path, *options: str) -> tuple[int, str]:
-    """A run in a folder, with the secrets in its environment: its status and what it printed; none of its processes shows a secret."""
+def start(folder: Path, step: str, *options: str, fails: bool = False) -> str:
+    """What a run in a folder prints, with the secrets in its environment; none of its processes, of which one is of `step`, shows one."""
     line = [*options, "--snakefile", str(ROOT / "Snakefile"), "--profile", str(ROOT / "profiles/local")]
     with listed() as processes:
         done = forked.snakemake(*line, "--configfile", "mine.yaml", cwd=folder, env={**environment(), **PLANTED})
-    assert any(b"scripts.ingest.list" in one or b"scripts.evaluate.judge" in one for one in processes)
+    assert bool(done.returncode) == fails, done.stdout
+    assert any(f"scripts.{step}".encode() in one for one in processes), done.stdout
     assert not [one for one in processes if leaks(one)]
     assert not leaks(done.stdout.encode()), done.stdout
-    return done.returncode, done.stdout
+    return done.stdout
 
 
 def commands(folder: Path) -> None:
@@ -185,8 +186,7 @@ def test_sources_and_a_model_behind_an_endpoint(tmp_path: Path, server: Server, 
         },
     }
     (tmp_path / "mine.yaml").write_text(yaml.safe_dump(tree))
-    status, printed = start(tmp_path, "results/main/ingest/check/manifest.json")
-    assert status == 0, printed
+    start(tmp_path, "ingest.extract", "results/main/ingest/check/manifest.json")
     assert not server.__dict__["lacking"] and {headers["Authorization"] for headers, *_ in got} == {f"Bearer {key}"}
     made = Manifest.parse(tmp_path / "results/main/ingest/extract/00000.manifest.json")
     texts = [row["text"] for name in made.files if "dropped" not in name for row in rows(made.file(name))]
@@ -195,8 +195,8 @@ def test_sources_and_a_model_behind_an_endpoint(tmp_path: Path, server: Server, 
     # What fails tells more: a file that is refused with what was sent, and an endpoint that refuses the key.
     tree["ingest"]["extract"]["sources"][0]["paths"] = [named.replace("web.jsonl", "refused.jsonl")]
     (tmp_path / "mine.yaml").write_text(yaml.safe_dump(tree))
-    status, printed = start(tmp_path, "results/main/ingest/check/manifest.json")
-    assert status and "the server answers 403" in printed
+    printed = start(tmp_path, "ingest.list", "results/main/ingest/check/manifest.json", fails=True)
+    assert "the server answers 403" in printed
     commands(tmp_path)
     (tmp_path / "key").unlink()
     assert not leaking(tmp_path)
@@ -212,8 +212,7 @@ def test_a_judge_of_a_complete_run(copy_of: Callable[[], Path], served: Any) -> 
     tree = yaml.safe_load(TINY.read_text(encoding="utf-8"))
     tree["evaluate"]["judge"] = {"model": "m", "endpoint": url, "key": "C2L_JUDGE"}
     (folder / "mine.yaml").write_text(yaml.safe_dump(tree))
-    status, printed = start(folder, "--cores=2")
-    assert status == 0, printed
+    start(folder, "evaluate.judge", "--cores=2")
     assert got and got[0][0]["Authorization"] == f"Bearer {key}"
     commands(folder)
     assert (folder / "results/main/report/render/report.html").exists()
