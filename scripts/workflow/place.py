@@ -10,12 +10,12 @@ from pathlib import Path
 
 ELSEWHERE = "start in a folder that can be written (--directory DIR), or make this one so"
 ROOM = "free some space, then run again: what is finished is kept"
-WAYS = {  # the system's error → why and what to do
-    errno.ENOSPC: f"the disk is full: {ROOM}",
-    errno.EDQUOT: f"the quota of the disk is used up: {ROOM}",
-    errno.EROFS: f"the disk is read-only: {ELSEWHERE}",
-    errno.EACCES: f"this user may not write there: {ELSEWHERE}",
-    errno.EPERM: f"this user may not write there: {ELSEWHERE}",
+WAYS = {  # the system's error → what to do
+    errno.ENOSPC: ROOM,
+    errno.EDQUOT: ROOM,
+    errno.EROFS: ELSEWHERE,
+    errno.EACCES: ELSEWHERE,
+    errno.EPERM: ELSEWHERE,
 }
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)  # of a disk, whatever is done to which file
 NO_LOCKS = (
@@ -33,10 +33,14 @@ class Unusable(OSError):
     """A folder that no run can work in; the message says why, and what to do."""
 
 
+def line(number: int, place: Path | str) -> str:
+    """An error of the system, of those that WAYS has, at a place where a run writes."""
+    return f"{place}: {os.strerror(number)}: {WAYS[number]}"
+
+
 def words(error: OSError, place: Path | str) -> str:
     """An error of the system where a run writes, in one line; as it is if nothing is known of it."""
-    way = WAYS.get(error.errno or 0)
-    return f"{error.filename or place}: {way}" if way else str(error)
+    return line(error.errno, error.filename or place) if error.errno in WAYS else str(error)
 
 
 def check(folder: Path) -> None:
@@ -61,5 +65,5 @@ def explained(text: str) -> str:
     """What Snakemake says of an error of the system, as one line with the way out; "" where it says something else."""
     for number, name in SHOWN.findall(text):
         if int(number) in FULL:
-            return f"{name or Path.cwd()}: {WAYS[int(number)]}"
+            return line(int(number), name or Path.cwd())
     return ""
