@@ -232,7 +232,7 @@ def parser() -> argparse.ArgumentParser:
         type=options,
         default={},
         metavar="JSON",
-        help="""of remote files: options of fsspec, as '{"anon": true}'; credentials come from the environment""",
+        help="""of remote files: options of fsspec, as '{"anon": true}'; secrets are named, as {env:NAME}""",
     )
     made.add_argument(
         "--languages",

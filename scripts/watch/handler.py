@@ -333,7 +333,7 @@ class Handler(logging.Handler):
         shown = [line for failure in self.failures.values() for line in block(failure)]
         if self.choice == "snakemake":
             return ["", *shown] if shown else []
-        errors = [plain(text) for text in self.errors]
+        errors = list(dict.fromkeys(plain(text) for text in self.errors))
         others = [text for text in errors if not any(words in text for words in GENERAL)]
         shown += others if others or shown else errors
         if others and self.log:

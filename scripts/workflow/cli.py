@@ -31,7 +31,6 @@ from scripts.workflow import (
     ranges,
     readable,
     record,
-    secret,
     slots,
 )
 from scripts.workflow import fingerprint as fingerprints
@@ -415,5 +414,5 @@ def show(args: argparse.Namespace, found: Any, lines: Callable[[], Iterable[str]
 
 def fail(message: str) -> int:
     """Print an error as a step does, for programs without a manifest."""
-    put(f"error: {secret.masked(message)}", file=sys.stderr)
+    put(f"error: {message}", file=sys.stderr)
     return 1

@@ -36,8 +36,8 @@ def message(text: str) -> str:
 
 
 def put(text: object = "", file: TextIO | None = None, end: str = "\n", flush: bool = False) -> None:
-    """Print what a command says; nothing else prints. file: stdout without one."""
-    print(clean(str(text)), file=file, end=end, flush=flush)
+    """Print what a command says; nothing else prints. file: stdout without one; elsewhere, on stderr, are messages."""
+    print(message(str(text)) if file else clean(str(text)), file=file, end=end, flush=flush)
 
 
 class Lines(logging.Formatter):

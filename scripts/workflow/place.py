@@ -23,10 +23,8 @@ NO_LOCKS = (
     "(--directory DIR), or have this one mounted with them (Lustre: -o flock; NFS: without nolock)"
 )
 PROBE = 1 << 16  # bytes that are written to see whether there is room: a quota is in no other answer
-# How Snakemake shows an error of the system, with its place in the code or as a traceback.
-SHOWN = re.compile(
-    r"^\w*(?:OSError|PermissionError)(?: in file .*)?:\s+\[Errno (\d+)\] [^\n:]*(?:: '([^'\n]*)')?", re.MULTILINE
-)
+# How Snakemake shows an error of the system: within a sentence, with its place in the code, or as a traceback.
+SHOWN = re.compile(r"\[Errno (\d+)\] [^\n:()]*(?:: '([^'\n]*)')?")
 
 
 class Unusable(OSError):

@@ -156,6 +156,10 @@ OSError: [Errno {number}] {words}{name}
         (TRACEBACK.format(number=28, words="No space", name=": '/run/.snakemake/x'"), f"error: {place.line(28, '/run/.snakemake/x')}"),
         (TRACEBACK.format(number=122, words="Disk quota exceeded", name=""), f"error: {place.line(122, '{here}')}"),
         ('OSError in file "a", line 4:\n[Errno 30] Read-only file system: \'b\'\n  File "a", line 4', f"error: {place.line(30, 'b')}"),
+        (
+            "Error recording metadata for finished job ([Errno 28] No space left on device). Please ensure write permissions for /x",
+            f"error: {place.line(28, '{here}')}",
+        ),
         (TRACEBACK.format(number=2, words="No such file or directory", name=": 'b'"), ""),
     ],
 )  # fmt: skip

@@ -210,6 +210,7 @@ def test_a_judge_of_a_complete_run(copy_of: Callable[[], Path], served: Any) -> 
     folder, key = copy_of(), PLANTED["C2L_JUDGE"]
     url, got = served(lambda *_: (200, judged(f"7 for {key}")))
     tree = yaml.safe_load(TINY.read_text(encoding="utf-8"))
+    tree["evaluate"]["generate"] = {"questions": 4, "max_new_tokens": 8}
     tree["evaluate"]["judge"] = {"model": "m", "endpoint": url, "key": "C2L_JUDGE"}
     (folder / "mine.yaml").write_text(yaml.safe_dump(tree))
     start(folder, "evaluate.judge", "--cores=2")
