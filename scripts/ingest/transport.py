@@ -122,7 +122,7 @@ class Web:
         for _ in range(REDIRECTS):
             found = self._request(method, place, headers, first)
             target = found.headers.get("Location", "")
-            if found.status not in MOVED or not target:
+            if found.status not in MOVED or not target or not self.fs.kwargs.get("allow_redirects", True):
                 return found
             self.fs.loop.call_soon_threadsafe(found.close)
             try:

@@ -27,7 +27,7 @@ RUN = (
 LARGEST = 1 << 16  # bytes of a file with a secret
 REFERENCE = re.compile(r"\{(env|file):([^{}]+)\}")
 FILE = "file:"
-HOW = "name a secret as {env:NAME}, an environment variable, or {file:PATH}, a file with mode 0600"
+HOW = 'name a secret as "{env:NAME}" (with quotes), an environment variable, or as "{file:PATH}", a file with mode 0600'
 PLAIN = re.compile(r"[A-Z_][A-Z0-9_]*")  # how environment variables are usually called
 # Parts of the names of parameters and options that hold a secret: presigned URLs have such.
 PARTS = (

@@ -98,11 +98,13 @@ def listed() -> Iterator[list[bytes]]:
         lines += sorted(found)
 
 
-def start(folder: Path, step: str, *options: str, fails: bool = False) -> str:
+def start(folder: Path, step: str, *options: str, fails: bool = False, **more: str) -> str:
     """What a run in a folder prints, with the secrets in its environment; none of its processes, of which one is of `step`, shows one."""
     line = [*options, "--snakefile", str(ROOT / "Snakefile"), "--profile", str(ROOT / "profiles/local")]
     with listed() as processes:
-        done = forked.snakemake(*line, "--configfile", "mine.yaml", cwd=folder, env={**environment(), **PLANTED})
+        done = forked.snakemake(
+            *line, "--configfile", "mine.yaml", cwd=folder, env={**environment(), **PLANTED, **more}
+        )
     assert bool(done.returncode) == fails, done.stdout
     assert any(f"scripts.{step}".encode() in one for one in processes), done.stdout
     assert not [one for one in processes if leaks(one)]
@@ -217,4 +219,17 @@ def test_a_judge_of_a_complete_run(copy_of: Callable[[], Path], served: Any) -> 
     assert got and got[0][0]["Authorization"] == f"Bearer {key}"
     commands(folder)
     assert (folder / "results/main/report/render/report.html").exists()
+    assert not leaking(folder)
+
+
+@pytest.mark.slow
+@pytest.mark.long
+def test_a_training_that_writes_for_weights_and_biases(copy_of: Callable[[], Path]) -> None:
+    """What its client writes for a later upload has neither its key nor another secret of the environment."""
+    folder = copy_of()
+    tree = yaml.safe_load(TINY.read_text(encoding="utf-8"))
+    tree["pretrain"]["train"] |= {"steps": 20, "wandb": "offline", "tensorboard": True}
+    (folder / "mine.yaml").write_text(yaml.safe_dump(tree))
+    start(folder, "pretrain.train", "--cores=2", "--until", "pretrain_train", WANDB_MODE="offline")
+    assert list(folder.rglob("*.wandb"))
     assert not leaking(folder)

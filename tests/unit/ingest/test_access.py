@@ -244,3 +244,9 @@ def test_a_secret_that_is_not_there_is_named(server: Server, monkeypatch: pytest
     url = server.put("a.gz", b"data")
     with pytest.raises(TransferError, match="'C2L_COOKIE', and no such environment variable is set"):
         whole(url, access(url, options=OPTIONS))
+
+
+def test_redirects_that_nobody_wants(server: Server) -> None:
+    url = f"{server.url}/to/{server.put('a.gz', b'data')}"
+    with pytest.raises(MissingError, match="the server answers 302"):
+        whole(url, access(url, options={"allow_redirects": False}))
