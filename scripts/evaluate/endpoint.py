@@ -61,7 +61,7 @@ class Endpoint:
         return cls(given["endpoint"], key, cache, given["attempts"], given["seconds"], given["requests"], where)
 
     def __post_init__(self) -> None:
-        shown = secret.masked(self.url)
+        shown = secret.mask(self.url)
         try:
             found = urlsplit(self.url)
             found.port  # noqa: B018 - it raises for one above 65535
@@ -145,7 +145,7 @@ class Endpoint:
 
     def clean(self, content: str) -> str:
         """A reply as UTF-8 can hold it, for JSON may have half of a surrogate pair; without the key, where it repeats that."""
-        return secret.without(content.encode(errors="replace").decode(), [self.key])
+        return secret.mask_values(content.encode(errors="replace").decode(), [self.key])
 
     def answers(self, bodies: Sequence[dict[str, Any]], progress: Progress | None = None) -> list[str]:
         """The answers to all requests, in their order; what is on the disk is not asked again.
@@ -190,9 +190,9 @@ def said(error: urllib.error.HTTPError) -> str:
         text = str(found["error"]["message"])
     except (OSError, ValueError, KeyError, TypeError):
         text = ""
-    return secret.masked(" ".join(text.split()))[:200]
+    return secret.mask(" ".join(text.split()))[:200]
 
 
 def reason(error: Exception) -> str:
     """Why no answer came, in words; some errors quote what the endpoint sent."""
-    return secret.masked(str(getattr(error, "reason", "") or error) or type(error).__name__)
+    return secret.mask(str(getattr(error, "reason", "") or error) or type(error).__name__)

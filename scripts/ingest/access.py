@@ -57,13 +57,13 @@ class Access:
     allowed_hosts: tuple[str, ...] | None = None
     urls: frozenset[str] = frozenset()
 
-    def url(self, url: str, where: str) -> str:
+    def fill_url(self, url: str, where: str) -> str:
         """A URL as it is asked for. Only one that the config has is filled in: a list of somebody else's could name any secret."""
-        return secret.filled_url(url, where) if url in self.urls else url
+        return secret.fill_url(url, where) if url in self.urls else url
 
-    def filled(self, where: str) -> dict[str, Any]:
+    def fill_options(self, where: str) -> dict[str, Any]:
         """The options with their secrets. Raises InputError for one that is not there."""
-        return dict(secret.filled(self.options, where))
+        return dict(secret.fill(self.options, where))
 
     def trusts(self, url: str, first: str) -> bool:
         """Whether a URL gets the options' headers. first: the URL that a server redirects from, or the same."""
@@ -108,7 +108,7 @@ def _is_upgrade(before: SplitResult, now: SplitResult) -> bool:
     return usual and before.hostname == now.hostname and (before.scheme, now.scheme) == ("http", "https")
 
 
-def without_secrets(options: dict[str, Any]) -> dict[str, Any]:
+def drop_secrets(options: dict[str, Any]) -> dict[str, Any]:
     """The options for a host that the config does not name: how the network is reached, and headers that hold no secret."""
 
     def cleaned(held: dict[str, Any]) -> dict[str, Any]:

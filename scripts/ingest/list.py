@@ -122,7 +122,7 @@ def matching(pattern: str, access: Access) -> dict[str, Facts | None]:
             raise Broken(in_words(error), nobody=is_nobody(error, pattern)) from error
 
     try:
-        fs, path = fsspec.core.url_to_fs(pattern, **access.filled(OPTIONS))
+        fs, path = fsspec.core.url_to_fs(pattern, **access.fill_options(OPTIONS))
         found = patiently(pattern, access.patience, glob)
     except (OSError, ImportError, ValueError, TypeError) as error:
         raise cli.InputError(f"{pattern}: {in_words(error)}") from error

@@ -78,7 +78,7 @@ def check(path: str, data: str) -> None:
         first, remote = first or line, is_url(name)
         if not remote and "://" in name:
             raise ConfigError(
-                f"{here}: {secret.masked(name)!r} begins with none of {', '.join(f'{one}://' for one in SCHEMES)}"
+                f"{here}: {secret.mask(name)!r} begins with none of {', '.join(f'{one}://' for one in SCHEMES)}"
             )
         # A list may have 90,000 lines, and few of them anything that needs to be taken apart.
         if remote and secret.has_reference(name):

@@ -62,7 +62,7 @@ def is_glob(pattern: str) -> bool:
     return not pattern.startswith("@") and glob.has_magic(pattern) and not Path(pattern).exists()
 
 
-def leading_out(found: Iterable[tuple[str, str]]) -> str:
+def first_leading_out(found: Iterable[tuple[str, str]]) -> str:
     """The first of these (path, root) that a symbolic link takes out of its root; "" without one."""
     folders: dict[str, str] = {}  # a dump has 90,000 files in a few folders
     for path, root in found:
@@ -110,7 +110,7 @@ def of_source(source: dict[str, Any], data: str, here: str) -> list[str]:
         if (
             not source.get("follow_links")
             and is_glob(filled := urls.paths({"paths": [pattern]}, data)[0])
-            and (path := leading_out(new.values()))
+            and (path := first_leading_out(new.values()))
         ):
             raise ConfigError(
                 f"{here}.paths: {filled!r} finds {path}, which a symbolic link takes to {os.path.realpath(path)}: if it is wanted, set "

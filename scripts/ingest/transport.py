@@ -19,7 +19,7 @@ import fsspec
 import yarl
 from fsspec.asyn import sync
 
-from scripts.ingest.access import Access, without_secrets
+from scripts.ingest.access import Access, drop_secrets
 from scripts.ingest.files import MissingError, TransferError
 from scripts.workflow import secret
 from scripts.workflow.errors import InputError
@@ -106,11 +106,11 @@ class Web:
         self.url, self.access, self.facts, self.page = url, access, facts, page
         self.sure = False
         try:
-            self.filled, options = access.url(url, WHERE), access.filled(WHERE)
+            self.filled, options = access.fill_url(url, WHERE), access.fill_options(WHERE)
         except InputError as error:
             raise TransferError(f"{url}: {error}") from error
         self.fs, _ = fsspec.core.url_to_fs(self.filled, **options)
-        self.bare, _ = fsspec.core.url_to_fs(self.filled, **without_secrets(options))
+        self.bare, _ = fsspec.core.url_to_fs(self.filled, **drop_secrets(options))
         self.response: aiohttp.ClientResponse | None = None
 
     def ask(self, method: str, headers: dict[str, str]) -> aiohttp.ClientResponse:
@@ -271,7 +271,7 @@ class Store:
     def __init__(self, url: str, access: Access, facts: Facts) -> None:
         self.url, self.facts = url, facts
         try:
-            self.options = access.filled(WHERE)
+            self.options = access.fill_options(WHERE)
         except InputError as error:
             raise TransferError(f"{url}: {error}") from error
         self.sure = False
@@ -342,7 +342,7 @@ def in_words(error: BaseException) -> str:
     said = re.sub(r"(://[^\s'\"?]+)\?[^\s'\"]+", r"\1?...", str(error)).replace(
         " ssl:default", ""
     )  # aiohttp says so of http too
-    return f"{type(error).__name__}: {secret.masked(' '.join(said.split()))[:500]}"
+    return f"{type(error).__name__}: {secret.mask(' '.join(said.split()))[:500]}"
 
 
 def of_info(info: dict[str, Any]) -> Facts:

@@ -103,7 +103,7 @@ FILTERS = {
 }
 
 
-def plain(value: Any) -> Any:
+def clean_value(value: Any) -> Any:
     """A value as it is shown: a text without control characters, which no HTML may have, and a terminal that shows the file obeys."""
     if isinstance(value, Markup):
         return Markup(clean(value))  # noqa: S704 - as it was
@@ -111,14 +111,14 @@ def plain(value: Any) -> Any:
 
 
 def environment() -> Environment:
-    """Templates of this folder, with every value escaped and `plain`."""
+    """Templates of this folder, with every value escaped and clean (see clean_value)."""
     made = Environment(
         loader=FileSystemLoader(HERE),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        finalize=plain,
+        finalize=clean_value,
     )
     made.filters |= FILTERS
     return made

@@ -165,7 +165,7 @@ class Commands:
 
     def Popen(self, call: str, **_: Any) -> Submission:
         """A submission."""
-        return Submission(self.driver, quoted(call))
+        return Submission(self.driver, quote_wrapped(call))
 
     def check_output(self, call: str, **_: Any) -> str:
         """A question about a job that failed: the reason, its node. Without an answer they stay unknown."""
@@ -175,7 +175,7 @@ class Commands:
             raise subprocess.CalledProcessError(1, call, stderr=str(error)) from None
 
 
-def quoted(call: str) -> str:
+def quote_wrapped(call: str) -> str:
     """The executor's sbatch line with its last option, `--wrap`, quoted for the shell.
 
     The executor escapes double quotes alone, so the shell would run what stands in a path between `$(` and `)`.

@@ -55,7 +55,7 @@ def plain(text: str) -> str:
         near = difflib.get_close_matches(name.replace(".", "_"), rules, n=1)
         hint = f" (did you mean {near[0]}?)" if near else f"; rules are {', '.join(rules)}" if "/" not in name else ""
         return f"error: {name} is no rule, nor a file that one makes{hint}"
-    if system := place.explained(text):
+    if system := place.explain(text):
         return f"error: {system}"
     found = REFUSAL.match(text)
     return f"error: {PLACE.sub('', text[found.end() :])}" if found else text

@@ -246,7 +246,7 @@ def explained(error: ValidationError) -> list[str]:
     path = ".".join(str(part) for part in error.absolute_path)
     where = path or "the top level"
     rule, value, shown = error.validator, error.validator_value, repr(error.instance)
-    shown = secret.masked(shown)
+    shown = secret.mask(shown)
     shown = shown if len(shown) <= 80 else shown[:77] + "..."
     if isinstance(error.schema, dict) and error.schema.get("secret"):
         shown = "a value that is not shown, since it may be a secret"

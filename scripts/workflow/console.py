@@ -32,7 +32,7 @@ def clean(text: str) -> str:
 
 def message(text: str) -> str:
     """A message for the screen and for logs: clean, and without secrets."""
-    return clean(secret.masked(text))
+    return clean(secret.mask(text))
 
 
 def put(text: object = "", file: TextIO | None = None, end: str = "\n", flush: bool = False) -> None:

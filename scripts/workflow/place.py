@@ -59,7 +59,7 @@ def check(folder: Path) -> None:
                 own.rmdir()
 
 
-def explained(text: str) -> str:
+def explain(text: str) -> str:
     """What Snakemake says of an error of the system, as one line with the way out; "" where it says something else."""
     for number, name in SHOWN.findall(text):
         if int(number) in FULL:

@@ -71,7 +71,7 @@ def of_environment(name: str, where: str) -> str:
     if not value:
         named = repr(name) if PLAIN.fullmatch(name) else "a name that is not shown"  # perhaps it is the secret itself
         raise InputError(f"{where} is {named}, and no such environment variable is set")
-    return _noted(value)
+    return _note(value)
 
 
 def of_file(name: str, where: str) -> str:
@@ -93,7 +93,7 @@ def of_file(name: str, where: str) -> str:
         raise InputError(f"{where} names {path}, which cannot be read: {why}") from None
     if not value:
         raise InputError(f"{where} names {path}, which is empty")
-    return _noted(value)
+    return _note(value)
 
 
 def value_of(word: str, where: str) -> str:
@@ -103,7 +103,7 @@ def value_of(word: str, where: str) -> str:
     return of_environment(word, where)
 
 
-def filled_url(url: str, where: str) -> str:
+def fill_url(url: str, where: str) -> str:
     """A URL with the secrets that it names, percent-encoded. Raises InputError."""
     return REFERENCE.sub(lambda match: quote(_read(match, where), safe=""), url)
 
@@ -112,12 +112,12 @@ def _read(match: re.Match[str], where: str) -> str:
     return {"env": of_environment, "file": of_file}[match[1]](match[2], where)
 
 
-def filled(held: Any, where: str) -> Any:
+def fill(held: Any, where: str) -> Any:
     """A text, or a tree of them, with the secrets in the places of `{env:NAME}` and `{file:PATH}`. Raises InputError."""
     if isinstance(held, dict):
-        return {key: filled(value, where) for key, value in held.items()}
+        return {key: fill(value, where) for key, value in held.items()}
     if isinstance(held, list):
-        return [filled(value, where) for value in held]
+        return [fill(value, where) for value in held]
     if not isinstance(held, str):
         return held
     return REFERENCE.sub(lambda match: _read(match, where), held)
@@ -134,7 +134,7 @@ def check_name(word: str | None, where: str) -> None:
         )
 
 
-def _noted(value: str) -> str:
+def _note(value: str) -> str:
     _known.add(value)
     return value
 
@@ -147,7 +147,7 @@ def values() -> Iterator[str]:
             yield value
 
 
-def without(text: str, secrets: Iterable[str]) -> str:
+def mask_values(text: str, secrets: Iterable[str]) -> str:
     """A text with every run of RUN characters of a secret masked, or all of a shorter one, also as URLs, JSON and base64 write it."""
     low = text.lower()
     low = low if len(low) == len(text) else text  # a few letters are longer in lower case
@@ -173,16 +173,16 @@ def without(text: str, secrets: Iterable[str]) -> str:
     return "".join([*out, text[end:]])
 
 
-def masked(text: str) -> str:
+def mask(text: str) -> str:
     """A message that may be shown and kept: without the secrets that this process knows, and without those that URLs in it have."""
-    text = without(text, values())
+    text = mask_values(text, values())
     if "://" in text:
         text = USER.sub(rf"\1{MASK}@", text)
     if "=" in text:
-        text = PARAMETER.sub(_hidden, text)
+        text = PARAMETER.sub(_hide, text)
     return text
 
 
-def _hidden(match: re.Match[str]) -> str:
+def _hide(match: re.Match[str]) -> str:
     secret = is_secret_name(match[2]) and not REFERENCE.fullmatch(match[3])
     return f"{match[1]}{match[2]}={MASK}" if secret else match[0]

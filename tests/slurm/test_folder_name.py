@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.slurm.executor import quoted
+from scripts.slurm.executor import quote_wrapped
 from tests.slurm.cluster import Cluster
 from tests.slurm.conftest import Drive
 
@@ -27,11 +27,11 @@ def test_no_part_of_a_folder_s_name_is_run(cluster: Cluster, tmp_path: Path) -> 
 @pytest.mark.parametrize("words", ["a 'b' c", 'say "x"', 'back \\" slash', "$(x) `y` $HOME"])
 def test_a_wrapped_command_stays_what_it_is(words: str, here: Callable[[str], list[str]]) -> None:
     escaped = words.replace('"', '\\"')  # as the executor does
-    assert here(quoted(f'sbatch -D here --wrap="{escaped}"')) == ["-D", "here", f"--wrap={words}"]
+    assert here(quote_wrapped(f'sbatch -D here --wrap="{escaped}"')) == ["-D", "here", f"--wrap={words}"]
 
 
 def test_a_call_without_a_command_stays_what_it_is() -> None:
-    assert quoted("sbatch -D here /dev/stdin") == "sbatch -D here /dev/stdin"
+    assert quote_wrapped("sbatch -D here /dev/stdin") == "sbatch -D here /dev/stdin"
 
 
 @pytest.fixture

@@ -31,7 +31,7 @@ def can_mount() -> bool:
     return bool(shutil.which("unshare")) and not subprocess.run(command, capture_output=True, check=False).returncode
 
 
-def said(folder: Path, *options: str, before: str = ":", first: tuple[str, ...] = ()) -> tuple[int, str]:
+def run_in(folder: Path, *options: str, before: str = ":", first: tuple[str, ...] = ()) -> tuple[int, str]:
     """Status and output of a run in a folder. before: a line for the shell, of mounts that the run alone sees. first: words before it."""
     if not (folder / "mine.yaml").exists():
         (folder / "mine.yaml").write_text(MINE)
@@ -73,7 +73,7 @@ def one_line(text: str) -> str:
 def test_a_read_only_folder(tmp_path: Path, options: tuple[str, ...]) -> None:
     if not can_mount():
         pytest.skip("nothing can be mounted here")
-    status, text = said(tmp_path, *options, before='mount --bind "$0" "$0" && mount -o remount,ro,bind "$0"')
+    status, text = run_in(tmp_path, *options, before='mount --bind "$0" "$0" && mount -o remount,ro,bind "$0"')
     assert status and one_line(text) == f"error: {place.line(30, tmp_path / '.snakemake')}"
     assert "--directory DIR" in text
 
@@ -88,7 +88,7 @@ def test_a_folder_of_somebody_else(tmp_path: Path) -> None:
     (folder / "mine.yaml").write_text(MINE)
     folder.chmod(0o555)
     bare = ("setpriv", "--inh-caps=-all", "--bounding-set=-all", "--no-new-privs")
-    status, text = said(folder, "--dry-run", first=bare)
+    status, text = run_in(folder, "--dry-run", first=bare)
     assert status and one_line(text) == f"error: {place.line(13, folder / '.snakemake')}"
 
 
@@ -99,7 +99,7 @@ def test_a_full_disk(tmp_path: Path, size: str, options: tuple[str, ...]) -> Non
         pytest.skip("nothing can be mounted here")
     folder = tmp_path / "disk"
     folder.mkdir()
-    status, text = said(
+    status, text = run_in(
         tmp_path, "--directory", str(folder), *options, before=f"mount -t tmpfs -o size={size} none {folder}"
     )
     assert status and one_line(text).endswith(place.line(28, "")) and str(folder) in one_line(text)
@@ -108,7 +108,7 @@ def test_a_full_disk(tmp_path: Path, size: str, options: tuple[str, ...]) -> Non
 @pytest.mark.slow
 def test_no_locks(tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").write_text(MINE)
-    status, text = said(tmp_path, first=(sys.executable, str(Path(__file__).with_name("without_locks.py"))))
+    status, text = run_in(tmp_path, first=(sys.executable, str(Path(__file__).with_name("without_locks.py"))))
     if status == 77:
         pytest.skip("this kernel lets no process take its locks away")
     assert status and one_line(text) == f"error: .snakemake/run.lock: {place.NO_LOCKS} (No locks available)"

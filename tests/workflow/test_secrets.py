@@ -52,14 +52,14 @@ def forms(secret: str) -> list[bytes]:
     return [form.encode() for form in (secret, quote(secret, safe=""), encoded, secret[: len(secret) // 2 + 4])]
 
 
-def leaks(data: bytes) -> set[str]:
+def secrets_in(data: bytes) -> set[str]:
     """The names of the secrets in some bytes."""
     return {
         name for name, secret in {**PLANTED, "a file": OF_FILE}.items() if any(form in data for form in forms(secret))
     }
 
 
-def leaking(folder: Path) -> dict[str, set[str]]:
+def files_with_secrets(folder: Path) -> dict[str, set[str]]:
     """Files below a folder that hold a secret, or are named by one, hidden ones too; the columns of Parquet are read."""
     found = {}
     for path in folder.rglob("*"):
@@ -68,13 +68,13 @@ def leaking(folder: Path) -> dict[str, set[str]]:
             data += path.read_bytes()
         if path.is_file() and path.suffix == ".parquet":
             data += json.dumps(pq.read_table(path).to_pylist(), default=str).encode()
-        if named := leaks(data):
+        if named := secrets_in(data):
             found[str(path.relative_to(folder))] = named
     return found
 
 
 @contextmanager
-def listed() -> Iterator[list[bytes]]:
+def command_lines() -> Iterator[list[bytes]]:
     """The command lines of all processes of this machine, as `ps` shows them, while the body works."""
     found: set[bytes] = set()
     over = threading.Event()
@@ -101,14 +101,14 @@ def listed() -> Iterator[list[bytes]]:
 def start(folder: Path, step: str, *options: str, fails: bool = False, **more: str) -> str:
     """What a run in a folder prints, with the secrets in its environment; none of its processes, of which one is of `step`, shows one."""
     line = [*options, "--snakefile", str(ROOT / "Snakefile"), "--profile", str(ROOT / "profiles/local")]
-    with listed() as processes:
+    with command_lines() as processes:
         done = forked.snakemake(
             *line, "--configfile", "mine.yaml", cwd=folder, env={**environment(), **PLANTED, **more}
         )
     assert bool(done.returncode) == fails, done.stdout
     assert any(f"scripts.{step}".encode() in one for one in processes), done.stdout
-    assert not [one for one in processes if leaks(one)]
-    assert not leaks(done.stdout.encode()), done.stdout
+    assert not [one for one in processes if secrets_in(one)]
+    assert not secrets_in(done.stdout.encode()), done.stdout
     return done.stdout
 
 
@@ -123,7 +123,7 @@ def commands(folder: Path) -> None:
             [sys.executable, "-m", "scripts.crawl2llm", *words_],
             cwd=folder, env={**environment(), **PLANTED, "PYTHONPATH": str(ROOT)}, capture_output=True, check=False,
         )  # fmt: skip
-        assert not leaks(done.stdout + done.stderr), words_
+        assert not secrets_in(done.stdout + done.stderr), words_
         assert b"Traceback" not in done.stderr, done.stderr.decode()
 
 
@@ -201,7 +201,7 @@ def test_sources_and_a_model_behind_an_endpoint(tmp_path: Path, server: Server, 
     assert "the server answers 403" in printed
     commands(tmp_path)
     (tmp_path / "key").unlink()
-    assert not leaking(tmp_path)
+    assert not files_with_secrets(tmp_path)
     searched = {path.relative_to(tmp_path).parts[0] for path in tmp_path.rglob("*") if path.is_file()}
     assert {"results", "logs", ".snakemake", ".cache"} <= searched
 
@@ -219,7 +219,7 @@ def test_a_judge_of_a_complete_run(copy_of: Callable[[], Path], served: Any) -> 
     assert got and got[0][0]["Authorization"] == f"Bearer {key}"
     commands(folder)
     assert (folder / "results/main/report/render/report.html").exists()
-    assert not leaking(folder)
+    assert not files_with_secrets(folder)
 
 
 @pytest.mark.slow
@@ -232,4 +232,4 @@ def test_a_training_that_writes_for_weights_and_biases(copy_of: Callable[[], Pat
     (folder / "mine.yaml").write_text(yaml.safe_dump(tree))
     start(folder, "pretrain.train", "--cores=2", "--until", "pretrain_train", WANDB_MODE="offline")
     assert list(folder.rglob("*.wandb"))
-    assert not leaking(folder)
+    assert not files_with_secrets(folder)

@@ -29,7 +29,7 @@ class Asked(Handler):
     """Notes what it is asked with. A path /to/URL is a redirect there."""
 
     def answer(self, body: bool) -> None:
-        seen(self.server).append((self.path, {key.lower(): value for key, value in self.headers.items()}))
+        requests_to(self.server).append((self.path, {key.lower(): value for key, value in self.headers.items()}))
         if self.path.startswith("/to/"):
             return self.status(
                 302, Location=self.path.removeprefix("/to/").split("?session=")[0], Set_Cookie="own=server"
@@ -39,7 +39,7 @@ class Asked(Handler):
         return super().answer(body)
 
 
-def seen(server: Any) -> list[tuple[str, dict[str, str]]]:
+def requests_to(server: Any) -> list[tuple[str, dict[str, str]]]:
     return server.__dict__.setdefault("seen", [])  # type: ignore[no-any-return]
 
 
@@ -83,14 +83,14 @@ def whole(url: str, how: Access) -> bytes:
         return stream.read()
 
 
-def leaked(server: Server) -> list[str]:
-    return [path for path, headers in seen(server) if VALUE in json.dumps([path, headers])]
+def requests_with_secret(server: Server) -> list[str]:
+    return [path for path, headers in requests_to(server) if VALUE in json.dumps([path, headers])]
 
 
 def test_headers_come_from_the_environment_and_go_to_the_source(server: Server) -> None:
     url = server.put("a.gz", b"data")
     assert whole(url, access(url, options=OPTIONS)) == b"data"
-    for _, headers in seen(server):
+    for _, headers in requests_to(server):
         assert headers["x-api"] == headers["x-session"] == VALUE and f"session={VALUE}" in headers["cookie"]
 
 
@@ -98,14 +98,14 @@ def test_a_secret_of_a_url_is_filled_in_where_it_is_asked(server: Server) -> Non
     server.put("a.gz", b"data")
     url = f"{server.url}/a.gz?session={{env:C2L_COOKIE}}&code={{env:C2L_COOKIE}}"
     assert whole(url, access(url)) == b"data"
-    assert {path for path, _ in seen(server)} == {f"/a.gz?session={VALUE}&code={VALUE}"}
+    assert {path for path, _ in requests_to(server)} == {f"/a.gz?session={VALUE}&code={VALUE}"}
 
 
 def test_a_url_that_no_config_names_reads_no_secret(server: Server) -> None:
     """A list of somebody else's cannot ask for the environment."""
     server.put("a.gz", b"data")
     whole(f"{server.url}/a.gz?q={{env:C2L_COOKIE}}", access(f"{server.url}/list.gz"))
-    assert seen(server) and not leaked(server)
+    assert requests_to(server) and not requests_with_secret(server)
 
 
 @pytest.mark.parametrize("options", [OPTIONS, {"params": {"session": "{env:C2L_COOKIE}"}}])
@@ -113,30 +113,32 @@ def test_a_redirect_to_another_origin_takes_no_secret_along(server: Server, othe
     target = other.put("a.gz", b"data")
     url = f"{server.url}/to/{target}"
     assert whole(url, access(url, options=options)) == b"data"
-    assert leaked(server) and seen(other) and not leaked(other)
+    assert requests_with_secret(server) and requests_to(other) and not requests_with_secret(other)
     if "headers" in options:
-        assert all(headers["accept-language"] == "en" for _, headers in seen(other))
+        assert all(headers["accept-language"] == "en" for _, headers in requests_to(other))
 
 
 def test_a_redirect_back_is_told_the_secret_again(server: Server, other: Server) -> None:
     server.put("a.gz", b"data")
     url = f"{server.url}/to/{other.url}/to/{server.url}/a.gz"
     assert whole(url, access(url, options=OPTIONS)) == b"data"
-    assert {path for path, _ in seen(server)} == set(leaked(server)) and not leaked(other)
+    assert {path for path, _ in requests_to(server)} == set(requests_with_secret(server)) and not requests_with_secret(
+        other
+    )
 
 
 def test_a_list_of_a_server_leads_no_secret_elsewhere(server: Server, other: Server) -> None:
     how = access(f"@{server.url}/list.txt", options=OPTIONS)
     assert whole(other.put("a.gz", b"data"), how) == b"data"
     assert whole(server.put("b.gz", b"data"), how) == b"data"
-    assert not leaked(other) and leaked(server)
+    assert not requests_with_secret(other) and requests_with_secret(server)
 
 
 def test_a_list_here_names_whom_it_likes(server: Server, other: Server, tmp_path: Path) -> None:
     url = other.put("a.gz", b"data")
     (tmp_path / "list.txt").write_text(f"{url}\n{server.url}/b.gz\n")
     whole(url, access(f"@{tmp_path}/list.txt", options=OPTIONS))
-    assert leaked(other)
+    assert requests_with_secret(other)
 
 
 def test_allowed_hosts(server: Server, other: Server) -> None:

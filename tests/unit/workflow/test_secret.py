@@ -32,7 +32,7 @@ def planted(monkeypatch: pytest.MonkeyPatch) -> None:
     [VALUE, VALUE.upper(), quote(VALUE, safe=""), json.dumps({"k": VALUE}), base64.b64encode(VALUE.encode()).decode()],
 )
 def test_every_form_is_masked(form: str) -> None:
-    said = secret.masked(f"bad key {form}, go away")
+    said = secret.mask(f"bad key {form}, go away")
     assert said.startswith("bad key ") and said.endswith(", go away") and "***" in said
     assert "planted" not in said.lower() and base64.b64encode(b"planted").decode()[:8] not in said
 
@@ -40,14 +40,14 @@ def test_every_form_is_masked(form: str) -> None:
 @pytest.mark.parametrize("part", [VALUE[:14], VALUE[-13:], VALUE[3:20]])
 def test_parts_are_masked(part: str) -> None:
     """A server quotes a part, or a message is cut within it."""
-    assert secret.masked(f"key {part}…") == "key ***…"
+    assert secret.mask(f"key {part}…") == "key ***…"
 
 
 def test_ordinary_words_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JUDGE_KEY", "EMPTY")
     monkeypatch.setenv("GOOGLE_CREDENTIALS", "/home/me/results.json")
     said = "results/main is EMPTY: /home/me/results.json, 3 tokens, a=1&page=2"
-    assert secret.masked(said) == said
+    assert secret.mask(said) == said
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_ordinary_words_stay(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_the_environment_holds_is_masked(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A library that reads it itself may quote it in an error."""
     monkeypatch.setenv(name, "hunter2hunter2")
-    assert secret.masked("denied: hunter2hunter2") == "denied: ***"
+    assert secret.mask("denied: hunter2hunter2") == "denied: ***"
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_what_the_environment_holds_is_masked(name: str, monkeypatch: pytest.Mon
     ],
 )
 def test_urls_are_masked(said: str, shown: str) -> None:
-    assert secret.masked(said) == shown
+    assert secret.mask(said) == shown
 
 
 def test_a_log_has_no_secret_and_no_escape(tmp_path: Path) -> None:
@@ -108,7 +108,7 @@ def test_a_file_of_its_owner_alone(tmp_path: Path) -> None:
             secret.value_of(f"file:{file}", "x.key")
     file.chmod(0o600)
     assert secret.value_of(f"file:{file}", "x.key") == f"{VALUE}-of-a-file"
-    assert secret.filled({"a": [f"Bearer {{file:{file}}}", 1]}, "x") == {"a": [f"Bearer {VALUE}-of-a-file", 1]}
+    assert secret.fill({"a": [f"Bearer {{file:{file}}}", 1]}, "x") == {"a": [f"Bearer {VALUE}-of-a-file", 1]}
     file.write_text(" \n")
     with pytest.raises(InputError, match="which is empty"):
         secret.value_of(f"file:{file}", "x.key")
