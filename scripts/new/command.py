@@ -23,7 +23,7 @@ from scripts.pretrain.hours import MFU
 from scripts.workflow import config as configuration
 from scripts.workflow.cli import answered, described
 from scripts.workflow.config import ROOT
-from scripts.workflow.console import duration, log, setup
+from scripts.workflow.console import duration, log, put, setup
 from scripts.workflow.errors import InputError
 from scripts.workflow.manifest import write_atomically
 
@@ -232,7 +232,7 @@ def parser() -> argparse.ArgumentParser:
         type=options,
         default={},
         metavar="JSON",
-        help="""of remote files: options of fsspec, as '{"anon": true}'; credentials come from the environment""",
+        help="""of remote files: options of fsspec, as '{"anon": true}'; secrets are named, as {env:NAME}""",
     )
     made.add_argument(
         "--languages",
@@ -271,8 +271,8 @@ def main(argv: list[str] | None = None) -> int:
     configuration.validate(yaml.safe_load(made), source=str(args.config))
     write_atomically(args.config, made)
     comments = [line.removeprefix("#").removeprefix(" ") for line in made.splitlines()[3:] if line.startswith("#")]
-    print("\n".join(comments))
-    print(f"\nwrote {args.config}; look at it, then: {start(args.config)}")
+    put("\n".join(comments))
+    put(f"\nwrote {args.config}; look at it, then: {start(args.config)}")
     return 0
 
 

@@ -18,6 +18,7 @@ from scripts.report.page import NARROW, NOTHING, duration, integer, short, signi
 from scripts.report.records import benchmark, dig
 from scripts.report.tables import parameters
 from scripts.workflow import cli, costs
+from scripts.workflow.console import put
 from scripts.workflow.costs import counting
 from scripts.workflow.inputs import Inputs
 from scripts.workflow.manifest import Manifest, ManifestError
@@ -124,7 +125,7 @@ def continued(counts: dict[str, Any]) -> Iterator[tuple[str, str]]:
 def show(rows: list[tuple[str, str]]) -> None:
     """Print the lines."""
     for name, text in rows:
-        print(f"{name:<11} {text}".replace(NARROW, " "))
+        put(f"{name:<11} {text}".replace(NARROW, " "))
 
 
 def main(argv: list[str] | None = None) -> int:

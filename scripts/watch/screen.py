@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from scripts.watch.lines import remaining
 from scripts.watch.run import Run, Step, Task, documents, lost, plural
-from scripts.workflow.console import duration
+from scripts.workflow.console import clean, duration
 from scripts.workflow.steps import MAKERS, stage_of
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class Screen:
 
     def say(self, line: str) -> None:
         """A line above the screen."""
-        self.console.print(line, markup=False, soft_wrap=True)
+        self.console.print(clean(line), markup=False, soft_wrap=True)
 
     def planned(self, log: str) -> None:
         """The run begins."""

@@ -17,6 +17,7 @@ from typing import Any
 import yaml
 
 from scripts.workflow.config import ConfigError, merged
+from scripts.workflow.console import put
 
 DEFAULT = Path("config.yaml")  # of a run without --configfile
 
@@ -127,9 +128,9 @@ def main(argv: Iterable[str] | None = None) -> int:
     """Exit status 1, and the reason on stderr, for a file that cannot be read; a note there on files that seem to lack another one."""
     try:
         if said := alone([Path(name) for name in (sys.argv[1:] if argv is None else argv)]):
-            print(said, file=sys.stderr)
+            put(said, file=sys.stderr)
     except ConfigError as error:
-        print(f"error: {error}", file=sys.stderr)
+        put(f"error: {error}", file=sys.stderr)
         return 1
     return 0
 
