@@ -24,7 +24,7 @@ SHORTER = (
 )
 # Reasons that differ in no more than this are shown as one, with the first as example.
 ALIKE = re.compile(
-    rf"(?<={replaced.WORDS}: ).*|(?<={replaced.WORDS} in shard ).*|/\d+(?=\.)|\d+ (?=holds )|\d+ bytes, not \d+"
+    rf"(?<={replaced.WORDS}: ).*|(?<={replaced.WORDS} in shard ).*|/\d+(?=\.)|(?<!\d)\d++ (?=holds |bytes, not \d)(?:bytes, not \d+)?"
 )
 
 
