@@ -6,10 +6,9 @@ import difflib
 from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
 
-# Pairs of equal items that difflib looks at in one piece: in the worst case 0.1 s for that many, and the time grows faster than they do. Of
-# 1,000 words of prose there are as many, so two such texts are compared as a whole.
-PAIRS = 10_000
-LEAST = 64  # items of a piece, whatever is in them
+# What difflib is given at a time, for its time may grow with the cube of that: pairs of equal items (1,000 words of prose have as many), or
+# LEAST items if that is more, and LARGEST items at most. A piece takes up to 30 ms.
+PAIRS, LEAST, LARGEST = 10_000, 64, 500
 
 Opcode = tuple[str, int, int, int, int]  # of difflib: what happens, `a[i1:i2]`, `b[j1:j2]`
 
@@ -36,7 +35,7 @@ def _piece(a: Sequence[Hashable], b: Sequence[Hashable], i: int, j: int) -> int:
     """How many items from `a[i]` and `b[j]` on are compared: the most that have at most PAIRS pairs of equal ones."""
     left, right = Counter[Hashable](), Counter[Hashable]()
     pairs = size = 0
-    longest = max(len(a) - i, len(b) - j)
+    longest = min(max(len(a) - i, len(b) - j), LARGEST)
     while size < longest and (pairs <= PAIRS or size < LEAST):
         if i + size < len(a):
             pairs += right[a[i + size]]

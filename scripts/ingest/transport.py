@@ -300,7 +300,9 @@ def lacks_keys(error: BaseException) -> bool:
 def in_words(error: BaseException) -> str:
     """An error of a library in one line, without the queries of the URLs in it: a store redirects to URLs that are signed."""
     told = str(error).encode("utf-8", "replace").decode()
-    said = re2.sub(r"(://[^\s'\"?]+)\?[^\s'\"]+", r"\1?...", told).replace(" ssl:default", "")  # aiohttp says so of http too
+    said = re2.sub(r"(://[^\s'\"?]+)\?[^\s'\"]+", r"\1?...", told).replace(
+        " ssl:default", ""
+    )  # aiohttp says so of http too
     return f"{type(error).__name__}: {' '.join(said.split())[:500]}"
 
 

@@ -171,7 +171,9 @@ class Lists:
         slashes = [at for at, character in enumerate(place) if character == "/"]
         hasher, done = xxhash.xxh3_64(), 0
         for end in [*slashes[1:], len(place)] if slashes else ():
-            hasher.update(place[done:end].encode("utf-8", "surrogatepass"))  # each character once, however many slashes there are
+            hasher.update(
+                place[done:end].encode("utf-8", "surrogatepass")
+            )  # each character once, however many slashes there are
             done = end
             if self.urls.has(number := hasher.intdigest()) or self.queries.has(number):
                 return place[:end]

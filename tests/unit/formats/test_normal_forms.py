@@ -14,7 +14,11 @@ FORMS = get_args(get_type_hints(normal_form)["form"])
 MARKS = [chr(point) for point in range(0x300, 0x1F000) if combining(chr(point))]
 
 
-@given(st.text("aé각\u1100\u1161") | st.just("a"), st.lists(st.sampled_from(MARKS), min_size=MANY, max_size=3 * MANY), st.text())
+@given(
+    st.text("aé각\u1100\u1161") | st.just("a"),
+    st.lists(st.sampled_from(MARKS), min_size=MANY, max_size=3 * MANY),
+    st.text(),
+)
 def test_as_in_the_standard_library(first: str, marks: list[str], last: str) -> None:
     text = first + "".join(marks) + last
     for form in FORMS:
