@@ -32,7 +32,9 @@ def main() -> None:
                 min(growth.cost(call, growth.string(given, n * args.length)) for _ in range(growth.ATTEMPTS))
                 for n in (1, 2, 4)
             ]
-            print(name, given, *(f"{1000 * one:.2f}" for one in times), f"{times[2] / times[0]:.1f}", sep="\t", flush=True)
+            print(
+                name, given, *(f"{1000 * one:.2f}" for one in times), f"{times[2] / times[0]:.1f}", sep="\t", flush=True
+            )
 
 
 if __name__ == "__main__":

@@ -38,8 +38,8 @@ CHARACTERS = (
     "aA1 \n\t\r.,-_'\"\\/:;<>[(){}@%&=#*|!?+~`^$\0…»\u00a0\u0301\u200b\u3000漢かกع。😀\ud800\udcff\U0010ffffİß\ufdfa"
 )
 PARTS = (
-    "a ", "a\n", "a\n\n", "a \n", " \n", "\r\n", "\t\n", "Ab. ", "The cat sat on the mat. ", "home\n", "home | ", "home home ",
-    "ab ab ", "a@", "a.a@a.a ", "@a.", "http://", "http://a:a@", "://a?", "a/", "?a=", "%41", "%", "www.a.", "a.", "a-", "a_",
+    "a ", "a\n", "\u0301\u0323", "a\n\n", "a \n", " \n", "\r\n", "\t\n", "Ab. ", "The cat sat on the mat. ", "home\n", "home | ",
+    "home home ", "ab ab ", "a@", "a.a@a.a ", "@a.", "http://", "http://a:a@", "://a?", "a/", "?a=", "%41", "%", "www.a.", "a.", "a-", "a_",
     "a'", "a:", "aB", "aA1 ", "1 ", "1.", "1,", "1-", "1/", "1_", "1+", "1 a ", "1\n", "12 34 ", "1\u00a0", "1:", "0x", "a1",
     "a1-", "1.1.1.1 ", "1.1.1.1-", "2001:", "DE00 ", "+49 ", "tel 1", "1.1.2000 ", "2000-01-01", "2000", "v1.2", "[{(", "[a",
     "[1]", "(1) ", "<a>", "<a ", "<a b='c'>", "</", "<<", "<!--", "<![CDATA[", "<script ", "<meta charset=", "encoding=",
@@ -76,8 +76,11 @@ STRINGS: dict[str, Make] = {
 }  # fmt: skip
 
 _SPECIAL = [name for name in STRINGS if name[0] not in "'\"" and name[:2] != "x,"]
-_ENDED = [f"{part!r} then \\x01" for part in "a1 \n."]
-FEW = [*map(repr, CHARACTERS), *_ENDED, *_SPECIAL]  # for a function, which may take milliseconds for each
+_USUAL = [
+    *map(repr, ("a ", "a\n", "a/", "1,1 likes ", "a@", "\u0301\u0323")),
+    *(f"{part!r} then \\x01" for part in "a1 \n."),
+]
+FEW = [*map(repr, CHARACTERS), *_USUAL, *_SPECIAL]  # for a function, which may take milliseconds for each
 MOST = [*map(repr, (*CHARACTERS, *PARTS)), *(f"{part!r} then \\x01" for part in CHARACTERS), *_SPECIAL]
 
 
