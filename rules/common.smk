@@ -82,7 +82,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 # A local run: GPUs are its resource `card`, all that are here unless --resources or the profile says fewer. A cluster's nodes have others.
 if workflow.is_main_process:
     GPUS = devices.visible() if workflow.resource_settings.nodes is None else []
-    slots.announce(GPUS)
+    slots.announce(GPUS, most=workflow.global_resources.get("card").value)
     if GPUS and "card" not in workflow.global_resources:
         workflow.register_resource("card", len(GPUS))
     if GPUS and not workflow.deployment_settings.deployment_method:
