@@ -26,7 +26,7 @@ SHORTER = (
 COPIED = re.compile(r"\bselect\.(?=\w+\.select\.)")
 # Reasons that differ in no more than this are shown as one, with the first as example.
 ALIKE = re.compile(
-    rf"(?<={replaced.WORDS}: ).*|(?<={replaced.WORDS} in shard ).*|/\d+(?=\.)|\d+ (?=holds )|\d+ bytes, not \d+"
+    rf"(?<={replaced.WORDS}: ).*|(?<={replaced.WORDS} in shard ).*|/\d+(?=\.)|(?<!\d)\d++ (?=holds |bytes, not \d)(?:bytes, not \d+)?"
 )
 
 
