@@ -20,6 +20,7 @@ from scripts.ingest import sources
 from scripts.models import registry
 from scripts.pretrain import gpus
 from scripts.workflow import (
+    ahead,
     config as configuration,
     devices,
     driver,
@@ -485,3 +486,5 @@ onstart:
         logger.warning(found)
     hook.before_submission(workflow)
     start.prepare(workflow, PROJECT, logger.warning)
+    if not workflow.touch:
+        engine.start_only_if(workflow, ahead.Ahead(PROJECT).nothing_to_do)

@@ -28,10 +28,10 @@ from scripts.workflow import (
     lean,
     options,
     pool,
-    ranges,
     readable,
     record,
     slots,
+    unchanged,
 )
 from scripts.workflow import fingerprint as fingerprints
 from scripts.workflow.errors import InputError
@@ -217,30 +217,28 @@ def checkpoints(args: argparse.Namespace, section: dict[str, Any]) -> Path:
 
 
 def done(args: argparse.Namespace, mark: str, renews: bool = True) -> bool:
-    """Whether the task is done already: its manifest (or the copy, where Snakemake removed it) has this fingerprint and its files,
-    and consumed what its inputs hold now.
+    """Whether the task is done already: its manifest (or the copy, if Snakemake removed it) has the settings and code of the fingerprint
+    `mark` (whatever differs above: scripts/workflow/unchanged.py) and its files, and consumed what its inputs hold now.
 
-    So a task that was cut off resumes after it, and work stops at the first step whose result is the same as before. Its `sources`
-    are brought up to date, where it `renews`: parts of its inputs that it did not consume may come from a source file that was replaced.
+    So a task that was cut off resumes after it, and work stops at the first step whose result is the same as before. If it `renews`, its
+    manifest gets this fingerprint and the `sources` of today: what it did not consume of its inputs may come from a replaced source file.
     """
     try:
         manifest, given = Manifest.of_task(args.manifest), inputs(args)
         own = args.own(args) if hasattr(args, "own") else {}  # of a step that reads more than manifests
-        names, held = given.keys() | ({SOURCES} if own else set()), ranges.unpacked(manifest.inputs)
-        if manifest.fingerprint != mark or not names or names != held.keys():
+        others = {SOURCES: own} if own else {}
+        if not unchanged.is_made_by(manifest, args.manifest, mark):
             return False
-        if own and own != held[SOURCES]:
+        if not unchanged.consumes_the_same(manifest, given, others):
             return False
-        for key in given:
-            if any(given[key].digest_of(part) != wanted for part, wanted in held[key].items()):
-                return False
         # A person may have removed it because of a damaged file.
         if not args.manifest.exists() and any(manifest.altered()):
             return False
         files = [{task_of(args.manifest): held} for held in own.values()]
         if renews:
-            read = (given[key] for key in given if held[key])
-            manifest.renew(combined([*files, *sources_of(args.step, read)]))
+            read = unchanged.used(manifest, given)
+            checkpoints = getattr(args, "checkpoints", Path("checkpoints"))
+            unchanged.renew(manifest, mark, combined([*files, *sources_of(args.step, read)]), checkpoints)
     except ManifestError:
         return False
     return True
@@ -299,8 +297,8 @@ def words(error: BaseException, args: argparse.Namespace) -> str:
 def shard(args: argparse.Namespace, section: dict[str, Any], mark: str, body: Body) -> int:
     """Do one shard, or the step's only task, where it is not done already; WORKED or NOTHING. Raises pool.Failed."""
     try:
-        if not args.always and done(args, digest(mark)):
-            console.log.info("nothing to do: settings and input are as before")
+        if not args.always and done(args, mark):
+            console.log.info(unchanged.NOTHING)
             return pool.NOTHING
         return pool.WORKED if task(args, section, mark, body).worked else pool.NOTHING
     except MENDABLE as error:

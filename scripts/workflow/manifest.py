@@ -245,11 +245,11 @@ class Manifest:
         write_atomically(self.copy_of(self.path), text)
         write_atomically(self.path, text)
 
-    def renew(self, sources: dict[str, str]) -> None:
-        """Write the manifest again where it is not there, or names other source files."""
+    def renew(self, fingerprint: str, sources: dict[str, str]) -> None:
+        """Write the manifest again if it is not there, or names another fingerprint or other source files."""
         assert self.path is not None
-        if sources != self.sources or not self.path.exists():
-            self.sources = sources
+        if (fingerprint, sources) != (self.fingerprint, self.sources) or not self.path.exists():
+            self.fingerprint, self.sources = fingerprint, sources
             self._write()
 
     def accept(self, fingerprint: str) -> None:
