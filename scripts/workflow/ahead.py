@@ -16,11 +16,7 @@ from scripts.workflow import cli, costs, unchanged
 from scripts.workflow.manifest import Manifest, ManifestError, combined, digest, task_of
 from scripts.workflow.project import Project
 from scripts.workflow.start import tasks_of
-from scripts.workflow.steps import COMPARE_ALL, LAST, LIST, STEPS, SYNTHESIZE
-
-# Steps that read what no manifest holds: servers, a model behind an endpoint, and what each task cost.
-ALWAYS_START = (LIST, *SYNTHESIZE, LAST, COMPARE_ALL)
-CHECKPOINTS = Path("checkpoints")  # of all trainings, as the rules leave it
+from scripts.workflow.steps import STEPS
 
 
 def options(words: list[str]) -> argparse.Namespace | None:
@@ -54,7 +50,7 @@ class Ahead:
     def nothing_to_do(self, job: Any) -> bool:
         """Whether all results of one of Snakemake's jobs would come out the same; they are then marked as up to date."""
         found = tasks_of(job, self.project)
-        if not found or found[1] in ALWAYS_START:
+        if not found or found[1] in unchanged.ALWAYS_START:
             return False
         variant, step, tasks = found
         args = options(shlex.split(job.shellcmd))
@@ -68,7 +64,7 @@ class Ahead:
             return False
         for manifest, sources in filter(None, same):
             fingerprint = self.project.fingerprint(variant, step, tasks[0])
-            unchanged.renew(manifest, fingerprint, sources, CHECKPOINTS)
+            unchanged.renew(manifest, fingerprint, sources, unchanged.CHECKPOINTS)
         costs.of_work(args.manifest, False)
         file = costs.benchmark(args.manifest)
         if not file.exists():  # Snakemake wants one

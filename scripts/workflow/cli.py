@@ -237,7 +237,7 @@ def done(args: argparse.Namespace, mark: str, renews: bool = True) -> bool:
         files = [{task_of(args.manifest): held} for held in own.values()]
         if renews:
             read = unchanged.used(manifest, given)
-            checkpoints = getattr(args, "checkpoints", Path("checkpoints"))
+            checkpoints = getattr(args, "checkpoints", unchanged.CHECKPOINTS)
             unchanged.renew(manifest, mark, combined([*files, *sources_of(args.step, read)]), checkpoints)
     except ManifestError:
         return False

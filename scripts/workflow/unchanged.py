@@ -16,12 +16,15 @@ from typing import Any
 from scripts.training import runs
 from scripts.workflow import ranges, record
 from scripts.workflow.manifest import Manifest, canonical, digest
-from scripts.workflow.steps import COMPARE_ALL, EXPORT_STEP, LAST, MAKERS, RUNG
+from scripts.workflow.steps import COMPARE_ALL, EXPORT_STEP, LAST, LIST, MAKERS, RUNG, SYNTHESIZE
 
 NOTHING = "nothing to do: settings, code and input are as before"
 JOB = "unchanged"  # in what Snakemake logs: the number of a job that had nothing to do and was not started
 ABOVE = "upstream"  # in a fingerprint: the steps above, by name, with a digest of the fingerprint of each
 TELLS_ABOVE = (EXPORT_STEP, LAST, COMPARE_ALL)  # show fingerprints of the steps above: these count for them
+# Read what no manifest holds: servers, a model behind an endpoint, and what each task cost.
+ALWAYS_START = (LIST, *SYNTHESIZE, LAST, COMPARE_ALL)
+CHECKPOINTS = Path("checkpoints")  # of all trainings of a run, as the rules leave it
 KEEPS_CHECKPOINTS = (*MAKERS, RUNG)
 
 

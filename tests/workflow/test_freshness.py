@@ -98,9 +98,9 @@ def test_steps_that_come_out_as_before_keep_their_results_and_costs_and_the_page
     before = snapshot(folder)
     run(folder, "--forcerun", "quality_select")
     assert differences(snapshot(folder), before) == []
-    assert "nothing to do: settings and input are as before" in (folder / "logs/main/corpus/write/00000.log").read_text(
-        encoding="utf-8"
-    )
+    assert "nothing to do: settings, code and input are as before" in (
+        folder / "logs/main/corpus/write/00000.log"
+    ).read_text(encoding="utf-8")
     assert page.exists() and "1234.5" in costs.with_suffix(WORK).read_text(encoding="utf-8")
     page.unlink()
     run(folder)
