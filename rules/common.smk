@@ -36,6 +36,7 @@ from scripts.workflow import (
     steps,
 )
 from scripts.workflow.errors import InputError
+from scripts.workflow.fingerprint import for_program
 from scripts.workflow.project import Project
 
 from scripts.slurm import hook
@@ -184,8 +185,9 @@ def missing_files(wildcards):
 def fingerprint(step):
     """The params entry of a step: a function of the wildcards that gives the step's fingerprint."""
     own = steps.STEPS[step].per
-    return lambda wildcards: PROJECT.fingerprint(
-        wildcards.variant, step, getattr(wildcards, own) if own in steps.OWN else ""
+    return lambda wildcards: for_program(
+        PROJECT.fingerprint(wildcards.variant, step, getattr(wildcards, own) if own in steps.OWN else ""),
+        VARIANTS[wildcards.variant]["data"],
     )
 
 

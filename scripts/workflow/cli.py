@@ -13,7 +13,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable
-from functools import cache, wraps
+from functools import cache, partial, wraps
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +36,7 @@ from scripts.workflow import (
 from scripts.workflow import fingerprint as fingerprints
 from scripts.workflow.errors import InputError
 from scripts.workflow.fingerprint import code
-from scripts.workflow.manifest import Manifest, ManifestError, combined, consumed, digest, recording, task_of
+from scripts.workflow.manifest import Manifest, ManifestError, canonical, combined, consumed, digest, recording, task_of
 from scripts.workflow.steps import OWN, STEPS, is_of_main, tasks
 
 SOURCES = "sources"  # in a manifest's `inputs`: what a task consumed that is no manifest
@@ -126,7 +126,11 @@ def given_settings(step: str, given: str, task: str = "") -> tuple[dict[str, Any
             raise InputError(f"--config is neither a file nor a fingerprint: {error}") from error
         if body.get("step") != step:
             raise InputError(f"--config is the fingerprint of {body.get('step')!r}; this program is {step!r}")
-        return body["config"], given
+        if (data := body.pop("data", None)) is None:
+            return body["config"], given
+        return configuration.with_paths(step, body["config"], partial(configuration.to_folder, data=data)), canonical(
+            body
+        )
     complete = configuration.validate(readable.read(Path(given)), source=given)
     task = task if STEPS[step].per in OWN else ""
     if task and task not in (known := tasks(step, complete)):
@@ -143,7 +147,7 @@ def as_planned(step: str, planned: dict[str, Any]) -> None:
     there = planned.get("code", here)
     other = sorted(name for name in here.keys() | there.keys() if here.get(name) != there.get(name))
     for name, mark in planned.get("files", {}).items():
-        path = Path(name.partition(" ")[2])
+        path = Path(configuration.to_folder(name.partition(" ")[2], planned.get("data", configuration.DATA)))
         try:
             other += [] if contents.read(path) == mark else [str(path)]
         except OSError:
@@ -210,10 +214,16 @@ def logs(args: argparse.Namespace) -> list[Path]:
 
 
 def checkpoints(args: argparse.Namespace, section: dict[str, Any]) -> Path:
-    """The folder of checkpoints of a training with these arguments and settings, and with what the files hold that they name."""
+    """The folder of checkpoints of a training with these arguments and settings, and with what the files hold that they name.
+
+    section: as its program gets it. A folder `data` that moved names no other checkpoints.
+    """
     _, mark = given_settings(args.step, args.config, task_of(args.manifest))  # `run` compares: the files may be large
-    files = json.loads(mark).get("files", {})
-    return runs.folder(args.checkpoints, section, inputs(args), files, task_of(args.manifest))
+    planned = json.loads(mark)
+    place = json.loads(args.config).get("data") if args.config.lstrip().startswith("{") else None
+    if place is not None:
+        section = configuration.with_paths(args.step, section, partial(configuration.from_folder, data=place))
+    return runs.folder(args.checkpoints, section, inputs(args), planned.get("files", {}), task_of(args.manifest))
 
 
 def done(args: argparse.Namespace, mark: str, renews: bool = True) -> bool:
