@@ -28,7 +28,7 @@ ARROW = (
     '<marker id="{name}" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="8" markerHeight="8" markerUnits="userSpaceOnUse" '
     'orient="auto"><path d="M0 .5 8 4 0 7.5z"/></marker>'
 )
-AGAIN = re.compile(r", which runs? again")  # a box has no room for it, and its edges say so
+AGAIN = re.compile(r", which runs? again|^runs, (?=unless)")  # a box has no room for it, and its edges say so
 NARROW, WIDE = frozenset("iljtfrI.,:;'|!()[]/ "), frozenset("mwMW→@%")
 
 
