@@ -123,7 +123,7 @@ def _calls() -> dict[str, Call]:  # what CALLS is, without the imports that it n
     from scripts.finetune import patterns, template
     from scripts.formats import blocks, normal_forms
     from scripts.heuristics import c4, measures, stop_words
-    from scripts.ingest import charsets, extractors, head, http, licences, markup, tags, text, warc
+    from scripts.ingest import access, charsets, extractors, head, http, licences, markup, tags, text, warc
     from scripts.language import compare
     from scripts.language import score as language
     from scripts.lines import corrections, rules
@@ -166,6 +166,7 @@ def _calls() -> dict[str, Call]:  # what CALLS is, without the imports that it n
     listed = toxicity.Terms([])
     listed.phrases, listed.firsts = {"a": [("a",) * 9 + ("b",)]}, frozenset("a")
     masked = masks.Masks({"score": default["pii"]["score"], "select": default["pii"]["select"]})
+    reached = access.Access({}, origins=frozenset(["https://host:443"]), allowed_hosts=("*.example.org",))
     rows = text.JsonLinesReader({"name": "s", "kind": "jsonl"}, extract)
     kept = warc.WarcReader({"name": "s", "kind": "warc"}, extract)
     template_ = template.Template.parse("Question: {question}\nAnswer: {answer}")
@@ -212,6 +213,9 @@ def _calls() -> dict[str, Call]:  # what CALLS is, without the imports that it n
         "scripts.heuristics.c4.has_long_word": lambda t: c4.has_long_word(t, 50),
         "scripts.heuristics.measures.measure": lambda t: measures.measure(t, english, measures.Limits()),
         "scripts.heuristics.stop_words.StopWords.count": lambda t: english.count(t, set(t.split())),
+        "scripts.ingest.access.Access.fill_url": lambda t: reached.fill_url(t, "source s"),
+        "scripts.ingest.access.Access.trusts": lambda t: reached.trusts(f"http://host/{t}", f"https://{t[:200]}/{t}"),
+        "scripts.ingest.access.Access.refusal": lambda t: reached.refusal(f"http://host/{t}", f"http://other/{t}"),
         "scripts.ingest.charsets.attributes": lambda t: charsets.attributes(_as("bytes", t), 0),
         "scripts.ingest.charsets.decode": lambda t: charsets.decode(_as("bytes", t), "gb18030"),
         "scripts.ingest.charsets.decode_text": lambda t: charsets.decode_text(_as("bytes", t), None),
