@@ -46,7 +46,11 @@ def tiny(settings: dict[str, Any]) -> Any:
     """A tiny model with random weights of the same type, and of those overrides that are no sizes. Raises what transformers raises."""
     kind, keys = settings["type"], ("intermediate_size", "kv_heads")
     shape = {key: value for key, value in SHAPE.items() if key not in keys or settings[key] is not None}
-    kept = {key: value for key, value in settings["overrides"].items() if isinstance(value, bool | str) or key.endswith("token_id")}
+    kept = {
+        key: value
+        for key, value in settings["overrides"].items()
+        if isinstance(value, bool | str) or key.endswith("token_id")
+    }
     known = model.AutoConfig.for_model(kind)
     small = {key: value for key, value in SMALL.items() if isinstance(getattr(known, key, None), int)}
     config = model.configuration({**settings, **shape, "overrides": {**small, **kept}}, 64, 0, set(SHAPE))
@@ -66,23 +70,34 @@ def wrong(ask: dict[str, Any]) -> str:
         initial.empty(config)
     except InputError as error:
         return str(error)
-    except Exception as error:  # noqa: BLE001: of any of the hundreds of types of transformers
+    except Exception as error:  # of any of the hundreds of types of transformers
         said = str(error).strip().partition("\n")[0] or type(error).__name__
         return f"{WHERE}: transformers builds no model of type {kind!r} with these keys: {said}"
     try:
         small = tiny(settings)
-    except Exception:  # noqa: BLE001: a type whose sizes depend on each other in a way that is not known here
+    except Exception:  # a type whose sizes depend on each other in a way that is not known here
         return ""
     try:
         seen = moves(small)
-    except Exception as error:  # noqa: BLE001
-        said = str(error).strip().partition("\n")[0] or type(error).__name__
-        return f"{WHERE}.type is {kind!r}, and a tiny model of it does not run on text alone: {said}; take another, such as llama, qwen3 or gpt2"
+    except Exception:  # its sizes may not fit
+        return not_running(config, kind)
     if seen:
         return (
             f"{WHERE}.type is {kind!r}, whose models see the tokens that they are to predict: a changed token moves the logits before it, "
             "so its loss would mean nothing; take a causal type, such as llama, qwen3 or gpt2"
         )
+    return ""
+
+
+def not_running(config: Any, kind: str) -> str:
+    """What is wrong with a model that takes no text alone, by its own sizes and without weights; "" if nothing is known to be."""
+    try:
+        initial.empty(config)(input_ids=torch.zeros(1, LENGTH, dtype=torch.int64, device="meta"))
+    except TypeError as error:
+        said = str(error).strip().partition("\n")[0]
+        return f"{WHERE}.type is {kind!r}, whose models do not run on text alone: {said}; take another type, such as llama, qwen3 or gpt2"
+    except Exception:  # the meta device cannot do it all
+        return ""
     return ""
 
 

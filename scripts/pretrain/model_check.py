@@ -25,7 +25,9 @@ from scripts.workflow.errors import InputError
 from scripts.workflow.manifest import canonical
 
 PROGRAM = "scripts.pretrain.causality"
-CODE = tuple(f"scripts/pretrain/{name}.py" for name in ("causality", "model", "names", "parallel", "mixture", "initial"))
+CODE = tuple(
+    f"scripts/pretrain/{name}.py" for name in ("causality", "model", "names", "parallel", "mixture", "initial")
+)
 CACHE = Path(".snakemake/models.json")
 SECONDS = 300.0  # that the process may take: imports from a slow file system
 VOCABULARY = 1024  # where the tokenizer decides it
