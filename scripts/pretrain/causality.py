@@ -95,7 +95,7 @@ def not_running(config: Any, kind: str) -> str:
         initial.empty(config)(input_ids=torch.zeros(1, LENGTH, dtype=torch.int64, device="meta"))
     except TypeError as error:
         said = str(error).strip().partition("\n")[0]
-        return f"{WHERE}.type is {kind!r}, whose models do not run on text alone: {said}; take another type, such as llama, qwen3 or gpt2"
+        return f"{WHERE}.type is {kind!r}, whose models do not run with these keys on text alone: {said}; take another type, such as llama, qwen3 or gpt2"
     except Exception:  # the meta device cannot do it all
         return ""
     return ""

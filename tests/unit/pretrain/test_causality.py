@@ -67,7 +67,7 @@ def test_what_moves_is_seen() -> None:
         (SHAPE, {"engine": "torch", "parallel": {"tensor": 3}}, "tensor is 3, which must divide .*heads = 4"),
         ({"overrides": {"rope_thetta": 1}}, {}, "overrides.rope_thetta: the configuration of type 'llama' has no such key"),
         ({"overrides": {"hidden_act": "nonsense"}}, {}, "transformers builds no model of type 'llama' .*: .*nonsense"),
-        ({"type": "roberta"}, {}, "type is 'roberta', whose models do not run on text alone"),
+        ({"type": "roberta"}, {}, "type is 'roberta', whose models do not run with these keys on text alone"),
     ],
 )  # fmt: skip
 def test_what_can_only_fail_in_training_is_refused(model: dict[str, Any], train: dict[str, Any], why: str) -> None:
