@@ -83,6 +83,19 @@ def wrong(ask: dict[str, Any]) -> str:
         return not_running(config, kind)
     if seen:
         return (
+            f"{WHERE}.type is {kind!r}, whose models see the tokens that they are to predict: a changed token moves the logits before it, "
+            "so its loss would mean nothing; take a causal type, such as llama, qwen3 or gpt2"
+        )
+    return ""
+
+
+def not_running(config: Any, kind: str) -> str:
+    """What is wrong with a model that takes no text alone, by its own sizes and without weights; "" if nothing is known to be."""
+    try:
+        initial.empty(config)(input_ids=torch.zeros(1, LENGTH, dtype=torch.int64, device="meta"))
+    except TypeError as error:
+        said = str(error).strip().partition("\n")[0]
+        return (
             f"{WHERE}.type is {kind!r}, whose models do not run with these keys on text alone: {said}; take another type, such as "
             "llama, qwen3 or gpt2"
         )
