@@ -17,7 +17,7 @@ from aiohttp import web
 from scripts.serve.app import HOSTS, Server
 from scripts.serve.offered import asked, options
 from scripts.workflow.cli import described, fail
-from scripts.workflow.console import setup
+from scripts.workflow.console import put, setup
 from scripts.workflow.errors import InputError
 from scripts.workflow.manifest import ManifestError
 
@@ -35,7 +35,7 @@ async def serve(server: Server, port: int) -> None:
         site = web.TCPSite(runner, HOSTS[0], port)
         await site.start()
         address = f"http://{HOSTS[0]}:{runner.addresses[0][1]}"
-        print(
+        put(
             f"{', '.join(server.offers)}: {address} to chat, {address}/v1 for OpenAI's clients; Ctrl-C ends it",
             flush=True,
         )

@@ -21,6 +21,7 @@ from scripts.slurm.cluster import Partition
 from scripts.slurm.needs import Need
 from scripts.workflow.cli import described
 from scripts.workflow.config import ROOT
+from scripts.workflow.console import put
 from scripts.workflow.manifest import pretty
 
 ONLY = "CRAWL2LLM_PREFLIGHT_ONLY"  # the file that a run writes what it found to, and then ends
@@ -186,16 +187,16 @@ def main(argv: list[str] | None = None) -> int:
         path = Path(folder, "found.json")
         status, said = asked(path, dict(os.environ), ["--profile", profile, *more])
         if not path.exists():  # nothing to do, or Snakemake's own error
-            print(
+            put(
                 said.strip() if status else "nothing to check: every result is up to date, so no job would be submitted"
             )
             return status
         found = json.loads(path.read_text(encoding="utf-8"))
-    print(found["table"])
+    put(found["table"])
     for kind in ("warnings", "errors"):
         for line in found[kind]:
-            print(f"{kind.removesuffix('s')}: {line}")
-    print("preflight passed" if not found["errors"] else "the cluster would refuse this run")
+            put(f"{kind.removesuffix('s')}: {line}")
+    put("preflight passed" if not found["errors"] else "the cluster would refuse this run")
     return int(bool(found["errors"]))
 
 
