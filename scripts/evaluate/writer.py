@@ -20,7 +20,7 @@ Row = dict[str, Any]
 STRETCH = 4096  # prompts whose tokens are held at once
 
 
-class Picker(LogitsProcessor):  # type: ignore[misc]
+class Picker(LogitsProcessor):
     """Picks the next token of each text, and keeps the nats that it has by the model.
 
     seeds: of texts that are sampled; None takes the likeliest token each time. A sampled text is a function of its seed alone, whatever is
