@@ -64,6 +64,8 @@ PLUMBING = {
     "scripts/training/memory.py": "refuses to start where memory is too small",
     "scripts/training/processes.py": "watches the processes of a training and passes signals on",
     "scripts/training/sealed.py": "seals checkpoints and compares the seal",
+    "scripts/pretrain/causality.py": "refuses models that cannot be built or are not causal",
+    "scripts/pretrain/model_check.py": "asks whether a model can be built, and keeps the answer",
     "scripts/pretrain/staging.py": "copies token files to the node's disk, and compares their checksums as it does",
     "scripts/watch/": "shows a run while it works",
     "scripts/whatif/": "tells people what other thresholds would keep",
