@@ -328,7 +328,6 @@ ELSEWHERE = {
     "scripts.quality.ngrams.Effects.log_odds": "fastText reads it",
     "scripts.quality.transformers.": "a tokenizer and a model read it",
     "scripts.serve.": "a tokenizer and a model read it",
-    "scripts.synthesize.endpoint.Writer.masked": "replaces the key",
     "scripts.synthesize.replies.": "Judge.__call__ calls them",
     "scripts.synthesize.run.": "puts it into a row",
     "scripts.tokenize.ranks.merged": "of an entry of a vocabulary, at most PIECE characters",
