@@ -42,6 +42,7 @@ from scripts.watch import handler
 from snakemake.settings.types import DeploymentMethod
 
 handler.attach(workflow)
+engine.ignore_clocks()
 
 try:
     # The embedded default is a complete run, the demo. A run named by --configfile takes its place: it is not laid over it.
