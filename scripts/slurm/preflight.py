@@ -1,7 +1,8 @@
 """Compare the plan with the cluster before anything is submitted: partitions, time, memory, GRES, nodes, GPUs' memory, account, fair share.
 
-Submits nothing and runs nothing, whatever the profile and the options say. The same check runs at the start of every run. An error is what SLURM would refuse, or would let wait for ever; a
-warning is what it would take but a person may not want. Options that are not listed go to Snakemake as they are.
+Submits nothing and runs nothing, whatever the profile and the options say. The same check runs at the start of every run. An error is
+what SLURM would refuse, or would let wait for ever; a warning is what it would take but a person may not want. Options that are not
+listed go to Snakemake as they are.
 """
 
 from __future__ import annotations
