@@ -83,8 +83,13 @@ def test_a_file_that_does_not_have_its_checksum_is_not_copied(shards: list[Path]
 
 @pytest.mark.parametrize("planted", ["link", "open", "lock"])
 def test_what_others_may_have_put_into_a_shared_folder_is_not_used(
-    shards: list[Path], tmp_path: Path, planted: str, caplog: pytest.LogCaptureFixture
+    shards: list[Path],
+    tmp_path: Path,
+    planted: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
+    monkeypatch.setattr(logging.getLogger("crawl2llm"), "propagate", True)
     shared, victim = tmp_path / "shared", tmp_path / "victim"
     shared.mkdir()
     private = shared / f"crawl2llm-tokens-{os.geteuid()}"
