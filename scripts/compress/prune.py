@@ -27,7 +27,7 @@ from scripts.finetune.train import clear, tuned
 from scripts.models import quantized
 from scripts.models.load import context_of, home, load_tokenizer, weights
 from scripts.pretrain import checkpoint, metrics, model
-from scripts.pretrain.group import choose_device
+from scripts.pretrain.group import choose_device_alone
 from scripts.training import alive, program, runs
 from scripts.training.processes import listen
 from scripts.workflow import cli
@@ -96,7 +96,8 @@ def slimmed(
     context, end = context_of(made.config), load_tokenizer(source).eos_token_id
     windows = Windows(args.tokens, {**settings, "batch_tokens": context}, context, end, 1)
     text = windows.first(settings["calibration_tokens"])
-    found = structured.importance(made.to(choose_device(args.device, 1, WHERE)), text, settings["micro_batch"])
+    device = choose_device_alone(args.device, 1, WHERE)
+    found = structured.importance(made.to(device), text, settings["micro_batch"])
     config, tensors, left = structured.cut(made.cpu(), found, settings)
     return config, tensors, {"masked": [], "calibration_tokens": text.numel(), **left}
 

@@ -13,8 +13,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from scripts.dedup import tables
-from scripts.dedup.shingles import ZERO
-from scripts.dedup.tables import EARLIER, Shingles
+from scripts.dedup.tables import EARLIER, ZERO, Shingles
 from scripts.formats.documents import opened, shard_of
 from scripts.workflow.errors import InputError
 from scripts.workflow.manifest import Manifest

@@ -23,12 +23,12 @@ import pyarrow as pa
 
 from scripts.dedup import earlier
 from scripts.dedup.components import EDGE, Edges, decided
-from scripts.dedup.shingles import ZERO
 from scripts.dedup.tables import (
     DUPLICATE,
     EARLIER,
     HASHED,
     PAIRS,
+    ZERO,
     Numbers,
     Places,
     Shard,

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import xxhash
 
-from scripts.dedup.tables import starts
+from scripts.dedup.tables import DENSE, KEEP, ZERO, starts
 from scripts.dedup.xxhash32 import Places, xxh32
 
 # Blocks of the Unicode scripts that do not put spaces between words (first, last code point), after NFKD.
@@ -45,7 +45,6 @@ SEPARATORS = frozenset(".,'\u2019\u060c\u066b\u066c\u00a0\u2007\u2009\u202f\u00b
 MARK = "\x1f"  # stands for a separator until its neighbours are known
 SIGN = "\x1e"  # stands for a minus until its neighbours are known, where numbers are kept
 MINUS = frozenset("-\u2212")
-ZERO, KEEP, DENSE = "zero", "keep", "dense"  # what becomes of numbers: see `normalise`
 # Share of a text's tokens that are numbers, from which on it is dense with them. Of 132 pieces of tables that are else near-duplicates all
 # have more, of 1,224 pages of the labelled crawl 3 (docs/dedup.md).
 DENSE_FROM = 0.2

@@ -28,6 +28,7 @@ PAIRS = 1 << 20  # pairs read at a time
 ROW_BITS = 32  # of a document's number; the shard is above them
 BLOCK = 1 << 26  # shingles held at a time, 8 bytes each
 EARLIER = 1 << 17  # the number of the first shard of an earlier corpus; those of this run have five digits
+ZERO, KEEP, DENSE = "zero", "keep", "dense"  # dedup.signature.numbers: see `shingles.normalise`
 HELD_DOCUMENTS = 1 << 22  # sorted at a time, about 150 bytes each
 
 DUPLICATE = pa.schema([("document", pa.int64()), ("duplicate_of", pa.int64())])  # sorted by document

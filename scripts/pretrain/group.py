@@ -34,13 +34,17 @@ def choose_device(wanted: str, processes_here: int, where: str = "pretrain.train
 
     `auto` on several nodes is a collective call: they have all GPUs or none, else every process raises an InputError that names the nodes.
     """
+    if wanted == "auto" and int(os.environ["WORLD_SIZE"]) > processes_here:
+        agree("cuda" if torch.cuda.device_count() else "cpu", where)
+    return choose_device_alone(wanted, processes_here, where)
+
+
+def choose_device_alone(wanted: str, processes_here: int, where: str) -> torch.device:
+    """As `choose_device`, without asking other nodes: for work that one process does while the others wait for it."""
     found = torch.cuda.device_count()
     seen = f"{devices.VISIBLE}={os.environ.get(devices.VISIBLE)!r}"
-    if wanted == "auto":
-        if int(os.environ["WORLD_SIZE"]) > processes_here:
-            agree("cuda" if found else "cpu", where)
-        if not found and os.environ["LOCAL_RANK"] == "0" and devices.visible() and (why := unseen()):
-            log.warning("%s.device is 'auto', and the training is on the CPU: %s", where, why)
+    if wanted == "auto" and not found and os.environ["LOCAL_RANK"] == "0" and devices.visible() and (why := unseen()):
+        log.warning("%s.device is 'auto', and the training is on the CPU: %s", where, why)
     if wanted == "cpu" or (wanted == "auto" and not found):
         return torch.device("cpu")
     if not found:

@@ -10,6 +10,7 @@ import argparse
 import re
 import subprocess
 import sys
+import tempfile
 
 from scripts.workflow.config import ROOT
 from scripts.workflow.steps import STEPS, rule_of, step_of
@@ -29,10 +30,14 @@ EDGE = re.compile(r"^\s*(\d+) -> (\d+)")
 
 def dot(*options: str) -> str:
     """Snakemake's rulegraph in the DOT language. Raises RuntimeError with Snakemake's own words where it fails."""
-    done = subprocess.run(
-        [sys.executable, "-m", "snakemake", "--snakefile", str(ROOT / "Snakefile"), *options, "--rulegraph", "dot"],
-        capture_output=True, text=True, cwd=ROOT, check=False,
-    )  # fmt: skip
+    with tempfile.TemporaryDirectory() as folder:  # Snakemake writes logs into the run's folder
+        done = subprocess.run(
+            [
+                sys.executable, "-m", "snakemake", "--snakefile", str(ROOT / "Snakefile"), "--directory", folder,
+                "--configfile", str(ROOT / "config.yaml"), *options, "--rulegraph", "dot",
+            ],
+            capture_output=True, text=True, cwd=ROOT, check=False,
+        )  # fmt: skip
     if done.returncode:
         raise RuntimeError(done.stderr or done.stdout)
     return done.stdout[done.stdout.index("digraph") :]

@@ -143,7 +143,7 @@ def test_every_step_is_planned(plan: dict[str, dict[str, str]]) -> None:
 def test_only_the_rules_that_compute_on_gpus_ask_for_them(plan: dict[str, dict[str, str]], rule: str) -> None:
     needs = plan[rule]
     assert ("gres" in needs) == (rule in GPU_RULES)
-    assert ("card" in needs) == (rule in GPU_RULES), "what --resources card=… caps"
+    assert (int(needs.get("card", 0)) > 0) == (rule in GPU_RULES), "what --resources card=… caps"
     assert int(needs["runtime"]) > 0 and int(needs["mem_mb"]) > 0
     if rule in GPU_RULES:
         kind, model, count = needs["gres"].split(":")

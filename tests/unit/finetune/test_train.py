@@ -230,7 +230,7 @@ def test_an_adapter_as_a_plain_loop_over_pefts_model(
     # Several times the rate of the other trainings: what sums in another order differ by grows from step to step, and not on each
     # processor alike.
     losses = [row["loss"] for row in rows(out)]
-    assert losses[:12] == pytest.approx(plain["losses"][:12], abs=1e-4)
+    assert losses[:8] == pytest.approx(plain["losses"][:8], abs=1e-4)
     assert losses == pytest.approx(plain["losses"], abs=5e-3)
     manifest = Manifest.read(out / "sft.manifest.json")
     assert manifest.summary["heldout_loss_after"] == pytest.approx(plain["after"], abs=1e-3)

@@ -51,7 +51,7 @@ def test_what_an_unchanged_config_would_keep_is_what_is_there(results: Results) 
 
 
 def test_both_directions_with_the_nearest_first(results: Results) -> None:
-    found = answer(results, ["heuristics.select.gopher_quality.words_min=60"])
+    found = answer(results, ["heuristics.select.gopher_quality.words_min=100"])
     strict = step_of(found, "heuristics.select")
     gone = found["samples"]["heuristics.select"]["gone"]
     assert strict["gone"] >= len(gone) > 0 == strict["back"] and found["corpus"]["perhaps"] == 0

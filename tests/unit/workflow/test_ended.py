@@ -51,7 +51,7 @@ def launched(folder: Path, *ranks: str, prefix: tuple[str, ...] = ()) -> tuple[s
     done = subprocess.run(
         [*prefix, sys.executable, "-c", "from scripts.training import processes; processes.GRACE = 0.3\n"
          "from scripts.training import launch; raise SystemExit(launch.main())",
-         "--processes", str(len(ranks)), "rank", "--log", str(log)],
+         "--processes", str(len(ranks)), "rank", "--log", str(log), "--checkpoints", str(folder / "checkpoints")],
         env={**os.environ, "PYTHONPATH": f"{ROOT}:{folder}"}, capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip
     assert done.returncode != 0
