@@ -21,6 +21,7 @@ from scripts.models import registry
 from scripts.pretrain import gpus
 from scripts.workflow import (
     config as configuration,
+    console,
     devices,
     driver,
     engine,
@@ -29,12 +30,14 @@ from scripts.workflow import (
     halving,
     lock,
     options,
+    place,
     readable,
     slots,
     start,
     steps,
 )
 from scripts.workflow.errors import InputError
+from scripts.workflow.manifest import NewerError
 from scripts.workflow.project import Project
 
 from scripts.slurm import hook
@@ -45,6 +48,8 @@ handler.attach(workflow)
 engine.ignore_clocks()
 
 try:
+    if workflow.is_main_process:
+        place.check(Path.cwd())
     # The embedded default is a complete run, the demo. A run named by --configfile takes its place: it is not laid over it.
     # Snakemake would not say where a file is broken, and drops the first of two equal keys without a word.
     for path in (workflow.overwrite_configfiles or ["config.yaml"]) if workflow.is_main_process else []:
@@ -64,8 +69,8 @@ try:
     else:  # a job is told what was planned
         SOURCES = frozen.beside(Path(workflow.overwrite_configfiles[0]))
         PROJECT = Project(config, frozen.sources(SOURCES))
-except (configuration.ConfigError, InputError) as error:
-    raise WorkflowError(str(error)) from None
+except (configuration.ConfigError, InputError, place.Unusable) as error:
+    raise WorkflowError(console.message(str(error))) from None
 VARIANTS = PROJECT.variants
 
 # Steps are `python -m scripts.<stage>.<step>` with the interpreter that runs Snakemake (or that of the rule's environment), from any
@@ -83,7 +88,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 # A local run: GPUs are its resource `card`, all that are here unless --resources or the profile says fewer. A cluster's nodes have others.
 if workflow.is_main_process:
     GPUS = devices.visible() if workflow.resource_settings.nodes is None else []
-    slots.announce(GPUS)
+    slots.announce(GPUS, most=workflow.global_resources.get("card").value)
     if GPUS and "card" not in workflow.global_resources:
         workflow.register_resource("card", len(GPUS))
     if GPUS and not workflow.deployment_settings.deployment_method:
@@ -455,17 +460,16 @@ if workflow.is_main_process:
         if workflow.resource_settings.nodes is None and not workflow.deployment_settings.deployment_method:
             start.check_compiler(PROJECT, bool(GPUS))
         start.say_what_is_auto(PROJECT)
-    except (
-        InputError
-    ) as error:  # settings that no corpus can go with, a start from another vocabulary, tools that are not there
-        raise WorkflowError(str(error)) from None
+    # Settings that no corpus can go with, a start from another vocabulary, tools that are not there, results of a newer version.
+    except (InputError, NewerError) as error:
+        raise WorkflowError(console.message(str(error))) from None
 
 # Where this environment runs the jobs too: the compiled part fits the code, or no job that needs it would work.
 if workflow.is_main_process and not workflow.deployment_settings.deployment_method:
     try:
         import scripts.ingest.compiled  # noqa: F401
     except ImportError as error:
-        raise WorkflowError(str(error)) from None
+        raise WorkflowError(console.message(str(error))) from None
 
 # Only with --sdm apptainer: the locked environment as one file, built as profiles/slurm/crawl2llm.def says, and the launcher's
 # options for it; Snakemake runs the other rules in it.
@@ -481,8 +485,13 @@ if DeploymentMethod.APPTAINER in workflow.deployment_settings.deployment_method:
 
 
 onstart:
-    lock.hold(Path(".snakemake/run.lock"))
-    if found := start.replaced(workflow, PROJECT):
-        logger.warning(found)
-    hook.before_submission(workflow)
-    start.prepare(workflow, PROJECT, logger.warning)
+    try:
+        lock.hold(Path(".snakemake/run.lock"))
+        if found := start.replaced(workflow, PROJECT):
+            logger.warning(found)
+        hook.before_submission(workflow)
+        start.prepare(workflow, PROJECT, logger.warning)
+    except lock.Busy as error:
+        raise WorkflowError(str(error)) from None
+    except OSError as error:
+        raise WorkflowError(place.words(error, Path.cwd())) from None

@@ -8,6 +8,7 @@ import signal
 import sys
 from importlib.metadata import version
 
+from scripts.workflow.console import put
 from scripts.workflow.errors import NotBuiltError
 
 COMMANDS = {  # name: (module with main(argv), what it does)
@@ -69,25 +70,25 @@ def main(argv: list[str] | None = None) -> int:
         os.close(nowhere)
         return 128 + signal.SIGPIPE
     except KeyboardInterrupt:
-        print("stopped by Ctrl-C", file=sys.stderr)
+        put("stopped by Ctrl-C", file=sys.stderr)
         return 128 + signal.SIGINT
 
 
 def run(argv: list[str]) -> int:
     """Run a command, or print the list of them."""
     if not argv or argv[0] in ("-h", "--help"):
-        print(usage())
+        put(usage())
         return 0
     if argv[0] in ("-V", "--version"):
-        print(f"crawl2llm {version('crawl2llm')}")
+        put(f"crawl2llm {version('crawl2llm')}")
         return 0
     if argv[0] not in COMMANDS:
-        print(f"error: {argv[0]!r} is no command; allowed are {', '.join(COMMANDS)}", file=sys.stderr)
+        put(f"error: {argv[0]!r} is no command; allowed are {', '.join(COMMANDS)}", file=sys.stderr)
         return 2
     try:
         return int(importlib.import_module(COMMANDS[argv[0]][0]).main(argv[1:]) or 0)
     except NotBuiltError as error:
-        print(f"error: {error}", file=sys.stderr)
+        put(f"error: {error}", file=sys.stderr)
         return 1
 
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from scripts.compare.collect import load, record
 from scripts.workflow import cli
+from scripts.workflow.console import put
 from scripts.workflow.errors import InputError
 from scripts.workflow.manifest import pretty, write_atomically
 from scripts.workflow.steps import NUMBERED, STEPS
@@ -235,11 +235,11 @@ def page(given: list[str]) -> int:
     write_atomically(PAGE.with_name("compare.json"), pretty(found))
     write_atomically(PAGE, variants.render(run, found, held, ""))
     missing = [row["name"] for row in found["variants"] if row["missing"] or row["damaged"]]
-    print(
+    put(
         f"{words.counted(len(found['variants']), 'variant')} in {words.counted(len(found['settings']), 'setting')}: {PAGE}"
     )
     if missing:
-        print(f"not complete: {', '.join(missing)}")
+        put(f"not complete: {', '.join(missing)}")
     return 0
 
 
@@ -289,7 +289,7 @@ def write(argv: list[str] | None = None) -> int:
     if args.out:
         write_atomically(args.out, found)
     else:
-        sys.stdout.write(found)
+        put(found, end="")
     return 0
 
 

@@ -23,7 +23,7 @@ from scripts.compress.programs import finished
 from scripts.training import memory
 from scripts.workflow.cli import described, fail
 from scripts.workflow.config import ROOT
-from scripts.workflow.console import duration, log, setup
+from scripts.workflow.console import duration, log, put, setup
 from scripts.workflow.errors import InputError
 from scripts.workflow.manifest import scratch
 from scripts.workflow.processors import cores
@@ -211,7 +211,7 @@ def main(argv: list[str] | None = None) -> int:
     except InputError as error:
         return fail(str(error))
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
-    print(
+    put(
         f"llama.cpp of llama_cpp_python {accepts.VERSION} is in {folder} ({size / 1e6:.0f} MB): models can be exported as GGUF"
     )
     return 0

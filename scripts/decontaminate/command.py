@@ -20,7 +20,7 @@ from scripts.evaluate.presets import PRESETS
 from scripts.evaluate.stage import CORE
 from scripts.formats.spans import Edited, Span
 from scripts.workflow import cli
-from scripts.workflow.console import Progress, log, setup
+from scripts.workflow.console import Progress, log, put, setup
 from scripts.workflow.errors import InputError
 from scripts.workflow.manifest import pretty, write_atomically
 
@@ -137,15 +137,15 @@ def run(args: argparse.Namespace) -> int:
 def show(report: dict[str, Any], out: Path | None) -> None:
     """Print the numbers."""
     done = report["documents"]
-    print(f"{'set':32} {'items':>8} {'short':>8} {'found':>8} {'documents':>10}")
+    put(f"{'set':32} {'items':>8} {'short':>8} {'found':>8} {'documents':>10}")
     for name, of in report["sets"].items():
-        print(f"{name:32} {of['items']:8,} {of['short']:8,} {of['found']:8,} {of['documents']:10,}")
+        put(f"{name:32} {of['items']:8,} {of['short']:8,} {of['found']:8,} {of['documents']:10,}")
     dirty = done["dropped"] + done["cut"]
-    print(
+    put(
         f"{dirty:,} of {sum(done.values()):,} documents hold items: {done['dropped']:,} to drop, {done['cut']:,} to cut"
     )
     if out:
-        print(f"what is left is in {out}, with report.json and {MATCHES}")
+        put(f"what is left is in {out}, with report.json and {MATCHES}")
 
 
 @cli.answered

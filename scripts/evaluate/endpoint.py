@@ -1,14 +1,14 @@
 """An OpenAI-compatible endpoint, asked with answers kept on the disk, bounded retries, and several requests at a time.
 
-https://platform.openai.com/docs/api-reference/chat: POST <endpoint>/chat/completions. The key comes from an environment variable that is
-known by name alone; it is in no log, result or cache, is sent over TLS or to this machine alone, and no redirect is followed with it.
+https://platform.openai.com/docs/api-reference/chat: POST <endpoint>/chat/completions. The key comes from an environment variable or a file
+that is known by name alone (scripts/workflow/secret.py); it is in no log, result or cache, also where the endpoint repeats it, is sent over
+TLS or to this machine alone, and no redirect is followed with it.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
 import threading
 import urllib.error
 import urllib.request
@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from scripts.workflow import secret
 from scripts.workflow.console import Progress, log
 from scripts.workflow.errors import InputError
 from scripts.workflow.manifest import canonical, write_atomically
@@ -39,9 +40,10 @@ class NoRedirect(urllib.request.HTTPRedirectHandler):
 
 @dataclass
 class Endpoint:
-    """url: `https://host/v1`. key_name: of the environment variable; "" sends none. cache: folder of answers. at_once: requests.
+    """url: `https://host/v1`. key_name: an environment variable, or `file:PATH`; "" sends none. cache: folder of answers.
 
-    where: the section of the config that it is of, which errors name. Raises InputError for a URL or a key that cannot be used.
+    at_once: requests. where: the section of the config that it is of, which errors name. Raises InputError for a URL or a key that cannot
+    be used.
     """
 
     url: str
@@ -59,17 +61,17 @@ class Endpoint:
         return cls(given["endpoint"], key, cache, given["attempts"], given["seconds"], given["requests"], where)
 
     def __post_init__(self) -> None:
+        shown = secret.mask(self.url)
         try:
             found = urlsplit(self.url)
             found.port  # noqa: B018 - it raises for one above 65535
         except ValueError as error:
+            why = "" if "@" in self.url else f": {error}"  # it quotes what may be a password
             raise InputError(
-                f"{self.where}.endpoint is {self.url!r}: {error}; it must be a URL such as http://127.0.0.1:8000/v1"
+                f"{self.where}.endpoint is {shown!r}{why}; it must be a URL such as http://127.0.0.1:8000/v1"
             ) from None
         if found.scheme not in ("http", "https") or not found.hostname:
-            raise InputError(
-                f"{self.where}.endpoint is {self.url!r}; it must be a URL such as http://127.0.0.1:8000/v1"
-            )
+            raise InputError(f"{self.where}.endpoint is {shown!r}; it must be a URL such as http://127.0.0.1:8000/v1")
         if found.username or found.password:
             raise InputError(
                 f"{self.where}.endpoint holds a name or a password: name an environment variable in {self.where}.key"
@@ -79,21 +81,19 @@ class Endpoint:
                 f"{self.where}.endpoint has a query or a fragment (`?`, `#`), which requests do not keep; it must be a URL such as "
                 f"http://127.0.0.1:8000/v1, with a key in the environment variable that {self.where}.key names"
             )
-        self.headers = {"Content-Type": "application/json"}
+        self.headers, self.key = {"Content-Type": "application/json"}, ""
         if self.key_name:
-            key = os.environ.get(self.key_name, "").strip()
-            if not key:
-                raise InputError(f"{self.where}.key is {self.key_name!r}, and no such environment variable is set")
-            if not all("!" <= sign <= "~" for sign in key):  # without the key: http.client's own error quotes it
+            self.key = secret.value_of(self.key_name, f"{self.where}.key")
+            if not all("!" <= sign <= "~" for sign in self.key):  # without the key: http.client's own error quotes it
                 raise InputError(
-                    f"{self.where}.key is {self.key_name!r}: that environment variable holds a line break, a space or a character that "
-                    "is not ASCII; it must be printable ASCII without spaces"
+                    f"{self.where}.key is {self.key_name!r}: it holds a line break, a space or a character that is not ASCII; it must "
+                    "be printable ASCII without spaces"
                 )
             if found.scheme != "https" and found.hostname not in LOCAL:
                 raise InputError(
-                    f"{self.where}.endpoint is {self.url!r}: a key is sent over https alone, or to this machine"
+                    f"{self.where}.endpoint is {shown!r}: a key is sent over https alone, or to this machine"
                 )
-            self.headers["Authorization"] = f"Bearer {key}"
+            self.headers["Authorization"] = f"Bearer {self.key}"
         proxies = urllib.request.ProxyHandler({} if found.hostname in LOCAL else None)
         self.opener = urllib.request.build_opener(NoRedirect, proxies)
         self.ended = threading.Event()
@@ -126,7 +126,7 @@ class Endpoint:
                 if error.code not in LATER and error.code < 500:
                     raise InputError(f"{self.url} refuses: {why}") from None
             except (OSError, HTTPException, ValueError, KeyError, TypeError, IndexError) as error:
-                why = str(getattr(error, "reason", "") or error) or type(error).__name__
+                why = reason(error)
             else:
                 write_atomically(self.place(body), json.dumps({"asked": body, "answer": found}, ensure_ascii=False))
                 return found
@@ -141,7 +141,11 @@ class Endpoint:
         content = found["choices"][0]["message"]["content"]
         if not isinstance(content, str):
             raise ValueError("an answer without text")
-        return content.encode(errors="replace").decode()  # JSON may hold half of a surrogate pair, which UTF-8 cannot
+        return self.clean(content)
+
+    def clean(self, content: str) -> str:
+        """A reply as UTF-8 can hold it, for JSON may have half of a surrogate pair; without the key, where it repeats that."""
+        return secret.mask_values(content.encode(errors="replace").decode(), [self.key])
 
     def answers(self, bodies: Sequence[dict[str, Any]], progress: Progress | None = None) -> list[str]:
         """The answers to all requests, in their order; what is on the disk is not asked again.
@@ -186,4 +190,9 @@ def said(error: urllib.error.HTTPError) -> str:
         text = str(found["error"]["message"])
     except (OSError, ValueError, KeyError, TypeError):
         text = ""
-    return " ".join(text.split())[:200]
+    return secret.mask(" ".join(text.split()))[:200]
+
+
+def reason(error: Exception) -> str:
+    """Why no answer came, in words; some errors quote what the endpoint sent."""
+    return secret.mask(str(getattr(error, "reason", "") or error) or type(error).__name__)

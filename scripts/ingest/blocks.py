@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from scripts.ingest import measures, render
+from scripts.ingest import compiled, measures, render
 from scripts.ingest.compiled import Tree
 from scripts.ingest.forest import Forest
 from scripts.ingest.markup import Markup, read
@@ -23,15 +23,15 @@ from scripts.ingest.tags import CODE
 
 FITTED = Path(__file__).with_name("blocks.json")
 
-MOST = 50_000  # blocks: 0.4 s, and 150 MB of measures; of 2,700 real pages the largest has 6,000
+MOST = 50_000  # blocks: 0.1 s, and 100 MB of measures; of 3,423 real pages (docs/ingest.md) the largest has 2,600, a list of a forum 21,000
 
 
 SURE = 600  # a score from which a block counts as certain: odds of 400 to 1
 # [score + SURE]: the chance in thousandths that a block of this score is main text. No value is near a half, so all machines round alike.
 CHANCE = np.rint(1000 / (1 + np.exp(np.arange(-SURE, SURE + 1) / -100))).astype(np.int64)
 UNLIKELY = -100  # a score: odds of 1 to 2.7
-HEADING = np.zeros(len(CODE) + 1, np.bool_)  # by an element's code; h1 is the title, which gold texts leave out
-HEADING[[CODE[name] for name in ("h2", "h3", "h4", "h5", "h6", "dt", "caption")]] = True
+HEADING = np.zeros(len(CODE) + 1, np.uint8)  # by an element's code; h1 is the title, which gold texts leave out
+HEADING[[CODE[name] for name in ("h2", "h3", "h4", "h5", "h6", "dt", "caption")]] = 1
 PRECISION, RECALL = 5, 2  # weights of precision and recall: see `cut`
 
 
@@ -57,33 +57,23 @@ def cut(scores: NDArray[np.int64], length: NDArray[np.int64]) -> int:
     them, and `whole` the main text of the page: the F measure is (PRECISION + RECALL) * right / (PRECISION * taken + RECALL * whole).
     See Lewis, Evaluating and optimizing autonomous text classification systems (SIGIR 1995).
     """
-    chance = CHANCE[np.clip(scores, -SURE, SURE) + SURE]
-    order = np.argsort(-scores, kind="stable")
-    right, taken = np.cumsum((chance * length)[order]), np.cumsum(length[order])
-    measure = right * 1_000_000 // (PRECISION * taken * 1000 + RECALL * right[-1])
-    return int(scores[order[np.argmax(measure)]])
-
-
-def with_headings(good: NDArray[np.bool_], scores: NDArray[np.int64], code: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """The same, and each heading or defined term that a block of main text follows, unless it is unlikely by itself."""
-    out = good.copy()
-    for number in np.flatnonzero(~good & (scores > UNLIKELY) & HEADING[code])[::-1]:
-        out[number] = number + 1 < len(out) and out[number + 1]
-    return out
+    return int(compiled.cut(scores, length, CHANCE, PRECISION, RECALL))
 
 
 def kept(markup: Markup) -> list[int]:
-    """The numbers of the blocks that are main text, in order."""
+    """The numbers of the blocks that are main text, in order.
+
+    They are those from the least score on (`cut`), and each heading or defined term that one of them follows, unless it is unlikely by
+    itself.
+    """
     first, second, row = _forests()
     page = measures.page(markup)
     rows = np.empty((len(row), page.count), np.int16)
     page.first(row, rows)
     page.second(first.scores(rows), row, rows)
     scores = second.scores(rows)
-    length = np.array([len(text) for text in markup.text], np.int64)
-    code = np.array(markup.code, np.int64)[markup.node]
-    good = with_headings(scores >= cut(scores, length), scores, code)
-    return [int(number) for number in good.nonzero()[0]]
+    found: list[int] = compiled.kept(scores, cut(scores, page.length), page.kind, HEADING, UNLIKELY)
+    return found
 
 
 def text(tree: Tree, main: bool, write: Callable[[Markup, Sequence[int]], str] = render.text) -> str:

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from scripts.ingest.compiled import Scan
 
-TAGS = 200_000  # 0.2 s and 200 MB of a tree; of 3,700 real pages the mean is 2,000, the largest 22,000
-ATTRIBUTES = 1_000_000  # 0.2 s, 300 MB; 39,000 on the worst of 3,700 real pages, as below
+TAGS = 200_000  # 0.2 s and 200 MB of a tree; of 3,423 real pages (docs/ingest.md) the mean is 2,000, the largest 22,000
+ATTRIBUTES = 1_000_000  # 0.2 s, 300 MB; 39,000 on the worst of 3,423 real pages, as below
 SQUARES = 100_000_000  # of the numbers of attributes, over all tags: 10,000 in one tag take 0.1 s; 638,000
 STEPS = 100_000_000  # open elements that are looked through, 2 ns to 10 ns each: 14,000 nested ones; 11,000,000
 AGAIN = 2_000_000  # formatting elements that are opened again, and their attributes: 200 bytes of a tree each; 233,000
@@ -24,7 +24,7 @@ HIDDEN = 20_000  # bytes behind a <frameset>, a broken <svg> and the like, where
 LIBRARY_TAGS = 100_000
 OPTIONS = 10_000  # Resiliparse's parser goes through those before: 0.5 s for as many, 15 s for 50,000; 1,900
 # Resiliparse goes through each node and its text again for most elements around it to find the main content: 2.7 ns for each byte of a
-# text and element around it, NODE times as much for a node; 406,000,000 on the worst of 3,700 real pages, the next 50,000,000.
+# text and element around it, NODE times as much for a node; 406,000,000 on the worst of 3,423 real pages, the next 44,000,000.
 DEPTHS = 600_000_000
 NODE = 12
 TRAFILATURA_TAGS = 50_000  # of paragraphs: 1 s to 3 s

@@ -41,7 +41,8 @@ CONTEXT = 256
 FALLBACK = "windows-1252"  # the standard's, for most locales
 
 # Bytes in which browsers look for a declaration before they parse. One that the parser meets later counts as well, so the
-# search goes on: to the body or HEAD. Of 1,258 pages of crawls that declare a charset, 136 do so after PRESCAN bytes.
+# search goes on: to the body or HEAD. Of the 1,174 pages of the labelled crawl that declare a charset
+# in a tag, 139 do so after PRESCAN bytes.
 PRESCAN, HEAD = 1024, 1 << 16
 # WHATWG HTML, 13.2.3.2: "prescan a byte stream to determine its encoding", "get an attribute".
 MARKUP = re.compile(rb"<(?:(!--)|(meta[\t\n\f\r /])|/?[a-z][^\t\n\f\r >]*|[!/?])", re.IGNORECASE)

@@ -15,7 +15,7 @@ from scripts.workflow.errors import NotBuiltError
 
 NATIVE = Path(__file__).parent / "native"
 # By name, since a step's fingerprint has the files that its modules name; native/setup.py takes all that are there, in this order.
-NAMES = ("bounds.pxi", "crawl2llm_native.pyx", "lexbor.pxi", "measures.pxi", "reading.pxi")
+NAMES = ("bounds.pxi", "crawl2llm_native.pyx", "forest.pxi", "lexbor.pxi", "measures.pxi", "reading.pxi")
 SOURCES = [NATIVE / name for name in NAMES]
 SELECTOLAX = "1.0.2"  # of another version the structs in native/lexbor.pxi may be wrong
 BUILD = "run `make install`; an image or a conda environment has to be built again"
@@ -37,12 +37,14 @@ except ImportError as error:
 if selectolax.__version__ != SELECTOLAX:
     raise NotBuiltError(f"selectolax is of version {selectolax.__version__}, and must be {SELECTOLAX}: {BUILD}")
 
-Ids, Page, Reader, Scan, Tree, scores, utf8 = (
+Ids, Page, Reader, Scan, Tree, cut, kept, scores, utf8 = (
     crawl2llm_native.Ids,
     crawl2llm_native.Page,
     crawl2llm_native.Reader,
     crawl2llm_native.Scan,
     crawl2llm_native.Tree,
+    crawl2llm_native.cut,
+    crawl2llm_native.kept,
     crawl2llm_native.scores,
     crawl2llm_native.utf8,
 )

@@ -17,6 +17,7 @@ from typing import Any
 import pyarrow as pa
 
 from scripts.formats.documents import DOCUMENT, Writer, shard_of
+from scripts.ingest.access import access_of, access_option
 from scripts.ingest.compiled import Ids
 from scripts.ingest.extractors import missing
 from scripts.ingest.files import File, First, MissingError, TransferError, listed, target
@@ -25,7 +26,7 @@ from scripts.ingest.parquet import ParquetReader
 from scripts.ingest.sources import content, digests, named
 from scripts.ingest.synthesized import SynthesizedReader, file_of
 from scripts.ingest.text import JsonLinesReader, TextReader
-from scripts.ingest.urls import COMMON_CRAWL, access_option, is_url
+from scripts.ingest.urls import COMMON_CRAWL, is_url
 from scripts.ingest.warc import Page, Rejected, WarcReader
 from scripts.workflow import cli, contents, frozen
 from scripts.workflow.console import Progress, log
@@ -156,7 +157,7 @@ def remote(
                 f"{path} is not the file that ingest.list found: run again with --forcerun ingest_list"
             )
         return path
-    from scripts.ingest.remote import Gone, Remote, access_of
+    from scripts.ingest.remote import Gone, Remote
     from scripts.ingest.transport import Facts
 
     if copies is not None:

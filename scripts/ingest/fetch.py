@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import Any, cast
 
 from scripts.formats.documents import shard_of
+from scripts.ingest.access import access_of, access_option
 from scripts.ingest.files import MissingError, TransferError, listed, target
-from scripts.ingest.remote import Remote, access_of, workers
+from scripts.ingest.remote import Remote, workers
 from scripts.ingest.transport import PIECE, Facts
-from scripts.ingest.urls import access_option, is_url
+from scripts.ingest.urls import is_url
 from scripts.workflow import cli
 from scripts.workflow.console import Progress, log
 from scripts.workflow.manifest import Manifest

@@ -13,19 +13,23 @@ TOKEN = re.compile(r'"(?:[^"\\]++|\\.|\\\Z)*+(?:"|\Z)|[\[{]+|[\]}]+', re.DOTALL)
 ESCAPED_BYTE = re.compile("[\udc80-\udcff]")  # what "surrogateescape" makes of a byte that is no UTF-8
 
 
-def _integer(digits: str) -> int | None:
-    """An integer; None for one with more digits than Python converts (sys.get_int_max_str_digits)."""
+REPLACEMENT = "\ufffd"
+LOST = object()  # stands for a value that cannot be read, until it is None
+
+
+def _integer(digits: str) -> Any:
+    """An integer; LOST for one with more digits than Python converts (sys.get_int_max_str_digits)."""
     try:
         return int(digits)
     except ValueError:
-        return None
+        return LOST
 
 
 DECODER = json.JSONDecoder(strict=False, parse_int=_integer)
 
 
 def parse(line: bytes) -> tuple[Any, frozenset[str]]:
-    """(what the line holds, the keys of its object whose values cannot be read, None there).
+    """(what the line holds, the keys of its object whose values cannot be read, None there; `meta.url` for one within another).
 
     Such are strings with bytes that are no UTF-8, integers of thousands of digits, and values within more others than Python nests.
     Control characters within strings are taken as they are. Raises ValueError for a line that is no JSON.
@@ -44,10 +48,10 @@ def _parse_leniently(line: bytes) -> tuple[Any, frozenset[str]]:
     if text[at : at + 1] != "{":
         return json.loads(text, strict=False), frozenset()  # no object, so no document
     values: dict[str, Any] = {}
-    lost = set[str]()
+    lost: dict[str, list[str]] = {}  # of each key of the object, where in its value
     at = _skip_space(text, at + 1)
     while text[at : at + 1] != "}":
-        if values or lost:
+        if values:
             if text[at : at + 1] != ",":
                 raise json.JSONDecodeError("Expecting ',' delimiter", text, at)
             at = _skip_space(text, at + 1)
@@ -61,16 +65,40 @@ def _parse_leniently(line: bytes) -> tuple[Any, frozenset[str]]:
         try:
             value, at = DECODER.raw_decode(text, start)
         except RecursionError:
-            value, at = None, _find_end(text, start)
-        lost.discard(key)
-        if (value is None and text[start : start + 4] != "null") or ESCAPED_BYTE.search(text, start, at):
-            lost.add(key)
-            value = None
-        values[key] = value
+            value, at = LOST, _find_end(text, start)
+        lost[key] = []
+        values[key] = _readable(value, key, lost[key])
         at = _skip_space(text, at)
     if _skip_space(text, at + 1) != len(text):
         raise json.JSONDecodeError("Extra data", text, at + 1)
-    return values, frozenset(lost)
+    return values, frozenset(path for paths in lost.values() for path in paths)
+
+
+def _readable(value: Any, path: str, lost: list[str]) -> Any:
+    """A value with None for what in it cannot be read, whose paths are added to `lost`: of a list with such, all of it."""
+    try:
+        return _kept(value, path, lost)
+    except RecursionError:
+        lost[:] = [path]
+        return None
+
+
+def _kept(value: Any, path: str, lost: list[str]) -> Any:
+    if isinstance(value, dict):
+        # What a name that cannot be read stands for is lost with it.
+        lost += [f"{path}.{ESCAPED_BYTE.sub(REPLACEMENT, key)}" for key in value if ESCAPED_BYTE.search(key)]
+        return {
+            key: _kept(inner, f"{path}.{key}", lost) for key, inner in value.items() if not ESCAPED_BYTE.search(key)
+        }
+    before = len(lost)
+    if isinstance(value, list):
+        held = [_kept(inner, path, lost) for inner in value]
+        if len(lost) == before:
+            return held
+    elif value is not LOST and not (isinstance(value, str) and ESCAPED_BYTE.search(value)):
+        return value
+    lost[before:] = [path]
+    return None
 
 
 def _skip_space(text: str, at: int) -> int:

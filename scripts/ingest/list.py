@@ -16,8 +16,9 @@ from typing import Any, cast
 import fsspec
 
 from scripts.ingest import lists, urls
+from scripts.ingest.access import Access, access_of, access_option
 from scripts.ingest.files import MissingError, TransferError
-from scripts.ingest.remote import Access, Remote, access_of, patiently, workers
+from scripts.ingest.remote import Remote, patiently, workers
 from scripts.ingest.sources import spread
 from scripts.ingest.transport import KEYS, Broken, Facts, in_words, is_nobody, lacks_keys, of_info
 from scripts.workflow import cli, contents
@@ -25,6 +26,7 @@ from scripts.workflow.config import ConfigError
 from scripts.workflow.console import Progress, log
 from scripts.workflow.manifest import Manifest, pretty
 
+OPTIONS = "`options` of its source"  # in errors
 AT_ONCE = 8  # requests for lengths
 LONGEST = 2**28  # bytes of a list of paths, decompressed: a crawl's has 90,000 lines of 140 bytes
 
@@ -58,7 +60,7 @@ def lines(place: str, access: Access) -> list[lists.Line]:
 
 def of_crawl(source: dict[str, Any], access: Access) -> list[Found]:
     """The chosen files of a crawl."""
-    base = source.get("base", "https://data.commoncrawl.org/")
+    base = source.get("base", urls.BASE)
     place = urls.joined(base, f"crawl-data/{source['crawl']}/{source.get('format', 'warc')}.paths.gz")
     names = list(dict.fromkeys(line.name for line in lines(place, access)))
     found = chosen(names, source.get("files"), source.get("share"))
@@ -120,7 +122,7 @@ def matching(pattern: str, access: Access) -> dict[str, Facts | None]:
             raise Broken(in_words(error), nobody=is_nobody(error, pattern)) from error
 
     try:
-        fs, path = fsspec.core.url_to_fs(pattern, **access.options)
+        fs, path = fsspec.core.url_to_fs(pattern, **access.fill_options(OPTIONS))
         found = patiently(pattern, access.patience, glob)
     except (OSError, ImportError, ValueError, TypeError) as error:
         raise cli.InputError(f"{pattern}: {in_words(error)}") from error
@@ -208,7 +210,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
 
 def main(argv: list[str] | None = None) -> int:
     parser = cli.parser("ingest.list", __doc__, "--config config.yaml --manifest /tmp/list/manifest.json", always=True)
-    urls.access_option(parser)
+    access_option(parser)
     parser.add_argument(
         "--max-missing-files",
         type=int,

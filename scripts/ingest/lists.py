@@ -8,7 +8,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from scripts.ingest.urls import COMMON_CRAWL, SCHEMES, is_url, paths, refused
+from scripts.workflow import secret
 from scripts.workflow.config import ConfigError
+
+TAKEN_APART = frozenset("@?;#")  # a URL without them has no place for a secret
 
 
 class Line(NamedTuple):
@@ -74,9 +77,13 @@ def check(path: str, data: str) -> None:
         here, name = f"the list {path}, line {line.number}", line.name
         first, remote = first or line, is_url(name)
         if not remote and "://" in name:
-            raise ConfigError(f"{here}: {name!r} begins with none of {', '.join(f'{one}://' for one in SCHEMES)}")
+            raise ConfigError(
+                f"{here}: {secret.mask(name)!r} begins with none of {', '.join(f'{one}://' for one in SCHEMES)}"
+            )
         # A list may have 90,000 lines, and few of them anything that needs to be taken apart.
-        if remote and ("@" in name or "?" in name) and (why := refused(name)):
+        if remote and secret.has_reference(name):
+            raise ConfigError(f"{here}: a list names no secret, only a URL in `paths` does, or its `options`")
+        if remote and not TAKEN_APART.isdisjoint(name) and (why := refused(name)):
             raise ConfigError(f"{here}: {why}")
         if remote and "*" in name.partition("?")[0]:
             raise ConfigError(f"{here}: {name!r} is a pattern: it goes into `paths`, a list names each file")

@@ -66,9 +66,9 @@ class ParquetReader(TextReader):
         except BROKEN as error:
             yield Rejected("broken_file", place.key, place.url, str(error)[:300])
 
-    def columns(self, schema: pa.Schema) -> dict[str, str]:
-        """What `iter_batches` calls the columns of the layout that the file has → their names in the layout."""
-        return {path: name for name in self.layout.columns() if (path := _find(name, schema)[0])}
+    def columns(self, schema: pa.Schema) -> list[str]:
+        """What `iter_batches` calls the columns of the layout that the file has; several may lie within one string of JSON."""
+        return list(dict.fromkeys(path for name in self.layout.columns() if (path := _find(name, schema)[0])))
 
     def is_beside_text(self, path: str) -> bool:
         """Whether a column, by what `iter_batches` calls it, is beside the text: without it there still is a text."""
@@ -87,16 +87,15 @@ class ParquetReader(TextReader):
         return None
 
     def group(
-        self, opened: pq.ParquetFile, stream: Pages, group: int, start: int, columns: dict[str, str], place: Place
+        self, opened: pq.ParquetFile, stream: Pages, group: int, start: int, columns: list[str], place: Place
     ) -> Iterator[Page | Rejected]:
-        """The rows of a row group, of which the first is row `start` of the file. columns: of the file → of the layout."""
+        """The rows of a row group, of which the first is row `start` of the file."""
         about = opened.metadata.row_group(group)
         mean = max(about.total_byte_size, 1) / max(about.num_rows, 1)
         size = int(min(max(PIECE / mean, 1), ROWS))
         row = start
-        repeated = {path for path in columns if self.is_beside_text(path) and _is_repeated(path, opened.schema_arrow)}
-        lost, searched = {columns[path] for path in repeated}, False
-        there = [path for path in columns if path not in repeated]
+        lost = {path for path in columns if self.is_beside_text(path) and _is_repeated(path, opened.schema_arrow)}
+        there, searched = [path for path in columns if path not in lost], False
         while True:
             stream.begin(about, size)
             at = start
@@ -117,7 +116,7 @@ class ParquetReader(TextReader):
                 if not searched and (damaged := self.find_damaged(opened, stream, group, size, there)):
                     # From here on without them: the text decides, and it is still there.
                     there = [path for path in there if path not in damaged]
-                    lost, searched = lost | {columns[path] for path in damaged}, True
+                    lost, searched = lost.union(damaged), True
                     continue
                 gone = start + about.num_rows - row
                 where = f"row group {group} at byte {_offset(about)}, rows {row:,} to {start + about.num_rows - 1:,}"
@@ -142,7 +141,7 @@ class ParquetReader(TextReader):
     def row(
         self, place: Place, row: int, body: tuple[dict[str, Any], dict[str, str | int]], beside: Collection[str]
     ) -> Page | Rejected:
-        """A row as a Page or a Rejected. body: as of `_rows`. beside: columns of the layout that are lost in every row."""
+        """A row as a Page or a Rejected. body: as of `_rows`. beside: columns that are lost in every row."""
         values, lost = body
         text = text_of(values, self.layout)
         if text is None:

@@ -7,7 +7,6 @@ growing, random time, until nothing has come for `patience` seconds. A file is n
 from __future__ import annotations
 
 import io
-import json
 import os
 import random
 import re
@@ -16,11 +15,11 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any, BinaryIO, cast
 from urllib.parse import urlsplit
 
+from scripts.ingest.access import Access
 from scripts.ingest.files import MissingError, TransferError
 from scripts.ingest.transport import BLOCK, PIECE, Broken, Facts, Server, Store, Web
 from scripts.ingest.urls import name_of
@@ -48,20 +47,6 @@ def workers(number: int) -> Iterator[ThreadPoolExecutor]:
                 raise
     finally:
         STOPPED.clear()
-
-
-@dataclass(frozen=True)
-class Access:
-    """How files of a source are reached. options: of fsspec's file system. patience: seconds to wait for a server that is busy or gone."""
-
-    options: dict[str, Any]
-    patience: float = 600.0
-
-
-def access_of(given: str, source: str) -> Access:
-    """How the files of a source are reached, from `--access`."""
-    held = json.loads(given or "{}").get(source, {})
-    return Access(held.get("options", {}), held.get("patience", Access.patience))
 
 
 def patiently(what: str, patience: float, go: Callable[[], Any]) -> Any:
@@ -225,8 +210,8 @@ class Remote:
     def server(self) -> Web | Store:
         """Who has it."""
         if urlsplit(self.url).scheme in ("http", "https"):
-            return Web(self.url, self.access.options, self.facts, self.page)
-        return Store(self.url, self.access.options, self.facts)
+            return Web(self.url, self.access, self.facts, self.page)
+        return Store(self.url, self.access, self.facts)
 
     def head(self) -> Facts:
         """What the server says of it, asked patiently."""

@@ -14,8 +14,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from scripts.ingest import access as access_to
 from scripts.ingest import lists, urls
-from scripts.workflow import contents
+from scripts.workflow import contents, secret
 from scripts.workflow.config import ConfigError
 from scripts.workflow.console import log
 
@@ -45,7 +46,7 @@ def expand(pattern: str, data: str) -> list[tuple[str, str]]:
         folders = [data, str(Path(pattern[1:]).parent), "/"]
         files = [os.path.normpath(name) for name in listed(pattern[1:], data)]
         return [(name, next(folder for folder in folders if _inside(name, folder))) for name in files]
-    if glob.has_magic(pattern) and not Path(pattern).exists():
+    if is_glob(pattern):
         parts = pattern.split("/")
         fixed = parts[: next(number for number, part in enumerate(parts) if glob.has_magic(part))]
         root = os.path.normpath("/".join([*fixed, ""]) or ".")
@@ -54,6 +55,25 @@ def expand(pattern: str, data: str) -> list[tuple[str, str]]:
         return [(name, root) for name in found]
     path = os.path.normpath(pattern)
     return [(path, str(Path(path).parent))] if Path(path).is_file() else []
+
+
+def is_glob(pattern: str) -> bool:
+    """Whether an entry of `paths`, `{data}` put in, is a pattern, and no file whose name has such signs."""
+    return not pattern.startswith("@") and glob.has_magic(pattern) and not Path(pattern).exists()
+
+
+def first_leading_out(found: Iterable[tuple[str, str]]) -> str:
+    """The first of these (path, root) that a symbolic link takes out of its root; "" without one."""
+    folders: dict[str, str] = {}  # a dump has 90,000 files in a few folders
+    for path, root in found:
+        folder = os.path.dirname(path)  # noqa: PTH120 - 90,000 files
+        for one in (folder, root):
+            if one not in folders:
+                folders[one] = os.path.realpath(one)
+        real = os.path.realpath(path) if os.path.islink(path) else folders[folder]  # noqa: PTH114
+        if real != folders[root] and not real.startswith(f"{folders[root].rstrip('/')}/"):
+            return path
+    return ""
 
 
 def _absolute(path: str) -> str:
@@ -70,7 +90,7 @@ def of_source(source: dict[str, Any], data: str, here: str) -> list[str]:
 
     A file is named below the folder of the first entry that finds it (see `expand`); where a file of an earlier entry has that
     name already, as many parent folders are put in front as make it unique. So an entry that is added at the end renames no file.
-    Raises ConfigError where an entry finds no file or a name is not UTF-8.
+    Raises ConfigError where an entry finds no file, a name is not UTF-8, or a link takes what a pattern finds out of its folder.
     """
     if not source.get("paths"):
         raise ConfigError(f"{here} ({source['name']}) needs `paths`: files or globs of kind {source['kind']}")
@@ -87,6 +107,15 @@ def of_source(source: dict[str, Any], data: str, here: str) -> list[str]:
             )
         new = {identity: entry for identity, entry in _distinct(found).items() if identity not in seen}
         seen |= new.keys()
+        if (
+            not source.get("follow_links")
+            and is_glob(filled := urls.paths({"paths": [pattern]}, data)[0])
+            and (path := first_leading_out(new.values()))
+        ):
+            raise ConfigError(
+                f"{here}.paths: {filled!r} finds {path}, which a symbolic link takes to {os.path.realpath(path)}: if it is wanted, set "
+                "follow_links: true in its source, or name the file itself"
+            )
         for path, root in new.values():
             try:
                 path.encode()
@@ -213,6 +242,10 @@ def check(source: dict[str, Any], data: str, here: str) -> None:
     for path in [*(path.removeprefix("@") for path in remote), source.get("base", ""), *urls.stores(options)]:
         if why := urls.refused(path):
             raise ConfigError(f"{here}: {why}")
+        if secret.has_reference(path) and not (path.startswith("http") and {path, f"@{path}"} & set(paths)):
+            raise ConfigError(
+                f"{here}: a secret is named in {path}, and only URLs of `paths` at http and https, and `options`, may do so"
+            )
         if (
             path.startswith("http")
             and source["kind"] != urls.COMMON_CRAWL
@@ -261,12 +294,27 @@ def fetching(config: dict[str, Any]) -> dict[str, Any]:
 
 
 def access(config: dict[str, Any]) -> str:
-    """How the files of each source are reached, as `--access` takes it: a placement, which decides no byte."""
-    held = {
-        source["name"]: {key: source[key] for key in ("options", "patience") if key in source}
-        for source in config["ingest"]["extract"]["sources"]
-    }
-    return json.dumps({name: keys for name, keys in held.items() if keys})
+    """How the files of each source are reached, as `--access` takes it (scripts/ingest/access.py): a placement, which decides no byte."""
+    found = {}
+    for source in config["ingest"]["extract"]["sources"]:
+        keys = {key: source[key] for key in ("options", "patience", "allowed_hosts") if key in source}
+        if filled := [path for path in urls.paths(source, config["data"]) if secret.has_reference(path)]:
+            keys["urls"] = [path.removeprefix("@") for path in filled]
+        if "allowed_hosts" in keys or "options" in keys:
+            keys["origins"] = access_to.origins(_named_urls(source, config["data"]))
+        if keys:
+            found[source["name"]] = keys
+    return json.dumps(found)
+
+
+def _named_urls(source: dict[str, Any], data: str) -> Iterator[str]:
+    """The URLs that the config names for a source, itself or by lists on this disk."""
+    yield source.get("base", urls.BASE)
+    for path in urls.paths(source, data):
+        if path.startswith("@") and not urls.is_url(path[1:]):
+            yield from (line.name for line in lists.lines(path[1:], data))
+        else:
+            yield path.removeprefix("@")
 
 
 def _hash(name: str, attempt: int) -> int:

@@ -101,8 +101,6 @@ UNSPACED = "\u0e00-\u0eff\u1000-\u10bf\u1780-\u17ff\u1940-\u1abf\ua9c0-\ua9ff\ua
 _NUMBER = re.compile(r"[+\-\u2212\u2013\u00b1]?\d[\d.,;*+\-\u2212\u2013]*")
 _EXPRESSION = re.compile(r"[\w+\-\u2212\u2013*/=.,\u00b7 ]*[\w]")
 _LETTERS = frozenset("ijknpquvwxyzNTβγδεθλμνπρστφχψω")
-KNOWN = 65_536  # words of classes that are remembered
-NEW = 3  # words of a tag that are looked up one by one: a page may have new ones in each of its tags
 
 # What the words of a class, an id, a role or an itemprop say: one bit for each group.
 GROUPS = {
@@ -167,28 +165,10 @@ def _matched(words: str) -> int:
     return bits
 
 
-_known: dict[str, int] = {}  # words of classes, which pages share, with the bits of the groups that they name
-
-
 def said(words: str) -> int:
     """The bits of GROUPS that the words of a class, an id, a role or an itemprop name, and HIDDEN for the word `hidden`."""
-    bits, new = 0, []
-    for word in words.split():
-        if word == "hidden":
-            bits |= HIDDEN
-        known = _known.get(word)
-        if known is None:
-            new.append(word)
-        else:
-            bits |= known
-    if len(new) > NEW:
-        return bits | _matched(" ".join(new))
-    if len(_known) > KNOWN:
-        _known.clear()
-    for word in new:
-        _known[word] = _matched(word)
-        bits |= _known[word]
-    return bits
+    each = words.split()
+    return _matched(" ".join(each)) | (HIDDEN if "hidden" in each else 0)
 
 
 def raised(before: str, text: str, numerator: bool) -> str:

@@ -268,7 +268,7 @@ class JsonLinesReader(TextReader):
             return self.rejected("broken_record", place, row, str(error)[:300])
         text = layouts.text_of(body, self.layout) if isinstance(body, dict) else None
         if text is None:
-            if bad := [name for name in self.layout.text if name.partition(".")[0] in lost]:
+            if bad := [name for name in self.layout.text if layouts.is_lost(name, lost)]:
                 return self.rejected("broken_record", place, row, f"{bad[0]} cannot be read")
             return self.rejected("no_text", place, row, f"no string under {' or '.join(map(repr, self.layout.text))}")
         return self.page(place, row, text, *layouts.facts(body, self.layout, lost))

@@ -12,19 +12,26 @@ import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
-from urllib.parse import urlsplit
+from urllib.parse import urljoin, urlsplit
 
 import aiohttp
 import fsspec
+import yarl
 from fsspec.asyn import sync
 
+from scripts.ingest.access import Access, drop_secrets
 from scripts.ingest.files import MissingError, TransferError
+from scripts.workflow import secret
+from scripts.workflow.errors import InputError
 
 PIECE = 2**20  # bytes asked of a stream at a time
 BLOCK = 2**23  # bytes of one request to a store of objects
 SILENT = 60.0  # seconds without a byte after which a connection counts as broken
 KEYS = 'credentials come from the environment; a public bucket needs none with the option {"anon": true}'
 WRONG = "are the `options` of its source those that fsspec's file system of this place takes?"
+WHERE = "its source"  # whose secret is not there, in errors
+REDIRECTS = 10  # most of one request
+MOVED = (301, 302, 303, 307, 308)
 BUSY = {408, 425, 429, *range(500, 600)} - {501, 505}
 
 
@@ -94,27 +101,57 @@ class Server(Protocol):
 class Web:
     """A file at http or https. Raises Broken, MissingError and TransferError."""
 
-    def __init__(self, url: str, options: dict[str, Any], facts: Facts, page: bool) -> None:
-        """page: whether the file may be a web page."""
-        self.url, self.facts, self.page = url, facts, page
+    def __init__(self, url: str, access: Access, facts: Facts, page: bool) -> None:
+        """url: as the config has it, with references to secrets, which messages show. page: whether the file may be a web page."""
+        self.url, self.access, self.facts, self.page = url, access, facts, page
         self.sure = False
-        self.fs, _ = fsspec.core.url_to_fs(url, **options)
+        try:
+            self.filled, options = access.fill_url(url, WHERE), access.fill_options(WHERE)
+        except InputError as error:
+            raise TransferError(f"{url}: {error}") from error
+        self.fs, _ = fsspec.core.url_to_fs(self.filled, **options)
+        self.bare, _ = fsspec.core.url_to_fs(self.filled, **drop_secrets(options))
         self.response: aiohttp.ClientResponse | None = None
 
     def ask(self, method: str, headers: dict[str, str]) -> aiohttp.ClientResponse:
-        """A response, whatever its status, of which only the headers were read."""
-        options = {**self.fs.kwargs}
+        """A response, whatever its status, of which only the headers were read. Redirects are followed, without secrets to other hosts."""
+        place = str(self.fs.encode_url(self.filled))
+        if why := self.access.refusal(place, place):
+            raise MissingError(f"{self.url}: {why}")
+        first = place
+        for _ in range(REDIRECTS):
+            found = self._request(method, place, headers, first)
+            target = found.headers.get("Location", "")
+            if found.status not in MOVED or not target or not self.fs.kwargs.get("allow_redirects", True):
+                return found
+            self.fs.loop.call_soon_threadsafe(found.close)
+            try:
+                place = urljoin(place, target)
+                why = self.access.refusal(place, first)
+            except ValueError:
+                why = "the server redirects to what is no URL"
+            if why:
+                raise MissingError(f"{self.url}: {why}")
+        raise MissingError(f"{self.url}: the server redirects more than {REDIRECTS} times")
+
+    def _request(self, method: str, place: str, headers: dict[str, str], first: str) -> aiohttp.ClientResponse:
+        fs = self.fs if self.access.trusts(place, first) else self.bare
+        options = {**fs.kwargs}
         given = {**options.pop("headers", {}), "Accept-Encoding": "identity", **headers}
         options.setdefault("timeout", aiohttp.ClientTimeout(total=None, connect=SILENT, sock_read=SILENT))
-        options.setdefault("allow_redirects", True)
+        options["allow_redirects"] = False
 
         async def go() -> aiohttp.ClientResponse:
-            session = await self.fs.set_session()
+            session = await fs.set_session()
             # What is stored in gzip may be said to be coded so: it is wanted as it is stored.
             return cast(
                 aiohttp.ClientResponse,
                 await session.request(
-                    method, self.fs.encode_url(self.url), headers=given, auto_decompress=False, **options
+                    method,
+                    yarl.URL(place, encoded=place.isascii() and " " not in place),
+                    headers=given,
+                    auto_decompress=False,
+                    **options,
                 ),
             )
 
@@ -231,8 +268,12 @@ def _busy(response: aiohttp.ClientResponse) -> Broken:
 class Store:
     """A file in a store that fsspec reads, such as s3 and hf."""
 
-    def __init__(self, url: str, options: dict[str, Any], facts: Facts) -> None:
-        self.url, self.facts, self.options = url, facts, options
+    def __init__(self, url: str, access: Access, facts: Facts) -> None:
+        self.url, self.facts = url, facts
+        try:
+            self.options = access.fill_options(WHERE)
+        except InputError as error:
+            raise TransferError(f"{url}: {error}") from error
         self.sure = False
         self.file: Any = None
         self.at = 0
@@ -297,11 +338,11 @@ def lacks_keys(error: BaseException) -> bool:
 
 
 def in_words(error: BaseException) -> str:
-    """An error of a library in one line, without the queries of the URLs in it: a store redirects to URLs that are signed."""
+    """An error of a library in one line, without secrets and the queries of the URLs in it: a store redirects to URLs that are signed."""
     said = re.sub(r"(://[^\s'\"?]+)\?[^\s'\"]+", r"\1?...", str(error)).replace(
         " ssl:default", ""
     )  # aiohttp says so of http too
-    return f"{type(error).__name__}: {' '.join(said.split())[:500]}"
+    return f"{type(error).__name__}: {secret.mask(' '.join(said.split()))[:500]}"
 
 
 def of_info(info: dict[str, Any]) -> Facts:

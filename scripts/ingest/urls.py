@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import posixpath
 from collections import Counter
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
+from scripts.workflow import secret
 from scripts.workflow.config import ConfigError
 
 SCHEMES = ("https", "http", "s3", "hf")
+BASE = "https://data.commoncrawl.org/"  # of a crawl without another one
 COMMON_CRAWL = "commoncrawl"  # the source kind that names a crawl
-# Parts of names of parameters that hold a secret: presigned URLs have such.
-SECRETS = ("signature", "token", "secret", "password", "passwd", "credential", "key", "auth", "sig")
+# Headers whose values a config may hold: any other one may be a secret, such as Cookie and X-….
+HARMLESS = {
+    *(
+        "accept",
+        "accept-charset",
+        "accept-language",
+        "cache-control",
+        "from",
+        "if-modified-since",
+        "if-none-match",
+        "pragma",
+        "range",
+    ),
+    *("referer", "user-agent"),
+}
 
 
 def is_url(name: str) -> bool:
@@ -32,28 +46,40 @@ def refused(url: str) -> str:
 
     It would be in manifests and logs, with what is secret in it.
     """
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+        parts.port  # noqa: B018 - it raises for one that is none
+    except ValueError:
+        return f"a URL that cannot be read{'' if '@' in url or '?' in url else f': {url!r}'}"
     if parts.username is not None or parts.password is not None:
-        return f"a URL of {parts.hostname} with a user and password in it: credentials come from the environment"
-    names = [name for name, _ in parse_qsl(parts.query, keep_blank_values=True) if _is_secret(name)]
+        return f"a URL of {parts.hostname} with a user and password in it: {secret.HOW}, in the source's `options`"
+    path = [part.partition("=")[::2] for part in parts.path.split(";")[1:]]  # `/page;jsessionid=…`
+    pairs = [*parse_qsl(parts.query, keep_blank_values=True), *path, *parse_qsl(parts.fragment)]
+    names = [name for name, value in pairs if secret.is_secret_name(name) and not secret.REFERENCE.fullmatch(value)]
     if names:
-        return f"a URL of {parts.hostname} with {names[0]!r} in its query: credentials come from the environment"
+        return f"a URL of {parts.hostname} with {names[0]!r} in its query: {secret.HOW}, as in ?{names[0]}={{env:NAME}}"
     return ""
 
 
-def _is_secret(name: str) -> bool:
-    return any(part in name.lower() for part in SECRETS)
+def check_options(options: dict[str, Any], here: str, within: str = "") -> None:
+    """Raises ConfigError, without the value, where an option of fsspec, at any depth, holds a secret, and none is named in its place.
 
-
-def check_options(options: dict[str, Any], here: str) -> None:
-    """Raises ConfigError where an option of fsspec, at any depth, is a credential."""
+    within: the option that these are in, `headers` or `cookies`.
+    """
     for name, value in options.items():
-        if _is_secret(str(name)) or str(name).lower() in ("username", "user"):
-            raise ConfigError(
-                f"{here}.{name} looks like a credential: it would be in the config that a run keeps; set it in the environment"
-            )
+        key, place = str(name).lower(), f"{here}.{name}"
         if isinstance(value, dict):
-            check_options(value, f"{here}.{name}")
+            check_options(value, place, key if key in ("headers", "cookies") else within)
+            continue
+        kept = {"headers": key not in HARMLESS, "cookies": True}.get(
+            within, secret.is_secret_name(key) or key in ("username", "user")
+        )
+        if kept and not (isinstance(value, str) and secret.has_reference(value)):
+            raise ConfigError(
+                f"{place} looks like a credential, and a run keeps its config: {secret.HOW}, or set what the store's library reads itself"
+            )
+        if isinstance(value, str) and "://" in value and (why := refused(value)):
+            raise ConfigError(f"{place} is {why}")
 
 
 def stores(options: dict[str, Any]) -> list[str]:
@@ -65,15 +91,6 @@ def stores(options: dict[str, Any]) -> list[str]:
         elif name in ("endpoint_url", "endpoint") and value:
             found.append(str(value))
     return found
-
-
-def access_option(parser: argparse.ArgumentParser) -> None:
-    """Add `--access`, which programs that read remote files have (see remote.access_of)."""
-    parser.add_argument(
-        "--access",
-        default="{}",
-        help='JSON: how the files of each source are reached, as {"web": {"options": {"anon": true}, "patience": 600}}',
-    )
 
 
 def name_of(url: str) -> str:

@@ -23,7 +23,7 @@ from scripts.pretrain.hours import MFU
 from scripts.workflow import config as configuration
 from scripts.workflow.cli import answered, described
 from scripts.workflow.config import ROOT
-from scripts.workflow.console import duration, log, setup
+from scripts.workflow.console import duration, log, put, setup
 from scripts.workflow.errors import InputError
 from scripts.workflow.manifest import write_atomically
 
@@ -135,7 +135,7 @@ def text(found: list[tuple[Source, Sampled]], languages: list[str], made: Estima
         f"#   on {train['threads']} threads, by the sample's processor time and a few steps timed here, as if nothing else ran. "
         "Assumed: all data steps",
         f"#   take {DATA_HALF:.0f} times what reading, language and heuristics take. Fine-tuning, evaluation and report come on top",
-        "#   (1.5 minutes on 2 cores for a model of 1.3 million parameters, measured with `make demo`).",
+        "#   (1.5 minutes on 2 cores for a model of 0.6 million parameters, measured with `make demo`).",
         f"#   One node of eight H100: {duration(made.data_node)} for the data on {NODE_CORES} cores, "
         f"{duration(made.train_node)} for pretraining",
         f"#   (assumes {MFU:.0%} of the peak and 0.05 s a step at least; not measured).",
@@ -232,7 +232,7 @@ def parser() -> argparse.ArgumentParser:
         type=options,
         default={},
         metavar="JSON",
-        help="""of remote files: options of fsspec, as '{"anon": true}'; credentials come from the environment""",
+        help="""of remote files: options of fsspec, as '{"anon": true}'; secrets are named, as {env:NAME}""",
     )
     made.add_argument(
         "--languages",
@@ -271,8 +271,8 @@ def main(argv: list[str] | None = None) -> int:
     configuration.validate(yaml.safe_load(made), source=str(args.config))
     write_atomically(args.config, made)
     comments = [line.removeprefix("#").removeprefix(" ") for line in made.splitlines()[3:] if line.startswith("#")]
-    print("\n".join(comments))
-    print(f"\nwrote {args.config}; look at it, then: {start(args.config)}")
+    put("\n".join(comments))
+    put(f"\nwrote {args.config}; look at it, then: {start(args.config)}")
     return 0
 
 

@@ -223,7 +223,7 @@ def remote(pattern: str, wanted: Wanted) -> Source:
     from scripts.ingest.remote import Access, Remote
 
     check({"kind": "warc", "paths": [pattern], "options": wanted.options})
-    access = Access(wanted.options, PATIENCE)
+    access = Access(wanted.options, PATIENCE, urls=frozenset([pattern.removeprefix("@")]))
     log.info("asking for %s", pattern)
     try:
         found = listing.of_paths({"paths": [pattern]}, access)

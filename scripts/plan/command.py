@@ -32,6 +32,7 @@ from scripts.workflow import config as configuration
 from scripts.workflow import leftovers, placement, processors, readable, record, steps
 from scripts.workflow.cli import described
 from scripts.workflow.config import ROOT
+from scripts.workflow.console import put
 from scripts.workflow.errors import InputError
 from scripts.workflow.manifest import write_atomically
 from scripts.workflow.project import Project
@@ -43,7 +44,7 @@ def notes(lines: Iterable[str]) -> Iterator[str]:
     """The lines, after those on what is `auto` have been printed."""
     for line in lines:
         if line.startswith(MARK):
-            print(line.rstrip())
+            put(line.rstrip())
         else:
             yield line
 
@@ -179,17 +180,17 @@ def show(
     if errors:
         # Of an option that it does not know, Snakemake first prints all that it does.
         usage = [line.partition(": ")[2] for line in lines if ": error: " in line and lines[0].startswith("usage: ")]
-        print("\n".join(usage or errors))
+        put("\n".join(usage or errors))
         return 1
     if not tasks:
-        print("nothing to do: every result is up to date")
+        put("nothing to do: every result is up to date")
         if not pictures:
             return 0
     plan = planned(tasks, dryrun.folder(lines), options, profile)
     columns = shutil.get_terminal_size((WIDTH, 0)).columns if sys.stdout.isatty() else WIDTH
     width = min(WIDTH, max(80, columns))
     if tasks:
-        print(
+        put(
             "\n".join(
                 words.page(
                     reasons(tasks, plan.project.variants if plan.project else None), plan.costs, plan.gpus, width
@@ -197,23 +198,23 @@ def show(
             )
         )
         for line in variants.table(plan, width):
-            print(line)
+            put(line)
         closing = words.closing(plan.costs, plan.gpus, plan.cores)
         if any(task.step == steps.FETCH for task in tasks):
-            print(
+            put(
                 "\n".join(
                     textwrap.wrap(
                         words.to_copy(tasks, plan.work.last, plan.work.variants), width, break_on_hyphens=False
                     )
                 )
             )
-        print("\n".join(textwrap.wrap(closing, width, break_on_hyphens=False)))
+        put("\n".join(textwrap.wrap(closing, width, break_on_hyphens=False)))
         if plan.project and (gone := removed(plan.project, plan.work.last.folder)):
-            print("\n".join(textwrap.wrap(gone, width, subsequent_indent="    ", break_on_hyphens=False)))
+            put("\n".join(textwrap.wrap(gone, width, subsequent_indent="    ", break_on_hyphens=False)))
         shared = placement.lines(plan.project) if plan.project else ()
         for line in [*halved.lines(plan), *shared, *training.lines(tasks, plan.work)]:
             indent = "  " if line.startswith("  ") else ""
-            print(
+            put(
                 "\n".join(
                     textwrap.wrap(line, width, initial_indent=indent, subsequent_indent="    ", break_on_hyphens=False)
                 )
@@ -226,13 +227,11 @@ def draw(plan: Plan, pictures: dict[str, Path]) -> int:
     from scripts.picture import written  # its layout engine is loaded only where a picture is wanted
 
     if plan.project is None:
-        print(
-            "error: no picture was written: the config cannot be read as Snakemake read it, or files changed meanwhile"
-        )
+        put("error: no picture was written: the config cannot be read as Snakemake read it, or files changed meanwhile")
         return 1
     for kind, text in written.texts(plan, list(pictures)).items():
         write_atomically(pictures[kind], text)
-        print(f"picture: {pictures[kind]}")
+        put(f"picture: {pictures[kind]}")
     return 0
 
 
@@ -265,9 +264,9 @@ def main(argv: list[str] | None = None) -> int:
     returned, said, differing = dry_run(command)
     status = show(said, options, Path(profile), pictures)
     if returned and not status:
-        print("\n".join(said))
+        put("\n".join(said))
     for line in differing:
-        print(line)
+        put(line)
     return status or returned
 
 

@@ -22,6 +22,8 @@ SHORTER = (
     (re.compile(f"{CHANGED}(.*)"), r"\1"),
     (re.compile(r"Forced execution"), "asked for on the command line"),
 )
+# report.whatif and report.inspect hold a copy of the select steps' settings: a key is shown as in the config.
+COPIED = re.compile(r"\bselect\.(?=\w+\.select\.)")
 # Reasons that differ in no more than this are shown as one, with the first as example.
 ALIKE = re.compile(
     rf"(?<={replaced.WORDS}: ).*|(?<={replaced.WORDS} in shard ).*|/\d+(?=\.)|\d+ (?=holds )|\d+ bytes, not \d+"
@@ -40,6 +42,7 @@ def why(reason: str, filters: Sequence[str] = tuple(filtering.FILTERS)) -> str:
             above |= {dryrun.folders(Path(name))[1] for name in part.removeprefix(AGAIN).split(", ")}
             continue
         words = next((pattern.sub(text, part) for pattern, text in SHORTER if pattern.match(part)), part)
+        words = COPIED.sub("", words)
         own += [words] if words not in own else []
     if MISSING in own:  # it runs whatever happens above
         return "; ".join(own)

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from scripts.pretrain import checkpoint, listing
 from scripts.workflow.cli import described, fail
+from scripts.workflow.console import put
 from scripts.workflow.errors import InputError
 
 DTYPES = ("bf16", "fp32")
@@ -63,7 +64,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--dtype", choices=DTYPES, help="type of the weights (default: save_dtype of the training)")
     args = parser.parse_args(argv)
     if args.checkpoint is None:
-        print("\n".join(listing.lines(Path("checkpoints"))))
+        put("\n".join(listing.lines(Path("checkpoints"))))
         return 0
     if args.out is None:
         parser.error("name the folder to write after the checkpoint")
@@ -72,8 +73,8 @@ def main(argv: list[str] | None = None) -> int:
         files = export(args.checkpoint, args.out, args.dtype)
     except (InputError, OSError) as error:
         return fail(str(error))
-    print(f"{args.out}: {', '.join(path.name for path in files)}")
-    print(f"to load it: transformers.AutoModelForCausalLM.from_pretrained({str(args.out)!r})")
+    put(f"{args.out}: {', '.join(path.name for path in files)}")
+    put(f"to load it: transformers.AutoModelForCausalLM.from_pretrained({str(args.out)!r})")
     return 0
 
 

@@ -19,7 +19,7 @@ from scripts.compress.gguf_tools import called, check_compilers, pip, programs
 from scripts.quality import tools
 from scripts.workflow.cli import described, fail
 from scripts.workflow.config import ROOT
-from scripts.workflow.console import duration, log, setup
+from scripts.workflow.console import duration, log, put, setup
 from scripts.workflow.errors import InputError
 from scripts.workflow.manifest import scratch
 
@@ -95,9 +95,7 @@ def main(argv: list[str] | None = None) -> int:
             log.info("made in %s", duration(time.monotonic() - begun))
     except InputError as error:
         return fail(str(error))
-    print(
-        f"KenLM {tools.VERSION} is in {folder}: language models can be trained (quality.lm) and asked (quality.kenlm)"
-    )
+    put(f"KenLM {tools.VERSION} is in {folder}: language models can be trained (quality.lm) and asked (quality.kenlm)")
     return 0
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from scripts.report import generated
@@ -18,8 +19,10 @@ CLASSES = {"better": "gained", "worse": "lost", "unclear": "muted"}
 
 
 def change(value: float, measure: str) -> str:
-    """`+0.136` bits per byte, `−1.3` of percent."""
-    return signed(value, 3) if measure == "heldout_text" else signed(100 * value, 1)
+    """`+0.136` bits per byte, or as many digits as show that it is not zero: `−0.0004`; `−1.3` of percent."""
+    if measure != "heldout_text":
+        return signed(100 * value, 1)
+    return signed(value, min(6, max(3, -math.floor(math.log10(abs(value))))) if value else 3)
 
 
 def measure(name: str) -> str:

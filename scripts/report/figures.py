@@ -19,6 +19,8 @@ matplotlib.use("svg")
 from matplotlib import pyplot, ticker
 from matplotlib.axes import Axes
 
+from scripts.report.page import identifier
+
 # Colour on paper → name of the CSS variable that replaces it on the page.
 INK, MUTED, GRID = "#1d2430", "#5c6675", "#d8dde5"
 BLUE, ORANGE, GREEN, PURPLE = "#0072b2", "#d55e00", "#009e73", "#b0578d"
@@ -76,6 +78,7 @@ def drawn(
 
 def themed(svg: str, name: str, title: str, description: str) -> str:
     """matplotlib's SVG as an inline element: colours as CSS variables, ids under `name`, title and description."""
+    name = identifier(name)
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
     svg = re.sub(r'(\bid="|url\(#|xlink:href="#)', rf"\g<1>{name}-", svg)

@@ -11,7 +11,9 @@ from typing import Any
 
 from markupsafe import Markup
 
+from scripts.report.page import identifier
 from scripts.report.scale import Axis
+from scripts.workflow.console import clean
 
 WIDTH, HEIGHT, EDGE = 160, 64, 4  # of a small curve, in units of its view box
 ROWS, COLUMNS = 24, 15  # of an UpSet plot: rules and combinations that it draws
@@ -19,6 +21,7 @@ STEP, LABEL, BARS = 18, 7, 90  # distance of rows and columns, width of a letter
 
 
 def _svg(width: float, height: float, name: str, title: str, description: str, inside: str, shape: str = "") -> Markup:
+    name, title, description = identifier(name), clean(title), clean(description)
     head = (
         f'<title id="{name}-title">{html.escape(title)}</title><desc id="{name}-desc">{html.escape(description)}</desc>'
     )
@@ -41,7 +44,7 @@ def curve(step: Mapping[str, Any], rule: Mapping[str, Any], plain: Callable[[flo
         said = f"{plain(rule['now'])}, which keeps {kept[at]:,}"
     inside += f'<polyline points="{line}" fill="none" stroke="var(--blue)" stroke-width="1.6"/>'
     description = f"Documents kept of {total:,}: {kept[0]:,} at {plain(points[0])} to {kept[-1]:,} at {plain(points[-1])}. Now {said}."
-    name = f"small-{rule['key'].replace('.', '-')}"
+    name = f"small-{rule['key']}"
     svg = _svg(WIDTH, HEIGHT, name, rule["key"], description, inside)
     return {
         "key": rule["key"],
@@ -74,7 +77,7 @@ def upset(step: str, overlap: Mapping[str, Any]) -> Markup:
     for at, (rule, y) in enumerate(place.items()):
         if at % 2 == 0:
             inside += f'<rect x="0" y="{y - STEP / 2:g}" width="{width}" height="{STEP}" fill="var(--raised)"/>'
-        inside += f'<text x="{left - 8}" y="{y + 4:g}" text-anchor="end" font-size="11" fill="var(--ink)">{html.escape(rule)}</text>'
+        inside += f'<text x="{left - 8}" y="{y + 4:g}" text-anchor="end" font-size="11" fill="var(--ink)">{html.escape(clean(rule))}</text>'
     for at, column in enumerate(columns):
         x, bar = left + STEP * at + STEP / 2, max(1.0, (BARS - 14) * column["documents"] / most)
         inside += f'<rect x="{x - 6:g}" y="{BARS - bar:.1f}" width="12" height="{bar:.1f}" fill="var(--blue)"/>'
@@ -87,6 +90,6 @@ def upset(step: str, overlap: Mapping[str, Any]) -> Markup:
         inside += "".join(f'<circle cx="{x:g}" cy="{y:g}" r="4.5" fill="var(--ink)"/>' for y in mine)
     spoken = "; ".join(f"{' and '.join(column['rules'])}: {column['documents']:,}" for column in columns)
     description = f"Of {overlap['dropped']:,} dropped documents, those on which exactly these rules fire. {spoken}."
-    name = f"upset-{step.replace('.', '-')}"
+    name = f"upset-{step}"
     shape = f' style="width:{width * 1.15:.0f}px;max-width:none"'
     return _svg(width, height, name, f"{step}: which rules drop the same documents", description, inside, shape)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from scripts.report.records import number
+from scripts.workflow.console import clean
 
 HERE = Path(__file__).parent
 NOTHING = "–"
@@ -101,10 +103,22 @@ FILTERS = {
 }
 
 
+def clean_value(value: Any) -> Any:
+    """A value as it is shown: a text without control characters, which no HTML may have, and a terminal that shows the file obeys."""
+    if isinstance(value, Markup):
+        return Markup(clean(value))  # noqa: S704 - as it was
+    return clean(value) if isinstance(value, str) else value
+
+
 def environment() -> Environment:
-    """Templates of this folder, with every value escaped."""
+    """Templates of this folder, with every value escaped and clean (see clean_value)."""
     made = Environment(
-        loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        loader=FileSystemLoader(HERE),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=clean_value,
     )
     made.filters |= FILTERS
     return made
@@ -119,6 +133,11 @@ def render(context: dict[str, Any], figures: dict[str, Any], template: str = "re
     """A page as HTML. `context` is escaped wherever it is shown; `figures` are our own SVG and are not."""
     style = Markup((HERE / "style.css").read_text(encoding="utf-8"))  # noqa: S704 - a file of this project
     return environment().get_template(template).render(context, style=style, figures=trusted(figures))
+
+
+def identifier(text: str) -> str:
+    """A text as an id in a page: other marks than letters, digits, `_` and `-` are `-`, since an id may stand among others in a list."""
+    return re.sub(r"[^A-Za-z0-9_-]", "-", text)
 
 
 def trusted(figures: Any) -> Any:

@@ -18,6 +18,7 @@ from scripts.report.page import NARROW, NOTHING, duration, integer, short, signi
 from scripts.report.records import benchmark, dig
 from scripts.report.tables import parameters
 from scripts.workflow import cli, costs
+from scripts.workflow.console import put
 from scripts.workflow.costs import counting
 from scripts.workflow.inputs import Inputs
 from scripts.workflow.manifest import Manifest, ManifestError
@@ -64,12 +65,12 @@ def lines(counts: dict[str, Any], seconds: float | None, page: Path) -> list[tup
         if not trained(model):
             made.append((name, f"not trained, this is the model {model['from']} (see the note)"))
             continue
-        chance = "" if accuracy(asked) == NOTHING else f" (chance {accuracy({'acc': dig(asked, 'chance')})})"
+        chance = "" if accuracy(asked) == NOTHING else f" right (chance {accuracy({'acc': dig(asked, 'chance')})})"
         smaller = dig(model, "training", "bytes_before")
         if smaller and smaller != dig(model, "training", "bytes"):
             bits = f"{size(dig(model, 'training', 'bytes'))} instead of {size(smaller)}, {bits}"
         made.append(
-            (name, f"{bits} bits per held-out byte, accuracy {accuracy(asked)}{chance}{mark('evaluate.model')}")
+            (name, f"{bits} bits per held-out byte, questions {accuracy(asked)}{chance}{mark('evaluate.model')}")
         )
     made += [("export", exported(one)) for one in counts.get("exports") or []]
     made += [*tasks.lines(counts), *compared(counts), *continued(counts)]
@@ -124,7 +125,7 @@ def continued(counts: dict[str, Any]) -> Iterator[tuple[str, str]]:
 def show(rows: list[tuple[str, str]]) -> None:
     """Print the lines."""
     for name, text in rows:
-        print(f"{name:<11} {text}".replace(NARROW, " "))
+        put(f"{name:<11} {text}".replace(NARROW, " "))
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -17,7 +17,7 @@ from aiohttp import web
 from scripts.serve.app import HOSTS, Server
 from scripts.serve.offered import asked, options
 from scripts.workflow.cli import described, fail
-from scripts.workflow.console import setup
+from scripts.workflow.console import put, setup
 from scripts.workflow.errors import InputError
 from scripts.workflow.manifest import ManifestError
 
@@ -40,7 +40,7 @@ async def serve(server: Server, port: int) -> None:
             limits.bounded(runner.server), HOSTS[0], port, reuse_address=True
         )
         address = f"http://{HOSTS[0]}:{listening.sockets[0].getsockname()[1]}"
-        print(
+        put(
             f"{', '.join(server.offers)}: {address} to chat, {address}/v1 for OpenAI's clients; Ctrl-C ends it",
             flush=True,
         )

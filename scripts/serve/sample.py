@@ -10,6 +10,7 @@ from pathlib import Path
 from scripts.serve.generate import Wanted
 from scripts.serve.offered import asked, opened, options
 from scripts.workflow.cli import described, fail
+from scripts.workflow.console import put
 from scripts.workflow.errors import InputError
 from scripts.workflow.manifest import ManifestError
 
@@ -40,11 +41,11 @@ def main(argv: list[str] | None = None) -> int:
             raise InputError("--max-tokens is at least 1, --temperature at least 0, --top-p above 0 and at most 1")
         wanted = Wanted(prompt, min(args.max_tokens, room), args.temperature, args.top_p, args.seed, bare=model.chats)
         if not args.model:
-            print(f"{name}:", file=sys.stderr, flush=True)
+            put(f"{name}:", file=sys.stderr, flush=True)
         if not model.chats:
-            print(args.prompt, end="", flush=True)
-        model.answer(wanted, lambda text: print(text, end="", flush=True), threading.Event())
-        print()
+            put(args.prompt, end="", flush=True)
+        model.answer(wanted, lambda text: put(text, end="", flush=True), threading.Event())
+        put()
     except (InputError, ManifestError, OSError) as error:
         return fail(str(error))
     return 0

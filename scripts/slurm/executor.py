@@ -29,6 +29,8 @@ from scripts.slurm.patience import NoAnswer, Silent, SlurmError, Stopped
 
 MARK = re.compile(r" #(\w{12})\b")  # in a job's comment: one submission
 ENDED = Path(".snakemake") / "slurm-ended"  # a file for each job whose command ended well, by run, job and attempt
+QUOTE, ESCAPED = '"', '\\"'
+WRAP = f" --wrap={QUOTE}"
 GONE = 60.0  # seconds without a job in squeue's answers after which it counts as gone
 WHAT_NOW = (
     "The run ends here and nothing is lost: its jobs in the queue keep running by themselves. Start it again once SLURM answers: "
@@ -163,7 +165,7 @@ class Commands:
 
     def Popen(self, call: str, **_: Any) -> Submission:
         """A submission."""
-        return Submission(self.driver, call)
+        return Submission(self.driver, quote_wrapped(call))
 
     def check_output(self, call: str, **_: Any) -> str:
         """A question about a job that failed: the reason, its node. Without an answer they stay unknown."""
@@ -171,6 +173,15 @@ class Commands:
             return patience.ask(*shlex.split(call), limit=60, stop=self.driver.stop)
         except SlurmError as error:
             raise subprocess.CalledProcessError(1, call, stderr=str(error)) from None
+
+
+def quote_wrapped(call: str) -> str:
+    """The executor's sbatch line with its last option, `--wrap`, quoted for the shell.
+
+    The executor escapes double quotes alone, so the shell would run what stands in a path between `$(` and `)`.
+    """
+    head, wrap, rest = call.partition(WRAP)
+    return f"{head} --wrap={shlex.quote(rest.removesuffix(QUOTE).replace(ESCAPED, QUOTE))}" if wrap else call
 
 
 class Submission:
@@ -195,6 +206,10 @@ def patient(parent: Any, driver: Driver) -> Any:
     """The executor's class with the methods that do what the head of this file says."""
 
     class Patient(parent):
+        def get_python_executable(self) -> str:
+            """The interpreter's path as a word for the shell."""
+            return shlex.quote(super().get_python_executable())
+
         def get_job_exec_suffix(self, job: Any) -> str:
             before = super().get_job_exec_suffix(job)
             return (

@@ -17,6 +17,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from scripts.workflow.console import put
+
 LIMIT = "CRAWL2LLM_SLURM_PATIENCE"  # environment variable: seconds for which one question is asked (default 600)
 CALL, LONGEST_CALL = 30.0, 120.0  # seconds after which a call is cut off: the first, and at most (it doubles)
 PAUSE, LONGEST_PAUSE = 1.0, 30.0  # seconds before the question is asked again: the first time, and at most (it doubles)
@@ -63,7 +65,7 @@ class Silence:
     def __init__(self) -> None:
         self.lock, self.told = threading.Lock(), False
         self.since: float | None = None
-        self.tell: Callable[[str], object] = lambda line: print(f"warning: {line}", file=sys.stderr, flush=True)
+        self.tell: Callable[[str], object] = lambda line: put(f"warning: {line}", file=sys.stderr, flush=True)
 
     def goes_on(self, why: str, limit: float) -> None:
         """A call got no answer."""

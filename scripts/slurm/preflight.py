@@ -20,6 +20,7 @@ from scripts.slurm.cluster import Partition
 from scripts.slurm.needs import Need
 from scripts.workflow.cli import described
 from scripts.workflow.config import ROOT
+from scripts.workflow.console import put
 from scripts.workflow.manifest import pretty
 
 LONGEST_PAUSE = int(4 * pace.LONGEST)  # seconds between two status checks at most, with three that got no answer
@@ -195,17 +196,17 @@ def main(argv: list[str] | None = None) -> int:
         path = Path(folder, "found.json")
         status, said = plan(path, ["--profile", profile, *more])
         if not path.exists():  # Snakemake's own error
-            print(said.strip())
+            put(said.strip())
             return status or 1
         found = json.loads(path.read_text(encoding="utf-8"))
     if not found["tasks"]:
-        print("nothing to check: every result is up to date, so no job would be submitted")
+        put("nothing to check: every result is up to date, so no job would be submitted")
         return 0
-    print(found["table"])
+    put(found["table"])
     for kind in ("warnings", "errors"):
         for line in found[kind]:
-            print(f"{kind.removesuffix('s')}: {line}")
-    print("preflight passed" if not found["errors"] else "the cluster would refuse this run")
+            put(f"{kind.removesuffix('s')}: {line}")
+    put("preflight passed" if not found["errors"] else "the cluster would refuse this run")
     return int(bool(found["errors"]))
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from scripts.slurm import guard, patience, queue
 from scripts.watch.tail import seconds_left
 from scripts.workflow.cli import described
-from scripts.workflow.console import duration
+from scripts.workflow.console import duration, put
 from scripts.workflow.costs import counting, seconds
 from scripts.workflow.steps import STEPS, folder_of, step_of
 
@@ -246,9 +246,9 @@ def main(argv: list[str] | None = None) -> int:
     args = parser.parse_args(argv)
     try:
         for line in report(args.directory, args.lines):
-            print(line)
+            put(line)
     except patience.SlurmError as error:
-        print(f"error: {error}", file=sys.stderr)
+        put(f"error: {error}", file=sys.stderr)
         return 1
     return 0
 

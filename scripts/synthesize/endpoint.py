@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from scripts.evaluate import endpoint as judging
-from scripts.evaluate.endpoint import LARGEST, LATER, Endpoint, said
+from scripts.evaluate.endpoint import LARGEST, LATER, Endpoint, reason, said
 from scripts.synthesize.asked import name_of
 from scripts.workflow.errors import InputError
 from scripts.workflow.manifest import write_atomically
@@ -95,24 +95,19 @@ class Writer(Endpoint):
                 found = self.written(body)
             except urllib.error.HTTPError as error:
                 told = error.headers.get("Retry-After") if error.headers else None
-                why = self.masked(f"HTTP {error.code} {said(error)}".strip())
+                why = f"HTTP {error.code} {said(error)}".strip()
                 if error.code in REFUSED:
                     return Reply("", refused=why)
                 if error.code not in LATER and error.code < 500:
                     raise InputError(f"{self.url} refuses: {why}") from None
                 self.until = max(self.until, time.monotonic() + seconds(told))
             except (OSError, HTTPException, ValueError, KeyError, TypeError, IndexError) as error:
-                why = str(getattr(error, "reason", "") or error) or type(error).__name__
+                why = reason(error)
             else:
                 kept = {"asked": body, "reply": asdict(found)}
                 write_atomically(self.place(body), json.dumps(kept, ensure_ascii=False))
                 return found
         raise InputError(f"{self.url} gave no answer in {self.attempts} attempts: {why}")
-
-    def masked(self, text: str) -> str:
-        """What an endpoint says, without the key: some repeat it in the message that refuses it."""
-        key = self.headers.get("Authorization", "").removeprefix("Bearer ")
-        return text.replace(key, "(the key)") if key else text
 
     def wait(self, pause: float) -> None:
         """Wait for `pause` seconds, and for as long as the endpoint asked for; not once all is to end."""
@@ -136,9 +131,7 @@ class Writer(Endpoint):
             content = ""
         if not isinstance(content, str):
             raise ValueError("an answer without text")
-        content = content.encode(
-            errors="replace"
-        ).decode()  # JSON may hold half of a surrogate pair, which UTF-8 cannot
+        content = self.clean(content)
         cut = choice.get("finish_reason") == "length"
         told = found.get("usage") or {}
         prompt, completion = told.get("prompt_tokens"), told.get("completion_tokens")

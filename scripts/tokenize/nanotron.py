@@ -18,6 +18,7 @@ import numpy as np
 
 from scripts.formats.documents import batches
 from scripts.workflow.cli import described
+from scripts.workflow.console import put
 from scripts.workflow.manifest import Manifest
 
 
@@ -53,7 +54,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--tokens", required=True, type=Path, nargs="+", help="manifests of tokenize.encode")
     parser.add_argument("--to", required=True, type=Path, help="the folder to write")
     args: argparse.Namespace = parser.parse_args(argv)
-    print(f"{export(args.tokens, args.to)} datasets in {args.to}")
+    put(f"{export(args.tokens, args.to)} datasets in {args.to}")
     return 0
 
 

@@ -34,6 +34,7 @@ from scripts.training.processes import (
     to_stderr,
 )
 from scripts.workflow import driver, slots
+from scripts.workflow.console import put
 from scripts.workflow.halving import parsed
 
 PATIENCE_WITH_NODES = 120  # seconds for the other nodes to end by themselves after the first
@@ -67,10 +68,10 @@ def queue_again(job: str) -> bool:
         if ask("squeue", "-h", "-j", job, "-o", "%T").strip() != "RUNNING":
             return False
         # Said first: SLURM ends this process too, and at once.
-        print("stopped before the time limit; SLURM is asked to queue the job again", file=sys.stderr, flush=True)
+        put("stopped before the time limit; SLURM is asked to queue the job again", file=sys.stderr, flush=True)
         ask("scontrol", "requeue", job)
     except SlurmError as error:
-        print(f"SLURM does not queue job {job} again ({error}): run again to resume", file=sys.stderr)
+        put(f"SLURM does not queue job {job} again ({error}): run again to resume", file=sys.stderr)
         return False
     return True
 
@@ -90,7 +91,7 @@ def given(options: list[str], name: str) -> Path | None:
 def take_gpus(args: argparse.Namespace) -> list[int]:
     """Take the GPUs of this training, one for each process; the descriptors of their locks. See slots.take."""
     on_cpu = "--device=cpu" in args.options or ("--device", "cpu") in itertools.pairwise(args.options)
-    return [] if on_cpu else slots.take(max(1, args.processes), lambda line: print(line, file=sys.stderr, flush=True))
+    return [] if on_cpu else slots.take(max(1, args.processes), lambda line: put(line, file=sys.stderr, flush=True))
 
 
 def labels(options: list[str], group: str | None) -> dict[str, str]:
@@ -187,7 +188,7 @@ def main(argv: list[str] | None = None) -> int:
     if in_job_script(os.environ):
         return through_srun(args.nodes, argv, args.module)
     if args.nodes > 1 and not args.on_a_node:
-        print(
+        put(
             f"error: {args.module} on {args.nodes} nodes has to be started by the script of a SLURM job; "
             "this is no job, or a step of one (profiles/slurm sets `mpi` for that)",
             file=sys.stderr,

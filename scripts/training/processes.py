@@ -22,6 +22,7 @@ from typing import IO
 
 from scripts.training.hung import Watch
 from scripts.workflow import ended
+from scripts.workflow.console import put
 
 RESUBMIT = 85  # exit status: stopped by a signal after a checkpoint; start again to resume
 STOPPING = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)
@@ -147,7 +148,7 @@ def why(children: Sequence[Child], step: str, memory: str | None) -> tuple[str, 
 
 def to_stderr(message: str, _: str) -> None:
     """Print an error as a step does; its traceback is on stderr already."""
-    print(f"error: {message}", file=sys.stderr, flush=True)
+    put(f"error: {message}", file=sys.stderr, flush=True)
 
 
 def supervise(
@@ -203,7 +204,7 @@ def supervise(
         hangs = hangs or watch.told()
         watch.close()
     if hangs:
-        print(hangs[1], file=sys.stderr, flush=True)
+        put(hangs[1], file=sys.stderr, flush=True)
         say(f"{hangs[0]}{ended.again(step)}", hangs[1])
         return 1
     if found := why(children, step, ended.lack_of_memory(before)):

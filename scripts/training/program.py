@@ -14,6 +14,7 @@ import torch.distributed as dist
 from scripts.pretrain import checkpoint, group
 from scripts.training.processes import RESUBMIT, free_port
 from scripts.workflow import cli
+from scripts.workflow.console import put
 from scripts.workflow.manifest import Manifest, ManifestError, digest, task_of
 
 # The environment of a program that no launcher started.
@@ -53,7 +54,7 @@ def run(
         elif not isinstance(error, cli.InputError | ManifestError):
             traceback.print_exc()
         elif dist.is_initialized() or os.environ["LOCAL_RANK"] == "0":
-            print(f"error of process {os.environ['RANK']} on {socket.gethostname()}: {error}", file=sys.stderr)
+            put(f"error of process {os.environ['RANK']} on {socket.gethostname()}: {error}", file=sys.stderr)
         status = 1
     if status in (0, RESUBMIT):
         group.stop(status)

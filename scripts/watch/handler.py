@@ -25,9 +25,9 @@ from scripts.watch.failure import Failure, block, ended_by_signal, rest, shorten
 from scripts.watch.lines import Lines, pages
 from scripts.watch.run import Run, plural, step_of
 from scripts.watch.screen import PER_SECOND, Screen, can_draw, redirected
-from scripts.workflow import ended
+from scripts.workflow import ended, place
 from scripts.workflow.config import ROOT
-from scripts.workflow.console import duration
+from scripts.workflow.console import clean, duration
 from scripts.workflow.steps import STEPS
 
 CHOICE = "CRAWL2LLM_SCREEN"
@@ -55,6 +55,8 @@ def plain(text: str) -> str:
         near = difflib.get_close_matches(name.replace(".", "_"), rules, n=1)
         hint = f" (did you mean {near[0]}?)" if near else f"; rules are {', '.join(rules)}" if "/" not in name else ""
         return f"error: {name} is no rule, nor a file that one makes{hint}"
+    if system := place.explain(text):
+        return f"error: {system}"
     found = REFUSAL.match(text)
     return f"error: {PLACE.sub('', text[found.end() :])}" if found else text
 
@@ -84,6 +86,8 @@ def attach(workflow: Any) -> None:
     own = next((handler for handler in logger.handlers if handler.name == DEFAULT), None)
     if workflow.is_main_process and own is not None and own.formatter is not None:
         own.setFormatter(Plain(own.formatter))
+    if workflow.is_main_process:
+        logging.raiseExceptions = False  # a log that cannot be written must not bury the error that says why
     if not workflow.is_main_process or settings.dryrun or Quietness.ALL in quiet:
         return
     choice = os.environ.get(CHOICE, "")
@@ -220,7 +224,7 @@ class Handler(logging.Handler):
     # --- the screen
 
     def _print(self, line: str) -> None:
-        self.stream.write(line + "\n")
+        self.stream.write(clean(line) + "\n")
         self.stream.flush()
 
     def _wrapped(self, line: str) -> str:
@@ -329,12 +333,14 @@ class Handler(logging.Handler):
         shown = [line for failure in self.failures.values() for line in block(failure)]
         if self.choice == "snakemake":
             return ["", *shown] if shown else []
-        errors = [plain(text) for text in self.errors]
+        errors = list(dict.fromkeys(plain(text) for text in self.errors))
         others = [text for text in errors if not any(words in text for words in GENERAL)]
         shown += others if others or shown else errors
         if others and self.log:
             shown.append(f"log: {self.log}")
         if shown or self.quiet:
             return shown
-        named = [] if os.environ.get(SUMMARY) else pages(self.run)
+        named = (
+            [] if os.environ.get(SUMMARY) else pages(self.run, elsewhere=self.workflow.overwrite_workdir is not None)
+        )
         return [done, *named] if self.thread is not None else named * self.idle

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 from scripts.watch.run import Run, Step, documents, listed, plural
 from scripts.workflow.console import duration
@@ -19,10 +20,15 @@ PAGES = (
 )
 
 
-def pages(run: Run) -> list[str]:
-    """A line for each page that is there, where the run made one of them or had nothing to do."""
+def pages(run: Run, elsewhere: bool = False) -> list[str]:
+    """A line for each page that is there, where the run made one of them or had nothing to do.
+
+    elsewhere: the run's folder is not that of the command (--directory). Paths are absolute then: in the command's folder the same path
+    may be another run's page.
+    """
     wanted = not run.steps or any(step in run.steps for _, step, _ in PAGES)
-    return [f"{name}: {path}" for name, _, path in PAGES if wanted and (run.folder / path).is_file()]
+    folder = run.folder if elsewhere else Path()
+    return [f"{name}: {folder / path}" for name, _, path in PAGES if wanted and (run.folder / path).is_file()]
 
 
 class Lines:

@@ -64,6 +64,7 @@ class Step:
     widest: int = 1  # most tasks that ran at once
     began: float | None = None
     ended: float | None = None
+    newest_stop: float | None = None  # when the newest of its tasks was over
     read: int = 0  # documents, by the tasks of all variants
     kept: int = 0
     of_main: tuple[int, int] = (0, 0)  # (read, kept) by main's tasks alone
@@ -124,6 +125,7 @@ class Run:
         for step in self.steps.values():
             if (task := step.running.pop(number, None)) is None:
                 continue
+            step.newest_stop = now
             if finished:
                 step.done += 1
                 step.seconds.append(now - task.began)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from scripts.watch.lines import remaining
 from scripts.watch.run import Run, Step, Task, documents, lost, plural
-from scripts.workflow.console import duration
+from scripts.workflow.console import clean, duration
 from scripts.workflow.steps import MAKERS, stage_of
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class Screen:
 
     def say(self, line: str) -> None:
         """A line above the screen."""
-        self.console.print(line, markup=False, soft_wrap=True)
+        self.console.print(clean(line), markup=False, soft_wrap=True)
 
     def planned(self, log: str) -> None:
         """The run begins."""
@@ -110,7 +110,8 @@ class Screen:
         self._measure()
         now = time.monotonic()
         head = f"{self.run.done:,} of {plural(self.run.total, 'task')}, {duration(now - self.run.began)}"
-        rows = [Text("; ".join(part for part in (head, remaining(self.run, now)) if part), style="bold")]
+        left = remaining(self.run, now) if self.run.done < self.run.total else ""
+        rows = [Text("; ".join(part for part in (head, left) if part), style="bold")]
         if kept := documents(self.run.kept()):
             rows.append(Text(kept))
         trained = [task for name in MAKERS if name in self.run.steps for task in self.run.steps[name].running.values()]
@@ -159,12 +160,13 @@ def stages(run: Run) -> dict[str, dict[str, Step]]:
 
 
 def elapsed(steps: dict[str, Step], now: float) -> str:
-    """Seconds from a stage's first start to its end, or to now; "" before it."""
+    """Seconds from a stage's first start to now, or to the end of its newest task while none runs; "" before it."""
     starts = [step.began for step in steps.values() if step.began is not None]
     if not starts:
         return ""
-    over = all(step.ended is not None for step in steps.values())
-    return duration((max(step.ended or now for step in steps.values()) if over else now) - min(starts))
+    if any(step.running for step in steps.values()):
+        return duration(now - min(starts))
+    return duration(max(step.newest_stop or 0 for step in steps.values()) - min(starts))
 
 
 def doing(steps: dict[str, Step]) -> str:
@@ -177,8 +179,18 @@ def doing(steps: dict[str, Step]) -> str:
         return f"{str(newest).split('.', 1)[-1]}{more}{message}"
     counted = [step for step in steps.values() if step.read]
     if counted:
-        return f"{counted[-1].kept:,} of {counted[-1].read:,} kept"
+        read, kept = kept_by(counted)
+        return f"{kept:,} of {read:,} kept"
     return next((step.result for step in reversed(steps.values()) if step.result and step.total == 1), "")
+
+
+def kept_by(counted: list[Step]) -> tuple[int, int]:
+    """(documents that a stage's first step read, those that its last step kept), of main alone.
+
+    Of the last step, with all variants, if main has none there or the first step ran for fewer shards.
+    """
+    read, kept = counted[0].of_main[0], counted[-1].of_main[1]
+    return (read, kept) if counted[-1].of_main[0] and kept <= read else (counted[-1].read, counted[-1].kept)
 
 
 def training(task: Task) -> str:

@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from scripts.workflow.console import clean
+
 LINE = re.compile(r"^\d\d:\d\d:\d\d (?P<name>[\w.]+(?: [\w.-]+)?): (?P<message>.*)$")  # scripts/workflow/console.py
 LEFT = re.compile(r"\b(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)? left\b")
 LOSS = re.compile(r"\bloss (\d+\.\d+)")
@@ -79,6 +81,6 @@ class Tail:
                     *whole, self.rest = (self.rest + block).split(b"\n")
                     for line in whole:
                         end += len(line) + 1
-                        yield line.decode("utf-8", "replace"), about.st_mtime, end
+                        yield clean(line.decode("utf-8", "replace")), about.st_mtime, end
         except OSError:
             return

@@ -19,7 +19,7 @@ from pathlib import Path
 from scripts.workflow import config as configuration
 from scripts.workflow import lock, readable, record, steps
 from scripts.workflow.cli import described, fail
-from scripts.workflow.console import Progress, log, setup
+from scripts.workflow.console import Progress, log, put, setup
 from scripts.workflow.errors import InputError
 from scripts.workflow.freshness import difference
 from scripts.workflow.manifest import Manifest, digest
@@ -110,7 +110,7 @@ def agreed(question: str) -> bool:
     try:
         return input(question).strip().lower() in ("y", "yes")
     except EOFError:
-        print("\nnobody can be asked here: --yes accepts without a question")
+        put("\nnobody can be asked here: --yes accepts without a question")
         return False
 
 
@@ -146,16 +146,16 @@ def main(argv: list[str] | None = None) -> int:
         project = Project(configuration.validate(readable.laid(files), source=", ".join(map(str, files))))
         project.check()
         found = look(project, args.steps)
-        print("\n".join(lines(found)))
+        put("\n".join(lines(found)))
         if not found.other:
-            print("nothing to accept: no result that is there was made with other settings or code")
+            put("nothing to accept: no result that is there was made with other settings or code")
             return int(bool(found.refused))
         number = sum(len(made) for made in found.other.values())
         if not args.reason:
-            print(f"{number:,} results differ; to accept them: --reason 'why they are the same'")
+            put(f"{number:,} results differ; to accept them: --reason 'why they are the same'")
             return 0
         if not (args.yes or agreed(f"accept {number:,} results as made by today's settings and code? [y/N] ")):
-            print("nothing was accepted")
+            put("nothing was accepted")
             return 1
         accept(found, args.reason, time.strftime("%Y-%m-%dT%H:%M:%S%z"))
     except (InputError, configuration.ConfigError, OSError, lock.Busy) as error:

@@ -18,13 +18,15 @@ from scripts.pretrain import gpus, mix_shares, origin, sizes
 from scripts.pretrain.parameters import FAMILIES
 from scripts.quality import scorers
 from scripts.synthesize import checks as synthesizing
-from scripts.workflow import filtering, steps
-from scripts.workflow.config import ConfigError
+from scripts.workflow import filtering, secret, steps
+from scripts.workflow.config import ConfigError, leaves
 from scripts.workflow.errors import InputError
+from scripts.workflow.trees import has, lookup
 
 
 def check(config: dict[str, Any], variant: str = "main") -> None:
     """Raise ConfigError or InputError for the config of a variant that cannot run."""
+    check_secrets(config)
     if "language" in config["filters"]:
         labels.check(config["language"])
     labels.check_by_language(config)
@@ -49,6 +51,13 @@ def check(config: dict[str, Any], variant: str = "main") -> None:
     aligning.check(config)
     check_start(config, Path(f"results/{variant}/pretrain/train"))
     check_order(config)
+
+
+def check_secrets(config: dict[str, Any]) -> None:
+    """Raise InputError for a key that should name a secret and seems to hold it: before anything of the config is written."""
+    for path, node in leaves():
+        if node.get("secret") and has(config, path):
+            secret.check_name(lookup(config, path), path)
 
 
 def check_sizes(config: dict[str, Any]) -> None:

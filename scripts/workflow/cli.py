@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import errno
 import gc
 import json
 import logging
@@ -27,6 +26,7 @@ from scripts.workflow import (
     ended,
     lean,
     options,
+    place,
     pool,
     ranges,
     readable,
@@ -34,6 +34,7 @@ from scripts.workflow import (
     slots,
 )
 from scripts.workflow import fingerprint as fingerprints
+from scripts.workflow.console import put
 from scripts.workflow.errors import InputError
 from scripts.workflow.fingerprint import code
 from scripts.workflow.manifest import Manifest, ManifestError, combined, consumed, digest, recording, task_of
@@ -291,9 +292,9 @@ def task(args: argparse.Namespace, section: dict[str, Any], mark: str, body: Bod
 
 def words(error: BaseException, args: argparse.Namespace) -> str:
     """An error that a person can mend, in one line."""
-    full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
-    place = getattr(error, "filename", None) or args.manifest.parent
-    return f"{error}{f' ({place}: free some space, then run again)' * full}"
+    if isinstance(error, OSError) and error.errno in place.FULL:
+        return place.words(error, args.manifest.parent)
+    return str(error)
 
 
 def shard(args: argparse.Namespace, section: dict[str, Any], mark: str, body: Body) -> int:
@@ -407,11 +408,11 @@ def answered(main: Callable[..., int]) -> Callable[..., int]:
 
 def show(args: argparse.Namespace, found: Any, lines: Callable[[], Iterable[str]]) -> int:
     """Print what a command for people found, with --json as that, else in lines; the status 0."""
-    print(json.dumps(found, indent=1, ensure_ascii=False) if args.json else "\n".join(lines()))
+    put(json.dumps(found, indent=1, ensure_ascii=False) if args.json else "\n".join(lines()))
     return 0
 
 
 def fail(message: str) -> int:
     """Print an error as a step does, for programs without a manifest."""
-    print(f"error: {message}", file=sys.stderr)
+    put(f"error: {message}", file=sys.stderr)
     return 1

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from scripts.models import registry
-from scripts.workflow import halving, reference, sweep, swept
+from scripts.workflow import halving, reference, secret, sweep, swept
 from scripts.workflow.scalars import hint, meant
 from scripts.workflow.trees import has, lookup, merged
 
@@ -246,7 +246,10 @@ def explained(error: ValidationError) -> list[str]:
     path = ".".join(str(part) for part in error.absolute_path)
     where = path or "the top level"
     rule, value, shown = error.validator, error.validator_value, repr(error.instance)
+    shown = secret.mask(shown)
     shown = shown if len(shown) <= 80 else shown[:77] + "..."
+    if isinstance(error.schema, dict) and error.schema.get("secret"):
+        shown = "a value that is not shown, since it may be a secret"
     if rule == "additionalProperties" and isinstance(error.schema, dict):
         return [_unknown(path, key, error.schema) for key in error.instance if key not in error.schema["properties"]]
     if rule == "pattern" and "propertyNames" in error.absolute_schema_path:

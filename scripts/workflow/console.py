@@ -1,24 +1,50 @@
 """Logging and progress: plain lines with a rate and the time left, on the terminal and in the step's log.
 
-Several tasks share one terminal, so a line is written every few seconds instead of a bar redrawn in place.
+Several tasks share one terminal, so a line is written every few seconds instead of a bar redrawn in place. What pages, files and servers
+say is shown without what a terminal would obey, and messages without secrets.
 """
 
 from __future__ import annotations
 
 import logging
 import mmap
+import re
 import struct
 import sys
 import time
 import traceback
 from pathlib import Path
 from types import TracebackType
+from typing import TextIO
+
+from scripts.workflow import secret
 
 log = logging.getLogger("crawl2llm")
+
+# C0 and C1 without tab and newline, what turns the direction of text around or breaks lines, and halves of surrogate pairs.
+OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u061c\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def clean(text: str) -> str:
+    """A text for the screen: with `\\u001b` in the place of an escape, and so on, also within JSON."""
+    return OBEYED.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+
+
+def message(text: str) -> str:
+    """A message for the screen and for logs: clean, and without secrets."""
+    return clean(secret.mask(text))
+
+
+def put(text: object = "", file: TextIO | None = None, end: str = "\n", flush: bool = False) -> None:
+    """Print what a command says; nothing else prints. file: stdout without one; elsewhere, on stderr, are messages."""
+    print(message(str(text)) if file else clean(str(text)), file=file, end=end, flush=flush)
 
 
 class Lines(logging.Formatter):
     """`15:04:05 language.score 00003: 12 documents`; a warning is called one, and scripts/watch shows it on the screen."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return message(super().format(record))
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         if record.levelno == logging.WARNING:

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
+from scripts.workflow.console import put
+
 DRIVER = Path("/proc/driver/nvidia")
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 SECONDS = 60  # that nvidia-smi may take; without persistence mode it wakes every GPU first
@@ -151,7 +153,7 @@ def why_unseen(cuda: int | None, root: Path = DRIVER) -> str:
 def main() -> int:
     here = cuda_of_torch()
     if line := why_unseen(WHEEL if here is None else here):
-        print(f"warning: {line}")
+        put(f"warning: {line}")
     return 0
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from scripts.workflow import ranges, record, replaced
-from scripts.workflow.manifest import Manifest, ManifestError, combined, digest
+from scripts.workflow.manifest import Manifest, ManifestError, NewerError, combined, digest
 from scripts.workflow.steps import CRAWL, LIST, SETS, STAGE, SYNTHESIZE, is_of_main
 from scripts.workflow.trees import flat
 
@@ -50,10 +50,12 @@ class Freshness:
         self._input, self._mark, self._other = cache(self._find_input), cache(self._find_mark), cache(self._find_other)
 
     def manifest(self, path: Path) -> Manifest | None:
-        """The manifest at `path`; None where there is none that is readable."""
+        """The manifest at `path`; None where there is none that is readable. Raises NewerError."""
         if path not in self._read:
             try:
                 self._read[path] = Manifest.parse(path)
+            except NewerError:
+                raise
             except ManifestError:
                 self._read[path] = None
         return self._read[path]

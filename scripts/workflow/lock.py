@@ -7,6 +7,8 @@ import os
 from pathlib import Path
 from typing import IO
 
+from scripts.workflow import place
+
 HELD: list[IO[str]] = []  # keeps the file open, and so the lock, until the process ends
 
 
@@ -17,8 +19,15 @@ class Busy(RuntimeError):
 def hold(path: Path) -> None:
     """Take the lock at `path` for the life of this process.
 
-    Raises Busy, naming the process that has it, and OSError where the file system knows no locks.
+    Raises Busy, naming the process that has it, and place.Unusable where the file system keeps no locks, or cannot be written.
     """
+    try:
+        _hold(path)
+    except OSError as error:
+        raise place.Unusable(place.words(error, path)) from None
+
+
+def _hold(path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     handle = path.open("a+", encoding="utf-8")
     try:
@@ -28,6 +37,9 @@ def hold(path: Path) -> None:
         owner = handle.read().strip() or "unknown"
         handle.close()
         raise Busy(f"another run (process {owner}) works in {Path.cwd()}; wait for it, or stop it") from None
+    except OSError as error:
+        handle.close()
+        raise place.Unusable(f"{path}: {place.NO_LOCKS} ({error.strerror})") from None
     handle.truncate(0)
     handle.write(str(os.getpid()))
     handle.flush()

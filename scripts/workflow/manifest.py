@@ -27,6 +27,10 @@ class ManifestError(ValueError):
     """A manifest that is unreadable, or that does not agree with its files or its own counts."""
 
 
+class NewerError(ManifestError):
+    """A manifest that a newer version has written: whoever replaces it loses the newer result."""
+
+
 def checksum(path: Path) -> str:
     """xxh3-128 of a file's bytes, in hex."""
     state = xxhash.xxh3_128()
@@ -271,7 +275,13 @@ class Manifest:
         """A manifest, without a check of its files. Raises ManifestError for one that is not readable."""
         try:
             body = json.loads(path.read_bytes(), object_pairs_hook=shared)
-            if unknown := set(body) - set(WRITTEN):
+            unknown = set(body) - set(WRITTEN)
+            if unknown and isinstance(body, dict) and {"step", "fingerprint", "files"} <= body.keys():
+                raise NewerError(
+                    f"{path}: a newer version of crawl2llm wrote it (this one does not know its keys {', '.join(sorted(unknown))}): update "
+                    "this one (`git pull && make install`), or start in another folder (--directory DIR)"
+                )
+            if unknown:
                 raise ValueError(f"unknown keys {', '.join(sorted(unknown))}")
             manifest = cls(**body, path=path)
             if not all(isinstance(facts["bytes"], int) and facts["xxh3"] for facts in manifest.files.values()):
@@ -279,6 +289,8 @@ class Manifest:
             if outside := [name for name in manifest.files if name[0] == "/" or ".." in name.split("/")]:
                 raise ValueError(f"it lists {outside[0]!r}, which is not in its folder")
             ranges.check(manifest.inputs)
+        except NewerError:
+            raise
         except (OSError, ValueError, TypeError, KeyError, IndexError, AttributeError) as error:
             raise ManifestError(f"{path}: not a readable manifest: {error}") from error
         return manifest

@@ -17,6 +17,9 @@ from typing import Any
 import yaml
 
 from scripts.workflow.config import ConfigError, merged
+from scripts.workflow.console import put
+
+DEFAULT = Path("config.yaml")  # of a run without --configfile
 
 
 def read(path: Path) -> dict[str, Any]:
@@ -24,7 +27,12 @@ def read(path: Path) -> dict[str, Any]:
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
-        raise ConfigError(f"{path.absolute()}: {error.strerror or error}") from error
+        hint = (
+            ""
+            if path != DEFAULT
+            else " (without --configfile the config is the config.yaml of the working directory, or of --directory)"
+        )
+        raise ConfigError(f"{path.absolute()}: {error.strerror or error}{hint}") from error
     except UnicodeDecodeError as error:
         raise ConfigError(
             f"{path}: not text in UTF-8 (byte {error.start:,} is {error.object[error.start]:#04x})"
@@ -120,9 +128,9 @@ def main(argv: Iterable[str] | None = None) -> int:
     """Exit status 1, and the reason on stderr, for a file that cannot be read; a note there on files that seem to lack another one."""
     try:
         if said := alone([Path(name) for name in (sys.argv[1:] if argv is None else argv)]):
-            print(said, file=sys.stderr)
+            put(said, file=sys.stderr)
     except ConfigError as error:
-        print(f"error: {error}", file=sys.stderr)
+        put(f"error: {error}", file=sys.stderr)
         return 1
     return 0
 

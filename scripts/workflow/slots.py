@@ -19,7 +19,7 @@ from typing import IO, Any
 from scripts.workflow import devices, options
 from scripts.workflow.console import log
 
-VARIABLE = "CRAWL2LLM_GPUS"  # environment: the folder of locks and the names of the run's GPUs, as JSON
+VARIABLE = "CRAWL2LLM_GPUS"  # environment, as JSON: the folder of locks, the names of the run's GPUs, how many it may have at a time
 FOLDER = Path(".snakemake/gpus")
 # Steps without a launcher that compute on a GPU if there is one: each job takes one.
 ALONE = (
@@ -42,18 +42,25 @@ class Stopped(Exception):
     """A signal that the caller holds back came while this waited for a GPU."""
 
 
-def announce(names: list[str], folder: Path = FOLDER) -> None:
-    """Tell the jobs that this process starts which GPUs the run has; none: jobs look for themselves, as they do without this."""
+def announce(names: list[str], folder: Path = FOLDER, most: int | None = None) -> None:
+    """Tell the jobs that this process starts which GPUs the run has; none: jobs look for themselves, as they do without this.
+
+    most: how many of them it may have at a time, as `--resources card=…` says; of 0 no job sees any. None: all.
+    """
     os.environ.pop(VARIABLE, None)
     if names:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        os.environ[VARIABLE] = json.dumps({"folder": str(folder.absolute()), "names": names})
+        most = len(names) if most is None else min(most, len(names))
+        os.environ[VARIABLE] = json.dumps({"folder": str(folder.absolute()), "names": names, "most": most})
 
 
-def run_has() -> tuple[Path, list[str]]:
-    """(folder of the locks, names of the GPUs) of the run that this process belongs to; no names outside a local run with GPUs."""
+def run_has() -> tuple[Path, list[str], int]:
+    """(folder of the locks, names of the GPUs, how many at a time) of the run that this process belongs to; no names outside a local run
+    with GPUs.
+    """
     given = json.loads(os.environ.get(VARIABLE) or "{}")
-    return Path(given.get("folder", FOLDER)), list(given.get("names", []))
+    names = list(given.get("names", []))
+    return Path(given.get("folder", FOLDER)), names, int(given.get("most", len(names)))
 
 
 def needed(step: str, section: Mapping[str, Any]) -> int:
@@ -96,13 +103,16 @@ def turn(folder: Path) -> Iterator[None]:
 def take(number: int, tell: Callable[[str], None] = log.info) -> list[int]:
     """Wait for so many of the run's GPUs, hold them until this process ends, and let it and what it starts see them alone.
 
-    A job that wants more than the run has gets all; whether it can work with them, it says itself. Nothing happens outside a local run with
-    GPUs. Returns the descriptors of the locks: a process that is started with them (`pass_fds`) holds the GPUs too, until it ends.
+    A job that wants more than the run may have gets as many; whether it can work with them, it says itself. Nothing happens outside a local
+    run with GPUs. Returns the descriptors of the locks: a process that is started with them (`pass_fds`) holds the GPUs too, until it ends.
     tell: is given a line about a long wait. Raises Stopped if a signal that is held back comes during the wait.
     """
-    folder, names = run_has()
-    number = min(number, len(names))
+    folder, names, most = run_has()
+    if not names:
+        return []
+    number = min(number, most)
     if not number:
+        os.environ[devices.VISIBLE] = ""
         return []
     tells = time.monotonic() + TELLS / 10
     while True:

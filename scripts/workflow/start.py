@@ -14,8 +14,9 @@ from scripts.pretrain import expected, origin
 from scripts.quality import tools
 from scripts.training import compiler
 from scripts.workflow import engine, frozen, leftovers, steps
+from scripts.workflow.console import put
 from scripts.workflow.errors import InputError
-from scripts.workflow.manifest import Manifest
+from scripts.workflow.manifest import Manifest, NewerError
 from scripts.workflow.project import Project
 
 
@@ -38,11 +39,18 @@ def tasks_of(job: Any, project: Project) -> tuple[str, str, list[str]] | None:
 
 
 def stale(project: Project) -> Callable[[Any], str | None]:
-    """A function that says why a job's results are not up to date; see Project.stale."""
+    """A function that says why a job's results are not up to date; see Project.stale.
+
+    It raises WorkflowError for those of a newer version.
+    """
+    from snakemake.exceptions import WorkflowError
 
     def of(job: Any) -> str | None:
         found = tasks_of(job, project)
-        return project.stale(*found) if found else None
+        try:
+            return project.stale(*found) if found else None
+        except NewerError as error:
+            raise WorkflowError(str(error)) from None
 
     return of
 
@@ -61,7 +69,7 @@ def say_what_is_auto(project: Project) -> None:
     paths = [Path(project.manifest("main", step, task)) for step, tasks in counted.items() for task in tasks]
     held = [made for path in paths if there and (made := fresh.manifest(path))]
     names = [path.split("=", 1)[1] for shard in project.sources["main"].values() for path in shard]
-    print(expected.line(config, keys, names, held), file=sys.stderr)
+    put(expected.line(config, keys, names, held), file=sys.stderr)
 
 
 def check_tokenizers(project: Project) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from scripts.workflow.cli import described
-from scripts.workflow.console import Progress, log, setup
+from scripts.workflow.console import Progress, log, put, setup
 from scripts.workflow.inputs import Inputs
 from scripts.workflow.manifest import Manifest, ManifestError
 
@@ -89,13 +89,13 @@ def main(argv: list[str] | None = None) -> int:
     setup("verify")
     args.results = args.directory / args.results
     if not args.results.is_dir():
-        print(f"error: --results {args.results}: no such folder; a run writes it, see README.md", file=sys.stderr)
+        put(f"error: --results {args.results}: no such folder; a run writes it, see README.md", file=sys.stderr)
         return 1
     found = check(args.results, args.deep)
     if not found.manifests:
         log.info("no manifest below %s", args.results)
     for line in lines(found, args.deep, args.directory):
-        print(line)
+        put(line)
     return int(bool(found.faults) or bool(found.gone.total()) or not found.manifests)
 
 

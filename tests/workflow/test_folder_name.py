@@ -1,4 +1,4 @@
-"""The project in a folder whose name has spaces and accents: README's own crawl plans and runs there."""
+"""The project in a folder whose name has spaces, accents and what a shell would run: README's own crawl plans and runs there."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TEXT = "The road to the old mill was closed, and nobody in the town knew when it
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     """A copy of the project, and a crawl beside it."""
-    made = tmp_path / "a b é" / "crawl2llm"
+    made = tmp_path / "a b é $(touch XD) `touch XD`" / "crawl2llm"
     left_out = shutil.ignore_patterns("__pycache__", ".*", "results", "logs", "checkpoints", "tests", "docs")
     shutil.copytree(ROOT, made, ignore=left_out)
     (made / "my crawl").mkdir()
@@ -42,10 +42,11 @@ def snakemake(project: Path, *options: str) -> str:
     return done.stdout + done.stderr
 
 
-def test_a_crawl_is_planned_and_its_first_steps_run(project: Path) -> None:
+def test_a_crawl_is_planned_and_its_first_steps_run(project: Path, tmp_path: Path) -> None:
     planned = snakemake(project, "--dry-run")
     assert "report_render" in planned
     assert "auto: 13 keys of tokenize.train and pretrain.train: known after tokenize" in planned
     target = "results/main/language/score/00000.manifest.json"
     snakemake(project, "--cores", "1", target)
     assert json.loads((project / target).read_text(encoding="utf-8"))["counts"]["kept"] == 1
+    assert not list(tmp_path.rglob("XD"))

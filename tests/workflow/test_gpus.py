@@ -61,6 +61,7 @@ def test_a_plan_counts_gpus(tmp_path: Path) -> None:
     assert planned["evaluate_model"] == planned["evaluate_common"] == {1}
     assert not planned["finetune_train"] - {0}, "its device is cpu"
     assert cards(snakemake(tmp_path, "-n", CUDA_VISIBLE_DEVICES="1"))["pretrain_train"] == {1}
+    assert cards(snakemake(tmp_path, "-n", "--resources", "card=1"))["pretrain_train"] == {1}
     for nothing in ("", "-1"):
         assert not any(any(of) for of in cards(snakemake(tmp_path, "-n", CUDA_VISIBLE_DEVICES=nothing)).values())
 

@@ -30,72 +30,8 @@ cdef inline Py_UCS4 lower(Py_UCS4 c) noexcept:
 include "lexbor.pxi"
 include "reading.pxi"
 include "measures.pxi"
+include "forest.pxi"
 include "bounds.pxi"
-
-
-cdef enum:
-    AT_ONCE = 128  # blocks that go through a tree together: their measures stay in the processor's nearest cache
-    DEEPEST = 8  # levels of a tree
-
-
-@cython.boundscheck(False)
-cdef void through(
-    const short[:, ::1] rows, Py_ssize_t begin, Py_ssize_t count,
-    const int* measures, const short* limits, const short* leaves, Py_ssize_t nodes, short* held,
-) noexcept:
-    """What one tree says of `count` blocks from `begin` on: held[block]. held: AT_ONCE places for each leaf.
-
-    From the leaves up each node takes one of two values, for all blocks: without a branch a processor does several at a time.
-    """
-    cdef Py_ssize_t node = nodes, leaf, block
-    cdef const short* row
-    cdef short* no
-    cdef short* yes
-    cdef short* out
-    cdef short limit, least, most, mask
-    while node > nodes // 2:  # the lowest nodes, between two leaves each
-        node -= 1
-        leaf = 2 * node + 1 - nodes
-        row, limit, least, most = &rows[measures[node], begin], limits[node], leaves[leaf], leaves[leaf + 1]
-        out = held + node * AT_ONCE
-        for block in range(count):
-            mask = -<short>(row[block] > limit)
-            out[block] = (most & mask) | (least & ~mask)
-    while node > 0:
-        node -= 1
-        row, limit = &rows[measures[node], begin], limits[node]
-        no, yes, out = held + (2 * node + 1) * AT_ONCE, held + (2 * node + 2) * AT_ONCE, held + node * AT_ONCE
-        for block in range(count):
-            mask = -<short>(row[block] > limit)
-            out[block] = (yes[block] & mask) | (no[block] & ~mask)
-
-
-def scores(const short[:, ::1] rows, const int[:, ::1] measures, const short[:, ::1] limits, const short[:, ::1] leaves, long long base):
-    """The score of each block by complete trees of one depth: see Forest in scripts/ingest/forest.py.
-
-    rows[m, n]: measure m of block n. measures, limits: [tree, node]; leaves: [tree, leaf]. Raises ValueError for a measure that no row has, or
-    trees that are not complete, or too deep.
-    """
-    cdef Py_ssize_t trees = limits.shape[0], nodes = limits.shape[1], tree, node, block, begin, size, count = rows.shape[1]
-    cdef short held[(1 << DEEPEST) * AT_ONCE]
-    whole = measures.shape[0] == leaves.shape[0] == trees and measures.shape[1] == nodes and leaves.shape[1] == nodes + 1
-    if not whole or nodes & (nodes + 1):
-        raise ValueError(f"trees of {nodes} nodes have {leaves.shape[1]} leaves, and {measures.shape[1]} nodes that ask")
-    if not 0 < nodes < 1 << DEEPEST:
-        raise ValueError(f"trees of {nodes} nodes, at most {(1 << DEEPEST) - 1}")
-    for tree in range(trees):
-        for node in range(nodes):
-            if not 0 <= measures[tree, node] < rows.shape[0]:
-                raise ValueError(f"tree {tree} asks for measure {measures[tree, node]} of {rows.shape[0]}")
-    out = array("q", [base]) * count
-    cdef long long[::1] total = out
-    for begin in range(0, count, AT_ONCE):
-        size = min(count - begin, AT_ONCE)
-        for tree in range(trees):
-            through(rows, begin, size, &measures[tree, 0], &limits[tree, 0], &leaves[tree, 0], nodes, held)
-            for block in range(size):
-                total[begin + block] += held[block]
-    return out
 
 
 cdef struct Slot:

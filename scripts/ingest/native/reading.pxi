@@ -5,7 +5,7 @@ Nothing here calls itself: a page may be nested as deep as it likes. Each node i
 
 from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc
 from libc.stdint cimport uint16_t
-from libc.stdlib cimport realloc
+from libc.stdlib cimport malloc, realloc
 from libc.string cimport memset
 
 # What is done with an element: the values of tags.KIND.
@@ -28,7 +28,6 @@ cdef struct Other:
     size_t length
     int role
 
-cdef Py_ssize_t REMEMBERED = 32768  # values of attributes
 cdef size_t SAYS = 400  # bytes of a value that are looked at
 
 cdef bint PLAIN[256]  # whether a byte is neither ASCII's white space nor the first of other white space or of what `unseen` knows
@@ -115,6 +114,95 @@ cdef inline bint letter_at(unsigned char c) noexcept:
     return 48 <= c <= 57 or 65 <= c <= 90 or 97 <= c <= 122 or 0xC3 <= c <= 0xDF
 
 
+cdef enum:
+    SLOTS = 131072  # for words: a power of two
+    REMEMBERED = 65536  # words, after which all are forgotten
+    LETTERS = 4194304  # bytes of all these words
+    WORDS = 256  # of a value: SAYS bytes have 200 at most
+    NEW = 3  # of a value that are matched one by one: a page may have new ones in each of its tags
+
+cdef struct Word:
+    uint64_t hash
+    const unsigned char* letters  # NULL: a free slot
+    size_t length
+    long long bits
+
+
+@cython.final
+cdef class Words:
+    """Words of classes, which pages share, with the bits of the groups that they name. match: tags.said."""
+
+    cdef object match
+    cdef Word* slots
+    cdef unsigned char* letters  # of all words, one behind the other
+    cdef size_t used, count
+
+    def __cinit__(self, match):
+        self.match = match
+        self.slots = <Word*>calloc(SLOTS, sizeof(Word))
+        self.letters = <unsigned char*>malloc(LETTERS)  # what is not written to takes no memory
+        if self.slots == NULL or self.letters == NULL:
+            raise MemoryError()
+
+    def __dealloc__(self):
+        free(self.slots)
+        free(self.letters)
+
+    cdef inline Word* slot(self, uint64_t hash, const unsigned char* letters, size_t length) noexcept:
+        """Of a word, or where it would be."""
+        cdef size_t place = (hash ^ hash >> 32) & (SLOTS - 1)
+        cdef Word* word = &self.slots[place]
+        while word.letters != NULL and not (word.hash == hash and word.length == length and not memcmp(word.letters, letters, length)):
+            place = (place + 1) & (SLOTS - 1)
+            word = &self.slots[place]
+        return word
+
+    cdef bint learn(self, Word* one) except -1:
+        """Matches a word, and remembers it."""
+        cdef Word* word
+        one.bits = self.match(PyUnicode_DecodeUTF8(<char*>one.letters, one.length, "ignore"))
+        if self.count == REMEMBERED or self.used + one.length > LETTERS:
+            memset(self.slots, 0, SLOTS * sizeof(Word))
+            self.count = self.used = 0
+        word = self.slot(one.hash, one.letters, one.length)
+        if word.letters == NULL:
+            memcpy(self.letters + self.used, one.letters, one.length)
+            word.hash, word.letters, word.length, word.bits = one.hash, self.letters + self.used, one.length, one.bits
+            self.used += one.length
+            self.count += 1
+        return True
+
+    cdef long long say(self, const unsigned char* data, size_t size) except -1:
+        """The bits that a value says."""
+        cdef Word[WORDS] fresh
+        cdef Word* word
+        cdef size_t at = 0, begin, width, count = 0, number
+        cdef uint64_t hash
+        cdef long long bits = 0
+        while at < size:
+            width = 0 if PLAIN[data[at]] else white(data + at, size - at)
+            if width:
+                at += width
+                continue
+            begin, hash = at, 14695981039346656037ULL
+            while at < size and (PLAIN[data[at]] or not white(data + at, size - at)):
+                hash = (hash ^ <uint64_t>data[at]) * 1099511628211ULL
+                at += 1
+            word = self.slot(hash, data + begin, at - begin)
+            if word.letters != NULL:
+                bits |= word.bits
+            else:
+                fresh[count].hash, fresh[count].letters, fresh[count].length = hash, data + begin, at - begin
+                count += 1
+        for number in range(count if count <= NEW else NEW - 1):
+            self.learn(&fresh[number])
+            bits |= fresh[number].bits
+        if count > NEW:
+            begin = fresh[NEW - 1].letters - data
+            bits |= <long long>self.match(PyUnicode_DecodeUTF8(<char*>data + begin, size - begin, "ignore"))
+        return bits
+
+
 cdef class Reader:
     """What lexbor's numbers mean.
 
@@ -122,13 +210,14 @@ cdef class Reader:
     it must be, so if the fields of lexbor's structs lie elsewhere.
     """
 
-    cdef object parser, said, conceals, raised
+    cdef object parser, conceals, raised
+    cdef Words words
     cdef unsigned char kinds[KNOWN]
     cdef unsigned char roles[KNOWN]
     cdef bint asked[KNOWN]  # whether `Tree.elements` is asked for it
     cdef short codes[KNOWN]
     cdef long long within[256]
-    cdef dict named, numbers, names, remembered
+    cdef dict named, numbers, names
     cdef list attributes
     cdef Other other[OTHERS]
     cdef list kept  # what `other` points into
@@ -147,8 +236,8 @@ cdef class Reader:
         kinds = (*kinds, tags.TEMPLATE, tags.RAISED)
         if kinds != (NOTHING, INLINE, LINK, BREAK, RULE, BLOCK, SKIP, EITHER, BUTTON, DIALOG, TEMPLATE, RAISED):
             raise ValueError("scripts/ingest/tags.py numbers its kinds in another way")
-        self.parser, self.said, self.conceals, self.raised = parser, tags.said, tags.conceals, tags.raised
-        self.hidden, self.remembered = tags.HIDDEN, {}
+        self.parser, self.words, self.conceals, self.raised = parser, Words(tags.said), tags.conceals, tags.raised
+        self.hidden = tags.HIDDEN
         self.attributes = [None, *tags.ATTRIBUTES]
         names, attributes, self.html = self.known(tags.PROBE)
         if lacking := (set(tags.KIND) - names.keys()) | (set(tags.ATTRIBUTES) - attributes.keys()):
@@ -269,20 +358,6 @@ cdef class Reader:
         cdef Attribute* mode = self.find(template, SHADOW)
         return mode != NULL and template.space == self.html and text_of(mode.value, 16).lower() in ("open", "closed")
 
-    cdef long long value(self, String* value, bint style) except -1:
-        """The bits that a value says, which most pages of a host say in the same words."""
-        cdef bytes words
-        if value == NULL or value.length == 0:
-            return 0
-        words = PyBytes_FromStringAndSize(<char*>value.data, min(value.length, SAYS))
-        found = self.remembered.get(words)
-        if found is None:
-            if len(self.remembered) >= REMEMBERED:
-                self.remembered.clear()
-            text = words.decode("utf-8", "ignore")
-            found = self.remembered[words] = (self.conceals if style else self.said)(text)
-        return found
-
     cdef long long say(self, Node* node) except -1:
         """The bits that an element's attributes say."""
         cdef long long bits = 0
@@ -291,7 +366,8 @@ cdef class Reader:
         while attribute != NULL:
             role = self.role_of(attribute)
             if CLASS <= role <= ITEMPROP:
-                bits |= self.value(attribute.value, False)
+                if attribute.value != NULL:
+                    bits |= self.words.say(attribute.value.data, min(attribute.value.length, SAYS))
             elif role == STYLE:
                 if attribute.value != NULL and conceals(attribute.value):
                     bits |= self.conceals(text_of(attribute.value, SAYS))
@@ -409,14 +485,21 @@ def utf8(str page not None):
 
 
 cdef inline bint conceals(String* value) noexcept:
-    """Whether a style may say `none` or `hidden`."""
-    cdef size_t at
-    cdef unsigned char c
-    for at in range(min(value.length, SAYS)):
-        c = value.data[at] | 32
-        if c == 110 and at + 4 <= value.length and value.data[at + 3] | 32 == 101:  # n..e
-            return True
-        if c == 104 and at + 6 <= value.length and value.data[at + 2] | 32 == 100:  # h.d
+    """Whether a style may say `display: none` or `visibility: hidden`: whether it has a y, a colon, and an n or h."""
+    cdef size_t at, other, size = min(value.length, SAYS)
+    cdef const unsigned char* data = value.data
+    for at in range(1, size):
+        if data[at] != 58:
+            continue
+        other = at - 1
+        while other > 0 and not PLAIN[data[other]]:
+            other -= 1
+        if data[other] | 32 != 121 and data[other] < 128:
+            continue
+        other = at + 1
+        while other < size and not PLAIN[data[other]]:
+            other += 1
+        if other < size and (data[other] | 32 == 110 or data[other] | 32 == 104 or data[other] >= 128):
             return True
     return False
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import socket
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -185,3 +187,62 @@ def test_a_key_that_no_header_can_hold_is_not_shown(tmp_path: Path, monkeypatch:
 )
 def test_the_last_number_of_a_reply(reply: str, value: float | None) -> None:
     assert judging.score(reply, 1, 10) == value
+
+
+KEY = "sk-planted-0123456789abcdef"
+
+
+@pytest.mark.parametrize("status", [200, 401, 503])
+@pytest.mark.parametrize("said", [KEY, KEY.upper(), KEY[:20], "x" * 180 + KEY])
+def test_an_endpoint_that_repeats_the_key(
+    served: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    status: int,
+    said: str,
+) -> None:
+    """In a refusal, in an error that passes, and in a reply, which is kept in the cache and in the result."""
+    monkeypatch.setenv("JUDGE_KEY", KEY)
+    url, _ = served(
+        lambda *_: (status, says(f"8, not {said}") if status == 200 else {"error": {"message": f"no {said}"}})
+    )
+    done = judged(tmp_path, url, "--key=JUDGE_KEY", "--attempts=1", "--requests=1", f"--log={tmp_path}/log")
+    assert done == (status != 200)
+    shown = capfd.readouterr()
+    kept = "".join(path.read_text("utf-8") for path in tmp_path.rglob("*") if path.is_file())
+    assert KEY[:14].lower() not in f"{shown.out}{shown.err}{kept}".lower()
+    assert ("***" in kept) and (status == 200 or f"HTTP {status} no " in shown.err)
+
+
+def test_an_answer_that_is_no_http_is_not_repeated_with_the_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JUDGE_KEY", KEY)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def answer() -> None:
+            there, _ = listening.accept()
+            with there:
+                there.recv(65536)
+                there.sendall(f"BAD {KEY}\r\n\r\n".encode())
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        asked = Endpoint(f"http://127.0.0.1:{listening.getsockname()[1]}/v1", "JUDGE_KEY", tmp_path, 1, 5.0, 1)
+        with pytest.raises(InputError, match=r"BAD \*\*\*") as found:
+            asked.answer({"model": "m", "messages": []})
+        thread.join()
+    assert KEY not in str(found.value)
+
+
+def test_a_key_from_a_file(served: Any, tmp_path: Path) -> None:
+    file = tmp_path / "key"
+    file.write_text(f"{KEY}\n")
+    file.chmod(0o600)
+    url, got = served(lambda *_: (200, says("8")))
+    assert judged(tmp_path, url, f"--key=file:{file}") == 0
+    assert {headers["Authorization"] for headers, _ in got} == {f"Bearer {KEY}"}
+    file.chmod(0o644)
+    with pytest.raises(InputError, match=rf"evaluate.judge.key names {file}, which others can read"):
+        Endpoint(url, f"file:{file}", tmp_path, 1, 1.0, 1)

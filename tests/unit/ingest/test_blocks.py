@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks import fit_blocks
-from scripts.ingest import blocks, measures
+from scripts.ingest import blocks, compiled, measures
 from scripts.ingest.forest import Forest
 from scripts.ingest.markup import parse, read
 from scripts.ingest.tags import BLOCKS, CODE
@@ -136,7 +136,7 @@ def test_any_page(pieces: list[str]) -> None:
 @given(st.lists(st.tuples(st.integers(-900, 900), st.integers(1, 2000)), min_size=1, max_size=30))
 def test_the_cut_is_the_best_of_all(found: list[tuple[int, int]]) -> None:
     """No other least score has a higher F measure, up to a millionth."""
-    scores, length = np.array(found, np.int64).T
+    scores, length = np.ascontiguousarray(np.array(found, np.int64).T)
     chance = 1 / (1 + np.exp(-np.clip(scores, -blocks.SURE, blocks.SURE) / 100))
 
     def measure(least: int) -> float:
@@ -165,8 +165,20 @@ def test_a_heading_stays_with_what_it_heads() -> None:
     """Two in a row too; not one before what goes, not one that is unlikely, not what is no heading."""
     names = ["h2", "h3", "p", "h3", "p", "dt", "p", "p", "p", "h2"]
     scores = np.array([-50, -20, 200, -20, -80, -150, 200, -20, 200, -20])
-    good = blocks.with_headings(scores > 0, scores, np.array([CODE[name] for name in names]))
-    assert good.nonzero()[0].tolist() == [0, 1, 2, 6, 8]
+    code = np.array([CODE[name] for name in names])
+    assert compiled.kept(scores, 1, code, blocks.HEADING, blocks.UNLIKELY) == [0, 1, 2, 6, 8]
+
+
+def test_what_does_not_fit_together_is_refused() -> None:
+    three, two = np.ones(3, np.int64), np.ones(2, np.int64)
+    with pytest.raises(ValueError, match="3 scores, 2 lengths and 1201 chances"):
+        blocks.cut(three, two)
+    with pytest.raises(ValueError, match="0 scores, 0 lengths"):
+        blocks.cut(three[:0], three[:0])
+    with pytest.raises(ValueError, match="3 scores and 2 codes"):
+        compiled.kept(three, 0, two, blocks.HEADING, 0)
+    with pytest.raises(ValueError, match="1000 is the code of no element"):
+        compiled.kept(three, 0, 1000 * three, blocks.HEADING, 0)
 
 
 def naive(stored: dict[str, object], row: list[int]) -> int:
@@ -181,8 +193,9 @@ def naive(stored: dict[str, object], row: list[int]) -> int:
 
 
 @settings(max_examples=50, deadline=None)
-@given(st.integers(1, 4), st.integers(1, 6), st.integers(0, 2**31))
-def test_a_forest_is_its_trees(depth: int, trees: int, seed: int) -> None:
+@given(st.integers(1, 8), st.integers(1, 6), st.integers(1, 200), st.sampled_from([99, 2**15]), st.integers(0, 2**31))
+def test_a_forest_is_its_trees(depth: int, trees: int, count: int, most: int, seed: int) -> None:
+    """For as many blocks as go through the trees together, and for more and fewer."""
     random = np.random.default_rng(seed)
     inner, measures = 2**depth - 1, 5
     stored = {
@@ -190,14 +203,15 @@ def test_a_forest_is_its_trees(depth: int, trees: int, seed: int) -> None:
         "trees": [
             {
                 "measures": random.integers(0, measures, inner).tolist(), "limits": random.integers(-3, 3, inner).tolist(),
-                "leaves": random.integers(-99, 99, inner + 1).tolist(),
+                "leaves": random.integers(-most, most, inner + 1).tolist(),
             }
             for _ in range(trees)
         ],
     }  # fmt: skip
-    rows = random.integers(-4, 4, (measures, 50)).astype(np.int16)
+    rows = random.integers(-4, 4, (measures, count)).astype(np.int16)
     scores = Forest.of(stored, list("abcde")).scores(rows)
-    for number in (0, 1, 49):
+    assert len(scores) == count
+    for number in {0, count // 3, min(63, count - 1), min(64, count - 1), count - 1}:
         assert scores[number] == naive(stored, rows[:, number].tolist())
 
 

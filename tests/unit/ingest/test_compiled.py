@@ -80,6 +80,12 @@ def test_trees_that_are_not_complete_are_refused() -> None:
             )
 
 
+def test_more_trees_than_a_sum_has_room_for_are_refused() -> None:
+    none = np.zeros((60_001, 1), np.int16)
+    with pytest.raises(ValueError, match="60001 trees, at most 60000"):
+        compiled.scores(none[:1], none.astype(np.int32), none, np.zeros((60_001, 2), np.int16), 0)
+
+
 @pytest.mark.parametrize("name", compiled.NAMES)
 def test_one_that_was_built_from_another_source_is_refused(name: str, tmp_path: Path) -> None:
     shutil.copytree(ROOT / "scripts", tmp_path / "scripts", ignore=shutil.ignore_patterns("__pycache__"))

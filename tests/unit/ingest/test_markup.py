@@ -222,14 +222,25 @@ WORDS = [
 ]
 
 
-@given(st.lists(st.sampled_from(WORDS), max_size=10), st.sampled_from(["", "new words here that nobody saw: "]))
-def test_a_class_says_what_its_words_say(words: list[str], more: str) -> None:
-    """Whether they are looked up one by one, or, many new ones, at once."""
-    more = "".join(f"{word}{time.perf_counter_ns()} " for word in more.split())
+@given(st.lists(st.sampled_from(WORDS), max_size=10), st.integers(0, 12))
+def test_a_class_says_what_its_words_say(words: list[str], new: int) -> None:
+    """Whether all are known, a few are new, or many, of which most are not remembered; and the same again."""
+    fresh = [f"{word}-{time.perf_counter_ns()}" for word in (WORDS * 2)[:new] if word != "\n"]
+    value = " ".join([*words, *fresh, *words])
     every = 0
-    for word in [*words, *more.split()]:
+    for word in [*words, *fresh]:
         every |= said(word)
-    assert said(f"{more}{' '.join(words)}") == every
+    for _ in range(8):
+        assert bits(f'class="{value}"') == said(value) == every
+
+
+def test_more_words_than_are_remembered() -> None:
+    """All are forgotten then, and learnt again."""
+    many = "".join(f"<div class='word{number} xy{number}'>a</div>" for number in range(40_000))
+    for _ in range(2):
+        markup = of(many + "<div class='comment new-word'>b")
+        assert markup.own[-1] & BIT["comment"] and set(markup.own[2:-1]) == {0}
+    assert bits("class=sidebar") & BIT["side"] and bits("class='x hidden'") & HIDDEN
 
 
 @pytest.mark.parametrize("number", ["9" * 5000, "0" * 5000 + "65", "0" * 5000])

@@ -167,6 +167,13 @@ def test_two_columns_of_one_name_beside_the_text(tmp_path: Path) -> None:
     assert (page.url, page.unreadable) == ("file:set/x#0", ("url",))
 
 
+def test_all_that_lies_within_a_string_of_json_is_lost_with_it(tmp_path: Path) -> None:
+    table = pa.table([[TEXT], ['{"url": "u", "lang": "de"}'], ["{}"]], names=["text", "meta", "meta"])
+    keys = {"url_key": "meta.url", "metadata_keys": ["meta.lang"]}
+    (page,) = kept(parquet(tmp_path / "x", table, keys))
+    assert page.unreadable == ("meta.lang", "meta.url") and page.metadata == {}
+
+
 def test_dates_of_int96_after_2262(tmp_path: Path) -> None:
     table = pa.table({"text": [TEXT], "date": pa.array([datetime.datetime(3000, 1, 1)], pa.timestamp("us"))})
     pq.write_table(table, tmp_path / "x", use_deprecated_int96_timestamps=True)
@@ -199,6 +206,20 @@ def test_a_value_of_json_that_cannot_be_read_is_null(tmp_path: Path, kind: str) 
     (page,) = kept(jsonl(tmp_path / "x", line.replace(b"%s", TEXT.encode()), **KEYS))
     assert (page.text, page.unreadable, page.date) == (TEXT, (name,), None)
     assert page.url == "file:set/x#0" and page.id == document_id("set", "x", "", "0") and page.metadata == {}
+
+
+def test_of_a_nested_value_of_json_the_rest_is_read(tmp_path: Path) -> None:
+    """As of Parquet: a bad byte beside the text costs neither the text, nor other values, that are in the same object."""
+    line = b'{"data": {"url": "https://a.org/\xff", "tags": ["a", "\xfe"], "n": %s, "title": "T", "text": "%s"}}'
+    keys = {"text_key": "data.text", "url_key": "data.url", "metadata_keys": ["data.title", "data.tags", "data.n"]}
+    (page,) = kept(jsonl(tmp_path / "x", line % (b"7" * 5000, TEXT.encode()), **keys))
+    assert (page.text, page.url) == (TEXT, "file:set/x#0")
+    assert page.unreadable == ("data.n", "data.tags", "data.url")
+    assert page.metadata == {"fields": {"data.title": "T"}}
+    (whole,) = kept(jsonl(tmp_path / "x", b'{"text": "One.", "more": {"a\xff": 1, "b": 7%s}}' % (b"7" * 5000), **KEYS))
+    assert whole.unreadable == ("more.a\ufffd", "more.b") and whole.metadata == {"fields": {"more": '{"b": null}'}}
+    bad = jsonl(tmp_path / "x", b'{"data": {"text": "bad \xff byte", "title": "T"}}', **keys)
+    assert reasons(bad) == {"broken_record": 1}
 
 
 def test_two_ids_that_differ_in_a_lone_surrogate_are_two_documents(tmp_path: Path) -> None:

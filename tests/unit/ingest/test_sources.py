@@ -262,8 +262,8 @@ def test_content_changes_with_the_file_and_not_with_its_age(tmp_path: Path) -> N
         sources.content(named)
 
 
-def names_of(patterns: list[str], data: Path) -> list[str]:
-    found = sources.of_source({"name": "a", "kind": "warc", "paths": patterns}, str(data), "here")
+def names_of(patterns: list[str], data: Path, **more: Any) -> list[str]:
+    found = sources.of_source({"name": "a", "kind": "warc", "paths": patterns, **more}, str(data), "here")
     return [sources.named(entry) for entry in found]
 
 
@@ -280,7 +280,7 @@ def test_one_file_by_two_links_is_read_once(tmp_path: Path) -> None:
     assert names_of(["{data}/a.warc", "{data}/*.warc"], tmp_path) == ["a.warc", "other.warc"], (
         "the first entry names it"
     )
-    assert names_of(["{data}/folder/*", "{data}/deep/*"], tmp_path) == ["d.warc"]
+    assert names_of(["{data}/folder/*", "{data}/deep/*"], tmp_path, follow_links=True) == ["d.warc"]
     (tmp_path / "list.txt").write_text(f"{tmp_path}/c.warc\n{tmp_path}/a.warc\n{tmp_path}/other.warc\n")
     assert names_of(["@{data}/list.txt"], tmp_path) == ["c.warc", "other.warc"]
 
@@ -311,3 +311,35 @@ def test_a_file_that_two_sources_read_is_said(tmp_path: Path, caplog: pytest.Log
     caplog.clear()
     sources.files(config(both[0], data=str(tmp_path)))
     assert not caplog.text
+
+
+def test_a_link_takes_no_pattern_out_of_its_folder(tmp_path: Path) -> None:
+    """A folder of somebody else's may hold links to what is mine."""
+    data, mine = tmp_path / "data", tmp_path / "mine"
+    (data / "in/deep").mkdir(parents=True)
+    mine.mkdir()
+    (mine / "secret.jsonl").write_text("{}\n")
+    (data / "in/a.jsonl").write_text("{}\n{}\n")
+    (data / "in/deep/b.jsonl").symlink_to("../a.jsonl")
+    (data / "in/here").symlink_to("deep")
+    (tmp_path / "to data").symlink_to("data")
+
+    def found(pattern: str, **more: Any) -> list[str]:
+        source = {"name": "web", "kind": "jsonl", "paths": [pattern], **more}
+        return [sources.named(one) for one in sources.of_source(source, str(tmp_path / "to data"), "here")]
+
+    assert found("{data}/in/**/*.jsonl") == ["a.jsonl"], "links inside the folder, and one to the folder itself"
+    for link, target in (
+        ("in/deep/c.jsonl", mine / "secret.jsonl"),
+        ("in/out", mine),
+        ("in/deep/e.jsonl", "../../../mine/secret.jsonl"),
+    ):
+        (data / link).symlink_to(target)
+        with pytest.raises(
+            ConfigError, match=r"here\.paths: .* symbolic link takes to .*/mine/secret.jsonl: .* follow_links: true"
+        ):
+            found("{data}/in/**/*.jsonl")
+        assert len(found("{data}/in/**/*.jsonl", follow_links=True)) == 2
+        name = link if link.endswith("jsonl") else f"{link}/secret.jsonl"
+        assert found(f"{data}/{name}") == [Path(name).name], "a file that is named is wanted"
+        (data / link).unlink()

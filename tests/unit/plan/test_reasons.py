@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from scripts.plan.dryrun import Task
-from scripts.plan.reasons import AGAIN, reasons, why
+from scripts.plan.reasons import AGAIN, CHANGED, reasons, why
 from scripts.workflow.freshness import ABOVE, WORDS
 
 
@@ -35,6 +35,14 @@ def updated(*places: str) -> str:
 )
 def test_a_reason_in_short(reason: str, words: str) -> None:
     assert why(reason) == words
+
+
+def test_a_copied_setting_is_named_as_in_the_config() -> None:
+    """report.whatif's settings hold those of the select steps."""
+    copied = "select.quality.select.keep_fraction 0.9 → 0.8 and select.language.select.threshold 0.5 → 0.65"
+    shown = "quality.select.keep_fraction 0.9 → 0.8 and language.select.threshold 0.5 → 0.65"
+    assert why(f"{CHANGED}{copied}") == shown
+    assert why(f"{CHANGED}threshold 0.4 → 0.77") == "threshold 0.4 → 0.77"
 
 
 def test_what_comes_last_before_a_task_depends_on_the_order_of_the_filters() -> None:

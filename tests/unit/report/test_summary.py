@@ -36,7 +36,7 @@ def test_prints_the_runs_numbers(run_folder: Path, manifests: list[Path], capsys
     lines = dict(line.split(maxsplit=1) for line in said if not line.startswith(" "))
     assert lines["report"].endswith("report/render/report.html")
     assert lines["trained"] == "123 k parameters on 60 k tokens, 60 steps"
-    assert lines["base"] == "1.91 bits per held-out byte, accuracy 26.0 % ± 1.6 % (chance 25.0 %)"
+    assert lines["base"] == "1.91 bits per held-out byte, questions 26.0 % ± 1.6 % right (chance 25.0 %)"
     assert "41.0 %" in lines["sft"]
     tasks = sum(1 for _ in (run_folder / "benchmarks").rglob("*.tsv")) - 1
     assert lines["time"].startswith(f"{2.5 * tasks:.1f} s")

@@ -6,6 +6,7 @@ import io
 import logging
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -41,7 +42,8 @@ def test_a_run_ends_with_its_page_once(tmp_path: Path, monkeypatch: pytest.Monke
     page.parent.mkdir(parents=True)
     page.touch()
     monkeypatch.delenv("CRAWL2LLM_SUMMARY", raising=False)
-    handler = Handler(None, None, io.StringIO(), "lines", quiet=False)
+    workflow = SimpleNamespace(overwrite_workdir=None)
+    handler = Handler(workflow, None, io.StringIO(), "lines", quiet=False)
     handler.begun = True
     assert handler.last_words() == [], "it was not said that nothing was to do"
     nothing = "Nothing to be done (all requested files are present and up to date)."
@@ -51,6 +53,8 @@ def test_a_run_ends_with_its_page_once(tmp_path: Path, monkeypatch: pytest.Monke
     handler.thread = threading.Thread()
     done, *named = handler.last_words()
     assert done.startswith("0 of 1 task done in ") and named == [f"report: {page}"]
+    workflow.overwrite_workdir = str(tmp_path)  # --directory
+    assert handler.last_words()[1:] == [f"report: {tmp_path / page}"]
     monkeypatch.setenv("CRAWL2LLM_SUMMARY", "1")  # make demo, whose summary names it
     assert handler.last_words() == [done]
     monkeypatch.delenv("CRAWL2LLM_SUMMARY")

@@ -48,3 +48,4 @@ def test_the_pages_that_a_run_made_are_named(
     run = Run(tmp_path, 0)
     run.plan(planned)
     assert pages(run) == named
+    assert pages(run, elsewhere=True) == [line.replace(": ", f": {tmp_path}/") for line in named]

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from scripts.watch.run import Run, documents
+from scripts.watch.screen import doing, elapsed, stages
 
 
 def info(folder: Path, number: int, rule: str, shard: str = "", variant: str = "main") -> SimpleNamespace:
@@ -118,3 +119,34 @@ def test_a_variant_is_named(tmp_path: Path) -> None:
     assert str(Run(tmp_path, 0).start(info(tmp_path, 1, "language_score", "00003", "strict"), 0)) == (
         "language.score 00003 of strict"
     )
+
+
+def test_a_stage_that_only_waits_has_no_running_clock(tmp_path: Path) -> None:
+    run = Run(tmp_path, 0)
+    run.plan({"finetune_pairs": 1, "finetune_train": 1})
+    steps = stages(run)["finetune"]
+    assert elapsed(steps, 5) == ""
+    run.start(info(tmp_path, 1, "finetune_pairs"), 10)
+    assert elapsed(steps, 11) == "1s"
+    run.stop(1, 13, finished=True)
+    assert elapsed(steps, 200) == "3s", "pretraining goes on meanwhile"
+    run.start(info(tmp_path, 2, "finetune_train"), 210)
+    assert elapsed(steps, 215) == "3m25s"
+    run.stop(2, 220, finished=True)
+    assert elapsed(steps, 999) == "3m30s"
+
+
+def test_a_stage_tells_what_its_first_step_read_and_its_last_kept(tmp_path: Path) -> None:
+    run = Run(tmp_path, 0)
+    run.plan({"ingest_extract": 1, "ingest_check": 1, "heuristics_score": 1, "heuristics_select": 2})
+    tasks = [
+        (info(tmp_path, 1, "ingest_extract"), 425, 53),
+        (info(tmp_path, 2, "ingest_check"), 53, 53),
+        (info(tmp_path, 3, "heuristics_score"), 53, 53),
+        (info(tmp_path, 4, "heuristics_select"), 53, 40),
+        (info(tmp_path, 5, "heuristics_select", variant="strict"), 53, 30),
+    ]
+    for task, read, kept in tasks:
+        run.start(task, 1)
+        done(run, task, 2, read, kept)
+    assert [doing(steps) for steps in stages(run).values()] == ["53 of 425 kept", "40 of 53 kept"]

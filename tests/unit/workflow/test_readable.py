@@ -38,10 +38,15 @@ def test_a_broken_file_is_refused_with_its_place(tmp_path: Path, text: str) -> N
     assert str(refused.value) == f"{path}{BROKEN[text]}"
 
 
-def test_what_is_no_text_or_not_there(tmp_path: Path) -> None:
+def test_what_is_no_text_or_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "mine.yaml"
     with pytest.raises(ConfigError, match=r"mine\.yaml: No such file or directory$"):
         read(path)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(
+        ConfigError, match=r"/config\.yaml: No such file or directory \(without --configfile .* or of --directory\)$"
+    ):
+        read(Path("config.yaml"))
     path.write_bytes(b"a: \xff\n")
     with pytest.raises(ConfigError, match=r"mine\.yaml: not text in UTF-8 \(byte 3 is 0xff\)$"):
         read(path)

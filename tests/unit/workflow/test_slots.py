@@ -126,6 +126,21 @@ def test_a_job_that_wants_more_gets_all_and_one_outside_a_run_none(start: Start)
     assert line(outside) == "None" and outside.wait() == 0
 
 
+def test_a_run_that_may_have_fewer_gives_a_job_no_more(start: Start, tmp_path: Path) -> None:
+    """`--resources card=1` on a machine with two GPUs: the other may be somebody else's. With `card=0` jobs see none."""
+    slots.announce(TWO, tmp_path / "gpus", most=1)
+    many = start(2, 60)
+    assert line(many) == "GPU-1" and free(tmp_path / "gpus") == ["GPU-2"]
+    many.kill()
+    many.wait()
+    slots.announce(TWO, tmp_path / "gpus", most=0)
+    none = start(1, 0)
+    assert line(none) == "" and none.wait() == 0
+    slots.announce(TWO, tmp_path / "gpus", most=8)
+    both = start(8, 0)
+    assert line(both) == "GPU-1,GPU-2" and both.wait() == 0
+
+
 def test_a_signal_that_is_held_back_ends_the_wait(start: Start, tmp_path: Path) -> None:
     """The launcher holds signals back: it would wait on while Snakemake wants it to end."""
     other = start(2, 60)
@@ -203,4 +218,4 @@ def test_the_folder_is_the_runs_own(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv(slots.VARIABLE, "")
     slots.announce(TWO, tmp_path / "gpus")
     assert (tmp_path / "gpus").stat().st_mode & 0o077 == 0
-    assert json.loads(os.environ[slots.VARIABLE])["names"] == TWO and slots.run_has() == (tmp_path / "gpus", TWO)
+    assert json.loads(os.environ[slots.VARIABLE])["names"] == TWO and slots.run_has() == (tmp_path / "gpus", TWO, 2)
