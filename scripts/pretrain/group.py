@@ -97,7 +97,7 @@ def meet_on_loopback() -> dist.Store:
     """
     rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
-    listening = {}
+    listening: dict[str, Any] = {}
     if rank == 0:
         with socket.socket() as found:
             found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
