@@ -20,6 +20,7 @@ from scripts.ingest import sources
 from scripts.models import registry
 from scripts.pretrain import gpus
 from scripts.workflow import (
+    ahead,
     config as configuration,
     console,
     devices,
@@ -37,6 +38,7 @@ from scripts.workflow import (
     steps,
 )
 from scripts.workflow.errors import InputError
+from scripts.workflow.fingerprint import for_program
 from scripts.workflow.manifest import NewerError
 from scripts.workflow.project import Project
 
@@ -189,8 +191,9 @@ def missing_files(wildcards):
 def fingerprint(step):
     """The params entry of a step: a function of the wildcards that gives the step's fingerprint."""
     own = steps.STEPS[step].per
-    return lambda wildcards: PROJECT.fingerprint(
-        wildcards.variant, step, getattr(wildcards, own) if own in steps.OWN else ""
+    return lambda wildcards: for_program(
+        PROJECT.fingerprint(wildcards.variant, step, getattr(wildcards, own) if own in steps.OWN else ""),
+        VARIANTS[wildcards.variant]["data"],
     )
 
 
@@ -491,6 +494,8 @@ onstart:
             logger.warning(found)
         hook.before_submission(workflow)
         start.prepare(workflow, PROJECT, logger.warning)
+        if not workflow.touch:
+            engine.start_only_if(workflow, ahead.Ahead(PROJECT).nothing_to_do)
     except lock.Busy as error:
         raise WorkflowError(str(error)) from None
     except OSError as error:

@@ -1,4 +1,4 @@
-"""What of compress.quantize can be refused before anything runs, beside what scripts/compress/quantize_tools.py refuses."""
+"""What of compress.prune and compress.quantize is refused before anything runs, beside what scripts/compress/quantize_tools.py refuses."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from typing import Any
 
 from scripts.compress.quantize_tools import TYPES
 from scripts.models import registry
+from scripts.pretrain.parameters import FAMILIES
 from scripts.workflow.errors import InputError
 
 # The linear layers of a decoder layer of TYPES; the test asks transformers.
 PARTS = (*(f"self_attn.{part}_proj" for part in "qkvo"), *(f"mlp.{part}_proj" for part in ("gate", "up", "down")))
+PRUNE_STEP = "compress.prune"
 MOST = 1000  # decoder layers, where their number is not known yet
 
 
@@ -21,6 +23,33 @@ def layers(model: dict[str, Any]) -> list[str]:
 
 
 def check(config: dict[str, Any]) -> None:
+    """InputError for a model that compress.prune or compress.quantize cannot make; see `check_pruned` and `check_kept`."""
+    check_pruned(config)
+    check_kept(config)
+
+
+def check_pruned(config: dict[str, Any]) -> None:
+    """InputError for a method of compress.prune that does not take models of pretrain.train.model.type.
+
+    Of a mixture, whose experts transformers holds in one array a layer, `magnitude` and `2:4` would take attention alone, and say nothing.
+    """
+    kind = config["pretrain"]["train"]["model"]["type"]
+    for name in registry.made_by(config, PRUNE_STEP):
+        method = registry.section(config, PRUNE_STEP, name)["method"]
+        key = registry.key(config, PRUNE_STEP, name, "method")
+        if method == "structured" and kind not in TYPES:
+            raise InputError(
+                f"{key} is 'structured', which takes models of pretrain.train.model.type {', '.join(TYPES)}, "
+                f"and it is {kind!r}"
+            )
+        if kind in FAMILIES and FAMILIES[kind].experts:
+            raise InputError(
+                f"{key} is {method!r}, and pretrain.train.model.type {kind!r}, a mixture of experts, whose matrices are in no linear "
+                f"layer: most of its weights would stay as they are; prune a model of another type, such as {', '.join(TYPES)}"
+            )
+
+
+def check_kept(config: dict[str, Any]) -> None:
     """InputError for a `keep` of compress.quantize that is no regular expression, or that no layer is called by.
 
     Names are known of TYPES, and not of a model that was pruned, which may have fewer layers.
@@ -29,7 +58,7 @@ def check(config: dict[str, Any]) -> None:
     for name in registry.made_by(config, registry.QUANTIZE_STEP):
         key = registry.key(config, registry.QUANTIZE_STEP, name, "keep")
         above = registry.ancestors(config["models"], name)
-        pruned = any(registry.task(config, one)[0] == "compress.prune" for one in above)
+        pruned = any(registry.task(config, one)[0] == PRUNE_STEP for one in above)
         for pattern in registry.section(config, registry.QUANTIZE_STEP, name)["keep"]:
             try:
                 known = re.compile(pattern)

@@ -26,7 +26,7 @@ from scripts.compress.retrain import WHERE, Run, Windows, companions
 from scripts.finetune.train import clear, tuned
 from scripts.models import quantized
 from scripts.models.load import context_of, home, load_tokenizer, weights
-from scripts.pretrain import checkpoint, metrics, model
+from scripts.pretrain import checkpoint, metrics, mixture, model
 from scripts.pretrain.group import choose_device_alone
 from scripts.training import alive, program, runs
 from scripts.training.processes import listen
@@ -75,6 +75,11 @@ def pruned(args: argparse.Namespace, settings: dict[str, Any], source: Path, fol
 
 def zeroed(made: Any, settings: dict[str, Any]) -> tuple[Any, dict[str, torch.Tensor], Facts]:
     """(configuration, weights, facts) of a model whose linear layers, but for the output layer, have zeros."""
+    if mixture.mixture(made.config):
+        raise cli.InputError(
+            f"{WHERE}.method is {settings['method']!r}, and the model, of type {made.config.model_type!r}, is a mixture of experts, whose "
+            "matrices are in no linear layer: most of its weights would stay as they are"
+        )
     tensors = {name: value.detach() for name, value in made.named_parameters()}
     layers = [layer for layer in linear(made.config) if not layer.output]
     zeros = total = 0

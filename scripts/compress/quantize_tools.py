@@ -11,7 +11,7 @@ from collections.abc import Container
 from pathlib import Path
 from typing import Any
 
-from scripts.compress.sizes import BLOCK, GROUPS
+from scripts.compress.sizes import BLOCK, GROUPS, LLAMA_LIKE
 from scripts.models import registry
 from scripts.models.registry import QUANTIZE_STEP
 from scripts.workflow import frozen
@@ -20,7 +20,7 @@ from scripts.workflow.errors import InputError
 from scripts.workflow.manifest import canonical, digest
 
 PACKED = ("int4", *registry.CALIBRATED)  # whose layers scripts/models/packed.py reads
-TYPES = ("llama", "mistral", "qwen2", "qwen3")
+TYPES = LLAMA_LIKE
 FOLDER = ".quantize"  # beside .venv
 VARIABLE = "CRAWL2LLM_QUANTIZE"
 LOCK = "envs/lock-quantize.txt"

@@ -15,11 +15,11 @@ from typing import Any
 
 import torch
 
+from scripts.compress.sizes import LLAMA_LIKE
 from scripts.workflow.errors import InputError
 
 WHERE = "compress.prune"
 ATTENTION, MLP = ("q_proj", "k_proj", "v_proj", "o_proj"), ("gate_proj", "up_proj", "down_proj")
-KNOWN = ("llama", "mistral", "qwen2", "qwen3")  # model types whose layers are built alike
 
 
 @dataclass
@@ -33,9 +33,9 @@ class Importance:
 
 def check(config: Any) -> None:
     """InputError for a model whose layers are built otherwise."""
-    if config.model_type not in KNOWN:
+    if config.model_type not in LLAMA_LIKE:
         raise InputError(
-            f"{WHERE}.method is 'structured', which takes models of type {', '.join(KNOWN)}; this one is of type {config.model_type}"
+            f"{WHERE}.method is 'structured', which takes models of type {', '.join(LLAMA_LIKE)}; this one is of type {config.model_type}"
         )
 
 

@@ -87,7 +87,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
                 places.add(
                     {
                         "id": row["id"],
-                        "url": row["url"],
+                        "url": row["url"] or "",
                         **told,
                         "start": start,
                         "end": end,

@@ -24,7 +24,7 @@ from scripts.workflow.manifest import canonical
 
 LABEL = re.compile(r"^\s*(?:question|context|passage|q)\s*:", re.IGNORECASE)
 ENDING = re.compile(r"\b(?:answer|a)\s*:\s*$", re.IGNORECASE)
-CALCULATED = re.compile(r"<<[^>]*>>")  # GSM8K's marks of the calculator
+CALCULATED = re.compile(r"<<[^<>]*+>>")  # GSM8K's marks of the calculator
 TEXT = (".txt", ".text")
 
 

@@ -16,11 +16,10 @@ import xxhash
 
 from scripts.evaluate import harness, overlap
 from scripts.evaluate.measures import DIGITS
-from scripts.evaluate.samples import continued
 from scripts.finetune.template import enough, read_pairs
 from scripts.formats.documents import uniform
 from scripts.models import quantized
-from scripts.models.load import context_of, load, weights
+from scripts.models.load import load, weights
 from scripts.training import memory
 from scripts.workflow import cli
 from scripts.workflow.console import Progress, log
@@ -33,37 +32,6 @@ def chosen(rows: Sequence[Row], number: int, seed: int) -> list[Row]:
     """At most `number` questions, by a hash of (seed, id). Not those of a classification, whose answer is one of few labels."""
     asked = [row for row in rows if "labels" not in row]
     return sorted(asked, key=lambda row: (uniform(seed, row["id"], "evaluate.generate"), row["id"]))[:number]
-
-
-class Writer:
-    """A model that writes texts one by one, so that neither their order nor their number changes one of them."""
-
-    def __init__(self, model: Any, tokenizer: Any, settings: dict[str, Any]) -> None:
-        self.model, self.tokenizer, self.settings = model, tokenizer, settings
-        self.context = context_of(model.config)
-        self.most = min(settings["max_new_tokens"], self.context // 2)
-
-    def write(self, prompt: str, sampled: int | None = None) -> Row:
-        """What the model writes after `prompt`: `text`, `tokens`, `nats` of these by the model itself, `ended` by itself, `cut` prompt.
-
-        sampled: the seed of a sampled text; None is greedy. A prompt that leaves no room in the context is cut on its left.
-        """
-        import torch
-
-        whole = self.tokenizer(prompt)["input_ids"] or [self.tokenizer.eos_token_id]
-        ids = whole[-(self.context - self.most) :]
-        out = continued(self.model, self.tokenizer, ids, self.most, self.settings, sampled)
-        made = out[0, len(ids) :]
-        with torch.no_grad():
-            logs = self.model(input_ids=out).logits[0, len(ids) - 1 : -1].float().log_softmax(-1)
-        nats = -float(logs.gather(1, made[:, None]).sum())
-        return {
-            "text": str(self.tokenizer.decode(made, skip_special_tokens=True)).strip(),
-            "tokens": len(made),
-            "nats": round(nats, 4),
-            "ended": int(made[-1]) == self.tokenizer.eos_token_id,
-            "cut": len(ids) < len(whole),
-        }
 
 
 def by_itself(rows: Sequence[Row]) -> Row:
@@ -89,6 +57,8 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     harness.offline()
     import torch
 
+    from scripts.evaluate.writer import Writer
+
     torch.set_num_threads(settings["threads"])
     name, seed = task_of(args.manifest), settings["seed"]
     rows, template = read_pairs(args.pairs, "heldout")
@@ -104,19 +74,19 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     if not torch.cuda.is_available():
         memory.check_loaded("generation", model, (1, writer.context), has, [], precision=settings["precision"])
     progress = Progress(len(asked) + settings["samples"], "texts")
-    answers, texts = list[Row](), list[Row]()
-    for row in asked:
-        made = writer.write(template.prompt(row["question"]))
+    answers, texts = [dict[str, Any]()] * len(asked), [dict[str, Any]()] * settings["samples"]
+    for place, made in writer.write([template.prompt(row["question"]) for row in asked]):
+        row = asked[place]
         known = {
             **{key: row[key] for key in ("id", "document", "question")},
             "of": row["of"],
             "reference": row["answer"],
         }
-        answers.append({**known, **made, **overlap.common(made["text"], row["answer"])})
+        answers[place] = {**known, **made, **overlap.common(made["text"], row["answer"])}
         progress.add()
-    for number in range(settings["samples"]):
-        drawn = xxhash.xxh3_64_intdigest(f"{seed} {number}".encode()) >> 1  # torch takes 63 bits
-        texts.append({"number": number, **writer.write("", sampled=drawn)})
+    drawn = [xxhash.xxh3_64_intdigest(f"{seed} {number}".encode()) >> 1 for number in range(len(texts))]
+    for number, made in writer.write([""] * len(texts), drawn):
+        texts[number] = {"number": number, **made}
         progress.add()
     samples: Row | None = None
     if texts:

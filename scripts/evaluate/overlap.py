@@ -80,7 +80,9 @@ def grams(said: Sequence[str], number: int) -> Counter[tuple[str, ...]]:
 
 def distinct(texts: Sequence[str], number: int) -> float | None:
     """Different stretches of `number` words over all stretches, in all texts (Li et al. 2016, arXiv:1510.03055); None without any."""
-    found = sum((grams(words(text), number) for text in texts), Counter[tuple[str, ...]]())
+    found = Counter[tuple[str, ...]]()
+    for text in texts:
+        found.update(grams(words(text), number))
     return len(found) / found.total() if found else None
 
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import json
 import re
-import unicodedata
 from dataclasses import dataclass, field, fields
 from typing import Any
 from urllib.parse import urlsplit
 
 from scripts.formats.documents import uniform
+from scripts.formats.normal_forms import normal_form
 
 COLUMNS = ["id", "url", "metadata"]  # of a document, for `origin`
 SYNTHESIZED = (
@@ -50,7 +50,7 @@ def host(url: str) -> str | None:
         return None
     if not name.isascii() or "xn--" in name:
         # Not by the codec `idna`: it makes `ss` of `ß`, which is another host.
-        name = unicodedata.normalize("NFKC", ".".join(map(_unicode, re.split("[.。]", name))).lower())
+        name = normal_form("NFKC", ".".join(map(_unicode, re.split("[.。]", name))).lower())
     return name.rstrip(".").removeprefix("www.") or None
 
 

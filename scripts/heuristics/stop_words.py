@@ -8,7 +8,9 @@ Universal Declaration of Human Rights. Keys are lid.176's labels.
 from __future__ import annotations
 
 from collections.abc import Collection
-from unicodedata import is_normalized, normalize
+from unicodedata import is_normalized
+
+from scripts.formats.normal_forms import normal_form
 
 STOP_WORDS: dict[str, tuple[str, ...]] = {
     language: tuple(words.split())
@@ -84,7 +86,7 @@ class StopWords:
     def count(self, text: str, tokens: Collection[str]) -> int:
         """How many different stop words a document has; `tokens` are the different tokens of `text`."""
         if not is_normalized("NFC", text):
-            text, tokens = normalize("NFC", text), {normalize("NFC", token) for token in tokens}
+            text, tokens = normal_form("NFC", text), {normal_form("NFC", token) for token in tokens}
         if self.anywhere:
             return sum(word in text for word in self.anywhere)
         return len({self.forms[form] for form in self.forms.keys() & set(tokens)})

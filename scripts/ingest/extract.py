@@ -35,6 +35,8 @@ from scripts.workflow.steps import DEMO_CRAWL, SYNTHESIZED
 
 DROPPED = pa.schema([(name, pa.string()) for name in ("file", "record_id", "url", "reason", "detail")])
 DAMAGE = {"broken_record", "broken_row_group", "broken_file", "missing_column", "wrong_type", "not_warc"}
+# Characters of an address; a longer one is null, and LONG_URL what it is counted as. Servers take 8,000 at least (RFC 9110, section 4.1).
+LONGEST_URL, LONG_URL = 1 << 13, "url over 8 kB"
 # The key that limits how many there may be, and what they are called.
 LIMITS = {"missing_file": ("max_missing_files", "missing files")} | dict.fromkeys(
     DAMAGE, ("max_damaged", "damaged places")
@@ -224,9 +226,10 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
                 if isinstance(page, Page) and not seen.add(page.id):
                     # The same record twice (a file given twice, a repeated record): ids are unique within a shard.
                     page = Rejected("repeated_record", page.metadata.get("record_id", page.id), page.url)
+                address = page.url if len(page.url) <= LONGEST_URL else None
                 if isinstance(page, Rejected):
                     dropped[page.reason] = dropped.get(page.reason, 0) + 1
-                    rejects.add({"file": file, **vars(page)})
+                    rejects.add({"file": file, **vars(page), "url": address})
                     if page.reason in LIMITS:
                         key, _ = LIMITS[page.reason]
                         limited[key] += 1
@@ -241,7 +244,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
                     summary["truncated"] += 1
                 if charset := page.metadata.get("charset"):
                     summary["charsets"][charset] = summary["charsets"].get(charset, 0) + 1
-                for column in page.unreadable:
+                for column in (*page.unreadable, *([LONG_URL] if address is None else [])):
                     columns = summary["unreadable"].setdefault(source["name"], {})
                     columns[column] = columns.get(column, 0) + 1
                 documents.add(
@@ -250,7 +253,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
                         "text": page.text,
                         "source": source["name"],
                         "curated": bool(source.get("curated")),
-                        "url": page.url,
+                        "url": address,
                         "date": page.date,
                         "metadata": json.dumps({**page.metadata, "file": file}, ensure_ascii=False, sort_keys=True),
                     }

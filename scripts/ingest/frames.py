@@ -61,8 +61,8 @@ class ArcGrammar(Grammar):
         return (line.end(), int(line.group().split()[-1])) if line else None
 
 
-WARC = Grammar(VERSION, rb"(?:\r*\n){2}")
-ARC = ArcGrammar(LINE, rb"\r*\n")
+WARC = Grammar(VERSION, rb"(?<!\r)(?:\r*+\n){2}")
+ARC = ArcGrammar(LINE, rb"(?<!\r)\r*+\n")
 
 
 @dataclass

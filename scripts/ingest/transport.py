@@ -16,6 +16,7 @@ from urllib.parse import urljoin, urlsplit
 
 import aiohttp
 import fsspec
+import re2
 import yarl
 from fsspec.asyn import sync
 
@@ -339,7 +340,8 @@ def lacks_keys(error: BaseException) -> bool:
 
 def in_words(error: BaseException) -> str:
     """An error of a library in one line, without secrets and the queries of the URLs in it: a store redirects to URLs that are signed."""
-    said = re.sub(r"(://[^\s'\"?]+)\?[^\s'\"]+", r"\1?...", str(error)).replace(
+    told = str(error).encode("utf-8", "replace").decode()
+    said = re2.sub(r"(://[^\s'\"?]+)\?[^\s'\"]+", r"\1?...", told).replace(
         " ssl:default", ""
     )  # aiohttp says so of http too
     return f"{type(error).__name__}: {secret.mask(' '.join(said.split()))[:500]}"

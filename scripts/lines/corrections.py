@@ -9,16 +9,20 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+import re2
+
 SHORT = 10  # words of a line at most from which navigation is cut (RefinedWeb)
 
-_NUMBER = r"\d[\d.,\u00a0\u202f]*\s?(?:[KMB]|mio|mill?)?\+?"
+# Of counts there are many ways to read a line, so RE2 reads it, in time that is linear. Its \W, \d and \s are of ASCII alone.
+_SIGN, _SPACE = r"[^\pL\pN]", r"[\s\v\x1c-\x1f\x85\pZ]"
+_NUMBER = rf"\p{{Nd}}[\p{{Nd}}.,\x{{a0}}\x{{202f}}]*{_SPACE}?(?:[KMB]|mio|mill?)?\+?"
 _COUNTED = (
     "answers? bookmarks? comments? dislikes? downloads? downvotes? favou?rites? followers? following friends? hits? likes? members? "
     "photos? pins? points? posts? quotes? ratings? reactions? reads? replies reply reposts? retweets? reviews? shares? stars? "
     "subscribers? threads? tweets? upvotes? users? videos? viewers? views? visits? votes?"
 ).replace(" ", "|")
-_COUNT = rf"(?:{_NUMBER}\s*(?:{_COUNTED})|(?:{_COUNTED})\s?[:(]\s?{_NUMBER}\)?)"
-_COUNTER = re.compile(rf"[\W_]*{_COUNT}(?:[\W_]+{_COUNT})*[\W_]*", re.IGNORECASE)
+_COUNT = rf"(?:{_NUMBER}{_SPACE}*(?:{_COUNTED})|(?:{_COUNTED}){_SPACE}?[:(]{_SPACE}?{_NUMBER}\)?)"
+_COUNTER = re2.compile(rf"(?is){_SIGN}*{_COUNT}(?:{_SIGN}+{_COUNT})*{_SIGN}*")
 
 # Before a separator or the line's end. A word that also begins sentences, such as share, is none.
 _FIRST = (
@@ -31,11 +35,12 @@ _MORE = (
     "|view all|view more|click here|full (?:story|article)|next page|previous page"
 )
 # At the end after the end of a sentence, or with dots or an arrow behind it.
+# A run of spaces, signs or digits is read once, from its beginning (`*+`): else time would grow with the square of its length.
 _END = re.compile(
-    rf"(?:^|(?<=[.!?…|»\])])\s*)(?:{_MORE})[\W_]*$|\b(?:{_MORE})\s*(?:\.\.+|…|[»›→>])[\W_]*$", re.IGNORECASE
+    rf"(?:^|(?<=[.!?…|»\])])\s*+)(?:{_MORE})[\W_]*+$|\b(?:{_MORE})\s*+(?:\.\.|…|[»›→>])[\W_]*+$", re.IGNORECASE
 )
 _ANYWHERE = re.compile(
-    r"\d*\s*items? in (?:your )?(?:shopping )?(?:cart|basket|bag)|add to (?:cart|basket|bag|wish ?list)"
+    r"(?:(?<!\d)\d++\s*+|(?<![\d\s])\s++)?items? in (?:your )?(?:shopping )?(?:cart|basket|bag)|add to (?:cart|basket|bag|wish ?list)"
     r"|your (?:shopping )?(?:cart|basket|bag) is (?:currently )?empty",
     re.IGNORECASE,
 )
@@ -45,7 +50,7 @@ def reason(line: str, settings: dict[str, Any]) -> str | None:
     """The correction that takes a line out; None for a line that stays. line: not empty, without white space around it."""
     if settings["numerals"] and not any(map(str.isalpha, line)) and any(map(str.isdigit, line)):
         return "numerals"
-    if settings["counters"] and any(map(str.isdigit, line)) and _COUNTER.fullmatch(line):
+    if settings["counters"] and any(map(str.isdigit, line)) and is_counter(line):
         return "counters"
     if settings["uppercase_max"] is not None:
         letters = sum(map(str.isalpha, line))
@@ -58,6 +63,11 @@ def reason(line: str, settings: dict[str, Any]) -> str | None:
         if not any(map(str.isalpha, left)):
             return "navigation"
     return None
+
+
+def is_counter(line: str) -> bool:
+    """Whether a line holds counts of what people did with a page, and nothing else."""
+    return _COUNTER.fullmatch(line.encode("utf-8", "replace")) is not None
 
 
 def navigation(line: str) -> Iterator[tuple[int, int]]:

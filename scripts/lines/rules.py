@@ -71,17 +71,19 @@ def _inside(line: str, at: int, settings: dict[str, Any]) -> Iterator[Span]:
 
 def flagged(text: str, found: Sequence[Span]) -> float:
     """The share of a text's words that are on lines that were taken out, or that navigation was cut from. found: from `edits`."""
-    places = [(span.start, span.end) for span in found if span.rule != "citations"]
+    places = sorted((span.start, span.end) for span in found if span.rule != "citations")  # none overlaps another
     if not places:
         return 0.0
-    at = total = gone = 0
+    at = total = gone = next_place = 0
     for line in c4.LINE.findall(text):
         end = at + len(line)
         number = c4.count_words(line) if SPACELESS.search(line) else len(line.split())
         total += number
         # A span of a last line begins at the line break before it.
         first, last = at + len(line) - len(line.lstrip()), at + len(line.rstrip())
-        gone += number * any(start < last and stop > first for start, stop in places)
+        while next_place < len(places) and places[next_place][1] <= first:
+            next_place += 1
+        gone += number if next_place < len(places) and places[next_place][0] < last else 0
         at = end
     return gone / total if total else 0.0
 

@@ -91,7 +91,7 @@ def load(folder: Path | str, precision: str = "fp32") -> tuple[Any, Any]:
         return packed.load(folder, dtype), tokenizer
     if quantized.is_quantized(folder):
         quantized.quiet()
-        where = {"device_map": {"": "cuda" if torch.cuda.is_available() else "cpu"}}
+        where = {"device_map": {"": quantized.device()}}
     try:
         model = AutoModelForCausalLM.from_pretrained(
             folder, dtype=dtype, local_files_only=True, trust_remote_code=False, use_safetensors=True, **where

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import json
 import logging
+from functools import cache
 from pathlib import Path
 from typing import Any
+
+from scripts.workflow import devices
+from scripts.workflow.console import log
 
 SECTION = "quantization_config"  # of config.json, as transformers writes it
 # bitsandbytes says at every layer of every call that it rounds activations, and on import that an optional kernel is not there.
@@ -32,12 +36,25 @@ def quiet() -> None:
         logging.getLogger(name).setLevel(logging.ERROR)
 
 
-def place(model: Any) -> Any:
-    """The model in evaluation mode, on the GPU where there is one; a quantized one was loaded there, and not every kind can be moved."""
+@cache
+def device() -> str:
+    """`cuda` where torch sees a GPU, else `cpu`; a warning says why torch sees none of the GPUs that this program may use."""
     import torch
 
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    return (model if getattr(model, "is_quantized", False) else model.to(device)).eval()
+    if torch.cuda.is_available():
+        return "cuda"
+    if there := devices.visible():
+        why = devices.why_unseen(devices.cuda_of_torch())
+        log.warning(
+            "the model is on the CPU, which is slow: torch %s sees none of the %d GPUs here%s",
+            torch.__version__, len(there), f": {why}" if why else "",
+        )  # fmt: skip
+    return "cpu"
+
+
+def place(model: Any) -> Any:
+    """The model in evaluation mode, on `device`; a quantized one was loaded there, and not every kind can be moved."""
+    return (model if getattr(model, "is_quantized", False) else model.to(device())).eval()
 
 
 def cast(model: Any, dtype: Any) -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import html
 import re
 import unicodedata
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator
+from itertools import accumulate
 from pathlib import Path
 
 from scripts.picture.graph import LEFT_OUT, MISSING, RUNS, STATES, UP_TO_DATE, Box, Graph
@@ -26,7 +28,7 @@ ARROW = (
     '<marker id="{name}" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="8" markerHeight="8" markerUnits="userSpaceOnUse" '
     'orient="auto"><path d="M0 .5 8 4 0 7.5z"/></marker>'
 )
-AGAIN = re.compile(r", which runs? again")  # a box has no room for it, and its edges say so
+AGAIN = re.compile(r", which runs? again|^runs, (?=unless)")  # a box has no room for it, and its edges say so
 NARROW, WIDE = frozenset("iljtfrI.,:;'|!()[]/ "), frozenset("mwMW→@%")
 
 
@@ -41,22 +43,22 @@ def clean(text: str) -> str:
 
 def wide(text: str, size: float) -> float:
     """About how many pixels a text takes at a font size. Fonts differ: this is for the widest that is usual (DejaVu Sans)."""
+    return size * sum(map(_width, text))
+
+
+def _width(char: str) -> float:
+    if unicodedata.east_asian_width(char) in "WF":
+        return 1.0
     kinds = ((NARROW, 0.36), (WIDE, 0.95))
-    return size * sum(
-        next((share for chars, share in kinds if char in chars), 0.72 if char.isupper() else 0.62)
-        if unicodedata.east_asian_width(char) not in "WF"
-        else 1.0
-        for char in text
-    )
+    return next((share for chars, share in kinds if char in chars), 0.72 if char.isupper() else 0.62)
 
 
 def fitted(text: str, size: float, room: float) -> str:
     """The text, cut off with `…` where it is too long for `room` pixels at a font size."""
     if wide(text, size) <= room:
         return text
-    while text and wide(text, size) > room - size:
-        text = text[:-1]
-    return text.rstrip() + "…"
+    ends = [size * width for width in accumulate(map(_width, text))]
+    return text[: bisect_right(ends, room - size)].rstrip() + "…"
 
 
 def path(points: tuple[Point, ...]) -> str:

@@ -13,6 +13,7 @@ from scripts.plan import dryrun
 from scripts.plan.dryrun import Task
 from scripts.workflow import filtering, replaced, steps
 from scripts.workflow.freshness import ABOVE, WORDS
+from scripts.workflow.unchanged import ALWAYS_START, TELLS_ABOVE
 
 AGAIN = "Input files updated by another job: "
 CHANGED = f"Params have changed since last execution: {WORDS}"
@@ -26,14 +27,15 @@ SHORTER = (
 COPIED = re.compile(r"\bselect\.(?=\w+\.select\.)")
 # Reasons that differ in no more than this are shown as one, with the first as example.
 ALIKE = re.compile(
-    rf"(?<={replaced.WORDS}: ).*|(?<={replaced.WORDS} in shard ).*|/\d+(?=\.)|\d+ (?=holds )|\d+ bytes, not \d+"
+    rf"(?<={replaced.WORDS}: ).*|(?<={replaced.WORDS} in shard ).*|/\d+(?=\.)|(?<!\d)\d++ (?=holds |bytes, not \d)(?:bytes, not \d+)?"
 )
 
 
-def why(reason: str, filters: Sequence[str] = tuple(filtering.FILTERS)) -> str:
+def why(reason: str, filters: Sequence[str] = tuple(filtering.FILTERS), step: str = "") -> str:
     """Snakemake's reason for a task in short: what differs of its own, then which steps that it reads run again.
 
-    filters: those of the run, in their order.
+    A task with nothing of its own runs only if one of these comes out otherwise (scripts/workflow/unchanged.py), except of a `step` that
+    shows what was done above it. filters: those of the run, in their order.
     """
     own: list[str] = []
     above: set[str] = set()
@@ -49,7 +51,11 @@ def why(reason: str, filters: Sequence[str] = tuple(filtering.FILTERS)) -> str:
     if above:  # what these say more plainly
         own = [words for words in own if not words.startswith((ABOVE, f"other {replaced.WORDS}"))]
         named = nearest(above, filters)
-        own.append(f"needs {listed(named)}, which run{'s' * (len(named) == 1)} again")
+        several = len(named) > 1
+        if own or step in (*ALWAYS_START, *TELLS_ABOVE):
+            own.append(f"needs {listed(named)}, which {'run' if several else 'runs'} again")
+        else:
+            own.append(f"runs, unless {listed(named)} {'come' if several else 'comes'} out the same")
     return "; ".join(own)
 
 
@@ -76,7 +82,8 @@ def reasons(tasks: Iterable[Task], variants: Mapping[str, Any] | None = None) ->
     order = {step: number for number, step in enumerate(steps.STEPS)}
     for task in sorted(tasks, key=lambda task: order.get(task.step, len(order))):
         config = (variants or {}).get(task.variant)
-        words = why(task.facts.get("reason", ""), filtering.filters(config) if config else tuple(filtering.FILTERS))
+        filters = filtering.filters(config) if config else tuple(filtering.FILTERS)
+        words = why(task.facts.get("reason", ""), filters, task.step)
         found.setdefault(task.rule, {}).setdefault(ALIKE.sub("*", words), []).append(words)
     out: dict[str, Counter[str]] = {}
     for rule, kinds in found.items():

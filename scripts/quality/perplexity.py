@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from scripts.formats.normal_forms import normal_form
 from scripts.heuristics.characters import tokenize
 from scripts.language import codes
 from scripts.quality import tools
@@ -26,7 +27,7 @@ CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
 
 def normalized(line: str) -> str:
     """A line as cc_net normalises it: lower case, without accents, digits as 0, signs as ASCII, no control characters."""
-    line = unicodedata.normalize("NFD", line.strip().lower())
+    line = normal_form("NFD", line.strip().lower())
     line = "".join(sign for sign in line if unicodedata.category(sign) != "Mn")
     return CONTROL.sub("", DIGIT.sub("0", line).translate(SIGNS)).strip()
 

@@ -6,7 +6,6 @@ streamed first, then the row groups that hold a wanted id are read.
 
 from __future__ import annotations
 
-import difflib
 import heapq
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,6 +17,7 @@ import pyarrow.parquet as pq
 
 from scripts.formats import documents
 from scripts.formats.documents import rows, uniform
+from scripts.formats.opcodes import opcodes
 from scripts.report.records import Run
 
 SALT = "report.samples"
@@ -141,7 +141,7 @@ def compared(dropped: str, kept: str, limit: int) -> dict[str, Any]:
     a, b = a[first : first + limit], b[second : second + limit]
     sides: tuple[list[tuple[str, bool]], list[tuple[str, bool]]] = ([], [])
     left = [limit, limit]
-    for kind, a1, a2, b1, b2 in difflib.SequenceMatcher(None, a, b, autojunk=False).get_opcodes():
+    for kind, a1, a2, b1, b2 in opcodes(a, b):
         for side, words in enumerate((a[a1:a2], b[b1:b2])):
             text = within(words, left[side])
             left[side] -= len(text) + 1

@@ -72,11 +72,8 @@ class Model:
     """
 
     def __init__(self, manifest: Path, ahead: Ahead | None = None) -> None:
-        import torch
-
         _, folder = load.weights(manifest)
-        device = "cuda" if torch.cuda.is_available() else "cpu"
-        self.model, self.tokenizer = load.load(folder, "bf16" if device == "cuda" else "fp32")
+        self.model, self.tokenizer = load.load(folder, "bf16" if quantized.device() == "cuda" else "fp32")
         self.model = quantized.place(self.model)
         self.context = load.context_of(self.model.config)
         self.chats = bool(self.tokenizer.chat_template)

@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+import re2
+
 from scripts.slurm import patience, queue
 
 
@@ -40,7 +42,7 @@ def records(text: str) -> Iterable[dict[str, str]]:
 def gres(text: str) -> dict[tuple[str, str], int]:
     """`gpu:h100:8(S:0-1),nvme:1` → {("gpu", "h100"): 8, ("nvme", ""): 1}; `(null)` → {}."""
     found: dict[tuple[str, str], int] = {}
-    for part in re.sub(r"\([^)]*\)", "", text).split(","):
+    for part in re2.sub(r"\([^)]*\)", "", text).split(","):
         cells = part.replace("=", ":").split(":")
         if not cells[0]:
             continue

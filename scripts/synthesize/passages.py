@@ -11,7 +11,7 @@ from collections.abc import Iterator
 PLACES = (
     re.compile(r"\n\s*\n"),
     re.compile(r"\n"),
-    re.compile(r"[.!?…।]+[\"'”’)\]]*\s|[。！？]"),
+    re.compile(r"[.!?…।](?![.!?…।])[\"'”’)\]]*+\s|[。！？]"),
     re.compile(r"\s"),
 )
 

@@ -16,12 +16,20 @@ from scripts.synthesize.endpoint import Reply
 HEAD = 300  # characters of a reply in which a refusal is looked for: further down a text may speak of one
 WORDS = 5  # of a shingle, as in dedup.signature
 SURE = 0.65  # least probability of both languages, for them to be compared (language.select.threshold)
-THOUGHTS = re.compile(r"\s*<think>.*?</think>", re.DOTALL)  # of models that think aloud
+THINK, THOUGHT = "<think>", "</think>"  # around what models think aloud
 # `Sure! Here is the text in simple words:` on a line of its own.
 PREAMBLE = re.compile(
-    r"\s*(?:sure|certainly|of course|okay|ok|absolutely|here(?:'s|’s| is| are))\b[^\n]{0,200}:[*_ ]*\n", re.IGNORECASE
+    r"(?<!\s)\s*+(?:sure|certainly|of course|okay|ok|absolutely|here(?:'s|’s| is| are))\b[^\n]{0,200}:[*_ ]*+\n",
+    re.IGNORECASE,
 )
 REASONS = ("rejected", "empty", "cut", "refusal", "copy_of_seed", "copy_of_prompt", "language")
+
+
+def without_thoughts(answer: str) -> str:
+    """A reply without the first thoughts that it holds, and the white space before them."""
+    before, _, rest = answer.partition(THINK)
+    _, ended, after = rest.partition(THOUGHT)
+    return before.rstrip() + after if ended else answer
 
 
 class Judge:
@@ -36,7 +44,7 @@ class Judge:
         """(text, "") of a reply, or ("", why it is none): one of REASONS."""
         if reply.refused:
             return "", "rejected"
-        text = tidy(PREAMBLE.sub("", THOUGHTS.sub("", reply.answer, count=1), count=1))
+        text = tidy(PREAMBLE.sub("", without_thoughts(reply.answer), count=1))
         if reply.cut:
             return "", "cut"
         if not text:

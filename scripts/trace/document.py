@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from scripts.formats.documents import opened
+from scripts.formats.opcodes import opcodes
 from scripts.trace.reading import Reading
 from scripts.trace.results import Results, matching, one
 from scripts.workflow import filtering, steps
@@ -18,6 +19,7 @@ DROPPED = ".dropped"  # beside the documents of ingest.extract: what was none, a
 KNOWN = ("id", "source", "curated")  # of signals, what is said once
 AROUND = 40  # characters that are shown beside an edit
 NEAR = 5  # addresses that are named where one is not there
+LONG = 1_000  # characters of an address from which on it is not compared with others
 
 
 def find(results: Results, key: str) -> tuple[list[Row], list[Row]]:
@@ -59,7 +61,8 @@ def nearest(results: Results, url: str) -> list[str]:
                 for found in batch.column("url").to_pylist():
                     (same if found and host and host in found else others).add(found or "")
     some = sorted(same) or (sorted(others)[:20_000] if len(others) < 1_000_000 else [])
-    return difflib.get_close_matches(url, some, NEAR, 0.4)
+    # difflib's time grows with the product of two lengths.
+    return difflib.get_close_matches(url[:LONG], [address for address in some if len(address) <= LONG], NEAR, 0.4)
 
 
 def journey(results: Results, document: Row, reading: Reading | None) -> Iterator[Row]:
@@ -155,7 +158,7 @@ def beside(one: str, other: str, width: int = 56, most: int = 40) -> list[str]:
     """Two texts side by side, line by line: ` ` the same, `|` changed, `<` in the first alone, `>` in the second alone."""
     left, right = one.splitlines(), other.splitlines()
     out = []
-    for kind, first, last, begin, end in difflib.SequenceMatcher(None, left, right, autojunk=False).get_opcodes():
+    for kind, first, last, begin, end in opcodes(left, right):
         number = max(last - first, end - begin)
         if kind == "equal" and number > 3:
             out += [

@@ -261,7 +261,7 @@ def lines(found: dict[str, Any]) -> Iterator[str]:
         fate = ", ".join(f"{number:,} {name}" for name, number in told["by_fate"].items()) or "none"
         yield f"{told['documents']:,} documents{of}: {fate}; {told['training_tokens']:,} tokens of the training text"
     for one in documents[:SHOWN]:
-        yield f"  {one.get('fate', ''):12} {one.get('tokens', 0):>8,} tokens  {one['url']}"
+        yield f"  {one.get('fate', ''):12} {one.get('tokens', 0):>8,} tokens  {one['url'] or '(no address)'}"
     if len(documents) > SHOWN:
         yield f"  … {len(documents) - SHOWN:,} more: --json lists all"
     yield f"models whose corpus it is: {', '.join(found['models']) or 'none'}"
@@ -298,7 +298,7 @@ def lines(found: dict[str, Any]) -> Iterator[str]:
 
 
 def _urls(found: list[dict[str, Any]]) -> Iterator[str]:
-    yield from (f"  {one['url']}" for one in found[:SHOWN])
+    yield from (f"  {one['url'] or '(no address)'}" for one in found[:SHOWN])
     if len(found) > SHOWN:
         yield f"  … {len(found) - SHOWN:,} more: --json lists all"
 

@@ -32,7 +32,7 @@ def lines_of_journey(found: Row) -> Iterator[str]:
     for each in found["documents"]:
         first = each["steps"][0]
         yield f"document {each['id']}"
-        yield f"  {first['url']}"
+        yield f"  {first['url'] or '(no address)'}"
         place = f"shard {first['shard']}, row {first['row']:,}"
         yield f"  source {first['source']}, {place}, {first['characters']:,} characters, {first['date'] or 'no date'}"
         for said in each["steps"][1:]:
@@ -103,7 +103,7 @@ def lines_of_step_read(found: Row) -> Iterator[str]:
         + (f" ({twice:,} are in two windows)" if twice else "")
     )
     for one in found["documents"][:SHOWN]:
-        yield f"  {one['tokens']:>7,}  {one['id']}  {one['url']}"
+        yield f"  {one['tokens']:>7,}  {one['id']}  {one['url'] or '(no address)'}"
         yield f"           {document.cut(one['text'], BEGINNING)}"
     if len(found["documents"]) > SHOWN:
         yield f"  … {len(found['documents']) - SHOWN:,} more: --json lists all"
@@ -130,7 +130,7 @@ def lines(found: Row) -> Iterator[str]:
         yield from lines_of_step_read(found)
     elif "tokens" in found:
         one = found["document"]
-        yield f"{found['tokens']}: {one['id']}  {one['url']}"
+        yield f"{found['tokens']}: {one['id']}  {one['url'] or '(no address)'}"
         yield f"  {document.cut(one['text'], BEGINNING)}"
         yield f"  read at step {numbers(found['read_at'])}"
     else:

@@ -42,7 +42,7 @@ def run(
         else:  # process 0 alone writes the log and the manifest, and reports what is wrong with the input
             args = cli.parsed(parser, argv)
             settings, mark = cli.settings(args.step, args.config, task_of(args.manifest))
-            if args.always or not cli.done(args, digest(mark), renews=False):  # which all processes find alike
+            if args.always or not cli.done(args, mark, renews=False):  # which all processes find alike
                 body(args, settings, Manifest(args.step, digest(mark)))
             status = 0
     except SystemExit as stopped:

@@ -137,6 +137,18 @@ def announced(checkpoints: Path) -> Iterator[tuple[Path, Path, str]]:
             yield path.parent, Path(manifest), mark
 
 
+def rename(checkpoints: Path, manifest: Path, before: str, fingerprint: str) -> None:
+    """Write beside the checkpoints of a training that its result is that of another fingerprint now. Both are digests."""
+    for path in checkpoints.glob(f"*/{POINTER}"):
+        found = _pointer(path.parent)
+        told = {
+            place: fingerprint if (place, mark) == (str(manifest), before) else mark for place, mark in _told(found)
+        }
+        if told != dict(_told(found)):
+            mark = told.pop(str(found["manifest"]))
+            write_atomically(path, pretty({"manifest": found["manifest"], "fingerprint": mark, "others": told}))
+
+
 def changed(old: Mapping[str, str], new: Mapping[str, str]) -> dict[str, list[str]]:
     """The modules that differ between two kinds of code, with both hashes; "" where one lacks it."""
     names = sorted(old.keys() | new.keys())

@@ -22,6 +22,7 @@ from tldextract import TLDExtract
 from scripts.formats.origins import host
 from scripts.workflow.errors import InputError
 
+LONGEST = 253  # characters of a host in the DNS (RFC 1035, section 2.3.4): no longer end of one is listed
 KINDS = ("domains", "urls", "expressions")  # files of a category
 WORD = re.compile(r"[^\W_]+")
 COMMENT = re.compile(r"(?:^|(?<=\s))#.*")  # at the start or after a space: an address or an expression may hold one
@@ -81,7 +82,11 @@ class Hashes:
         self.held: npt.NDArray[np.uint64] = np.unique(np.fromiter(map(hashed, texts), np.uint64))
 
     def __contains__(self, text: str) -> bool:
-        wanted = np.uint64(hashed(text))
+        return self.has(hashed(text))
+
+    def has(self, number: int) -> bool:
+        """Whether a text with this hash is in the set."""
+        wanted = np.uint64(number)
         place = int(np.searchsorted(self.held, wanted))
         return place < len(self.held) and bool(self.held[place] == wanted)
 
@@ -157,15 +162,23 @@ class Lists:
         """The listed domain that a host belongs to, or its listed end."""
         if name in self.hosts:
             return name
-        labels = name.split(".")
-        below = (".".join(labels[number:]) for number in range(len(labels)))
+        below = (name[at:] for at in range(max(0, len(name) - LONGEST), len(name)) if not at or name[at - 1] == ".")
         return next((end for end in below if end in self.suffixes or end in self.domains), None)
 
     def url(self, url: str) -> str | None:
         """The listed address (host and path) that a URL begins with, at the end of a folder or file."""
-        name, *parts = address(url).split("/")
-        starts = ["/".join([name, *parts[:number]]) for number in range(1, len(parts) + 1)]
-        return next((start for start in [*starts, whole(url)] if start in self.urls or start in self.queries), None)
+        place = address(url)
+        slashes = [at for at, character in enumerate(place) if character == "/"]
+        hasher, done = xxhash.xxh3_64(), 0
+        for end in [*slashes[1:], len(place)] if slashes else ():
+            hasher.update(
+                place[done:end].encode("utf-8", "surrogatepass")
+            )  # each character once, however many slashes there are
+            done = end
+            if self.urls.has(number := hasher.intdigest()) or self.queries.has(number):
+                return place[:end]
+        query = whole(url)
+        return query if query in self.urls or query in self.queries else None
 
     def expression(self, url: str) -> str | None:
         """The first regular expression that is found in a URL."""

@@ -25,7 +25,7 @@ from scripts.watch.failure import Failure, block, ended_by_signal, rest, shorten
 from scripts.watch.lines import Lines, pages
 from scripts.watch.run import Run, plural, step_of
 from scripts.watch.screen import PER_SECOND, Screen, can_draw, redirected
-from scripts.workflow import ended, place
+from scripts.workflow import ended, place, unchanged
 from scripts.workflow.config import ROOT
 from scripts.workflow.console import clean, duration
 from scripts.workflow.steps import STEPS
@@ -172,6 +172,9 @@ class Handler(logging.Handler):
                 return
             self.terminated = True
         self.idle |= record.getMessage().startswith(NOTHING)
+        if (number := getattr(record, unchanged.JOB, None)) is not None:
+            self.run.unchanged(number)
+            return
         if event == "run_info" and not self.run.steps:
             self.run.plan(record.stats)
         elif event == "job_started":

@@ -57,6 +57,8 @@ class Lines:
         parts = [
             f"{name:<{width}} {step.done:>3,} task{'s' if step.done != 1 else ' '} {duration(step.ended - step.began):>6}"
         ]
+        if step.unchanged:
+            parts.append("as before" if step.unchanged == step.total else f"{step.unchanged:,} as before")
         if step.read:
             parts.append(f"{step.kept:,} of {step.read:,} kept")
         if step.result and step.total == 1:  # of several, one would stand for all

@@ -68,6 +68,7 @@ class Step:
     read: int = 0  # documents, by the tasks of all variants
     kept: int = 0
     of_main: tuple[int, int] = (0, 0)  # (read, kept) by main's tasks alone
+    unchanged: int = 0  # tasks that had nothing to do
     result: str = ""  # what a training or an evaluation has measured at last
 
     @property
@@ -133,6 +134,13 @@ class Run:
                 self._count(task, step)
             return task, step
         return None
+
+    def unchanged(self, number: int) -> None:
+        """A job that was to start has nothing to do."""
+        for step in self.steps.values():
+            if task := step.running.get(number):
+                step.unchanged += 1
+                task.tail = None  # its log is of the start that did the work
 
     def _count(self, task: Task, step: Step) -> None:
         if task.step not in DOCUMENTS:

@@ -14,7 +14,7 @@ LOSS = re.compile(r"\bloss (\d+\.\d+)")
 RESULT = re.compile(
     r"\b((?:held-out|validation) loss)(?: after:)? (\d+\.\d+)"
 )  # not of a step's batch, which is another each time
-SPEED = re.compile(r"([\d,.]+) tokens/s")
+SPEED = re.compile(r"(?<![\d,.])([\d,.]++) tokens/s")
 RESUMING = "resuming after step"  # scripts/training/runs.py
 BLOCK = 1 << 20  # bytes read at once
 

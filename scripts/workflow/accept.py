@@ -2,7 +2,8 @@
 
 For a refactoring, or a new key whose default is what was done before. It shows what differs for each step, asks, and keeps the
 reason beside each manifest, for the report. Results that are missing, damaged, or made from other input are never accepted.
-The report is not either: it is made again, and shows what was accepted.
+The report is not either: it is made again, and shows what was accepted. If steps are named, what is below them is taken along as far as
+nothing of its own differs: a run would only find out that it comes out the same.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from scripts.training import runs
 from scripts.workflow import config as configuration
-from scripts.workflow import lock, readable, record, steps
+from scripts.workflow import lock, readable, record, steps, unchanged
 from scripts.workflow.cli import described, fail
 from scripts.workflow.console import Progress, log, put, setup
 from scripts.workflow.errors import InputError
@@ -37,17 +39,20 @@ class Other:
 
 @dataclass
 class Found:
-    """What was looked at. other: results that could be accepted, by step; refused: why a result cannot be, by its path."""
+    """What was looked at. other: results that could be accepted, by step; along: results of steps below them that nobody named, and that
+    differ in nothing of their own; refused: why a result cannot be, by its path.
+    """
 
     other: dict[str, list[Other]] = field(default_factory=dict)
+    along: list[Other] = field(default_factory=list)
     refused: dict[Path, str] = field(default_factory=dict)
 
 
-def expected(project: Project, wanted: list[str]) -> Iterator[tuple[str, Path, str, str]]:
-    """(variant, path, step, fingerprint) of every manifest of the steps that a run under this config would look at, each once."""
+def expected(project: Project) -> Iterator[tuple[str, Path, str, str]]:
+    """(variant, path, step, fingerprint) of every manifest that a run under this config would look at, each once, in the order of steps."""
     seen: set[str] = set()
     for variant, config in project.variants.items():
-        for step in [name for name in steps.used(config) if name not in steps.PAGES and (not wanted or name in wanted)]:
+        for step in [name for name in steps.used(config) if name not in steps.PAGES]:
             for task in steps.ids(step, config):
                 path = project.manifest(variant, step, task)
                 if path not in seen:
@@ -57,14 +62,24 @@ def expected(project: Project, wanted: list[str]) -> Iterator[tuple[str, Path, s
 
 def look(project: Project, wanted: list[str]) -> Found:
     """Compare every result with what is expected now; files of those that could be accepted are read and compared too."""
-    found, asked = Found(), list(expected(project, wanted))
+    found, asked = Found(), list(expected(project))
+    settled: set[Path] = set()  # manifests that are of today's fingerprint, or will be
     progress = Progress(len(asked), "manifests")
     for variant, path, step, mark in asked:
         progress.add()
+        named = not wanted or step in wanted
         manifest = project.freshness[variant].manifest(path)
-        if manifest is None or manifest.fingerprint == digest(mark):
-            if manifest is None and path.exists():
+        if manifest is None:
+            if named and path.exists():
                 found.refused[path] = "damaged manifest"
+            continue
+        if manifest.fingerprint == digest(mark):
+            settled.add(path)
+            continue
+        if not named:
+            if is_taken_along(project, variant, manifest, mark, settled):
+                found.along.append(Other(manifest, mark, []))
+                settled.add(path)
             continue
         if why := project.freshness[variant].spoiled(manifest, deep=True):
             found.refused[path] = why
@@ -75,7 +90,34 @@ def look(project: Project, wanted: list[str]) -> Found:
             continue
         changes = difference(before, json.loads(mark), whole=True)
         found.other.setdefault(step, []).append(Other(manifest, mark, changes))
+        settled.add(path)
     return found
+
+
+def is_taken_along(project: Project, variant: str, manifest: Manifest, mark: str, settled: set[Path]) -> bool:
+    """Whether a result differs in nothing but steps above all of whose results are `settled`, and belongs to what these hold."""
+    assert manifest.path is not None
+    if not unchanged.is_made_by(manifest, manifest.path, mark) or project.freshness[variant].spoiled(manifest):
+        return False
+    before, now = (
+        fingerprint.get(unchanged.ABOVE, {})
+        for fingerprint in (record.read(manifest.path)["fingerprint"], json.loads(mark))
+    )
+    if before.keys() != now.keys():
+        return False
+    differ = [name for name, above in now.items() if before[name] != above]
+    return all(path in settled for name in differ for path in above_of(project, variant, name))
+
+
+def above_of(project: Project, variant: str, name: str) -> list[Path]:
+    """The manifests of a step above, as a fingerprint names it: `language.select`, `finetune.train sft`, `corpus.write of main`."""
+    step, _, task = name.partition(" ")
+    if task == "of main":
+        variant, task = "main", ""
+    return [
+        Path(project.manifest(variant, step, one))
+        for one in ([task] if task else steps.ids(step, project.variants[variant]))
+    ]
 
 
 def accept(found: Found, reason: str, when: str) -> int:
@@ -89,8 +131,11 @@ def accept(found: Found, reason: str, when: str) -> int:
         if record.read(manifest.path)["fingerprint"] != json.loads(other.mark):
             entry = {"from": manifest.fingerprint, "to": mark, "changes": other.changes, "reason": reason, "when": when}
             record.accept(manifest.path, other.mark, entry)
+        runs.rename(unchanged.CHECKPOINTS, manifest.path, manifest.fingerprint, mark)
         manifest.accept(mark)
         number += 1
+    for other in found.along:
+        unchanged.renew(other.manifest, other.mark, other.manifest.sources, unchanged.CHECKPOINTS)
     return number
 
 
@@ -100,6 +145,9 @@ def lines(found: Found) -> Iterator[str]:
         changes = Counter("; ".join(other.changes) or "nothing that its record names" for other in made)
         for number, (words, count) in enumerate(changes.most_common()):
             yield f"{'' if number else step:<20} {count:>6,}  {words}"
+    if found.along:
+        below = Counter(other.manifest.step for other in found.along)
+        yield f"taken along {len(found.along):>9,}  results below, in which nothing of their own differs: {', '.join(below)}"
     for words, count in Counter(found.refused.values()).most_common(20):
         path = next(path for path, why in found.refused.items() if why == words)
         yield f"not accepted: {path}{f' and {count - 1:,} more' * (count > 1)}: {words}"

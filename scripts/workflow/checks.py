@@ -14,7 +14,7 @@ from scripts.finetune import settings as finetuning
 from scripts.language import labels
 from scripts.models import registry
 from scripts.pretrain import checks as training
-from scripts.pretrain import gpus, mix_shares, origin, sizes
+from scripts.pretrain import gpus, mix_shares, model_check, origin, sizes
 from scripts.pretrain.parameters import FAMILIES
 from scripts.quality import scorers
 from scripts.synthesize import checks as synthesizing
@@ -45,6 +45,7 @@ def check(config: dict[str, Any], variant: str = "main") -> None:
     quantizing.check(config)
     scorers.check(config)
     check_sizes(config)
+    model_check.check(config)
     layouts.check(config["finetune"]["pairs"])
     synthesizing.check(config, Path(f"results/{variant}"))
     finetuning.check(config)

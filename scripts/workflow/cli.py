@@ -12,7 +12,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable
-from functools import cache, wraps
+from functools import cache, partial, wraps
 from pathlib import Path
 from typing import Any
 
@@ -28,16 +28,16 @@ from scripts.workflow import (
     options,
     place,
     pool,
-    ranges,
     readable,
     record,
     slots,
+    unchanged,
 )
 from scripts.workflow import fingerprint as fingerprints
 from scripts.workflow.console import put
 from scripts.workflow.errors import InputError
 from scripts.workflow.fingerprint import code
-from scripts.workflow.manifest import Manifest, ManifestError, combined, consumed, digest, recording, task_of
+from scripts.workflow.manifest import Manifest, ManifestError, canonical, combined, consumed, digest, recording, task_of
 from scripts.workflow.steps import OWN, STEPS, is_of_main, tasks
 
 SOURCES = "sources"  # in a manifest's `inputs`: what a task consumed that is no manifest
@@ -127,7 +127,11 @@ def given_settings(step: str, given: str, task: str = "") -> tuple[dict[str, Any
             raise InputError(f"--config is neither a file nor a fingerprint: {error}") from error
         if body.get("step") != step:
             raise InputError(f"--config is the fingerprint of {body.get('step')!r}; this program is {step!r}")
-        return body["config"], given
+        if (data := body.pop("data", None)) is None:
+            return body["config"], given
+        return configuration.with_paths(step, body["config"], partial(configuration.to_folder, data=data)), canonical(
+            body
+        )
     complete = configuration.validate(readable.read(Path(given)), source=given)
     task = task if STEPS[step].per in OWN else ""
     if task and task not in (known := tasks(step, complete)):
@@ -144,7 +148,7 @@ def as_planned(step: str, planned: dict[str, Any]) -> None:
     there = planned.get("code", here)
     other = sorted(name for name in here.keys() | there.keys() if here.get(name) != there.get(name))
     for name, mark in planned.get("files", {}).items():
-        path = Path(name.partition(" ")[2])
+        path = Path(configuration.to_folder(name.partition(" ")[2], planned.get("data", configuration.DATA)))
         try:
             other += [] if contents.read(path) == mark else [str(path)]
         except OSError:
@@ -211,37 +215,41 @@ def logs(args: argparse.Namespace) -> list[Path]:
 
 
 def checkpoints(args: argparse.Namespace, section: dict[str, Any]) -> Path:
-    """The folder of checkpoints of a training with these arguments and settings, and with what the files hold that they name."""
+    """The folder of checkpoints of a training with these arguments and settings, and with what the files hold that they name.
+
+    section: as its program gets it. A folder `data` that moved names no other checkpoints.
+    """
     _, mark = given_settings(args.step, args.config, task_of(args.manifest))  # `run` compares: the files may be large
-    files = json.loads(mark).get("files", {})
-    return runs.folder(args.checkpoints, section, inputs(args), files, task_of(args.manifest))
+    planned = json.loads(mark)
+    place = json.loads(args.config).get("data") if args.config.lstrip().startswith("{") else None
+    if place is not None:
+        section = configuration.with_paths(args.step, section, partial(configuration.from_folder, data=place))
+    return runs.folder(args.checkpoints, section, inputs(args), planned.get("files", {}), task_of(args.manifest))
 
 
 def done(args: argparse.Namespace, mark: str, renews: bool = True) -> bool:
-    """Whether the task is done already: its manifest (or the copy, where Snakemake removed it) has this fingerprint and its files,
-    and consumed what its inputs hold now.
+    """Whether the task is done already: its manifest (or the copy, if Snakemake removed it) has the settings and code of the fingerprint
+    `mark` (whatever differs above: scripts/workflow/unchanged.py) and its files, and consumed what its inputs hold now.
 
-    So a task that was cut off resumes after it, and work stops at the first step whose result is the same as before. Its `sources`
-    are brought up to date, where it `renews`: parts of its inputs that it did not consume may come from a source file that was replaced.
+    So a task that was cut off resumes after it, and work stops at the first step whose result is the same as before. If it `renews`, its
+    manifest gets this fingerprint and the `sources` of today: what it did not consume of its inputs may come from a replaced source file.
     """
     try:
         manifest, given = Manifest.of_task(args.manifest), inputs(args)
         own = args.own(args) if hasattr(args, "own") else {}  # of a step that reads more than manifests
-        names, held = given.keys() | ({SOURCES} if own else set()), ranges.unpacked(manifest.inputs)
-        if manifest.fingerprint != mark or not names or names != held.keys():
+        others = {SOURCES: own} if own else {}
+        if not unchanged.is_made_by(manifest, args.manifest, mark):
             return False
-        if own and own != held[SOURCES]:
+        if not unchanged.consumes_the_same(manifest, given, others):
             return False
-        for key in given:
-            if any(given[key].digest_of(part) != wanted for part, wanted in held[key].items()):
-                return False
         # A person may have removed it because of a damaged file.
         if not args.manifest.exists() and any(manifest.altered()):
             return False
         files = [{task_of(args.manifest): held} for held in own.values()]
         if renews:
-            read = (given[key] for key in given if held[key])
-            manifest.renew(combined([*files, *sources_of(args.step, read)]))
+            read = unchanged.used(manifest, given)
+            checkpoints = getattr(args, "checkpoints", unchanged.CHECKPOINTS)
+            unchanged.renew(manifest, mark, combined([*files, *sources_of(args.step, read)]), checkpoints)
     except ManifestError:
         return False
     return True
@@ -300,8 +308,8 @@ def words(error: BaseException, args: argparse.Namespace) -> str:
 def shard(args: argparse.Namespace, section: dict[str, Any], mark: str, body: Body) -> int:
     """Do one shard, or the step's only task, where it is not done already; WORKED or NOTHING. Raises pool.Failed."""
     try:
-        if not args.always and done(args, digest(mark)):
-            console.log.info("nothing to do: settings and input are as before")
+        if not args.always and done(args, mark):
+            console.log.info(unchanged.NOTHING)
             return pool.NOTHING
         return pool.WORKED if task(args, section, mark, body).worked else pool.NOTHING
     except MENDABLE as error:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import copy
 import difflib
 import math
-from collections.abc import Iterable, Iterator, Mapping
-from functools import cache
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -105,17 +105,53 @@ def in_place(config: dict[str, Any]) -> dict[str, Any]:
             sections += [entry for entry in out["models"].values() if entry.get("step") == stage]
             for section in sections:
                 if key in section:
-                    section[key] = _filled(section[key], out["data"])
+                    section[key] = _each_path(section[key], partial(to_folder, data=out["data"]))
     return out
 
 
-def _filled(value: Any, data: str) -> Any:
-    """A path, or a list of paths or of entries with one (`path`, the `function` of a file, or a `manifest`), with `{data}` in place."""
+DATA = "{data}"  # in a path: the folder of the key `data`
+
+
+def to_folder(path: str, data: str) -> str:
+    """A path with the folder `data` in place of `{data}`."""
+    return path.replace(DATA, data.rstrip("/") or "/")
+
+
+def from_folder(path: str, data: str) -> str:
+    """The inverse: a path in the folder `data` begins with `{data}`, any other stays."""
+    root = data.rstrip("/")
+    return f"{DATA}{path[len(root) :]}" if root and (path == root or path.startswith(f"{root}/")) else path
+
+
+def _each_path(value: Any, change: Callable[[str], str]) -> Any:
+    """A path, or a list of paths or of entries with one (`path`, the `function` of a file, or a `manifest`), each changed."""
     if isinstance(value, list):
-        return [_filled(each, data) for each in value]
+        return [_each_path(each, change) for each in value]
     if isinstance(value, dict):
-        return {**value, **{key: _filled(value[key], data) for key in ("path", "function", "manifest") if key in value}}
-    return value.replace("{data}", data.rstrip("/") or "/") if isinstance(value, str) else value
+        named = [key for key in ("path", "function", "manifest") if key in value]
+        return {**value, **{key: _each_path(value[key], change) for key in named}}
+    return change(value) if isinstance(value, str) else value
+
+
+# Keys with paths among what steps are told of others (told.py):
+TOLD_PATHS = {
+    "evaluate.stage": ["data"],
+    **{step: ["train.start_from"] for step in ("pretrain.mix", "pretrain.plan", "pretrain.rung")},
+}
+
+
+def with_paths(step: str, settings: dict[str, Any], change: Callable[[str], str]) -> dict[str, Any]:
+    """The settings of a step, as its program gets them, with each path changed that a key names; the given ones stay as they are."""
+    own = [path.removeprefix(f"{step}.") for path, node in leaves() if node.get("file") and path.startswith(f"{step}.")]
+
+    def changed(section: dict[str, Any], first: str, *rest: str) -> dict[str, Any]:
+        if first not in section:
+            return section
+        return {**section, first: changed(section[first], *rest) if rest else _each_path(section[first], change)}
+
+    for key in own + TOLD_PATHS.get(step, []):
+        settings = changed(settings, *key.split("."))
+    return settings
 
 
 def _markup(config: dict[str, Any]) -> list[str]:

@@ -12,11 +12,13 @@ from typing import Any
 
 from snakemake.dag import DAG
 from snakemake.jobs import Job
+from snakemake.logging import logger
 from snakemake.persistence import ParamsChange
 from snakemake.settings.enums import RerunTrigger
 
 from scripts.workflow import shortcuts
 from scripts.workflow.freshness import WORDS
+from scripts.workflow.unchanged import JOB, NOTHING
 
 
 class Stale(ParamsChange):
@@ -95,6 +97,28 @@ def start_jobs_from(workflow: Any, snakefile: Path, config: Path) -> None:
             executor.snakefile = str(snakefile)
     workflow.config_settings.configfiles = [config]
     workflow.config_settings.config_args = None
+
+
+def start_only_if(workflow: Any, nothing_to_do: Callable[[Any], bool]) -> None:
+    """Before a job is started or submitted, ask whether it has nothing to do: then it is over. To be called in onstart."""
+    scheduler = workflow.scheduler
+    run = scheduler.run
+
+    def start(jobs: list[Any], executor: Any = None) -> None:
+        left = []
+        for job in jobs:
+            if job.is_group() or not nothing_to_do(job):
+                left.append(job)
+                continue
+            job.log_info()
+            logger.info(f"{NOTHING} (job {job.jobid})", extra={JOB: job.jobid})
+            scheduler.submit_callback(job)
+            scheduler.finish_callback(job)
+        scheduler._run_performed = True
+        if left:
+            run(left, executor)
+
+    scheduler.run = start
 
 
 def asked(workflow: Any, rule: str, resource: str) -> str:

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import ast
 import hashlib
-from functools import cache
+import json
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 from scripts.models import registry
 from scripts.workflow import contents, halving, reference, told
 from scripts.workflow.cache import Cache
-from scripts.workflow.config import ROOT, ConfigError, named_files, of_variant, tracked
+from scripts.workflow.config import DATA, ROOT, ConfigError, from_folder, named_files, of_variant, tracked, with_paths
 from scripts.workflow.manifest import canonical, digest
 from scripts.workflow.plumbing import VERSION, is_plumbing
 from scripts.workflow.steps import (
@@ -159,11 +160,17 @@ def files(step: str, config: dict[str, Any]) -> dict[str, str]:
     for key, name, kind in named_files(config, step):
         try:
             named = NAMED.get(kind, contents.below)(Path(name))
-            found |= {f"{key} {path}": contents.content(path) for path in named}
+            found |= {f"{key} {_shown(path, name, config['data'])}": contents.content(path) for path in named}
         except OSError as error:
             where = "" if Path(name).is_absolute() else f" (paths are relative to {Path.cwd()})"
             raise ConfigError(f"{key} is {name!r}: {error.strerror or error}{where}") from error
     return found
+
+
+def _shown(path: Path, name: str, data: str) -> str:
+    """The path of a file that a key names by `name`: below `{data}` if it is named so, so that a folder that moves reruns nothing."""
+    inside = from_folder(name, data) != name and path.is_relative_to(data)
+    return f"{DATA}/{path.relative_to(data)}" if inside else str(path)
 
 
 def settings(step: str, config: dict[str, Any], task: str = "") -> dict[str, Any]:
@@ -209,6 +216,7 @@ def ends(config: dict[str, Any], memo: dict[str, str]) -> dict[str, str]:
 def fingerprint(step: str, config: dict[str, Any], memo: dict[str, str] | None = None, task: str = "") -> str:
     """Canonical JSON of {step, config, code, files, upstream} for a step under a complete config.
 
+    Paths in the folder `data` begin with `{data}`: what their files hold counts, and not where it lies (see `for_program`).
     `code` and `upstream` name each module and each step above with a hash, so that two fingerprints can be compared.
     A change anywhere above reaches a step even when the run in between was interrupted. task: the model, of a step that has a
     task for each; other steps' tasks need the same.
@@ -234,7 +242,7 @@ def fingerprint(step: str, config: dict[str, Any], memo: dict[str, str] | None =
         memo[key] = canonical(
             {
                 "step": step,
-                "config": settings(step, config, task),
+                "config": with_paths(step, settings(step, config, task), partial(from_folder, data=config["data"])),
                 "code": code(f"scripts.{step}"),
                 # The plan of a training reads the checkpoint that it starts from.
                 "files": files(NAMING.get(step, step), naming(step, config, task)),
@@ -242,3 +250,12 @@ def fingerprint(step: str, config: dict[str, Any], memo: dict[str, str] | None =
             }
         )
     return memo[key]
+
+
+def for_program(fingerprint: str, data: str) -> str:
+    """A fingerprint as a step's program gets it: with the folder that `{data}` stands for, if there is any."""
+    return (
+        canonical({**json.loads(fingerprint), "data": data})
+        if f'"{DATA}' in fingerprint or f" {DATA}" in fingerprint
+        else fingerprint
+    )

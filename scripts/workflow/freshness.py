@@ -94,9 +94,13 @@ class Freshness:
             return damage[0]
         if not found.inputs and not found.sources and found.step not in (CRAWL, LIST, SETS, STAGE, *SYNTHESIZE):
             return OLD
-        if found.sources != self._sources(found.sources):
+        if not self.is_of_these_sources(found):
             return self._replaced(found)
         return next(filter(None, (self._moved(found, key) for key in found.inputs if key != "sources")), None)
+
+    def is_of_these_sources(self, found: Manifest) -> bool:
+        """Whether a result goes back to the source files that are there now."""
+        return found.sources == self._sources(found.sources)
 
     def _replaced(self, found: Manifest) -> str:
         """Which source files differ; of what was made from all shards, that some do: the lines of ingest.extract name them."""

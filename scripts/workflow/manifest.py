@@ -7,9 +7,10 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -21,6 +22,7 @@ from scripts.workflow.errors import InputError
 WRITTEN = ("step", "fingerprint", "counts", "summary", "files", "inputs", "sources")
 ALL = "*"  # in `inputs`: counts, summary and files of a manifest together
 PART = "summary:"  # in `inputs`: before the path of one part of a manifest's summary
+NAMES = "files:"  # in `inputs`: the names of a manifest's files
 
 
 class ManifestError(ValueError):
@@ -200,6 +202,8 @@ class Manifest:
         """The digest of what another task consumed of this one (see `inputs`); None where it is not there."""
         if part == ALL:
             return digest(canonical([self.counts, self.summary, self.files]))
+        if part == NAMES:
+            return digest(canonical(sorted(self.files)))
         if part.startswith(PART):
             try:
                 return digest(canonical(self.part(*part.removeprefix(PART).split("/"))))
@@ -211,7 +215,7 @@ class Manifest:
         """What is wrong with the task's files, a sentence each: by their sizes, and with `deep` by their checksums. only: of this one."""
         found = []
         folder = str(self.folder)
-        held = self.files
+        held = object.__getattribute__(self, "files")
         for name in held if only is None else held.keys() & {only}:
             facts = held[name]
             file = f"{folder}/{name}"  # a plan over 1,000 shards asks for 8,000 files: a Path takes longer than the question
@@ -249,11 +253,11 @@ class Manifest:
         write_atomically(self.copy_of(self.path), text)
         write_atomically(self.path, text)
 
-    def renew(self, sources: dict[str, str]) -> None:
-        """Write the manifest again where it is not there, or names other source files."""
+    def renew(self, fingerprint: str, sources: dict[str, str]) -> None:
+        """Write the manifest again if it is not there, or names another fingerprint or other source files."""
         assert self.path is not None
-        if sources != self.sources or not self.path.exists():
-            self.sources = sources
+        if (fingerprint, sources) != (self.fingerprint, self.sources) or not self.path.exists():
+            self.fingerprint, self.sources = fingerprint, sources
             self._write()
 
     def accept(self, fingerprint: str) -> None:
@@ -322,13 +326,89 @@ class Manifest:
         return manifest
 
 
+class _Noted(dict[str, Any]):
+    """A dictionary that notes what is read of it: a key, its keys, or all of it, which is whatever is not named here."""
+
+    def __init__(
+        self, held: dict[str, Any], key: Callable[[str], None], keys: Callable[[], None], whole: Callable[[], None]
+    ) -> None:
+        super().__init__(held)
+        self._key, self._keys, self._whole = key, keys, whole
+
+    def __contains__(self, key: object) -> bool:
+        if there := super().__contains__(key):
+            self._key(str(key))
+        else:
+            self._whole()
+        return there
+
+    def __getitem__(self, key: str) -> Any:
+        self.__contains__(key)
+        return super().__getitem__(key)
+
+    def get(self, key: str, default: Any = None) -> Any:
+        self.__contains__(key)
+        return super().get(key, default)
+
+    def __reduce_ex__(self, _: Any) -> Any:
+        """Copies, also those for other processes, are dictionaries that note nothing."""
+        self._whole()
+        return dict, (dict(dict.items(self)),)
+
+
+def _note_key(used: set[str], key: str) -> None:
+    """Note a key at the top of a summary; one that looks like a path of parts stands for all."""
+    used.add(ALL if "/" in key else PART + key)
+
+
+def _noting(method: str, what: str) -> Callable[..., Any]:
+    """A method of a dictionary that notes a use first."""
+    found = getattr(dict, method)
+
+    def noting(self: _Noted, *given: Any, **named: Any) -> Any:
+        getattr(self, what)()
+        return found(self, *given, **named)
+
+    return noting
+
+
+for _name in ("__iter__", "__len__", "__reversed__", "keys"):
+    setattr(_Noted, _name, _noting(_name, "_keys"))
+for _name in (
+    "__eq__",
+    "__ne__",
+    "__or__",
+    "__ror__",
+    "__repr__",
+    "values",
+    "items",
+    "copy",
+    "pop",
+    "popitem",
+    "setdefault",
+):
+    setattr(_Noted, _name, _noting(_name, "_whole"))
+
+
 class _Input(Manifest):
-    """A manifest that was read as input; it notes what is used of it, for the `inputs` of the task that reads it."""
+    """A manifest that was read as input; it notes what is used of it, for the `inputs` of the task that reads it.
+
+    Of the summary a key at its top, of the files their names and each file; the counts, and whatever else is asked, are a use of all of it.
+    """
 
     def __getattribute__(self, name: str) -> Any:
-        if name in ("counts", "summary", "files", "folder") and "used" in object.__getattribute__(self, "__dict__"):
-            self.used.add(ALL)
-        return object.__getattribute__(self, name)
+        held = object.__getattribute__(self, name)
+        if name not in ("counts", "summary", "files", "folder") or "used" not in object.__getattribute__(
+            self, "__dict__"
+        ):
+            return held
+        used = self.used
+        if name == "summary" and held:
+            return _Noted(held, partial(_note_key, used), lambda: used.add(ALL), lambda: used.add(ALL))
+        if name == "files" and held:
+            return _Noted(held, used.add, lambda: used.add(NAMES), lambda: used.add(ALL))
+        used.add(ALL)
+        return held
 
     def file(self, name: str) -> Path:
         self.used.add(name)

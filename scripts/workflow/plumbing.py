@@ -64,9 +64,12 @@ PLUMBING = {
     "scripts/training/memory.py": "refuses to start where memory is too small",
     "scripts/training/processes.py": "watches the processes of a training and passes signals on",
     "scripts/training/sealed.py": "seals checkpoints and compares the seal",
+    "scripts/pretrain/causality.py": "refuses models that cannot be built or are not causal",
+    "scripts/pretrain/model_check.py": "asks whether a model can be built, and keeps the answer",
     "scripts/pretrain/staging.py": "copies token files to the node's disk, and compares their checksums as it does",
     "scripts/watch/": "shows a run while it works",
     "scripts/whatif/": "tells people what other thresholds would keep",
+    "scripts/workflow/ahead.py": "finds tasks that have nothing to do before they are started",
     "scripts/workflow/accept.py": "marks results as of today's code, where a person says so",
     "scripts/workflow/cache.py": "remembers hashes of files by path, size and time",
     "scripts/workflow/checks.py": "refuses settings that cannot work together",
@@ -112,6 +115,7 @@ PLUMBING = {
     "scripts/workflow/swept.py": "names the sweep's own key in an error",
     "scripts/workflow/told.py": "says what steps are told of others; it is in their fingerprints",
     "scripts/workflow/trees.py": "nested mappings; what the config holds is in the fingerprint",
+    "scripts/workflow/unchanged.py": "says whether a result would come out the same",
     "scripts/workflow/verify.py": "compares results with their manifests",
 }
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from scripts.ingest import sources
+from scripts.pretrain import model_check
 from scripts.workflow import checks, contents, fingerprint, halving, record, reference, steps, swept
 from scripts.workflow import config as configuration
 from scripts.workflow.errors import InputError
@@ -69,9 +70,11 @@ class Project:
                     self.fingerprint(name, step, task)
         contents.save()
         fingerprint.save()
+        model_check.save()
 
     def refuse(self) -> None:
         """What can be refused before anything runs, without the files that keys name. Raises ConfigError or InputError."""
+        model_check.prepare(self.variants.values())
         for name, config in self.variants.items():
             try:
                 checks.check(config, name)

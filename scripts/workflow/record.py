@@ -49,6 +49,7 @@ LIBRARIES = {  # module: distribution, of the libraries that compute what a step
 }
 
 
+RENEWED = "renewed"  # in a record: the digest of the fingerprint that its manifest had before this one (unchanged.py)
 UNSEEN: set[str] = set()  # distributions that a step uses without importing them, such as a model in a wheel
 
 
@@ -94,14 +95,15 @@ def write(manifest: Path, fingerprint: str, more: dict[str, Any]) -> None:
     write_atomically(beside(manifest), pretty(body))
 
 
-def renew(manifest: Path, fingerprint: str) -> None:
-    """Note in the record another fingerprint, under which the same result came out; all else stays."""
-    write_atomically(beside(manifest), pretty({**read(manifest), "fingerprint": json.loads(fingerprint)}))
+def renew(manifest: Path, fingerprint: str, **more: str) -> None:
+    """Note in the record another fingerprint, under which the same result came out, and `more`; all else stays."""
+    held = {key: value for key, value in read(manifest).items() if key != RENEWED}
+    write_atomically(beside(manifest), pretty({**held, **more, "fingerprint": json.loads(fingerprint)}))
 
 
 def accept(manifest: Path, fingerprint: str, entry: dict[str, Any]) -> None:
     """Note in the record that its result counts as made under `fingerprint` (scripts/workflow/accept.py)."""
-    held = read(manifest)
+    held = {key: value for key, value in read(manifest).items() if key != RENEWED}
     body = {**held, "fingerprint": json.loads(fingerprint), "accepted": [*held.get("accepted", []), entry]}
     write_atomically(beside(manifest), pretty(body))
 

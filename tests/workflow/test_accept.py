@@ -99,3 +99,25 @@ def test_what_is_never_accepted(copy_of: Callable[[], Path], tmp_path: Path, fau
         )
         assert "language.select" in planned(folder, yaml.safe_load(TINY.read_text(encoding="utf-8")), root)
     shutil.rmtree(folder)
+
+
+def test_what_is_below_a_step_that_is_accepted_is_taken_along(copy_of: Callable[[], Path], tmp_path: Path) -> None:
+    folder, tree = copy_of(), yaml.safe_load(TINY.read_text(encoding="utf-8"))
+    before = snapshot(folder)
+    (folder / "results/main/tokenize/train/tokenizer.json").write_bytes(b"damaged")
+    with checkout(tmp_path) as root:
+        (root / EDITED).write_text((root / EDITED).read_text() + "\nEDITED = 1\n")
+        options = ("--configfile", str(TINY), "--reason", "only a name", "--yes", "language.select")
+        status, text = accept(root, folder, *options)
+        assert status == 0 and "taken along" in text and "corpus.write" in text, text
+        planned_now = planned(folder, tree, root)
+        assert "tokenize.train" in planned_now and not planned_now & {
+            "corpus.write",
+            "heuristics.score",
+            "language.select",
+        }
+        below = record.read(folder / "results/main/corpus/write/00000.manifest.json")
+        assert "accepted" not in below and below["renewed"]
+        held = json.loads((folder / "results/main/tokenize/train/manifest.json").read_text())
+        assert held["fingerprint"] == json.loads(before["results/main/tokenize/train/manifest.json"])["fingerprint"]
+    shutil.rmtree(folder)

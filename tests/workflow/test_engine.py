@@ -148,3 +148,18 @@ def test_an_input_of_the_future_fails_no_job(tmp_path: Path) -> None:
     os.utime(tmp_path / "first.txt", (4e9, 4e9))
     run(tmp_path)
     assert (tmp_path / "second.txt").exists() and "Nothing to be done" in run(tmp_path, "-n")
+
+
+def test_a_job_that_has_nothing_to_do_is_not_started(tmp_path: Path) -> None:
+    root = str(Path(__file__).resolve().parents[2])
+    text = SNAKEFILE.format(root=root, why=None, frozen="")
+    text += '    engine.start_only_if(workflow, lambda job: job.rule.name == "second")\n'
+    (tmp_path / "Snakefile").write_text(text)
+    (tmp_path / "second.txt").write_text("as it was\n")
+    done = forked.snakemake("--cores", "1", "--forceall", cwd=tmp_path, env=environment())
+    assert done.returncode == 0, done.stdout
+    assert (tmp_path / "first.txt").read_text() == "1\n" and (tmp_path / "second.txt").read_text() == "as it was\n"
+    assert (
+        "nothing to do: settings, code and input are as before" in done.stdout
+        and "2 of 2 steps (100%) done" in done.stdout
+    )

@@ -102,7 +102,7 @@ def test_plan_says_what_and_why(complete: Path, tmp_path: Path) -> None:
     assert errors == []
     assert reasons(tasks) == {
         "evaluate_model": {"temperature 0.8 → 0.9": 3},
-        "evaluate_compare": {"needs evaluate.model, which runs again": 1},
+        "evaluate_compare": {"runs, unless evaluate.model comes out the same": 1},
         "report_render": {"needs evaluate.compare, which runs again": 1},
     }
     # The same input as in the run that was measured takes as long as it took there, three tasks on two cores.
@@ -156,7 +156,7 @@ def test_plan_names_the_file_that_was_replaced(copy_of: Callable[[], Path], tmp_
     (folder / "books/2.txt").write_text("Another book.")
     said = page(folder, config)
     assert re.search(r"^ingest_extract +1 +\S+  source files: 2\.txt replaced$", said, re.MULTILINE), said
-    assert re.search(r"^language_select .* needs language\.score, which runs again$", said, re.MULTILINE)
+    assert re.search(r"^language_select .* runs, unless language\.score comes out the same$", said, re.MULTILINE)
 
 
 @pytest.mark.parametrize(

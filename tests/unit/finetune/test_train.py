@@ -115,7 +115,7 @@ def found(tmp_path_factory: pytest.TempPathFactory, base_model: Path, pairs_mani
                 CASES=" ".join(cases),
             )
         )
-        assert ("nothing to do: settings and input are as before" in said) == (processes == 2)
+        assert ("nothing to do: settings, code and input are as before" in said) == (processes == 2)
         folders[processes] = out
     return folders
 

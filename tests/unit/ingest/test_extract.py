@@ -153,7 +153,7 @@ def test_a_task_of_several_shards_reads_again_what_changed_and_only_that(
     assert run_sharded(tmp_path, "00001", "00002") == 0
     before = stamps()
     assert run_sharded(tmp_path, "00001", "00002") == 0 and stamps() == before
-    assert "nothing to do: settings and input are as before" in capfd.readouterr().err
+    assert "nothing to do: settings, code and input are as before" in capfd.readouterr().err
 
     (tmp_path / "in/1.jsonl").write_text('{"text": "Other words."}\n')
     (tmp_path / "out/00000.manifest.json").unlink()  # as Snakemake does

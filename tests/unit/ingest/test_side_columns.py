@@ -287,3 +287,26 @@ def test_the_task_counts_them_by_source_and_column(
     assert manifest.summary["unreadable"] == {"s": {"date": 1, "url": 2}}
     assert [row["date"] for row in rows(manifest.file("00000.parquet"))] == [None] * 3
     assert "s: url (2), date (1)" in capsys.readouterr().err
+
+
+def test_an_address_of_over_8_kb_is_null_and_counted_and_the_text_stays(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def address(characters: int) -> str:
+        return "https://a.org/".ljust(characters, "a")
+
+    texts = {"One.": extract.LONGEST_URL, "Two.": extract.LONGEST_URL + 1, "Three.": 1 << 20, "": 1 << 20}
+    path = tmp_path / "x.jsonl"
+    path.write_text("".join(json.dumps({"text": text, "url": address(n)}) + "\n" for text, n in texts.items()))
+    config = making.config(
+        "ingest.extract", sources=[{"name": "s", "kind": "jsonl", "paths": ["x"]}], shards=1, min_characters=1
+    )
+    arguments = ["--config", config, "--manifest", str(tmp_path / "00000.manifest.json"), "--files", f"s={path}"]
+    assert extract.main(arguments) == 0
+    manifest = Manifest.read(tmp_path / "00000.manifest.json")
+    found = {row["text"]: row["url"] for row in rows(manifest.file("00000.parquet"))}
+    assert found == {"One.": address(extract.LONGEST_URL), "Two.": None, "Three.": None}
+    assert len({row["id"] for row in rows(manifest.file("00000.parquet"))}) == 3
+    assert [len(row["url"]) < 100 for row in rows(manifest.file("00000.dropped.parquet"))] == [True]
+    assert manifest.summary["unreadable"] == {"s": {"url over 8 kB": 2}}
+    assert "s: url over 8 kB (2)" in capsys.readouterr().err

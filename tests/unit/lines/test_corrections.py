@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scripts.formats.spans import Edited
-from scripts.lines import rules
+from scripts.lines import corrections, rules
 from scripts.workflow import config as configuration
 
 DEFAULT = {**configuration.validate({})["lines"]["score"], "words_min": 0, "policy": False, "javascript": False}
@@ -45,6 +46,19 @@ ON = {**DEFAULT, "uppercase_max": 0.5, "numerals": True, "counters": True, "navi
 def test_a_line(line: str, rule: str | None) -> None:
     assert rules.reason(line, ON) == rule
     assert rules.reason(line, DEFAULT) is None
+
+
+@given(st.text(st.sampled_from("12.,\u00a0 KMmb+:()s\u0661_é"), max_size=4) | st.just(""), st.data())
+def test_counters_are_those_of_an_expression_that_backtracks(first: str, data: st.DataObject) -> None:
+    """Of RE2's classes the ASCII ones are replaced by those of `re`."""
+    number = r"\d[\d.,\u00a0\u202f]*\s?(?:[KMB]|mio|mill?)?\+?"
+    count = rf"(?:{number}\s*(?:{corrections._COUNTED})|(?:{corrections._COUNTED})\s?[:(]\s?{number}\)?)"
+    slow = re.compile(rf"[\W_]*{count}(?:[\W_]+{count})*[\W_]*", re.IGNORECASE)
+    part = st.sampled_from(
+        ["1", " like", "likes: ", "1.2K views", ".", ", ", "\u00a0", "_", "Comments (3)", "m", " members", "x"]
+    )
+    line = first + "".join(data.draw(st.lists(part, max_size=6)))
+    assert corrections.is_counter(line) == (slow.fullmatch(line) is not None)
 
 
 @pytest.mark.parametrize(

@@ -124,7 +124,7 @@ def test_what_a_box_says(graph: Graph) -> None:
     assert box.reasons == (("threshold 0.4 → 0.65", 1),)
     assert box.changes == ("threshold 0.4 → 0.65", "code of scripts/language/select.py")
     box = graph.boxes["main/heuristics.score"]
-    assert (box.tasks, box.run) == (1, 1) and box.reasons == (("needs language.select, which runs again", 1),)
+    assert (box.tasks, box.run) == (1, 1) and box.reasons == (("runs, unless language.select comes out the same", 1),)
     box = graph.boxes["hot/pretrain.train"]
     assert box.reasons == (("not made yet", 1),) and box.differs == ("learning_rate auto → 0.5",)
     assert graph.boxes["main/ingest.extract"].reasons == ()

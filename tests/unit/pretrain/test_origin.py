@@ -19,6 +19,7 @@ from scripts.workflow.errors import InputError
 from scripts.workflow.project import Project
 
 SHAPE = {"hidden_size": 64, "intermediate_size": 64, "layers": 2, "heads": 4, "kv_heads": 2, "context": 128}
+GPT2 = {"type": "gpt2", "intermediate_size": "auto", "kv_heads": "auto"}  # keys that it does not have
 LLAMA = {
     "model_type": "llama", "hidden_size": 64, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
     "num_key_value_heads": 2, "head_dim": 16, "tie_word_embeddings": True, "max_position_embeddings": 128, "vocab_size": 600,
@@ -82,7 +83,7 @@ def test_what_suits_is_taken(tmp_path: Path, made: Any) -> None:
         ({"overrides": {"rms_norm_eps": 0.1}}, {}, "rms_norm_eps is 1e-06 in its config.json, and 0.1 in this run"),
         ({"type": "qwen3"}, {}, "model_type is 'llama' in its config.json, and pretrain.train.model.type is 'qwen3'"),
         ({}, {"vocab_size": 800}, "its vocabulary has 800 entries, and tokenize.train.vocabulary is 600"),
-        ({"type": "gpt2"}, {"model_type": "gpt2", "n_embd": 96}, "n_embd is 96 in its config.json, and 64 in this run"),
+        (GPT2, {"model_type": "gpt2", "n_embd": 96}, "n_embd is 96 in its config.json, and 64 in this run"),
     ],
 )
 @pytest.mark.parametrize("made", [of_model, of_checkpoint])

@@ -12,12 +12,16 @@ from typing import Any
 import pytest
 
 from scripts.ingest import compiled
+from scripts.workflow import cli
+from scripts.workflow import config as configuration
 from scripts.workflow import fingerprint as module
 from scripts.workflow.cache import Cache
 from scripts.workflow.config import ROOT, leaves, lookup, validate, validator
+from scripts.workflow.errors import InputError
 from scripts.workflow.filtering import FILTERS
 from scripts.workflow.fingerprint import canonical, closure, code, digest, fingerprint, settings
-from scripts.workflow.steps import COMPARE_ALL, STEPS, common, needs, used
+from scripts.workflow.project import Project
+from scripts.workflow.steps import COMPARE_ALL, STEPS, common, models, needs, used
 
 
 @pytest.fixture
@@ -249,3 +253,49 @@ def test_pairs_of_a_run_that_masks_and_searches_are_told_both() -> None:
     both = {"filters": ["language", "pii", "decontaminate"], "evaluate": {"public": {"presets": ["copa"]}}}
     for step in ("finetune.pairs", "align.pairs"):
         assert {"pii", "decontaminate"} <= set(settings(step, validate(both)))
+
+
+def test_a_folder_of_data_that_moved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What files hold counts, and not where the folder lies that `{data}` stands for; the program gets the place of today."""
+    monkeypatch.chdir(tmp_path)
+    files = {"words/en": "x\n", "pairs.jsonl": "{}\n", "domains": "x.com\n", "web.txt": "A text."}
+    for name, text in files.items():
+        Path("one", name).parent.mkdir(parents=True, exist_ok=True)
+        Path("one", name).write_text(text)
+    Path("two").symlink_to("one")
+
+    def project(data: str) -> Project:
+        tree = {
+            "data": data,
+            "filters": ["url", "language", "toxicity"],
+            "url": {"score": {"domains": ["{data}/domains"]}},
+            "toxicity": {"score": {"lists": ["{data}/words"]}},
+            "finetune": {"pairs": {"files": [{"path": "{data}/pairs.jsonl", "question": "{data}"}]}},
+            "ingest": {"extract": {"sources": [{"name": "web", "kind": "text", "paths": ["{data}/*.txt"]}]}},
+        }
+        return Project(configuration.validate(tree))
+
+    def marks(data: str) -> dict[str, str]:
+        made = project(data)
+        config = made.variants["main"]
+        return {
+            f"{step} {task}": made.fingerprint("main", step, task)
+            for step in used(config)
+            for task in models(step, config)
+        }
+
+    before = marks("one")
+    assert before == marks("two") == marks(f"{tmp_path}/two/")
+    told = module.for_program(before["finetune.pairs "], "two")
+    settings, mark = cli.settings("finetune.pairs", told)
+    assert (
+        settings["files"] == [{"path": "two/pairs.jsonl", "question": "{data}"}] and mark == before["finetune.pairs "]
+    )
+    assert cli.settings("toxicity.score", module.for_program(before["toxicity.score "], "two"))[0]["lists"] == [
+        "two/words"
+    ]
+    assert module.for_program(before["language.score "], "two") == before["language.score "]
+    Path("one/words/en").write_text("y\n")
+    with pytest.raises(InputError, match=r"not what this run was planned with: two/words/en"):
+        cli.settings("toxicity.score", module.for_program(before["toxicity.score "], "two"))
+    assert {name for name, mark in marks("two").items() if mark != before[name]} >= {"toxicity.score "}

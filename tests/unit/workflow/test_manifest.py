@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
+import pickle
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from scripts.workflow.manifest import Manifest, ManifestError, checksum, write_atomically
+from scripts.workflow.manifest import Manifest, ManifestError, checksum, consumed, recording, write_atomically
 
 
 def made(folder: Path, **fields: Any) -> Path:
@@ -162,3 +165,62 @@ def test_a_name_with_dots_is_no_way_out(tmp_path: Path) -> None:
     (tmp_path / "a..b").write_bytes(b"abc")
     Manifest("some.step", "f").write(tmp_path / "manifest.json", [tmp_path / "a..b"])
     assert Manifest.read(tmp_path / "manifest.json").file("a..b").read_bytes() == b"abc"
+
+
+READS: dict[str, tuple[Callable[[Any], Any], set[str]]] = {
+    "a key": (lambda made: made.summary["train"]["bytes"], {"summary:train"}),
+    "a key that is asked for": (lambda made: made.summary.get("train"), {"summary:train"}),
+    "whether there is a key": (lambda made: "train" in made.summary, {"summary:train"}),
+    "a key that is not there": (lambda made: made.summary.get("other"), {"*"}),
+    "a key with a slash": (lambda made: made.summary["a/b"], {"*"}),
+    "all keys": (lambda made: sorted(made.summary), {"*"}),
+    "a copy": (lambda made: {**made.summary}, {"*"}),
+    "another copy": (lambda made: copy.deepcopy(made.summary), {"*"}),
+    "a dictionary": (lambda made: dict(made.summary), {"*"}),
+    "JSON": (lambda made: json.dumps(made.summary), {"*"}),
+    "a comparison": (lambda made: made.summary == {}, {"*"}),
+    "a union": (lambda made: made.summary | {"x": 1}, {"*"}),
+    "a union from the right": (lambda made: {"x": 1} | made.summary, {"*"}),
+    "arguments": (lambda made: dict(**made.summary), {"*"}),
+    "another process": (lambda made: pickle.dumps(made.summary), {"*"}),
+    "a truth": (lambda made: bool(made.summary), {"*"}),
+    "text": (lambda made: f"{made.summary}", {"*"}),
+    "a loop": (lambda made: [value for value in made.summary.values()], {"*"}),
+    "counts": (lambda made: made.counts, {"*"}),
+    "the folder": (lambda made: made.folder, {"*"}),
+    "names of files": (lambda made: sorted(made.files), {"files:"}),
+    "a file of those": (lambda made: [made.file(name) for name in made.files], {"files:", "one.txt", "two.txt"}),
+    "facts of a file": (lambda made: made.files["one.txt"]["bytes"], {"one.txt"}),
+    "facts of all files": (lambda made: list(made.files.items()), {"*"}),
+    "a copy of the files": (lambda made: {**made.files}, {"files:", "one.txt", "two.txt"}),
+    "nothing": (lambda made: None, {"*"}),
+}
+
+
+@pytest.mark.parametrize("what", READS)
+def test_what_a_task_consumes_of_its_input(tmp_path: Path, what: str) -> None:
+    """A reader of one part depends on it alone, and one that does anything else on everything."""
+    files = [tmp_path / "one.txt", tmp_path / "two.txt"]
+    for file in files:
+        file.write_text(file.name)
+    Manifest(
+        "a.b", "f" * 16, {"in": 1, "kept": 1, "dropped": {}}, {"train": {"bytes": 3}, "a/b": 1, "seconds": 1}
+    ).write(tmp_path / "manifest.json", files)
+    read, parts = READS[what]
+    with recording() as opened:
+        read(Manifest.read(tmp_path / "manifest.json"))
+    found = consumed(opened)["a.b"]
+    assert found.keys() == parts
+    there = Manifest.parse(tmp_path / "manifest.json")
+    assert found == {part: there.digest_of(part) for part in parts}
+    there.summary["seconds"] = 2
+    assert (there.digest_of("*") != found.get("*")) and all(
+        there.digest_of(part) == mark for part, mark in found.items() if part != "*"
+    )
+
+
+def test_an_empty_summary_that_is_read_is_read_whole(tmp_path: Path) -> None:
+    Manifest("a.b", "f" * 16).write(tmp_path / "manifest.json", [])
+    with recording() as opened:
+        json.dumps(Manifest.read(tmp_path / "manifest.json").summary)
+    assert consumed(opened)["a.b"].keys() == {"*"}
