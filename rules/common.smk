@@ -47,6 +47,7 @@ from scripts.watch import handler
 from snakemake.settings.types import DeploymentMethod
 
 handler.attach(workflow)
+engine.ignore_clocks()
 
 try:
     if workflow.is_main_process:

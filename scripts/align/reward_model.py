@@ -40,7 +40,12 @@ class RewardModel:
         logging.disable_progress_bar()
         self.tokenizer, self.template = load.load_tokenizer(folder), template
         self.model = AutoModelForSequenceClassification.from_pretrained(
-            folder, num_labels=1, dtype=torch.float32, local_files_only=True, use_safetensors=True
+            folder,
+            num_labels=1,
+            dtype=torch.float32,
+            local_files_only=True,
+            trust_remote_code=False,
+            use_safetensors=True,
         )
         self.model.eval().requires_grad_(False)
         self.most = load.context_of(self.model.config)

@@ -55,7 +55,11 @@ def configuration(config: PreTrainedConfig, end: int, key: str) -> PreTrainedCon
 
     def begin(self: Any, given: PreTrainedConfig, *args: Any, **more: Any) -> None:
         plain.__init__(self, given, *args, **more)
-        setattr(self, PART, AutoModelForSequenceClassification.from_config(scores, dtype=torch.float32))
+        setattr(
+            self,
+            PART,
+            AutoModelForSequenceClassification.from_config(scores, trust_remote_code=False, dtype=torch.float32),
+        )
 
     def forward(self: Any, *args: Any, values: bool = False, **more: Any) -> Any:
         found = plain.forward(self, *args, **more)

@@ -54,7 +54,7 @@ def made(
     if settings["method"] in registry.CALIBRATED:
         if why := quantize_tools.missing(home):
             raise InputError(why)
-        config = AutoConfig.from_pretrained(source, local_files_only=True)
+        config = AutoConfig.from_pretrained(source, local_files_only=True, trust_remote_code=False)
         ids = calibration.text(tokens, context_of(config), settings["calibration_tokens"], settings["seed"])
     out.mkdir(parents=True, exist_ok=True)
     with scratch(out.with_name(f".{out.name}.quantize")) as place:
@@ -65,7 +65,10 @@ def made(
             manifest.run["tools"] = run(home, place, source, ids, kept, settings)
         files = written(place / "made", source, taken, settings["rest"], out / "model")
     model = packed.load(files[0].parent, torch.float32).eval()
-    dtype = AutoConfig.from_pretrained(files[0].parent, local_files_only=True).dtype or torch.float32
+    dtype = (
+        AutoConfig.from_pretrained(files[0].parent, local_files_only=True, trust_remote_code=False).dtype
+        or torch.float32
+    )
     found = measured(source, model, ids, taken, dtype, settings)
     manifest.summary = stored.summary(source, files, model, taken, layers, settings["method"], **found)
     return files
@@ -193,7 +196,9 @@ def measured(
         found |= stored.errors(made, source, taken)
     if ids is None:
         return found
-    model = AutoModelForCausalLM.from_pretrained(source, dtype=torch.float32, local_files_only=True).eval()
+    model = AutoModelForCausalLM.from_pretrained(
+        source, dtype=torch.float32, local_files_only=True, trust_remote_code=False
+    ).eval()
     found |= {
         "calibration_tokens": int(ids.size),
         "calibration_loss_before": round(loss(model, ids), 6),

@@ -58,13 +58,13 @@ def main() -> int:
     torch.manual_seed(0)
     # fp32, and on the CPU also where a GPU is: the same bytes everywhere.
     model = AutoModelForCausalLM.from_pretrained(
-        job["model"], dtype=torch.float32, local_files_only=True, use_safetensors=True
+        job["model"], dtype=torch.float32, local_files_only=True, trust_remote_code=False, use_safetensors=True
     )
     ids = torch.from_numpy(np.load(job["ids"], allow_pickle=False))
     rows: Any = [{"input_ids": part, "attention_mask": torch.ones_like(part)} for part in ids.split(BATCH)]
     oneshot(
         model=model,
-        tokenizer=AutoTokenizer.from_pretrained(job["model"], local_files_only=True),
+        tokenizer=AutoTokenizer.from_pretrained(job["model"], local_files_only=True, trust_remote_code=False),
         dataset=DataLoader(rows, batch_size=None, shuffle=False),
         num_calibration_samples=len(rows),
         max_seq_length=ids.shape[1],

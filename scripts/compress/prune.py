@@ -58,8 +58,10 @@ def pruned(args: argparse.Namespace, settings: dict[str, Any], source: Path, fol
     """Prune the model in `source` into `folder`/pruned, unless it is there; what was taken out of it."""
     if (facts := known(folder)) is None:
         torch.set_num_threads(settings["threads"])
-        made = AutoModelForCausalLM.from_pretrained(source, dtype=torch.float32, local_files_only=True).eval()
-        dtype = AutoConfig.from_pretrained(source, local_files_only=True).dtype
+        made = AutoModelForCausalLM.from_pretrained(
+            source, dtype=torch.float32, local_files_only=True, trust_remote_code=False
+        ).eval()
+        dtype = AutoConfig.from_pretrained(source, local_files_only=True, trust_remote_code=False).dtype
         config, tensors, found = (
             slimmed(made, args, settings, source) if settings["method"] == "structured" else zeroed(made, settings)
         )
@@ -177,8 +179,12 @@ def results(
     losses = [row["loss"] for row in metrics.read(out / metrics.LOSSES) if "loss" in row]
     manifest.summary = {
         "method": settings["method"],
-        "parameters": model.size(AutoConfig.from_pretrained(out / model.FOLDER, local_files_only=True)),
-        "parameters_before": model.size(AutoConfig.from_pretrained(source, local_files_only=True)),
+        "parameters": model.size(
+            AutoConfig.from_pretrained(out / model.FOLDER, local_files_only=True, trust_remote_code=False)
+        ),
+        "parameters_before": model.size(
+            AutoConfig.from_pretrained(source, local_files_only=True, trust_remote_code=False)
+        ),
         "bytes": held,
         "bytes_before": size_of(source),
         **{key: value for key, value in facts.items() if key not in ("masked", "code")},

@@ -70,7 +70,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     if quantized.is_quantized(source):
         raise InputError(f"{source} is quantized already; {STEP} takes a model whose weights are not")
     check_memory(source, memory.available(), copies=2 if settings["method"] in quantize_tools.PACKED else 0.5)
-    config = AutoConfig.from_pretrained(source, local_files_only=True)
+    config = AutoConfig.from_pretrained(source, local_files_only=True, trust_remote_code=False)
     quantize_tools.check_type(settings["method"], config.model_type, f"{STEP}.method", "config.json's model_type")
     layers = linear(config)
     taken = chosen(layers, settings)
@@ -86,6 +86,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
         source,
         dtype="auto",
         local_files_only=True,
+        trust_remote_code=False,
         use_safetensors=True,
         device_map={"": "cpu"},
         quantization_config=how,

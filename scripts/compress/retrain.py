@@ -89,7 +89,7 @@ class Run(finetune.Run):
     ) -> None:
         self.zeroed = zeroed
         args.async_checkpoints = False
-        self.context = context_of(AutoConfig.from_pretrained(source, local_files_only=True))
+        self.context = context_of(AutoConfig.from_pretrained(source, local_files_only=True, trust_remote_code=False))
         super().__init__(args, settings, folder, source)
 
     def read(self, settings: dict[str, Any]) -> Any:

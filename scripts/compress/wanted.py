@@ -40,7 +40,7 @@ def auto_finds_tokenizer(folder: Path) -> bool:
     """Whether AutoTokenizer, with which others load it, takes the tokenizer in a model's folder: for qwen2 it takes one of its own."""
     from transformers import AutoTokenizer
 
-    loaded = AutoTokenizer.from_pretrained(folder, local_files_only=True).backend_tokenizer
+    loaded = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False).backend_tokenizer
     own = own_tokenizer(folder)
     loaded.encode_special_tokens = True
     return all(loaded.encode(text).ids == own.encode(text).ids for text in TEXTS)

@@ -19,9 +19,9 @@ def untrained(folder: Path, precision: str, seed: int) -> tuple[Any, Any]:
 
     tokenizer = load_tokenizer(folder)
     try:
-        configuration = AutoConfig.from_pretrained(folder, local_files_only=True)
+        configuration = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     except (OSError, ValueError, KeyError) as error:
         raise InputError(f"{folder}: not a model that transformers reads: {error}") from error
     torch.manual_seed(seed)
-    model = AutoModelForCausalLM.from_config(configuration)
+    model = AutoModelForCausalLM.from_config(configuration, trust_remote_code=False)
     return model.to({"fp32": torch.float32, "bf16": torch.bfloat16}[precision]), tokenizer

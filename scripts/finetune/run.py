@@ -98,7 +98,7 @@ class Run:
         self.done, self.skipped = (found.step, list(found.skipped)) if found else (0, [])
         self.changed = found.changed if found else ()
         stored = start_from.check_weights(
-            initial.empty(AutoConfig.from_pretrained(source, local_files_only=True)),
+            initial.empty(AutoConfig.from_pretrained(source, local_files_only=True, trust_remote_code=False)),
             source,
             source / "tokenizer.json",
             f"models.{task_of(args.manifest)}.from",
@@ -141,7 +141,7 @@ class Run:
 
         Raises InputError where that is a reward model.
         """
-        found = AutoConfig.from_pretrained(source, local_files_only=True)
+        found = AutoConfig.from_pretrained(source, local_files_only=True, trust_remote_code=False)
         if initial.is_reward_config(found):
             raise InputError(
                 f"--model {self.args.model} is a reward model, which scores answers: no model is made from one"

@@ -223,7 +223,7 @@ def passed_on(args: argparse.Namespace, source: Path, manifest: Manifest) -> lis
     note = f"{who} was not fine-tuned, it is the model {name(args.model)}: {few} training pairs are too few."
     manifest.summary = {
         "trained": False,
-        "parameters": model.size(AutoConfig.from_pretrained(source, local_files_only=True)),
+        "parameters": model.size(AutoConfig.from_pretrained(source, local_files_only=True, trust_remote_code=False)),
         "pairs": pairs.summary["train"],
         "heldout_pairs": pairs.summary["heldout"],
         "steps": 0,

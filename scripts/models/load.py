@@ -94,7 +94,7 @@ def load(folder: Path | str, precision: str = "fp32") -> tuple[Any, Any]:
         where = {"device_map": {"": quantized.device()}}
     try:
         model = AutoModelForCausalLM.from_pretrained(
-            folder, dtype=dtype, local_files_only=True, use_safetensors=True, **where
+            folder, dtype=dtype, local_files_only=True, trust_remote_code=False, use_safetensors=True, **where
         )
     except (OSError, ValueError, KeyError, ImportError) as error:
         raise InputError(f"{folder}: not a model that transformers reads: {error}") from error

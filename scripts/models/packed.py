@@ -103,9 +103,9 @@ def load(folder: Path | str, dtype: torch.dtype) -> Any:
     """
     from transformers import AutoConfig, AutoModelForCausalLM
 
-    config = AutoConfig.from_pretrained(folder, local_files_only=True)
+    config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     delattr(config, SECTION)
-    model = AutoModelForCausalLM.from_config(config, dtype=dtype)
+    model = AutoModelForCausalLM.from_config(config, trust_remote_code=False, dtype=dtype)
     given = {name: value.to(dtype) for name, value in read(Path(folder))}
     missing, unknown = model.load_state_dict(given, strict=False)
     tied = set(getattr(model, "all_tied_weights_keys", None) or {}) if config.tie_word_embeddings else set()

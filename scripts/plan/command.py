@@ -27,6 +27,7 @@ from scripts.plan.estimate import Estimate, Work, by_rule
 from scripts.plan.last import Last
 from scripts.plan.reasons import AGAIN, CHANGED, reasons
 from scripts.pretrain.expected import MARK
+from scripts.slurm import unasked
 from scripts.workflow import config as configuration
 from scripts.workflow import leftovers, placement, processors, readable, record, steps
 from scripts.workflow.cli import described
@@ -67,7 +68,9 @@ def dry_run(command: list[str]) -> tuple[int, list[str], list[str]]:
     found: Future[list[str]] | None = None
     with (
         ThreadPoolExecutor(1) as beside,
-        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process,
+        subprocess.Popen(
+            command, env=unasked.environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        ) as process,
     ):
         for line in process.stdout or ():
             said.append(line.rstrip("\n"))
@@ -257,7 +260,7 @@ def main(argv: list[str] | None = None) -> int:
         return unreadable
     if not Path("Snakefile").exists() and not {"-s", "--snakefile"} & set(more):  # in the folder of a run
         more = ["--snakefile", str(ROOT / "Snakefile"), *more]
-    command = [sys.executable, "-m", "snakemake", "--profile", profile, "--dry-run", *more]
+    command = [*unasked.command(), "--profile", profile, "--dry-run", *more]
     returned, said, differing = dry_run(command)
     status = show(said, options, Path(profile), pictures)
     if returned and not status:

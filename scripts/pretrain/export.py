@@ -44,7 +44,7 @@ def export(source: Path, target: Path, dtype: str | None) -> list[Path]:
         raise InputError(f"{source} has no {model.FOLDER}/: it was written by an earlier version; resume its run first")
     if why := damage.of(source):
         raise InputError(why)
-    config = AutoConfig.from_pretrained(folder, local_files_only=True)
+    config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     shapes = {name: value.shape for name, value in initial.empty(config).named_parameters()}
     names = {str(kind).removeprefix("torch."): name for name, kind in model.DTYPES.items()}
     target.parent.mkdir(parents=True, exist_ok=True)

@@ -24,6 +24,7 @@ from scripts.workflow.errors import InputError
 # or seals a checkpoint, writes the model), many terabytes may have to move. In a step no process has anything to do that
 # takes minutes: one that is not there after this time (pretrain.train.step_timeout) will not come, and the GPUs wait for nothing.
 ALONE = timedelta(hours=6)
+LOOPBACK = "127.0.0.1"
 READ = 10.0  # seconds for the other processes to read that their devices differ
 _step = ALONE  # until begin_steps
 _store: dist.Store | None = None  # where the processes of several nodes have met before their group
@@ -89,6 +90,23 @@ def agree(kind: str, where: str) -> None:
     )
 
 
+def meet_on_loopback() -> dist.Store:
+    """The store of processes that are all on this machine: process 0 listens on loopback alone, while torch's listens on every interface.
+
+    Raises OSError if the port is taken.
+    """
+    rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+    listening: dict[str, Any] = {}
+    if rank == 0:
+        with socket.socket() as found:
+            found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            found.bind((host, port))
+            found.listen(world)
+            listening = {"master_listen_fd": found.detach()}
+    return dist.TCPStore(host, port, world, rank == 0, ALONE, **listening)
+
+
 def start(name: str, device: torch.device, threads: int) -> None:
     """Join the process group that RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT describe, deterministic on a CPU.
 
@@ -104,8 +122,10 @@ def start(name: str, device: torch.device, threads: int) -> None:
         setattr(torch.utils.deterministic, "fill_uninitialized_memory", False)  # noqa: B010 - for debugging; costs time
     if not dist.is_initialized():
         met: dict[str, Any] = {}  # else by the environment, as torch reads it
-        if _store is not None:
-            met = {"store": _store, "rank": int(os.environ["RANK"]), "world_size": int(os.environ["WORLD_SIZE"])}
+        here = os.environ["WORLD_SIZE"] == os.environ.get("LOCAL_WORLD_SIZE") and os.environ["MASTER_ADDR"] == LOOPBACK
+        store = meet_on_loopback() if _store is None and here else _store
+        if store is not None:
+            met = {"store": store, "rank": int(os.environ["RANK"]), "world_size": int(os.environ["WORLD_SIZE"])}
         dist.init_process_group("gloo" if device.type == "cpu" else "nccl", timeout=ALONE, **met)
     kind(name).prepare(device)
 

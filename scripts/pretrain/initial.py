@@ -30,7 +30,7 @@ def empty(config: PreTrainedConfig, device: str = "meta") -> PreTrainedModel:
     """A model in fp32, by default without values and memory: on the meta device. A language model, or what `is_reward_config` says."""
     kind = AutoModelForSequenceClassification if is_reward_config(config) else AutoModelForCausalLM
     with torch.device(device):
-        made = kind.from_config(config, dtype=torch.float32)
+        made = kind.from_config(config, trust_remote_code=False, dtype=torch.float32)
     made.config.use_cache = False
     return made
 

@@ -6,10 +6,12 @@ node-local folder serves both.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import re
 import shutil
+import stat
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -37,21 +39,39 @@ def folder_of(given: str) -> Path:
     return Path(text)
 
 
+def make_private(folder: Path) -> None:
+    """Make a folder that no other user writes to or reads, or see that it is one.
+
+    Raises PermissionError if it is a link or another user's, or open to others: in a shared folder anybody may have put it there.
+    """
+    with contextlib.suppress(FileExistsError):
+        folder.mkdir(mode=0o700)
+    about = folder.lstat()
+    if not stat.S_ISDIR(about.st_mode) or about.st_uid != os.geteuid() or stat.S_IMODE(about.st_mode) & 0o077:
+        raise PermissionError(
+            f"{folder} is no folder of this user's alone (owner {about.st_uid}, mode {stat.S_IMODE(about.st_mode):04o}): remove it"
+        )
+
+
 def staged(manifests: Sequence[Path], given: str) -> list[Path]:
     """Copies of the manifests and their files below the folder `given`; the manifests themselves where it is empty.
 
     Any number of processes of a node may call it: the first copies, the others find the copies. A copy has its name once it is on the
-    disk and its bytes had the checksum of the manifest; one that is there with its size is not copied again. If the disk is too small,
+    disk and its bytes had the checksum of the manifest; one that is there with its size is not copied again. The copies lie in a
+    folder that only this user reads and writes. If the disk is too small,
     training reads the files where they lie, with a warning. Raises ManifestError where a file does not have its checksum.
     """
     if not given:
         return list(manifests)
     base = folder_of(given)
+    held = base / f"crawl2llm-tokens-{os.geteuid()}"
     content = [path.read_text(encoding="utf-8") for path in sorted(manifests)]
-    target = base / "crawl2llm-tokens" / digest("\n".join(content))
+    target = held / digest("\n".join(content))
     try:
-        target.mkdir(parents=True, exist_ok=True)
-        with (target / ".lock").open("w") as handle:
+        base.mkdir(parents=True, exist_ok=True)
+        make_private(held)
+        target.mkdir(exist_ok=True)
+        with open(os.open(target / ".lock", os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o600)) as handle:
             fcntl.flock(handle, fcntl.LOCK_EX)
             return _copied(manifests, target)
     except OSError as error:

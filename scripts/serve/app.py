@@ -21,6 +21,7 @@ from typing import Any
 from aiohttp import web
 
 from scripts.serve.ahead import Ahead
+from scripts.serve.connections import Connections
 from scripts.serve.generate import Ended, Wanted
 from scripts.serve.generate import Model as Transformers
 from scripts.serve.gguf import Model as LlamaCpp
@@ -52,15 +53,22 @@ class Server:
         self.thread = ThreadPoolExecutor(1, "generate")
         self.open = 0  # answers that wait or are generated
         self.begun = int(time.time())
+        self.connections = Connections()
 
     def app(self) -> web.Application:
         """The application, for aiohttp."""
-        made = web.Application(client_max_size=LARGEST, middlewares=[refusals])
+        made = web.Application(client_max_size=LARGEST, middlewares=[self.arrival, refusals])
         made.router.add_get("/", self.page)
         made.router.add_get("/v1/models", self.list)
         made.router.add_post("/v1/chat/completions", self.answer)
         made.router.add_post("/v1/completions", self.answer)
         return made
+
+    @web.middleware
+    async def arrival(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """The head of a request is there."""
+        self.connections.arrived(request.transport)
+        return await handler(request)
 
     async def page(self, request: web.Request) -> web.Response:
         """The page to chat in."""
@@ -92,7 +100,10 @@ class Server:
         if request.content_type != "application/json":
             raise Refused(f"Content-Type is {request.content_type}; it must be application/json", status=415)
         try:
-            body = await request.json()
+            async with asyncio.timeout(self.connections.arrival):
+                body = await request.json()
+        except TimeoutError:
+            raise Refused(f"the body did not arrive within {self.connections.arrival:.0f} s", status=408) from None
         except (ValueError, LookupError, RecursionError) as error:  # LookupError: a charset that is none
             raise Refused(f"the body is not JSON: {error}") from error
         found = asked(kind, body)

@@ -26,20 +26,26 @@ LARGEST = 65535  # of all ports
 
 async def serve(server: Server, port: int) -> None:
     """Answer until SIGINT or SIGTERM. Raises OSError where the port is taken."""
-    runner = web.AppRunner(server.app(), handler_cancellation=True, access_log=None, shutdown_timeout=2)
+    limits = server.connections
+    runner = web.AppRunner(
+        server.app(), handler_cancellation=True, access_log=None, shutdown_timeout=2, keepalive_timeout=limits.arrival
+    )
     await runner.setup()
     ended = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, ended.set)
     try:
-        site = web.TCPSite(runner, HOSTS[0], port)
-        await site.start()
-        address = f"http://{HOSTS[0]}:{runner.addresses[0][1]}"
+        assert runner.server
+        listening = await asyncio.get_running_loop().create_server(
+            limits.bounded(runner.server), HOSTS[0], port, reuse_address=True
+        )
+        address = f"http://{HOSTS[0]}:{listening.sockets[0].getsockname()[1]}"
         put(
             f"{', '.join(server.offers)}: {address} to chat, {address}/v1 for OpenAI's clients; Ctrl-C ends it",
             flush=True,
         )
         await ended.wait()
+        listening.close()
     finally:
         await runner.cleanup()
 

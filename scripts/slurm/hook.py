@@ -5,7 +5,6 @@ With another executor than slurm it does nothing, except where SLURM still has j
 
 from __future__ import annotations
 
-import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -29,20 +28,13 @@ def before_submission(workflow: Any) -> None:
     patience.silence.tell = logger.warning
     try:
         if not slurm and not submitted.exists():
-            # A local run on a machine that happens to have SLURM's commands, perhaps without a cluster: asked once.
-            try:
-                patience.ask("squeue", "--noheader", "--me", limit=0)
-            except patience.SlurmError:
-                return
+            return  # a run on this machine, in a folder of which SLURM never got a job
         guard.claim(folder / ".snakemake" / "slurm-driver.json")
-        only = os.environ.get(preflight.ONLY)
-        if not only:
-            guard.clear(folder, logger.warning)
-        if slurm:
-            report = preflight.check(workflow)
-            if only:
-                report.write(Path(only))
-                raise WorkflowError("the preflight was asked for alone: nothing was submitted")
+        guard.clear(folder, logger.warning)
+        if not slurm:
+            submitted.unlink()  # nothing is left: the next run on this machine asks nothing
+        else:
+            report = preflight.check(workflow, workflow.executor_settings)
             logger.info(report.table())
             for line in report.warnings:
                 logger.warning(f"preflight: {line}")

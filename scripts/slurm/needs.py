@@ -36,8 +36,8 @@ class Need:
         return ", ".join(filter(None, [*parts, f"{self.runtime} min" if self.runtime else ""]))
 
 
-def of(workflow: Any) -> list[Need]:
-    """The needs of the jobs that would run, by rule, in the workflow's order, each at its largest."""
+def of(workflow: Any, settings: Any) -> list[Need]:
+    """The needs of the jobs that would run, by rule, in the workflow's order, each at its largest. settings: the slurm executor's."""
     from snakemake_executor_plugin_slurm.partitions import get_best_partition, read_partition_file
 
     class Silent:
@@ -47,7 +47,7 @@ def of(workflow: Any) -> list[Need]:
 
         info = warning = debug
 
-    file = workflow.executor_settings.partition_config or os.environ.get("SNAKEMAKE_SLURM_PARTITIONS")
+    file = settings.partition_config or os.environ.get("SNAKEMAKE_SLURM_PARTITIONS")
     candidates = read_partition_file(Path(file)) if file else None
     found: dict[str, Need] = {}
 

@@ -1,22 +1,21 @@
 """Compare the plan with the cluster before anything is submitted: partitions, time, memory, GRES, nodes, GPUs' memory, account, fair share.
 
-Submits nothing. The same check runs at the start of every run. An error is what SLURM would refuse, or would let wait for ever; a
-warning is what it would take but a person may not want. Options that are not listed go to Snakemake as they are.
+Submits nothing and runs nothing, whatever the profile and the options say. The same check runs at the start of every run. An error is
+what SLURM would refuse, or would let wait for ever; a warning is what it would take but a person may not want. Options that are not
+listed go to Snakemake as they are.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
-import sys
 import tempfile
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from scripts.slurm import cluster, needs, pace, patience, queue, trainings
+from scripts.slurm import cluster, needs, pace, patience, queue, trainings, unasked
 from scripts.slurm.cluster import Partition
 from scripts.slurm.needs import Need
 from scripts.workflow.cli import described
@@ -24,7 +23,6 @@ from scripts.workflow.config import ROOT
 from scripts.workflow.console import put
 from scripts.workflow.manifest import pretty
 
-ONLY = "CRAWL2LLM_PREFLIGHT_ONLY"  # the file that a run writes what it found to, and then ends
 LONGEST_PAUSE = int(4 * pace.LONGEST)  # seconds between two status checks at most, with three that got no answer
 POOR_SHARE = 0.1  # below this fair-share factor a wait of days is usual
 
@@ -54,7 +52,15 @@ class Report:
     def write(self, path: Path) -> None:
         """For whoever asked for the preflight alone."""
         path.write_text(
-            pretty({"table": self.table(), "warnings": self.warnings, "errors": self.errors}), encoding="utf-8"
+            pretty(
+                {
+                    "tasks": sum(need.tasks for need in self.needs),
+                    "table": self.table(),
+                    "warnings": self.warnings,
+                    "errors": self.errors,
+                }
+            ),
+            encoding="utf-8",
         )
 
 
@@ -136,9 +142,9 @@ def site(needs: list[Need]) -> tuple[list[str], list[str]]:
     return errors, warnings
 
 
-def check(workflow: Any) -> Report:
-    """The whole preflight of a workflow that is about to start under the slurm executor."""
-    report = Report(needs.of(workflow))
+def check(workflow: Any, settings: Any) -> Report:
+    """The whole preflight of a planned workflow. settings: those of the slurm executor."""
+    report = Report(needs.of(workflow, settings))
     partitions = cluster.partitions()
     found = [problems(need, partitions) for need in report.needs]
     config = workflow.globals["config"]
@@ -167,10 +173,13 @@ def check(workflow: Any) -> Report:
     return report
 
 
-def asked(path: Path, environment: dict[str, str], options: list[str]) -> tuple[int, str]:
-    """Let Snakemake plan, and write what the preflight found to `path` (scripts/slurm/hook.py): its status and what it said."""
-    command = [sys.executable, "-m", "snakemake", *options]
-    done = subprocess.run(command, env={**environment, ONLY: str(path)}, capture_output=True, text=True, check=False)
+def plan(path: Path, options: list[str]) -> tuple[int, str]:
+    """Let Snakemake plan in a process that cannot start a job (scripts/slurm/dry.py), which writes the report to `path`.
+
+    Its exit status, which is not 0 (the process ends when the plan is made), and all that it prints.
+    """
+    command = [*unasked.command("scripts.slurm.dry"), str(path), *options]
+    done = subprocess.run(command, env=unasked.environment(), capture_output=True, text=True, check=False)
     return done.returncode, done.stdout + done.stderr
 
 
@@ -185,13 +194,14 @@ def main(argv: list[str] | None = None) -> int:
         more = ["--snakefile", str(ROOT / "Snakefile"), *more]
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "found.json")
-        status, said = asked(path, dict(os.environ), ["--profile", profile, *more])
-        if not path.exists():  # nothing to do, or Snakemake's own error
-            put(
-                said.strip() if status else "nothing to check: every result is up to date, so no job would be submitted"
-            )
-            return status
+        status, said = plan(path, ["--profile", profile, *more])
+        if not path.exists():  # Snakemake's own error
+            put(said.strip())
+            return status or 1
         found = json.loads(path.read_text(encoding="utf-8"))
+    if not found["tasks"]:
+        put("nothing to check: every result is up to date, so no job would be submitted")
+        return 0
     put(found["table"])
     for kind in ("warnings", "errors"):
         for line in found[kind]:

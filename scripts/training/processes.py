@@ -62,7 +62,7 @@ def environments(node: int, nodes: int, processes: int, address: str, port: int)
             "MASTER_PORT": str(port),
             "HF_HUB_OFFLINE": "1",
         }
-        | ({"GLOO_SOCKET_IFNAME": "lo"} if nodes == 1 else {})
+        | ({"GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo"} if nodes == 1 else {})
         | heap()
         for local in range(processes)
     ]

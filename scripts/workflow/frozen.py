@@ -49,6 +49,31 @@ def compiled(root: Path) -> Path | None:
     return own or (Path(spec.origin) if spec and spec.origin else None)
 
 
+def remove(path: Path) -> None:
+    """Remove a folder, a file or a link, if there is one."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def is_copy(folder: Path, held: dict[Path, bytes]) -> bool:
+    """Whether the folder holds these files, by name with their bytes, and nothing else that could be run.
+
+    A run's folder may come from somebody else, and the name of a folder in it proves nothing. What Python compiled goes first: it
+    would be run in place of the source.
+    """
+    if folder.is_symlink() or not folder.is_dir():
+        return False
+    for cached in list(folder.rglob("__pycache__")):
+        remove(cached)
+    there = [path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir()]
+    return {path.relative_to(folder) for path in there} == held.keys() and all(
+        path.is_file() and not path.is_symlink() and path.read_bytes() == held[path.relative_to(folder)]
+        for path in there
+    )
+
+
 def code(root: Path, here: bool = True) -> Path:
     """Copy the workflow's files below `root` for a run; returns the copy, which is there whole or not at all.
 
@@ -60,7 +85,8 @@ def code(root: Path, here: bool = True) -> Path:
     held[Path(HOME)] = str(home(root)).encode()
     mark = digest("".join(f"{name} {digest(body.hex())}" for name, body in held.items()))
     folder = FOLDER.absolute() / mark
-    if not folder.is_dir():
+    if not is_copy(folder, held):
+        remove(folder)
         partial = folder.with_name(f".{mark}.{os.getpid()}.partial")
         for name, body in held.items():
             (partial / name).parent.mkdir(parents=True, exist_ok=True)

@@ -290,10 +290,12 @@ class Manifest:
             manifest = cls(**body, path=path)
             if not all(isinstance(facts["bytes"], int) and facts["xxh3"] for facts in manifest.files.values()):
                 raise ValueError("a file without size and checksum")
+            if outside := [name for name in manifest.files if name[0] == "/" or ".." in name.split("/")]:
+                raise ValueError(f"it lists {outside[0]!r}, which is not in its folder")
             ranges.check(manifest.inputs)
         except NewerError:
             raise
-        except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        except (OSError, ValueError, TypeError, KeyError, IndexError, AttributeError) as error:
             raise ManifestError(f"{path}: not a readable manifest: {error}") from error
         return manifest
 

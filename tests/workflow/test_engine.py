@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 import subprocess
 from pathlib import Path
 
@@ -19,6 +20,7 @@ import sys
 sys.path.insert(0, {root!r})
 from pathlib import Path
 from scripts.workflow import engine
+engine.ignore_clocks()
 engine.decide(workflow, lambda job: {why!r} if job.rule.name == "second" else None)
 rule second:
     input: "first.txt"
@@ -137,6 +139,15 @@ def test_the_names_that_are_used_are_there() -> None:
         "the DAG has its triggers from elsewhere: --rerun-triggers counts again"
     )
     assert {"only_new", "files"} <= set(persistence.ParamsChange.__dataclass_fields__)
+
+
+def test_an_input_of_the_future_fails_no_job(tmp_path: Path) -> None:
+    """Of a copied folder, or written by a machine whose clock is ahead: no clock decides."""
+    run(tmp_path)
+    (tmp_path / "second.txt").unlink()
+    os.utime(tmp_path / "first.txt", (4e9, 4e9))
+    run(tmp_path)
+    assert (tmp_path / "second.txt").exists() and "Nothing to be done" in run(tmp_path, "-n")
 
 
 def test_a_job_that_has_nothing_to_do_is_not_started(tmp_path: Path) -> None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 import json
 from pathlib import Path
 
 import pytest
 
-from scripts.models.load import load_tokenizer
+from scripts.models.load import load, load_tokenizer
 from scripts.tokenize.special import EOS
 from scripts.tokenize.train import bpe, untrained
+from scripts.workflow.config import ROOT
 from scripts.workflow.errors import InputError
 
 
@@ -29,3 +31,33 @@ def test_a_tokenizer_is_its_own_for_every_type_of_model(tmp_path: Path, kind: st
 def test_none(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="not a model that transformers reads"):
         load_tokenizer(tmp_path)
+
+
+def test_code_beside_a_model_is_never_run(tmp_path: Path) -> None:
+    """Without a word on it transformers asks the terminal, `[y/N]`, and runs it."""
+    facts = {"model_type": "another", "auto_map": {"AutoConfig": "planted.C", "AutoModelForCausalLM": "planted.M"}}
+    (tmp_path / "config.json").write_text(json.dumps(facts))
+    (tmp_path / "planted.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
+    bpe(iter(["some text"] * 3), untrained(1), 300).save(str(tmp_path / "tokenizer.json"))
+    (tmp_path / "tokenizer_config.json").write_text(
+        json.dumps({"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": EOS})
+    )
+    with pytest.raises(InputError, match="trust_remote_code"):
+        load(tmp_path, "fp32")
+    assert not (tmp_path / "ran").exists()
+
+
+def test_every_load_says_that_no_code_of_a_model_is_run() -> None:
+    silent = []
+    for path in sorted((ROOT / "scripts").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
+                continue
+            words = {word.arg for word in node.keywords}
+            fast = "PreTrainedTokenizerFast" in ast.unparse(
+                node.func
+            )  # a class of transformers' own, which reads no code
+            loads = node.func.attr in ("from_pretrained", "from_config") and not fast
+            if loads and not {"trust_remote_code", None} & words:
+                silent.append(f"{path.relative_to(ROOT)}:{node.lineno}")
+    assert not silent

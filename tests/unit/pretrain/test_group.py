@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
 
 from scripts.pretrain import group
-from scripts.training.processes import free_port
+from scripts.training.processes import environments, free_port
 from scripts.workflow import devices
 from scripts.workflow.config import ROOT
 from scripts.workflow.errors import InputError
@@ -93,3 +94,37 @@ def test_more_processes_than_gpus(alone: None, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setenv(devices.VISIBLE, "MIG-1,MIG-2")
     with pytest.raises(InputError, match=r"processes is 2, more than the 1 CUDA devices of this node .*MIG-1,MIG-2"):
         group.choose_device("auto", 2)
+
+
+LISTENING = """if True:
+    import os
+    from pathlib import Path
+    import torch
+    import torch.distributed as dist
+    from scripts.pretrain import group
+
+    group.start("torch", torch.device("cpu"), 1)
+    own = {os.readlink(path) for path in Path("/proc/self/fd").iterdir() if path.is_symlink()}
+    for table in ("tcp", "tcp6"):
+        for line in Path("/proc/net", table).read_text().splitlines()[1:]:
+            words = line.split()
+            if words[3] == "0A" and f"socket:[{words[9]}]" in own:  # LISTEN
+                print(table, words[1].split(":")[0], flush=True)
+    dist.barrier()
+    group.stop(0)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="no /proc/net/tcp, which says who listens where")
+def test_processes_of_one_machine_listen_on_loopback_alone() -> None:
+    together = [
+        subprocess.Popen(
+            [sys.executable, "-c", LISTENING],
+            env={**os.environ, "PYTHONPATH": str(ROOT), **places},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for places in environments(0, 1, 2, "127.0.0.1", free_port())
+    ]
+    said = [process.communicate(timeout=120)[0].splitlines() for process in together]
+    assert said[0] and {line for lines in said for line in lines} == {"tcp 0100007F"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import shutil
 import subprocess
 import sys
@@ -78,3 +79,37 @@ def test_a_file_that_does_not_have_its_checksum_is_not_copied(shards: list[Path]
     with pytest.raises(ManifestError, match=r"\.bin does not have the checksum that its manifest says"):
         staging.staged([manifest], str(tmp_path / "node"))
     assert not list((tmp_path / "node").rglob("*.bin"))
+
+
+@pytest.mark.parametrize("planted", ["link", "open", "lock"])
+def test_what_others_may_have_put_into_a_shared_folder_is_not_used(
+    shards: list[Path],
+    tmp_path: Path,
+    planted: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(logging.getLogger("crawl2llm"), "propagate", True)
+    shared, victim = tmp_path / "shared", tmp_path / "victim"
+    shared.mkdir()
+    private = shared / f"crawl2llm-tokens-{os.geteuid()}"
+    if planted == "link":
+        victim.mkdir()
+        private.symlink_to(victim)
+    elif planted == "open":
+        private.mkdir()
+        private.chmod(0o777)
+    else:
+        lock = staging.staged(shards, str(shared))[0].parents[1] / ".lock"
+        victim.write_text("precious")
+        lock.unlink()
+        lock.symlink_to(victim)
+    with caplog.at_level(logging.WARNING):
+        assert staging.staged(shards, str(shared)) == shards
+    assert "read where they lie" in caplog.text
+    assert not victim.exists() or (planted == "link" and not any(victim.iterdir())) or victim.read_text() == "precious"
+
+
+def test_copies_are_of_this_user_alone(shards: list[Path], tmp_path: Path) -> None:
+    folder = staging.staged(shards, str(tmp_path))[0].parents[2]
+    assert folder.parent == tmp_path and folder.stat().st_mode & 0o777 == 0o700

@@ -79,3 +79,30 @@ def test_a_config_with_its_sources(project: Path) -> None:
     assert path == frozen.path({"a": 1}, [{"main": {"00000": ["web=x"]}}, {}]).absolute()
     assert frozen.sources(frozen.beside(path)) == [{"main": {"00000": ["web=x"]}}, {}]
     assert frozen.config({"a": 1}, [{"main": {"00000": ["web=y"]}}, {}]) != path
+
+
+@pytest.mark.parametrize("where", ["edit", "more", "compiled", "link", "lacks", "instead"])
+def test_a_copy_that_came_with_the_folder_is_not_run_as_it_is(project: Path, tmp_path: Path, where: str) -> None:
+    """A run's folder that somebody else gave has a copy of the right name, with other code in it."""
+    folder = frozen.code(project)
+    whole = {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    if where == "edit":
+        (folder / "scripts/a.py").write_text("planted")
+    elif where == "more":
+        (folder / "sitecustomize.py").write_text("planted")
+    elif where == "compiled":
+        (folder / "scripts/__pycache__").mkdir()
+        (folder / "scripts/__pycache__/a.cpython-311.pyc").write_bytes(b"planted")
+    elif where == "link":
+        (tmp_path / "a.py").write_text("scripts/a.py")
+        (folder / "scripts/a.py").unlink()
+        (folder / "scripts/a.py").symlink_to(tmp_path / "a.py")
+    elif where == "lacks":
+        (folder / "Snakefile").unlink()
+    else:
+        folder.rename(tmp_path / "elsewhere")
+        folder.symlink_to(tmp_path / "elsewhere")
+    assert frozen.code(project) == folder and not folder.is_symlink()
+    there = {path.relative_to(folder): path for path in folder.rglob("*") if path.is_file()}
+    assert {name: path.read_bytes() for name, path in there.items()} == whole
+    assert not any(path.is_symlink() for path in there.values())

@@ -151,6 +151,22 @@ def test_who_is_after_one_file_depends_on_that_one(tmp_path: Path) -> None:
             Manifest.read(tmp_path / "manifest.json", only=only)
 
 
+@pytest.mark.parametrize("name", ["../a.bin", "/etc/passwd", "x/../../a.bin", "..", ""])
+def test_a_file_outside_its_folder_is_refused(tmp_path: Path, name: str) -> None:
+    path = made(tmp_path)
+    body = json.loads(path.read_text())
+    body["files"] = {name: body["files"]["a.bin"]}
+    path.write_text(json.dumps(body))
+    with pytest.raises(ManifestError, match="not a readable manifest"):
+        Manifest.read(path)
+
+
+def test_a_name_with_dots_is_no_way_out(tmp_path: Path) -> None:
+    (tmp_path / "a..b").write_bytes(b"abc")
+    Manifest("some.step", "f").write(tmp_path / "manifest.json", [tmp_path / "a..b"])
+    assert Manifest.read(tmp_path / "manifest.json").file("a..b").read_bytes() == b"abc"
+
+
 READS: dict[str, tuple[Callable[[Any], Any], set[str]]] = {
     "a key": (lambda made: made.summary["train"]["bytes"], {"summary:train"}),
     "a key that is asked for": (lambda made: made.summary.get("train"), {"summary:train"}),
