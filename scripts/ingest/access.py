@@ -19,14 +19,8 @@ from scripts.ingest.urls import HARMLESS
 from scripts.workflow import secret
 
 PORTS = {"http": 80, "https": 443}
-KEPT = (
-    "proxy",
-    "ssl",
-    "verify_ssl",
-    "timeout",
-    "client_kwargs",
-    "trust_env",
-)  # of options, for a host that gets no secret
+# Of options, for a host that gets no secret.
+KEPT = ("proxy", "ssl", "verify_ssl", "timeout", "client_kwargs", "trust_env")
 
 
 def origin(url: str) -> str:

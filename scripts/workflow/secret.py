@@ -31,21 +31,9 @@ HOW = 'name a secret as "{env:NAME}" (with quotes), an environment variable, or 
 PLAIN = re.compile(r"[A-Z_][A-Z0-9_]*")  # how environment variables are usually called
 # Parts of the names of parameters and options that hold a secret: presigned URLs have such.
 PARTS = (
-    *(
-        "signature",
-        "token",
-        "secret",
-        "password",
-        "passwd",
-        "passphrase",
-        "credential",
-        "key",
-        "auth",
-        "sig",
-        "session",
-    ),
-    *("sessid", "cookie", "pwd", "jwt", "bearer"),
-)
+    "signature", "token", "secret", "password", "passwd", "passphrase", "credential", "key", "auth", "sig", "session", "sessid",
+    "cookie", "pwd", "jwt", "bearer",
+)  # fmt: skip
 WORDS = {"code", "sid", "pass", "pw", "pin", "otp", "sas", "ticket", "login"}  # the same, if they are whole words
 ENVIRONMENT = re.compile(r"(?:KEY|KEY_ID|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?|COOKIE)$", re.IGNORECASE)
 USER = re.compile(r"(://)[^/\s@'\"<>]+@")

@@ -22,6 +22,7 @@ import tempfile
 import threading
 import time
 import traceback
+import weakref
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO, Any, NoReturn
@@ -63,6 +64,7 @@ class Launched:
         handle, name = tempfile.mkstemp(prefix="crawl2llm-said-")
         os.close(handle)
         self.said, self.returncode = Path(name), None
+        weakref.finalize(self, self.said.unlink, missing_ok=True)
         self.pid: int = ask(options=options, cwd=str(cwd), env=env, said=name)
 
     def poll(self) -> int | None:
