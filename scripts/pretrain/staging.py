@@ -85,7 +85,7 @@ def _copied(manifests: Sequence[Path], target: Path) -> list[Path]:
     ranks = {path: rank for rank, path in enumerate(sorted(manifests))}
     for path in manifests:
         copy = target / f"{ranks[path]:08d}"  # copies sort as the manifests do
-        listed = Manifest.read(path).files
+        listed = Manifest.parse(path).files  # no input of the training: the copies are, as the files are without them
         todo += [(path.parent / name, copy / name, listed[name]["xxh3"]) for name in listed]
         todo.append((path, copy / path.name, None))
         out.append(copy / path.name)

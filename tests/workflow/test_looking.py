@@ -14,7 +14,7 @@ from scripts.crawl2llm import COMMANDS
 from tests.workflow.conftest import ROOT, TINY, environment
 
 # Caches of plans alone, and the folders that Snakemake makes for its records. No result depends on them.
-CACHES = {"iocache/latest.pkl", "meanings.json"}
+CACHES = {"iocache/latest.pkl", "meanings.json", "models.json"}
 LOCAL, SLURM = ["--profile", "profiles/local", "--cores", "2"], ["--profile", str(ROOT / "profiles/slurm")]
 LOOKS = {  # command: its options in a folder of a run
     "plan": [[], SLURM],

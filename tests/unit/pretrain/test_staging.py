@@ -14,7 +14,7 @@ import pytest
 from scripts.pretrain import data, heldout, staging
 from scripts.workflow.config import ROOT
 from scripts.workflow.errors import InputError
-from scripts.workflow.manifest import Manifest, ManifestError
+from scripts.workflow.manifest import Manifest, ManifestError, consumed, recording
 
 
 def test_copies_are_read_as_the_files_themselves(shards: list[Path], tmp_path: Path) -> None:
@@ -28,6 +28,16 @@ def test_copies_are_read_as_the_files_themselves(shards: list[Path], tmp_path: P
         for found in (copies, shards)
     ]
     assert read[0] == read[1]
+
+
+def test_a_training_consumes_the_same_by_copies(shards: list[Path], tmp_path: Path) -> None:
+    """A manifest says what its task read: where the bytes lay is no part of it."""
+    found = []
+    for folder in ("", str(tmp_path)):
+        with recording() as opened:
+            data.open_split(staging.staged(shards, folder), "train")
+        found.append(consumed(opened))
+    assert found[0] == found[1] != {}
 
 
 def test_the_processes_of_a_node_copy_once(shards: list[Path], tmp_path: Path) -> None:
