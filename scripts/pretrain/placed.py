@@ -88,7 +88,8 @@ def place(
     if not fits:
         found["changes"] = memory.changes(shape, train, at, has, here, cuda)
         where = gpus.named(gpu.name) if gpu else memory.HERE
-        found["refusal"] = str(memory.refusal("pretrain.train", parts, has, here, found["changes"], where))
+        bound = memory.is_upper_bound(train, at, cuda)
+        found["refusal"] = str(memory.refusal("pretrain.train", parts, has, here, found["changes"], where, bound))
         found["largest"] = max(parts, key=lambda name: parts[name])
     return found | hours.speed(summary, train, own, gpu, last)
 

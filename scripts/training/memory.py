@@ -82,15 +82,25 @@ def check(
     if here * sum(found.values()) <= TOLERANCE * has:
         return found
     advice = changes(shape, settings, placement, has, here, cuda, where)
-    raise refusal("training" if where == WHERE else where, found, has, here, advice, "a GPU" if cuda else HERE)
+    what, on = "training" if where == WHERE else where, "a GPU" if cuda else HERE
+    raise refusal(what, found, has, here, advice, on, is_upper_bound(settings, placement, cuda))
+
+
+def is_upper_bound(settings: dict[str, Any], placement: dict[str, Any], cuda: bool) -> bool:
+    """Whether `parts` are clearly too many: DeepSpeed's add the logits and the layer that is computed again, which a GPU never has at once.
+
+    10 to 34 % (docs/memory.md).
+    """
+    return cuda and settings["engine"] == "deepspeed" and placement["activation_checkpointing"]
 
 
 def refusal(
-    what: str, found: dict[str, int], has: float, here: int, advice: list[str], where: str = HERE
+    what: str, found: dict[str, int], has: float, here: int, advice: list[str], where: str = HERE, bound: bool = False
 ) -> InputError:
-    """The error that says what `here` processes need by their parts, what there is, and what to change."""
+    """The error that says what `here` processes need by their parts, what there is, and what to change. bound: see `is_upper_bound`."""
+    most = " at most" if bound else ""
     return InputError(
-        f"{what} needs about {gigabytes(here * sum(found.values()))}, and {where} has {gigabytes(has)} free: "
+        f"{what} needs about {gigabytes(here * sum(found.values()))}{most}, and {where} has {gigabytes(has)} free: "
         f"{f'{here} processes of ' if here > 1 else ''}{gigabytes(sum(found.values()))} ({listed(found)}); {', or '.join(advice)}"
     )
 

@@ -47,6 +47,17 @@ def test_the_run_that_the_kernel_ended_is_refused_with_what_to_change() -> None:
     check(LARGE, {**TRAIN, "precision": "bf16", "zero_stage": 1}, {**PLACE, "micro_batch": 1}, 8_000_000_000, 1)
 
 
+@pytest.mark.parametrize("engine", ["deepspeed", "torch"])
+@pytest.mark.parametrize("again", [False, True])
+@pytest.mark.parametrize("cuda", [False, True])
+def test_an_estimate_that_is_an_upper_bound_is_called_so(engine: str, again: bool, cuda: bool) -> None:
+    place = {**PLACE, "activation_checkpointing": again}
+    with pytest.raises(InputError) as raised:
+        check(LARGE, {**TRAIN, "engine": engine, "zero_stage": 1}, place, 2_000_000_000, 1, cuda)
+    most = " at most" if engine == "deepspeed" and again and cuda else ""
+    assert re.match(rf"training needs about \d+\.\d GB{most}, and ", str(raised.value))
+
+
 def test_what_fits_is_not_refused() -> None:
     parts = check(SMALL, {**TRAIN, "precision": "fp32", "zero_stage": 1}, {**PLACE, "processes": 2}, 8_000_000_000, 2)
     assert sum(parts.values()) < 2_000_000_000
