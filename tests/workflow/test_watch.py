@@ -91,7 +91,7 @@ def test_the_whole_chain_takes_few_lines(complete: Path) -> None:
     assert len(complete_steps) == int(planned.group(2)) > 20
     assert len(lines) < 80, lines
     assert re.fullmatch(rf"{planned.group(1)} of {planned.group(1)} tasks done in \S+", lines[-2])
-    assert lines[-1] == "report: results/main/report/render/report.html"
+    assert lines[-1] == f"report: {complete / 'results/main/report/render/report.html'}"
 
 
 def test_nothing_to_do_is_said(tmp_path: Path) -> None:
