@@ -120,7 +120,7 @@ def test_a_source_that_skips_dedup_is_not_exported(tmp_path: Path) -> None:
 def test_what_is_no_export_of_these_settings_is_refused(tmp_path: Path) -> None:
     run(tmp_path, documents(["one two three"], 0), 1, CONFIG)
     place = exported(tmp_path)
-    signature = Manifest.read(tmp_path / "signature" / "00000.manifest.json")
+    signature = Manifest.parse(tmp_path / "signature" / "00000.manifest.json")
     assert len(earlier.shards([str(place)], [signature])) == 1
     with pytest.raises(InputError, match=r"nowhere has no manifest of dedup.export"):
         earlier.shards([str(tmp_path / "nowhere")])
