@@ -166,7 +166,7 @@ def test_documents_that_the_corpus_counts_and_lacks_are_missed(
     tmp_path: Path, trained: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (made,) = corpus(tmp_path / "c", {"00000": {"train": ["a"], "validation": ["b"]}})
-    manifest = Manifest.read(made)
+    manifest = Manifest.parse(made)
     manifest.counts = {"in": 3, "kept": 3, "dropped": {}}
     manifest.write(made, [manifest.file(name) for name in manifest.files])
     argv = ["--config", making.config("tokenize.encode"), "--corpus", str(made), "--tokenizer", str(trained)]
