@@ -64,7 +64,7 @@ class Writer:
             ids = [row[-(self.context - self.most) :] for row in whole]
             for batch in self.batches([len(row) for row in ids]):
                 own = [seeds[start + place] for place in batch] if seeds else None
-                for place, row in zip(batch, self._written([ids[place] for place in batch], own), strict=True):
+                for place, row in zip(batch, self._write_batch([ids[place] for place in batch], own), strict=True):
                     yield start + place, {**row, "cut": len(ids[place]) < len(whole[place])}
 
     def batches(self, lengths: Sequence[int]) -> Iterator[list[int]]:
@@ -82,7 +82,7 @@ class Writer:
         if batch:
             yield batch
 
-    def _written(self, ids: list[list[int]], seeds: list[int] | None) -> Iterator[Row]:
+    def _write_batch(self, ids: list[list[int]], seeds: list[int] | None) -> Iterator[Row]:
         end, width = self.tokenizer.eos_token_id, max(map(len, ids))
         given = torch.tensor([[end] * (width - len(row)) + row for row in ids], device=self.model.device)
         mask = torch.tensor([[0] * (width - len(row)) + [1] * len(row) for row in ids], device=self.model.device)

@@ -105,16 +105,16 @@ def _is_upgrade(before: SplitResult, now: SplitResult) -> bool:
 def drop_secrets(options: dict[str, Any]) -> dict[str, Any]:
     """The options for a host that the config does not name: how the network is reached, and headers that hold no secret."""
 
-    def cleaned(held: dict[str, Any]) -> dict[str, Any]:
+    def without_secrets(held: dict[str, Any]) -> dict[str, Any]:
         out: dict[str, Any] = {}
         for name, value in held.items():
             if name == "headers":
                 out[name] = {key: word for key, word in value.items() if key.lower() in HARMLESS}
             elif not secret.is_secret_name(name) and name not in ("params", "base_url"):
-                out[name] = cleaned(value) if isinstance(value, dict) else value
+                out[name] = without_secrets(value) if isinstance(value, dict) else value
         return out
 
-    return cleaned({name: value for name, value in options.items() if name in (*KEPT, "headers")})
+    return without_secrets({name: value for name, value in options.items() if name in (*KEPT, "headers")})
 
 
 def access_option(parser: argparse.ArgumentParser) -> None:

@@ -77,22 +77,24 @@ def _parse_leniently(line: bytes) -> tuple[Any, frozenset[str]]:
 def _readable(value: Any, path: str, lost: list[str]) -> Any:
     """A value with None for what in it cannot be read, whose paths are added to `lost`: of a list with such, all of it."""
     try:
-        return _kept(value, path, lost)
+        return _drop_unreadable(value, path, lost)
     except RecursionError:
         lost[:] = [path]
         return None
 
 
-def _kept(value: Any, path: str, lost: list[str]) -> Any:
+def _drop_unreadable(value: Any, path: str, lost: list[str]) -> Any:
     if isinstance(value, dict):
-        # What a name that cannot be read stands for is lost with it.
+        # The value of a name that cannot be read is lost with the name.
         lost += [f"{path}.{ESCAPED_BYTE.sub(REPLACEMENT, key)}" for key in value if ESCAPED_BYTE.search(key)]
         return {
-            key: _kept(inner, f"{path}.{key}", lost) for key, inner in value.items() if not ESCAPED_BYTE.search(key)
+            key: _drop_unreadable(inner, f"{path}.{key}", lost)
+            for key, inner in value.items()
+            if not ESCAPED_BYTE.search(key)
         }
     before = len(lost)
     if isinstance(value, list):
-        held = [_kept(inner, path, lost) for inner in value]
+        held = [_drop_unreadable(inner, path, lost) for inner in value]
         if len(lost) == before:
             return held
     elif value is not LOST and not (isinstance(value, str) and ESCAPED_BYTE.search(value)):

@@ -64,12 +64,12 @@ def answer(asks: Iterable[dict[str, Any]]) -> list[str]:
     code = [hashlib.sha256((ROOT / name).read_bytes()).hexdigest() for name in CODE]
     marks = {hashlib.sha256(canonical([ask, versions, code]).encode()).hexdigest(): ask for ask in asks}
     if new := {mark: ask for mark, ask in marks.items() if mark not in _cache.held}:
-        for mark, said in zip(new, _tried(list(new.values())), strict=False):
+        for mark, said in zip(new, _ask_transformers(list(new.values())), strict=False):
             _cache.keep(mark, said)
     return [_cache.held.get(mark, "") for mark in marks]
 
 
-def _tried(asks: list[dict[str, Any]]) -> list[str]:
+def _ask_transformers(asks: list[dict[str, Any]]) -> list[str]:
     paths = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     environment = {**os.environ, "PYTHONPATH": paths, "CUDA_VISIBLE_DEVICES": "", "HF_HUB_OFFLINE": "1"}
     try:

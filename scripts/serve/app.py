@@ -67,7 +67,7 @@ class Server:
     @web.middleware
     async def arrival(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """The head of a request is there."""
-        self.connections.arrived(request.transport)
+        self.connections.end_wait(request.transport)
         return await handler(request)
 
     async def page(self, request: web.Request) -> web.Response:

@@ -37,7 +37,7 @@ async def serve(server: Server, port: int) -> None:
     try:
         assert runner.server
         listening = await asyncio.get_running_loop().create_server(
-            limits.bounded(runner.server), HOSTS[0], port, reuse_address=True
+            limits.bounded_factory(runner.server), HOSTS[0], port, reuse_address=True
         )
         address = f"http://{HOSTS[0]}:{listening.sockets[0].getsockname()[1]}"
         put(

@@ -1,6 +1,6 @@
 """Bounds of the server's connections: how many are open at a time, and how long a request may take to arrive.
 
-aiohttp (3.13) has neither: a client that sends half a request holds its connection for ever, and with as many of them as a process
+aiohttp (3.13) has neither: a client that sends half a request holds its connection without end, and with as many of them as a process
 may have files open nobody is served, while asyncio fills the terminal with tracebacks.
 """
 
@@ -27,11 +27,10 @@ class Connections:
         self.most, self.arrival = most or min(MOST, files // 2), arrival
         self.open = self.refused = 0
         self.logged = -PAUSE
-        self.late: dict[
-            Any, asyncio.TimerHandle
-        ] = {}  # transport of a connection without a request yet: what will close it
+        # Transport of a connection without a request yet: what will close it.
+        self.late: dict[Any, asyncio.TimerHandle] = {}
 
-    def arrived(self, transport: Any) -> None:
+    def end_wait(self, transport: Any) -> None:
         """The head of the first request of a connection is there; aiohttp's keep-alive bounds the next."""
         if timer := self.late.pop(transport, None):
             timer.cancel()
@@ -44,7 +43,7 @@ class Connections:
             log.warning("%d connections are open, which is the most: %d more were closed", self.open, self.refused)
             self.logged, self.refused = time.monotonic(), 0
 
-    def bounded(self, make: Callable[[], Any]) -> Callable[[], asyncio.Protocol]:
+    def bounded_factory(self, make: Callable[[], Any]) -> Callable[[], asyncio.Protocol]:
         """A factory of protocols for asyncio, of those that `make` makes."""
         return lambda: Bounded(make(), self)
 
@@ -68,7 +67,7 @@ class Bounded(asyncio.Protocol):
         if self.transport is None:
             return
         self.all.open -= 1
-        self.all.arrived(self.transport)
+        self.all.end_wait(self.transport)
         self.inner.connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:

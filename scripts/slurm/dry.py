@@ -32,9 +32,8 @@ def plan_only(path: Path) -> None:
         class Planning(type(workflow)):  # type: ignore[misc]
             """The workflow; Snakemake gives it a scheduler when the plan is complete, and before anything else is done."""
 
-            local_exec = (
-                False  # the jobs are those that SLURM would get: the dry run's executor calls all of them local
-            )
+            # The jobs are those that SLURM would get: the dry run's executor calls all of them local.
+            local_exec = False
 
             @property
             def scheduler(self) -> Any:
@@ -54,10 +53,10 @@ def plan_only(path: Path) -> None:
         execute(self, executor=executor, pseudo_executor="dryrun", executor_settings=executor_settings, **more)
 
     def refuse(name: str) -> Any:
-        def refused(*_: Any, **__: Any) -> NoReturn:
+        def raise_refusal(*_: Any, **__: Any) -> NoReturn:
             raise WorkflowError(f"preflight only plans: it does no {name.replace('_', ' ')}")
 
-        return refused
+        return raise_refusal
 
     for name in [name for name in vars(DAGApi) if not name.startswith("_")]:
         if callable(getattr(DAGApi, name)):

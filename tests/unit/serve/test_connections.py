@@ -23,7 +23,7 @@ async def served(limits: Connections) -> AsyncIterator[int]:
     runner = web.AppRunner(server.app(), access_log=None, keepalive_timeout=limits.arrival, shutdown_timeout=1)
     await runner.setup()
     assert runner.server
-    listening = await asyncio.get_running_loop().create_server(limits.bounded(runner.server), "127.0.0.1", 0)
+    listening = await asyncio.get_running_loop().create_server(limits.bounded_factory(runner.server), "127.0.0.1", 0)
     try:
         yield listening.sockets[0].getsockname()[1]
     finally:
