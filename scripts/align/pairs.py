@@ -252,7 +252,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
         "heldout": len(rows["heldout"]),
         "kinds": {name: numbers(rows[name], "kind") for name in SPLITS},
         "by_source": {name: numbers(rows[name], "of") for name in SPLITS},
-        "template": template.text,
+        **template.summary(),
         "examples": examples(rows["train"]),
         "notes": [] if rows["heldout"] else ["No row is held out to measure an alignment by."],
     }
@@ -274,7 +274,7 @@ def read_rows(manifest: Path, name: str) -> tuple[list[Row], Template]:
     Raises InputError for a manifest of another step, ManifestError for a damaged one.
     """
     read = Manifest.of(STEP, manifest, "--pairs")
-    return read.rows(f"{name}.jsonl"), Template.parse(read.summary["template"])
+    return read.rows(f"{name}.jsonl"), Template.of_settings(read.summary)
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -199,7 +199,7 @@ def examples(train: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
-    template = Template.parse(settings["template"])
+    template = Template.of_settings(settings)
     patterns, seed = compiled(settings["patterns"]), settings["seed"]
     check(settings)
     dropped: dict[str, Counter[str]] = {"train": Counter(), "heldout": Counter()}
@@ -264,7 +264,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
         "heldout": len(kept),
         "enough": {"train": not few_train, "heldout": not few_heldout},
         "notes": few_train + few_heldout,
-        "template": template.text,
+        **template.summary(),
         "by_source": by_source(rows_train, rows_heldout),
         "examples": examples(rows_train),
     }

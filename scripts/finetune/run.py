@@ -16,6 +16,7 @@ from transformers import AutoConfig
 
 from scripts.finetune import adapters, rounding
 from scripts.finetune.batches import Batches, Cuts, chosen, cuts, dealt, micro_batch, pieces
+from scripts.finetune.question_cuts import fit_pairs
 from scripts.finetune.settings import check_aware, whole
 from scripts.finetune.template import CHAT
 from scripts.models.load import load_tokenizer
@@ -130,8 +131,9 @@ class Run:
     def read(self, settings: dict[str, Any]) -> Batches:
         """What is trained on; reads what the run is measured by, too."""
         rows, template = chosen(self.args.pairs, "heldout", self.settings)
-        self.heldout_rows = rows
-        heldout = (piece for piece in pieces(rows, template, self.tokenizer, settings["max_length"]) if piece[1])
+        length = settings["max_length"]
+        self.heldout_fitted = fit_pairs(rows, template, self.tokenizer, length)
+        heldout = pieces(self.heldout_fitted.rows, template, self.tokenizer, length)
         self.heldout = sorted(heldout, key=lambda piece: len(piece[0]))  # so that a batch needs little padding
         self.heldout_tokens = sum(scored for _, scored, _ in self.heldout)
         return Batches(self.args.pairs, self.tokenizer, settings, self.processes)
@@ -162,9 +164,8 @@ class Run:
 
     def count_cuts(self) -> tuple[Cuts, Cuts]:
         """What `max_length` does to the pairs, of training and held-out. Raises InputError where it leaves nothing to learn."""
-        length = self.settings["max_length"]
-        found = self.batches.cuts(), cuts(self.heldout_rows, self.batches.template, self.tokenizer, length)
-        check_answers(found[0], length, self.where)
+        found = self.batches.cuts(), cuts(self.heldout_fitted)
+        check_answers(found[0], self.settings["max_length"], self.where)
         return found
 
     def built(self, job: engine.Job) -> engine.Engine:
@@ -301,9 +302,9 @@ def check(settings: dict[str, Any], processes: int, config: Any, where: str = WH
 
 
 def check_answers(train: Cuts, max_length: int, where: str = WHERE) -> None:
-    """InputError where no token of an answer is left in any of the pairs that are trained on: there would be nothing to learn."""
-    if train.without_answer == train.pairs:
+    """InputError if the answer of no pair fits: there would be nothing to learn."""
+    if train.left_out == train.pairs:
         raise InputError(
-            f"{where}.max_length is {max_length} tokens: in all {train.pairs:,} training pairs the question alone is as long, and no token "
-            "of an answer is left to train on; raise it, up to the model's context, or shorten finetune.pairs.template"
+            f"{where}.max_length is {max_length} tokens: of none of the {train.pairs:,} training pairs the answer fits with a token of the "
+            "question; raise it, up to the model's context, or shorten finetune.pairs.template"
         )

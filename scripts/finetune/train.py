@@ -59,7 +59,7 @@ def made_by(kind: type[Run], args: argparse.Namespace, settings: dict[str, Any],
             f"{run.size:,}", f"{run.steps:,}", f"{settings['batch_size']:,}", run.batch, run.processes, run.device.type, run.kind,
             settings["zero_stage"], settings["precision"],
         )  # fmt: skip
-        cut = batches.note(*run.cuts, settings["max_length"], run.where, run.counted)
+        cut = batches.note(*run.cuts, settings["max_length"], run.batches.template.cut, run.where, run.counted)
         for words in (*cut, *mixture.note(run.engine.model.config)):
             log.warning("%s", words)
         if run.done:
@@ -164,7 +164,7 @@ def results(run: Run, tensors: dict[str, torch.Tensor], manifest: Manifest) -> l
         f"{len(run.skipped)} of {run.steps} steps were skipped, since their loss or gradient was not finite: "
         f"{', '.join(map(str, run.skipped))} (their pairs are in losses.jsonl)."
     ]
-    cut = batches.note(*run.cuts, run.settings["max_length"], run.where, run.counted)
+    cut = batches.note(*run.cuts, run.settings["max_length"], run.batches.template.cut, run.where, run.counted)
     changed = list(run.changed)
     manifest.summary = {
         "trained": True,
