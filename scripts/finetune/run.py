@@ -28,12 +28,15 @@ from scripts.pretrain import (
     engine,
     group,
     initial,
+    loss_scale,
     model,
+    offload,
     room,
     saving,
     schedule,
     start_from,
 )
+from scripts.pretrain.skips import OVERFLOW
 from scripts.training import machine, memory, numa
 from scripts.workflow.console import log
 from scripts.workflow.errors import InputError
@@ -65,7 +68,9 @@ class Run:
         config = self.configuration(source)
         self.save_dtype = next((name for name, dtype in model.DTYPES.items() if dtype == config.dtype), "fp32")
         self.check(config)
+        self.settings |= {offload.PATH: getattr(args, offload.PATH, None)}
         checks.saving({**self.settings, "async_checkpoints": args.async_checkpoints}, self.where)
+        offload.check(self.settings, lambda key: f"{self.where}.{key}")
         if self.rank == 0:  # which writes them down; where it fails the launcher ends the others
             self.cuts = self.count_cuts()
         self.device = group.choose_device(args.device, int(os.environ["LOCAL_WORLD_SIZE"]), self.where)
@@ -97,6 +102,7 @@ class Run:
         self.mark = digest(canonical([settings, self.steps]))
         found = checkpoint.agreed(folder, self.code, self.mark, self.steps, self.device)
         self.done, self.skipped = (found.step, list(found.skipped)) if found else (0, [])
+        self.overflows = found.overflows if found else 0
         self.changed = found.changed if found else ()
         stored = start_from.check_weights(
             initial.empty(AutoConfig.from_pretrained(source, local_files_only=True, trust_remote_code=False)),
@@ -123,6 +129,7 @@ class Run:
             if found:
                 with damage.named(found.path, folder):
                     self.engine.load(found, folder)
+                loss_scale.restore(self.engine, found)
         except InputError as error:  # the same on every process
             raise checkpoint.Told(str(error)) from error
         self.before = self.begin(found)  # of the model that it is made from
@@ -221,13 +228,24 @@ class Run:
         # As if there were one step more: the last one would have a rate of 0.
         self.rate = schedule.learning_rate(step, self.steps + 1, self.settings)
         self.shown: dict[str, float] = {}  # more for the step's row of metrics.jsonl
+        scale = self.engine.loss_scale()
         self.update = self.update_by(step)
         total = torch.zeros(2, dtype=torch.float64, device=self.device)
         total[0], total[1] = self.update.loss / self.processes, float(stopping)
         dist.all_reduce(total)  # of the loss, and whether any process was told to stop, so that all stop together
         loss, stop = total.tolist()
+        self.shown |= loss_scale.shown(self.engine, self.overflows)
         if self.update.applied:
             return {"step": step, "loss": loss}, stop > 0
+        if loss_scale.overflowed(scale and scale[0], loss, self.update.norm, self.update.applied):
+            self.overflows += 1
+            self.shown |= loss_scale.shown(self.engine, self.overflows)
+            if self.rank == 0:
+                log.info(
+                    "step %s: the gradient overflowed in fp16, its update is left out; the loss scale is halved",
+                    f"{step:,}",
+                )
+            return {"step": step, "loss": loss, "skipped": "gradient", "reason": OVERFLOW}, stop > 0
         self.skipped.append(step)
         what, ids = "gradient" if math.isfinite(loss) else "loss", self.batches.ids(step)
         if self.rank == 0:
@@ -277,6 +295,7 @@ class Run:
             changed=self.changed,
             engine=self.kind,
             before=self.before.get("heldout_loss"),
+            **loss_scale.stored(self.engine, self.overflows),
         )
         saving.save(self, made, KEPT, self.save_dtype, self.companions, end)
 
@@ -293,6 +312,7 @@ def check(settings: dict[str, Any], processes: int, config: Any, where: str = WH
         raise InputError(f"{where}.max_length is {length}; the model's context is {limit} tokens")
     checks.packing(settings, config.model_type, where)
     checks.adapter(settings, where)
+    checks.half(settings, lambda key: f"{where}.{key}")
     check_aware(settings, lambda key: f"{where}.{key}")
     if processes > settings["batch_size"]:
         raise InputError(

@@ -24,7 +24,7 @@ from scripts.finetune import adapters, batches
 from scripts.finetune.run import Run
 from scripts.finetune.template import enough
 from scripts.models.load import home, name, weights
-from scripts.pretrain import checkpoint, damage, group, metrics, mixture, model, prometheus
+from scripts.pretrain import checkpoint, damage, group, loss_scale, metrics, mixture, model, prometheus
 from scripts.training import alive, program, runs
 from scripts.training.processes import RESUBMIT, listen
 from scripts.workflow import cli
@@ -176,8 +176,10 @@ def results(run: Run, tensors: dict[str, torch.Tensor], manifest: Manifest) -> l
         "loss_first": losses[0],
         "loss_last": losses[-1],
         "skipped_steps": run.skipped,
+        **loss_scale.shown(run.engine, run.overflows),
         "notes": [
             *(notes if run.skipped else []),
+            *loss_scale.note(run.engine, run.overflows, run.steps),
             *cut,
             *mixture.note(run.engine.model.config),
             *run.notes(),

@@ -23,6 +23,7 @@ from safetensors.torch import load_file
 
 from scripts.finetune import adapters, pairs
 from scripts.finetune.batches import Batches, pieces
+from scripts.finetune.question_cuts import fit_pairs
 from scripts.finetune.run import WHERE, check
 from scripts.finetune.settings import whole
 from scripts.finetune.template import read_pairs
@@ -146,7 +147,7 @@ def loop(model: Any, tokenizer: Any, pairs_manifest: Path, rate: float) -> dict[
             loss += float(part.detach())
         return loss / counted
 
-    heldout, _ = read_pairs(pairs_manifest, "heldout")
+    heldout = fit_pairs(*read_pairs(pairs_manifest, "heldout"), tokenizer, tiny.CONTEXT).rows
     before, losses = total(heldout, False), []
     for step in range(1, batches.steps + 1):
         moves.param_groups[0]["lr"] = rate * (1 - step / (STEPS + 1))
@@ -264,7 +265,9 @@ def test_a_mixture_of_experts_is_fine_tuned(base_model: Path, pairs_manifest: Pa
     model, tokenizer = load(folder)
     pairs_, template = read_pairs(pairs_manifest, "heldout")
     nats, counted = 0.0, 0
-    for ids, scored, _ in pieces(pairs_, template, tokenizer, tiny.CONTEXT):
+    for ids, scored, _ in pieces(
+        fit_pairs(pairs_, template, tokenizer, tiny.CONTEXT).rows, template, tokenizer, tiny.CONTEXT
+    ):
         with torch.no_grad():
             logits = model(input_ids=torch.from_numpy(ids[None])).logits[0, -scored - 1 : -1]
         nats += float(torch.nn.functional.cross_entropy(logits, torch.from_numpy(ids[-scored:]), reduction="sum"))
