@@ -18,7 +18,7 @@ OPTIMIZER, PARAMETERS, PATH = "offload_optimizer", "offload_parameters", "offloa
 
 def wanted(settings: Mapping[str, Any]) -> bool:
     """Whether anything is offloaded."""
-    return any(settings[key] != NONE for key in (OPTIMIZER, PARAMETERS))
+    return any(settings.get(key, NONE) != NONE for key in (OPTIMIZER, PARAMETERS))
 
 
 def sections(settings: Mapping[str, Any], cuda: bool, largest: int) -> dict[str, Any]:
