@@ -32,6 +32,7 @@ class Measured(Run):
     """What is trained by losses of its own, and measured before it takes the weights of a checkpoint."""
 
     batches: Asked
+    heldout_rows: list[Row]
     engine: ByLoss
     engine_of: Callable[[str], type[ByLoss]] = staticmethod(kind)  # the class of an engine by its name
 

@@ -82,7 +82,7 @@ def changes(
     stages = range(settings["zero_stage"] + 1, 4) if processes > 1 else ()
     if stage := next((stage for stage in stages if fits(zero_stage=stage)), 0):
         found.append(said(f"set {where}.zero_stage to {stage}, which trains again", total(zero_stage=stage)))
-    beside = {offload.OPTIMIZER: offload.CPU}
+    beside: dict[str, Any] = {offload.OPTIMIZER: offload.CPU}
     can = cuda and settings["engine"] == "deepspeed" and settings["zero_stage"] and not offload.wanted(settings)
     if can and fits(**beside):
         found.append(said(f"set {where}.{offload.OPTIMIZER} to {offload.CPU}, which trains again", total(**beside)))

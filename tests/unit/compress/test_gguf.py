@@ -119,7 +119,7 @@ def test_llama_cpp_has_no_other_name_for_groups_of_digits(
 ) -> None:
     """Of all that its converter knows. If this fails for an update of llama.cpp, it has learnt more: add the name to accepts.PRE."""
     folder, home = random_model("llama"), accepts.tools()
-    numbers = " ".join(str(number * number) for number in range(3000))
+    numbers = " ".join(str(number * number) for number in range(90))
     tokenizer_files(
         folder, bpe([numbers, *TEXTS] * 20, untrained(digits), VOCABULARY)
     )  # whose merges tell how texts are cut
