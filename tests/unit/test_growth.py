@@ -573,7 +573,7 @@ def _search(pattern: str) -> Call:
     [
         pytest.param(_search(r"\s+$"), id="each space begins a run"),
         pytest.param(_search(r"(a+)+$"), id="exponential"),
-        pytest.param(lambda text: sum(len(8 * text[at:]) for at in range(len(text))), id="every end is copied"),
+        pytest.param(lambda text: sum(len(99 * text[at:]) for at in range(len(text))), id="every end is copied"),
         pytest.param(
             lambda text: [word for word in text if word in text.split()[:1] or word in list(text)[-1:]],
             id="a list in a loop",
