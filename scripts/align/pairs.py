@@ -222,7 +222,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     judge = endpoint(args, settings)
     finetune, template = read_pairs(args.pairs, "heldout")
     kept = {name: Lowest(settings[f"max_{name}"], settings["seed"]) for name in SPLITS}
-    dropped, total = Counter[str](), 0
+    dropped, cut, total = Counter[str](), Counter[str](), 0
     mask = masks(settings)
     held = {key(row["question"]) for row in finetune}
     rows_given = every(settings, args.pairs, template, dropped, held, mask, Guard(args.index, settings))
@@ -230,7 +230,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
         if not args.model:
             raise InputError(f"align.pairs.from is {settings['from']!r}; give --model, its manifest")
         asked = of_questions(rows_given, dropped)
-        drawn = preferences(asked, args.model, settings, template, dropped, judge)
+        drawn = preferences(asked, args.model, settings, template, dropped, judge, cut)
         rows_given = ((split, made(row.pop("of"), row)) for split, row in drawn)
     for split, row in rows_given:
         total += 1
@@ -256,6 +256,10 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
         "examples": examples(rows["train"]),
         "notes": [] if rows["heldout"] else ["No row is held out to measure an alignment by."],
     }
+    if cut:
+        manifest.summary["notes"].append(
+            f"Of {cut['prompts']:,} prompts the question was cut ({template.cut}) to leave room for an answer in the model's context."
+        )
     if mask:
         manifest.summary["masked"] = dict(sorted(mask.masked.items()))
     if judge:

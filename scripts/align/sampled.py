@@ -36,6 +36,7 @@ def preferences(
     template: Template,
     dropped: Counter[str],
     endpoint: EndpointJudge | None = None,
+    cut: Counter[str] | None = None,
 ) -> Iterator[tuple[str, Row]]:
     """(split, {question, chosen, rejected, of}) for each prompt whose answers are worth different things.
 
@@ -43,6 +44,7 @@ def preferences(
     is cut to leave room for an answer in the model's context. Others are counted in `dropped`: `too_long` if not even a token of it does,
     `no_reference` for an endpoint that is to compare with one, `tied`, `no_score` if fewer than two answers have a score and the endpoint
     gave one none. An answer is a function of the model, the seed, the question and its number.
+    cut: `prompts` counts the questions that are cut.
     """
     torch.set_num_threads(settings["threads"])
     folder = weights(manifest)[1]
@@ -70,6 +72,8 @@ def preferences(
             elif endpoint is not None and endpoint.compares and not row.get("answer"):
                 dropped["no_reference"] += 1
             else:
+                if cut is not None and question != row["question"]:
+                    cut["prompts"] += 1
                 yield split, row, ids
 
     progress = Progress(None, "prompts")
