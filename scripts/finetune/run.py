@@ -36,7 +36,7 @@ from scripts.pretrain import (
     schedule,
     start_from,
 )
-from scripts.pretrain.skips import OVERFLOW
+from scripts.pretrain.loss_scale import OVERFLOW
 from scripts.training import machine, memory, numa
 from scripts.workflow.console import log
 from scripts.workflow.errors import InputError

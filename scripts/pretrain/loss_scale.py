@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from scripts.pretrain.engine import Engine
 
 LOW = {"bf16": torch.bfloat16, FP16: torch.float16}  # what is computed with beside fp32, by `precision`
+OVERFLOW = "overflow"  # in losses.jsonl, the reason of an update that was left out for the scale
 LEAST = 1.0  # the smallest scale: an overflow there is none, but a gradient that is not finite
 
 

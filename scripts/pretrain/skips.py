@@ -18,12 +18,12 @@ import torch
 import torch.distributed as dist
 
 from scripts.pretrain import data, group
+from scripts.pretrain.loss_scale import OVERFLOW
 from scripts.workflow.console import log
 
 if TYPE_CHECKING:
     from scripts.pretrain.run import Run
 
-OVERFLOW = "overflow"  # the reason of an update that fp16's loss scale cost (scripts/pretrain/loss_scale.py)
 LEAST = 20  # steps before any is judged: OLMo-core's
 
 Pair = tuple[float, float]  # a step's mean loss in nats a token, and the norm of its gradient
