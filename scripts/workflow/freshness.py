@@ -92,6 +92,10 @@ class Freshness:
         """Why a result is none, whatever its fingerprint: damaged, or made from other input than is there now; None where it is one."""
         if damage := found.damage(deep):
             return damage[0]
+        return self.other_input(found)
+
+    def other_input(self, found: Manifest) -> str | None:
+        """Why a result was made from other input than is there now; None where it was not."""
         if not found.inputs and not found.sources and found.step not in (CRAWL, LIST, SETS, STAGE, *SYNTHESIZE):
             return OLD
         if not self.is_of_these_sources(found):

@@ -90,7 +90,7 @@ PLUMBING = {
     "scripts/workflow/halving.py": "says who is judged with whom; what it says is in the fingerprint",
     "scripts/workflow/inputs.py": "compares files with their manifests",
     "scripts/workflow/lean.py": "leaves out a library that no value comes from",
-    "scripts/workflow/leftovers.py": "removes results of shards and models that the config no longer has",
+    "scripts/workflow/leftovers.py": "removes results of shards that the config no longer has",
     "scripts/workflow/lock.py": "lets one run at a time into a folder",
     "scripts/workflow/manifest.py": "writes and reads manifests; a result's files have their own checksums",
     "scripts/workflow/place.py": "says why a folder cannot be worked in",
@@ -116,6 +116,7 @@ PLUMBING = {
     "scripts/workflow/told.py": "says what steps are told of others; it is in their fingerprints",
     "scripts/workflow/trees.py": "nested mappings; what the config holds is in the fingerprint",
     "scripts/workflow/unchanged.py": "says whether a result would come out the same",
+    "scripts/workflow/unused.py": "sets results of models aside that the config no longer has, and brings them back",
     "scripts/workflow/verify.py": "compares results with their manifests",
 }
 
