@@ -116,6 +116,8 @@ format: $(VENV)/.installed-dev ## let the formatters rewrite the code
 docs: $(VENV)/.compiled ## regenerate docs/config.md, docs/code.md, the table of steps and the rulegraph in README.md
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m scripts.crawl2llm docs
 
-clean: ## remove results, logs and checkpoints (asks first)
-	@printf 'remove results/, logs/, checkpoints/ and .snakemake/? [y/N] '; read answer; \
-	  [ "$$answer" = y ] && rm -rf results logs checkpoints .snakemake && echo removed || echo kept
+clean: ## remove results, logs, checkpoints and caches (asks first; `crawl2llm clean` removes only what the config does not use)
+	@if command -v flock >/dev/null && test -e .snakemake/run.lock && ! flock --nonblock .snakemake/run.lock true; then \
+	  echo "a run works here (process $$(cat .snakemake/run.lock)): wait for it, or stop it"; exit 1; fi; \
+	  printf 'remove results/, logs/, checkpoints/, .cache/, .snakemake/, plan.html and plan.svg? [y/N] '; read answer; \
+	  [ "$$answer" = y ] && rm -rf results logs checkpoints .cache .snakemake plan.html plan.svg && echo removed || echo kept

@@ -158,7 +158,7 @@ def agreed(question: str) -> bool:
     try:
         return input(question).strip().lower() in ("y", "yes")
     except EOFError:
-        put("\nnobody can be asked here: --yes accepts without a question")
+        put("\nnobody can be asked here: --yes does it without a question")
         return False
 
 

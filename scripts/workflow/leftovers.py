@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from scripts.training.estimate.parts import gigabytes
 from scripts.workflow import steps
 from scripts.workflow.costs import WORK
-from scripts.workflow.unused import size
 
 TASK = re.compile(r"\.?(\d{5}|\d{3}|\d{2})\.")  # at the start of a file's name: a shard's, a part's or a band's
 
@@ -62,19 +62,17 @@ def of(variants: Mapping[str, dict[str, Any]]) -> list[Path]:
 def described(found: list[Path]) -> str:
     """What `of` found, for a person, before it is removed."""
     files = "1 file" if len(found) == 1 else f"{len(found):,} files"
-    total = size(sum(path.lstat().st_size for path in found))
+    total = gigabytes(sum(path.lstat().st_size for path in found))
     return f"{files} ({total}) below results/ of shards, bands or parts, which this config no longer has"
 
 
+def order(path: Path) -> tuple[bool, bool, Path]:
+    """The order in which files are removed: manifests first, so that none is left without its data, and records last."""
+    return (path.name.endswith("run.json"), not path.name.endswith(("manifest.json", "manifest.copy")), path)
+
+
 def remove(paths: Iterable[Path]) -> int:
-    """Remove the files, manifests first, so that none is left without its data, and records last; returns their number.
-
-    Folders that are empty then go too.
-    """
-
-    def order(path: Path) -> tuple[bool, bool, Path]:
-        return (path.name.endswith("run.json"), not path.name.endswith(("manifest.json", "manifest.copy")), path)
-
+    """Remove the files, manifests first and records last; returns their number. Folders that are empty then go too."""
     ordered = sorted(paths, key=order)
     for path in ordered:
         path.unlink(missing_ok=True)

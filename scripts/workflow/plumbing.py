@@ -13,6 +13,7 @@ VERSION = 1
 # A name that ends with / is a folder with all that is in it.
 PLUMBING = {
     "scripts/align/checks.py": "refuses settings that cannot work together",
+    "scripts/clean/": "removes what the config does not use, where a person says so",
     "scripts/compare/": "tells people what differs between runs",
     "scripts/compress/checks.py": "refuses settings that cannot work together",
     "scripts/compress/gguf_tools.py": "compiles llama.cpp; its version is in the record of what it makes",

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from scripts.training.estimate.parts import gigabytes
 from scripts.workflow import record, steps, unchanged
 from scripts.workflow.costs import benchmark
 from scripts.workflow.manifest import Manifest, ManifestError, canonical, digest
@@ -154,11 +155,11 @@ def coming_back(project: Project) -> list[Move]:
                 if path in moves or path.exists() or record.beside(path).exists():
                     continue
                 taken = {move.aside for move in moves.values()}
-                for held in there:
-                    if (held.step, held.model) == (step, task) and held.folder not in taken:
-                        if _is_of(project, variant, held, path):
-                            moves[path] = _back(held, path)
-                            break
+                of_task = (
+                    held for held in there if (held.step, held.model) == (step, task) and held.folder not in taken
+                )
+                if held := next((held for held in of_task if _is_of(project, variant, held, path)), None):
+                    moves[path] = _back(held, path)
     return list(moves.values())
 
 
@@ -185,7 +186,8 @@ def _is_of(project: Project, variant: str, held: SetAside, path: Path) -> bool:
             return False
     fingerprint = project.fingerprint(variant, held.step, held.model)
     return (
-        unchanged.is_made_by(found, held.manifest, fingerprint) and project.freshness[variant].other_input(found) is None
+        unchanged.is_made_by(found, held.manifest, fingerprint)
+        and project.freshness[variant].other_input(found) is None
     )
 
 
@@ -202,12 +204,7 @@ def described(moves: Iterable[Move]) -> str:
     names = list(dict.fromkeys(move.model for move in moves))
     files = "1 file" if len(paths) == 1 else f"{len(paths):,} files"
     models = f"the model {names[0]}" if len(names) == 1 else f"the models {', '.join(names)}"
-    return f"{files} ({size(sum(path.lstat().st_size for path in paths))}) of {models}"
-
-
-def size(number: int) -> str:
-    """Bytes, for a person."""
-    return f"{number / 1e9:,.1f} GB" if number >= 1e9 else f"{number / 1e6:,.1f} MB"
+    return f"{files} ({gigabytes(sum(path.lstat().st_size for path in paths))}) of {models}"
 
 
 LEAVES = "which this config no longer has, in results/*/unused/: they come back with the model, and `crawl2llm clean` removes them"

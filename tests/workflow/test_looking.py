@@ -24,6 +24,7 @@ LOOKS = {  # command: its options in a folder of a run
     "verify": [[]],
     "compare": [["results/main", "results/main"]],
     "accept": [[]],
+    "clean": [["-n"], ["--dry-run", "--yes"]],
     "export": [[]],
     "marks": [[]],
     "trace": [["https://example.com/"]],

@@ -141,13 +141,18 @@ def test_results_of_other_input_or_in_part_or_begun_stay_aside(here: Callable[..
 def test_a_move_that_was_cut_off_is_made_to_its_end(here: Callable[..., Any]) -> None:
     whole, without = project({"sft": SFT}), project({})
     before = made(whole, "sft")
-    for of, moves in ((without, lambda: list(unused.leaving(without.variants))), (whole, lambda: unused.coming_back(whole))):
+    for of, moves in (
+        (without, lambda: list(unused.leaving(without.variants))),
+        (whole, lambda: unused.coming_back(whole)),
+    ):
         for number in range(len(before)):
             (move,) = moves()
             if number == 3:
                 here(of)
                 break
-            first = min(path for path in move.files if not path.name.startswith((".sft", "sft.")) or path.suffix == ".tsv")
+            first = min(
+                path for path in move.files if not path.name.startswith((".sft", "sft.")) or path.suffix == ".tsv"
+            )
             move.files[first].parent.mkdir(parents=True, exist_ok=True)
             first.rename(move.files[first])
         assert not moves()
@@ -167,4 +172,4 @@ def test_what_a_person_reads(here: Callable[..., Any]) -> None:
     made(of, "sft")
     made(of, "sft", "hot")
     moves = list(unused.leaving(project({}, {"hot": {}}).variants))
-    assert unused.described(moves) == "14 files (0.0 MB) of the models sft, sft of hot"
+    assert unused.described(moves) == "14 files (2 kB) of the models sft, sft of hot"
