@@ -17,5 +17,5 @@ def test_a_model_that_is_set_aside_is_named(tmp_path: Path) -> None:
         path.mkdir(parents=True)
     with pytest.raises(InputError, match=rf"there is no model 'sft'; there are base. .* results are in {aside}, and"):
         offered.chosen({"base": base}, {}, "sft", None)
-    with pytest.raises(InputError, match="there is no model 'x'; there are base$"):
+    with pytest.raises(InputError, match=r"there is no model 'x'; there are base$"):
         offered.chosen({"base": base}, {}, "x", None)
