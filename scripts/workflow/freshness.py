@@ -23,6 +23,7 @@ WORDS = "not up to date: "  # before the reason, in what Snakemake prints
 ABOVE = (
     "other settings or code above: "  # before the steps whose fingerprints differ, where nothing of the step's own does
 )
+WITHOUT_INPUT = (CRAWL, LIST, SETS, STAGE, *SYNTHESIZE)  # steps whose manifests name no inputs: they read no result
 UNKNOWN = "other settings or code; no record beside its manifest says which"
 OLD = "made by an earlier version of the project: its manifest names no inputs"
 
@@ -96,7 +97,7 @@ class Freshness:
 
     def other_input(self, found: Manifest) -> str | None:
         """Why a result was made from other input than is there now; None where it was not."""
-        if not found.inputs and not found.sources and found.step not in (CRAWL, LIST, SETS, STAGE, *SYNTHESIZE):
+        if not found.inputs and not found.sources and found.step not in WITHOUT_INPUT:
             return OLD
         if not self.is_of_these_sources(found):
             return self._replaced(found)
