@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import shutil
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -17,14 +18,16 @@ from scripts.clean import candidates
 from scripts.clean.candidates import KINDS, Item
 from scripts.slurm import guard
 from scripts.training.estimate.parts import gigabytes
-from scripts.workflow import cli, lock, place, readable
+from scripts.workflow import cli, frozen, lock, place, readable
 from scripts.workflow import config as configuration
 from scripts.workflow.accept import agreed
 from scripts.workflow.console import put, setup
 from scripts.workflow.errors import InputError
 from scripts.workflow.leftovers import order
 from scripts.workflow.project import Project
+from scripts.workflow.trees import flat
 
+SHOWN = 5  # keys that a text names
 RUN, SLURM_RUN = Path(".snakemake/run.lock"), Path(".snakemake/slurm-driver.json")
 
 
@@ -61,6 +64,21 @@ def project_of(files: list[Path]) -> Project:
     return Project(configuration.validate(readable.laid(given), source=", ".join(map(str, given))))
 
 
+def other_config(project: Project) -> str:
+    """Which keys differ from the config that the last run here had, in words; "" without a run, and with its config."""
+    for path in sorted(frozen.FOLDER.glob("*.json")):
+        try:
+            before = flat(json.loads(path.read_bytes()))
+        except (OSError, ValueError, AttributeError):
+            continue
+        now = flat(json.loads(json.dumps(project.variants["main"])))
+        keys = sorted(key for key in before.keys() | now.keys() if before.get(key, SHOWN) != now.get(key, SHOWN))
+        if keys:
+            more = f" and {len(keys) - SHOWN} more" if keys[SHOWN:] else ""
+            return f"the last run here had another config: {', '.join(keys[:SHOWN])}{more} differ"
+    return ""
+
+
 def parser() -> argparse.ArgumentParser:
     """The command line."""
     made = cli.described(
@@ -70,7 +88,11 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("-n", "--dry-run", action="store_true", help="look only: nothing is asked, removed or written")
     made.add_argument("--yes", action="store_true", help="do not ask")
     made.add_argument(
-        "--configfile", nargs="+", type=Path, default=[], help="the run's config (config.yaml of its folder)"
+        "--configfile",
+        type=Path,
+        action="append",
+        default=[],
+        help="the run's config (config.yaml of its folder); given again, a file that is laid over it",
     )
     made.add_argument("--directory", type=Path, default=Path(), help="the run's working directory, as of Snakemake (.)")
     return made
@@ -88,21 +110,25 @@ def main(argv: list[str] | None = None) -> int:
     configs = [path.absolute() for path in args.configfile]
     with contextlib.chdir(args.directory):
         project = project_of(configs)
+        other = other_config(project)
         if args.dry_run:
-            put("\n".join(lines(*candidates.of(project, kinds))))
+            items, notes = candidates.of(project, kinds)
+            put("\n".join(lines(items, [*notes, *filter(None, [other])])))
             return 0
+        if other and args.yes and not configs:
+            raise InputError(f"{other}. Name the run's config: --configfile FILE")
         try:
             with lock.held(RUN):
                 guard.check(SLURM_RUN)
-                return clean(project, kinds, args.yes)
+                return clean(project, kinds, args.yes, other)
         except (lock.Busy, guard.GuardError, place.Unusable) as error:
             return cli.fail(str(error))
 
 
-def clean(project: Project, kinds: tuple[str, ...], yes: bool) -> int:
-    """List what the config does not use, and remove it if a person agrees; the exit status."""
+def clean(project: Project, kinds: tuple[str, ...], yes: bool, other: str) -> int:
+    """List what the config does not use, and remove it if a person agrees; the exit status. other: of `other_config`."""
     items, notes = candidates.of(project, kinds)
-    put("\n".join(lines(items, notes)))
+    put("\n".join(lines(items, [*notes, *filter(None, [other])])))
     if not items:
         return 0
     if not (yes or agreed("remove this? [y/N] ")):

@@ -16,7 +16,7 @@ import yaml
 from scripts.clean import candidates, command
 from scripts.crawl2llm import main
 from scripts.workflow import config as configuration
-from scripts.workflow import unused
+from scripts.workflow import frozen, unused
 from scripts.workflow.manifest import Manifest, digest
 from scripts.workflow.project import Project
 
@@ -264,6 +264,22 @@ def test_a_config_that_cannot_be_read_removes_nothing(
     Path("config.yaml").write_text("models: [")
     assert main(["clean", "--yes"]) == 1
     assert all(Path(name).exists() for name in uses) and "config.yaml" in capsys.readouterr().err
+
+
+def test_another_config_than_that_of_the_last_run_is_named(
+    uses: dict[str, bool], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What that one uses may be the run's: a script has to name the config."""
+    project = Project(configuration.validate(yaml.safe_load(Path("config.yaml").read_text())))
+    last = frozen.config(project.variants["main"], project.held)
+    assert main(["clean", "-n"]) == 0 and "another config" not in capsys.readouterr().out
+    config(models={"sft": {**SFT, "epochs": 9}})
+    assert main(["clean", "--yes"]) == 1
+    said = "the last run here had another config: models.sft.epochs differ"
+    assert f"{said}. Name the run's config: --configfile FILE" in capsys.readouterr().err
+    assert main(["clean", "-n"]) == 0 and said in capsys.readouterr().out
+    assert last.exists() and all(Path(name).exists() for name in uses)
+    assert main(["clean", "--yes", "--configfile", "config.yaml", "caches"]) == 0
 
 
 def test_paths_that_leave_the_folder_are_none() -> None:
