@@ -102,11 +102,12 @@ class Named:
 
     def _add(self, key: str, value: Any) -> None:
         if isinstance(value, str):
-            path = Path(value.removeprefix("@"))
-            with contextlib.suppress(ValueError):
-                path = path.relative_to(Path.cwd()) if path.is_absolute() else path
-                if path.parts and not path.is_absolute():
-                    self.patterns.append((path.parts, key))
+            # As it is written, and where links lead. A pattern is no path: pathlib would not keep it as it is.
+            for absolute in (os.path.abspath, os.path.realpath):
+                with contextlib.suppress(ValueError):  # it leads elsewhere, or is no path
+                    root = Path(absolute(""))
+                    if parts := Path(absolute(value.removeprefix("@"))).relative_to(root).parts:
+                        self.patterns.append((parts, key))
         elif isinstance(value, dict):
             for name, inner in flat(value).items():
                 self._add(f"{key}.{name}", inner)

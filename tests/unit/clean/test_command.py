@@ -209,6 +209,23 @@ def test_what_the_config_names_stays(uses: dict[str, bool], capsys: pytest.Captu
     assert f"{named} stays: pretrain.train.stage_to names it" in said
 
 
+@pytest.mark.parametrize(
+    "how",
+    ["{folder}/results/old/corpus/*.gz", "../run/results/old/corpus", "@link/corpus", "results/*/*/x", "./results/**"],
+)
+def test_a_name_in_any_spelling_is_one(uses: dict[str, bool], how: str, tmp_path: Path) -> None:
+    """Absolute, by way of the folder above or of a link, as a list of files or a pattern."""
+    Path("link").symlink_to(Path("results/old"))
+    named = candidates.Named()
+    named._add("key", how.format(folder=Path.cwd()))
+    assert named.key(Path("results/old/corpus")) == "key"
+    assert named.key(Path("checkpoints/old")) is None and named.key(Path(".cache/judge")) is None
+    for other in ("", ".", "/", "hf://datasets/results/x", str(tmp_path / "results"), "results\0"):
+        alone = candidates.Named()
+        alone._add("key", other)
+        assert alone.key(Path("results/old/corpus")) is None, other
+
+
 def test_checkpoints_of_a_learning_curve_stay(uses: dict[str, bool], capsys: pytest.CaptureFixture[str]) -> None:
     config(evaluate={"curve": {"every": 20}}, pretrain={"train": {"keep_every": 20}})
     made(Project(configuration.validate(yaml.safe_load(Path("config.yaml").read_text()))), "pretrain.train")
