@@ -35,14 +35,16 @@ from scripts.workflow.manifest import write_atomically
 from scripts.workflow.project import Project
 from scripts.workflow.trees import has
 from scripts.workflow.unchanged import CHECKPOINTS
+from scripts.workflow.unused import RESULTS
 
 FILE = "takedown.txt"
+NOW = "report/now"  # below a variant's results: the page of `crawl2llm report`, which is no step's
 REACHED = {  # what a run with the edit does not remove, by its key in the answer
     "exports": "files to give away that hold such a model; copies that were given away are not known here",
     "set_aside": "set aside, until `crawl2llm clean models` removes it",
     "checkpoints": "checkpoints, until they are removed by hand",
     "not_known": "models and exports whose input was made again or removed since, so that nobody knows whether it held them",
-    "caches": "caches that may hold their text, or what a model wrote of it",
+    "caches": "caches, and pages made by `crawl2llm report`, that may hold their text, or what a model wrote of it",
 }
 NOT_FOLLOWED = "not followed"
 HELD = ("train", "validation", NOT_FOLLOWED)  # fates of documents that a model may read
@@ -224,7 +226,9 @@ def reached(made: Lineage, read: set[Path], heldout: set[Path], trained: set[Pat
         "set_aside": sorted(str(one.manifest.parent) for one in whole if one.aside),
         "results": dict(lineage.steps_of(whole)),
         "not_known": [str(one.manifest) for one in lineage.ordered(lost)],
-        "caches": sorted(str(path) for path in Path(FOLDER).parent.glob("*") if path.is_dir()),
+        "caches": sorted(
+            str(path) for path in (*Path(FOLDER).parent.glob("*"), *RESULTS.glob(f"*/{NOW}")) if path.is_dir()
+        ),
     }
 
 

@@ -174,14 +174,16 @@ def test_what_learnt_from_it_is_found_by_lineage(run: Any) -> None:
     place.mkdir(parents=True)
     pointer = {"manifest": str(results.path("align.reward", "scores")), "fingerprint": "x", "others": {}}
     (place / "training.json").write_text(json.dumps(pointer))
-    Path(".cache/judge").mkdir(parents=True)
+    caches = [".cache/judge", "results/main/report/now"]
+    for name in caches:
+        Path(name).mkdir(parents=True)
 
     found = asked(Results([]))
     assert {(one["id"], one.get("written_by")) for one in found["documents"]} == {("x", None), ("w", "synthesize.seed")}
     assert found["models"] == ["base", "sft", "scores", "liked", "gone (set aside)"]
     assert found["exports"] == ["results/main/compress/export/given"]
     assert found["not_known"] == ["results/main/compress/prune/old.manifest.json"]
-    assert found["checkpoints"] == ["checkpoints/0123"] and found["caches"] == [".cache/judge"]
+    assert found["checkpoints"] == ["checkpoints/0123"] and found["caches"] == caches
     assert len(found["set_aside"]) == 1 and found["set_aside"][0].startswith(
         "results/main/unused/compress/quantize/gone."
     )
