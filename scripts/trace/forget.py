@@ -17,7 +17,7 @@ from typing import Any
 
 import yaml
 
-from scripts.formats.documents import opened, rows
+from scripts.formats.documents import SPLITS, opened, rows
 from scripts.formats.origins import host, made_from
 from scripts.models.registry import EXPORT_STEP
 from scripts.trace import lineage
@@ -78,6 +78,11 @@ def fates(results: Results, found: dict[str, dict[str, Any]]) -> None:
         for row in rows(written.file(f"dropped/{shard}.parquet"), ["id", "stage"]):
             if row["id"] in found:
                 found[row["id"]]["fate"] = row["stage"]
+        for split in SPLITS:  # a corpus that is not encoded yet has them all the same
+            if (name := f"{split}/{shard}.parquet") in written.files:
+                for row in rows(written.file(name), ["id"]):
+                    if row["id"] in found:
+                        found[row["id"]]["fate"] = split
         encoded = results.made("tokenize.encode", shard)
         for name in sorted(encoded.files if encoded else ()):
             if encoded and name.endswith(".docs.parquet"):

@@ -22,10 +22,10 @@ from tests.workflow.test_models import LIKED, SCORES, SFT
 HOST, WORD = "planted.example", "zyxomorphic"  # on every page of the host, and nowhere else
 ALIGNED = {"from": "sft", "step": "align.train", "batch_size": 8, "threads": 1}
 MODELS: dict[str, Any] = {
-    "sft": SFT, "scores": SCORES, "liked": LIKED, "dpo": {**ALIGNED, "method": "dpo"}, "kto": {**ALIGNED, "method": "kto"},
-    "grpo": {**LIKED, "method": "grpo", "rewards": [{"reward": "length", "most": 12}]},
-    "small": {"from": "base", "step": "compress.prune"}, "int8": {"from": "sft", "step": "compress.quantize"},
-    "given": {"from": "sft", "step": "compress.export"}, "gone": {**SFT, "learning_rate": 0.002},
+    "sft": SFT, "scores": SCORES, "liked": {**LIKED, "method": "grpo"}, "dpo": {**ALIGNED, "method": "dpo"},
+    "kto": {**ALIGNED, "method": "kto"}, "small": {"from": "base", "step": "compress.prune"},
+    "int8": {"from": "sft", "step": "compress.quantize"}, "given": {"from": "sft", "step": "compress.export"},
+    "gone": {**SFT, "learning_rate": 0.002},
 }  # fmt: skip
 
 
@@ -37,10 +37,11 @@ def config(folder: Path, url: str, models: dict[str, Any], variant: bool = True,
     written = {"name": "written", "kind": "synthesized", "step": "synthesize.rephrase", "skip_filters": skips}
     tree = yaml.safe_load(TINY.read_text(encoding="utf-8"))
     tree["ingest"]["extract"]["sources"] = sources
+    tree["corpus"]["split"]["split_by"] = "document"  # pages of the host on both sides
     tree["models"] = models
     tree["align"] = {"pairs": {"files": [{"path": "preferences.jsonl", "heldout": 0.2}]}}
     tree["evaluate"] |= {
-        "generate": {"questions": 4, "samples": 2, "max_new_tokens": 4, "threads": 1},
+        "generate": {"questions": 2, "max_new_tokens": 4, "threads": 1},
         "judge": {"model": "big", "endpoint": url},
         "curve": {"every": 20},
         "common": {"enabled": False},

@@ -213,6 +213,21 @@ def test_no_model_learnt_from_a_document_that_is_held_out(run: Any) -> None:
     assert "evaluate.items" in found["results"]["main"] and "pretrain.train" not in found["results"]["main"]
 
 
+def test_a_corpus_that_is_not_encoded_yet_has_its_documents(run: Any) -> None:
+    results = run(variants={})
+    path = results.path("corpus.write", "00000")
+    columns = {"id": ["y", "z"], "stage": ["dedup"] * 2, "duplicate_of": ["x"] * 2}
+    files = [
+        table(path.parent / "dropped/00000.parquet", **columns),
+        table(path.parent / "train/00000.parquet", id=["x"]),
+    ]
+    Manifest("corpus.write", "test", sources={"00000": "x"}).write(path, files)
+    read(results, ("corpus.write", "00000"), "finetune.pairs")
+    found = asked(Results([]))
+    assert found["by_variant"]["main"] == {"documents": 1, "by_fate": {"train": 1}, "training_tokens": 0}
+    assert found["results"]["main"][-2:] == ["corpus.write", "finetune.pairs"] and found["models"] == []
+
+
 def test_copies_of_a_document_that_stays_are_not_to_be_listed(run: Any) -> None:
     results = run(curated=True, variants={})
     made(results, "main", True)
