@@ -38,7 +38,9 @@ $(VENV)/.installed: envs/lock.txt pyproject.toml | $(VENV)/bin/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
 	@touch $@
 
-$(VENV)/.compiled: $(wildcard scripts/ingest/native/*.p*) $(VENV)/.installed
+# And what keeps Snakemake from asking SLURM whichever executor a run has.
+$(VENV)/.compiled: $(wildcard scripts/ingest/native/*.p*) $(wildcard scripts/slurm/crawl2llm_unasked.p*) $(VENV)/.installed
+	@cp scripts/slurm/crawl2llm_unasked.py scripts/slurm/crawl2llm_unasked.pth "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')"
 	CFLAGS=-O2 CXXFLAGS=-O2 CPPFLAGS= $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation ./scripts/ingest/native
 	@touch $@
 
