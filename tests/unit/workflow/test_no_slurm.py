@@ -43,7 +43,9 @@ def test_a_folder_of_which_slurm_got_jobs_is_looked_up(
     monkeypatch.setenv("CRAWL2LLM_SLURM_PATIENCE", "0")
     (tmp_path / ".snakemake").mkdir()
     (tmp_path / ".snakemake/slurm-submitted").touch()
-    with pytest.raises(Exception, match=r"nothing was started: .* is left: SLURM did not answer .*rm .*slurm-submitted"):
+    with pytest.raises(
+        Exception, match=r"nothing was started: .* is left: SLURM did not answer .*rm .*slurm-submitted"
+    ):
         hook.before_submission(SimpleNamespace(executor_plugin=SimpleNamespace(name="local")))
     assert "squeue" in calls.read_text() and (tmp_path / ".snakemake/slurm-submitted").exists()
 
