@@ -11,7 +11,7 @@ import sys
 
 
 class Finder:
-    """Finds the executor, and no other module; its import gets no answer from `scontrol`. The help then recommends less, and no more differs."""
+    """Finds the executor, and no other module; its import gets no answer from `scontrol`: its help then recommends less."""
 
     @staticmethod
     def find_spec(name, path=None, target=None):

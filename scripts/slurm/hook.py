@@ -16,7 +16,7 @@ LOCAL = 2.0  # seconds for which a run on this machine waits for SLURM
 
 
 def jobs_left(submitted: Path) -> bool:
-    """Whether jobs of this folder are in the queue, before a run on this machine: it needs nothing else of SLURM, which may be gone for good.
+    """Whether jobs of this folder are in the queue, before a run on this machine: it needs nothing else of SLURM, which may be gone.
 
     submitted: the file that says that SLURM got jobs of this folder. Raises SlurmError, with the ways out, after LOCAL seconds of silence.
     """

@@ -1,7 +1,7 @@
 """Snakemake, without the question that SLURM's executor asks a controller when it is imported, whichever executor a run has.
 
-`python -m scripts.slurm.unasked OPTIONS…` is `snakemake OPTIONS…`, also in an environment that `make install` did not make: in its own, bare
-`snakemake` asks nothing either (crawl2llm_unasked.py).
+`python -m scripts.slurm.unasked OPTIONS…` is `snakemake OPTIONS…`, also in an environment that `make install` did not make: in one that it
+made, bare `snakemake` asks nothing either (crawl2llm_unasked.py).
 """
 
 from __future__ import annotations
