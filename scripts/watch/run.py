@@ -195,7 +195,7 @@ class Run:
         return counted[-1][0], counted[-1][1][1], counted[0][1][0]
 
     def left(self, now: float, clock: float) -> tuple[float | None, list[str], list[str]]:
-        """(about how many seconds are left, the steps of which no task was ever measured, those of which a task takes longer than it should).
+        """(about how many seconds are left, the steps of which no task was ever measured, those of which a task is late).
 
         None where nothing is known. `now` is of the run's clock, `clock` is time.time(), which files have. A step takes the
         median of its tasks, of this run or an earlier one, as often as its tasks that run at once leave some; a

@@ -115,7 +115,7 @@ def test_a_task_that_takes_longer_than_it_should_has_no_time_left_to_be_told(tmp
     run.plan({"evaluate_judge": 1, "report_render": 1})
     run.start(info(tmp_path, 1, "evaluate_judge", "sft"), 0)
     assert run.left(14, 0) == (0.0, ["report.render"], [])
-    assert run.left(139, 0) == (0.0, ["report.render"], ["evaluate.judge"])
+    assert run.left(139, 0) == (None, ["report.render"], ["evaluate.judge"])
     late = "evaluate.judge takes longer than expected"
     assert remaining(run, 139) == f"report.render not measured yet; {late}"
     run.steps["report.render"].earlier = 30.0
