@@ -191,7 +191,9 @@ class Endpoint:
                     progress.add()
                     running |= {pool.submit(self.answer, bodies[more]): more for more in _some(left, 1)}
         if refused:
-            log.warning("%s of %s requests are refused, such as: %s", len(refused), len(bodies), next(iter(refused.values())))
+            log.warning(
+                "%s of %s requests are refused, such as: %s", len(refused), len(bodies), next(iter(refused.values()))
+            )
         return [found.get(at) for at in range(len(bodies))]
 
 

@@ -1,7 +1,8 @@
 """A judge's scores of a model's answers: each is put, with its question and reference, to a model behind an OpenAI-compatible endpoint.
 
 Reads the answers that evaluate.generate left, and writes `<model>.judged.json` and `<model>.scores.jsonl`, a line for each answer with what
-the judge said: null where the endpoint refuses the request, as one that is longer than its context. Replies are kept on the disk by a hash of what was asked: an interrupted step goes on where it ended.
+the judge said: null where the endpoint refuses the request, such as one that is longer than its context.
+Replies are kept on the disk by a hash of what was asked: an interrupted step goes on where it ended.
 """
 
 from __future__ import annotations

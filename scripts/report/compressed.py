@@ -19,8 +19,8 @@ from scripts.workflow.steps import EVALUATION, stage_of
 
 STAGE = "compress"
 EXPANDED = (
-    "Models by int4, gptq and awq are expanded when they are loaded: their speed and memory are those of an unquantized model. transformers "
-    "loads them packed where compressed-tensors is installed: .venv/bin/python -m pip install compressed-tensors==0.19.0."
+    "Models by int4, gptq and awq are expanded when they are loaded: their speed and memory are those of an unquantized model. "
+    "transformers loads them packed where compressed-tensors is installed: .venv/bin/python -m pip install compressed-tensors==0.19.0."
 )
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from scripts.slurm.status import measured
-from scripts.watch.tail import Tail
+from scripts.watch.tail import WARNING, Tail
 from scripts.workflow import steps
 from scripts.workflow.steps import STEPS
 
@@ -168,10 +168,15 @@ class Run:
         """Read what a task's log has got since the last look."""
         if task.tail is None:
             return []
-        new = [line for line in task.tail.look() if line not in self.warned]
-        self.warned.update(dict.fromkeys(new))
+        new = []
+        for line in task.tail.look():
+            # Several tasks may say the same: it is shown once, headed by the first of them.
+            said = line.partition(": ")[2] if WARNING in line else line
+            if said not in self.warned:
+                self.warned[said] = None
+                new.append(line)
         step.result = task.tail.result or step.result
-        return list(dict.fromkeys(new))
+        return new
 
     @property
     def total(self) -> int:

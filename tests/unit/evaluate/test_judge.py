@@ -128,9 +128,7 @@ def test_an_endpoint_that_dies(served: Any, tmp_path: Path, capfd: pytest.Captur
     assert len(got) == 3 and sorted(line["score"] for line in read(tmp_path)[1]) == [4, 4, 4, 6, 6, 6]
 
 
-def test_a_request_that_is_refused_is_set_aside(
-    served: Any, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_request_that_is_refused_is_set_aside(served: Any, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """A prompt longer than the judge's context."""
 
     def reply(_: int, body: dict[str, Any]) -> tuple[int, Any]:

@@ -93,7 +93,8 @@ def test_nothing_is_left_out_of_a_run_without_a_model_to_fine_tune(corpus: list[
     """`models: {}` was warned of a fine-tuning that is left out."""
     assert told.of("finetune.pairs", validate({"models": {}})) == {"trains": False}
     assert told.of("finetune.pairs", validate({"models": {"sft": {"from": "base", "step": "finetune.train"}}})) == {}
-    config = tiny.config("finetune.pairs", min_train=50_000, trains=False)
+    mark = json.loads(tiny.config("finetune.pairs", min_train=50_000))
+    config = json.dumps({**mark, "config": {**mark["config"], "trains": False}})
     out = tmp_path / "manifest.json"
     assert pairs.main(["--config", config, "--corpus", *map(str, corpus), "--manifest", str(out)]) == 0
     assert Manifest.read(out).summary["notes"] == []
