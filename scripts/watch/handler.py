@@ -114,7 +114,6 @@ class Handler(logging.Handler):
         super().__init__()
         self.name = "crawl2llm"
         self.workflow, self.default, self.stream, self.choice, self.quiet = workflow, default, stream, choice, quiet
-        self.elsewhere = workflow.overwrite_workdir is not None  # the command was typed in another folder
         self.begun = self.closed = False
         self.run = Run(Path.cwd(), time.monotonic())
         self.view: Screen | Lines = Lines(self.run, self._print)
@@ -127,6 +126,11 @@ class Handler(logging.Handler):
         self.thread: threading.Thread | None = None
         self.kept = contextlib.ExitStack()
         self.log: str | None = None
+
+    @property
+    def elsewhere(self) -> bool:
+        """Whether the command was typed in another folder than the run's (--directory)."""
+        return self.workflow.overwrite_workdir is not None
 
     # --- Snakemake's messages
 
