@@ -38,8 +38,8 @@ class Finder:
             finally:
                 subprocess.check_output = check_output
 
-        spec.loader.exec_module = execute_unasked  # type: ignore[method-assign]
+        spec.loader.exec_module = execute_unasked
         return spec
 
 
-sys.meta_path.insert(0, Finder)  # type: ignore[arg-type]
+sys.meta_path.insert(0, Finder)
