@@ -70,7 +70,7 @@ def test_a_command_that_only_looks_leaves_the_folder_as_it_is(tmp_path: Path, co
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=600,
         check=False,
     )
     assert contents(tmp_path) == before, done.stdout + done.stderr
@@ -86,8 +86,7 @@ def test_a_command_that_only_looks_leaves_the_folder_as_it_is(tmp_path: Path, co
 
 
 @pytest.mark.parametrize("profile", [[], ["--profile", str(ROOT / "profiles/local")]], ids=["without", "local"])
-@pytest.mark.parametrize("option", ["--dry-run", "--summary", "--list-rules"])
-def test_a_plan_of_snakemake_leaves_the_folder_as_it_is(tmp_path: Path, option: str, profile: list[str]) -> None:
+def test_a_plan_of_snakemake_leaves_the_folder_as_it_is(tmp_path: Path, profile: list[str]) -> None:
     (tmp_path / "config.yaml").write_bytes(TINY.read_bytes())
     before = contents(tmp_path)
     done = forked.snakemake(
@@ -96,7 +95,7 @@ def test_a_plan_of_snakemake_leaves_the_folder_as_it_is(tmp_path: Path, option: 
         "--cores",
         "1",
         *profile,
-        option,
+        "--dry-run",
         cwd=tmp_path,
         env=environment(),
         merge=True,
