@@ -11,7 +11,7 @@ import os
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache, partial, wraps
 from pathlib import Path
 from typing import Any
@@ -53,9 +53,45 @@ MENDABLE = (
 RANGE = re.compile(r"(.*)\{(\d+)\.\.(\d+)\}(.*)", re.DOTALL)
 
 
-def described(prog: str, doc: str | None, example: str, **more: Any) -> argparse.ArgumentParser:
+class Parser(argparse.ArgumentParser):
+    """An argument parser. takes_configs: whether it has the option that `configfile_option` adds."""
+
+    takes_configs = False
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """As argparse does; `--configfile` leaves words behind its files to other arguments."""
+        words = sys.argv[1:] if args is None else list(args)
+        return super().parse_known_args(split_configfiles(words) if self.takes_configs else words, namespace)
+
+
+def split_configfiles(words: Sequence[str]) -> list[str]:
+    """A command line with `--configfile=FILE` for each file of `--configfile FILE…`: its first word, and all YAML files behind it.
+
+    argparse would take every word up to the next option: also a document, a folder or KEY=VALUE.
+    """
+    out: list[str] = []
+    at = 0
+    while at < len(words):
+        if words[at] != "--configfile" or at + 1 == len(words):
+            out.append(words[at])
+            at += 1
+            continue
+        first = at = at + 1
+        while at < len(words) and (at == first or Path(words[at]).suffix in (".yaml", ".yml")):
+            out.append(f"--configfile={words[at]}")
+            at += 1
+    return out
+
+
+def configfile_option(made: Parser, words: str) -> None:
+    """Add `--configfile`, one file or several, each laid over those before it. words: its help."""
+    made.takes_configs = True
+    made.add_argument("--configfile", action="extend", nargs="+", default=[], metavar="FILE", help=words)
+
+
+def described(prog: str, doc: str | None, example: str, **more: Any) -> Parser:
     """An argument parser whose help is `doc`, the module's docstring, and an example: `prog` with the options as one would type them."""
-    return argparse.ArgumentParser(
+    return Parser(
         prog=prog,
         description=doc,
         epilog=f"example:\n  {prog} {example}".rstrip(),
