@@ -229,9 +229,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     settings = completed(STEP, settings)
     judge = endpoint(args, settings)
     finetune, template = read_pairs(args.pairs, "heldout")
-    kept = {
-        (split, name): Lowest(settings[f"max_{split}"], settings["seed"]) for split in SPLITS for name in KINDS
-    }
+    kept = {(split, name): Lowest(settings[f"max_{split}"], settings["seed"]) for split in SPLITS for name in KINDS}
     dropped, total = Counter[str](), 0
     mask = masks(settings)
     held = {key(row["question"]) for row in finetune}

@@ -93,7 +93,7 @@ def tokenizer_file(manifest: Path) -> Path:
 def vocabulary_of(manifest: Path) -> tuple[int, int]:
     """The vocabulary's size and the id of the end-of-text token of tokenize.train's tokenizer."""
     tokenizer = AutoTokenizer.from_pretrained(
-        Manifest.read(manifest).sound("").folder, local_files_only=True, trust_remote_code=False
+        Manifest.read(manifest).sound("").below(""), local_files_only=True, trust_remote_code=False
     )
     if tokenizer.eos_token_id is None:
         raise InputError(f"{manifest}: the tokenizer beside it names no eos_token")

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from scripts.formats import filtered
-from scripts.formats.documents import Writer, data, shard_of, survivors
+from scripts.formats.documents import Writer, data, shard_of, survivors, verdict_file
 from scripts.formats.origins import host
 from scripts.url.lists import Lists
 from scripts.workflow import cli
@@ -39,7 +39,9 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     progress = Progress(filtered.number(args.documents, args.verdicts), "documents")
     without = 0
     with Writer(out, SIGNAL) as writer:
-        for row in survivors(data(args.documents), data(args.verdicts, shard), ["id", "source", "curated", "url"]):
+        for row in survivors(
+            data(args.documents), verdict_file(args.verdicts, shard), ["id", "source", "curated", "url"]
+        ):
             url = row["url"] or ""
             name = host(url)
             without += name is None

@@ -1,4 +1,4 @@
-"""Each kind of rows of align.pairs has its own files and its own number of rows: an edit of one kind trains no model again that reads others."""
+"""Each kind of rows of align.pairs has files of its own, and its own most rows: an edit trains no model again that reads other kinds."""
 
 from __future__ import annotations
 
