@@ -265,6 +265,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, default=OUT)
     args = parser.parse_args(argv)
     found: list[dict[str, Any]] = []
+    facts = {"cores": os.cpu_count(), "processor": machine.processor(), "versions": machine.versions(*PACKAGES)}
     with tempfile.TemporaryDirectory(prefix="crawl2llm-edits-") as name:
         complete = args.complete or Path(name, "complete")
         whole = None if complete.exists() else finished(complete)
@@ -274,14 +275,13 @@ def main(argv: list[str] | None = None) -> int:
                 continue
             row = measured(words, edit, complete, Path(name, f"edit-{number}"))
             found.append(row)
+            if not args.only:  # so far: an edit that trains may take minutes
+                result = {**facts, "whole_run_seconds": whole, "edits": found}
+                args.out.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
             print(json.dumps(row, ensure_ascii=False), flush=True)
     wrong = [row["edit"] for row in found if row["edit"] in NO_DOCUMENT and row["trained"]]
     for words in wrong:
         print(f"trained although no document changed: {words}", file=sys.stderr)
-    if not args.only:
-        facts = {"cores": os.cpu_count(), "processor": machine.processor(), "versions": machine.versions(*PACKAGES)}
-        result = {**facts, "whole_run_seconds": whole, "edits": found}
-        args.out.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     return int(bool(wrong))
 
 
