@@ -209,12 +209,16 @@ def start(folder: Path) -> tuple[dict[str, float], str]:
 
 
 def finished(folder: Path) -> float:
-    """Make the run that is edited; its seconds."""
+    """Make the run that is edited, unless it is there; the seconds that it took."""
+    seconds = folder / "seconds"
+    if seconds.exists():
+        return float(seconds.read_text())
     (folder / "data").mkdir(parents=True)
     for layout in ("preference", "labels", "prompts"):
         rows(layout, folder / f"data/{layout}.jsonl")
     Run(folder, config()).write()
-    return round(start(folder)[0]["clock"], 1)
+    seconds.write_text(f"{start(folder)[0]['clock']:.1f}")
+    return float(seconds.read_text())
 
 
 def weights(folder: Path) -> dict[str, tuple[int, int]]:
@@ -268,7 +272,7 @@ def main(argv: list[str] | None = None) -> int:
     facts = {"cores": os.cpu_count(), "processor": machine.processor(), "versions": machine.versions(*PACKAGES)}
     with tempfile.TemporaryDirectory(prefix="crawl2llm-edits-") as name:
         complete = args.complete or Path(name, "complete")
-        whole = None if complete.exists() else finished(complete)
+        whole = finished(complete)
         print(f"the whole run: {whole} s", flush=True)
         for number, (words, edit) in enumerate((NO_DOCUMENT | TRAINING).items()):
             if args.only and not any(word in words for word in args.only):

@@ -159,7 +159,8 @@ def groups(model: nn.Module, settings: dict[str, Any]) -> list[dict[str, Any]]:
 def companions(tokenizer: Path) -> list[Path]:
     """The files beside a model's weights that AutoTokenizer reads. tokenizer: the manifest of tokenize.train."""
     listed = Manifest.read(tokenizer).sound("")
-    return [listed.file(name) for name in COMPANIONS if name in listed.files]
+    names = set(listed.files)
+    return [listed.file(name) for name in COMPANIONS if name in names]
 
 
 def describe(config: PreTrainedConfig, dtype: str, folder: Path) -> None:
