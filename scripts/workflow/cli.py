@@ -38,7 +38,7 @@ from scripts.workflow.console import put
 from scripts.workflow.errors import InputError
 from scripts.workflow.fingerprint import code
 from scripts.workflow.manifest import Manifest, ManifestError, canonical, combined, consumed, digest, recording, task_of
-from scripts.workflow.steps import OWN, STEPS, is_of_main, tasks
+from scripts.workflow.steps import OWN, STEPS, tasks
 
 SOURCES = "sources"  # in a manifest's `inputs`: what a task consumed that is no manifest
 LONE = "manifest.json"  # the name of a one-task step's manifest
@@ -274,26 +274,18 @@ def done(args: argparse.Namespace, mark: str, renews: bool = True) -> bool:
         manifest, given = Manifest.of_task(args.manifest), inputs(args)
         own = args.own(args) if hasattr(args, "own") else {}  # of a step that reads more than manifests
         others = {SOURCES: own} if own else {}
-        if not unchanged.is_made_by(manifest, args.manifest, mark):
-            return False
-        if not unchanged.consumes_the_same(manifest, given, others):
+        sources = unchanged.sources_if_same(manifest, args.manifest, mark, given, others)
+        if sources is None:
             return False
         # A person may have removed it because of a damaged file.
         if not args.manifest.exists() and any(manifest.altered()):
             return False
-        files = [{task_of(args.manifest): held} for held in own.values()]
         if renews:
-            read = unchanged.used(manifest, given)
             checkpoints = getattr(args, "checkpoints", unchanged.CHECKPOINTS)
-            unchanged.renew(manifest, mark, combined([*files, *sources_of(args.step, read)]), checkpoints)
+            unchanged.renew(manifest, mark, sources, checkpoints)
     except ManifestError:
         return False
     return True
-
-
-def sources_of(step: str, read: Iterable[Manifest]) -> list[dict[str, str]]:
-    """`sources` of what a task of a step has read, without what is main's in every variant, whose source files may be others."""
-    return [found.sources for found in read if not is_of_main(step, found.step)]
 
 
 def inputs(args: argparse.Namespace) -> dict[str, Manifest]:
@@ -325,7 +317,7 @@ def task(args: argparse.Namespace, section: dict[str, Any], mark: str, body: Bod
     with recording() as opened:
         files = body(args, section, manifest)
     manifest.inputs |= consumed(opened, inputs(args))
-    manifest.sources = combined([manifest.sources, *sources_of(args.step, opened.values())])
+    manifest.sources = combined([manifest.sources, *unchanged.sources_of(args.step, opened.values())])
     if not manifest.worked and record.read(args.manifest):
         record.renew(args.manifest, mark)  # who worked, and on what machine, stays
     else:

@@ -159,9 +159,17 @@ class Manifest:
         """The task's name among the inputs of others: `language.score 00003`, or `language.select` for a lone task."""
         return f"{self.step} {task_of(self.path) if self.path else ''}".rstrip()
 
-    def file(self, name: str) -> Path:
-        """The path of one of the task's files; ManifestError where the manifest does not list it."""
+    def file(self, name: str, part: tuple[str, ...] = ()) -> Path:
+        """The path of one of the task's files; ManifestError where the manifest does not list it.
+
+        part: of the summary, the digest of all that the reader takes from the file. If it is there, the reader depends on it, and not on
+        the rest of the file.
+        """
         return self._found(name, self.files)
+
+    def below(self, prefix: str) -> Path:
+        """The folder of the files whose names begin with `prefix`: a reader of it depends on these, and on the names of all files."""
+        return self.folder / prefix
 
     def _found(self, name: str, files: dict[str, dict[str, Any]]) -> Path:
         if name not in files:
@@ -410,9 +418,18 @@ class _Input(Manifest):
         used.add(ALL)
         return held
 
-    def file(self, name: str) -> Path:
-        self.used.add(name)
+    def file(self, name: str, part: tuple[str, ...] = ()) -> Path:
+        there: Any = object.__getattribute__(self, "summary")
+        for key in part:
+            there = there.get(key) if isinstance(there, dict) else None
+        self.used.add(PART + "/".join(part) if part and there is not None else name)
         return self._found(name, object.__getattribute__(self, "files"))
+
+    def below(self, prefix: str) -> Path:
+        files = object.__getattribute__(self, "files")
+        self.used.update([NAMES, *(name for name in files if name.startswith(prefix))])
+        assert self.path is not None
+        return self.path.parent / prefix
 
     def part(self, *path: str) -> Any:
         self.used.add(PART + "/".join(path))
