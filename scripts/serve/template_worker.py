@@ -33,12 +33,13 @@ def limit() -> None:
 def laid_out(asked: dict[str, Any]) -> dict[str, str]:
     """The answer to a question."""
     try:
-        texts, _ = render_jinja_template(
+        rendered: Any = render_jinja_template(
             [asked["messages"]], chat_template=asked["template"], add_generation_prompt=True, **asked["special"]
         )
-        if len(texts[0]) > LONGEST:
-            return {"error": f"it makes a text of {len(texts[0]):,} characters; {LONGEST:,} are the most"}
-        return {"text": texts[0]}
+        text = str(rendered[0][0])  # of the first conversation; beside it stand spans of answers
+        if len(text) > LONGEST:
+            return {"error": f"it makes a text of {len(text):,} characters; {LONGEST:,} are the most"}
+        return {"text": text}
     except MemoryError:
         return {"error": f"it needs more than {MEMORY >> 20} MiB of memory"}
     except RecursionError:
