@@ -90,4 +90,4 @@ def main(path: str, most_seconds: int) -> str:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(main(sys.argv[1], int(sys.argv[2])))
+    os.write(1, main(sys.argv[1], int(sys.argv[2])).encode())

@@ -50,15 +50,14 @@ def laid_out(asked: dict[str, Any]) -> dict[str, str]:
 
 def main() -> None:
     limit()
-    sys.stdout.write("ready\n")
-    sys.stdout.flush()
+    answers = open(1, "w", buffering=1, encoding="ascii", closefd=False)  # noqa: SIM115 - for as long as the process lives
+    answers.write("ready\n")
     for line in sys.stdin:
         asked = json.loads(line)
         signal.setitimer(signal.ITIMER_PROF, SECONDS)
         answer = json.dumps(laid_out(asked))
         signal.setitimer(signal.ITIMER_PROF, 0)
-        sys.stdout.write(answer + "\n")
-        sys.stdout.flush()
+        answers.write(answer + "\n")
 
 
 if __name__ == "__main__":
