@@ -287,7 +287,7 @@ def save(write: Callable[[Path], Any], made: Checkpoint, kept: Kept) -> None:
     dist.barrier()
 
 
-def finish(made: Checkpoint, kept: Kept, files: dict[str, int], digests: dict[str, str]) -> None:
+def finish(made: Checkpoint, kept: Kept, files: dict[str, int], digests: dict[str, str] | None = None) -> None:
     """Make a checkpoint whole whose files, with these sizes and checksums, are on the disk, and remove those that are not `kept`.
 
     For process 0.

@@ -47,15 +47,19 @@ def checksums(folder: Path, names: Iterable[str]) -> dict[str, str]:
 
 
 def seal(
-    folder: Path, name: str, facts: Mapping[str, Any], files: Mapping[str, int], digests: Mapping[str, str]
+    folder: Path,
+    name: str,
+    facts: Mapping[str, Any],
+    files: Mapping[str, int],
+    digests: Mapping[str, str] | None = None,
 ) -> None:
-    """Write the seal `name`: `facts`, the files that `synced` returned, on every node that wrote any, and their `checksums`.
+    """Write the seal `name`: `facts`, the files that `synced` returned, on every node that wrote any, and their `checksums`, if known.
 
     Raises OSError where a file is not there with its size.
     """
     if missing := wrong(folder, files, PATIENCE):
         raise OSError(f"{folder}: {', '.join(missing)} cannot be seen with the size that it was written with")
-    held = {**facts, "files": dict(files), "digests": dict(sorted(digests.items()))}
+    held = {**facts, "files": dict(files), "digests": dict(sorted((digests or {}).items()))}
     write_atomically(folder / name, json.dumps(held, indent=1) + "\n")
     sync(folder)
 
