@@ -75,7 +75,7 @@ class Masked:
 def mask_stderr() -> None:
     """Have this process print no secret to stderr."""
     if not isinstance(sys.stderr, Masked):
-        sys.stderr = Masked(sys.stderr)  # type: ignore[assignment]
+        sys.stderr = Masked(sys.stderr)
 
 
 class Lines(logging.Formatter):
