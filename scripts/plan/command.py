@@ -29,7 +29,7 @@ from scripts.plan.reasons import AGAIN, CHANGED, reasons
 from scripts.pretrain.expected import MARK
 from scripts.slurm import unasked
 from scripts.workflow import config as configuration
-from scripts.workflow import leftovers, placement, processors, readable, record, steps, unused
+from scripts.workflow import leftovers, placement, processors, readable, record, secret, steps, unused
 from scripts.workflow.cli import described
 from scripts.workflow.config import ROOT
 from scripts.workflow.console import put
@@ -73,7 +73,7 @@ def dry_run(command: list[str]) -> tuple[int, list[str], list[str]]:
         ) as process,
     ):
         for line in process.stdout or ():
-            said.append(line.rstrip("\n"))
+            said.append(secret.mask(line.rstrip("\n")))
             if found is None and dryrun.FOLDER.match(line):
                 found = beside.submit(newer, dryrun.folder([said[-1]]) / "results")
     return process.returncode, said, found.result() if found else []

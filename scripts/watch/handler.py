@@ -27,7 +27,7 @@ from scripts.watch.run import Run, plural, step_of
 from scripts.watch.screen import PER_SECOND, Screen, can_draw, redirected
 from scripts.workflow import ended, place, unchanged
 from scripts.workflow.config import ROOT
-from scripts.workflow.console import clean, duration
+from scripts.workflow.console import clean, duration, put
 from scripts.workflow.steps import STEPS
 
 CHOICE = "CRAWL2LLM_SCREEN"
@@ -315,7 +315,7 @@ class Handler(logging.Handler):
             pass
         except Exception:  # Snakemake would ignore it
             self.kept.close()
-            traceback.print_exc()
+            put(traceback.format_exc().rstrip(), file=sys.stderr)
         self.kept.close()
         super().close()
 

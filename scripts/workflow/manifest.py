@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import shutil
+import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -93,6 +94,12 @@ def digest(text: str) -> str:
 def shared(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """A JSON object in which equal texts are one text: a plan holds 40,000 manifests, which name each other's files and digests."""
     return {sys.intern(key): sys.intern(value) if type(value) is str else value for key, value in pairs}
+
+
+def leaves(folder: str, name: str) -> bool:
+    """Whether a file of a folder is elsewhere, by a link: a folder may come from somebody else, and a task reads what it names."""
+    home = os.path.realpath(folder)
+    return not f"{os.path.realpath(os.path.join(home, name))}{os.sep}".startswith(f"{home}{os.sep}")  # noqa: PTH118 - as in `damage`
 
 
 def task_of(path: Path) -> str:
@@ -220,15 +227,29 @@ class Manifest:
         return self.files.get(part, {}).get("xxh3")
 
     def damage(self, deep: bool = False, only: str | None = None) -> list[str]:
-        """What is wrong with the task's files, a sentence each: by their sizes, and with `deep` by their checksums. only: of this one."""
+        """What is wrong with the task's files, a sentence each: by their sizes, and with `deep` by their checksums. only: of this one.
+
+        A file that a link leads out of the folder to is no file of the task.
+        """
         found = []
-        folder = str(self.folder)
+        folder, elsewhere = str(self.folder), {"": False}  # below it → whether a link leads out of it
         held = object.__getattribute__(self, "files")
         for name in held if only is None else held.keys() & {only}:
             facts = held[name]
             file = f"{folder}/{name}"  # a plan over 1,000 shards asks for 8,000 files: a Path takes longer than the question
             try:
-                size = os.stat(file).st_size  # noqa: PTH116
+                about = os.lstat(file)
+                parent = name.rpartition("/")[0]
+                if parent not in elsewhere:
+                    elsewhere[parent] = leaves(folder, parent)
+                if elsewhere[parent] or stat.S_ISLNK(about.st_mode):
+                    if leaves(folder, name):
+                        found.append(
+                            f"{file} leads out of its folder by a symbolic link: put the file itself there, or link the whole folder"
+                        )
+                        continue
+                    about = os.stat(file)  # noqa: PTH116
+                size = about.st_size
             except OSError:
                 found.append(f"{file} is missing")
                 continue
