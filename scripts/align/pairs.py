@@ -230,7 +230,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     judge = endpoint(args, settings)
     finetune, template = read_pairs(args.pairs, "heldout")
     kept = {(split, name): Lowest(settings[f"max_{split}"], settings["seed"]) for split in SPLITS for name in KINDS}
-    dropped, total = Counter[str](), 0
+    dropped, cut, total = Counter[str](), Counter[str](), 0
     mask = masks(settings)
     held = {key(row["question"]) for row in finetune}
     rows_given = every(settings, args.pairs, template, dropped, held, mask, Guard(args.index, settings))
@@ -238,7 +238,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
         if not args.model:
             raise InputError(f"align.pairs.from is {settings['from']!r}; give --model, its manifest")
         asked = of_questions(rows_given, dropped)
-        drawn = preferences(asked, args.model, settings, template, dropped, judge)
+        drawn = preferences(asked, args.model, settings, template, dropped, judge, cut)
         rows_given = ((split, made(row.pop("of"), row)) for split, row in drawn)
     for split, row in rows_given:
         total += 1
@@ -260,10 +260,14 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
         "heldout": len(rows["heldout"]),
         "kinds": {name: numbers(rows[name], "kind") for name in SPLITS},
         "by_source": {name: numbers(rows[name], "of") for name in SPLITS},
-        "template": template.text,
+        **template.summary(),
         "examples": examples(rows["train"]),
         "notes": [] if rows["heldout"] else ["No row is held out to measure an alignment by."],
     }
+    if cut:
+        manifest.summary["notes"].append(
+            f"Of {cut['prompts']:,} prompts the question was cut ({template.cut}) to leave room for an answer in the model's context."
+        )
     if mask:
         manifest.summary["masked"] = dict(sorted(mask.masked.items()))
     if judge:
@@ -288,7 +292,7 @@ def read_rows(manifest: Path, split: str, kinds: Sequence[str] = KINDS) -> tuple
     rows = [row for some in by_kind for row in some]
     if sum(map(bool, by_kind)) > 1:
         rows.sort(key=lambda row: str(row["id"]))
-    return rows, Template.parse(read.summary["template"])
+    return rows, Template.of_settings(read.summary)
 
 
 def kinds_of(manifest: Path, split: str) -> list[str]:

@@ -199,7 +199,7 @@ def examples(train: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
-    template = Template.parse(settings["template"])
+    template = Template.of_settings(settings)
     patterns, seed = compiled(settings["patterns"]), settings["seed"]
     check(settings)
     dropped: dict[str, Counter[str]] = {"train": Counter(), "heldout": Counter()}
@@ -261,7 +261,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
         "enough": {"train": not few_train, "heldout": not few_heldout},
         # Without a model that would be fine-tuned nothing is left out.
         "notes": [*(few_train if settings.get("trains", True) else []), *few_heldout],
-        "template": template.text,
+        **template.summary(),
         "by_source": by_source(rows_train, rows_heldout),
         "examples": examples(rows_train),
     }

@@ -21,7 +21,7 @@ from typing import Any
 
 import yaml
 
-from scripts.plan import dryrun, halved, training, variants, words
+from scripts.plan import dryrun, exports, halved, training, variants, words
 from scripts.plan.dryrun import Task
 from scripts.plan.estimate import Estimate, Work, by_rule
 from scripts.plan.last import Last
@@ -229,7 +229,8 @@ def show(
         for line in moved(plan.project, plan.work.last.folder) if plan.project else ():
             put("\n".join(textwrap.wrap(line, width, subsequent_indent="    ", break_on_hyphens=False)))
         shared = placement.lines(plan.project) if plan.project else ()
-        for line in [*halved.lines(plan), *shared, *training.lines(tasks, plan.work)]:
+        possible = exports.lines(tasks, plan.project.variants) if plan.project else ()
+        for line in [*halved.lines(plan), *shared, *training.lines(tasks, plan.work), *possible]:
             indent = "  " if line.startswith("  ") else ""
             put(
                 "\n".join(

@@ -35,7 +35,7 @@ def kept_points(settings: dict[str, Any]) -> tuple[int, int]:
 def point(run: Run, step: int) -> int:
     """The step to go back to after `step`; 0 where the run goes on. The same on every process."""
     settings, every = run.settings, point_every(run.settings)
-    if not every or run.update.applied or len(run.rolled) >= settings["roll_backs"]:
+    if not every or run.update.applied or run.overflowed or len(run.rolled) >= settings["roll_backs"]:
         return 0
     window = settings["spike_window"]
     # Those after the step that the run last went back to: further back it never goes, where no checkpoint may be left.
