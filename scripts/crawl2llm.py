@@ -35,6 +35,7 @@ COMMANDS = {  # name: (module with main(argv), what it does)
         "scripts.decontaminate.command",
         "search a corpus for items of evaluation sets, and write it without them",
     ),
+    "clean": ("scripts.clean.command", "what the config does not use, with sizes; removes it after a question"),
     "verify": ("scripts.workflow.verify", "compare every file with its manifest"),
     "docs": ("scripts.tools.docs", "write the generated pages of docs/ and the README's picture again"),
 }

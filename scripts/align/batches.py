@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from scripts.align.layouts import LABELS, PREFERENCE
-from scripts.align.pairs import Row, kind, made, read_rows
+from scripts.align.layouts import DPO, KTO, LABELS, LEARNS_FROM, PREFERENCE
+from scripts.align.pairs import Row, kind, kinds_of, made, read_rows
 from scripts.finetune import batches
 from scripts.finetune.batches import Cuts, cuts, dealt, micro_batch, pieces
 from scripts.finetune.question_cuts import Fitted, cut_prompt, fit_pairs
@@ -19,7 +19,6 @@ from scripts.finetune.template import Template
 from scripts.pretrain.heldout import Piece
 from scripts.workflow.errors import InputError
 
-DPO, KTO = "dpo", "kto"
 # Texts of a row that are laid out behind its question.
 CHOSEN, REJECTED, ANSWER, OTHER = "chosen", "rejected", "answer", "other"
 WANTS = {DPO: (CHOSEN, REJECTED), KTO: (ANSWER, OTHER)}
@@ -51,10 +50,10 @@ def rows_for(method: str, manifest: Path, name: str, who: str = "") -> tuple[lis
 
     who: a step that takes the rows of that method, where it is not align.train.
     """
-    rows, template = read_rows(manifest, name)
-    found = unpaired(rows) if method == KTO else [row for row in rows if kind(row) == PREFERENCE]
+    rows, template = read_rows(manifest, name, LEARNS_FROM[method])
+    found = unpaired(rows) if method == KTO else rows
     if not found and name == "train":
-        there = ", ".join(sorted({kind(row) for row in rows})) or "no row"
+        there = ", ".join(kinds_of(manifest, name)) or "no row"
         wants = f"rows of layout {PREFERENCE}" + f" or {LABELS}" * (method == KTO)
         raise InputError(
             f"{who or f'align.train.method is {method!r}, which'} takes {wants}; align.pairs has {there}: set align.pairs.files"

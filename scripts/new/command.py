@@ -226,8 +226,8 @@ def parser() -> argparse.ArgumentParser:
         nargs="+",
         action="extend",
         metavar="PATTERN",
-        help="files of WARC, WET, ARC, text, JSON Lines or Parquet: paths, globs, URLs (https, s3, hf; globs of the last two), "
-        "@list.txt of either; or a crawl of Common Crawl, such as CC-MAIN-2026-08",
+        help="files of WARC, WET, ARC, text, JSON Lines or Parquet: paths, globs, URLs (https, s3, hf; also globs, "
+        "at a web server if it lists its files), @list.txt of either; or a crawl of Common Crawl, such as CC-MAIN-2026-08",
     )
     made.add_argument("--files", type=positive, metavar="N", help="of a crawl: so many of its files, chosen by a hash")
     made.add_argument("--format", choices=["warc", "wet", "arc"], default="", help="of a crawl; default: warc")

@@ -29,7 +29,7 @@ from scripts.plan.reasons import AGAIN, CHANGED, reasons
 from scripts.pretrain.expected import MARK
 from scripts.slurm import unasked
 from scripts.workflow import config as configuration
-from scripts.workflow import leftovers, placement, processors, readable, record, steps
+from scripts.workflow import leftovers, placement, processors, readable, record, secret, steps, unused
 from scripts.workflow.cli import described
 from scripts.workflow.config import ROOT
 from scripts.workflow.console import put
@@ -73,7 +73,7 @@ def dry_run(command: list[str]) -> tuple[int, list[str], list[str]]:
         ) as process,
     ):
         for line in process.stdout or ():
-            said.append(line.rstrip("\n"))
+            said.append(secret.mask(line.rstrip("\n")))
             if found is None and dryrun.FOLDER.match(line):
                 found = beside.submit(newer, dryrun.folder([said[-1]]) / "results")
     return process.returncode, said, found.result() if found else []
@@ -131,11 +131,26 @@ def cores(profile: Path, options: list[str]) -> int | None:
     return max(1, int(number)) if number.isdigit() else processors.cores()
 
 
-def removed(project: Project, folder: Path) -> str:
-    """What a run in `folder` removes when it starts, in words; "" for nothing."""
+def moved(project: Project, folder: Path) -> Iterator[str]:
+    """What a run in `folder` removes, sets aside and brings back when it starts, in words."""
     with contextlib.chdir(folder):
-        found = leftovers.of(project.variants)
-        return f"the run first removes {leftovers.described(project.variants, found)}" if found else ""
+        if paths := leftovers.of(project.variants):
+            yield f"the run first removes {leftovers.described(paths)}"
+        if moves := list(unused.leaving(project.variants)):
+            yield f"the run first sets aside {unused.described(moves)}, {unused.LEAVES}"
+        if moves := unused.coming_back(project):
+            yield f"the run first brings back {unused.described(moves)} {unused.RETURNS}"
+
+
+def without_returning(tasks: list[Task], project: Project, folder: Path) -> list[Task]:
+    """The tasks without those whose results come back when the run starts; a task that a person forces runs all the same."""
+    with contextlib.chdir(folder):
+        back = {(move.variant, move.step, move.task) for move in unused.coming_back(project)}
+    return [
+        task
+        for task in tasks
+        if (task.variant, task.step, task.id) not in back or "Forced execution" in task.facts.get("reason", "")
+    ]
 
 
 @dataclass
@@ -159,6 +174,7 @@ def planned(tasks: list[Task], folder: Path, options: list[str] | None, profile:
     config = None if options is None else configured(options, folder)
     project = project_of(config, folder) if config else None
     if project:
+        tasks = without_returning(tasks, project, folder)
         ask_again(tasks, project, folder)
     known = (project.variants, project.sources) if project else (None, None)
     work, here = Work(Last(folder), tasks, *known), cores(profile, options or [])
@@ -187,6 +203,7 @@ def show(
         if not pictures:
             return 0
     plan = planned(tasks, dryrun.folder(lines), options, profile)
+    tasks = plan.tasks
     columns = shutil.get_terminal_size((WIDTH, 0)).columns if sys.stdout.isatty() else WIDTH
     width = min(WIDTH, max(80, columns))
     if tasks:
@@ -209,8 +226,8 @@ def show(
                 )
             )
         put("\n".join(textwrap.wrap(closing, width, break_on_hyphens=False)))
-        if plan.project and (gone := removed(plan.project, plan.work.last.folder)):
-            put("\n".join(textwrap.wrap(gone, width, subsequent_indent="    ", break_on_hyphens=False)))
+        for line in moved(plan.project, plan.work.last.folder) if plan.project else ():
+            put("\n".join(textwrap.wrap(line, width, subsequent_indent="    ", break_on_hyphens=False)))
         shared = placement.lines(plan.project) if plan.project else ()
         possible = exports.lines(tasks, plan.project.variants) if plan.project else ()
         for line in [*halved.lines(plan), *shared, *training.lines(tasks, plan.work), *possible]:

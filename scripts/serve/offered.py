@@ -12,6 +12,7 @@ from scripts.models.registry import EXPORT_STEP
 from scripts.serve import ahead, generate, gguf
 from scripts.serve.ahead import Ahead
 from scripts.serve.gguf import Export
+from scripts.workflow import unused
 from scripts.workflow.console import log
 from scripts.workflow.errors import InputError
 from scripts.workflow.manifest import Manifest
@@ -70,7 +71,7 @@ def chosen(models: dict[str, Path], made: dict[str, list[Export]], name: str | N
     kind = kind or said or None
     there = ", ".join([*models, *made])
     if name not in models and name not in made:
-        raise InputError(f"there is no model {name!r}; there are {there}")
+        raise InputError(f"there is no model {name!r}; there are {there}{set_aside(name, next(iter(models.values())))}")
     if name in models:
         if kind:
             raise InputError(f"{name} has no types: it is no export as GGUF")
@@ -83,6 +84,17 @@ def chosen(models: dict[str, Path], made: dict[str, list[Export]], name: str | N
     if kind and kind.lower() not in types:
         raise InputError(f"{name} has no file of type {kind!r}; it has {', '.join(types)}")
     return f"{name}:{kind.lower() if kind else types[-1]}"
+
+
+def set_aside(name: str, manifest: Path) -> str:
+    """Where a model is that the config no longer has, for an error; "" of one that is not set aside. manifest: of a model of the run."""
+    results = next((path for path in manifest.absolute().parents if path.name == unused.RESULTS.name), None)
+    found = [held for held in (unused.set_aside(results) if results else []) if held.model == name]
+    return (
+        f". The config no longer has {name}: its results are in {found[0].folder}, and come back with it"
+        if found
+        else ""
+    )
 
 
 def opened(offer: Offer, told: Ahead | None = None) -> generate.Model | gguf.Model:

@@ -34,12 +34,9 @@ def age(path: Path) -> float:
         return Path(now.name).stat().st_mtime - path.stat().st_mtime
 
 
-def claim(path: Path, host: str | None = None) -> None:
-    """Say in `path` that this process drives the folder's jobs, and keep saying it until it ends.
-
-    A second run on the same host is refused by a kernel lock (scripts/workflow/lock.py), which not every cluster's file system
-    carries to other hosts; this tells login nodes apart. Raises GuardError while a run on another host is alive, and
-    where the file cannot be read: that does not say that there is no other run.
+def check(path: Path, host: str | None = None) -> None:
+    """Raise GuardError while a run on another host drives the folder's jobs, by what it says in `path`, and where that cannot be read:
+    it does not say that there is no other run.
     """
     host = host or socket.gethostname()
     try:
@@ -53,6 +50,16 @@ def claim(path: Path, host: str | None = None) -> None:
         pass  # nobody
     except OSError as error:
         raise GuardError(f"{path} cannot be read, and so whether another run works here: {error}") from None
+
+
+def claim(path: Path, host: str | None = None) -> None:
+    """Say in `path` that this process drives the folder's jobs, and keep saying it until it ends.
+
+    A second run on the same host is refused by a kernel lock (scripts/workflow/lock.py), which not every cluster's file system
+    carries to other hosts; this tells login nodes apart. Raises GuardError as `check`.
+    """
+    host = host or socket.gethostname()
+    check(path, host)
     path.parent.mkdir(parents=True, exist_ok=True)
     whole = path.with_name(f".{path.name}.{os.getpid()}")  # a reader never meets half of it
     whole.write_text(json.dumps({"host": host, "pid": os.getpid()}), encoding="utf-8")

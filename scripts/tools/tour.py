@@ -124,6 +124,7 @@ def code_page() -> str:
         "whatif",
         "marks",
         "compare",
+        "clean",
         "watch",
         "slurm",
         "new",

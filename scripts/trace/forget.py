@@ -1,8 +1,9 @@
-"""What a takedown touches: the documents of domains or addresses, their tokens, the models, and the edit that leaves them out.
+"""What a takedown touches: the documents of domains or addresses, what was made from them, and the edit that leaves them out.
 
 All variants of the config are looked at; --variant names one. Documents are found by the lists of the filter `url`, so these are the
-documents that the edit drops. Changes nothing; --write FILE writes
-the list that the edit names.
+documents that the edit drops; texts that a model wrote of such pages are among them. What was made from them is found by the inputs that
+manifests name: models, also reward models and set-aside ones, exports, checkpoints and every other result. Changes nothing; --write FILE
+writes the list that the edit names.
 """
 
 from __future__ import annotations
@@ -16,12 +17,16 @@ from typing import Any
 
 import yaml
 
-from scripts.formats.documents import opened, rows
-from scripts.formats.origins import host
-from scripts.models import registry
+from scripts.formats.documents import SPLITS, opened, rows
+from scripts.formats.origins import host, made_from
+from scripts.models.registry import EXPORT_STEP
+from scripts.trace import lineage
+from scripts.trace.lineage import Lineage
 from scripts.trace.results import Results, matching, opened_results, options
 from scripts.trace.words import SHOWN
-from scripts.url.lists import Lists, PublicSuffixes
+from scripts.trace.wrote import FOLDER
+from scripts.training import runs
+from scripts.url.lists import Lists, PublicSuffixes, judged_url
 from scripts.url.lists import domains as listed_domains
 from scripts.workflow import cli, steps, sweep
 from scripts.workflow import config as configuration
@@ -29,23 +34,38 @@ from scripts.workflow.errors import InputError
 from scripts.workflow.manifest import write_atomically
 from scripts.workflow.project import Project
 from scripts.workflow.trees import has
+from scripts.workflow.unchanged import CHECKPOINTS
+from scripts.workflow.unused import RESULTS
 
 FILE = "takedown.txt"
+NOW = "report/now"  # below a variant's results: the page of `crawl2llm report`, which is no step's
+REACHED = {  # what a run with the edit does not remove, by its key in the answer
+    "exports": "files to give away that hold such a model; copies that were given away are not known here",
+    "set_aside": "set aside, until `crawl2llm clean models` removes it",
+    "checkpoints": "checkpoints, until they are removed by hand",
+    "not_known": "models and exports whose input was made again or removed since, so that nobody knows whether it held them",
+    "caches": "caches, and pages made by `crawl2llm report`, that may hold their text, or what a model wrote of it",
+}
 NOT_FOLLOWED = "not followed"
 HELD = ("train", "validation", NOT_FOLLOWED)  # fates of documents that a model may read
 
 
 def touched(results: Results, lists: Lists) -> dict[str, dict[str, Any]]:
-    """id → `url, source, curated, shard` of the documents that are on the lists."""
+    """id → `url, source, curated, shard` of the documents that are on the lists; of one that a model wrote also the step, `written_by`, and
+    the URL of its `page`.
+    """
     found: dict[str, dict[str, Any]] = {}
     for shard, path in results.tables(steps.DOCUMENTS):
         with opened(path) as file:
-            for batch in file.iter_batches(columns=["id", "url", "source", "curated"]):
+            for batch in file.iter_batches(columns=["id", "url", "source", "curated", "metadata"]):
                 for row in batch.to_pylist():
-                    url = row["url"] or ""
+                    url = judged_url(row)
                     name = host(url)
                     if name and (lists.domain(name) or lists.url(url)):
-                        found[row["id"]] = {**row, "shard": shard}
+                        made = made_from(row)
+                        written = {"written_by": made["by"], "page": url} if made else {}
+                        facts = {key: row[key] for key in ("id", "url", "source", "curated")}
+                        found[row["id"]] = {**facts, "shard": shard, **written}
     return found
 
 
@@ -58,6 +78,11 @@ def fates(results: Results, found: dict[str, dict[str, Any]]) -> None:
         for row in rows(written.file(f"dropped/{shard}.parquet"), ["id", "stage"]):
             if row["id"] in found:
                 found[row["id"]]["fate"] = row["stage"]
+        for split in SPLITS:  # a corpus that is not encoded yet has them all the same
+            if (name := f"{split}/{shard}.parquet") in written.files:
+                for row in rows(written.file(name), ["id"]):
+                    if row["id"] in found:
+                        found[row["id"]]["fate"] = split
         encoded = results.made("tokenize.encode", shard)
         for name in sorted(encoded.files if encoded else ()):
             if encoded and name.endswith(".docs.parquet"):
@@ -176,15 +201,40 @@ def corpora(results: Results, variant: str | None) -> tuple[list[list[Results]],
     return list(found.values()), without
 
 
-def models(results: Results) -> list[str]:
-    """The models of a variant that are there, as `base`, or of another variant than main `variant/base`."""
-    out = []
-    for name in registry.names(results.config):
-        step, task = registry.task(results.config, name)
-        if results.made(step, task) is not None:
-            owner = results.project.folder(results.variant, step, task).split("/")[1]
-            out.append(name if owner == "main" else f"{owner}/{name}")
-    return out
+def starts(results: Results, found: dict[str, dict[str, Any]], split: str = "") -> Iterator[Path]:
+    """The manifests of what first holds the documents: of ingest.extract, and of what wrote them; with a split those of corpus.write."""
+    for one in found.values():
+        if split:
+            if one.get("fate") == split:
+                yield results.path("corpus.write", one["shard"])
+            continue
+        yield results.path(steps.DOCUMENTS, one["shard"])
+        if step := one.get("written_by"):
+            yield results.path(step)
+
+
+def reached(made: Lineage, read: set[Path], heldout: set[Path], trained: set[Path]) -> dict[str, Any]:
+    """What was made from documents, by lineage. read: where they are before the corpus; heldout, trained: the shards of the corpus with
+    them on that side.
+    """
+    learnt = made.downstream(trained, lineage.enters_training)
+    whole = learnt | made.downstream(heldout, lineage.enters_heldout) | made.downstream(read, lineage.enters_documents)
+    models = [one for one in learnt if one.step in steps.MAKERS]
+    exports = [one for one in learnt if one.step == EXPORT_STEP]
+    lost = [one for one in made.unknown() - learnt if one.step in (*steps.MAKERS, EXPORT_STEP)]
+    paths = {one.manifest for one in learnt}
+    kept = {folder for folder, manifest, _ in runs.announced(CHECKPOINTS) if manifest in paths}
+    return {
+        "models": [one.name for one in lineage.ordered(models)],
+        "exports": [str(one.manifest.parent / one.task) for one in lineage.ordered(exports)],
+        "checkpoints": sorted(map(str, kept)),
+        "set_aside": sorted(str(one.manifest.parent) for one in whole if one.aside),
+        "results": dict(lineage.steps_of(whole)),
+        "not_known": [str(one.manifest) for one in lineage.ordered(lost)],
+        "caches": sorted(
+            str(path) for path in (*Path(FOLDER).parent.glob("*"), *RESULTS.glob(f"*/{NOW}")) if path.is_dir()
+        ),
+    }
 
 
 def answer(
@@ -203,7 +253,7 @@ def answer(
         lists = Lists({**empty, kind: [given]})
         documents: list[dict[str, Any]] = []
         by: dict[str, dict[str, Any]] = {}
-        trained: dict[str, None] = {}
+        places: dict[str, set[Path]] = {split: set() for split in ("", "validation", "train")}
         groups, without = corpora(results, variant)
         copied, keepers = dict[str, str](), dict[str, str]()
         read: dict[str, dict[str, dict[str, Any]]] = {}  # what is on the lists, by the folder of the documents
@@ -224,7 +274,8 @@ def answer(
             told = {"documents": len(found), "by_fate": dict(fate.most_common()), "training_tokens": tokens}
             by |= dict.fromkeys(names, told)
             documents += found.values()
-            trained |= dict.fromkeys(model for one in group if tokens for model in models(one))
+            for split, paths in places.items():
+                paths |= {*starts(first, found, split)}
         copies_of = [{**row, "duplicate_of": copied[row["id"]]} for row in addresses(groups, copied)]
         originals = [{**row, "duplicate": keepers[row["id"]]} for row in addresses(groups, keepers)]
         held = [one for one in documents if one.get("fate", NOT_FOLLOWED) in HELD]
@@ -236,7 +287,7 @@ def answer(
         "documents": documents,
         "by_variant": by,
         "not_read": without,
-        "models": list(trained),
+        **reached(Lineage(), *places.values()),
         "curated": len({one["id"] for one in documents if one["curated"]}),
         "stays": len({one["id"] for one in held if one["stays"]}),
         "copies": copies_of,
@@ -264,7 +315,9 @@ def lines(found: dict[str, Any]) -> Iterator[str]:
         yield f"  {one.get('fate', ''):12} {one.get('tokens', 0):>8,} tokens  {one['url'] or '(no address)'}"
     if len(documents) > SHOWN:
         yield f"  … {len(documents) - SHOWN:,} more: --json lists all"
-    yield f"models whose corpus it is: {', '.join(found['models']) or 'none'}"
+    if written := [one for one in documents if "written_by" in one]:
+        yield f"texts among them that a model wrote of such pages: {len(written):,}"
+    yield from _reached(found)
     stay = (
         f"documents of a source whose documents the filter url keeps (curated, or with skip_filters): {found['stays']:,}; take them "
         "out of the source's files"
@@ -293,8 +346,18 @@ def lines(found: dict[str, Any]) -> Iterator[str]:
             "stand in their place. To leave them out, list them too:"
         )
         yield from _urls(copied)
-    for names, runs in _alike(found["runs_again"]):
-        yield f"what would run again{f' of {_few(names)}' if names != ['main'] else ''}: {', '.join(runs)}"
+    for names, again_steps in _alike(found["runs_again"]):
+        yield f"what would run again{f' of {_few(names)}' if names != ['main'] else ''}: {', '.join(again_steps)}"
+
+
+def _reached(found: dict[str, Any]) -> Iterator[str]:
+    """What was made from the documents."""
+    yield f"models that learnt from them: {', '.join(found['models']) or 'none'}"
+    for key, words in REACHED.items():
+        if found[key]:
+            yield f"{words}: {', '.join(found[key][:SHOWN])}{f' and {len(found[key]) - SHOWN:,} more' if found[key][SHOWN:] else ''}"
+    for variant, names in found["results"].items():
+        yield f"results of {variant} that hold something of them or were made with them: {len(names)} steps, {names[0]} to {names[-1]}"
 
 
 def _urls(found: list[dict[str, Any]]) -> Iterator[str]:

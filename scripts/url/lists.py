@@ -19,7 +19,7 @@ import re2
 import xxhash
 from tldextract import TLDExtract
 
-from scripts.formats.origins import host
+from scripts.formats.origins import host, made_from
 from scripts.workflow.errors import InputError
 
 LONGEST = 253  # characters of a host in the DNS (RFC 1035, section 2.3.4): no longer end of one is listed
@@ -27,6 +27,12 @@ KINDS = ("domains", "urls", "expressions")  # files of a category
 WORD = re.compile(r"[^\W_]+")
 COMMENT = re.compile(r"(?:^|(?<=\s))#.*")  # at the start or after a space: an address or an expression may hold one
 HOSTS = re.compile(r"^(?:0\.0\.0\.0|127\.0\.0\.1|::1?)\s+")  # a line of a hosts file
+
+
+def judged_url(row: dict[str, Any]) -> str:
+    """The URL by which a document is judged: of a text that a model wrote of a page, that page's. row: `url` and `metadata`; "": none."""
+    made = made_from(row)
+    return str(made["url"] or "") if made else row["url"] or ""
 
 
 def entries(path: Path) -> Iterator[tuple[int, str]]:

@@ -2,6 +2,7 @@
 
 Signals: `id, source, curated, domain, address, expression, words`: the entry that was found of each kind (null: none), and how many listed
 words the URL holds. A document without a host in its URL, such as a book, is on no list.
+A text that a model wrote of a page is judged by that page's URL.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ from typing import Any
 import pyarrow as pa
 
 from scripts.formats import filtered
-from scripts.formats.documents import Writer, data, shard_of, survivors
+from scripts.formats.documents import Writer, data, shard_of, survivors, verdict_file
 from scripts.formats.origins import host
-from scripts.url.lists import Lists
+from scripts.url.lists import Lists, judged_url
 from scripts.workflow import cli
 from scripts.workflow.console import Progress
 from scripts.workflow.manifest import Manifest
@@ -39,8 +40,10 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     progress = Progress(filtered.number(args.documents, args.verdicts), "documents")
     without = 0
     with Writer(out, SIGNAL) as writer:
-        for row in survivors(data(args.documents), data(args.verdicts, shard), ["id", "source", "curated", "url"]):
-            url = row["url"] or ""
+        for row in survivors(
+            data(args.documents), verdict_file(args.verdicts, shard), ["id", "source", "curated", "url", "metadata"]
+        ):
+            url = judged_url(row)
             name = host(url)
             without += name is None
             found = {

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import fcntl
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
@@ -25,6 +27,18 @@ def hold(path: Path) -> None:
         _hold(path)
     except OSError as error:
         raise place.Unusable(place.words(error, path)) from None
+
+
+@contextmanager
+def held(path: Path) -> Iterator[None]:
+    """The same lock until the block ends."""
+    hold(path)
+    handle = HELD[-1]
+    try:
+        yield
+    finally:
+        HELD.remove(handle)
+        handle.close()
 
 
 def _hold(path: Path) -> None:

@@ -13,6 +13,7 @@ VERSION = 1
 # A name that ends with / is a folder with all that is in it.
 PLUMBING = {
     "scripts/align/checks.py": "refuses settings that cannot work together",
+    "scripts/clean/": "removes what the config does not use, where a person says so",
     "scripts/compare/": "tells people what differs between runs",
     "scripts/compress/checks.py": "refuses settings that cannot work together",
     "scripts/compress/gguf_tools.py": "compiles llama.cpp; its version is in the record of what it makes",
@@ -21,6 +22,7 @@ PLUMBING = {
     "scripts/decontaminate/corpora.py": "reads and writes such a corpus",
     "scripts/evaluate/speed.py": "measures tokens a second and memory, in a file that no manifest lists",
     "scripts/ingest/native/setup.py": "builds the compiled part, whose source is in the fingerprint",
+    "scripts/language/fasttext_trial.py": "refuses models that fastText cannot read",
     "scripts/language/labels.py": "refuses languages that the model never finds",
     "scripts/marks/command.py": "tells people what their marks say",
     "scripts/models/registry.py": "which models there are; settings and parents are in their fingerprints",
@@ -90,9 +92,10 @@ PLUMBING = {
     "scripts/workflow/halving.py": "says who is judged with whom; what it says is in the fingerprint",
     "scripts/workflow/inputs.py": "compares files with their manifests",
     "scripts/workflow/lean.py": "leaves out a library that no value comes from",
-    "scripts/workflow/leftovers.py": "removes results of shards and models that the config no longer has",
+    "scripts/workflow/leftovers.py": "removes results of shards that the config no longer has",
     "scripts/workflow/lock.py": "lets one run at a time into a folder",
     "scripts/workflow/manifest.py": "writes and reads manifests; a result's files have their own checksums",
+    "scripts/workflow/pinned.py": "compares a file with the digest that the config names",
     "scripts/workflow/place.py": "says why a folder cannot be worked in",
     "scripts/workflow/placement.py": "says which variant's placement holds for what several share",
     "scripts/workflow/options.py": "placement keys as options of a command line",
@@ -116,6 +119,7 @@ PLUMBING = {
     "scripts/workflow/told.py": "says what steps are told of others; it is in their fingerprints",
     "scripts/workflow/trees.py": "nested mappings; what the config holds is in the fingerprint",
     "scripts/workflow/unchanged.py": "says whether a result would come out the same",
+    "scripts/workflow/unused.py": "sets results of models aside that the config no longer has, and brings them back",
     "scripts/workflow/verify.py": "compares results with their manifests",
 }
 

@@ -13,7 +13,7 @@ from scripts.models.registry import EXPORT_STEP, QUANTIZE_STEP
 from scripts.pretrain import expected, origin
 from scripts.quality import tools
 from scripts.training import compiler
-from scripts.workflow import engine, frozen, leftovers, steps
+from scripts.workflow import engine, frozen, leftovers, steps, unused
 from scripts.workflow.console import put
 from scripts.workflow.errors import InputError
 from scripts.workflow.manifest import Manifest, NewerError
@@ -94,11 +94,13 @@ def check_tokenizers(project: Project) -> None:
 
 def check_tools(project: Project) -> None:
     """Raise InputError where a model is to be exported or quantized by tools that are not there."""
+    back = {(move.variant, move.step, move.task) for move in unused.coming_back(project)}
     for variant, config in project.variants.items():
         for step, check in ((EXPORT_STEP, accepts.check_tools), (QUANTIZE_STEP, quantize_tools.check_tools)):
             names = steps.tasks(step, config)
             made = [name for name in names if Path(project.manifest(variant, step, name)).exists()]
-            check(config, {name for name in made if not project.stale(variant, step, [name])})
+            fresh = {name for name in made if not project.stale(variant, step, [name])}
+            check(config, fresh | {name for name in names if (variant, step, name) in back})
         wanted = [
             (step, steps.ids(step, config)) for step in ("quality.lm", "quality.kenlm") if steps.is_used(step, config)
         ]
@@ -163,11 +165,17 @@ def replaced(workflow: Any, project: Project) -> str:
 
 
 def prepare(workflow: Any, project: Project, tell: Callable[[str], None]) -> None:
-    """Before the first job: freeze code and config, remove what the config no longer has."""
+    """Before the first job: freeze code and config, set results aside or remove them that the config no longer has, bring others back."""
     freeze(workflow, project)
-    if found := leftovers.of(project.variants):
-        tell(f"removed {leftovers.described(project.variants, found)}")
-        leftovers.remove(found)
+    if paths := leftovers.of(project.variants):
+        tell(f"removed {leftovers.described(paths)}")
+        leftovers.remove(paths)
+    if moves := list(unused.leaving(project.variants)):
+        tell(f"set aside {unused.described(moves)}, {unused.LEAVES}")
+        unused.make(moves)
+    if moves := unused.coming_back(project):
+        tell(f"brought back {unused.described(moves)} {unused.RETURNS}")
+        unused.make(moves)
     for line in nameless(project):
         tell(line)
     forget_forced(workflow, project)

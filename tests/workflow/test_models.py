@@ -15,7 +15,7 @@ import yaml
 from scripts.compress import quantize_tools
 from scripts.compress.quantize_tools import missing
 from scripts.report import now
-from scripts.workflow import verify
+from scripts.workflow import unused, verify
 from scripts.workflow.manifest import Manifest
 from tests.unit.evaluate.endpoints import says, serving  # noqa: F401 - the fixture `served`
 from tests.workflow.conftest import TINY, run
@@ -142,16 +142,36 @@ def test_a_run_with_a_model_made_from_a_fine_tuned_one(
 
     (folder / "checkpoints/mine").mkdir(parents=True)
     (folder / "checkpoints/mine/sft2.run.json").write_text("{}")
+    trained = {path: path.read_bytes() for path in results.rglob("*sft2*") if path.is_file() and path.suffix != ".tsv"}
+    assert any(path.suffix == ".json" for path in trained)
     announced, said = " ".join(page(folder, TINY).split()), run(folder)
-    removed = re.search(
-        r"removed (\d+ files \(\d+\.\d MB\) below results/ of the model sft2, which this config no longer has)", said
+    aside = re.search(
+        r"set aside (\d+ files \([\d.]+ [kM]B\) of the model sft2, which this config no longer has)", said
     )
-    assert removed and f"the run first removes {removed[1]}" in announced
-    assert not [path for path in results.rglob("*") if "sft2" in path.name]
+    assert aside and f"the run first sets aside {aside[1]}" in announced
+    left = {path.relative_to(results).parts[0] for path in results.rglob("*") if "sft2" in path.name}
+    assert left == {"unused"} and len(unused.set_aside(folder / "results")) == 2
     assert (folder / "checkpoints/mine/sft2.run.json").exists()
     assert all(path.read_bytes() == held for path, held in before.items())
-    text = (results / "report/render/report.html").read_text(encoding="utf-8")
-    assert Columns(text).heads[:4] == ["Measure", "Base model", "sft from base", "Measured on"]
+    shown = [results / "report/render" / name for name in ("report.html", "counts.json")]
+    assert Columns(shown[0].read_text(encoding="utf-8")).heads[:4] == [
+        "Measure",
+        "Base model",
+        "sft from base",
+        "Measured on",
+    ]
+    assert not any("sft2" in path.read_text(encoding="utf-8") for path in shown)
+    assert not verify.check(folder / "results", deep=True).faults
+
+    # It comes back, and nothing of it is made again.
+    announced, said = " ".join(page(folder, config).split()), run(folder, config=config)
+    back = re.search(r"brought back \d+ files \([\d.]+ [kM]B\) of the model sft2 from results/\*/unused/", said)
+    assert back and f"the run first {back[0].replace('brought', 'brings')}" in announced
+    assert "finetune.train" not in announced.split("the run first")[0]
+    assert not (results / "unused").exists()
+    assert {path: path.read_bytes() for path in trained} == trained
+    assert not [path for path in (folder / "logs/main/finetune/train").glob("sft2.log") if "step 2" in path.read_text()]
+    assert planned(folder, tree({"sft": SFT, "sft2": SFT2})) == set()
 
 
 @pytest.mark.slow

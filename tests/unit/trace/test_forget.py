@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import yaml
 from scripts.trace import forget
 from scripts.trace.results import Results
 from scripts.workflow import config as configuration
+from scripts.workflow import unused
 from scripts.workflow.errors import InputError
 from scripts.workflow.manifest import Manifest
 from tests.unit import making
@@ -30,6 +32,12 @@ CONFIG: dict[str, Any] = {
 }
 
 
+MODELS = {
+    "sft": "finetune.train", "scores": "align.reward", "liked": "align.train", "given": "compress.export", "gone": "compress.quantize",
+    "old": "compress.prune",
+}  # fmt: skip
+
+
 def table(path: Path, **columns: list[Any]) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     pq.write_table(pa.table(columns), path)
@@ -43,13 +51,20 @@ def made(results: Results, name: str, trained: bool, tokens: int = 5) -> None:
         rows = [("y", "dedup", "x"), ("z", "corpus", "x")] + [("x", "language", None)] * (not trained)
         columns = dict(zip(("id", "stage", "duplicate_of"), map(list, zip(*rows, strict=True)), strict=True))
         dropped = table(path.parent / "dropped/00000.parquet", **columns)
-        Manifest("corpus.write", "test").write(path, [dropped])
+        Manifest("corpus.write", "test", sources={"00000": "x"}).write(path, [dropped])
     if not (path := one.path("tokenize.encode", "00000")).exists():
         told = table(path.parent / "train/00000.docs.parquet", id=["x"] * trained, tokens=[tokens] * trained)
-        Manifest("tokenize.encode", "test").write(path, [told])
-    if not (path := one.path("pretrain.train")).exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        Manifest("pretrain.train", "test").write(path, [])
+        read(one, ("corpus.write", "00000"), "tokenize.encode", "00000", [told])
+    if not one.path("pretrain.train").exists():
+        read(one, ("tokenize.encode", "00000"), "pretrain.train")
+
+
+def read(results: Results, given: tuple[str, str], step: str, task: str = "", files: Sequence[Path] = ()) -> None:
+    """A result that was made from another: from all that its manifest says."""
+    above, path = Manifest.parse(results.path(*given)), results.path(step, task)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    inputs = {" ".join(given).rstrip(): {"*": str(above.digest_of("*"))}}
+    Manifest(step, "test", inputs=inputs).write(path, files)
 
 
 @pytest.fixture
@@ -99,7 +114,7 @@ def test_what_main_dropped_and_a_variant_trained_on_is_found(run: Any) -> None:
     assert found["lacking"] == [] and "url.select" in found["runs_again"]["main"]
     assert "corpus.write" in found["runs_again"]["wide"] and "corpus.write" not in found["runs_again"]["fast"]
     text = "\n".join(forget.lines(found))
-    assert "models whose corpus it is: wide/base" in text and "1 documents (wide): 1 train; 5 tokens" in text
+    assert "models that learnt from them: wide/base" in text and "1 documents (wide): 1 train; 5 tokens" in text
     # What was dropped as a duplicate of it has its text, and may come back where it goes.
     assert found["copies"] == [
         {"id": name, "url": f"https://copy.example/{name}", "source": "web", "duplicate_of": "x"} for name in "yz"
@@ -128,6 +143,89 @@ def test_the_document_that_a_dropped_one_is_a_duplicate_of_is_named(run: Any) ->
             == [{"id": "y", "url": "https://copy.example/y", "source": "web", "duplicate": "x"}] * kept
         )
         assert ("whose text stays: 1. To leave them out" in text) is kept
+
+
+def test_what_learnt_from_it_is_found_by_lineage(run: Any) -> None:
+    """Also a reward model, an export, checkpoints, a model that is set aside, and a text that a model wrote of the page."""
+    results = run(variants={}, models={name: {"from": "base", "step": step} for name, step in MODELS.items()})
+    path = results.path("ingest.extract", "00000")
+    facts = {"synthesized": {"by": "synthesize.seed", "seed": "x", "url": f"https://www.{HOST}/a", "origin": HOST}}
+    theirs = {"synthesized": {**facts["synthesized"], "url": "https://good.example/", "origin": "good.example"}}
+    rows = [
+        making.document("x", "text", url=f"https://{HOST}/a"),
+        making.document("w", "text", url="synthesized:x/0", metadata=json.dumps(facts), source="written"),
+        making.document("v", "text", url="synthesized:u/0", metadata=json.dumps(theirs), source="written"),
+    ]
+    making.documents(path.parent, rows)
+    results.path("synthesize.seed").parent.mkdir(parents=True)
+    Manifest("synthesize.seed", "test").write(results.path("synthesize.seed"), [])
+    made(results, "main", True)
+    read(results, ("pretrain.train", ""), "finetune.train", "sft")
+    read(results, ("finetune.train", "sft"), "align.reward", "scores")
+    read(results, ("align.reward", "scores"), "align.train", "liked")
+    read(results, ("align.train", "liked"), "compress.export", "given")
+    read(results, ("finetune.train", "sft"), "compress.quantize", "gone")
+    read(results, ("finetune.train", "sft"), "compress.prune", "old")
+    damaged = results.path("compress.prune", "old")
+    damaged.write_text(damaged.read_text().replace('"*": "', '"*": "0'))
+    left = {name: entry for name, entry in results.config["models"].items() if name != "gone"}
+    unused.make(unused.leaving({"main": {**results.config, "models": left}}))
+    place = Path("checkpoints/0123")
+    place.mkdir(parents=True)
+    pointer = {"manifest": str(results.path("align.reward", "scores")), "fingerprint": "x", "others": {}}
+    (place / "training.json").write_text(json.dumps(pointer))
+    caches = [".cache/judge", "results/main/report/now"]
+    for name in caches:
+        Path(name).mkdir(parents=True)
+
+    found = asked(Results([]))
+    assert {(one["id"], one.get("written_by")) for one in found["documents"]} == {("x", None), ("w", "synthesize.seed")}
+    assert found["models"] == ["base", "sft", "scores", "liked", "gone (set aside)"]
+    assert found["exports"] == ["results/main/compress/export/given"]
+    assert found["not_known"] == ["results/main/compress/prune/old.manifest.json"]
+    assert found["checkpoints"] == ["checkpoints/0123"] and found["caches"] == caches
+    assert len(found["set_aside"]) == 1 and found["set_aside"][0].startswith(
+        "results/main/unused/compress/quantize/gone."
+    )
+    assert found["results"]["main"][:2] == ["synthesize.seed", "ingest.extract"]
+    text = "\n".join(forget.lines(found))
+    assert "texts among them that a model wrote of such pages: 1" in text
+    assert (
+        "files to give away that hold such a model; copies that were given away are not known here: results/main/compress/export/given"
+        in text
+    )
+    assert "nobody knows whether it held them: results/main/compress/prune/old.manifest.json" in text
+
+
+def test_no_model_learnt_from_a_document_that_is_held_out(run: Any) -> None:
+    results = run(variants={})
+    made(results, "main", False)
+    path = results.path("corpus.write", "00000")
+    columns = {"id": ["y", "z"], "stage": ["dedup"] * 2, "duplicate_of": ["x"] * 2}
+    again = table(path.parent / "dropped/00000.parquet", **columns)
+    Manifest("corpus.write", "test", sources={"00000": "x"}).write(path, [again])
+    encoded = table(results.path("tokenize.encode").parent / "validation/00000.docs.parquet", id=["x"], tokens=[5])
+    read(results, ("corpus.write", "00000"), "tokenize.encode", "00000", [encoded])
+    read(results, ("tokenize.encode", "00000"), "pretrain.train")
+    read(results, ("tokenize.encode", "00000"), "evaluate.items")
+    found = asked(Results([]))
+    assert found["by_variant"]["main"]["by_fate"] == {"validation": 1} and found["models"] == []
+    assert "evaluate.items" in found["results"]["main"] and "pretrain.train" not in found["results"]["main"]
+
+
+def test_a_corpus_that_is_not_encoded_yet_has_its_documents(run: Any) -> None:
+    results = run(variants={})
+    path = results.path("corpus.write", "00000")
+    columns = {"id": ["y", "z"], "stage": ["dedup"] * 2, "duplicate_of": ["x"] * 2}
+    files = [
+        table(path.parent / "dropped/00000.parquet", **columns),
+        table(path.parent / "train/00000.parquet", id=["x"]),
+    ]
+    Manifest("corpus.write", "test", sources={"00000": "x"}).write(path, files)
+    read(results, ("corpus.write", "00000"), "finetune.pairs")
+    found = asked(Results([]))
+    assert found["by_variant"]["main"] == {"documents": 1, "by_fate": {"train": 1}, "training_tokens": 0}
+    assert found["results"]["main"][-2:] == ["corpus.write", "finetune.pairs"] and found["models"] == []
 
 
 def test_copies_of_a_document_that_stays_are_not_to_be_listed(run: Any) -> None:

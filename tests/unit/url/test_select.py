@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from scripts.formats.documents import rows
 from scripts.url import score, select
 from scripts.workflow.manifest import Manifest
 from tests.unit import making
+
+
+def of(page: str) -> str:
+    """The metadata of a text that a model wrote of a page."""
+    return json.dumps({"synthesized": {"by": "synthesize.seed", "seed": "x", "url": page, "origin": page}})
 
 
 def test_both_steps(tmp_path: Path) -> None:
@@ -22,6 +28,9 @@ def test_both_steps(tmp_path: Path) -> None:
         making.document("a book", "a", url="file:casino.txt#1"),
         making.document("no url", "a", url=None),
         making.document("gone before", "a", url="https://www.bad.com/page"),
+        making.document("written of a page on a list", "a", url="synthesized:x/0", metadata=of("https://bad.com/page")),
+        making.document("written of a clean page", "a", url="synthesized:y/0", metadata=of("https://good.org/")),
+        making.document("written of a book", "a", url="synthesized:z/0", metadata=of("")),
     ]
     documents = making.documents(tmp_path / "documents", given)
     names = [row["id"] for row in given]
@@ -30,14 +39,15 @@ def test_both_steps(tmp_path: Path) -> None:
     config = making.config("url.score", domains=[str(tmp_path / "domains")], words=[str(tmp_path / "words")])
     argv = ["--config", config, "--documents", str(documents), "--verdicts", str(verdicts), "--manifest", str(out)]
     assert score.main(argv) == 0
-    assert Manifest.read(out).summary == {"without_host": 2, "notes": []}
+    assert Manifest.read(out).summary == {"without_host": 3, "notes": []}
 
     argv = ["--config", making.config("url.select", words_max=1), "--signals", str(out)]
     assert select.main([*argv, "--manifest", str(tmp_path / "select/00000.manifest.json")]) == 0
     manifest = Manifest.read(tmp_path / "select/00000.manifest.json")
-    assert manifest.counts == {"in": 7, "kept": 5, "dropped": {"domain": 1, "words": 1}}
+    assert manifest.counts == {"in": 10, "kept": 7, "dropped": {"domain": 2, "words": 1}}
     found = {row.pop("id"): row for row in rows(manifest.file("00000.parquet"))}
-    assert list(found) == names[:-1]
+    assert list(found) == [name for name in names if name != "gone before"]
+    assert not found["written of a page on a list"]["kept"] and found["written of a clean page"]["kept"]
     assert (found["on a list"]["rule"], found["on a list"]["detail"]) == ("domain", "bad.com")
     assert (found["two words"]["value"], found["two words"]["threshold"]) == (2, 1)
     assert found["curated"]["kept"] and found["curated"]["rules"] == ["domain"] and found["curated"]["rule"] is None
@@ -62,7 +72,7 @@ def test_a_source_that_skips_it_stays(tmp_path: Path) -> None:
     assert select.main([*argv, "--manifest", str(tmp_path / "select/00000.manifest.json")]) == 0
     manifest = Manifest.read(tmp_path / "select/00000.manifest.json")
     assert manifest.counts == {"in": 4, "kept": 3, "dropped": {"domain": 1}}
-    assert manifest.summary == {"source_exempt": 1}, "a curated document stays for that reason already"
+    assert manifest.summary["source_exempt"] == 1, "a curated document stays for that reason already"
     found = {row["id"]: row for row in rows(manifest.file("00000.parquet"))}
     assert found["wiki"]["rules"] == found["web"]["rules"] == ["domain"] and found["clean"]["rules"] == []
     assert [found["wiki"][key] for key in ("kept", "rule", "value", "threshold", "detail")] == [True, *[None] * 4]

@@ -1,0 +1,143 @@
+"""What of a run's folder the config does not use: lists it with sizes and what it costs to have it again, and removes it after a question.
+
+models: results of models that the config no longer has, which a run sets aside in results/*/unused/. checkpoints: old ones of trainings
+that ended. results: of steps and variants that the config does not use. caches: of plans and commands. What the config uses or names
+stays, nothing outside the folder is removed, and no link is followed. `make clean` removes everything.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import shutil
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from scripts.clean import candidates
+from scripts.clean.candidates import KINDS, Item
+from scripts.slurm import guard
+from scripts.training.estimate.parts import gigabytes
+from scripts.workflow import cli, frozen, lock, place, readable
+from scripts.workflow import config as configuration
+from scripts.workflow.accept import agreed
+from scripts.workflow.console import put, setup
+from scripts.workflow.errors import InputError
+from scripts.workflow.leftovers import order
+from scripts.workflow.project import Project
+from scripts.workflow.trees import flat
+
+SHOWN = 5  # keys that a text names
+RUN, SLURM_RUN = Path(".snakemake/run.lock"), Path(".snakemake/slurm-driver.json")
+
+
+def lines(items: list[Item], notes: Iterable[str]) -> Iterator[str]:
+    """What could be removed, an entry a line, and what stays."""
+    yield from (item.line() for item in items)
+    yield from notes
+    total = sum(item.bytes for item in items)
+    yield f"{gigabytes(total):>9}  in all" if items else "nothing to free: the config uses all that is here"
+
+
+def remove(items: Iterable[Item]) -> Iterator[str]:
+    """Remove entries, manifests first, so that none is left without its data; a line for each path that cannot be removed."""
+    for item in items:
+        for path in item.paths:
+            if not candidates.is_plain(path):  # it was, when the list was made
+                yield f"{path} stays: it is a link, or lies behind one"
+                continue
+            try:
+                for file in sorted(candidates.files(path), key=order):
+                    file.unlink(missing_ok=True)
+                if path.is_dir():
+                    shutil.rmtree(path)
+            except OSError as error:
+                yield place.words(error, path)
+            for folder in path.parents[:-1]:
+                with contextlib.suppress(OSError):  # not empty
+                    folder.rmdir()
+
+
+def project_of(files: list[Path]) -> Project:
+    """The project of these config files (none: config.yaml) in the working directory. Raises InputError and ConfigError."""
+    given = files or [Path("config.yaml")]
+    return Project(configuration.validate(readable.laid(given), source=", ".join(map(str, given))))
+
+
+def other_config(project: Project) -> str:
+    """Which keys differ from the config that the last run here had, in words; "" without a run, and with its config."""
+    for path in sorted(frozen.FOLDER.glob("*.json")):
+        try:
+            before = flat(json.loads(path.read_bytes()))
+        except (OSError, ValueError, AttributeError):
+            continue
+        now = flat(json.loads(json.dumps(project.variants["main"])))
+        keys = sorted(key for key in before.keys() | now.keys() if before.get(key, SHOWN) != now.get(key, SHOWN))
+        if keys:
+            more = f" and {len(keys) - SHOWN} more" if keys[SHOWN:] else ""
+            return f"the last run here had another config: {', '.join(keys[:SHOWN])}{more} differ"
+    return ""
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    made = cli.described(
+        "crawl2llm clean", __doc__, "--dry-run\n  crawl2llm clean checkpoints caches --configfile mine.yaml --yes"
+    )
+    made.add_argument("kinds", nargs="*", metavar="KIND", help=f"what to look for: {', '.join(KINDS)} (all)")
+    made.add_argument("-n", "--dry-run", action="store_true", help="look only: nothing is asked, removed or written")
+    made.add_argument("--yes", action="store_true", help="do not ask")
+    made.add_argument(
+        "--configfile",
+        type=Path,
+        action="append",
+        default=[],
+        help="the run's config (config.yaml of its folder); given again, a file that is laid over it",
+    )
+    made.add_argument("--directory", type=Path, default=Path(), help="the run's working directory, as of Snakemake (.)")
+    return made
+
+
+@cli.answered
+def main(argv: list[str] | None = None) -> int:
+    args = parser().parse_args(argv)
+    setup("clean")
+    if unknown := [kind for kind in args.kinds if kind not in KINDS]:
+        raise InputError(f"{unknown[0]!r} is nothing to look for; allowed are {', '.join(KINDS)}")
+    if not args.directory.is_dir():
+        raise InputError(f"--directory is {args.directory}, which is no folder")
+    kinds = tuple(args.kinds) or KINDS
+    configs = [path.absolute() for path in args.configfile]
+    with contextlib.chdir(args.directory):
+        project = project_of(configs)
+        other = other_config(project)
+        if args.dry_run:
+            items, notes = candidates.of(project, kinds)
+            put("\n".join(lines(items, [*notes, *filter(None, [other])])))
+            return 0
+        if other and args.yes and not configs:
+            raise InputError(f"{other}. Name the run's config: --configfile FILE")
+        try:
+            with lock.held(RUN):
+                guard.check(SLURM_RUN)
+                return clean(project, kinds, args.yes, other)
+        except (lock.Busy, guard.GuardError, place.Unusable) as error:
+            return cli.fail(str(error))
+
+
+def clean(project: Project, kinds: tuple[str, ...], yes: bool, other: str) -> int:
+    """List what the config does not use, and remove it if a person agrees; the exit status. other: of `other_config`."""
+    items, notes = candidates.of(project, kinds)
+    put("\n".join(lines(items, [*notes, *filter(None, [other])])))
+    if not items:
+        return 0
+    if not (yes or agreed("remove this? [y/N] ")):
+        put("nothing was removed")
+        return 1
+    failures = list(remove(items))
+    put("\n".join([*failures, "the rest was removed" if failures else "removed"]))
+    return int(bool(failures))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,176 @@
+"""Results of models that the config no longer has are set aside, whole, and come back where they are what the config asks for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scripts.workflow import config as configuration
+from scripts.workflow import record, unused
+from scripts.workflow.manifest import Manifest, digest
+from scripts.workflow.project import Project
+
+SFT: dict[str, Any] = {"from": "base", "step": "finetune.train"}
+STEP, PLACE = "finetune.train", Path("results/main/finetune/train")
+
+
+def project(models: dict[str, Any], variants: dict[str, Any] | None = None) -> Project:
+    sources = [{"name": "web", "kind": "crawl"}]
+    given = {"ingest": {"extract": {"sources": sources}}, "models": models, "variants": variants or {}}
+    return Project(configuration.validate(given))
+
+
+def made(of: Project, model: str, variant: str = "main", weights: str = "weights") -> dict[str, bytes]:
+    """The result of a fine-tuning, with its record and benchmark files, as the workflow leaves it: its files by path."""
+    manifest = Path(of.manifest(variant, STEP, model))
+    measured = manifest.parents[2] / "benchmarks/finetune/train"
+    for path, text in (
+        (manifest.parent / model / "model/model.safetensors", weights),
+        (manifest.parent / model / "metrics.jsonl", "{}"),
+        (measured / f"{model}.tsv", "s\n7.5\n"),
+        (measured / f"{model}.work.tsv", "s\n75\n"),
+    ):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    fingerprint = of.fingerprint(variant, STEP, model)
+    record.write(manifest, fingerprint, {})
+    result = Manifest(STEP, digest(fingerprint), inputs={"finetune.pairs": {"x": "y"}})
+    result.write(manifest, [manifest.parent / model / "model/model.safetensors"])
+    return files()
+
+
+def files() -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in sorted(Path("results").rglob("*")) if path.is_file()}
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, bytes]]:
+    """Starts a run of a config as far as models are concerned; gives the files below results/ after it."""
+    monkeypatch.chdir(tmp_path)
+
+    def start(of: Project) -> dict[str, bytes]:
+        unused.make(unused.leaving(of.variants))
+        unused.make(unused.coming_back(of))
+        return files()
+
+    return start
+
+
+def test_a_model_that_the_config_no_longer_has_is_set_aside_and_comes_back(here: Callable[..., Any]) -> None:
+    whole, without = project({"sft": SFT, "sft2": SFT}), project({"sft": SFT})
+    made(whole, "sft")
+    before = made(whole, "sft2")
+    theirs = (
+        "finetune/train/notes.txt", "finetune/train/my/model.safetensors", "finetune/train/manifest.json",
+        "finetune/train/model/model.safetensors", "finetune/pairs/manifest.json",
+    )  # fmt: skip
+    for path in (Path("results/main", name) for name in theirs):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("somebody's own")
+    after = here(without)
+    stays = {name for name in before if "sft2" not in name} | {f"results/main/{name}" for name in theirs}
+    aside = after.keys() - stays
+    assert stays < after.keys() and len(aside) == len(before.keys() - stays) and not (PLACE / "sft2").exists()
+    (folder,) = unused.set_aside()
+    assert (folder.step, folder.variant, folder.model) == (STEP, "main", "sft2")
+    assert all(name.startswith("results/main/unused/finetune/train/sft2.") for name in aside)
+    assert here(without) == after, "nothing moves twice"
+    assert not unused.coming_back(project({"sft": SFT, "sft2": {**SFT, "learning_rate": 0.5}})), "other settings"
+
+    back = here(whole)
+    assert {name: held for name, held in back.items() if name in before} == before
+    assert not Path("results/main/unused").exists()
+
+
+def test_results_of_several_settings_lie_side_by_side_and_the_right_ones_come_back(here: Callable[..., Any]) -> None:
+    kinds = [project({"sft": {**SFT, "learning_rate": rate}}) for rate in (0.1, 0.2)]
+    for number, kind in enumerate(kinds):
+        made(kind, "sft", weights=f"weights {number}")
+        here(project({}))
+    made(kinds[1], "sft", weights="of other input")  # the same settings: no result takes another one's place
+    here(project({}))
+    assert len(unused.set_aside()) == 3
+    for number, kind in enumerate(kinds):
+        here(kind)
+        assert (PLACE / "sft/model/model.safetensors").read_text() == f"weights {number}"
+        here(project({}))
+        assert len(unused.set_aside()) == 3
+
+
+def test_a_model_comes_back_to_the_variant_that_has_it_now(here: Callable[..., Any]) -> None:
+    """What main no longer has, a variant that shared it still needs: no model is trained again for that."""
+    both, one = project({"sft": SFT}, {"hot": {}}), project({}, {"hot": {"models": {"sft": SFT}}})
+    before = made(both, "sft")
+    assert one.manifest("hot", STEP, "sft").startswith("results/hot/")
+    after = here(one)
+    assert after == {name.replace("/main/", "/hot/"): held for name, held in before.items()}
+
+
+def test_results_of_other_input_or_in_part_or_begun_stay_aside(here: Callable[..., Any]) -> None:
+    whole = project({"sft": SFT})
+    before = made(whole, "sft")
+    here(project({}))
+    pairs = Path("results/main/finetune/pairs/manifest.json")
+    pairs.parent.mkdir(parents=True)
+    Manifest("finetune.pairs", "z").write(pairs, [])
+    assert not unused.coming_back(project({"sft": SFT})), "the pairs are others"
+    pairs.unlink()
+    Manifest.copy_of(pairs).unlink()
+    (folder,) = unused.set_aside()
+    weights = folder.folder / "sft/model/model.safetensors"
+    weights.rename(folder.folder / "lost")
+    assert not unused.coming_back(whole), "a file is missing"
+    (folder.folder / "lost").rename(weights)
+    Path(whole.manifest("main", STEP, "sft")).parent.mkdir(parents=True)
+    record.beside(Path(whole.manifest("main", STEP, "sft"))).write_text("{}")
+    assert not unused.coming_back(whole), "the model was begun again"
+    record.beside(Path(whole.manifest("main", STEP, "sft"))).unlink()
+    assert here(whole) == before
+
+    manifest = Path(whole.manifest("main", STEP, "sft"))
+    Manifest.forget(manifest)
+    here(project({}))
+    (folder,) = unused.set_aside()
+    assert folder.folder.name == f"sft.{digest(whole.fingerprint('main', STEP, 'sft'))}", "known by its record"
+    assert not unused.coming_back(whole)
+
+
+def test_a_move_that_was_cut_off_is_made_to_its_end(here: Callable[..., Any]) -> None:
+    whole, without = project({"sft": SFT}), project({})
+    before = made(whole, "sft")
+    for of, moves in (
+        (without, lambda: list(unused.leaving(without.variants))),
+        (whole, lambda: unused.coming_back(whole)),
+    ):
+        for number in range(len(before)):
+            (move,) = moves()
+            if number == 3:
+                here(of)
+                break
+            first = min(
+                path for path in move.files if not path.name.startswith((".sft", "sft.")) or path.suffix == ".tsv"
+            )
+            move.files[first].parent.mkdir(parents=True, exist_ok=True)
+            first.rename(move.files[first])
+        assert not moves()
+    assert files() == before
+
+
+def test_links_are_not_followed(here: Callable[..., Any], tmp_path: Path) -> None:
+    made(project({"sft": SFT}), "sft")
+    here(project({}))
+    Path("results/main/unused").rename(tmp_path / "elsewhere")
+    Path("results/main/unused").symlink_to(tmp_path / "elsewhere")
+    assert not unused.set_aside() and not unused.coming_back(project({"sft": SFT}))
+
+
+def test_what_a_person_reads(here: Callable[..., Any]) -> None:
+    of = project({"sft": SFT}, {"hot": {"models": {"sft": {"learning_rate": 0.5}}}})
+    made(of, "sft")
+    made(of, "sft", "hot")
+    moves = list(unused.leaving(project({}, {"hot": {}}).variants))
+    assert re.fullmatch(r"14 files \(\d+ kB\) of the models sft, sft of hot", unused.described(moves))
