@@ -7,8 +7,12 @@ CONFIG ?=
 PROFILE ?= profiles/local
 export PROMPT ?=
 # A broken config is named by file, line and column; Snakemake would only say that it is not valid. What follows a run names its pages.
-SNAKEMAKE = $(if $(CONFIG),$(BIN)/python -m scripts.workflow.readable $(CONFIG) && )\
-  CRAWL2LLM_SUMMARY=1 PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m snakemake --profile $(PROFILE) $(if $(CONFIG),--configfile $(CONFIG))
+# DIRECTORY is the folder of the run; without CONFIG its config is the one here then.
+DIRECTORY ?=
+SNAKEMAKE = $(if $(CONFIG),$(BIN)/python -m scripts.workflow.readable $(CONFIG) && )$(if $(DIRECTORY),mkdir -p "$(DIRECTORY)" && )\
+  CRAWL2LLM_SUMMARY=1 PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m snakemake --profile $(PROFILE) \
+  $(if $(CONFIG)$(DIRECTORY),--configfile $(or $(CONFIG),config.yaml)) $(if $(DIRECTORY),--directory "$(DIRECTORY)")
+RESULTS_HERE = $(if $(DIRECTORY),"$(DIRECTORY)"/results/main,results/main)
 
 PYTHON_HERE = PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python
 
@@ -21,7 +25,8 @@ unexport PYTHONDONTWRITEBYTECODE
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@echo "  CONFIG=configs/x.yaml after demo, plan, dag or report takes that run instead of config.yaml,"
-	@echo "  PROFILE=profiles/slurm Snakemake's profile instead of profiles/local"
+	@echo "  PROFILE=profiles/slurm Snakemake's profile instead of profiles/local,"
+	@echo "  DIRECTORY=/tmp/run after demo or report another folder for the run than this one"
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(f"crawl2llm needs Python 3.11 or newer; $(PYTHON) is {sys.version.split()[0]}. Try make PYTHON=python3.12" if sys.version_info < (3, 11) else 0)'
@@ -38,7 +43,9 @@ $(VENV)/.installed: envs/lock.txt pyproject.toml | $(VENV)/bin/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
 	@touch $@
 
-$(VENV)/.compiled: $(wildcard scripts/ingest/native/*.p*) $(VENV)/.installed
+# And what keeps Snakemake from asking SLURM whichever executor a run has.
+$(VENV)/.compiled: $(wildcard scripts/ingest/native/*.p*) $(wildcard scripts/slurm/crawl2llm_unasked.p*) $(VENV)/.installed
+	@cp scripts/slurm/crawl2llm_unasked.py scripts/slurm/crawl2llm_unasked.pth "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')"
 	CFLAGS=-O2 CXXFLAGS=-O2 CPPFLAGS= $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation ./scripts/ingest/native
 	@touch $@
 
@@ -53,7 +60,7 @@ install: $(VENV)/.compiled ## create .venv from the pinned lock
 
 demo: $(VENV)/.compiled ## the whole chain on the embedded default: from a crawl to an evaluated model
 	$(SNAKEMAKE)
-	@$(BIN)/python -m scripts.report.summary
+	@$(BIN)/python -m scripts.report.summary --results $(RESULTS_HERE)
 
 test: $(VENV)/.installed-dev ## every test that this machine can run
 	@$(PYTHON_HERE) -m tests
@@ -72,7 +79,7 @@ status: $(VENV)/.compiled ## what runs where on SLURM, until when, what waits an
 
 report: $(VENV)/.compiled ## only the report, and what it needs; OPEN=1 opens it in a browser
 	$(SNAKEMAKE) --forcerun report_render
-	@$(BIN)/python -m scripts.report.summary $(if $(OPEN),--open)
+	@$(BIN)/python -m scripts.report.summary --results $(RESULTS_HERE) $(if $(OPEN),--open)
 
 serve: $(VENV)/.compiled ## talk to the models: a page to chat in and an endpoint as OpenAI's. MODEL=sft PORT=8000, TYPE=q8_0 of a GGUF export
 	@$(BIN)/python -m scripts.crawl2llm serve $(MODEL) $(if $(TYPE),--type $(TYPE)) --port $(or $(PORT),8000) --results $(or $(RESULTS),results/main)

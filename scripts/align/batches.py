@@ -10,15 +10,15 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from scripts.align.layouts import LABELS, PREFERENCE
-from scripts.align.pairs import Row, kind, made, read_rows
+from scripts.align.layouts import DPO, KTO, LABELS, LEARNS_FROM, PREFERENCE
+from scripts.align.pairs import Row, kind, kinds_of, made, read_rows
 from scripts.finetune import batches
 from scripts.finetune.batches import Cuts, cuts, dealt, micro_batch, pieces
+from scripts.finetune.question_cuts import Fitted, cut_prompt, fit_pairs
 from scripts.finetune.template import Template
 from scripts.pretrain.heldout import Piece
 from scripts.workflow.errors import InputError
 
-DPO, KTO = "dpo", "kto"
 # Texts of a row that are laid out behind its question.
 CHOSEN, REJECTED, ANSWER, OTHER = "chosen", "rejected", "answer", "other"
 WANTS = {DPO: (CHOSEN, REJECTED), KTO: (ANSWER, OTHER)}
@@ -50,10 +50,10 @@ def rows_for(method: str, manifest: Path, name: str, who: str = "") -> tuple[lis
 
     who: a step that takes the rows of that method, where it is not align.train.
     """
-    rows, template = read_rows(manifest, name)
-    found = unpaired(rows) if method == KTO else [row for row in rows if kind(row) == PREFERENCE]
+    rows, template = read_rows(manifest, name, LEARNS_FROM[method])
+    found = unpaired(rows) if method == KTO else rows
     if not found and name == "train":
-        there = ", ".join(sorted({kind(row) for row in rows})) or "no row"
+        there = ", ".join(kinds_of(manifest, name)) or "no row"
         wants = f"rows of layout {PREFERENCE}" + f" or {LABELS}" * (method == KTO)
         raise InputError(
             f"{who or f'align.train.method is {method!r}, which'} takes {wants}; align.pairs has {there}: set align.pairs.files"
@@ -91,10 +91,17 @@ class Asked(batches.Batches):
         """The tokens of a question."""
         return list(self.tokenizer(self.template.prompt(row["question"]))["input_ids"])
 
-    def fitting(self, rows: Iterable[Row]) -> list[Row]:
-        """The rows whose question leaves room for `max_new_tokens` of an answer within `max_length`."""
-        most = self.settings["max_length"] - self.settings["max_new_tokens"]
-        return [row for row in rows if 0 < len(self.prompt(row)) <= most]
+    def fit_prompts(self, rows: Iterable[Row]) -> Fitted:
+        """The rows, whose questions are cut so that `max_new_tokens` of an answer fit within `max_length`."""
+        most, found = self.settings["max_length"] - self.settings["max_new_tokens"], Fitted()
+        for row in rows:
+            question = cut_prompt(row["question"], self.template, self.tokenizer, most)
+            if question is None or not self.prompt(row):
+                found.left_out += 1
+                continue
+            found.rows.append({**row, "question": question})
+            found.cut.append(question != row["question"])
+        return found
 
     def text(self, ids: Sequence[int]) -> str:
         """What an answer says, without its end token."""
@@ -115,25 +122,22 @@ class Preferences(Asked):
 
     def read(self, manifest: Path) -> tuple[list[Row], Template]:
         """The rows to train on, and how they are laid out."""
-        self.every, self.template = rows_for(self.method, manifest, "train", self.who)
-        return self.whole(self.every) or self.every, self.template
+        every, self.template = rows_for(self.method, manifest, "train", self.who)
+        self.fitted = self.fit(every)
+        return self.fitted.rows or every, self.template
 
-    def whole(self, rows: list[Row]) -> list[Row]:
-        """The rows of whose answers `max_length` leaves something: the others would teach nothing, and count in the mean."""
-        scored = [scored for _, scored, _ in self.pieces(rows, *self.trains)]
-        return [row for number, row in enumerate(rows) if all(scored[number :: len(rows)])]
+    def fit(self, rows: list[Row]) -> Fitted:
+        """The rows whose answers fit in `max_length`, some with a cut question: the same of both answers of a pair."""
+        also = WANTS[self.method][self.rows_each :]
+        return fit_pairs(rows, self.template, self.tokenizer, self.settings["max_length"], self.trains, also)
 
     def pieces(self, rows: Iterable[Row], *names: str) -> list[Piece]:
         """The tokens of questions with the answers `names`, in the order of `answers`."""
         return list(pieces(answers(rows, *names), self.template, self.tokenizer, self.settings["max_length"]))
 
     def cuts(self) -> Cuts:
-        """What `max_length` does to the answers of all rows."""
-        return self.cuts_of(self.every)
-
-    def cuts_of(self, rows: Iterable[Row]) -> Cuts:
-        """The same of any rows."""
-        return cuts(answers(rows, *self.trains), self.template, self.tokenizer, self.settings["max_length"])
+        """What `max_length` does to all rows."""
+        return cuts(self.fitted)
 
     def numbers(self, step: int, rank: int) -> list[list[int]]:
         """The rows of each of a process's micro-batches of a step; every process has as many micro-batches."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from scripts.align import endpoint, rewards
-from scripts.align.layouts import LABELS, PREFERENCE
+from scripts.align.layouts import LEARNS_FROM, PREFERENCE
 from scripts.models import registry
 from scripts.workflow.config import completed
 from scripts.workflow.errors import InputError
@@ -47,11 +47,10 @@ def check(config: dict[str, Any]) -> None:
                 "no such model that gives tokens values, or it is a mixture of experts"
             )
         if own["method"] in registry.BY_PREFERENCE:
-            layouts = [PREFERENCE, LABELS] if own["method"] == "kto" else [PREFERENCE]
             check_files(
                 pairs,
                 f"{key('method')} is {own['method']!r}",
-                layouts,
+                LEARNS_FROM[own["method"]],
                 ", or a method with rewards: grpo, rloo, reinforce, ppo",
             )
             continue

@@ -11,8 +11,9 @@ from typing import Any
 import torch
 
 from scripts.align import losses, scored
-from scripts.align.batches import CHOSEN, DPO, REJECTED, Preferences
+from scripts.align.batches import CHOSEN, REJECTED, Preferences
 from scripts.align.engine import Loss
+from scripts.align.layouts import DPO
 from scripts.align.pairs import Row
 from scripts.align.run import OnPairs
 from scripts.evaluate.measures import DIGITS, error

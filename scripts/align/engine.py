@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import Any, cast
@@ -89,8 +89,7 @@ class ByLoss(engine.Engine):
         """
         # DeepSpeed's wrapper, or torch's
         runs: Any = getattr(self, "engine", None) or getattr(self, "runs", self.model)
-        low = getattr(self, "low", False) and not getattr(self, "zero", 1)  # as Torch.forward has it
-        with torch.autocast(inputs.device.type, torch.bfloat16, enabled=low):
+        with getattr(self, "mixed", nullcontext)():
             return sampling.step(runs, inputs, mask, places, cache)
 
     def rest(self) -> None:

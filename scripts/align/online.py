@@ -27,7 +27,8 @@ from scripts.align.reward_model import RewardModel
 from scripts.align.rewards import Rewards
 from scripts.align.run import Alignment
 from scripts.finetune import adapters
-from scripts.finetune.batches import Cuts, dealt, micro_batch, pieces
+from scripts.finetune.batches import Cuts, cuts, dealt, micro_batch, pieces
+from scripts.finetune.question_cuts import fit_pairs
 from scripts.finetune.template import Template
 from scripts.models.load import name
 from scripts.pretrain.batch import IGNORE, MicroBatch
@@ -53,13 +54,19 @@ class Prompts(Asked):
     def read(self, manifest: Path) -> tuple[list[Row], Template]:
         """The prompts that leave room for an answer, and how they are laid out."""
         rows, self.template = read_rows(manifest, "train")
-        self.every = once(rows)
-        if not (fit := self.fitting(self.every)):
+        every = once(rows)
+        self.fitted = self.fit_prompts(every)
+        if not self.fitted.rows:
             room = f"max_length {self.settings['max_length']} - max_new_tokens {self.settings['max_new_tokens']}"
             raise InputError(
-                f"none of the {len(self.every):,} prompts of align.pairs has at most align.train.{room} tokens: change these"
+                f"none of the {len(every):,} prompts of align.pairs, cut to a token of the question, has at most align.train.{room} "
+                "tokens: change these"
             )
-        return fit, self.template
+        return self.fitted.rows, self.template
+
+    def cuts(self) -> Cuts:
+        """What `max_length` does to all prompts."""
+        return cuts(self.fitted)
 
     def answers(self, step: int, rank: int) -> list[list[Answer]]:
         """The answers of each of a process's micro-batches; every process has as many micro-batches."""
@@ -71,7 +78,7 @@ class Prompts(Asked):
 class ByReward(Alignment):
     """GRPO, RLOO and REINFORCE."""
 
-    batch = "prompts"
+    batch = counted = "prompts"
     batches: Prompts
 
     def read(self, settings: dict[str, Any]) -> Prompts:
@@ -91,7 +98,9 @@ class ByReward(Alignment):
             return RewardModel(found, own, self.source, made.template, key)
 
         self.rewards = Rewards(settings["rewards"], "align.train.rewards", scorer)
-        self.heldout_rows = made.fitting(once(read_rows(self.args.pairs, "heldout")[0]))[: settings["heldout_prompts"]]
+        heldout = once(read_rows(self.args.pairs, "heldout")[0])
+        self.heldout_fitted = made.fit_prompts(heldout)
+        self.heldout_rows = self.heldout_fitted.rows[: settings["heldout_prompts"]]
         return made
 
     def shape(self, config: Any) -> memory.Shape:
@@ -101,21 +110,15 @@ class ByReward(Alignment):
         return replace(found, drawn=found.layers, scored=sum(p.numel() for model in judges for p in model.parameters()))
 
     def count_cuts(self) -> tuple[Cuts, Cuts]:
-        """Nothing is cut: prompts that are too long are left out, and `notes` says so."""
-        return Cuts(len(self.batches.rows), 0, 0), Cuts(len(self.heldout_rows), 0, 0)
-
-    def notes(self) -> list[str]:
-        """More notes for the report."""
-        without = len(self.batches.every) - len(self.batches.rows)
-        return [f"{without:,} of {len(self.batches.every):,} prompts are too long for an answer and left out."] * (
-            without > 0
-        )
+        """What `max_length` does to all prompts, of training and held-out."""
+        return self.batches.cuts(), cuts(self.heldout_fitted)
 
     def prepare(self) -> None:
         """The tokens of the answers that held-out rows have, by which the model's loss on them is measured."""
         self.rewards.place(self.device)
-        rows = [row for row in self.heldout_rows if "answer" in row]
-        self.heldout_pieces = list(pieces(rows, self.batches.template, self.tokenizer, self.settings["max_length"]))
+        template, length = self.batches.template, self.settings["max_length"]
+        rows = fit_pairs([row for row in self.heldout_rows if "answer" in row], template, self.tokenizer, length).rows
+        self.heldout_pieces = list(pieces(rows, template, self.tokenizer, length))
 
     def worth(self, rows: Sequence[Row], answers: Sequence[Sequence[int]]) -> torch.Tensor:
         """The rewards of answers to rows, whether each ended by itself, and its tokens: float64 [answers, …]."""

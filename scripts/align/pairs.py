@@ -1,11 +1,13 @@
 """Preferences, labelled answers and prompts to align models by: from files, the questions of finetune.pairs, or a model's own answers.
 
-`train.jsonl` and `heldout.jsonl` have `id, question, of` (the file), and of a preference `chosen` and `rejected`, of a labelled answer
-`answer` and `label`, of a prompt perhaps `answer`. All rows of a conversation are on one side: held out by the hash of its first question.
+`preference.train.jsonl`, `labels.train.jsonl`, `prompts.train.jsonl` and the same of `heldout` have `id, question, of` (the file), and of a
+preference `chosen` and `rejected`, of a labelled answer `answer` and `label`, of a prompt perhaps `answer`. A kind has files of its own, so
+that a training is made again only if rows of a kind that it learns from change.
+All rows of a conversation are on one side: held out by the hash of its first question.
 Without files the rows are the questions of finetune.pairs with their answers, as prompts. Where `from` names a model, that answers each
 question several times, and what rewards like best and least of its answers is a preference. Memory is bounded by `max_train` and
-`max_heldout`: the rows of the lowest hash are held, and where files hold out different shares, a number for each question that not all of
-them do. `chat_template.jinja` is the template of finetune.pairs, by which all is laid out.
+`max_heldout`: of each kind the rows of the lowest hash are held, and where files hold out different shares, a number for each question that
+not all of them do. `chat_template.jinja` is the template of finetune.pairs, by which all is laid out.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from __future__ import annotations
 import argparse
 import heapq
 from collections import Counter
-from collections.abc import Iterable, Iterator, Set
+from collections.abc import Iterable, Iterator, Sequence, Set
 from pathlib import Path
 from typing import Any
 
@@ -40,12 +42,18 @@ SALT = "finetune.files"  # as finetune.pairs, so that both hold out the same que
 SHOWN, CHARACTERS = 4, 400  # examples of a file in the summary, and characters of each text
 FORMATS = (".jsonl", ".ndjson", ".json")
 SPLITS = ("train", "heldout")
+KINDS = (PREFERENCE, LABELS, PROMPTS)
 Row = dict[str, Any]
 
 
 def kind(row: Row) -> str:
     """The layout that a row is of."""
     return PREFERENCE if "chosen" in row else LABELS if "label" in row else PROMPTS
+
+
+def file_of(name: str, split: str) -> str:
+    """The name of the file of the rows of a kind in a split."""
+    return f"{name}.{split}.jsonl"
 
 
 class Lowest:
@@ -221,8 +229,8 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     settings = completed(STEP, settings)
     judge = endpoint(args, settings)
     finetune, template = read_pairs(args.pairs, "heldout")
-    kept = {name: Lowest(settings[f"max_{name}"], settings["seed"]) for name in SPLITS}
-    dropped, total = Counter[str](), 0
+    kept = {(split, name): Lowest(settings[f"max_{split}"], settings["seed"]) for split in SPLITS for name in KINDS}
+    dropped, cut, total = Counter[str](), Counter[str](), 0
     mask = masks(settings)
     held = {key(row["question"]) for row in finetune}
     rows_given = every(settings, args.pairs, template, dropped, held, mask, Guard(args.index, settings))
@@ -230,14 +238,14 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
         if not args.model:
             raise InputError(f"align.pairs.from is {settings['from']!r}; give --model, its manifest")
         asked = of_questions(rows_given, dropped)
-        drawn = preferences(asked, args.model, settings, template, dropped, judge)
+        drawn = preferences(asked, args.model, settings, template, dropped, judge, cut)
         rows_given = ((split, made(row.pop("of"), row)) for split, row in drawn)
     for split, row in rows_given:
         total += 1
-        if why := kept[split].add(row):
+        if why := kept[split, kind(row)].add(row):
             dropped[f"{split}_{why}"] += 1
-    rows = {name: held.ordered() for name, held in kept.items()}
-    written = {f"{name}.jsonl": json_lines(rows[name]) for name in SPLITS}
+    written = {file_of(name, split): json_lines(lowest.ordered()) for (split, name), lowest in kept.items()}
+    rows = {split: [row for name in KINDS for row in kept[split, name].ordered()] for split in SPLITS}
     written[CHAT] = template.chat()
     for name, words in written.items():
         write_atomically(args.manifest.parent / name, words)
@@ -252,10 +260,14 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
         "heldout": len(rows["heldout"]),
         "kinds": {name: numbers(rows[name], "kind") for name in SPLITS},
         "by_source": {name: numbers(rows[name], "of") for name in SPLITS},
-        "template": template.text,
+        **template.summary(),
         "examples": examples(rows["train"]),
         "notes": [] if rows["heldout"] else ["No row is held out to measure an alignment by."],
     }
+    if cut:
+        manifest.summary["notes"].append(
+            f"Of {cut['prompts']:,} prompts the question was cut ({template.cut}) to leave room for an answer in the model's context."
+        )
     if mask:
         manifest.summary["masked"] = dict(sorted(mask.masked.items()))
     if judge:
@@ -268,13 +280,24 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     return [args.manifest.parent / name for name in written]
 
 
-def read_rows(manifest: Path, name: str) -> tuple[list[Row], Template]:
-    """The rows of `<name>.jsonl` of an align.pairs manifest, and the template that they are laid out by.
+def read_rows(manifest: Path, split: str, kinds: Sequence[str] = KINDS) -> tuple[list[Row], Template]:
+    """The rows of some kinds in a split of an align.pairs manifest, and the template that they are laid out by.
+
+    Those of one kind are in the order of their file, those of several in the order of their ids: no kind comes first.
 
     Raises InputError for a manifest of another step, ManifestError for a damaged one.
     """
     read = Manifest.of(STEP, manifest, "--pairs")
-    return read.rows(f"{name}.jsonl"), Template.parse(read.summary["template"])
+    by_kind = [read.rows(file_of(name, split)) for name in kinds]
+    rows = [row for some in by_kind for row in some]
+    if sum(map(bool, by_kind)) > 1:
+        rows.sort(key=lambda row: str(row["id"]))
+    return rows, Template.of_settings(read.summary)
+
+
+def kinds_of(manifest: Path, split: str) -> list[str]:
+    """The kinds of which an align.pairs manifest has rows in a split."""
+    return sorted(Manifest.of(STEP, manifest, "--pairs", own=False).summary["kinds"][split])
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -13,8 +13,9 @@ from typing import Any
 import torch
 
 from scripts.align import losses
-from scripts.align.batches import ANSWER, CHOSEN, DPO, KTO, OTHER, REJECTED, WANTS
+from scripts.align.batches import ANSWER, CHOSEN, OTHER, REJECTED, WANTS
 from scripts.align.engine import Loss
+from scripts.align.layouts import DPO, KTO
 from scripts.align.pairs import Row
 from scripts.align.run import Alignment, OnPairs
 from scripts.pretrain.engine import Update

@@ -11,11 +11,11 @@ import torch
 import torch.distributed as dist
 
 from scripts.align import sampling
-from scripts.align.batches import Asked, Preferences, once, rows_for
+from scripts.align.batches import KTO, Asked, Preferences, once, rows_for
 from scripts.align.checks import check_chunks
 from scripts.align.engine import ByLoss, kind
 from scripts.align.pairs import Row
-from scripts.finetune.batches import Cuts, dealt, micro_batch
+from scripts.finetune.batches import Cuts, cuts, dealt, micro_batch
 from scripts.finetune.run import Run, check_answers
 from scripts.models import registry
 from scripts.pretrain import checkpoint
@@ -31,8 +31,8 @@ SPOKEN, SPOKEN_FILE = 10, "prompts.jsonl"  # fixed prompts that are answered bef
 class Measured(Run):
     """What is trained by losses of its own, and measured before it takes the weights of a checkpoint."""
 
-    counted = "answers"
     batches: Asked
+    heldout_rows: list[Row]
     engine: ByLoss
     engine_of: Callable[[str], type[ByLoss]] = staticmethod(kind)  # the class of an engine by its name
 
@@ -106,13 +106,14 @@ class OnPairs(Measured):
     def read(self, settings: dict[str, Any]) -> Preferences:
         """What is trained on; reads what is held out, too."""
         made = self.reader(self.args.pairs, self.tokenizer, settings, self.processes)
-        self.every_heldout, _ = rows_for(made.method, self.args.pairs, "heldout")
-        self.heldout_rows = made.whole(self.every_heldout)
+        self.heldout_fitted = made.fit(rows_for(made.method, self.args.pairs, "heldout")[0])
+        self.heldout_rows = self.heldout_fitted.rows
+        self.counted = "answers" if made.method == KTO else "pairs"
         return made
 
     def count_cuts(self) -> tuple[Cuts, Cuts]:
-        """As `Run.count_cuts`, of all answers."""
-        found = self.batches.cuts(), self.batches.cuts_of(self.every_heldout)
+        """As `Run.count_cuts`, of all rows."""
+        found = self.batches.cuts(), cuts(self.heldout_fitted)
         check_answers(found[0], self.settings["max_length"], self.where)
         return found
 
@@ -129,7 +130,7 @@ class Alignment(Measured):
 
     def built(self, job: Job) -> Engine:
         """As `Measured.built`; the fixed prompts are answered too."""
-        self.spoken_of = self.batches.fitting(once([*self.heldout_rows, *self.batches.rows]))[:SPOKEN]
+        self.spoken_of = self.batches.fit_prompts(once([*self.heldout_rows, *self.batches.rows])).rows[:SPOKEN]
         made = super().built(job)
         self.spoken_before = self.spoken
         return made

@@ -18,6 +18,7 @@ from scripts.align import sampling
 from scripts.align.endpoint import EndpointJudge
 from scripts.align.reward_model import RewardModel
 from scripts.align.rewards import ENDPOINT, Rewards
+from scripts.finetune.question_cuts import cut_prompt
 from scripts.finetune.template import Template
 from scripts.models import quantized
 from scripts.models.load import context_of, load, name, weights
@@ -35,12 +36,15 @@ def preferences(
     template: Template,
     dropped: Counter[str],
     endpoint: EndpointJudge | None = None,
+    cut: Counter[str] | None = None,
 ) -> Iterator[tuple[str, Row]]:
     """(split, {question, chosen, rejected, of}) for each prompt whose answers are worth different things.
 
-    manifest: of the model. endpoint: what judges where an entry of rewards says so. Others are counted in `dropped`: `too_long` for an
-    answer within the model's context, `no_reference` for an endpoint that is to compare with one, `tied`, `no_score` where fewer than two
-    answers have a score and the endpoint gave one none. An answer is a function of the model, the seed, the question and its number.
+    manifest: of the model. endpoint: what judges where an entry of rewards says so. The question that is asked
+    is cut to leave room for an answer in the model's context. Others are counted in `dropped`: `too_long` if not even a token of it does,
+    `no_reference` for an endpoint that is to compare with one, `tied`, `no_score` if fewer than two answers have a score and the endpoint
+    gave one none. An answer is a function of the model, the seed, the question and its number.
+    cut: `prompts` counts the questions that are cut.
     """
     torch.set_num_threads(settings["threads"])
     folder = weights(manifest)[1]
@@ -61,12 +65,15 @@ def preferences(
 
     def fitting() -> Iterator[tuple[str, Row, list[int]]]:
         for split, row in asked:
-            ids = tokenizer(template.prompt(row["question"]))["input_ids"]
-            if not 0 < len(ids) <= context - most:
+            question = cut_prompt(row["question"], template, tokenizer, context - most)
+            ids = tokenizer(template.prompt(question))["input_ids"] if question is not None else []
+            if not ids:
                 dropped["too_long"] += 1
             elif endpoint is not None and endpoint.compares and not row.get("answer"):
                 dropped["no_reference"] += 1
             else:
+                if cut is not None and question != row["question"]:
+                    cut["prompts"] += 1
                 yield split, row, ids
 
     progress = Progress(None, "prompts")

@@ -7,7 +7,6 @@ made with. Only what differs is told; --json has all of it. With --page instead 
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -213,13 +212,8 @@ def lines(found: Row) -> Iterator[str]:
     yield f"{len(found['same_files'])} of {len(found['seconds'])} steps have the same files, byte by byte"
 
 
-def options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--configfile",
-        nargs="+",
-        default=[],
-        help="the run's config: with it, results that variants share are found exactly",
-    )
+def options(parser: cli.Parser) -> None:
+    cli.configfile_option(parser, "the run's config: with it, results that variants share are found exactly")
 
 
 def page(given: list[str]) -> int:

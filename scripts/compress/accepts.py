@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Container
+from collections.abc import Container, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,8 @@ TYPES = ("llama", "mistral", "qwen2", "qwen3", "mixtral", "olmoe", "gpt2", "gpt_
 UNTIED = ("olmoe", "gpt_neox")  # llama.cpp asks for a matrix of the output
 EVEN = ("olmoe",)  # its norms of keys have the width of queries
 # llama.cpp's name for the way that a text is cut before BPE (src/llama-vocab.cpp), by tokenize.train.digits: GPT-2's expression
-# alone, and after every digit was cut off by itself.
+# alone, and after every digit was cut off by itself. Groups of up to three digits are there only before other expressions: minicpm5,
+# deepseek-v3, hunyuan-dense, llama-bpe (read in the source of llama_cpp_python 0.3.36).
 PRE = {0: "gpt-2", 1: "smollm"}
 FOLDER = ".gguf"  # beside .venv
 VARIABLE = "CRAWL2LLM_GGUF"
@@ -52,9 +53,32 @@ def exported(config: dict[str, Any]) -> dict[str, list[str]]:
     return {name: types for name, types in found.items() if types}
 
 
+def obstacles(config: dict[str, Any]) -> Iterator[str]:
+    """Why llama.cpp would not take the models of a config, in words: key, value and what is allowed. Nothing if it takes them."""
+    model, tokenizer = config["pretrain"]["train"]["model"], config["tokenize"]["train"]
+    if model["type"] not in TYPES:
+        yield f"of pretrain.train.model.type llama.cpp takes {', '.join(TYPES)}, and it is {model['type']!r}"
+    if model["type"] in UNTIED and model["tie_embeddings"]:
+        yield (
+            f"of type {model['type']} llama.cpp takes pretrain.train.model.tie_embeddings false, and it is {model['tie_embeddings']!r}"
+        )
+    if model["type"] in EVEN and model["kv_heads"] not in (None, model["heads"]):
+        yield (
+            f"of type {model['type']} llama.cpp takes as many pretrain.train.model.kv_heads as heads, {model['heads']}, and they are "
+            f"{model['kv_heads']!r}"
+        )
+    if tokenizer["model"] != "bpe":
+        yield f"of tokenize.train.model llama.cpp takes bpe, and it is {tokenizer['model']!r}"
+    if tokenizer["marks"] != "separate":
+        yield f"llama.cpp has no way to cut texts as tokenize.train.marks {tokenizer['marks']!r} does; allowed: 'separate'"
+    if tokenizer["digits"] not in PRE:
+        yield (
+            f"llama.cpp has no way to cut texts as tokenize.train.digits {tokenizer['digits']} does; allowed: {', '.join(map(str, PRE))}"
+        )
+
+
 def check(config: dict[str, Any]) -> None:
     """Raise InputError, naming key, value and what is allowed, for an export as GGUF that llama.cpp would not take."""
-    model, tokenizer = config["pretrain"]["train"]["model"], config["tokenize"]["train"]
     for name, types in exported(config).items():
         why = f"models.{name}.types asks for {types[0]}"
         source = config["models"][name]["from"]
@@ -63,31 +87,8 @@ def check(config: dict[str, Any]) -> None:
                 f"{why}, and models.{name}.from is {source!r}, whose weights are rounded for other programs: export "
                 f"{registry.parent(config, source)!r}, which it is made from, with q8_0 or q4_k_m, or {source!r} as {WHOLE}"
             )
-        if model["type"] not in TYPES:
-            raise InputError(
-                f"{why}; of pretrain.train.model.type llama.cpp takes {', '.join(TYPES)}, and it is {model['type']!r}"
-            )
-        if model["type"] in UNTIED and model["tie_embeddings"]:
-            raise InputError(
-                f"{why}; of type {model['type']} llama.cpp takes pretrain.train.model.tie_embeddings false, and it is "
-                f"{model['tie_embeddings']!r}"
-            )
-        if model["type"] in EVEN and model["kv_heads"] not in (None, model["heads"]):
-            raise InputError(
-                f"{why}; of type {model['type']} llama.cpp takes as many pretrain.train.model.kv_heads as heads, "
-                f"{model['heads']}, and they are {model['kv_heads']!r}"
-            )
-        if tokenizer["model"] != "bpe":
-            raise InputError(f"{why}; of tokenize.train.model llama.cpp takes bpe, and it is {tokenizer['model']!r}")
-        if tokenizer["marks"] != "separate":
-            raise InputError(
-                f"{why}; llama.cpp has no way to cut texts as tokenize.train.marks {tokenizer['marks']!r} does; allowed: 'separate'"
-            )
-        if tokenizer["digits"] not in PRE:
-            raise InputError(
-                f"{why}; llama.cpp has no way to cut texts as tokenize.train.digits {tokenizer['digits']} does; allowed: "
-                f"{', '.join(map(str, PRE))}"
-            )
+        for obstacle in obstacles(config):
+            raise InputError(f"{why}; {obstacle}")
 
 
 def check_tools(config: dict[str, Any], there: Container[str] = ()) -> None:

@@ -24,6 +24,8 @@ TEXTS = [  # what tokenizers do differently: white space, digits, contractions, 
     "🚀 (normal) 😶\u200d🌫️ ✅ 🦙🦙 e\u0301 ﬁ",
     "я в ус не дую; ຄົນ; 我想在apple工作1314151天～; कान्ते; Ünïcödé",
     "def f(x):\n\treturn {'a': [x ** 2, -1e-3]}  # ------======= \r\n",
+    "'The end', he said. 'SELF' 'theirs",  # some take contractions for such in any case
+    "if x:\n    y = 12\n\n\n        z  345",
     "<|endoftext|> <|pad|> [INST] </s> <s>",
     "a" * 300 + " " * 40 + "!" * 40,
 ]

@@ -16,7 +16,7 @@ from typing import Any
 from scripts.corpus.chosen import DOCUMENT_HELD, NEAR_HELD, ORIGIN_HELD
 from scripts.corpus.overlap import Reference, batched
 from scripts.formats import spans
-from scripts.formats.documents import VERDICT, Writer, data, rows, shard_of
+from scripts.formats.documents import VERDICT, VERDICTS, Writer, data, rows, shard_of, verdict_digests
 from scripts.formats.origins import COLUMNS, made_from, origin
 from scripts.workflow import cli
 from scripts.workflow.console import Progress
@@ -89,7 +89,11 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
                     dropped[said["rule"]] = dropped.get(said["rule"], 0) + 1
                 progress.add()
     manifest.counts = {"in": len(wanted), "kept": kept, "dropped": dropped}
-    manifest.summary = {"reference": len(reference.ids), "similarity": reference.similarity}
+    manifest.summary = {
+        "reference": len(reference.ids),
+        "similarity": reference.similarity,
+        VERDICTS: {shard: verdict_digests(out)},
+    }
     return [out]
 
 

@@ -19,7 +19,7 @@ from scripts.corpus.chosen import CHOSEN, LEAK
 from scripts.corpus.leakage import TRAIN, VALIDATION, Leaks, Sides, leaks, names
 from scripts.dedup import tables
 from scripts.formats import filtered
-from scripts.formats.documents import SPLITS, Writer, add_counts, data, rows, shard_of, survivors
+from scripts.formats.documents import SPLITS, Writer, add_counts, data, rows, shard_of, survivors, verdict_file
 from scripts.formats.origins import COLUMNS, Split, made_from
 from scripts.workflow import cli
 from scripts.workflow.console import Progress, log
@@ -91,7 +91,7 @@ def drop(files: dict[int, Path], sides: Sides, found: Leaks) -> None:
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
     judging = filtered.by_step(args.verdicts)
     names_ = [shard_of(path) for path in args.documents]
-    last = [data(filtered.of_shard(judging[-1], shard), shard) for shard in names_]
+    last = [verdict_file(filtered.of_shard(judging[-1], shard), shard) for shard in names_]
     shards = list(zip(map(data, args.documents), last, names_, strict=True))
     split = Split(settings["validation_fraction"], settings["seed"], settings["split_by"])
     sides = Sides(args.signals) if args.signals else None

@@ -1,8 +1,9 @@
 """Join the verdicts of all filters over a shard, and write the survivors' text once, edited, shuffled, into the two splits.
 
 Writes `train/<shard>.parquet` and `validation/<shard>.parquet` (documents in the order of a hash of (seed, id)), and
-`dropped/<shard>.parquet`: one row for each document that is not in the corpus, with the stage, the rule, the value measured and
-the threshold and, for a duplicate, the kept document and the similarity.
+`dropped/<shard>.parquet`: one row for each document that is not in the corpus, with the stage, the rule and the value measured and, for a
+duplicate, the kept document and the similarity. Thresholds, and all rules that would drop it, stand in the verdicts of the stage alone: an
+edited threshold that moves no document changes nothing here.
 """
 
 from __future__ import annotations
@@ -18,7 +19,21 @@ import pyarrow as pa
 
 from scripts.corpus.chosen import LEAK
 from scripts.formats import filtered, spans
-from scripts.formats.documents import DOCUMENT, SPLITS, VERDICT, Writer, count, data, opened, rows, shard_of, uniform
+from scripts.formats.documents import (
+    DOCUMENT,
+    READ,
+    REASON,
+    SPLITS,
+    VERDICT,
+    Writer,
+    count,
+    data,
+    opened,
+    rows,
+    shard_of,
+    uniform,
+    verdict_file,
+)
 from scripts.formats.spans import Edited, Span
 from scripts.workflow import cli
 from scripts.workflow.console import Progress
@@ -28,7 +43,7 @@ from scripts.workflow.steps import stage_of
 BUCKET = 256 << 20  # bytes of text that are sorted in memory at a time
 DROPPED = pa.schema(
     [("id", pa.string()), ("stage", pa.string())]
-    + [field for field in VERDICT if field.name not in ("id", "kept")]
+    + [VERDICT.field(name) for name in READ[REASON] if name not in ("id", "kept")]
     + [("source", pa.string()), ("url", pa.string()), ("bytes", pa.int64())]
 )
 
@@ -43,11 +58,11 @@ def verdict_rows(documents: Path, verdicts: list[Path], shard: str) -> dict[str,
     """
     dropped: dict[str, dict[str, Any]] = {}
     alive = {row["id"] for row in rows(documents, ["id"])}
-    for made in map(Manifest.read, verdicts):
-        stage, path = stage_of(made.step), made.file(f"{shard}.parquet")
+    for manifest in verdicts:
+        stage, path = stage_of(Manifest.parse(manifest).step), verdict_file(manifest, shard, REASON)
         judged: set[str] = set()
         kept: set[str] = set()
-        for row in rows(path):
+        for row in rows(path, list(READ[REASON])):
             judged.add(row["id"])
             if row["kept"]:
                 kept.add(row["id"])
@@ -61,21 +76,19 @@ def verdict_rows(documents: Path, verdicts: list[Path], shard: str) -> dict[str,
     return dropped
 
 
-def leaked(choice: dict[str, Any] | None, split: Path) -> dict[str, Any] | None:
+def leaked(choice: dict[str, Any] | None) -> dict[str, Any] | None:
     """As a verdict: what corpus.split dropped as a near-duplicate of a validation document; None for another document.
 
-    choice: its row of CHOSEN. split: the manifest of corpus.split.
+    choice: its row of CHOSEN.
     """
     if choice is None or choice["split"]:
         return None
-    threshold = Manifest.read(split, only="").part("near_duplicates", "similarity")
-    facts = {"stage": "corpus", "rule": LEAK, "rules": [LEAK], "value": choice["similarity"], "threshold": threshold}
-    return {**choice, **facts}
+    return {**choice, "stage": "corpus", "rule": LEAK, "value": choice["similarity"]}
 
 
 def held(heldout: Path | None) -> dict[str, dict[str, Any]]:
     """id → the verdict that drops a training document which is like what main holds out. heldout: manifest of corpus.heldout."""
-    found = rows(data(heldout)) if heldout else ()
+    found = rows(verdict_file(heldout, shard_of(heldout), REASON), list(READ[REASON])) if heldout else ()
     return {row["id"]: {**row, "stage": "corpus"} for row in found if not row["kept"]}
 
 
@@ -120,7 +133,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     with Writer(table, DROPPED) as writer:
         for row in rows(documents, ["id", "source", "url", "text"]):
             progress.add()
-            verdict = dropped.get(row["id"]) or leaked(chosen.get(row["id"]), args.split)
+            verdict = dropped.get(row["id"]) or leaked(chosen.get(row["id"]))
             found = edited.get(row["id"]) if verdict is None else None
             text = Edited(row["text"], found).text if found else row["text"]
             # A power of two of characters, for the histogram of document lengths.

@@ -11,13 +11,17 @@ import html
 import json
 from collections import Counter
 from collections.abc import Iterator
+from difflib import get_close_matches
+from importlib.metadata import packages_distributions
 from pathlib import Path
 from typing import Any
 
 from scripts.crawl import document, modules, own_pages, topics
 from scripts.crawl.answers import Answer, Archive
 from scripts.workflow import cli
+from scripts.workflow.config import section
 from scripts.workflow.console import Progress, log
+from scripts.workflow.errors import InputError
 from scripts.workflow.manifest import Manifest
 
 
@@ -72,6 +76,22 @@ def write_own(archive: Archive, path: Path) -> tuple[Counter[str], Counter[str],
     return variants, languages, size
 
 
+def check(absent: list[str]) -> None:
+    """Raises InputError for a package that is not installed and that only the config can have named: its name may be misspelt.
+
+    An environment may lack one of the schema's default, and that is no mistake of anybody's.
+    """
+    usual = section("crawl.render")["properties"]["packages"]["default"]
+    for name in absent:
+        if name not in usual:
+            near = get_close_matches(name, {*usual, *packages_distributions()}, 1)
+            hint = f" (did you mean {near[0]!r}?)" if near else ""
+            raise InputError(
+                f"crawl.render.packages names {name!r}, and no package of that name is installed in this environment{hint}: "
+                "write the name that one imports, take it out, or install it"
+            )
+
+
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
     folder = args.manifest.parent
     gold, curated = folder / "gold.jsonl", folder / "curated.jsonl"
@@ -79,6 +99,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     batches, over, absent = modules.batches(
         settings["standard_library"], settings["packages"], settings["max_pages_per_package"]
     )
+    check(absent)
     dropped = Counter(dict.fromkeys((*modules.OUTCOMES, "package_limit", "size_limit", "not_installed"), 0))
     dropped.update(package_limit=over, not_installed=len(absent))
     if absent:

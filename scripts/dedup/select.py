@@ -44,7 +44,7 @@ from scripts.dedup.tables import (
     sixteen,
     split,
 )
-from scripts.formats.documents import GROUP, VERDICT, Writer, add_counts, batches, data
+from scripts.formats.documents import GROUP, VERDICT, VERDICTS, Writer, add_counts, batches, data, verdict_digests
 from scripts.workflow import cli
 from scripts.workflow.console import Progress, log
 from scripts.workflow.manifest import Manifest, scratch
@@ -269,6 +269,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     files: list[Path] = []
     total: dict[str, Any] = {}
     by_shard_: dict[str, Any] = {}
+    digests: dict[str, dict[str, str]] = {}
     dropped = np.zeros(len(who.rank), np.int64)
     by_source: dict[str, dict[str, int]] = {}
     progress = Progress(len(own), "shards")
@@ -290,11 +291,13 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
         near = int(gone.near.sum())
         counts = {"exact": len(gone.row) - near, "near": near}
         by_shard_[name] = {"in": len(ids), "kept": len(ids) - len(gone.row), "dropped": counts}
+        digests[name] = verdict_digests(files[-1])
         add_counts(total, by_shard_[name])
         progress.add()
     manifest.counts = total
     manifest.summary = {
         "by_shard": by_shard_,
+        VERDICTS: digests,
         "pairs": {
             "verified": sum(part.summary["pairs"] for part in measured),
             "passed": count,

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from scripts.evaluate.measures import QUESTIONS, cut, measured
+from scripts.finetune.question_cuts import cut_prompt
 from scripts.finetune.template import Template
 from scripts.workflow.errors import InputError
 from scripts.workflow.manifest import Manifest
@@ -30,6 +31,7 @@ class Task:
     pairs: list[list[Pair]] = field(default_factory=list)
     # By reason: a choice takes the whole context of the model or more, or has no token.
     left_out: Counter[str] = field(default_factory=lambda: Counter({TOO_LONG: 0}))
+    cut: int = 0  # rows whose question is cut to fit the model's context
 
     def why_without_rows(self, context: int) -> str | None:
         """Why no row of a task is put to the model, in words; None if one is, or if it never had any. context: in tokens."""
@@ -87,6 +89,7 @@ def of_items(rows: list[Row], tokenizer: Any, context: int) -> list[Task]:
 def of_questions(rows: list[Row], template: Template, tokenizer: Any, context: int) -> list[Task]:
     """The held-out questions of finetune.pairs, put as in fine-tuning, and a task of each file with labels; see `fill`.
 
+    A question is cut as there if one of its choices would not fit behind it.
     Those are left out, uncounted, that have too few other answers for a choice.
     """
     tasks = {QUESTIONS: Task(QUESTIONS, delimiter=template.delimiter)}
@@ -95,7 +98,10 @@ def of_questions(rows: list[Row], template: Template, tokenizer: Any, context: i
         if "choices" in row:
             name = row["of"] if "labels" in row else QUESTIONS
             task = tasks.setdefault(name, Task(name, delimiter=template.delimiter))
-            put.append((task, {**row, "context": template.prompt(row["question"])}))
+            choices = [template.completion(choice) for choice in row["choices"]]
+            question = cut_prompt(row["question"], template, tokenizer, context, choices)
+            task.cut += question not in (None, row["question"])
+            put.append((task, {**row, "context": template.prompt(row["question"] if question is None else question)}))
     fill(put, encoder(tokenizer, True), context, tokenizer.eos_token_id)
     return list(tasks.values())
 
@@ -141,6 +147,7 @@ def results(
             found, more = measured(task.name, task.rows, nats, seed)
             more_of = classified(task.rows, more) if "labels" in task.rows[0] else {}
             left_out = {f"left_out_{why}": number for why, number in task.left_out.items()}
-            numbers[task.name] = {**found, **left_out, **more_of}
+            cut = {"questions_cut": task.cut} if task.cut else {}
+            numbers[task.name] = {**found, **left_out, **cut, **more_of}
             lines += more
     return numbers, lines

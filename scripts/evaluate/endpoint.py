@@ -28,7 +28,13 @@ from scripts.workflow.manifest import canonical, write_atomically
 LOCAL = ("127.0.0.1", "localhost", "::1")
 LARGEST = 1 << 22  # bytes of an answer
 SLEEP = 0.5  # seconds before the second attempt; twice as many before each later one, 30 at most
+REFUSED = (400, 413, 422)  # HTTP status codes that are of one request, such as one longer than the model's context
+MOST_REFUSED = 8  # requests that are refused before any is answered, after which the endpoint answers none
 LATER = (408, 425, 429)  # HTTP status codes after which another attempt may succeed, besides those from 500 on
+
+
+class RefusedError(InputError):
+    """The endpoint answers, and not this request; another one it may."""
 
 
 class NoRedirect(urllib.request.HTTPRedirectHandler):
@@ -124,7 +130,8 @@ class Endpoint:
             except urllib.error.HTTPError as error:
                 why = f"HTTP {error.code} {said(error)}".strip()
                 if error.code not in LATER and error.code < 500:
-                    raise InputError(f"{self.url} refuses: {why}") from None
+                    kind = RefusedError if error.code in REFUSED else InputError
+                    raise kind(f"{self.url} refuses: {why}") from None
             except (OSError, HTTPException, ValueError, KeyError, TypeError, IndexError) as error:
                 why = reason(error)
             else:
@@ -147,12 +154,13 @@ class Endpoint:
         """A reply as UTF-8 can hold it, for JSON may have half of a surrogate pair; without the key, where it repeats that."""
         return secret.mask_values(content.encode(errors="replace").decode(), [self.key])
 
-    def answers(self, bodies: Sequence[dict[str, Any]], progress: Progress | None = None) -> list[str]:
-        """The answers to all requests, in their order; what is on the disk is not asked again.
+    def answers(self, bodies: Sequence[dict[str, Any]], progress: Progress | None = None) -> list[str | None]:
+        """The answers to all requests, in their order; None for one that the endpoint refuses. What is on the disk is not asked again.
 
         progress: of all requests, where these are some of them.
 
-        Raises InputError where one fails for good: no other is begun then, and those that came are kept.
+        Raises InputError if one fails for good, or the first MOST_REFUSED, or all, are refused: no other is begun then, and those that came
+        are kept.
         """
         found = {at: text for at, body in enumerate(bodies) if (text := self.known(body)) is not None}
         if found and progress is None:
@@ -160,6 +168,7 @@ class Endpoint:
         left = iter([at for at in range(len(bodies)) if at not in found])
         progress = progress or Progress(len(bodies), "answers judged")
         progress.add(len(found))
+        refused: dict[int, RefusedError] = {}
         with ThreadPoolExecutor(self.at_once, "judge") as pool:
             running = {pool.submit(self.answer, bodies[at]): at for at in _some(left, self.at_once)}
             while running:
@@ -167,7 +176,12 @@ class Endpoint:
                 for future in done:
                     at = running.pop(future)
                     try:
-                        found[at] = future.result()
+                        try:
+                            found[at] = future.result()
+                        except RefusedError as error:
+                            refused[at] = error
+                            if not found and len(refused) >= min(MOST_REFUSED, len(bodies)):
+                                raise
                     except InputError as error:
                         self.ended.set()
                         have = sum(self.known(body) is not None for body in bodies)
@@ -176,7 +190,11 @@ class Endpoint:
                         ) from None
                     progress.add()
                     running |= {pool.submit(self.answer, bodies[more]): more for more in _some(left, 1)}
-        return [found[at] for at in range(len(bodies))]
+        if refused:
+            log.warning(
+                "%s of %s requests are refused, such as: %s", len(refused), len(bodies), next(iter(refused.values()))
+            )
+        return [found.get(at) for at in range(len(bodies))]
 
 
 def _some(rest: Iterator[int], number: int) -> list[int]:

@@ -16,6 +16,7 @@ import xxhash
 
 from scripts.evaluate import harness, overlap
 from scripts.evaluate.measures import DIGITS
+from scripts.finetune.question_cuts import cut_prompts
 from scripts.finetune.template import enough, read_pairs
 from scripts.formats.documents import uniform
 from scripts.models import quantized
@@ -29,9 +30,21 @@ Row = dict[str, Any]
 
 
 def chosen(rows: Sequence[Row], number: int, seed: int) -> list[Row]:
-    """At most `number` questions, by a hash of (seed, id). Not those of a classification, whose answer is one of few labels."""
-    asked = [row for row in rows if "labels" not in row]
-    return sorted(asked, key=lambda row: (uniform(seed, row["id"], "evaluate.generate"), row["id"]))[:number]
+    """At most `number` questions, by a hash of (seed, id), as many of each file or pattern as of another.
+
+    What a small file lacks the others give, so that it is asked whole and is not lost beside a large one. Not those of a classification,
+    whose answer is one of few labels.
+    """
+    groups: dict[str, list[Row]] = {}
+    ordered = sorted(rows, key=lambda row: (uniform(seed, row["id"], "evaluate.generate"), row["id"]))
+    asked = [row for row in ordered if "labels" not in row]
+    for row in asked:
+        groups.setdefault(row["of"], []).append(row)
+    taken: dict[str, int] = {}
+    for place, of in enumerate(sorted(groups, key=lambda of: (len(groups[of]), of))):  # the smallest first
+        taken[of] = min(len(groups[of]), (number - sum(taken.values())) // (len(groups) - place))
+    kept = {row["id"] for of, some in groups.items() for row in some[: taken[of]]}
+    return [row for row in asked if row["id"] in kept]
 
 
 def by_itself(rows: Sequence[Row]) -> Row:
@@ -75,8 +88,10 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
         memory.check_loaded("generation", model, (1, writer.context), has, [], precision=settings["precision"])
     progress = Progress(len(asked) + settings["samples"], "texts")
     answers, texts = [dict[str, Any]()] * len(asked), [dict[str, Any]()] * settings["samples"]
-    for place, made in writer.write([template.prompt(row["question"]) for row in asked]):
+    prompts = cut_prompts([row["question"] for row in asked], template, tokenizer, writer.context - writer.most)
+    for place, made in writer.write([prompt for prompt, _ in prompts]):
         row = asked[place]
+        made["cut"] |= prompts[place][1]
         known = {
             **{key: row[key] for key in ("id", "document", "question")},
             "of": row["of"],

@@ -1,7 +1,8 @@
 """A judge's scores of a model's answers: each is put, with its question and reference, to a model behind an OpenAI-compatible endpoint.
 
 Reads the answers that evaluate.generate left, and writes `<model>.judged.json` and `<model>.scores.jsonl`, a line for each answer with what
-the judge said. Replies are kept on the disk by a hash of what was asked: an interrupted step goes on where it ended.
+the judge said: null where the endpoint refuses the request, such as one that is longer than its context.
+Replies are kept on the disk by a hash of what was asked: an interrupted step goes on where it ended.
 """
 
 from __future__ import annotations
@@ -44,19 +45,24 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     endpoint = Endpoint.of(options.given(args, STEP), STEP)
     requests = [request(settings, row["question"], row["text"], row["reference"]) for row in answers]
     rows = [
-        {**{key: row[key] for key in ("id", "document")}, "score": score(reply, low, high), "reply": reply}
+        {**{key: row[key] for key in ("id", "document")}, "score": score(reply or "", low, high), "reply": reply}
         for row, reply in zip(answers, endpoint.answers(requests), strict=True)
     ]
     result = {"model": name, "judge": settings["model"], **numbers(rows, low, high, settings["seed"])}
-    if result["without_score"]:
-        log.warning("%s of %s replies have no number from %g to %g", result["without_score"], len(rows), low, high)
+    refused = sum(row["reply"] is None for row in rows)
+    if silent := result["without_score"] - refused:
+        log.warning("%s of %s replies have no number from %g to %g", silent, len(rows) - refused, low, high)
     if result["score"] is not None:
         log.info("mean score %.2f", result["score"])
     files = [args.manifest.with_name(f"{name}.judged.json"), args.manifest.with_name(f"{name}.scores.jsonl")]
     write_atomically(files[0], pretty(result))
     write_atomically(files[1], json_lines(rows))
-    left = int(result["without_score"])
-    manifest.counts = {"in": len(rows), "kept": len(rows) - left, "dropped": {"without_score": left} if left else {}}
+    dropped = {"refused": refused, "without_score": silent}
+    manifest.counts = {
+        "in": len(rows),
+        "kept": result["items"],
+        "dropped": {why: number for why, number in dropped.items() if number},
+    }
     manifest.summary = {key: value for key, value in result.items() if key != "model"}
     return files
 

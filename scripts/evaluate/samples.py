@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from scripts.finetune.question_cuts import cut_prompts
 from scripts.finetune.template import Template
 from scripts.workflow.console import Progress
 
@@ -60,8 +61,10 @@ def samples(
             text = generated(model, tokenizer, prompt, settings, context, decoding == "sampled")
             yield {"kind": "prompt", "decoding": decoding, "prompt": prompt, "text": text}
             progress.add()
-    for row in questions:
-        text = generated(model, tokenizer, template.prompt(row["question"]), settings, context, sampled=False)
+    room = max(1, context - settings["max_new_tokens"])
+    prompts = cut_prompts([row["question"] for row in questions], template, tokenizer, room)
+    for row, (prompt, _) in zip(questions, prompts, strict=True):
+        text = generated(model, tokenizer, prompt, settings, context, sampled=False)
         yield {
             "kind": "question",
             "decoding": "greedy",

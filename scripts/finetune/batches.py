@@ -17,14 +17,13 @@ from typing import Any
 import numpy as np
 import torch
 
+from scripts.finetune.question_cuts import Fitted, fit_pairs
 from scripts.finetune.template import Template, read_pairs
 from scripts.pretrain.batch import IGNORE, MicroBatch
 from scripts.pretrain.data import Tokens, windows_from
 from scripts.pretrain.heldout import Piece, padded
 from scripts.workflow.errors import InputError
 from scripts.workflow.manifest import Manifest
-
-AT_ONCE = 1000  # texts that are tokenized together
 
 Row = list[Piece]  # the pairs that stand in one row of a micro-batch, each for itself
 
@@ -75,51 +74,41 @@ class Cuts:
     """What `max_length` does to some pairs."""
 
     pairs: int  # all of them
-    cut: int  # longer than that
-    without_answer: int  # those of whose answers no token is left: nothing is learned from or measured on them
+    cut: int  # those whose questions are cut
+    left_out: int  # those that do not fit even with one token of the question
 
 
-def fates(
-    rows: Sequence[dict[str, Any]], template: Template, tokenizer: Any, max_length: int
-) -> Iterator[tuple[bool, bool]]:
-    """(whether `max_length` cuts it, whether a token of its answer is left to learn from) of each pair."""
-    for start in range(0, len(rows), AT_ONCE):
-        some = rows[start : start + AT_ONCE]
-        texts = [
-            template.prompt(row["question"]) + template.completion(row["answer"]) + tokenizer.eos_token for row in some
-        ]
-        for row, ids in zip(some, tokenizer(texts)["input_ids"], strict=True):
-            long = len(ids) > max_length
-            # What is not cut has its end token, which can be predicted from a token before it.
-            kept = len(ids) > 1 if not long else next(pieces([row], template, tokenizer, max_length))[1] > 0
-            yield long, kept
-
-
-def cuts(rows: Sequence[dict[str, Any]], template: Template, tokenizer: Any, max_length: int) -> Cuts:
-    """Count the pairs that `max_length` cuts."""
-    found = list(fates(rows, template, tokenizer, max_length))
-    return Cuts(len(rows), sum(long for long, _ in found), sum(not kept for _, kept in found))
+def cuts(found: Fitted, numbers: Iterable[int] | None = None) -> Cuts:
+    """Count the pairs that `max_length` cuts, of the rows `numbers` of `found` (all by default), and those that it leaves out."""
+    flags = found.cut if numbers is None else [found.cut[number] for number in numbers]
+    return Cuts(len(flags) + found.left_out, sum(flags), found.left_out)
 
 
 def summary(train: Cuts, heldout: Cuts) -> dict[str, Any]:
-    """What the manifest's summary says of the pairs that are cut: {} where none is."""
-    if not train.cut + heldout.cut:
+    """What the manifest's summary says of the pairs that are cut or left out: {} without any."""
+    if not _touched(train, heldout):
         return {}
     return {"cut": {"train": asdict(train), "heldout": asdict(heldout)}}
 
 
-def note(train: Cuts, heldout: Cuts, max_length: int, where: str = "finetune.train", what: str = "pairs") -> list[str]:
-    """A note for the report where pairs are cut; else none. what: is counted."""
-    if not train.cut + heldout.cut:
+def _touched(train: Cuts, heldout: Cuts) -> int:
+    return sum(found.cut + found.left_out for found in (train, heldout))
+
+
+def note(
+    train: Cuts, heldout: Cuts, max_length: int, part: str, where: str = "finetune.train", what: str = "pairs"
+) -> list[str]:
+    """A note for the report if pairs are cut or left out; else none. part: of a question that goes. what: is counted."""
+    if not _touched(train, heldout):
         return []
     said = (
-        f"{train.cut:,} of {train.pairs:,} training {what} and {heldout.cut:,} of {heldout.pairs:,} held-out {what} are longer than "
-        f"{where}.max_length, {max_length} tokens, and are cut"
+        f"Of {train.cut:,} of {train.pairs:,} training {what} and {heldout.cut:,} of {heldout.pairs:,} held-out {what} the question is "
+        f"cut ({part}) to fit in {where}.max_length, {max_length} tokens"
     )
-    if train.without_answer + heldout.without_answer:
+    if train.left_out + heldout.left_out:
         said += (
-            f"; {what} of which no token of the answer is left, and which are left out: {train.without_answer:,} in training, "
-            f"{heldout.without_answer:,} held-out"
+            f"; {train.left_out:,} training and {heldout.left_out:,} held-out {what} are left out, which do not fit even with a "
+            "token of the question"
         )
     return [f"{said}."]
 
@@ -175,7 +164,7 @@ def dealt(items: Sequence[Any] | Tokens, processes: int, size: int) -> list[list
 class Batches:
     """The batches of a fine-tuning on `processes` processes.
 
-    Every step has a token to learn from: `rows` are those of the pairs of which `max_length` leaves one.
+    Every step has a token to learn from: `rows` are the pairs whose answers fit in `max_length`, some with a cut question.
     `size` is that of a micro-batch: at most that of the settings, and all of a step alike; `rounds` are the micro-batches of a process.
     """
 
@@ -193,11 +182,8 @@ class Batches:
     def read(self, manifest: Path) -> tuple[list[dict[str, Any]], Template]:
         """The rows to train on, and how they are laid out; all of them if there is none to learn from, which is refused later."""
         every, template = chosen(manifest, "train", self.settings)
-        found = list(fates(every, template, self.tokenizer, self.settings["max_length"]))
-        kept = [row for row, (_, keep) in zip(every, found, strict=True) if keep]
-        gone = [long for long, keep in found if not keep]
-        self.left_out = Cuts(len(gone), sum(gone), len(gone)) if kept else Cuts(0, 0, 0)
-        return kept or every, template
+        self.fitted = fit_pairs(every, template, self.tokenizer, self.settings["max_length"])
+        return self.fitted.rows or every, template
 
     def order(self, step: int) -> Tokens:
         """The numbers of the pairs of a step, of all processes."""
@@ -206,10 +192,11 @@ class Batches:
 
     def cuts(self) -> Cuts:
         """What `max_length` does to the pairs that are trained on, fewer than all of them in less than an epoch, and that are left out."""
-        numbers = windows_from(0, min(self.pairs, len(self.rows)), len(self.rows), self.settings["seed"])
-        some = [self.rows[number] for number in numbers]
-        trained, left_out = cuts(some, self.template, self.tokenizer, self.settings["max_length"]), self.left_out
-        return Cuts(*(getattr(trained, key) + getattr(left_out, key) for key in ("pairs", "cut", "without_answer")))
+        if not self.fitted.rows:
+            return cuts(self.fitted)
+        return cuts(
+            self.fitted, windows_from(0, min(self.pairs, len(self.rows)), len(self.rows), self.settings["seed"])
+        )
 
     def ids(self, step: int) -> list[str]:
         """The ids of the pairs of a step, of all processes, sorted."""

@@ -199,7 +199,7 @@ def examples(train: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
-    template = Template.parse(settings["template"])
+    template = Template.of_settings(settings)
     patterns, seed = compiled(settings["patterns"]), settings["seed"]
     check(settings)
     dropped: dict[str, Counter[str]] = {"train": Counter(), "heldout": Counter()}
@@ -236,13 +236,9 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     if not asked:
         asked, found_asked = len({key(p["answer"]) for p in kept}), "held-out pairs with different answers"
     few_train = lacking(
-        len(rows_train),
-        settings["min_train"],
-        "train",
-        "training pairs",
-        "Fine-tuning is left out",
+        len(rows_train), settings["min_train"], "train", "training pairs", "Fine-tuning is left out",
         "or give more documents",
-    )
+    )  # fmt: skip
     few_heldout = lacking(
         asked, settings["min_heldout"], "heldout", found_asked, "The held-out questions are not asked",
         "or raise corpus.split.validation_fraction",
@@ -263,8 +259,9 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
         "train": len(rows_train),
         "heldout": len(kept),
         "enough": {"train": not few_train, "heldout": not few_heldout},
-        "notes": few_train + few_heldout,
-        "template": template.text,
+        # Without a model that would be fine-tuned nothing is left out.
+        "notes": [*(few_train if settings.get("trains", True) else []), *few_heldout],
+        **template.summary(),
         "by_source": by_source(rows_train, rows_heldout),
         "examples": examples(rows_train),
     }

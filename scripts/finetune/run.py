@@ -16,6 +16,7 @@ from transformers import AutoConfig
 
 from scripts.finetune import adapters, rounding
 from scripts.finetune.batches import Batches, Cuts, chosen, cuts, dealt, micro_batch, pieces
+from scripts.finetune.question_cuts import fit_pairs
 from scripts.finetune.settings import check_aware, whole
 from scripts.finetune.template import CHAT
 from scripts.models.load import load_tokenizer
@@ -27,12 +28,15 @@ from scripts.pretrain import (
     engine,
     group,
     initial,
+    loss_scale,
     model,
+    offload,
     room,
     saving,
     schedule,
     start_from,
 )
+from scripts.pretrain.skips import OVERFLOW
 from scripts.training import machine, memory, numa
 from scripts.workflow.console import log
 from scripts.workflow.errors import InputError
@@ -64,7 +68,9 @@ class Run:
         config = self.configuration(source)
         self.save_dtype = next((name for name, dtype in model.DTYPES.items() if dtype == config.dtype), "fp32")
         self.check(config)
+        self.settings |= {offload.PATH: getattr(args, offload.PATH, None)}
         checks.saving({**self.settings, "async_checkpoints": args.async_checkpoints}, self.where)
+        offload.check(self.settings, lambda key: f"{self.where}.{key}")
         if self.rank == 0:  # which writes them down; where it fails the launcher ends the others
             self.cuts = self.count_cuts()
         self.device = group.choose_device(args.device, int(os.environ["LOCAL_WORLD_SIZE"]), self.where)
@@ -96,6 +102,7 @@ class Run:
         self.mark = digest(canonical([settings, self.steps]))
         found = checkpoint.agreed(folder, self.code, self.mark, self.steps, self.device)
         self.done, self.skipped = (found.step, list(found.skipped)) if found else (0, [])
+        self.overflows = found.overflows if found else 0
         self.changed = found.changed if found else ()
         stored = start_from.check_weights(
             initial.empty(AutoConfig.from_pretrained(source, local_files_only=True, trust_remote_code=False)),
@@ -122,6 +129,7 @@ class Run:
             if found:
                 with damage.named(found.path, folder):
                     self.engine.load(found, folder)
+                loss_scale.restore(self.engine, found)
         except InputError as error:  # the same on every process
             raise checkpoint.Told(str(error)) from error
         self.before = self.begin(found)  # of the model that it is made from
@@ -130,8 +138,9 @@ class Run:
     def read(self, settings: dict[str, Any]) -> Batches:
         """What is trained on; reads what the run is measured by, too."""
         rows, template = chosen(self.args.pairs, "heldout", self.settings)
-        self.heldout_rows = rows
-        heldout = (piece for piece in pieces(rows, template, self.tokenizer, settings["max_length"]) if piece[1])
+        length = settings["max_length"]
+        self.heldout_fitted = fit_pairs(rows, template, self.tokenizer, length)
+        heldout = pieces(self.heldout_fitted.rows, template, self.tokenizer, length)
         self.heldout = sorted(heldout, key=lambda piece: len(piece[0]))  # so that a batch needs little padding
         self.heldout_tokens = sum(scored for _, scored, _ in self.heldout)
         return Batches(self.args.pairs, self.tokenizer, settings, self.processes)
@@ -162,9 +171,8 @@ class Run:
 
     def count_cuts(self) -> tuple[Cuts, Cuts]:
         """What `max_length` does to the pairs, of training and held-out. Raises InputError where it leaves nothing to learn."""
-        length = self.settings["max_length"]
-        found = self.batches.cuts(), cuts(self.heldout_rows, self.batches.template, self.tokenizer, length)
-        check_answers(found[0], length, self.where)
+        found = self.batches.cuts(), cuts(self.heldout_fitted)
+        check_answers(found[0], self.settings["max_length"], self.where)
         return found
 
     def built(self, job: engine.Job) -> engine.Engine:
@@ -220,13 +228,24 @@ class Run:
         # As if there were one step more: the last one would have a rate of 0.
         self.rate = schedule.learning_rate(step, self.steps + 1, self.settings)
         self.shown: dict[str, float] = {}  # more for the step's row of metrics.jsonl
+        scale = self.engine.loss_scale()
         self.update = self.update_by(step)
         total = torch.zeros(2, dtype=torch.float64, device=self.device)
         total[0], total[1] = self.update.loss / self.processes, float(stopping)
         dist.all_reduce(total)  # of the loss, and whether any process was told to stop, so that all stop together
         loss, stop = total.tolist()
+        self.shown |= loss_scale.shown(self.engine, self.overflows)
         if self.update.applied:
             return {"step": step, "loss": loss}, stop > 0
+        if loss_scale.overflowed(scale and scale[0], loss, self.update.norm, self.update.applied):
+            self.overflows += 1
+            self.shown |= loss_scale.shown(self.engine, self.overflows)
+            if self.rank == 0:
+                log.info(
+                    "step %s: the gradient overflowed in fp16, its update is left out; the loss scale is halved",
+                    f"{step:,}",
+                )
+            return {"step": step, "loss": loss, "skipped": "gradient", "reason": OVERFLOW}, stop > 0
         self.skipped.append(step)
         what, ids = "gradient" if math.isfinite(loss) else "loss", self.batches.ids(step)
         if self.rank == 0:
@@ -276,6 +295,7 @@ class Run:
             changed=self.changed,
             engine=self.kind,
             before=self.before.get("heldout_loss"),
+            **loss_scale.stored(self.engine, self.overflows),
         )
         saving.save(self, made, KEPT, self.save_dtype, self.companions, end)
 
@@ -292,6 +312,7 @@ def check(settings: dict[str, Any], processes: int, config: Any, where: str = WH
         raise InputError(f"{where}.max_length is {length}; the model's context is {limit} tokens")
     checks.packing(settings, config.model_type, where)
     checks.adapter(settings, where)
+    checks.half(settings, lambda key: f"{where}.{key}")
     check_aware(settings, lambda key: f"{where}.{key}")
     if processes > settings["batch_size"]:
         raise InputError(
@@ -301,9 +322,9 @@ def check(settings: dict[str, Any], processes: int, config: Any, where: str = WH
 
 
 def check_answers(train: Cuts, max_length: int, where: str = WHERE) -> None:
-    """InputError where no token of an answer is left in any of the pairs that are trained on: there would be nothing to learn."""
-    if train.without_answer == train.pairs:
+    """InputError if the answer of no pair fits: there would be nothing to learn."""
+    if train.left_out == train.pairs:
         raise InputError(
-            f"{where}.max_length is {max_length} tokens: in all {train.pairs:,} training pairs the question alone is as long, and no token "
-            "of an answer is left to train on; raise it, up to the model's context, or shorten finetune.pairs.template"
+            f"{where}.max_length is {max_length} tokens: of none of the {train.pairs:,} training pairs the answer fits with a token of the "
+            "question; raise it, up to the model's context, or shorten finetune.pairs.template"
         )

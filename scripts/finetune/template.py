@@ -6,6 +6,7 @@ them the same way.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from scripts.workflow.errors import InputError
 from scripts.workflow.manifest import Manifest
 
 CHAT = "chat_template.jinja"  # as transformers calls it beside a tokenizer
+LEFT, MIDDLE, RIGHT = "left", "middle", "right"  # the part of a question that goes if a text is too long
 
 
 @dataclass(frozen=True)
@@ -24,9 +26,10 @@ class Template:
     text: str
     before: str  # up to that white space, with {question} in it
     delimiter: str  # the white space
+    cut: str = MIDDLE  # the part of a question that goes if a text is too long (scripts/finetune/question_cuts.py)
 
     @classmethod
-    def parse(cls, text: str) -> Template:
+    def parse(cls, text: str, cut: str = MIDDLE) -> Template:
         """Cut a template such as `Question: {question}\\nAnswer: {answer}`; InputError says what it lacks."""
         head, sign, tail = text.partition("{answer}")
         if not sign or tail or head.count("{question}") != 1:
@@ -34,7 +37,16 @@ class Template:
                 f"finetune.pairs.template is {text!r}; it must hold {{question}} once and end with {{answer}}"
             )
         before = head.rstrip()
-        return cls(text, before, head[len(before) :])
+        return cls(text, before, head[len(before) :], cut)
+
+    @classmethod
+    def of_settings(cls, settings: Mapping[str, Any]) -> Template:
+        """The template of settings of finetune.pairs. Raises InputError as `parse`."""
+        return cls.parse(settings["template"], settings["question_cut"])
+
+    def summary(self) -> dict[str, str]:
+        """What a manifest's summary says of the template; `of_settings` reads it."""
+        return {"template": self.text, "question_cut": self.cut}
 
     def prompt(self, question: str) -> str:
         """What the model is given; ends without white space."""
@@ -86,4 +98,4 @@ def read_pairs(manifest: Path, name: str) -> tuple[list[dict[str, Any]], Templat
     Raises InputError for a manifest of another step, ManifestError for a damaged one.
     """
     read = _read(manifest)
-    return read.rows(f"{name}.jsonl"), Template.parse(read.summary["template"])
+    return read.rows(f"{name}.jsonl"), Template.of_settings(read.summary)

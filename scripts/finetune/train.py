@@ -24,7 +24,7 @@ from scripts.finetune import adapters, batches
 from scripts.finetune.run import Run
 from scripts.finetune.template import enough
 from scripts.models.load import home, name, weights
-from scripts.pretrain import checkpoint, damage, group, metrics, mixture, model, prometheus
+from scripts.pretrain import checkpoint, damage, group, loss_scale, metrics, mixture, model, prometheus
 from scripts.training import alive, program, runs
 from scripts.training.processes import RESUBMIT, listen
 from scripts.workflow import cli
@@ -59,7 +59,7 @@ def made_by(kind: type[Run], args: argparse.Namespace, settings: dict[str, Any],
             f"{run.size:,}", f"{run.steps:,}", f"{settings['batch_size']:,}", run.batch, run.processes, run.device.type, run.kind,
             settings["zero_stage"], settings["precision"],
         )  # fmt: skip
-        cut = batches.note(*run.cuts, settings["max_length"], run.where, run.counted)
+        cut = batches.note(*run.cuts, settings["max_length"], run.batches.template.cut, run.where, run.counted)
         for words in (*cut, *mixture.note(run.engine.model.config)):
             log.warning("%s", words)
         if run.done:
@@ -164,7 +164,7 @@ def results(run: Run, tensors: dict[str, torch.Tensor], manifest: Manifest) -> l
         f"{len(run.skipped)} of {run.steps} steps were skipped, since their loss or gradient was not finite: "
         f"{', '.join(map(str, run.skipped))} (their pairs are in losses.jsonl)."
     ]
-    cut = batches.note(*run.cuts, run.settings["max_length"], run.where, run.counted)
+    cut = batches.note(*run.cuts, run.settings["max_length"], run.batches.template.cut, run.where, run.counted)
     changed = list(run.changed)
     manifest.summary = {
         "trained": True,
@@ -176,8 +176,10 @@ def results(run: Run, tensors: dict[str, torch.Tensor], manifest: Manifest) -> l
         "loss_first": losses[0],
         "loss_last": losses[-1],
         "skipped_steps": run.skipped,
+        **loss_scale.shown(run.engine, run.overflows),
         "notes": [
             *(notes if run.skipped else []),
+            *loss_scale.note(run.engine, run.overflows, run.steps),
             *cut,
             *mixture.note(run.engine.model.config),
             *run.notes(),

@@ -59,6 +59,31 @@ def document_id(*origin: str) -> str:
     return xxhash.xxh3_128_hexdigest("\x1f".join(parts).encode())
 
 
+# What of a verdict file others read: whether it keeps a document; and for the table of dropped documents also why, but not by how much.
+# The thresholds stand in it too, and an edit of one may move no document: scripts/workflow/manifest.py, `file`.
+VERDICTS = "verdicts"  # in the summary: shard → name of these columns → their digest
+KEPT, REASON = "kept", "reason"
+READ = {
+    KEPT: ("id", "kept"),
+    REASON: ("id", "kept", "rule", "value", "detail", "duplicate_of", "similarity"),
+}
+
+
+def verdict_digests(path: Path) -> dict[str, str]:
+    """Digests of the columns of READ of a verdict file."""
+    found = {}
+    with opened(path) as file:
+        for name, columns in READ.items():
+            state = xxhash.xxh3_128()
+            for group in range(file.num_row_groups):
+                sink = pa.BufferOutputStream()
+                table = file.read_row_group(group, list(columns))
+                pq.write_table(table, sink, compression="NONE", use_dictionary=False, write_statistics=False)
+                state.update(sink.getvalue())
+            found[name] = state.hexdigest()
+    return found
+
+
 def verdict_table(columns: dict[str, Any]) -> pa.Table:
     """Verdicts from some of their columns, `id` among them; the others are null."""
     rest = [field for field in VERDICT if field.name not in columns]
@@ -228,6 +253,12 @@ def data(manifest: Path | str, shard: str | None = None) -> Path:
     return Manifest.read(manifest, only=name).file(name)
 
 
+def verdict_file(verdicts: Path | str, shard: str, columns: str = KEPT) -> Path:
+    """The verdict file of a shard, of whose columns those of READ alone are read. verdicts: the manifest of the step that judged."""
+    name = f"{shard}.parquet"
+    return Manifest.read(verdicts, only=name).file(name, (VERDICTS, shard, columns))
+
+
 def kept_ids(verdicts: Path) -> set[str]:
     """The ids that a verdict file keeps (held in memory: one shard's worth)."""
     return {row["id"] for row in rows(verdicts, ["id", "kept"]) if row["kept"]}
@@ -285,5 +316,5 @@ def select_shard(
             else:
                 dropped[verdict["rule"]] = dropped.get(verdict["rule"], 0) + 1
     manifest.counts = {"in": kept + sum(dropped.values()), "kept": kept, "dropped": dropped}
-    manifest.summary["source_exempt"] = exempt
+    manifest.summary |= {"source_exempt": exempt, VERDICTS: {shard_of(out): verdict_digests(path)}}
     return [path]

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from scripts.formats import spans
-from scripts.formats.documents import data, kept_ids, shard_of, survivors
+from scripts.formats.documents import data, kept_ids, shard_of, survivors, verdict_file
 
 # Of a step's help: what the options below are in a run of the demo.
 EXAMPLE = (
@@ -63,7 +63,7 @@ def of_shard(manifests: Sequence[Path], shard: str) -> Path:
 
 def number(documents: Path, verdicts: Path) -> int:
     """How many documents of a shard got here. documents, verdicts: manifests."""
-    return len(kept_ids(data(verdicts, shard_of(documents))))
+    return len(kept_ids(verdict_file(verdicts, shard_of(documents))))
 
 
 def texts(
@@ -75,7 +75,7 @@ def texts(
     """
     shard = shard_of(documents)
     edited = spans.read(edits, shard)
-    for row in survivors(data(documents), data(verdicts, shard), ["id", "text", *columns]):
+    for row in survivors(data(documents), verdict_file(verdicts, shard), ["id", "text", *columns]):
         if originals or row["id"] in edited:
             found = spans.Edited(row["text"], edited.get(row["id"], []))
             row["text"] = found.text

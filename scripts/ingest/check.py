@@ -18,7 +18,17 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from scripts.formats.documents import VERDICT, Writer, batches, count, data, shard_of, verdict_table
+from scripts.formats.documents import (
+    VERDICT,
+    VERDICTS,
+    Writer,
+    batches,
+    count,
+    data,
+    shard_of,
+    verdict_digests,
+    verdict_table,
+)
 from scripts.formats.spill import Spill, ranges
 from scripts.workflow import cli
 from scripts.workflow.console import Progress, log
@@ -148,9 +158,11 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     files, dropped = [out], dict[str, dict[int, str]]()
     for one in repeated:
         dropped.setdefault(one["shard"], {})[one["row"]] = one["kept_file"]
+    digests: dict[str, dict[str, str]] = {}
     for path, shard in zip(paths, shards, strict=True):
         files.append(args.manifest.with_name(f"{shard}.parquet"))
         judged(path, files[-1], dropped.get(shard, {}))
+        digests[shard] = verdict_digests(files[-1])
     manifest.counts = {"in": total, "kept": total - len(repeated), "dropped": {"repeated_record": len(repeated)}}
     pairs = Counter((one["source"], one["file"], one["kept_source"], one["kept_file"]) for one in repeated)
     notes = [
@@ -160,7 +172,8 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
         )
     ]
     manifest.summary = {
-        "notes": [*notes[:5], *([f"So are records of {len(notes) - 5} more pairs of files."] if notes[5:] else [])]
+        "notes": [*notes[:5], *([f"So are records of {len(notes) - 5} more pairs of files."] if notes[5:] else [])],
+        VERDICTS: digests,
     }
     for note in manifest.summary["notes"]:
         log.warning("%s", note)

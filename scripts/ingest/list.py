@@ -15,7 +15,7 @@ from typing import Any, cast
 
 import fsspec
 
-from scripts.ingest import lists, urls
+from scripts.ingest import indexes, lists, urls
 from scripts.ingest.access import Access, access_of, access_option
 from scripts.ingest.files import MissingError, TransferError
 from scripts.ingest.remote import Remote, patiently, workers
@@ -79,8 +79,10 @@ def of_paths(source: dict[str, Any], access: Access, data: str = ".") -> list[Fo
     for entry in source["paths"]:
         if entry.startswith("@"):
             found: dict[str, Facts | None] = dict.fromkeys(of_list(entry[1:], access, data))
-        elif any(sign in entry.partition("://")[2] for sign in "*?[") and not entry.startswith("http"):
-            found = matching(entry, access)
+        elif urls.is_pattern(entry):
+            found = (
+                dict.fromkeys(indexes.matching(entry, access)) if entry.startswith("http") else matching(entry, access)
+            )
         else:
             found = {entry: None}
         for url in found:
@@ -108,7 +110,7 @@ def of_list(place: str, access: Access, data: str) -> list[str]:
 
 
 def matching(pattern: str, access: Access) -> dict[str, Facts | None]:
-    """The files that match a pattern, with what the store says of them. Raises TransferError, InputError."""
+    """The files of a store that match a pattern, with what it says of them. Raises TransferError, InputError."""
     scheme = pattern.partition("://")[0]
 
     def glob() -> dict[str, Any]:

@@ -246,14 +246,13 @@ def check(source: dict[str, Any], data: str, here: str) -> None:
             raise ConfigError(
                 f"{here}: a secret is named in {path}, and only URLs of `paths` at http and https, and `options`, may do so"
             )
-        if (
-            path.startswith("http")
-            and source["kind"] != urls.COMMON_CRAWL
-            and any(sign in path.split("?")[0] for sign in "*[")
-        ):
-            raise ConfigError(
-                f"{here}.paths: {path}: a web server does not list its files; name each, or a list of them as @URL"
-            )
+        if path.startswith("http") and urls.is_pattern(path):
+            if path not in paths:
+                raise ConfigError(f"{here}: {path} is a pattern: only an entry of `paths` that is no list is one")
+            if "?" in path:
+                raise ConfigError(
+                    f"{here}.paths: {path}: a pattern at a web server has no query, and `?` begins one; headers go into `options`"
+                )
     urls.check_options(options, f"{here}.options")
 
 

@@ -36,6 +36,13 @@ def is_url(name: str) -> bool:
     return name.startswith(tuple(f"{scheme}://" for scheme in SCHEMES))
 
 
+def is_pattern(url: str) -> bool:
+    """Whether a URL is a pattern. At http and https its path alone can be one, in which a `?` is none: a query begins there."""
+    if url.startswith("http"):
+        return any(sign in urlsplit(url).path for sign in "*[")
+    return any(sign in url.partition("://")[2] for sign in "*?[")
+
+
 def paths(source: dict[str, Any], data: str) -> list[str]:
     """The entries of a source's `paths` with `{data}` in place."""
     return [entry.replace("{data}", data.rstrip("/") or "/") for entry in source.get("paths", [])]

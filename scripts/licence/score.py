@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from scripts.formats import filtered
-from scripts.formats.documents import Writer, data, shard_of, survivors
+from scripts.formats.documents import Writer, data, shard_of, survivors, verdict_file
 from scripts.licence import names
 from scripts.workflow import cli
 from scripts.workflow.console import Progress
@@ -38,7 +38,9 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     progress = Progress(filtered.number(args.documents, args.verdicts), "documents")
     found: dict[str, int] = {}
     with Writer(out, SIGNAL) as writer:
-        for row in survivors(data(args.documents), data(args.verdicts, shard), ["id", "source", "curated", "metadata"]):
+        for row in survivors(
+            data(args.documents), verdict_file(args.verdicts, shard), ["id", "source", "curated", "metadata"]
+        ):
             licence, said, beside = names.of(json.loads(row.pop("metadata") or "{}"))
             if licence is None and (of_source := settings["sources"].get(row["source"])):
                 licence, said = names.normal(of_source), "source"

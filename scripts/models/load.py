@@ -31,9 +31,9 @@ def weights(manifest: Path) -> tuple[Manifest, Path]:
 
     Raises ManifestError that names a missing or damaged file.
     """
-    below = Path(task_of(manifest)) / "model"
-    found = Manifest.read(manifest).sound(f"{below}/")
-    return found, found.folder / below
+    below = f"{Path(task_of(manifest)) / 'model'}/"
+    found = Manifest.read(manifest).sound(below)
+    return found, found.below(below)
 
 
 def context_of(config: Any) -> int:

@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from scripts.compress import accepts
 from scripts.ingest.extract import DAMAGE
 from scripts.language.labels import check_names
 from scripts.new.estimate import DATA_HALF, NODE_CORES, Estimate, estimate
@@ -92,7 +93,20 @@ def notes(source: Source) -> list[str]:
     return out
 
 
-def text(found: list[tuple[Source, Sampled]], languages: list[str], made: Estimate, name: str, shards: int) -> str:
+def digits_note(digits: int) -> str:
+    """What a value of tokenize.train.digits means for an export, as a comment: nobody should learn it after a training."""
+    allowed = " or ".join(map(str, accepts.PRE))
+    if digits in accepts.PRE:
+        return f"# Numbers are split into groups of {digits} digits (0: not at all), which llama.cpp knows: an export as GGUF is possible."
+    return (
+        f"# Numbers are split into groups of up to {digits} digits. llama.cpp knows {allowed} alone: for an export as GGUF (llama.cpp, "
+        f"Ollama)\n# set tokenize.train.digits to {allowed} before the training, or give --digits; afterwards it is too late."
+    )
+
+
+def text(
+    found: list[tuple[Source, Sampled]], languages: list[str], made: Estimate, name: str, shards: int, digits: int
+) -> str:
     """The config as YAML with comments."""
     train, model = made.settings, made.settings["model"]
     trained = train["steps"] * train["global_batch_tokens"]
@@ -139,6 +153,7 @@ def text(found: list[tuple[Source, Sampled]], languages: list[str], made: Estima
         f"#   One node of eight H100: {duration(made.data_node)} for the data on {NODE_CORES} cores, "
         f"{duration(made.train_node)} for pretraining",
         f"#   (assumes {MFU:.0%} of the peak and 0.05 s a step at least; not measured).",
+        *digits_note(digits).splitlines(),
         "",
         "ingest:",
         "  extract:",
@@ -155,6 +170,7 @@ def text(found: list[tuple[Source, Sampled]], languages: list[str], made: Estima
         "tokenize:",
         "  train:",
         f"    vocabulary: {made.vocabulary}",
+        f"    digits: {digits}",
         "",
         "pretrain:",
         "  train:",
@@ -210,8 +226,8 @@ def parser() -> argparse.ArgumentParser:
         nargs="+",
         action="extend",
         metavar="PATTERN",
-        help="files of WARC, WET, ARC, text, JSON Lines or Parquet: paths, globs, URLs (https, s3, hf; globs of the last two), "
-        "@list.txt of either; or a crawl of Common Crawl, such as CC-MAIN-2026-08",
+        help="files of WARC, WET, ARC, text, JSON Lines or Parquet: paths, globs, URLs (https, s3, hf; also globs, "
+        "at a web server if it lists its files), @list.txt of either; or a crawl of Common Crawl, such as CC-MAIN-2026-08",
     )
     made.add_argument("--files", type=positive, metavar="N", help="of a crawl: so many of its files, chosen by a hash")
     made.add_argument("--format", choices=["warc", "wet", "arc"], default="", help="of a crawl; default: warc")
@@ -241,6 +257,15 @@ def parser() -> argparse.ArgumentParser:
         metavar="CODE",
         help="languages to keep; default: those with 10 %% of the text",
     )
+    made.add_argument(
+        "--digits",
+        type=int,
+        choices=range(10),
+        default=configuration.completed("tokenize.train", {})["digits"],
+        metavar="N",
+        help="split numbers into groups of up to so many digits (0: not at all); for an export as GGUF "
+        f"{' or '.join(map(str, accepts.PRE))} (default: %(default)s)",
+    )
     made.add_argument("--force", action="store_true", help="write over a file that is there")
     return made
 
@@ -265,7 +290,7 @@ def main(argv: list[str] | None = None) -> int:
     kept = [name for _, seen in found for name, number in seen.kept_documents.items() if number]
     languages = chosen(shares(found), args.languages, kept)
     shards = max(1, min(SHARDS, sum(len(source.files) for source, _ in found)))
-    made = text(found, languages, estimate(found, languages, shards), str(args.config), shards)
+    made = text(found, languages, estimate(found, languages, shards), str(args.config), shards, args.digits)
     import yaml
 
     configuration.validate(yaml.safe_load(made), source=str(args.config))

@@ -21,7 +21,7 @@ from typing import Any
 
 import yaml
 
-from scripts.plan import dryrun, halved, training, variants, words
+from scripts.plan import dryrun, exports, halved, training, variants, words
 from scripts.plan.dryrun import Task
 from scripts.plan.estimate import Estimate, Work, by_rule
 from scripts.plan.last import Last
@@ -29,7 +29,7 @@ from scripts.plan.reasons import AGAIN, CHANGED, reasons
 from scripts.pretrain.expected import MARK
 from scripts.slurm import unasked
 from scripts.workflow import config as configuration
-from scripts.workflow import leftovers, placement, processors, readable, record, steps, unused
+from scripts.workflow import leftovers, placement, processors, readable, record, secret, steps, unused
 from scripts.workflow.cli import described
 from scripts.workflow.config import ROOT
 from scripts.workflow.console import put
@@ -73,7 +73,7 @@ def dry_run(command: list[str]) -> tuple[int, list[str], list[str]]:
         ) as process,
     ):
         for line in process.stdout or ():
-            said.append(line.rstrip("\n"))
+            said.append(secret.mask(line.rstrip("\n")))
             if found is None and dryrun.FOLDER.match(line):
                 found = beside.submit(newer, dryrun.folder([said[-1]]) / "results")
     return process.returncode, said, found.result() if found else []
@@ -229,7 +229,8 @@ def show(
         for line in moved(plan.project, plan.work.last.folder) if plan.project else ():
             put("\n".join(textwrap.wrap(line, width, subsequent_indent="    ", break_on_hyphens=False)))
         shared = placement.lines(plan.project) if plan.project else ()
-        for line in [*halved.lines(plan), *shared, *training.lines(tasks, plan.work)]:
+        possible = exports.lines(tasks, plan.project.variants) if plan.project else ()
+        for line in [*halved.lines(plan), *shared, *training.lines(tasks, plan.work), *possible]:
             indent = "  " if line.startswith("  ") else ""
             put(
                 "\n".join(

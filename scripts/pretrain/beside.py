@@ -12,14 +12,17 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import torch.distributed as dist
 
 from scripts.pretrain import checkpoint, group
 from scripts.pretrain.checkpoint import Checkpoint, Kept
-from scripts.workflow.manifest import sync, write_atomically
+from scripts.workflow.manifest import checksum, sync, write_atomically
 
-NOTE = ".written-{:05d}"  # of a process, in the folder that is being written: its files with their sizes, as JSON
+NOTE = (
+    ".written-{:05d}"  # of a process, in the folder that is being written: its files with sizes and checksums, as JSON
+)
 LOOK = 0.05  # seconds between two looks for the others' notes
 
 Write = Callable[[Path], list[str]]  # writes this process's files into a folder, and says their names
@@ -61,26 +64,27 @@ def _save(write: Write, made: Checkpoint, kept: Kept) -> None:
     """Write this process's files and its note; on process 0, wait for the notes of all and make the checkpoint whole."""
     partial = checkpoint.partial(made)
     partial.mkdir(parents=True, exist_ok=True)
-    own = {name: (partial / name).stat().st_size for name in write(partial)}
+    own = {name: [(partial / name).stat().st_size, checksum(partial / name)] for name in write(partial)}
     sync(partial)
     write_atomically(partial / NOTE.format(dist.get_rank()), json.dumps(own))
     if dist.get_rank():
         return
-    files: dict[str, int] = {}
+    noted: dict[str, list[Any]] = {}
     for rank in range(dist.get_world_size()):
-        files |= _note(partial / NOTE.format(rank))
+        noted |= _note(partial / NOTE.format(rank))
     for path in partial.glob(f"{NOTE[:9]}*"):
         path.unlink()
-    checkpoint.finish(made, kept, dict(sorted(files.items())))
+    files = {name: size for name, (size, _) in sorted(noted.items())}
+    checkpoint.finish(made, kept, files, {name: mark for name, (_, mark) in noted.items()})
 
 
-def _note(path: Path) -> dict[str, int]:
+def _note(path: Path) -> dict[str, list[Any]]:
     """What a process wrote, once it has. Raises TimeoutError where it does not come."""
     end = time.monotonic() + group.ALONE.total_seconds()
     while time.monotonic() < end:
         any(path.parent.iterdir())  # has NFS look again
         try:
-            found: dict[str, int] = json.loads(path.read_text())
+            found: dict[str, list[Any]] = json.loads(path.read_text())
         except FileNotFoundError:
             time.sleep(LOOK)
             continue

@@ -23,7 +23,7 @@ import torch
 import torch.distributed as dist
 
 from scripts.pretrain import damage
-from scripts.training import runs
+from scripts.training import runs, sealed
 from scripts.training.sealed import CHECKPOINT, PATIENCE, opened, seal, synced
 from scripts.workflow.cli import LOG
 from scripts.workflow.console import log
@@ -78,6 +78,10 @@ class Checkpoint:
     stopped: int = 0  # this step, where the run ended early with it (scripts/pretrain/early.py)
     begun: int = 0  # the step of another run's checkpoint that this run started from
     optimizer: str = ""  # whose state is in it; checkpoints from before it was written down do not say
+    # Of fp16 (scripts/pretrain/loss_scale.py): the scale, updates since it changed, and updates that were left out for it.
+    loss_scale: float | None = None
+    steady: int = 0
+    overflows: int = 0
     before: float | None = None  # of a fine-tuning: the held-out loss before its first step
 
 
@@ -148,18 +152,54 @@ def only_until(folder: Path, step: int) -> Checkpoint | None:
 
 
 def agreed(folder: Path, code: dict[str, str], settings: str, steps: int, device: torch.device) -> Checkpoint | None:
-    """The checkpoint to resume from: process 0 chooses, and every process looks whether it can see it. A collective call.
+    """The checkpoint to resume from: process 0 chooses, every process looks whether it can see it, and compares a part of its checksums.
+    One that is damaged is left for the one before it. A collective call.
 
     Raises Told where a process cannot see it: the folder is not on a file system that all nodes share.
     """
-    box: list[Any] = [None]
     if dist.get_rank() == 0:
         clean(folder)
-        box[0] = newest(folder, code, settings, steps)
-    dist.broadcast_object_list(box, device=device)
-    (found,) = box
-    if found is None:
-        return None
+    while True:
+        box: list[Any] = [None]
+        if dist.get_rank() == 0:
+            box[0] = newest(folder, code, settings, steps)
+        dist.broadcast_object_list(box, device=device)
+        found: Checkpoint | None = box[0]
+        if found is None:
+            return None
+        check_seen(found, device)
+        if not (why := altered(found)):
+            return found
+        if dist.get_rank() == 0:
+            damage.set_aside(found.path, why)
+
+
+def altered(found: Checkpoint) -> str:
+    """Which file of a checkpoint does not have its checksum; "" if all have. Each process reads a part of them. A collective call.
+
+    Raises Told for what the file system does not give.
+    """
+    fault = error = ""
+    try:
+        held = sealed.digests(found.path, FACTS)
+        own = sorted(held)[dist.get_rank() :: dist.get_world_size()]
+        fault = next(sealed.altered(found.path, {name: held[name] for name in own}), "")
+    except (OSError, ValueError) as failure:
+        error = str(failure)
+    tell(error)
+    every: list[Any] = [None] * dist.get_world_size()
+    dist.all_gather_object(every, fault)
+    return next(filter(None, every), "")
+
+
+def check(found: Checkpoint, folder: Path) -> None:
+    """Raise Told for a checkpoint of which a file does not have its checksum. folder: the run's. A collective call."""
+    if why := altered(found):
+        raise Told(f"{why}: {damage.remedy(found.path, folder)}")
+
+
+def check_seen(found: Checkpoint, device: torch.device) -> None:
+    """Raise Told where a process does not see a checkpoint. A collective call."""
     end = time.monotonic() + PATIENCE
     while not (seen := (found.path / FACTS).is_file()) and time.monotonic() < end:
         time.sleep(0.2)
@@ -170,7 +210,6 @@ def agreed(folder: Path, code: dict[str, str], settings: str, steps: int, device
             f"{int(blind)} of {dist.get_world_size()} processes cannot see {found.path}: "
             "checkpoints/ must be on a file system that all nodes share"
         )
-    return found
 
 
 @contextlib.contextmanager
@@ -239,19 +278,27 @@ def save(write: Callable[[Path], Any], made: Checkpoint, kept: Kept) -> None:
     own = synced(folder) if int(os.environ["LOCAL_RANK"]) == 0 else {}
     seen: list[dict[str, int]] = [{} for _ in range(dist.get_world_size())]
     dist.all_gather_object(seen, own)
+    files: dict[str, int] = {}
+    for sizes in seen:
+        files |= {path: max(size, files.get(path, 0)) for path, size in sizes.items()}
+    # Each process reads a part of the files, most of which are in its node's memory still.
+    names = sorted(files)[dist.get_rank() :: dist.get_world_size()]
+    sealed.wrong(folder, {name: files[name] for name in names}, PATIENCE)
+    digests: list[dict[str, str]] = [{} for _ in seen]
+    dist.all_gather_object(digests, sealed.checksums(folder, names))
     if dist.get_rank() == 0:
-        files: dict[str, int] = {}
-        for sizes in seen:
-            files |= {path: max(size, files.get(path, 0)) for path, size in sizes.items()}
-        finish(made, kept, files)
+        finish(made, kept, files, {name: mark for part in digests for name, mark in part.items()})
     dist.barrier()
 
 
-def finish(made: Checkpoint, kept: Kept, files: dict[str, int]) -> None:
-    """Make a checkpoint whole whose files, with these sizes, are on the disk, and remove those that are not `kept`. For process 0."""
+def finish(made: Checkpoint, kept: Kept, files: dict[str, int], digests: dict[str, str] | None = None) -> None:
+    """Make a checkpoint whole whose files, with these sizes and checksums, are on the disk, and remove those that are not `kept`.
+
+    For process 0.
+    """
     folder, written = made.path.parent, partial(made)
     facts = {name: value for name, value in asdict(made).items() if name != "path"}
-    seal(written, FACTS, facts, files)
+    seal(written, FACTS, facts, files, digests)
     replaced = folder / f".{made.path.name}{REPLACED}"  # a run that went back writes a checkpoint of the same step
     if made.path.exists():
         shutil.rmtree(replaced, ignore_errors=True)

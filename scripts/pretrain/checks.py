@@ -6,14 +6,15 @@ What depends on the corpus is refused in schedule.py and auto.py, what depends o
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
-from scripts.pretrain import parallel, schedule
+from scripts.pretrain import offload, parallel, schedule
 from scripts.pretrain.parameters import FAMILIES
 from scripts.workflow.errors import InputError
 
 WHERE = "pretrain.train"
+FP16 = "fp16"
 
 BESIDE = ("torch",)  # engines that copy their state, so that a checkpoint is written while training goes on
 
@@ -34,6 +35,8 @@ def check(train: dict[str, Any], processes: int) -> None:
     wide(train)
     layers(train)
     reduction(train)
+    half(train, f"{WHERE}.{{}}".format)
+    offload.check(train, f"{WHERE}.{{}}".format)
     masks(train)
     early_stop(train)
     saving(train)
@@ -120,12 +123,51 @@ def reduction(settings: dict[str, Any]) -> None:
     """InputError for a precision of sums that the engine or fp32 has anyway: the key would retrain for nothing."""
     if settings["reduce_dtype"] == "auto":
         return
-    for key, needed in (("engine", "deepspeed"), ("precision", "bf16")):
-        if (value := settings[key]) != needed:
+    for key, needed in (("engine", ("deepspeed",)), ("precision", ("bf16", "fp16"))):
+        if (value := settings[key]) not in needed:
             raise InputError(
                 f"{WHERE}.reduce_dtype is {settings['reduce_dtype']}, which {WHERE}.{key} {value} has anyway: set "
                 f"{WHERE}.reduce_dtype to auto"
             )
+
+
+def half(settings: dict[str, Any], key: Callable[[str], str]) -> None:
+    """InputError for fp16 with what its loss scaling does not reach, or was not tried with. key: of the section, as the config names it."""
+    if settings["precision"] != FP16:
+        return
+    said = f"{key('precision')} is {FP16}"
+    if settings["loss_chunk"]:
+        raise InputError(
+            f"{said}, and {key('loss_chunk')} {settings['loss_chunk']}, which makes the head's gradients before the loss is scaled, "
+            f"so that small ones are lost: set {key('loss_chunk')} to 0, or {key('precision')} to bf16"
+        )
+    if wide := [kind for kind, size in settings.get("parallel", {}).items() if size > 1]:
+        raise InputError(
+            f"{said}, and {key('parallel')}.{wide[0]} {settings['parallel'][wide[0]]}: loss scaling is done if the data alone are shared "
+            f"out; set {key('parallel')}.{wide[0]} to 1, or {key('precision')} to bf16"
+        )
+    for name, none in (("adapter", ("none", "lora")), ("quantize_aware", ("none",))):
+        if (value := settings.get(name, "none")) not in none:
+            raise InputError(
+                f"{said}, and {key(name)} {value}, which was not tried together: set {key('precision')} to bf16 or fp32"
+            )
+    if settings["engine"] != "deepspeed":
+        return
+    if settings.get("device") == "cpu":
+        raise InputError(
+            f"{said}, {key('engine')} deepspeed, and {key('device')} cpu, on which DeepSpeed has no fp16: set {key('engine')} to torch, or "
+            f"{key('precision')} to fp32"
+        )
+    if not settings["zero_stage"]:
+        raise InputError(
+            f"{said}, {key('engine')} deepspeed, and {key('zero_stage')} 0, which adds gradients up in fp16: set {key('zero_stage')} to 1, "
+            f"or {key('engine')} to torch"
+        )
+    if settings.get("spike_sigma"):
+        raise InputError(
+            f"{said}, {key('engine')} deepspeed, and {key('spike_sigma')} {settings['spike_sigma']}: DeepSpeed would take a spike that is "
+            f"left out for an overflow, and halve the loss scale; set {key('engine')} to torch, or {key('spike_sigma')} to null"
+        )
 
 
 def masks(settings: dict[str, Any]) -> None:

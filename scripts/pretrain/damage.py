@@ -1,8 +1,8 @@
 """Checkpoints that are complete and cannot be read, such as one with a file that is all zeros: which file it is, and what helps.
 
 What can be seen in a moment is looked at before a run resumes or starts from a checkpoint: the header of safetensors, and of DeepSpeed's
-files, zip archives, the index, where each tensor begins and the checksum of all that is no tensor. What a checkpoint of any size takes
-minutes for, the checksums of its tensors, is looked at after a failure alone.
+files, zip archives, the index, where each tensor begins and the checksum of all that is no tensor. The checksums of whole files are in the
+seal, and all processes compare them together (`checkpoint.altered`).
 """
 
 from __future__ import annotations
@@ -61,15 +61,19 @@ def _archive(file: Path, tensors: bool) -> None:
                         pass
 
 
+def set_aside(path: Path, why: str) -> None:
+    """Rename a checkpoint that cannot be used, and say why. For process 0."""
+    aside = path.with_name(f"{ASIDE}{path.name}")
+    shutil.rmtree(aside, ignore_errors=True)
+    path.rename(aside)
+    log.warning("%s is not used: %s. The folder is now %s; remove it", path, why, aside.name)
+
+
 def sound(found: Sequence[Checkpoint]) -> list[Checkpoint]:
     """The checkpoints of a run, oldest first, without the newest ones that cannot be read, which are renamed. For process 0."""
     left = list(found)
     while left and (why := of(left[-1].path)):
-        path = left.pop().path
-        aside = path.with_name(f"{ASIDE}{path.name}")
-        shutil.rmtree(aside, ignore_errors=True)
-        path.rename(aside)
-        log.warning("%s is not used: %s. The folder is now %s; remove it", path, why, aside.name)
+        set_aside(left.pop().path, why)
     if number := len(found) - len(left):
         where = f"after step {left[-1].step:,}" if left else "from its beginning"
         log.warning("%d of %d checkpoints cannot be read: training goes on %s", number, len(found), where)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from scripts.pretrain import checkpoint, rollback
+from scripts.pretrain import checkpoint, loss_scale, rollback
 
 if TYPE_CHECKING:
     from scripts.pretrain.run import Run
@@ -38,4 +38,5 @@ def described(run: Run, step: int, validation: float | None) -> checkpoint.Check
         stopped=run.stopped,
         begun=run.begun,
         optimizer=run.settings["optimizer"],
+        **loss_scale.stored(run.engine, run.overflows),
     )

@@ -22,6 +22,7 @@ from scripts.pretrain.batch import IGNORE, Batch, micro_batches, read_mask
 from scripts.pretrain.checkpoint import Checkpoint
 from scripts.pretrain.entropy import Head, by_row, cross_entropy, guarded, summed
 from scripts.pretrain.initial import Weights
+from scripts.pretrain.loss_scale import LossScale
 from scripts.pretrain.muon import Muon
 from scripts.pretrain.parallel import Degrees
 from scripts.training import alive
@@ -80,6 +81,7 @@ class Engine(ABC):
     optimizer: torch.optim.Optimizer
     micro_batches: int  # of the step that is under way
     experts: mixture.Mixture | None  # None: the model has no experts
+    scaling: LossScale | None = None  # of fp16, by an engine that scales the loss itself
 
     @staticmethod  # noqa: B027 - most need nothing
     def prepare(device: torch.device) -> None:
@@ -225,6 +227,15 @@ class Engine(ABC):
 
         Raises InputError for a checkpoint that this engine cannot take, and says why.
         """
+
+    def loss_scale(self) -> tuple[float, int] | None:
+        """(fp16's scale of the next backward pass, updates since it changed); None for other precisions."""
+        return (self.scaling.value, self.scaling.steady) if self.scaling else None
+
+    def set_loss_scale(self, value: float, steady: int) -> None:
+        """Go on with the scale of a checkpoint; nothing for other precisions."""
+        if self.scaling:
+            self.scaling.value, self.scaling.steady = value, steady
 
     @abstractmethod
     def weights(self) -> Weights:

@@ -15,6 +15,7 @@ import tempfile
 from pathlib import Path
 
 from scripts.pretrain import checkpoint, listing
+from scripts.training import sealed
 from scripts.workflow.cli import described, fail
 from scripts.workflow.console import put
 from scripts.workflow.errors import InputError
@@ -42,8 +43,8 @@ def export(source: Path, target: Path, dtype: str | None) -> list[Path]:
         )
     if not (folder := source / model.FOLDER).is_dir():
         raise InputError(f"{source} has no {model.FOLDER}/: it was written by an earlier version; resume its run first")
-    if why := damage.of(source):
-        raise InputError(why)
+    if why := damage.of(source) or next(sealed.altered(source, sealed.digests(source, checkpoint.FACTS)), ""):
+        raise InputError(f"{why}: export another checkpoint")
     config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     shapes = {name: value.shape for name, value in initial.empty(config).named_parameters()}
     names = {str(kind).removeprefix("torch."): name for name, kind in model.DTYPES.items()}

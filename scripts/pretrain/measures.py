@@ -29,11 +29,11 @@ def flops_per_token(matmul_parameters: int, layers: int, hidden: int, context: i
 
 
 def peak_of(product: str, precision: str) -> float | None:
-    """The dense bf16 peak of a GPU by its product's name, FLOP/s, by the table of scripts/pretrain/gpus.py.
+    """The dense peak of a GPU in bf16 or fp16, which are the same, by its product's name, FLOP/s, by the table of scripts/pretrain/gpus.py.
 
     None where none is known: for a GPU that is not in it, and for fp32.
     """
-    found = gpus.find(product) if precision == "bf16" else None
+    found = gpus.find(product) if precision in ("bf16", "fp16") else None
     return found.peak if found else None
 
 

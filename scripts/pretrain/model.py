@@ -93,7 +93,7 @@ def tokenizer_file(manifest: Path) -> Path:
 def vocabulary_of(manifest: Path) -> tuple[int, int]:
     """The vocabulary's size and the id of the end-of-text token of tokenize.train's tokenizer."""
     tokenizer = AutoTokenizer.from_pretrained(
-        Manifest.read(manifest).sound("").folder, local_files_only=True, trust_remote_code=False
+        Manifest.read(manifest).sound("").below(""), local_files_only=True, trust_remote_code=False
     )
     if tokenizer.eos_token_id is None:
         raise InputError(f"{manifest}: the tokenizer beside it names no eos_token")
@@ -159,7 +159,8 @@ def groups(model: nn.Module, settings: dict[str, Any]) -> list[dict[str, Any]]:
 def companions(tokenizer: Path) -> list[Path]:
     """The files beside a model's weights that AutoTokenizer reads. tokenizer: the manifest of tokenize.train."""
     listed = Manifest.read(tokenizer).sound("")
-    return [listed.file(name) for name in COMPANIONS if name in listed.files]
+    names = set(listed.files)
+    return [listed.file(name) for name in COMPANIONS if name in names]
 
 
 def describe(config: PreTrainedConfig, dtype: str, folder: Path) -> None:

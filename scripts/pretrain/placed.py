@@ -9,12 +9,13 @@ from dataclasses import asdict, replace
 from math import gcd
 from typing import Any
 
-from scripts.pretrain import auto, checks, gpus, hours
+from scripts.pretrain import auto, checks, gpus, hours, offload
 from scripts.pretrain.parallel import Degrees
 from scripts.pretrain.parameters import count
 from scripts.training import memory
 from scripts.workflow.console import duration
 
+PLACES = {"host": "in the node's memory", "nvme": "on its disk"}  # of what is offloaded
 TIGHT = 0.9  # share of a GPU's memory above which a plan says that there is no reserve
 
 
@@ -85,6 +86,8 @@ def place(
         "disk": checkpoints(summary, train) * summary["checkpoint_bytes"] + summary["model_bytes"],
         "keep_every": train["keep_every"] if summary["steps"] is None else 0,
     }
+    if gpu and offload.wanted(train):
+        found["offloaded"] = memory.offloaded(shape, train, at)
     if not fits:
         found["changes"] = memory.changes(shape, train, at, has, here, cuda)
         where = gpus.named(gpu.name) if gpu else memory.HERE
@@ -170,6 +173,8 @@ def lines(summary: dict[str, Any], found: dict[str, Any]) -> list[str]:
         head,
         f"memory of a process: {size(total)} ({listed(parts)}), {found['processes']} × on {on}: {verdict}",
     ]
+    if sizes_beside := [f"{size(each)} {PLACES[kind]}" for kind, each in found.get("offloaded", {}).items() if each]:
+        out.append(f"offloaded by each process: {' and '.join(sizes_beside)}")
     if not found["fits"]:
         out.append(f"to make it fit: {', or '.join(found['changes'])}")
     if "hours" in found:

@@ -23,7 +23,7 @@ from scripts.workflow.manifest import Manifest
 TRAIN = "pretrain.train"
 # A record is the same whenever the same machine makes the same result: without what is free now, and how fast the last training was.
 LASTING = ("gpu", "processes", "memory", "disk")
-BYTES = {"fp32": 4, "bf16": 2}
+BYTES = {"fp32": 4, "bf16": 2, "fp16": 2}
 
 
 def facts(train: dict[str, Any], tokens: int | None, vocabulary: int) -> dict[str, Any]:
@@ -88,7 +88,7 @@ def checkpoint_bytes(train: dict[str, Any], counted: Counted) -> int:
     moments += 4 * counted.total if train["ema"] else 0  # their mean
     if train["engine"] == "torch" or train["zero_stage"] == 3:
         return 4 * counted.total + moments
-    beside = train["zero_stage"] or train["precision"] == "bf16"
+    beside = train["zero_stage"] or train["precision"] != "fp32"
     return BYTES[train["precision"]] * counted.total + moments + (4 * counted.total if beside else 0)
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from scripts.pretrain import measures, schedule, vitals
+from scripts.pretrain import loss_scale, measures, schedule, vitals
 from scripts.workflow.console import duration, log
 
 if TYPE_CHECKING:
@@ -99,6 +99,7 @@ class Pace:
             "mfu": used,
             "seconds": round(recorder.seconds + self.clock.whole, 3),
             "skipped_steps": len(run.skipped),
+            **loss_scale.shown(run.engine, run.overflows),
             **vitals.per_device(rate, run.flops, run.processes, since // each),
             **self.vital.row(step, everyone, seconds / each),
         }

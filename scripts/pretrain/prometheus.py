@@ -26,6 +26,8 @@ METRICS = {
     "learning_rate": "Learning rate of the step.",
     "grad_norm": "Norm of the whole gradient before clipping.",
     "skipped_steps": "Steps whose update was skipped: not finite, or a spike; without those that a roll back threw away.",
+    "loss_scale": "What fp16's loss is multiplied by before the backward pass.",
+    "overflow_steps": "Updates that were left out for an overflow of fp16's gradient.",
     "tokens_per_second": "Tokens a second of all processes.",
     "tokens_per_second_per_device": "Tokens a second of one process.",
     "tflops": "Operations that the model needs, 1e12 a second, of one process.",

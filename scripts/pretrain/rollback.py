@@ -35,7 +35,7 @@ def kept_points(settings: dict[str, Any]) -> tuple[int, int]:
 def point(run: Run, step: int) -> int:
     """The step to go back to after `step`; 0 where the run goes on. The same on every process."""
     settings, every = run.settings, point_every(run.settings)
-    if not every or run.update.applied or len(run.rolled) >= settings["roll_backs"]:
+    if not every or run.update.applied or run.overflowed or len(run.rolled) >= settings["roll_backs"]:
         return 0
     window = settings["spike_window"]
     # Those after the step that the run last went back to: further back it never goes, where no checkpoint may be left.
@@ -64,6 +64,7 @@ def go(run: Run, recorder: Recorder | None, step: int, back: int) -> None:
     left_out = run.plan.span(step + 1)[0] - run.plan.span(back + 1)[0]
     ahead, rolled = run.ahead + left_out, [*run.rolled, thrown | {"sequences": left_out}]
     with group.patience():
+        checkpoint.check(box[0], run.folder)
         run.restore(box[0])
     run.ahead, run.rolled = ahead, rolled
     if recorder:

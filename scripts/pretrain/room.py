@@ -31,6 +31,8 @@ def check(
         if settings["zero_stage"] < 3 and settings["engine"] == "deepspeed":
             # Elsewhere a process holds a block of the model.
             memory.check_host(shape.parameters, memory.available(), here, where)
+        if settings["engine"] == "deepspeed":
+            memory.check_offload(shape, settings, placement, memory.available(), here, where)
         free, _ = torch.cuda.mem_get_info()
         try:
             parts = memory.check(shape, settings, placement, free, 1, cuda=True, where=where)

@@ -29,9 +29,11 @@ from scripts.pretrain import (
     group,
     heldout,
     initial,
+    loss_scale,
     measures,
     mixed,
     model,
+    offload,
     parallel,
     placed,
     rollback,
@@ -113,7 +115,7 @@ class Run:
         )
         job = engine.Job(
             config=shape,
-            settings=settings,
+            settings=settings | {offload.PATH: placement[offload.PATH]},
             device=self.device,
             micro_batch=args.micro_batch,
             accumulation=self.accumulation,
@@ -143,6 +145,7 @@ class Run:
     def restore(self, found: checkpoint.Checkpoint | None) -> None:
         """Be where a checkpoint is; None: at the beginning. A collective call."""
         self.done, self.skipped = (found.step, list(found.skipped)) if found else (0, [])
+        self.overflows, self.overflowed = (found.overflows if found else 0), False
         self.lowest, self.stale = (found.lowest, found.stale) if found else (None, 0)
         # Steps: of an early stop, and whose weights were taken then.
         self.stopped, self.best = found.stopped if found else 0, 0
@@ -151,6 +154,7 @@ class Run:
         if found is not None:
             with damage.named(found.path, self.folder):
                 self.engine.load(found, self.folder)
+            loss_scale.restore(self.engine, found)
 
     @property
     def keeps_best(self) -> bool:
@@ -210,12 +214,14 @@ class Run:
         """One optimizer update. Returns the global batch's mean loss in nats a token, and whether to stop.
 
         Where the loss or the gradient is not finite or a spike the update is left out, on every process, and `skipped` ends
-        with this step. After that the learning rate and the data move on as if the step had been taken.
+        with this step. An update that is left out for fp16's loss scale is counted in `overflows` instead. After either the learning
+        rate and the data move on as if the step had been taken.
         """
         if self.beside:
             self.beside.failed()
         rate = schedule.learning_rate(step, self.plan.steps, self.settings)
         fits = partial(skips.fits, self) if self.spikes else None
+        scale = self.engine.loss_scale()
         self.update = self.engine.step(batch.to(self.device, non_blocking=True), rate, fits)
         total = torch.zeros(2, dtype=torch.float64, device=self.device)
         total[0], total[1] = self.update.loss / self.processes, float(stopping)
@@ -226,7 +232,9 @@ class Run:
         self.spiked = not self.update.applied and finite
         if self.update.applied and self.ema:
             self.engine.follow(average.weight(self.ema, step))
-        if not self.update.applied:
+        self.overflowed = loss_scale.overflowed(scale and scale[0], value, self.update.norm, self.update.applied)
+        self.overflows += self.overflowed
+        if not self.update.applied and not self.overflowed:
             self.skipped.append(step)
         elif not math.isfinite(value):
             raise RuntimeError(f"step {step} was taken with a loss of {value}")  # see Engine.step

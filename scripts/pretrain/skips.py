@@ -23,6 +23,7 @@ from scripts.workflow.console import log
 if TYPE_CHECKING:
     from scripts.pretrain.run import Run
 
+OVERFLOW = "overflow"  # the reason of an update that fp16's loss scale cost (scripts/pretrain/loss_scale.py)
 LEAST = 20  # steps before any is judged: OLMo-core's
 
 Pair = tuple[float, float]  # a step's mean loss in nats a token, and the norm of its gradient
@@ -72,8 +73,17 @@ def fits(run: Run, loss: torch.Tensor, norm: float) -> bool:
 def row(run: Run, step: int, loss: float) -> dict[str, Any]:
     """What losses.jsonl says of a step that was left out: what was `skipped`, the `reason`, and its `documents`' ids.
 
+    An overflow of fp16's loss scale has nothing to do with its documents, and lists none.
+
     A collective call; process 0 alone reads the ids, and says so in the log.
     """
+    if run.overflowed:
+        if run.rank == 0:
+            log.info(
+                "step %s: the gradient overflowed in fp16, its update is left out; the loss scale is halved",
+                f"{step:,}",
+            )
+        return {"skipped": "gradient", "reason": OVERFLOW, "documents": []}
     what, spike, ids = "gradient" if math.isfinite(loss) else "loss", {}, []
     reason, said = "not finite", "is not finite"
     if run.spiked and run.spikes is not None:
@@ -102,7 +112,7 @@ def row(run: Run, step: int, loss: float) -> dict[str, Any]:
 
 def note(rows: list[dict[str, Any]], steps: int) -> list[str]:
     """A note for the report on the steps that losses.jsonl says were left out; none where there is none."""
-    found = [entry for entry in rows if "skipped" in entry]
+    found = [entry for entry in rows if "skipped" in entry and entry["reason"] != OVERFLOW]
     if not found:
         return []
     spiked = any(entry["reason"] == "spike" for entry in found)

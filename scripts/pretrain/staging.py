@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import json
 import os
 import re
 import shutil
@@ -19,7 +20,7 @@ import xxhash
 
 from scripts.workflow.console import Progress, log, setup
 from scripts.workflow.errors import InputError
-from scripts.workflow.manifest import Manifest, ManifestError, digest, sync
+from scripts.workflow.manifest import Manifest, ManifestError, canonical, checksum, digest, sync, write_atomically
 
 BLOCK = 16 << 20
 SPARE = 1 << 30  # bytes to leave free on the node's disk
@@ -57,8 +58,8 @@ def staged(manifests: Sequence[Path], given: str) -> list[Path]:
     """Copies of the manifests and their files below the folder `given`; the manifests themselves where it is empty.
 
     Any number of processes of a node may call it: the first copies, the others find the copies. A copy has its name once it is on the
-    disk and its bytes had the checksum of the manifest; one that is there with its size is not copied again. The copies lie in a
-    folder that only this user reads and writes. If the disk is too small,
+    disk and its bytes had the checksum of the manifest. One that is there is read for its checksum, once as long as nobody writes to it,
+    and copied again if it has another. The copies lie in a folder that only this user reads and writes. If the disk is too small,
     training reads the files where they lie, with a warning. Raises ManifestError where a file does not have its checksum.
     """
     if not given:
@@ -80,16 +81,17 @@ def staged(manifests: Sequence[Path], given: str) -> list[Path]:
 
 
 def _copied(manifests: Sequence[Path], target: Path) -> list[Path]:
-    todo: list[tuple[Path, Path, str | None]] = []
+    todo: list[tuple[Path, Path, str]] = []
     out = []
     ranks = {path: rank for rank, path in enumerate(sorted(manifests))}
     for path in manifests:
         copy = target / f"{ranks[path]:08d}"  # copies sort as the manifests do
         listed = Manifest.parse(path).files  # no input of the training: the copies are, as the files are without them
         todo += [(path.parent / name, copy / name, listed[name]["xxh3"]) for name in listed]
-        todo.append((path, copy / path.name, None))
+        todo.append((path, copy / path.name, checksum(path)))
         out.append(copy / path.name)
-    todo = [each for each in todo if not each[1].exists() or each[1].stat().st_size != each[0].stat().st_size]
+    known = Known(target)
+    todo = [each for each in todo if not known.has(*each[1:])]
     size = sum(old.stat().st_size for old, *_ in todo)
     free = shutil.disk_usage(target).free
     if todo and size + SPARE > free:
@@ -99,7 +101,7 @@ def _copied(manifests: Sequence[Path], target: Path) -> list[Path]:
             setup("pretrain.train")
         log.info("copying %.2f GB of token files to %s", size / 1e9, target)
     progress = Progress(size >> 20, "MiB")
-    for old, new, checksum in todo:
+    for old, new, expected in todo:
         new.parent.mkdir(parents=True, exist_ok=True)
         partial = new.with_name(f".{new.name}.partial")
         state = xxhash.xxh3_128()
@@ -108,10 +110,53 @@ def _copied(manifests: Sequence[Path], target: Path) -> list[Path]:
                 writer.write(block)
                 state.update(block)
                 progress.add(len(block) >> 20)
-        if checksum not in (None, state.hexdigest()):
+        if expected != state.hexdigest():
             raise ManifestError(
                 f"{old} does not have the checksum that its manifest says: remove the manifest and run again"
             )
         sync(partial)  # before it has its name: a power cut leaves no file of the right size without its bytes
         partial.replace(new)
+        known.add(new, expected)
+    known.write()
     return out
+
+
+class Known:
+    """The copies in a folder whose bytes had their checksums, by size, times and inode as they were then.
+
+    So a file is read for its checksum once, not by each process of a node. Nobody sets the time of a change of an inode: a file that was
+    put in a copy's place, or written to, is read again.
+    """
+
+    def __init__(self, target: Path) -> None:
+        self.target, self.path, self.changed = target, target / ".checked.json", False
+        try:
+            self.held = dict(json.loads(self.path.read_text(encoding="utf-8")))
+        except (OSError, ValueError, TypeError):
+            self.held = {}
+
+    def _facts(self, path: Path, expected: str) -> list[int | str]:
+        about = path.lstat()
+        return [about.st_size, about.st_mtime_ns, about.st_ctime_ns, about.st_ino, about.st_dev, expected]
+
+    def has(self, path: Path, expected: str) -> bool:
+        """Whether a copy is there with its checksum; one that is a link is not."""
+        if path.is_symlink() or not path.is_file():
+            return False
+        if self.held.get(str(path.relative_to(self.target))) == self._facts(path, expected):
+            return True
+        if checksum(path) != expected:
+            log.warning("%s is not the copy that it should be: it is copied again", path)
+            return False
+        self.add(path, expected)
+        return True
+
+    def add(self, path: Path, expected: str) -> None:
+        """Note a copy that has its checksum."""
+        self.held[str(path.relative_to(self.target))] = self._facts(path, expected)
+        self.changed = True
+
+    def write(self) -> None:
+        """Keep what was found for the next process."""
+        if self.changed:
+            write_atomically(self.path, canonical(self.held))

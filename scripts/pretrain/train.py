@@ -23,6 +23,7 @@ from scripts.pretrain import (
     early,
     group,
     heldout,
+    loss_scale,
     metrics,
     mixed,
     mixture,
@@ -204,7 +205,12 @@ def results(run: Run, weights: dict[str, torch.Tensor], manifest: Manifest, out:
     if settings["start_from"] is not None:
         after = f", after step {run.begun:,}" if run.begun else ""
         notes.append(f"Training began with the weights of {settings['start_from']}{after}.")
-    notes += skips.note(rows, done) + rollback.note(run.rolled) + early.note(run)
+    notes += (
+        skips.note(rows, done)
+        + loss_scale.note(run.engine, run.overflows, done)
+        + rollback.note(run.rolled)
+        + early.note(run)
+    )
     notes += mixture.note(run.engine.model.config)
     if not scores:
         notes.append("The corpus has no validation documents: there is no validation loss.")
@@ -229,6 +235,7 @@ def results(run: Run, weights: dict[str, torch.Tensor], manifest: Manifest, out:
         "validation_bytes": run.validation_bytes,
         "validation_documents": run.validation_documents,
         "skipped_steps": run.skipped,
+        **loss_scale.shown(run.engine, run.overflows),
         **({"rolled_back": run.rolled} if run.rolled else {}),
         **early.summary(run),
         "notes": notes,

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from scripts.language import fasttext_models
 from scripts.workflow.errors import InputError
 
 M_PERTURB = -6  # glibc's malloc.h
@@ -70,10 +71,8 @@ class Classifier:
 
     @classmethod
     def load(cls, path: Path) -> Classifier:
-        """Load a model that `save` wrote."""
-        import fasttext
-
-        return cls(fasttext.load_model(str(path)))
+        """Load a model that `save` wrote. Raises InputError for a file that is none."""
+        return cls(fasttext_models.load(path, "the classifier of quality.train"))
 
     def save(self, path: Path) -> None:
         """Write the model as fastText's own .bin."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from scripts.formats import filtered
-from scripts.formats.documents import Writer, data, shard_of, survivors
+from scripts.formats.documents import Writer, data, shard_of, survivors, verdict_file
 from scripts.quality import sidecars
 from scripts.quality.lm import languages
 from scripts.quality.perplexity import Models
@@ -46,7 +46,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     out = args.manifest.with_name(f"{shard_of(args.documents)}.parquet")
     with Writer(out, sidecars.schema(list(paths), language=True)) as writer:
         shard = shard_of(args.documents)
-        for row in survivors(data(args.documents), data(args.verdicts, shard), ["id", "source", "curated"]):
+        for row in survivors(data(args.documents), verdict_file(args.verdicts, shard), ["id", "source", "curated"]):
             scores = {name: each.get(row["id"]) for name, each in found.items()}
             writer.add({**row, "language": known.get(row["id"]), **scores})
     manifest.counts = {"in": number, "kept": number, "dropped": {}}

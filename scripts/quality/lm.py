@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from scripts.formats import filtered
-from scripts.formats.documents import Writer, data, shard_of, survivors, uniform
+from scripts.formats.documents import Writer, data, shard_of, survivors, uniform, verdict_file
 from scripts.formats.origins import COLUMNS, Split
 from scripts.language import found
 from scripts.quality import tools
@@ -45,7 +45,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     before = {path: filtered.of_shard(args.verdicts, shard_of(path)) for path in args.documents}
     split = Split(settings["heldout_fraction"], settings["seed"], "origin")
     for path, verdicts in before.items():
-        for row in survivors(data(path), data(verdicts, shard_of(path)), [*COLUMNS, *SIDE]):
+        for row in survivors(data(path), verdict_file(verdicts, shard_of(path)), [*COLUMNS, *SIDE]):
             if taken(row, settings):
                 split.add(row)
     split.decide("documents of the language models")

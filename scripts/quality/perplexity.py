@@ -12,6 +12,7 @@ from scripts.formats.normal_forms import normal_form
 from scripts.heuristics.characters import tokenize
 from scripts.language import codes
 from scripts.quality import tools
+from scripts.workflow.errors import InputError
 
 # Signs that many scripts write in forms of their own, as ASCII: the set of cc_net's text_normalizer.py.
 SIGNS = str.maketrans(
@@ -38,10 +39,18 @@ def words(line: str) -> str:
 
 
 def pieces(model: Path) -> Callable[[str], str]:
-    """What makes a line the pieces of a SentencePiece model, with spaces between them, as cc_net's models are trained."""
+    """What makes a line the pieces of a SentencePiece model, with spaces between them, as cc_net's models are trained.
+
+    Raises InputError for a file that is no such model.
+    """
     import sentencepiece
 
-    processor = sentencepiece.SentencePieceProcessor(model_file=str(model))
+    try:
+        processor = sentencepiece.SentencePieceProcessor(model_file=str(model))
+    except (OSError, RuntimeError) as error:
+        raise InputError(
+            f"quality.kenlm.models: {model} is not a SentencePiece model ({error}); fetch it again"
+        ) from error
     return lambda line: " ".join(processor.encode(normalized(line), out_type=str))
 
 

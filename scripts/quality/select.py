@@ -18,7 +18,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from scripts.formats.documents import VERDICT, Writer, add_counts, batches, data, shard_of, uniform, verdict_table
+from scripts.formats.documents import (
+    VERDICT,
+    VERDICTS,
+    Writer,
+    add_counts,
+    batches,
+    data,
+    shard_of,
+    uniform,
+    verdict_digests,
+    verdict_table,
+)
 from scripts.quality import by_language, required
 from scripts.workflow import cli
 from scripts.workflow.config import completed
@@ -119,7 +130,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     for scores in crawl_scores(paths, skipped_by):
         histogram += np.histogram(scores, bins=BINS, range=(0.0, 1.0))[0]
         scored += len(scores)
-    files, by_shard = [], {}
+    files, by_shard, digests = [], {}, {}
     manifest.counts = {"in": 0, "kept": 0, "dropped": {}}
     progress = Progress(len(paths), "shards")
     for path, shard in zip(paths, map(shard_of, signals), strict=True):
@@ -135,10 +146,12 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
                 exempt += pc.sum(pc.and_(verdicts["kept"], failed)).as_py() or 0
         kept = writer.count - dropped.total()
         by_shard[shard] = {"in": writer.count, "kept": kept, "dropped": dict(sorted(dropped.items()))}
+        digests[shard] = verdict_digests(files[-1])
         add_counts(manifest.counts, by_shard[shard])
         progress.add()
     manifest.summary = {
         "by_shard": by_shard,
+        VERDICTS: digests,
         "scored": scored,
         "source_exempt": exempt,
         "method": settings["method"],

@@ -18,7 +18,7 @@ import numpy as np
 from scipy.stats import rankdata
 
 from scripts.formats import filtered
-from scripts.formats.documents import data, shard_of, survivors, uniform
+from scripts.formats.documents import data, shard_of, survivors, uniform, verdict_file
 from scripts.formats.origins import COLUMNS, Split
 from scripts.quality.classifier import NEGATIVE, POSITIVE, Classifier, one_line
 from scripts.workflow import cli
@@ -88,7 +88,7 @@ def too_few(splits: dict[bool, Split], least: int) -> str | None:
 
 def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest) -> list[Path]:
     before = {path: filtered.of_shard(args.verdicts, shard_of(path)) for path in args.documents}
-    shards = [(data(path), data(verdicts, shard_of(path))) for path, verdicts in before.items()]
+    shards = [(data(path), verdict_file(verdicts, shard_of(path))) for path, verdicts in before.items()]
     found, share = rates(shards, settings)
     split = splits(shards, share, settings)
     if note := too_few(split, settings["min_examples"]):

@@ -75,6 +75,12 @@ def sentences(alarms: Row | None) -> list[str]:
     return [*map(in_words, alarms["rows"]), *more]
 
 
+def to_do(alarms: Row | None) -> list[str]:
+    """A sentence for each source among the rows, with what to do. Hosts are on the page alone: a filter is there to drop some of them."""
+    advice = "see what it drops under `Inspect` in the report; `skip_filters` of the source keeps it out of that filter"
+    return [f"{in_words(row)}; {advice}" for row in (alarms or {"rows": []})["rows"] if row["kind"] == "source"]
+
+
 def hashed(name: str) -> int:
     """A host's hash."""
     return xxhash.xxh3_64_intdigest(name.encode())

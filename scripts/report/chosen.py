@@ -23,8 +23,8 @@ import pyarrow.compute as pc
 
 from scripts.dedup.tables import split
 from scripts.formats.documents import batches, data, opened, uniform
-from scripts.report.limits import Limit, Numbers, Shard, limits, table_of
-from scripts.report.records import Run
+from scripts.report.limits import Limit, Numbers, Shard, limits
+from scripts.report.records import Run, table_of
 from scripts.workflow.filtering import FILTERS
 from scripts.workflow.steps import DOCUMENTS
 

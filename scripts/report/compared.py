@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from scripts.models.registry import BASE
 from scripts.report import generated
 from scripts.report.models import title
 from scripts.report.page import percent, signed
@@ -15,6 +16,7 @@ from scripts.report.tasks import NAMES
 
 MEASURES = {"heldout_text": "Bits per byte", **NAMES, "heldout_questions": "Held-out questions", **generated.NAMES}
 WORDS = {"better": "better", "worse": "worse", "unclear": "not to be told apart"}
+SHOWN = 10  # comparisons, all pairs of five models, that the page shows whatever they are of
 CLASSES = {"better": "gained", "worse": "lost", "unclear": "muted"}
 
 
@@ -50,16 +52,27 @@ def alike(pairs: list[dict[str, Any]]) -> set[str]:
     return {one["measure"] for pair in pairs for one in pair["measures"] if is_public(one["measure"])} - told
 
 
-def table(run: Run) -> dict[str, Any]:
-    """`heads` of the measures, `rows` of pairs, none with fewer than two models, and `about`."""
+def asks_something(pair: dict[str, Any], parents: dict[str, str | None]) -> bool:
+    """Whether a comparison says what a training did: it is of a model and the one that it is made from, or the base model."""
+    first, second = pair["first"], pair["second"]
+    return BASE in (first, second) or parents.get(first) == second or parents.get(second) == first
+
+
+def table(run: Run, parents: dict[str, str | None] | None = None) -> dict[str, Any]:
+    """`heads` of the measures, `rows` of pairs, none with fewer than two models, `more` rows that are folded, and `about`.
+
+    parents: model → what it is made from. Of more than SHOWN pairs those are folded that answer no question by themselves.
+    """
     pairs = run.fact("evaluate.compare", "pairs") or []
     hidden = alike(pairs)
     measured = {one["measure"] for pair in pairs for one in pair["measures"]} - hidden
     names = [*(name for name in MEASURES if name in measured), *sorted(measured - MEASURES.keys())]
-    rows = []
+    rows: list[dict[str, Any]] = []
+    more: list[dict[str, Any]] = []
     for pair in pairs:
         by_name = {one["measure"]: one for one in pair["measures"]}
-        rows.append(
+        shown = len(pairs) <= SHOWN or asks_something(pair, parents or {})
+        (rows if shown else more).append(
             {
                 "second": title(pair["second"]),
                 "first": title(pair["first"]),
@@ -67,11 +80,12 @@ def table(run: Run) -> dict[str, Any]:
             }
         )
     if not rows:
-        return {"rows": []}
+        return {"rows": [], "more": []}
     sure = run.fact("evaluate.compare", "confidence")
     return {
         "heads": [measure(name) for name in names],
         "rows": rows,
+        "more": more,
         "about": (
             "The first model less the second, on the items and documents that both answered: bits per byte, where less is better, and "
             f"accuracy (ROUGE-L, chrF) in percent. Below it its {percent(sure, 0)} interval by bootstrap over documents. Where that "

@@ -16,8 +16,7 @@ from scripts.formats import documents, spans
 from scripts.formats.documents import opened
 from scripts.formats.spans import Span
 from scripts.report.chosen import EDITED, VERDICT, Shown, shards_of
-from scripts.report.limits import table_of
-from scripts.report.records import Run
+from scripts.report.records import Run, table_of
 from scripts.report.samples import UNSHOWABLE, compared
 from scripts.workflow.filtering import FILTERS
 from scripts.workflow.steps import DOCUMENTS

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,10 +22,9 @@ from scripts.language import codes
 from scripts.language.select import COMPARED, own_thresholds
 from scripts.pii.kinds import KINDS
 from scripts.quality.select import pareto
-from scripts.report.records import Run
+from scripts.report.records import Run, table_of
 from scripts.sourcecode.select import MEASURED
 from scripts.workflow.config import completed
-from scripts.workflow.manifest import task_of
 
 Numbers = npt.NDArray[np.float64]
 
@@ -95,15 +93,6 @@ class Shard:
         """A value of a step's summary, of this shard's task or of its only one."""
         made = self.run.task(step, self.shard) or self.run.task(step, "")
         return made.summary.get(key) if made else None
-
-
-def table_of(run: Run, step: str, shard: str) -> Path | None:
-    """The table of one shard that a step wrote: a task by shard its own, a single task one for each; None where there is none."""
-    name = f"{shard}.parquet"
-    for manifest in run.of(step):
-        if name in manifest.files and (not manifest.path or task_of(manifest.path) in ("", shard)):
-            return manifest.file(name)
-    return None
 
 
 def _left(shard: Shard, settings: dict[str, Any]) -> Iterator[Limit]:

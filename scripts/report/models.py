@@ -94,9 +94,20 @@ def trained(counts: dict[str, Any]) -> bool:
     return dig(counts, "training", "trained") is not False
 
 
-def best(tuned: list[dict[str, Any]]) -> dict[str, Any] | None:
-    """The fine-tuned model (of entries of `models` in counts.json) with the lowest held-out loss of those that have one; else the last."""
+def comparable(tuned: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Those of fine-tuned models (entries of `models` in counts.json) that have a loss over held-out pairs, if it is over the same pairs of
+    all: by how many pairs and answer tokens they are, and by what the loss is of.
+    """
     known = [found for found in tuned if number(dig(found, "training", "heldout_loss_after")) is not None]
-    if known:
+    over = {
+        (found.get("step"), *(dig(found, "training", key) for key in ("heldout_pairs", "heldout_tokens")))
+        for found in known
+    }
+    return known if len(over) == 1 else []
+
+
+def best(tuned: list[dict[str, Any]]) -> dict[str, Any] | None:
+    """The fine-tuned model with the lowest held-out loss of those that are `comparable`; else the last."""
+    if known := comparable(tuned):
         return min(known, key=lambda found: float(found["training"]["heldout_loss_after"]))
     return tuned[-1] if tuned else None

@@ -88,11 +88,8 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument(
         "--directory", type=Path, default=Path(), help="the run's working directory, as of Snakemake (.)"
     )
-    parser.add_argument(
-        "--configfile",
-        nargs="+",
-        default=[],
-        help="the run's config: with it, what is missing and what is of other settings is known exactly",
+    cli.configfile_option(
+        parser, "the run's config: with it, what is missing and what is of other settings is known exactly"
     )
     args = parser.parse_args(argv)
     status = 0

@@ -21,9 +21,8 @@ TITLES = {
 
 
 def name(task: str) -> str:
-    """`HellaSwag` of `hellaswag`, `CORE: jeopardy` of `core.jeopardy`."""
-    group, _, rest = task.partition(".")
-    return f"CORE: {rest}" if rest else TITLES.get(group, group)
+    """`HellaSwag` of `hellaswag`, `CORE: jeopardy` of `core.jeopardy`; of what is no public task, such as a file, its own name."""
+    return f"CORE: {task.removeprefix(f'{CORE}.')}" if task.startswith(f"{CORE}.") else TITLES.get(task, task)
 
 
 def is_public(task: str) -> bool:

@@ -159,6 +159,15 @@ class Run:
                     yield manifest.file(name)
 
 
+def table_of(run: Run, step: str, shard: str) -> Path | None:
+    """The table of one shard that a step wrote: a task by shard its own, a single task one for each; None where there is none."""
+    name = f"{shard}.parquet"
+    for manifest in run.of(step):
+        if name in manifest.files and (not manifest.path or task_of(manifest.path) in ("", shard)):
+            return manifest.file(name)
+    return None
+
+
 def json_lines(path: Path) -> Iterator[dict[str, Any]]:
     """The objects of a JSON Lines file; none where there is no file. A line cut short by a kill is left out: the next attempt
     at a training appends to it.

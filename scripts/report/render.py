@@ -188,7 +188,7 @@ def context(
         "trainings": trainings,
         "differences": differ,
         "evaluation": evaluated.evaluation(run, counts["models"]),
-        "compared": compared.table(run),
+        "compared": compared.table(run, {model.name: model.parent for model in known}),
         "exported": exported.table(run, path),
         "compressed": compressed.table(side_by_side),
         "looked": looked.table(run, path),

@@ -13,12 +13,15 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from scripts.formats import documents
 from scripts.formats.documents import rows, uniform
 from scripts.formats.opcodes import opcodes
-from scripts.report.records import Run
+from scripts.report.records import Run, table_of
+from scripts.workflow.filtering import FIRST
+from scripts.workflow.steps import HELDOUT
 
 SALT = "report.samples"
 # Characters that a browser does not show as they are, or that turn the direction of the text around them.
@@ -28,14 +31,13 @@ DROPPED = (
     "stage",
     "rule",
     "value",
-    "threshold",
     "detail",
-    "rules",
     "duplicate_of",
     "similarity",
     "source",
     "url",
 )
+LIMITS = ("threshold", "rules")  # stand in the verdicts alone
 RECORD = ("record_id", "url", "file", "reason", "detail")
 STRETCH = 8  # words in a row that two texts share by no chance
 NEAR_WORDS = 8  # words shown before the first difference of two near-duplicates
@@ -85,8 +87,27 @@ def pick(run: Run, size: int, seed: int) -> tuple[list[dict[str, Any]], dict[tup
                     kept.add((), row["id"], row)
             elif path.parent.name == "dropped":
                 for row in present(path, DROPPED):
-                    dropped.add((str(row.get("stage")), str(row.get("rule"))), row["id"], row)
+                    dropped.add((str(row.get("stage")), str(row.get("rule"))), row["id"], row | {"shard": path.stem})
     return kept.groups().get((), []), dropped.groups()
+
+
+def add_limits(run: Run, dropped: dict[tuple[str, ...], list[dict[str, Any]]]) -> None:
+    """Give each dropped document that is shown the threshold and all rules of its verdict (LIMITS), None where there is no verdict."""
+    near = run.fact("corpus.split", "near_duplicates", "similarity")
+    for (stage, _), found in dropped.items():
+        step = {"ingest": FIRST, "corpus": HELDOUT}.get(stage, f"{stage}.select")
+        for shard in {row["shard"] for row in found}:
+            here = {row["id"]: row for row in found if row["shard"] == shard}
+            for row in here.values():
+                row |= {**dict.fromkeys(LIMITS), "threshold": near if stage == "corpus" else None}
+            if (path := table_of(run, step, shard)) is None:
+                continue
+            with run.reading(path), documents.opened(path) as file:
+                table = file.read(["id", *LIMITS])
+                of = pc.is_in(table["id"], value_set=pa.array(sorted(here), pa.string()))
+                for verdict in table.filter(of).to_pylist():
+                    if verdict["rules"]:
+                        here[verdict["id"]] |= verdict
 
 
 def records(run: Run, size: int, seed: int) -> dict[str, list[dict[str, Any]]]:
@@ -189,6 +210,7 @@ def gather(run: Run, size: int, limit: int, seed: int) -> dict[str, Any]:
     """Everything that the page shows of texts: `kept`; `dropped`, a stage's reasons with their rows;
     `records` by reason; `pairs`."""
     kept, dropped = pick(run, size, seed)
+    add_limits(run, dropped)
     chosen = [*kept, *(row for found in dropped.values() for row in found)]
     wanted = {row["id"] for row in chosen} | {row["duplicate_of"] for row in chosen if row.get("duplicate_of")}
     text = texts(run, wanted)

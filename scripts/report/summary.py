@@ -77,8 +77,8 @@ def lines(counts: dict[str, Any], seconds: float | None, page: Path) -> list[tup
     made.append(("time", f"{duration(seconds)} over all tasks" if seconds else NOTHING))
     if pretrain:
         made.append(("talk", "make serve (crawl2llm serve): a page to chat with the models in"))
-    made += [("alarm", sentence) for sentence in alarms.sentences(counts.get("alarms"))]
-    made += [("note", f"{note['step']}: {note['text']}") for note in counts.get("notes") or []]
+    made += [("note", sentence) for sentence in alarms.to_do(counts.get("alarms"))]
+    made += [("note", text) for text in notes(counts.get("notes") or [])]
     for row in counts.get("missing") or []:
         made.append(("missing", f"{row['step']}: {row['words']}" + (f" ({row['log']})" if row["log"] else "")))
     made += [("damaged", f"{file}: {problem}") for file, problem in counts.get("damaged") or []]
@@ -86,6 +86,14 @@ def lines(counts: dict[str, Any], seconds: float | None, page: Path) -> list[tup
     if other := counts.get("other"):
         made.append(("outdated", f"made under other settings, code or input: {', '.join(other)}"))
     return made
+
+
+def notes(rows: list[dict[str, Any]]) -> list[str]:
+    """What steps say about themselves, each text once with all steps that say it."""
+    steps: dict[str, list[str]] = {}
+    for row in rows:
+        steps.setdefault(row["text"], []).append(row["step"])
+    return [f"{', '.join(names)}: {text}" for text, names in steps.items()]
 
 
 def exported(one: dict[str, Any]) -> str:

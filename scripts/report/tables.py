@@ -9,7 +9,7 @@ from scripts.models.registry import BASE, BASE_STEP
 from scripts.report import moved, synthesized
 from scripts.report.candidates import missed
 from scripts.report.evaluated import accuracy, measured_on
-from scripts.report.models import Model, best, trained
+from scripts.report.models import Model, best, comparable, trained
 from scripts.report.page import NOTHING, duration, integer, percent, short, significant, size
 from scripts.report.records import Run, dig, measured, metrics, number
 from scripts.workflow.steps import MIX, PLAN
@@ -75,8 +75,9 @@ def words_on_choice(tuned: dict[str, Any] | None, others: list[dict[str, Any]]) 
     """Why the tile is of this one of several fine-tuned models; "" where there are no several."""
     if len(others) < 2 or tuned is None:
         return ""
-    known = [found for found in others if number(dig(found, "training", "heldout_loss_after")) is not None]
-    return f"the {'lowest held-out loss' if known else 'last'} of {len(known or others)} fine-tuned models"
+    if known := comparable(others):
+        return f"the lowest held-out loss of {len(known)} fine-tuned models"
+    return f"the last of {len(others)} fine-tuned models, which have no loss over the same held-out pairs"
 
 
 def lead(counts: dict[str, Any]) -> str:

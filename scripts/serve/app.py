@@ -199,11 +199,14 @@ class Told:
 
 
 def wanted(found: Asked, model: Model) -> Wanted:
-    """A request as the model takes it. Raises Refused for a prompt that its context has no room for."""
+    """A request as the model takes it. Raises Refused for what its context has no room for, or its template cannot lay out."""
     if not found.chat:
         prompt = model.encoded(found.prompt)
     elif model.chats:
-        prompt = model.chat(list(found.messages))
+        try:
+            prompt = model.chat(list(found.messages))
+        except InputError as error:
+            raise Refused(str(error), "messages", "chat_template") from error
     else:
         raise Refused(
             f"{found.model} has no chat template: it was not fine-tuned. Ask /v1/completions",

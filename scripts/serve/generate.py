@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from scripts.finetune.template import CHAT
 from scripts.models import load, quantized
 from scripts.models.registry import BASE
 from scripts.serve import turns
 from scripts.serve.ahead import Ahead
+from scripts.serve.chat_template import ChatTemplate
 from scripts.workflow.errors import InputError
 from scripts.workflow.steps import LANGUAGE_MODELS, folder_of
 
@@ -61,7 +63,7 @@ def described(manifest: Path) -> dict[str, Any]:
     """What a model is without loading it: `context` in tokens, and whether it `chats`."""
     folder = load.home(manifest) / "model"
     config = quantized.config_of(folder)  # {} of one that cannot be read: loading it says what is wrong
-    return {"context": load.context_by(config.get), "chats": (folder / "chat_template.jinja").is_file()}
+    return {"context": load.context_by(config.get), "chats": (folder / CHAT).is_file()}
 
 
 class Model:
@@ -77,24 +79,28 @@ class Model:
         self.model = quantized.place(self.model)
         self.context = load.context_of(self.model.config)
         self.chats = bool(self.tokenizer.chat_template)
+        if self.chats:
+            self.template = ChatTemplate(
+                self.tokenizer.get_chat_template(), self.tokenizer.special_tokens_map, str(folder / CHAT)
+            )
         self.ahead = (ahead or Ahead()).given(manifest, self.model, self.tokenizer)
 
     def chat(self, messages: turns.Messages) -> list[int]:
-        """The token ids of a conversation as the model was trained on it, up to where its answer begins; see scripts/serve/turns.py."""
+        """The token ids of a conversation as the model was trained on it, up to where its answer begins; see scripts/serve/turns.py.
+
+        Raises InputError as ChatTemplate.
+        """
         special = {str(token): number for number, token in self.tokenizer.added_tokens_decoder.items() if token.special}
         if not turns.spelled(messages, special):
-            return self.encoded(self._laid_out(messages))
+            return self.encoded(self.template(messages))
         backend = self.tokenizer.backend_tokenizer
         backend.encode_special_tokens = True
         try:
             return turns.ids(
-                messages, special, self._laid_out, lambda text: list(backend.encode(text, add_special_tokens=False).ids)
+                messages, special, self.template, lambda text: list(backend.encode(text, add_special_tokens=False).ids)
             )
         finally:
             backend.encode_special_tokens = False
-
-    def _laid_out(self, messages: turns.Messages) -> str:
-        return str(self.tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True))
 
     def encoded(self, text: str) -> list[int]:
         """The token ids of a text; of none the end token, after which a document begins."""

@@ -21,6 +21,7 @@ from scripts.compress import accepts
 from scripts.compress.llama import BATCH, Loaded
 from scripts.models import load
 from scripts.serve import turns
+from scripts.serve.chat_template import ChatTemplate
 from scripts.serve.generate import COLDEST, Ended, Wanted, Writer
 from scripts.workflow.console import log
 from scripts.workflow.errors import InputError
@@ -129,10 +130,9 @@ class Model:
         found = self.api.llama_model_chat_template(held.model, None)
         self.chats = bool(found)
         if found:
-            from llama_cpp.llama_chat_format import Jinja2ChatFormatter  # as transformers lays out
-
             end = self.piece(self.eos, True).decode()
-            self.template = Jinja2ChatFormatter(found.decode(), eos_token=end, bos_token=end)
+            special = {"eos_token": end, "bos_token": end}
+            self.template = ChatTemplate(found.decode(errors="replace"), special, str(export.path))
 
     def _is_special(self, token: int) -> bool:
         return bool(self.api.llama_vocab_is_control(self.held.vocab, token))
@@ -147,10 +147,11 @@ class Model:
             size = -found
 
     def chat(self, messages: turns.Messages) -> list[int]:
-        """The token ids of a conversation up to where its answer begins; see scripts/serve/turns.py."""
-        return turns.ids(
-            messages, self.special, lambda given: str(self.template(messages=given).prompt), self.held.tokens
-        )
+        """The token ids of a conversation up to where its answer begins; see scripts/serve/turns.py.
+
+        Raises InputError as ChatTemplate.
+        """
+        return turns.ids(messages, self.special, self.template, self.held.tokens)
 
     def encoded(self, text: str) -> list[int]:
         """The token ids of a text; of none the end token, after which a document begins."""

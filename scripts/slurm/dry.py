@@ -65,7 +65,6 @@ def plan_only(path: Path) -> None:
 
 
 def main(argv: list[str]) -> None:
-    unasked.import_executor()
     plan_only(Path(argv[0]))
     unasked.main([*argv[1:], "--dry-run"])
 

@@ -5,11 +5,29 @@ With another executor than slurm it does nothing, except where SLURM still has j
 
 from __future__ import annotations
 
+import shlex
 import shutil
 from pathlib import Path
 from typing import Any
 
-from scripts.slurm import executor, guard, pace, patience, preflight
+from scripts.slurm import executor, guard, pace, patience, preflight, queue
+
+LOCAL = 2.0  # seconds for which a run on this machine waits for SLURM
+
+
+def jobs_left(submitted: Path) -> bool:
+    """Whether jobs of this folder are in the queue, before a run on this machine: it needs nothing else of SLURM, which may be gone.
+
+    submitted: the file that says that SLURM got jobs of this folder. Raises SlurmError, with the ways out, after LOCAL seconds of silence.
+    """
+    try:
+        return bool(queue.jobs(Path.cwd(), limit=patience.seconds_to_ask(LOCAL)))
+    except patience.SlurmError as error:
+        raise patience.SlurmError(
+            f"jobs of this folder were submitted to SLURM once, and it does not say whether any is left: {error}. Such a job would "
+            f"write the same files. Start again once SLURM answers; or let it be asked for longer, by {patience.LIMIT}=60 in the "
+            f"environment; or, if you know that no job is left: rm {shlex.quote(str(submitted))}"
+        ) from None
 
 
 def before_submission(workflow: Any) -> None:
@@ -30,7 +48,8 @@ def before_submission(workflow: Any) -> None:
         if not slurm and not submitted.exists():
             return  # a run on this machine, in a folder of which SLURM never got a job
         guard.claim(folder / ".snakemake" / "slurm-driver.json")
-        guard.clear(folder, logger.warning)
+        if slurm or jobs_left(submitted):
+            guard.clear(folder, logger.warning)
         if not slurm:
             submitted.unlink()  # nothing is left: the next run on this machine asks nothing
         else:
@@ -44,4 +63,4 @@ def before_submission(workflow: Any) -> None:
             executor.install(workflow.scheduler._executor)
             submitted.touch()
     except (guard.GuardError, patience.SlurmError) as error:
-        raise WorkflowError(f"nothing was submitted: {error}") from None
+        raise WorkflowError(f"nothing was {'submitted' if slurm else 'started'}: {error}") from None

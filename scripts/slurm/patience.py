@@ -21,6 +21,7 @@ from scripts.workflow.console import put
 
 LIMIT = "CRAWL2LLM_SLURM_PATIENCE"  # environment variable: seconds for which one question is asked (default 600)
 CALL, LONGEST_CALL = 30.0, 120.0  # seconds after which a call is cut off: the first, and at most (it doubles)
+SHORTEST_CALL = 2.0  # the same of a question that is asked for less time than that
 PAUSE, LONGEST_PAUSE = 1.0, 30.0  # seconds before the question is asked again: the first time, and at most (it doubles)
 TELL = 15.0  # seconds of silence after which it is said
 
@@ -137,14 +138,20 @@ def once(*command: str, timeout: float = CALL, shell: bool = False, script: str 
     raise NoAnswer(words if words.startswith(name) else f"{name}: {words}")
 
 
+def seconds_to_ask(default: float = 600.0) -> float:
+    """Seconds for which one question is asked: what the environment says, else `default`."""
+    return float(os.environ.get(LIMIT, default))
+
+
 def persist(attempt: Callable[[float], str], limit: float | None = None, stop: threading.Event | None = None) -> str:
     """Call `attempt(seconds that a call may take)` until it returns, with pauses that grow and that chance varies.
 
     Raises Silent where it raised NoAnswer for `limit` seconds, Stopped once `stop` is set.
     """
-    limit = float(os.environ.get(LIMIT, 600)) if limit is None else limit
+    limit = seconds_to_ask() if limit is None else limit
     stop = stop or threading.Event()
-    begin, call, pause = time.monotonic(), CALL, PAUSE
+    begin, pause = time.monotonic(), PAUSE
+    call = min(CALL, max(limit, SHORTEST_CALL))
     while not stop.is_set():
         try:
             answer = attempt(call)

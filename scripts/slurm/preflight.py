@@ -18,6 +18,7 @@ from typing import Any
 from scripts.slurm import cluster, needs, pace, patience, queue, trainings, unasked
 from scripts.slurm.cluster import Partition
 from scripts.slurm.needs import Need
+from scripts.workflow import secret
 from scripts.workflow.cli import described
 from scripts.workflow.config import ROOT
 from scripts.workflow.console import put
@@ -196,7 +197,7 @@ def main(argv: list[str] | None = None) -> int:
         path = Path(folder, "found.json")
         status, said = plan(path, ["--profile", profile, *more])
         if not path.exists():  # Snakemake's own error
-            put(said.strip())
+            put(secret.mask(said.strip()))
             return status or 1
         found = json.loads(path.read_text(encoding="utf-8"))
     if not found["tasks"]:

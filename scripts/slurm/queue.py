@@ -109,10 +109,14 @@ def parse(lines: Iterable[str]) -> list[Job]:
     return found
 
 
-def jobs(folder: Path | None = None, ended: bool = False) -> list[Job]:
-    """The user's jobs of this workflow, those of one working directory if given; `ended`: also those just over."""
+def jobs(folder: Path | None = None, ended: bool = False, limit: float | None = None) -> list[Job]:
+    """The user's jobs of this workflow, those of one working directory if given; `ended`: also those just over.
+
+    limit: seconds for which SLURM is asked, see patience.ask.
+    """
     states = ["--states=all"] if ended else []
-    lines = ask("squeue", "--noheader", f"--user={getpass.getuser()}", *states, f"--format={FIELDS}").splitlines()
+    command = ("squeue", "--noheader", f"--user={getpass.getuser()}", *states, f"--format={FIELDS}")
+    lines = ask(*command, limit=limit).splitlines()
     found = parse(lines)
     if folder is not None:
         found = [job for job in found if job.folder.resolve() == folder.resolve()]

@@ -1,18 +1,15 @@
 """Snakemake, without the question that SLURM's executor asks a controller when it is imported, whichever executor a run has.
 
-Its plug-in (2.8.0) asks `scontrol show config`, for the help of one option, and waits 10 s for a controller that is down. `python -m
-scripts.slurm.unasked OPTIONS…` is `snakemake OPTIONS…`.
+`python -m scripts.slurm.unasked OPTIONS…` is `snakemake OPTIONS…`, also in an environment that `make install` did not make: in one that it
+made, bare `snakemake` asks nothing either (crawl2llm_unasked.py).
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
-import subprocess
 import sys
-from typing import Any
-from unittest import mock
 
+from scripts.slurm import crawl2llm_unasked  # noqa: F401 - from here on the import of the executor asks nothing
 from scripts.workflow.config import ROOT
 
 
@@ -26,21 +23,7 @@ def environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))}
 
 
-def import_executor() -> None:
-    """Import the plug-in, if it is installed, with no answer to its question: the help then recommends less, and no more differs."""
-    check_output = subprocess.check_output
-
-    def without_scontrol(command: Any, *args: Any, **more: Any) -> Any:
-        if command and command[0] == "scontrol":
-            raise subprocess.CalledProcessError(1, command)
-        return check_output(command, *args, **more)
-
-    with mock.patch.object(subprocess, "check_output", without_scontrol), contextlib.suppress(ImportError):
-        import snakemake_executor_plugin_slurm  # noqa: F401
-
-
 def main(argv: list[str]) -> None:
-    import_executor()
     from snakemake.cli import main as snakemake
 
     snakemake(argv)

@@ -38,7 +38,8 @@ class Judge:
     def __init__(self, settings: dict[str, Any]) -> None:
         self.refusals = [re.compile(pattern, re.IGNORECASE) for pattern in settings["refusals"]]
         self.most = settings["copy_max"]
-        self.identify = Identifier(model_path(settings["language"])) if settings["language"] else None
+        key = "synthesize: language"  # of both of its steps
+        self.identify = Identifier(model_path(settings["language"], key), key) if settings["language"] else None
 
     def __call__(self, asked: Asked, reply: Reply) -> tuple[str, str]:
         """(text, "") of a reply, or ("", why it is none): one of REASONS."""

@@ -143,7 +143,11 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
         files += [folder / source / f"{shard}{kind}" for source in sources for kind in KINDS]
     manifest.summary |= {"engines": {engine.name: 1}, "compared": compared}
     documents = sum(manifest.summary[split]["documents"] for split in SPLITS)
-    manifest.counts = {"in": corpus.counts["kept"], "kept": documents, "dropped": {}}
+    manifest.counts = {
+        "in": sum(corpus.summary[split]["documents"] for split in SPLITS),
+        "kept": documents,
+        "dropped": {},
+    }
     return files
 
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from scripts.formats import filtered
-from scripts.formats.documents import Writer, data, opened, shard_of
+from scripts.formats.documents import Writer, data, opened, shard_of, verdict_file
 from scripts.topics.names import PARTS
 from scripts.workflow import cli
 from scripts.workflow.manifest import Manifest
@@ -46,7 +46,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     with Writer(out, COUNT) as writer:
         for made in filtered.by_step(args.verdicts):
             path = filtered.of_shard(made, shard)
-            with opened(data(path, shard)) as file:
+            with opened(verdict_file(path, shard)) as file:
                 verdicts = file.read(["id", "kept"])
             rows = (
                 pc.index_in(verdicts["id"].combine_chunks(), value_set=ids)

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from scripts.formats.documents import data, opened
 from scripts.workflow import config as configuration
 from scripts.workflow import readable, steps
+from scripts.workflow.cli import Parser, configfile_option
 from scripts.workflow.errors import InputError
 from scripts.workflow.manifest import Manifest
 from scripts.workflow.project import Project
@@ -91,11 +92,9 @@ class Results:
         return found
 
 
-def options(parser: argparse.ArgumentParser, every: bool = False) -> None:
+def options(parser: Parser, every: bool = False) -> None:
     """Add --configfile, --directory, --variant and --json. every: without --variant the answer is of all variants, else of main."""
-    parser.add_argument(
-        "--configfile", nargs="+", type=Path, default=[], help="the run's config (config.yaml of its folder)"
-    )
+    configfile_option(parser, "the run's config (config.yaml of its folder)")
     parser.add_argument(
         "--directory", type=Path, default=Path(), help="the run's working directory, as of Snakemake (.)"
     )
@@ -107,7 +106,7 @@ def options(parser: argparse.ArgumentParser, every: bool = False) -> None:
 
 def opened_results(args: argparse.Namespace, stack: contextlib.ExitStack) -> Results:
     """The results that `options` name; the working directory is theirs until the stack ends."""
-    files = [path.absolute() for path in args.configfile]
+    files = [Path(name).absolute() for name in args.configfile]
     if not args.directory.is_dir():
         raise InputError(f"--directory is {args.directory}, which is no folder")
     stack.enter_context(contextlib.chdir(args.directory))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
-from scripts.pretrain import checks
+from scripts.pretrain import checks, offload
 from scripts.training.estimate.parts import gigabytes, parts
 from scripts.training.estimate.shape import Shape
 from scripts.workflow.errors import InputError
@@ -82,6 +82,10 @@ def changes(
     stages = range(settings["zero_stage"] + 1, 4) if processes > 1 else ()
     if stage := next((stage for stage in stages if fits(zero_stage=stage)), 0):
         found.append(said(f"set {where}.zero_stage to {stage}, which trains again", total(zero_stage=stage)))
+    beside: dict[str, Any] = {offload.OPTIMIZER: offload.CPU}
+    can = cuda and settings["engine"] == "deepspeed" and settings["zero_stage"] and not offload.wanted(settings)
+    if can and fits(**beside):
+        found.append(said(f"set {where}.{offload.OPTIMIZER} to {offload.CPU}, which trains again", total(**beside)))
     for more in (processes * 2**power for power in range(1, 8)) if cuda and settings["zero_stage"] else ():
         if divides(more) and total(processes=more) <= has:
             found.append(said(f"train on {more} GPUs, not {processes}", total(processes=more)))

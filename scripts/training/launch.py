@@ -33,7 +33,7 @@ from scripts.training.processes import (
     supervise,
     to_stderr,
 )
-from scripts.workflow import driver, slots
+from scripts.workflow import console, driver, slots
 from scripts.workflow.console import put
 from scripts.workflow.halving import parsed
 
@@ -121,7 +121,7 @@ def teller(module: str, options: list[str]) -> Callable[[str, str], None]:
         if log:
             with contextlib.suppress(OSError), log.open("a", encoding="utf-8") as file:
                 lines = [*traceback.splitlines(), f"{time.strftime('%H:%M:%S')} {step_of(module)}: error: {message}"]
-                file.write("\n".join(lines) + "\n")
+                file.write("".join(f"{console.message(line)}\n" for line in lines))
 
     return say
 

@@ -12,7 +12,7 @@ from typing import Any
 from scripts.pretrain.mixture import mixture
 from scripts.training.advice import changes
 from scripts.training.estimate import deepspeed
-from scripts.training.estimate.parts import gigabytes, listed, parts
+from scripts.training.estimate.parts import gigabytes, listed, offloaded, parts
 from scripts.training.estimate.shape import CONTEXT, PROGRAM, Shape, Training
 from scripts.workflow.ended import CGROUPS, SELF, memory_groups
 from scripts.workflow.errors import InputError
@@ -62,6 +62,19 @@ def check_host(parameters: int, has: int, here: int, where: str = WHERE) -> None
             f"each of the {here} processes of this node builds the model in fp32 before its GPU gets it: that takes "
             f"{gigabytes(total)}, and this node (or its control group) has {gigabytes(has)} free; ask for more memory, "
             f"or lower {where}.processes and raise {where}.nodes"
+        )
+
+
+def check_offload(
+    shape: Shape, settings: dict[str, Any], placement: dict[str, Any], has: int, here: int, where: str = WHERE
+) -> None:
+    """InputError if what `here` processes offload to the node's memory takes more than its `has` bytes."""
+    total = here * offloaded(shape, settings, placement)["host"]
+    if total > has:
+        raise InputError(
+            f"{where}.offload_optimizer is {settings['offload_optimizer']}, and {where}.offload_parameters "
+            f"{settings['offload_parameters']}: the {here} processes of this node keep {gigabytes(total)} in its memory, and it (or its "
+            f"control group) has {gigabytes(has)} free; ask for more memory, train on more nodes, or set {where}.offload_optimizer to nvme"
         )
 
 

@@ -21,7 +21,7 @@ from types import FrameType
 from typing import IO
 
 from scripts.training.hung import Watch
-from scripts.workflow import ended
+from scripts.workflow import ended, secret
 from scripts.workflow.console import put
 
 RESUBMIT = 85  # exit status: stopped by a signal after a checkpoint; start again to resume
@@ -93,7 +93,7 @@ def status_of(codes: Sequence[int]) -> int:
 
 
 class Child:
-    """A process whose stderr is passed on, and whose last lines and time of end are kept."""
+    """A process whose stderr is passed on without secrets, and whose last lines and time of end are kept."""
 
     def __init__(
         self, command: list[str], environment: dict[str, str], prepared: Callable[[], None], locks: Sequence[int]
@@ -109,9 +109,10 @@ class Child:
 
     def _read(self, stream: IO[bytes]) -> None:
         for line in stream:
+            text = secret.mask(line.decode("utf-8", "surrogateescape"))
             with contextlib.suppress(OSError):  # nothing reads from it any more
-                os.write(2, line)
-            self.tail.append(line.decode("utf-8", "replace").rstrip("\n"))
+                os.write(2, text.encode("utf-8", "surrogateescape"))
+            self.tail.append(text.encode("utf-8", "surrogateescape").decode("utf-8", "replace").rstrip("\n"))
         self.process.wait()
         self.ended = time.monotonic()
 

@@ -14,7 +14,7 @@ import torch.distributed as dist
 from scripts.pretrain import checkpoint, group
 from scripts.training.processes import RESUBMIT, free_port
 from scripts.workflow import cli
-from scripts.workflow.console import put
+from scripts.workflow.console import mask_stderr, put
 from scripts.workflow.manifest import Manifest, ManifestError, digest, task_of
 
 # The environment of a program that no launcher started.
@@ -32,6 +32,7 @@ def run(
     RESUBMIT: a signal stopped it after a checkpoint. An error is reported by one process. after: called by process 0 once the manifest
     stands, of this run or of an earlier one.
     """
+    mask_stderr()
     for name, value in {**NO_LAUNCHER, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}.items():
         os.environ.setdefault(name, value)
     try:
@@ -52,7 +53,7 @@ def run(
         if isinstance(error, checkpoint.Told):
             pass
         elif not isinstance(error, cli.InputError | ManifestError):
-            traceback.print_exc()
+            put(traceback.format_exc().rstrip(), file=sys.stderr)
         elif dist.is_initialized() or os.environ["LOCAL_RANK"] == "0":
             put(f"error of process {os.environ['RANK']} on {socket.gethostname()}: {error}", file=sys.stderr)
         status = 1

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from scripts.formats import filtered
-from scripts.formats.documents import Writer, data, shard_of, survivors
+from scripts.formats.documents import Writer, data, shard_of, survivors, verdict_file
 from scripts.formats.origins import host
 from scripts.url.lists import Lists, judged_url
 from scripts.workflow import cli
@@ -41,7 +41,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     without = 0
     with Writer(out, SIGNAL) as writer:
         for row in survivors(
-            data(args.documents), data(args.verdicts, shard), ["id", "source", "curated", "url", "metadata"]
+            data(args.documents), verdict_file(args.verdicts, shard), ["id", "source", "curated", "url", "metadata"]
         ):
             url = judged_url(row)
             name = host(url)

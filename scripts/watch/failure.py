@@ -81,8 +81,8 @@ def ended_by_signal(failure: Failure) -> bool:
     return number in (signal.SIGTERM, signal.SIGINT) or any(rest(path) for path in failure.logs[:1])
 
 
-def block(failure: Failure) -> list[str]:
-    """The lines to show."""
+def block(failure: Failure, elsewhere: bool = False) -> list[str]:
+    """The lines to show. elsewhere: as of `shortened`."""
     texts = {path: of_this_start(tail(path)) for path in failure.logs}
     own = next(iter(texts.values()), [])
     others = [line for path in failure.logs[1:] for line in texts[path]]
@@ -107,11 +107,20 @@ def block(failure: Failure) -> list[str]:
             lower = ended.LOWER.get(failure.step, ended.LOWER_ELSE)
             shown.append(f"Lower {lower}, or raise mem_mb of the rule{ended.again(failure.step)}")
     paths = [path for path in failure.logs if path.exists()] or failure.logs
-    return [f"{failure} failed:", *(f"  {line}" for line in shown), *(f"  log: {shortened(path)}" for path in paths)]
+    return [
+        f"{failure} failed:",
+        *(f"  {line}" for line in shown),
+        *(f"  log: {shortened(path, elsewhere)}" for path in paths),
+    ]
 
 
-def shortened(path: Path) -> str:
-    """A path relative to the working directory, where it is below it."""
+def shortened(path: Path, elsewhere: bool = False) -> str:
+    """A path relative to the working directory, where it is below it.
+
+    elsewhere: the command was typed in another folder (--directory), where a relative path would lead to another file or to none.
+    """
+    if elsewhere:
+        return str(path.absolute())
     try:
         return str(path.resolve().relative_to(Path.cwd()))
     except ValueError:

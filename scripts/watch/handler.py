@@ -27,7 +27,7 @@ from scripts.watch.run import Run, plural, step_of
 from scripts.watch.screen import PER_SECOND, Screen, can_draw, redirected
 from scripts.workflow import ended, place, unchanged
 from scripts.workflow.config import ROOT
-from scripts.workflow.console import clean, duration
+from scripts.workflow.console import clean, duration, put
 from scripts.workflow.steps import STEPS
 
 CHOICE = "CRAWL2LLM_SCREEN"
@@ -127,6 +127,11 @@ class Handler(logging.Handler):
         self.kept = contextlib.ExitStack()
         self.log: str | None = None
 
+    @property
+    def elsewhere(self) -> bool:
+        """Whether the command was typed in another folder than the run's (--directory)."""
+        return self.workflow.overwrite_workdir is not None
+
     # --- Snakemake's messages
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -156,7 +161,7 @@ class Handler(logging.Handler):
         live = not self.quiet and (self.choice == "live" or (self.choice != "lines" and can_draw(self.stream)))
         logs = [path for path in self.workflow.logger_manager.get_logfile() if str(path).endswith(".snakemake.log")]
         if logs:
-            self.log = shortened(Path(logs[0]))
+            self.log = shortened(Path(logs[0]), self.elsewhere)
             self.stream = self.kept.enter_context(redirected(Path(logs[0])))
         if live:
             self.view = Screen(self.run, self.stream, color=not self.workflow.output_settings.nocolor)
@@ -310,7 +315,7 @@ class Handler(logging.Handler):
             pass
         except Exception:  # Snakemake would ignore it
             self.kept.close()
-            traceback.print_exc()
+            put(traceback.format_exc().rstrip(), file=sys.stderr)
         self.kept.close()
         super().close()
 
@@ -333,7 +338,7 @@ class Handler(logging.Handler):
             by = "Ctrl-C" if self.interrupted else "SIGTERM (signal 15)"
             kept = ", and kept" * bool(self.run.done)
             return [f"stopped by {by}, {done}{kept}; start the same command again to resume", *self._left()]
-        shown = [line for failure in self.failures.values() for line in block(failure)]
+        shown = [line for failure in self.failures.values() for line in block(failure, self.elsewhere)]
         if self.choice == "snakemake":
             return ["", *shown] if shown else []
         errors = list(dict.fromkeys(plain(text) for text in self.errors))
@@ -343,7 +348,5 @@ class Handler(logging.Handler):
             shown.append(f"log: {self.log}")
         if shown or self.quiet:
             return shown
-        named = (
-            [] if os.environ.get(SUMMARY) else pages(self.run, elsewhere=self.workflow.overwrite_workdir is not None)
-        )
+        named = [] if os.environ.get(SUMMARY) else pages(self.run, self.elsewhere)
         return [done, *named] if self.thread is not None else named * self.idle

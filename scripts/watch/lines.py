@@ -85,9 +85,12 @@ class Lines:
 
 
 def remaining(run: Run, now: float) -> str:
-    """`about 4m10s left`, with the steps of which nothing was measured yet."""
-    left, unknown = run.left(now, time.time())
-    missing = f"{listed(unknown)} not measured yet" if unknown else ""
-    if left is None:
-        return missing
-    return f"{'at least' if unknown else 'about'} {duration(left)} left" + f" ({missing})" * bool(missing)
+    """`about 4m10s left`, with the steps of which nothing was measured yet, or that take longer than they should."""
+    left, unknown, late = run.left(now, time.time())
+    missing = [f"{listed(unknown)} not measured yet"] if unknown else []
+    if late:
+        missing.append(f"{listed(late)} take{'s' * (len(late) == 1)} longer than expected")
+    words = "; ".join(missing)
+    if left is None or (late and not round(left)):
+        return words
+    return f"{'at least' if words else 'about'} {duration(left)} left" + (f" ({words})" if words else "")

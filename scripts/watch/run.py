@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from scripts.slurm.status import measured
-from scripts.watch.tail import Tail
+from scripts.watch.tail import WARNING, Tail
 from scripts.workflow import steps
 from scripts.workflow.steps import STEPS
 
+LATE = 10.0  # seconds after which a task that should be over is said to take longer
 TARGET = "all"  # the rule that only asks for the others
 # The steps whose counts are documents.
 DOCUMENTS = list(STEPS)[list(STEPS).index("ingest.extract") : list(STEPS).index("corpus.write") + 1]
@@ -167,10 +168,15 @@ class Run:
         """Read what a task's log has got since the last look."""
         if task.tail is None:
             return []
-        new = [line for line in task.tail.look() if line not in self.warned]
-        self.warned.update(dict.fromkeys(new))
+        new = []
+        for line in task.tail.look():
+            # Several tasks may say the same: it is shown once, headed by the first of them.
+            said = line.partition(": ")[2] if WARNING in line else line
+            if said not in self.warned:
+                self.warned[said] = None
+                new.append(line)
         step.result = task.tail.result or step.result
-        return list(dict.fromkeys(new))
+        return new
 
     @property
     def total(self) -> int:
@@ -193,33 +199,36 @@ class Run:
             return None
         return counted[-1][0], counted[-1][1][1], counted[0][1][0]
 
-    def left(self, now: float, clock: float) -> tuple[float | None, list[str]]:
-        """(about how many seconds are left, the steps of which no task was ever measured).
+    def left(self, now: float, clock: float) -> tuple[float | None, list[str], list[str]]:
+        """(about how many seconds are left, the steps of which no task was ever measured, those of which a task is late).
 
         None where nothing is known. `now` is of the run's clock, `clock` is time.time(), which files have. A step takes the
         median of its tasks, of this run or an earlier one, as often as its tasks that run at once leave some; a
         running task says itself how long it takes, where it can. Steps are taken to follow each other.
         """
-        total, known, unknown = 0.0, False, []
+        total, known, unknown, late = 0.0, False, list[str](), list[str]()
         for name, step in self.steps.items():
             waiting = step.total - step.done - len(step.running)
-            own = [found for task in step.running.values() if (found := _own(task, step, now, clock)) is not None]
+            estimates = [_estimate(task, step, now, clock) for task in step.running.values()]
+            own = [max(0.0, found) for found in estimates if found is not None and found > -LATE]
+            if any(found is not None and found <= -LATE for found in estimates):
+                late.append(name)
             known |= bool(own)
             total += max(own, default=0.0)
-            if (waiting > 0 and step.each is None) or (step.running and not own):
+            if (waiting > 0 and step.each is None) or (estimates and set(estimates) == {None}):
                 unknown.append(name)
             elif waiting > 0 and step.each is not None:
                 known = True
                 total += step.each * -(-waiting // step.widest)
-        return (total if known or not unknown else None), unknown
+        return (total if known or not (unknown or late) else None), unknown, late
 
 
-def _own(task: Task, step: Step, now: float, clock: float) -> float | None:
-    """Seconds that a running task still takes, by its own log or by the step's other tasks."""
+def _estimate(task: Task, step: Step, now: float, clock: float) -> float | None:
+    """Seconds that a running task still takes, by its own log or by the step's other tasks; below 0 if it should be over."""
     if task.tail and task.tail.left:
         left, written = task.tail.left
-        return max(0.0, left - max(0.0, clock - written))
-    return max(0.0, step.each - (now - task.began)) if step.each is not None else None
+        return left - max(0.0, clock - written)
+    return step.each - (now - task.began) if step.each is not None else None
 
 
 def documents(found: tuple[str, int, int] | None) -> str:

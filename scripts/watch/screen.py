@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from scripts.watch.lines import remaining
-from scripts.watch.run import Run, Step, Task, documents, lost, plural
+from scripts.watch.run import LATE, Run, Step, Task, documents, lost, plural
 from scripts.workflow.console import clean, duration
 from scripts.workflow.steps import MAKERS, stage_of
 
@@ -200,5 +200,6 @@ def training(task: Task) -> str:
     parts = [lost(task.step, task.tail.loss), task.tail.speed]
     if task.tail.left:
         left, written = task.tail.left
-        parts.append(f"{duration(max(0.0, left - (time.time() - written)))} left")
+        if (now := left - (time.time() - written)) > -LATE:
+            parts.append(f"{duration(max(0.0, now))} left")
     return ", ".join(part for part in parts if part)

@@ -15,6 +15,7 @@ RESULT = re.compile(
     r"\b((?:held-out|validation) loss)(?: after:)? (\d+\.\d+)"
 )  # not of a step's batch, which is another each time
 SPEED = re.compile(r"(?<![\d,.])([\d,.]++) tokens/s")
+WARNING = "warning: "  # how a message begins that is shown
 RESUMING = "resuming after step"  # scripts/training/runs.py
 BLOCK = 1 << 20  # bytes read at once
 
@@ -53,7 +54,7 @@ class Tail:
             if not match:
                 continue
             self.message = message = match["message"]
-            if message.startswith("warning: ") or (message.startswith(RESUMING) and end > self.old):
+            if message.startswith(WARNING) or (message.startswith(RESUMING) and end > self.old):
                 found.append(f"{match['name']}: {message}")
             if end <= self.old:
                 continue

@@ -8,7 +8,6 @@ nothing of its own differs: a run would only find out that it comes out the same
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 import time
@@ -20,7 +19,7 @@ from pathlib import Path
 from scripts.training import runs
 from scripts.workflow import config as configuration
 from scripts.workflow import lock, readable, record, steps, unchanged
-from scripts.workflow.cli import described, fail
+from scripts.workflow.cli import Parser, configfile_option, described, fail
 from scripts.workflow.console import Progress, log, put, setup
 from scripts.workflow.errors import InputError
 from scripts.workflow.freshness import difference
@@ -162,7 +161,7 @@ def agreed(question: str) -> bool:
         return False
 
 
-def parser() -> argparse.ArgumentParser:
+def parser() -> Parser:
     """The command line."""
     made = described(
         "crawl2llm accept",
@@ -171,12 +170,7 @@ def parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     made.add_argument("steps", nargs="*", metavar="STEP", help="steps to accept, such as language.score; default: all")
-    made.add_argument(
-        "--configfile",
-        type=Path,
-        action="append",
-        help="the run's config (default: config.yaml); given again, a file that is laid over it",
-    )
+    configfile_option(made, "the run's config (default: config.yaml)")
     made.add_argument("--reason", help="why the results are the same; without it nothing is accepted, only shown")
     made.add_argument("--yes", action="store_true", help="do not ask")
     return made
@@ -190,7 +184,7 @@ def main(argv: list[str] | None = None) -> int:
             raise InputError(f"{unknown[0]!r} is no step; allowed are {', '.join(steps.STEPS)}")
         if args.reason:
             lock.hold(Path(".snakemake/run.lock"))
-        files = args.configfile or [Path("config.yaml")]
+        files = [Path(name) for name in args.configfile or ["config.yaml"]]
         project = Project(configuration.validate(readable.laid(files), source=", ".join(map(str, files))))
         project.check()
         found = look(project, args.steps)

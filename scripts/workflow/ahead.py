@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from scripts.workflow import cli, costs, unchanged
-from scripts.workflow.manifest import Manifest, ManifestError, combined, digest, task_of
+from scripts.workflow.manifest import Manifest, ManifestError, digest, task_of
 from scripts.workflow.project import Project
 from scripts.workflow.start import tasks_of
 from scripts.workflow.steps import STEPS
@@ -76,9 +76,7 @@ class Ahead:
         """(manifest, its source files as they are now) of a result that would come out the same; None of another."""
         manifest, task = Manifest.parse(args.manifest), task_of(args.manifest)
         own = task if STEPS[step].per in cli.OWN else ""
-        if manifest.damage() or not unchanged.is_made_by(
-            manifest, args.manifest, self.project.fingerprint(variant, step, own)
-        ):
+        if manifest.damage():
             return None
         paths = [path for path in cli.paths(args) if path != args.manifest]
         read = [self._input(path) for path in dict.fromkeys(paths)]
@@ -88,10 +86,9 @@ class Ahead:
         others = {}
         if cli.SOURCES in manifest.inputs:
             others[cli.SOURCES] = {"files": self.project.contents[variant][task]}
-        if not unchanged.consumes_the_same(manifest, given, others):
-            return None
-        files = [{task: held} for marks in others.values() for held in marks.values()]
-        return manifest, combined([*files, *cli.sources_of(step, unchanged.used(manifest, given))])
+        fingerprint = self.project.fingerprint(variant, step, own)
+        sources = unchanged.sources_if_same(manifest, args.manifest, fingerprint, given, others)
+        return None if sources is None else (manifest, sources)
 
     def _input(self, path: Path) -> Manifest:
         """The manifest of an input. Raises ManifestError for one that is not that of today's fingerprint and source files.

@@ -14,7 +14,7 @@ from scripts.finetune import settings as finetuning
 from scripts.language import labels
 from scripts.models import registry
 from scripts.pretrain import checks as training
-from scripts.pretrain import gpus, mix_shares, model_check, origin, sizes
+from scripts.pretrain import gpus, mix_shares, model_check, offload, origin, sizes
 from scripts.pretrain.parameters import FAMILIES
 from scripts.quality import scorers
 from scripts.synthesize import checks as synthesizing
@@ -173,6 +173,9 @@ def check_tuning(config: dict[str, Any]) -> None:
     for step, name in tuned(config):
         settings, where = registry.section(config, step, name), partial(registry.where, config, step, name)
         training.saving(settings, where("engine", "async_checkpoints"))
+        key = partial(registry.key, config, step, name)
+        training.half(finetuning.whole(settings, step), key)
+        offload.check(settings, key)
         if "adapter" in settings:
             training.adapter(settings, where("engine", "adapter"))
         if step == "finetune.train":

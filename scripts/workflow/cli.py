@@ -11,7 +11,7 @@ import os
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache, partial, wraps
 from pathlib import Path
 from typing import Any
@@ -38,7 +38,7 @@ from scripts.workflow.console import put
 from scripts.workflow.errors import InputError
 from scripts.workflow.fingerprint import code
 from scripts.workflow.manifest import Manifest, ManifestError, canonical, combined, consumed, digest, recording, task_of
-from scripts.workflow.steps import OWN, STEPS, is_of_main, tasks
+from scripts.workflow.steps import OWN, STEPS, tasks
 
 SOURCES = "sources"  # in a manifest's `inputs`: what a task consumed that is no manifest
 LONE = "manifest.json"  # the name of a one-task step's manifest
@@ -53,9 +53,45 @@ MENDABLE = (
 RANGE = re.compile(r"(.*)\{(\d+)\.\.(\d+)\}(.*)", re.DOTALL)
 
 
-def described(prog: str, doc: str | None, example: str, **more: Any) -> argparse.ArgumentParser:
+class Parser(argparse.ArgumentParser):
+    """An argument parser. takes_configs: whether it has the option that `configfile_option` adds."""
+
+    takes_configs = False
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """As argparse does; `--configfile` leaves words behind its files to other arguments."""
+        words = sys.argv[1:] if args is None else list(args)
+        return super().parse_known_args(split_configfiles(words) if self.takes_configs else words, namespace)
+
+
+def split_configfiles(words: Sequence[str]) -> list[str]:
+    """A command line with `--configfile=FILE` for each file of `--configfile FILE…`: its first word, and all YAML files behind it.
+
+    argparse would take every word up to the next option: also a document, a folder or KEY=VALUE.
+    """
+    out: list[str] = []
+    at = 0
+    while at < len(words):
+        if words[at] != "--configfile" or at + 1 == len(words):
+            out.append(words[at])
+            at += 1
+            continue
+        first = at = at + 1
+        while at < len(words) and (at == first or Path(words[at]).suffix in (".yaml", ".yml")):
+            out.append(f"--configfile={words[at]}")
+            at += 1
+    return out
+
+
+def configfile_option(made: Parser, words: str) -> None:
+    """Add `--configfile`, one file or several, each laid over those before it. words: its help."""
+    made.takes_configs = True
+    made.add_argument("--configfile", action="extend", nargs="+", default=[], metavar="FILE", help=words)
+
+
+def described(prog: str, doc: str | None, example: str, **more: Any) -> Parser:
     """An argument parser whose help is `doc`, the module's docstring, and an example: `prog` with the options as one would type them."""
-    return argparse.ArgumentParser(
+    return Parser(
         prog=prog,
         description=doc,
         epilog=f"example:\n  {prog} {example}".rstrip(),
@@ -238,26 +274,18 @@ def done(args: argparse.Namespace, mark: str, renews: bool = True) -> bool:
         manifest, given = Manifest.of_task(args.manifest), inputs(args)
         own = args.own(args) if hasattr(args, "own") else {}  # of a step that reads more than manifests
         others = {SOURCES: own} if own else {}
-        if not unchanged.is_made_by(manifest, args.manifest, mark):
-            return False
-        if not unchanged.consumes_the_same(manifest, given, others):
+        sources = unchanged.sources_if_same(manifest, args.manifest, mark, given, others)
+        if sources is None:
             return False
         # A person may have removed it because of a damaged file.
         if not args.manifest.exists() and any(manifest.altered()):
             return False
-        files = [{task_of(args.manifest): held} for held in own.values()]
         if renews:
-            read = unchanged.used(manifest, given)
             checkpoints = getattr(args, "checkpoints", unchanged.CHECKPOINTS)
-            unchanged.renew(manifest, mark, combined([*files, *sources_of(args.step, read)]), checkpoints)
+            unchanged.renew(manifest, mark, sources, checkpoints)
     except ManifestError:
         return False
     return True
-
-
-def sources_of(step: str, read: Iterable[Manifest]) -> list[dict[str, str]]:
-    """`sources` of what a task of a step has read, without what is main's in every variant, whose source files may be others."""
-    return [found.sources for found in read if not is_of_main(step, found.step)]
 
 
 def inputs(args: argparse.Namespace) -> dict[str, Manifest]:
@@ -289,7 +317,7 @@ def task(args: argparse.Namespace, section: dict[str, Any], mark: str, body: Bod
     with recording() as opened:
         files = body(args, section, manifest)
     manifest.inputs |= consumed(opened, inputs(args))
-    manifest.sources = combined([manifest.sources, *sources_of(args.step, opened.values())])
+    manifest.sources = combined([manifest.sources, *unchanged.sources_of(args.step, opened.values())])
     if not manifest.worked and record.read(args.manifest):
         record.renew(args.manifest, mark)  # who worked, and on what machine, stays
     else:

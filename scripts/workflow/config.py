@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from scripts.models import registry
-from scripts.workflow import halving, reference, secret, sweep, swept
+from scripts.workflow import halving, pinned, reference, secret, sweep, swept
 from scripts.workflow.scalars import hint, meant
 from scripts.workflow.trees import has, lookup, merged
 
@@ -449,7 +449,7 @@ def _silent(value: Any, node: dict[str, Any]) -> bool:
 
 
 def named_files(config: dict[str, Any], step: str) -> Iterator[tuple[str, str, str]]:
-    """(key, path, kind) of every file that the settings of `step` name, except what is bundled.
+    """(key, path, kind) of every file that the settings of `step` name, without its digest; what is bundled is left out.
 
     kind: `yaml` names more files; of a folder of `manifests` only these are read, which have the checksums of the others; `function` a
     Python file of which a function is called; else any file.
@@ -464,4 +464,4 @@ def named_files(config: dict[str, Any], step: str) -> Iterator[tuple[str, str, s
                     kind = "true" if "manifest" in name else kind
                     name = name.get("path") or name.get("manifest") or name.get("function", "").rpartition(":")[0]
                 if name and not str(name).startswith("bundled:"):
-                    yield path, name, kind
+                    yield path, pinned.split(name)[0] if node.get("pinned") else name, kind

@@ -13,9 +13,10 @@ import struct
 import sys
 import time
 import traceback
+from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
-from typing import TextIO
+from typing import Any, TextIO
 
 from scripts.workflow import secret
 
@@ -38,6 +39,43 @@ def message(text: str) -> str:
 def put(text: object = "", file: TextIO | None = None, end: str = "\n", flush: bool = False) -> None:
     """Print what a command says; nothing else prints. file: stdout without one; elsewhere, on stderr, are messages."""
     print(message(str(text)) if file else clean(str(text)), file=file, end=end, flush=flush)
+
+
+class Masked:
+    """A stream of text without secrets, line by line: for what libraries, warnings and threads print, which no formatter sees.
+
+    What is not Python's, such as a library in C that writes to the file, does not come here: who starts such a process masks what it
+    relays.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self.stream, self.held = stream, ""
+
+    def write(self, text: str) -> int:
+        *lines, rest = (self.held + text).split("\n")
+        self.held = rest
+        if lines:
+            self.stream.write(secret.mask("\n".join(lines)) + "\n")
+        return len(text)
+
+    def flush(self) -> None:
+        if self.held:
+            self.stream.write(secret.mask(self.held))
+            self.held = ""
+        self.stream.flush()
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            self.write(line)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.stream, name)
+
+
+def mask_stderr() -> None:
+    """Have this process print no secret to stderr."""
+    if not isinstance(sys.stderr, Masked):
+        sys.stderr = Masked(sys.stderr)
 
 
 class Lines(logging.Formatter):
@@ -66,6 +104,7 @@ def setup(name: str, *files: Path) -> None:
 
     An error that nothing catches goes there too.
     """
+    mask_stderr()
     handlers: list[logging.Handler] = [logging.StreamHandler(sys.stderr)]
     for file in files:
         file.parent.mkdir(parents=True, exist_ok=True)

@@ -165,9 +165,15 @@ def difference(old: dict[str, Any], new: dict[str, Any], whole: bool = False) ->
     found = []
     before, now = flat(old.get("config", {})), flat(new.get("config", {}))
     for key in [*now, *(key for key in before if key not in now)]:
-        one, other = (_short(side[key]) if key in side else "not set" for side in (before, now))
-        if key not in before or key not in now or before[key] != now[key]:
-            found.append(f"{key} {one} → {other}")
+        if key in before and key in now and before[key] == now[key]:
+            continue
+        one, other = (_text(side[key]) if key in side else "not set" for side in (before, now))
+        if one == other:  # text and a number, such as "1" and 1
+            one, other = (
+                repr(side[key]) if isinstance(side[key], str) else text for side, text in ((before, one), (now, other))
+            )
+        start = _difference_at(one, other)
+        found.append(f"{key} {_short(one, start)} → {_short(other, start)}")
     for part, word in (("code", "code of"), ("files", "the file")):
         one, other = old.get(part, {}), new.get(part, {})
         names = sorted(name for name in one.keys() | other.keys() if one.get(name) != other.get(name))
@@ -181,6 +187,20 @@ def difference(old: dict[str, Any], new: dict[str, Any], whole: bool = False) ->
     return found
 
 
-def _short(value: Any) -> str:
-    text = "null" if value is None else str(value)
-    return text if len(text) <= 40 else text[:37] + "..."
+def _text(value: Any) -> str:
+    return "null" if value is None else str(value)
+
+
+def _difference_at(one: str, other: str) -> int:
+    """How many characters of the beginning two texts have in common."""
+    return next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+
+
+def _short(text: str, at: int) -> str:
+    """40 characters of a text at most: its beginning, or what stands around character `at` if that would be cut off."""
+    if len(text) <= 40:
+        return text
+    if at < 37:
+        return text[:37] + "..."
+    start = at - 12
+    return f"...{text[start : start + 34]}" + ("..." if len(text) > start + 34 else "")

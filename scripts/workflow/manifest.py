@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import shutil
+import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -95,6 +96,12 @@ def shared(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return {sys.intern(key): sys.intern(value) if type(value) is str else value for key, value in pairs}
 
 
+def leaves(folder: str, name: str) -> bool:
+    """Whether a file of a folder is elsewhere, by a link: a folder may come from somebody else, and a task reads what it names."""
+    home = os.path.realpath(folder)
+    return not f"{os.path.realpath(os.path.join(home, name))}{os.sep}".startswith(f"{home}{os.sep}")  # noqa: PTH118 - as in `damage`
+
+
 def task_of(path: Path) -> str:
     """`…/00017.manifest.json` → `00017`; "" for the manifest of a one-task step."""
     return path.name.removesuffix("manifest.json").rstrip(".")
@@ -159,9 +166,17 @@ class Manifest:
         """The task's name among the inputs of others: `language.score 00003`, or `language.select` for a lone task."""
         return f"{self.step} {task_of(self.path) if self.path else ''}".rstrip()
 
-    def file(self, name: str) -> Path:
-        """The path of one of the task's files; ManifestError where the manifest does not list it."""
+    def file(self, name: str, part: tuple[str, ...] = ()) -> Path:
+        """The path of one of the task's files; ManifestError where the manifest does not list it.
+
+        part: of the summary, the digest of all that the reader takes from the file. If it is there, the reader depends on it, and not on
+        the rest of the file.
+        """
         return self._found(name, self.files)
+
+    def below(self, prefix: str) -> Path:
+        """The folder of the files whose names begin with `prefix`: a reader of it depends on these, and on the names of all files."""
+        return self.folder / prefix
 
     def _found(self, name: str, files: dict[str, dict[str, Any]]) -> Path:
         if name not in files:
@@ -212,15 +227,29 @@ class Manifest:
         return self.files.get(part, {}).get("xxh3")
 
     def damage(self, deep: bool = False, only: str | None = None) -> list[str]:
-        """What is wrong with the task's files, a sentence each: by their sizes, and with `deep` by their checksums. only: of this one."""
+        """What is wrong with the task's files, a sentence each: by their sizes, and with `deep` by their checksums. only: of this one.
+
+        A file that a link leads out of the folder to is no file of the task.
+        """
         found = []
-        folder = str(self.folder)
+        folder, elsewhere = str(self.folder), {"": False}  # below it → whether a link leads out of it
         held = object.__getattribute__(self, "files")
         for name in held if only is None else held.keys() & {only}:
             facts = held[name]
             file = f"{folder}/{name}"  # a plan over 1,000 shards asks for 8,000 files: a Path takes longer than the question
             try:
-                size = os.stat(file).st_size  # noqa: PTH116
+                about = os.lstat(file)
+                parent = name.rpartition("/")[0]
+                if parent not in elsewhere:
+                    elsewhere[parent] = leaves(folder, parent)
+                if elsewhere[parent] or stat.S_ISLNK(about.st_mode):
+                    if leaves(folder, name):
+                        found.append(
+                            f"{file} leads out of its folder by a symbolic link: put the file itself there, or link the whole folder"
+                        )
+                        continue
+                    about = os.stat(file)  # noqa: PTH116
+                size = about.st_size
             except OSError:
                 found.append(f"{file} is missing")
                 continue
@@ -410,9 +439,18 @@ class _Input(Manifest):
         used.add(ALL)
         return held
 
-    def file(self, name: str) -> Path:
-        self.used.add(name)
+    def file(self, name: str, part: tuple[str, ...] = ()) -> Path:
+        there: Any = object.__getattribute__(self, "summary")
+        for key in part:
+            there = there.get(key) if isinstance(there, dict) else None
+        self.used.add(PART + "/".join(part) if part and there is not None else name)
         return self._found(name, object.__getattribute__(self, "files"))
+
+    def below(self, prefix: str) -> Path:
+        files = object.__getattribute__(self, "files")
+        self.used.update([NAMES, *(name for name in files if name.startswith(prefix))])
+        assert self.path is not None
+        return self.path.parent / prefix
 
     def part(self, *path: str) -> Any:
         self.used.add(PART + "/".join(path))

@@ -27,11 +27,11 @@ def read(path: Path) -> dict[str, Any]:
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
-        hint = (
-            ""
-            if path != DEFAULT
-            else " (without --configfile the config is the config.yaml of the working directory, or of --directory)"
-        )
+        hint = ""
+        if path == DEFAULT:
+            hint = " (without --configfile the config is the config.yaml of the working directory, or of --directory)"
+        elif "=" in path.name:
+            hint = f" (--configfile takes every word behind it: write --config {path} before it, to set a key)"
         raise ConfigError(f"{path.absolute()}: {error.strerror or error}{hint}") from error
     except UnicodeDecodeError as error:
         raise ConfigError(

@@ -119,6 +119,9 @@ TOLD: dict[str, Callable[[Config, str], Config]] = {
     **{step: partial(exempt, step) for step in EXEMPTING},
     CALIBRATE: lambda config, task: {**for_reference(config, task), **exempt(CALIBRATE, config, task)},
     **dict.fromkeys(MASKED, masks),
+    "finetune.pairs": lambda config, task: {
+        **masks(config, task), **({} if registry.made_by(config, "finetune.train") else {"trains": False}),
+    },
     LIST: lambda config, task: sources.listing(config),
     FETCH: lambda config, task: sources.fetching(config),
     ITEMS: lambda config, task: {"heldout": some(config, EVALUATION, "max_tokens", "seed")},

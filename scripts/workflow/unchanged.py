@@ -9,14 +9,14 @@ manifest, which counts only as far as it is that of this manifest: the two name 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from scripts.training import runs
 from scripts.workflow import ranges, record
-from scripts.workflow.manifest import Manifest, canonical, digest
-from scripts.workflow.steps import COMPARE_ALL, EXPORT_STEP, LAST, LIST, MAKERS, RUNG, SYNTHESIZE
+from scripts.workflow.manifest import Manifest, canonical, combined, digest, task_of
+from scripts.workflow.steps import COMPARE_ALL, EXPORT_STEP, LAST, LIST, MAKERS, RUNG, SYNTHESIZE, is_of_main
 
 NOTHING = "nothing to do: settings, code and input are as before"
 JOB = "unchanged"  # in what Snakemake logs: the number of a job that had nothing to do and was not started
@@ -65,10 +65,27 @@ def consumes_the_same(manifest: Manifest, given: Mapping[str, Manifest], others:
     )
 
 
-def used(manifest: Manifest, given: Mapping[str, Manifest]) -> list[Manifest]:
-    """Those of the given manifests of which a result consumed anything."""
+def sources_if_same(
+    manifest: Manifest,
+    path: Path,
+    fingerprint: str,
+    given: Mapping[str, Manifest],
+    others: Mapping[str, dict[str, str]],
+) -> dict[str, str] | None:
+    """`sources` as they are now of a result that would come out the same; None of any other.
+
+    path, fingerprint: as of `is_made_by`; given, others: as of `consumes_the_same`.
+    """
+    if not is_made_by(manifest, path, fingerprint) or not consumes_the_same(manifest, given, others):
+        return None
     held = ranges.unpacked(manifest.inputs)
-    return [there for key, there in given.items() if held[key]]
+    files = [{task_of(path): mark} for marks in others.values() for mark in marks.values()]
+    return combined([*files, *sources_of(manifest.step, (there for key, there in given.items() if held[key]))])
+
+
+def sources_of(step: str, read: Iterable[Manifest]) -> list[dict[str, str]]:
+    """`sources` of what a task of a step has read, without what is main's in every variant, whose source files may be others."""
+    return [found.sources for found in read if not is_of_main(step, found.step)]
 
 
 def renew(manifest: Manifest, fingerprint: str, sources: dict[str, str], checkpoints: Path) -> None:

@@ -15,6 +15,7 @@ from scripts.workflow import record
 from tests.workflow.conftest import TINY, differences, run, snapshot
 
 # What shows settings, and so is made again.
+SHARDS = ("00000", "00001")
 PAGES = {"report.whatif", "report.inspect", "report.render"}
 
 
@@ -63,6 +64,16 @@ def test_an_edit_that_changes_no_document(copy_of: Callable[[], Path], tmp_path:
     (folder / "results/main/corpus/write/train/00000.parquet").write_bytes(b"short")
     said = run(folder, "--until", "tokenize_train", config=config)
     assert started(said) == {"corpus.write"} and data(folder) == before, said
+
+
+def test_an_edited_threshold_that_moves_no_document(copy_of: Callable[[], Path], tmp_path: Path) -> None:
+    """It stands beside each document that it drops, and nothing below reads it."""
+    folder = copy_of()
+    config, before = edited(tmp_path, "language.select.threshold", 0.39), data(folder)
+    said = run(folder, config=config)
+    assert started(said) == {"language.select", *PAGES}, said
+    mine = data(folder)
+    assert set(differences(mine, before)) == {f"results/main/language/select/{shard}.parquet" for shard in SHARDS}
 
 
 @pytest.mark.slow

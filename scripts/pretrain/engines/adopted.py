@@ -43,14 +43,14 @@ class Place:
 
 
 def masters_of(engine: Any) -> dict[int, torch.Tensor]:
-    """The fp32 weights of a DeepSpeed engine in bf16 without ZeRO, by the `id` of their parameter."""
+    """The fp32 weights of a DeepSpeed engine in bf16 or fp16 without ZeRO, by the `id` of their parameter."""
     low, high = engine.optimizer.fp16_groups, engine.optimizer.fp32_groups
     return {id(p): m for ps, ms in zip(low, high, strict=True) for p, m in zip(ps, ms, strict=True)}
 
 
 def places(built: DeepSpeed) -> dict[str, Place]:
     """The parts that this process holds, by the parameter's name; a process may hold nothing of one."""
-    masters = masters_of(built.engine) if built.bf16 and built.zero == 0 else {}
+    masters = masters_of(built.engine) if built.low and built.zero == 0 else {}
     found = {}
     for name, parameter in built.model.named_parameters():
         own: Any = parameter

@@ -16,8 +16,9 @@ import torch.distributed as dist
 from torch import nn
 from transformers.initialization import no_init_weights
 
-from scripts.pretrain import damage, engine, initial, layers, model
-from scripts.pretrain.checkpoint import Checkpoint
+from scripts.pretrain import damage, engine, initial, layers, loss_scale, model, offload
+from scripts.pretrain.checkpoint import Checkpoint, Told
+from scripts.pretrain.checks import FP16
 from scripts.pretrain.engines import adopted, means
 from scripts.pretrain.engines.deepspeed_files import ORDER, read_safely, universal
 from scripts.pretrain.group import ALONE
@@ -46,9 +47,10 @@ class DeepSpeed(engine.Engine):
 
         settings, cuda = job.settings, job.device.type == "cuda"
         self.accumulation = job.accumulation
-        self.zero, self.bf16 = settings["zero_stage"], settings["precision"] == "bf16"
+        self.zero, self.low = settings["zero_stage"], settings["precision"] != "fp32"
+        self.scaled = settings["precision"] == FP16
         # DeepSpeed clips under fp32 without ZeRO too, but keeps the norm to itself.
-        self.clip_here = settings["gradient_clipping"] if self.zero == 0 and not self.bf16 else None
+        self.clip_here = settings["gradient_clipping"] if self.zero == 0 and not self.low else None
         config = configuration(job, 0.0 if self.clip_here is not None else settings["gradient_clipping"])
         self.model = self._sharded(job, config) if self.zero == 3 else _whole(job)
         if job.recomputed:
@@ -106,6 +108,8 @@ class DeepSpeed(engine.Engine):
                     parameter.grad = None  # which AdamW leaves alone
             self.engine.step()
             return norm, applied
+        if self.scaled:
+            return self._update_scaled()
         with self._asked(fits) as asked:
             self.engine.step()
         # DeepSpeed's own norm is infinite after a step that was skipped.
@@ -113,6 +117,38 @@ class DeepSpeed(engine.Engine):
         norm = None if norm is None else float(norm)
         overflow = bool(getattr(self.engine.optimizer, "overflow", False))
         return norm, not overflow and (norm is None or math.isfinite(norm))
+
+    def _update_scaled(self) -> tuple[float | None, bool]:
+        """As `_update` under fp16, whose optimizers ask for the norm of scaled gradients: the norm here is without the scale.
+
+        Raises Told if the scale is at its minimum and gradients overflow all the same, where DeepSpeed gives up.
+        """
+        try:
+            self.engine.step()
+        except Exception as error:  # of no class of its own
+            if "loss scale already at minimum" not in str(error):
+                raise
+            raise Told(
+                "the gradient is not finite at the smallest loss scale of fp16: the training diverges, or its numbers are too large for "
+                "fp16; lower pretrain.train.learning_rate, or set precision to bf16 or fp32"
+            ) from error
+        if bool(getattr(self.engine.optimizer, "overflow", False)):
+            return math.inf, False
+        norm = self.engine.get_global_grad_norm()
+        return (None if norm is None else float(norm)), True
+
+    def loss_scale(self) -> tuple[float, int] | None:
+        """As `engine.Engine.loss_scale`, by DeepSpeed's own count of updates."""
+        if not self.scaled:
+            return None
+        scaler = self.engine.optimizer.loss_scaler
+        return float(scaler.cur_scale), int(scaler.cur_iter - scaler.last_overflow_iter - 1)
+
+    def set_loss_scale(self, value: float, steady: int) -> None:
+        """As `engine.Engine.set_loss_scale`."""
+        if self.scaled:
+            scaler = self.engine.optimizer.loss_scaler
+            scaler.cur_scale, scaler.last_overflow_iter = value, scaler.cur_iter - steady - 1
 
     @contextlib.contextmanager
     def _asked(self, fits: Callable[[float], bool] | None) -> Iterator[list[float]]:
@@ -197,7 +233,7 @@ class DeepSpeed(engine.Engine):
     @contextlib.contextmanager
     def averaged(self) -> Iterator[None]:
         """As `engine.Engine.averaged`; without ZeRO in fp32 the weights wait in a copy, elsewhere they come from the fp32 ones."""
-        kept = {} if self.zero or self.bf16 else {part: value.clone() for part, value in self._parts().items()}
+        kept = {} if self.zero or self.low else {part: value.clone() for part, value in self._parts().items()}
         self.put(self.mean())
         try:
             yield
@@ -224,7 +260,7 @@ class DeepSpeed(engine.Engine):
         """Each parameter's name and fp32 master weights, whole, on the CPU."""
         from deepspeed.utils import safe_get_full_fp32_param
 
-        masters = adopted.masters_of(self.engine) if self.bf16 and self.zero == 0 else {}
+        masters = adopted.masters_of(self.engine) if self.low and self.zero == 0 else {}
         for name, parameter in self.model.named_parameters():
             whole = masters.get(id(parameter)) if self.zero == 0 else safe_get_full_fp32_param(parameter)
             yield name, (parameter if whole is None else whole).detach().float().cpu().clone()
@@ -232,7 +268,8 @@ class DeepSpeed(engine.Engine):
 
 def configuration(job: engine.Job, clipping: float) -> dict[str, Any]:
     """DeepSpeed's configuration: https://www.deepspeed.ai/docs/config-json. clipping: the largest norm; 0 does not clip."""
-    settings, zero, bf16 = job.settings, job.settings["zero_stage"], job.settings["precision"] == "bf16"
+    settings, zero = job.settings, job.settings["zero_stage"]
+    bf16, fp16 = settings["precision"] == "bf16", settings["precision"] == FP16
     config: dict[str, Any] = {
         "train_micro_batch_size_per_gpu": job.micro_batch,
         "gradient_accumulation_steps": job.accumulation,
@@ -243,7 +280,16 @@ def configuration(job: engine.Job, clipping: float) -> dict[str, Any]:
         "timers": {"throughput": {"enabled": False}},  # which waits for the device twice in each micro-batch
         "steps_per_print": 1 << 40,
     }
-    if bf16 and zero:  # DeepSpeed has no fp32 accumulation without ZeRO
+    if fp16:  # as scripts/pretrain/loss_scale.py has it
+        config["fp16"] = {
+            "enabled": True,
+            "loss_scale": 0,  # dynamic
+            "initial_scale_power": settings["loss_scale_power"],
+            "loss_scale_window": settings["loss_scale_window"],
+            "hysteresis": 1,
+            "min_loss_scale": loss_scale.LEAST,
+        }
+    if (bf16 or fp16) and zero:  # DeepSpeed has no fp32 accumulation without ZeRO
         config["data_types"] = {"grad_accum_dtype": "fp32"}
     if wide := settings["reduce_dtype"] == "fp32":
         config["communication_data_type"] = "fp32"
@@ -251,6 +297,10 @@ def configuration(job: engine.Job, clipping: float) -> dict[str, Any]:
     # nothing goes on beside it, and a second bucket is memory.
     if zero in (1, 2) and (wide or job.device.type == "cuda"):
         config["zero_optimization"]["overlap_comm"] = True
+    if offload.wanted(settings):
+        largest = max(parameter.numel() for parameter in initial.empty(job.config).parameters())
+        config["zero_optimization"] |= offload.sections(settings, job.device.type == "cuda", largest)
+        config["zero_force_ds_cpu_optimizer"] = False  # torch's AdamW is fused on a CPU too, and needs no compiler
     return config
 
 

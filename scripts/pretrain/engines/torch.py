@@ -2,7 +2,7 @@
 
 What the `zero_stage` of the config means here, of fp32 weights, their gradients and the optimizer's state:
 
-0  every process has all (DDP); bf16 by autocast, the products of experts too
+0  every process has all (DDP); bf16 and fp16 by autocast, the products of experts too
 1  each process has its part of all three between steps; weights are gathered once a step, gradients scattered once a step
 2  gradients are scattered after each micro-batch
 3  weights are gathered layer by layer too, in the forward pass and again in the backward pass
@@ -31,7 +31,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor
 
-from scripts.pretrain import engine, initial, layers, mixture
+from scripts.pretrain import engine, initial, layers, loss_scale, mixture
 from scripts.pretrain.average import EMA
 from scripts.pretrain.batch import IGNORE, Batch
 from scripts.pretrain.checkpoint import Checkpoint
@@ -49,7 +49,8 @@ class Torch(engine.Engine):
 
     def __init__(self, job: engine.Job) -> None:
         self.zero, self.clipping = job.settings["zero_stage"], job.settings["gradient_clipping"]
-        self.low, self.device = job.settings["precision"] == "bf16", job.device
+        self.low, self.device = loss_scale.LOW.get(job.settings["precision"]), job.device
+        self.scaling = loss_scale.made(job.settings)
         if self.low and not self.zero and mixture.mixture(job.config):
             layers.autocast_products()
         self.model = job.empty()
@@ -61,7 +62,7 @@ class Torch(engine.Engine):
             layers.recompute(self.model, job.selective)
         self.runs: nn.Module = self.model
         if self.cut and job.parallel.pipeline > 1:
-            self.runs = Stage(self.model, self.cut, self.low and not self.zero)
+            self.runs = Stage(self.model, self.cut, bool(self.low) and not self.zero)
         if self.zero:
             self._shard()
             if job.device.type == "cpu" and dist.get_world_size() > 1:
@@ -72,7 +73,7 @@ class Torch(engine.Engine):
         job.fill(self.model, job.device, given)
         self.pipe = None
         if self.cut and job.parallel.pipeline > 1:
-            hidden = torch.bfloat16 if self.low and self.zero else torch.float32
+            hidden = self.low if self.low and self.zero else torch.float32
             self.pipe = Pipe(self.runs, self.cut, hidden, job.config.vocab_size, job.config.hidden_size)
         if not self.zero and not self.cut and dist.get_world_size() > 1:
             places = [job.device] if job.device.type == "cuda" else None
@@ -97,7 +98,7 @@ class Torch(engine.Engine):
     def _shard(self) -> None:
         """FSDP2 for each block, and for what is around them."""
         mesh = self.cut.shared if self.cut else init_device_mesh(self.device.type, (dist.get_world_size(),))
-        policy = MixedPrecisionPolicy(torch.bfloat16 if self.low else None, torch.float32)
+        policy = MixedPrecisionPolicy(self.low, torch.float32)
         for block in initial.blocks(self.model):
             fully_shard(block, mesh=mesh, mp_policy=policy, reshard_after_forward=self.zero == 3)
         fully_shard(self.runs, mesh=mesh, mp_policy=policy, reshard_after_forward=None if self.zero == 3 else False)
@@ -116,8 +117,14 @@ class Torch(engine.Engine):
         """As `engine.Engine.forward`; of a sequence that is shared out, this process's part."""
         if self.cut:
             more |= self.cut.positions(inputs.shape[1])
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.low and not self.zero):
+        with self.mixed():
             return self.runs(input_ids=inputs, use_cache=False, **more)
+
+    def mixed(self) -> contextlib.AbstractContextManager[Any]:
+        """Around a forward pass whose weights are fp32: without ZeRO in bf16 or fp16; FSDP2 has copies of the weights."""
+        if self.low is None or self.zero:
+            return contextlib.nullcontext()
+        return torch.autocast(self.device.type, self.low)
 
     def step(self, batch: Batch, rate: float, fits: engine.Fits | None = None) -> engine.Update:
         """As `engine.Engine.step`; a batch is the same for all processes that work on it together, and then of windows."""
@@ -154,7 +161,8 @@ class Torch(engine.Engine):
             self.runs.set_reshard_after_backward(last or self.zero == 3)
 
     def _backward(self, loss: torch.Tensor, last: bool) -> None:
-        (loss / self.micro_batches).backward()
+        loss = loss / self.micro_batches
+        (loss * self.scaling.value if self.scaling else loss).backward()
 
     def _update(self, fits: Callable[[float], bool] | None) -> tuple[float | None, bool]:
         parameters = list(self.model.parameters())
@@ -162,6 +170,8 @@ class Torch(engine.Engine):
             return self._update_parts(self.cut, fits)
         total = nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None])
         norm = float(total.full_tensor() if isinstance(total, DTensor) else total)
+        if self.scaling:
+            norm = self._unscale(self.scaling, parameters, norm)
         if applied := math.isfinite(norm) and (fits is None or fits(norm)):
             if self.clipping:
                 nn.utils.clip_grads_with_norm_(parameters, self.clipping, torch.tensor(norm, device=self.device))
@@ -169,6 +179,18 @@ class Torch(engine.Engine):
         # DDP's stay, in its buckets: in all but the last micro-batch there would be others beside them.
         self.optimizer.zero_grad(set_to_none=not isinstance(self.runs, nn.parallel.DistributedDataParallel))
         return norm, applied
+
+    @staticmethod
+    def _unscale(scaling: loss_scale.LossScale, parameters: list[nn.Parameter], norm: float) -> float:
+        """Take the loss scale out of the gradients, and say what their norm is without it; the scale of the next step follows.
+
+        norm: of all processes' gradients, so that each of them does the same.
+        """
+        scale, finite = scaling.value, math.isfinite(norm)
+        scaling.update(not finite)
+        if finite:
+            torch._foreach_mul_([local(p.grad) for p in parameters if p.grad is not None], 1 / scale)
+        return norm / scale
 
     def _update_parts(self, cut: Cut, fits: Callable[[float], bool] | None) -> tuple[float | None, bool]:
         """The same where processes hold parts that are not FSDP's alone."""

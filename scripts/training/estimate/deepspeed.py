@@ -10,6 +10,11 @@ from scripts.training.estimate import shape as model
 from scripts.training.estimate.shape import CONTEXT, PROGRAM, Shape, Training
 
 BUCKET = 500_000_000  # parameters that DeepSpeed reduces in one piece at most
+GROUP = 1_000_000_000  # parameters that ZeRO 3 updates at once: DeepSpeed's sub_group_size
+BUFFER, BUFFERS = (
+    100_000_000,
+    5,
+)  # elements of a buffer of weights on their way to the disk, at least, and how many there are: its defaults
 LIVE = 1_000_000_000  # parameters that ZeRO 3 holds gathered at most: DeepSpeed's stage3_max_live_parameters
 # What glibc's heap adds to activations and logits on a CPU: freed blocks that are too small for what comes next, or held apart by blocks
 # that stay. With the launcher's GLIBC_TUNABLES 0.46 of them where they are nearly all, and more where weights are. Memory that is mapped
@@ -17,8 +22,32 @@ LIVE = 1_000_000_000  # parameters that ZeRO 3 holds gathered at most: DeepSpeed
 HEAP = 0.6
 
 
+def offloaded(shape: Shape, how: Training) -> dict[str, int]:
+    """Bytes of one process that an offload takes from its GPU: `host`, of the node's memory, and `nvme`, of its disk.
+
+    Of the optimizer fp32 weights, their gradients and both moments (Ren et al. 2021, https://arxiv.org/abs/2101.06840, section 4); of the
+    parameters those of 16 or 32 bits that are computed with (Rajbhandari et al. 2021, https://arxiv.org/abs/2104.07857). What is on the
+    disk is updated in memory by GROUP parameters at a time, and weights pass through BUFFERS buffers.
+    """
+    n, found = shape.parameters // how.split, {"host": 0, "nvme": 0}
+    mean = (
+        4 * (shape.parameters - shape.valued) // how.split if how.ema else 0
+    )  # which lies beside the weights that it follows
+    passing = BUFFERS * how.low * max(BUFFER, shape.hidden * max(shape.vocabulary, shape.intermediate))
+    for where, size, through in ((how.offloaded, 16 * n + mean, 16 * GROUP), (how.parked, how.low * n, passing)):
+        if where == "cpu":
+            found["host"] += size
+        elif where == "nvme":
+            found["nvme"] += size
+            found["host"] += min(size, through)
+    return found
+
+
 def needed(shape: Shape, how: Training) -> dict[str, int]:
-    """The peak memory of one process in bytes, by what takes it."""
+    """The peak memory of one process in bytes, by what takes it.
+
+    On a GPU without what is offloaded; on a CPU an offload changes nothing, for it is the same memory, but on a disk.
+    """
     n, low, split, zero_stage = shape.parameters, how.low, how.split, how.zero_stage
     tokens = how.micro_batch * shape.context
     share, third, mixed = n // split, zero_stage == 3, how.precision != "fp32"
@@ -34,6 +63,13 @@ def needed(shape: Shape, how: Training) -> dict[str, int]:
         optimizer += 4 * (n - shape.valued) // split
     # A validation has less of all else, and of a chunk's logits perhaps more.
     held, logits = model.held(shape, how), max(model.logits(shape, how), model.validation(shape, how)["logits"])
+    if (
+        how.cuda and how.offloaded != "none"
+    ):  # the update runs on the node's processors, by gradients that were copied there
+        optimizer = 0
+        gradients = low * (share if zero_stage >= 2 else n)
+    if how.cuda and how.parked != "none":
+        weights = gathered or low * (shape.outside + 2 * shape.block)
     # Gradients of activations and of one matrix while they are made, and what is reduced in one piece.
     largest = shape.hidden * max(shape.vocabulary, shape.intermediate)
     working = low * (2 * tokens * shape.intermediate + largest)
@@ -43,7 +79,7 @@ def needed(shape: Shape, how: Training) -> dict[str, int]:
     # The system gives its pages as gradients fill it, when activations go.
     late = bucket if zero_stage in (1, 2) and not how.cuda else 0
     if how.cuda:  # torch's fused AdamW needs no arrays of its own; gradients are flattened, or made fp32
-        update = 4 * share if zero_stage in (1, 2) or mixed else 0
+        update = 4 * share if how.offloaded == "none" and (zero_stage in (1, 2) or mixed) else 0
     elif zero_stage:  # the flat gradient, in fp32 a copy of it that the second step brings, and two arrays of AdamW's
         update = (8 if mixed else 16) * share
     else:

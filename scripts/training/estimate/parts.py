@@ -11,19 +11,12 @@ ENGINES = {"deepspeed": deepspeed.needed, "torch": torch.needed}
 PASSING = ("activations", "logits", "buffers", "heap", "checkpoint")  # what is not there while answers are drawn
 
 
-def parts(shape: Shape, settings: dict[str, Any], placement: dict[str, Any], cuda: bool) -> dict[str, int]:
-    """The peak memory of one process of pretrain.train, or of what trains by its engines, in bytes, by what takes it.
-
-    Where the model draws answers while it trains (`shape.drawn`) the moment in which it does so may need most: it has keys and values in
-    the place of activations. Reward models are there at all times.
-    settings: precision, zero_stage, loss_chunk, ema, engine, and of finetune.train quantize_aware; placement: micro_batch, processes (all),
-    activation_checkpointing, selective_checkpointing, async_checkpoints, parallel, and where it is known `largest`, the sequences of a
-    step. cuda: of a GPU.
-    """
+def training(settings: dict[str, Any], placement: dict[str, Any], cuda: bool) -> Training:
+    """How a model is trained, by settings and placement as `parts` has them."""
     parallel, micro_batch = placement.get("parallel", {}), placement["micro_batch"]
     processes = max(1, placement["processes"] // (parallel.get("tensor", 1) * parallel.get("pipeline", 1)))
     at_once = micro_batch * processes // parallel.get("sequence", 1)
-    how = Training(
+    return Training(
         micro_batch=micro_batch,
         precision=settings["precision"],
         zero_stage=settings["zero_stage"],
@@ -36,7 +29,27 @@ def parts(shape: Shape, settings: dict[str, Any], placement: dict[str, Any], cud
         cuda=cuda,
         beside=bool(placement.get("async_checkpoints")),
         rounded=settings.get("quantize_aware", "none") != "none",
+        offloaded=settings.get("offload_optimizer", "none"),
+        parked=settings.get("offload_parameters", "none"),
     )
+
+
+def offloaded(shape: Shape, settings: dict[str, Any], placement: dict[str, Any]) -> dict[str, int]:
+    """Bytes of one process that DeepSpeed's offload keeps beside a GPU: `host` and `nvme`, as `deepspeed.offloaded`."""
+    return deepspeed.offloaded(shape, training(settings, placement, True))
+
+
+def parts(shape: Shape, settings: dict[str, Any], placement: dict[str, Any], cuda: bool) -> dict[str, int]:
+    """The peak memory of one process of pretrain.train, or of what trains by its engines, in bytes, by what takes it.
+
+    Where the model draws answers while it trains (`shape.drawn`) the moment in which it does so may need most: it has keys and values in
+    the place of activations. Reward models are there at all times.
+    settings: precision, zero_stage, loss_chunk, ema, engine, and of finetune.train quantize_aware; placement: micro_batch, processes (all),
+    activation_checkpointing, selective_checkpointing, async_checkpoints, parallel, and where it is known `largest`, the sequences of a
+    step. cuda: of a GPU.
+    """
+    how = training(settings, placement, cuda)
+    parallel = placement.get("parallel", {})
     found = ENGINES[settings["engine"]](shared_out(shape, parallel), how)
     if shape.scored:
         found["reward models"] = 4 * shape.scored

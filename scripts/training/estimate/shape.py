@@ -71,6 +71,8 @@ class Training:
     accumulated: bool = True
     cuda: bool = False
     beside: bool = False  # a checkpoint is written while the training goes on
+    offloaded: str = "none"  # where master weights and optimizer are, if not on the GPU (offload_optimizer)
+    parked: str = "none"  # where weights are that no layer needs (offload_parameters)
     rounded: bool = False  # the layers multiply with a rounded copy of their weights (quantize_aware)
 
     @property

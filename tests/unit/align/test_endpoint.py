@@ -61,7 +61,7 @@ class Run:
         return [row for name in ("train", "heldout") for row in read_rows(made, name)[0]]
 
     def same(self, one: str, other: str) -> bool:
-        names = ("train.jsonl", "heldout.jsonl", "manifest.json")
+        names = ("preference.train.jsonl", "preference.heldout.jsonl", "manifest.json")
         return all(
             (self.folder / one / name).read_bytes() == (self.folder / other / name).read_bytes() for name in names
         )

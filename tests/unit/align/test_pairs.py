@@ -268,5 +268,5 @@ def test_preferences_of_a_model_s_own_answers(base_model: Path, questions: Path,
     assert len(rows) > 20 and min(count) > 0 and {row["of"] for row in rows} == {"sampled from base"}
     counts = Manifest.read(outs[0]).counts
     assert counts["kept"] + sum(counts["dropped"].values()) == counts["in"]
-    for name in ("train.jsonl", "heldout.jsonl"):
+    for name in ("preference.train.jsonl", "preference.heldout.jsonl"):
         assert (outs[0].parent / name).read_bytes() == (outs[1].parent / name).read_bytes()

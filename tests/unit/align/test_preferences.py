@@ -97,7 +97,7 @@ def plain(method: str, base: Path, preferences: Path) -> dict[str, Any]:
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         moves.step()
         moves.zero_grad()
-    heldout = batches.whole(rows_for(method, preferences, "heldout")[0])
+    heldout = batches.fit(rows_for(method, preferences, "heldout")[0]).rows
     return {"losses": made, "after": float(loss(heldout, False))}
 
 

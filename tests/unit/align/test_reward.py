@@ -99,7 +99,7 @@ def test_what_it_leaves_is_a_model_of_transformers_with_the_same_scores(found: P
     model = AutoModelForSequenceClassification.from_pretrained(out / "model", num_labels=1)
     assert sum(p.numel() for p in model.parameters()) == summary["parameters"]
     batches = Preferences(preferences, load_tokenizer(out / "model"), {**CONFIG, "method": "dpo", "seed": 0}, 1)
-    held = batches.whole([row for row in rows(preferences.parent / "heldout.jsonl") if "chosen" in row])
+    held = batches.fit([row for row in rows(preferences.parent / "preference.heldout.jsonl") if "chosen" in row]).rows
     with torch.no_grad():
         each = [
             [

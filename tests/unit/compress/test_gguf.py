@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -13,10 +14,11 @@ import pytest
 
 from scripts.compress import accepts, gguf
 from scripts.compress.wanted import TEXTS, auto_finds_tokenizer, own_tokenizer
+from scripts.tokenize.train import bpe, untrained
 from scripts.workflow.config import ROOT, validate
 from scripts.workflow.errors import InputError
 from scripts.workflow.manifest import Manifest
-from tests.unit.compress.conftest import needs_llama, tokenizer_files, trained
+from tests.unit.compress.conftest import VOCABULARY, needs_llama, tokenizer_files, trained
 
 SETTINGS: dict[str, Any] = {"max_tokens": 600, "compared_tokens": 200, "max_difference": 0.02, "seed": 0, "threads": 1}
 
@@ -107,6 +109,36 @@ def test_what_llama_cpp_cannot_read_is_told_in_its_words(tmp_path: Path) -> None
     }
     with pytest.raises(InputError, match=r"llama.cpp, quantize q8_0, status 1: .*cannot make q8_0 of"):
         gguf.run(accepts.tools(), tmp_path, **job)
+
+
+@needs_llama
+@pytest.mark.long
+@pytest.mark.parametrize("digits", [1, 3])
+def test_llama_cpp_has_no_other_name_for_groups_of_digits(
+    random_model: Callable[..., Path], tmp_path: Path, digits: int
+) -> None:
+    """Of all that its converter knows. If this fails for an update of llama.cpp, it has learnt more: add the name to accepts.PRE."""
+    folder, home = random_model("llama"), accepts.tools()
+    numbers = " ".join(str(number * number) for number in range(90))
+    tokenizer_files(
+        folder, bpe([numbers, *TEXTS] * 20, untrained(digits), VOCABULARY)
+    )  # whose merges tell how texts are cut
+    wanted = [[text, own_tokenizer(folder).encode(text).ids] for text in [*TEXTS, numbers]]
+    (tmp_path / "ids.json").write_text(json.dumps(wanted), encoding="utf-8")
+    file = tmp_path / "any.gguf"
+    job = {"model": str(folder), "type": "f16", "name": "any", "file": str(file)}
+    gguf.run(home, tmp_path, do="convert", converter=str(home / "llama.cpp"), pre="gpt-2", **job)
+    path = os.pathsep.join([str(home / "site"), str(ROOT)])
+    command = [sys.executable, "-m", "tests.unit.compress.pre_tokenizers", str(file), str(tmp_path / "ids.json")]
+    done = subprocess.run(
+        [*command, str(home / "llama.cpp")],
+        env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-2000:]
+    number, *names = done.stdout.split("\n")
+    assert int(number.split()[0]) > 50
+    found = {name for name in names if name}
+    assert (accepts.PRE.get(digits) in found) == bool(found) == (digits in accepts.PRE), found
 
 
 @pytest.mark.parametrize(("digits", "name"), [(0, "gpt-2"), (1, "smollm")])

@@ -113,12 +113,7 @@ def test_what_was_dropped_is_in_the_table_of_the_corpus(tmp_path: Path) -> None:
     kept = [row["id"] for side in SPLITS for row in rows(made.file(f"{side}/00000.parquet"))]
     assert documents[1]["id"] not in kept and len(kept) == made.counts["kept"]
     gone = {row["id"]: row for row in rows(made.file("dropped/00000.parquet"))}[documents[1]["id"]]
-    assert (gone["stage"], gone["rule"], gone["value"], gone["threshold"]) == (
-        "corpus",
-        "near_validation",
-        row["similarity"],
-        0.5,
-    )
+    assert (gone["stage"], gone["rule"], gone["value"]) == ("corpus", "near_validation", row["similarity"])
     assert gone["duplicate_of"] == documents[0]["id"] and gone["bytes"] == len(texts[1])
     assert made.counts["in"] == made.counts["kept"] + sum(made.counts["dropped"].values())
 

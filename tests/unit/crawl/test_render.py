@@ -31,12 +31,11 @@ class Infinity:
         return "<infinity & more>"
 
 
-ABSENT = "no_such_package_anywhere"
 MODULES = ("bisect", "sys", "textwrap")
 SETTINGS = {
     "files": 2,
     "standard_library": False,
-    "packages": [*MODULES, ABSENT],
+    "packages": [*MODULES],
     "max_pages_per_package": 10,
     "max_page_kilobytes": 1000,
     "max_megabytes": 10,
@@ -102,11 +101,23 @@ def test_same_bytes_whatever_the_environment(crawl: Manifest, tmp_path: Path, mo
     assert again.path.read_bytes() == crawl.path.read_bytes()
 
 
+def test_a_package_that_is_not_installed_is_an_error_unless_the_default_names_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = r"crawl.render.packages names 'nunpy', .* \(did you mean 'numpy'\?\): write the name that one imports"
+    with pytest.raises(InputError, match=words):
+        run(tmp_path / "misspelt", workers=1, packages=["bisect", "nunpy"])
+    package = modules.package
+    monkeypatch.setattr(modules, "package", lambda name: [] if name == "nltk" else package(name))
+    made = run(tmp_path / "default", workers=1, packages=["bisect", "nltk"])
+    assert made.counts["dropped"]["not_installed"] == 1
+    assert made.summary["notes"] == ["crawl.render.packages has packages that are not installed: nltk"]
+
+
 def test_counts(crawl: Manifest, gold: dict[str, Any], responses: dict[str, Any]) -> None:
-    assert crawl.counts["in"] == len(gold) + len(MODULES) + 1
+    assert crawl.counts["in"] == len(gold) + len(MODULES)
     assert crawl.counts["kept"] == len(responses) == len(gold) + len(MODULES)
-    assert {key: n for key, n in crawl.counts["dropped"].items() if n} == {"not_installed": 1}
-    assert crawl.summary["notes"] == [f"crawl.render.packages has packages that are not installed: {ABSENT}"]
+    assert not any(crawl.counts["dropped"].values()) and "notes" not in crawl.summary
     assert sum(crawl.summary["records_by_file"].values()) == len(responses) + 2
 
 

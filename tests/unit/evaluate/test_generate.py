@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,25 @@ def test_answers_and_samples(inputs: Inputs, tmp_path: Path) -> None:
     assert lines(tmp_path / "few/base.answers.jsonl") == rows[:2] and few["samples"] is None
     again = generated(inputs, inputs["pairs"][0], tmp_path / "again", questions=6, samples=3)
     assert again == found and lines(tmp_path / "again/base.texts.jsonl") == lines(tmp_path / "base.texts.jsonl")
+
+
+@pytest.mark.parametrize(
+    ("number", "shares"),
+    [
+        (9, {"a": 3, "b": 3, "c": 3}),
+        (30, {"a": 3, "b": 13, "c": 14}),
+        (500, {"a": 3, "b": 20, "c": 200}),
+        (2, {"b": 1, "c": 1}),
+    ],
+)
+def test_every_file_has_its_share_of_the_questions(number: int, shares: dict[str, int]) -> None:
+    """A file of three questions is asked whole beside one of 200; what it lacks the others give."""
+    rows = [{"id": f"{of}{at}", "of": of} for of, size in (("a", 3), ("b", 20), ("c", 200)) for at in range(size)]
+    classified = [{"id": f"d{at}", "of": "d", "labels": ["yes", "no"]} for at in range(50)]
+    found = generate.chosen([*rows, *classified], number, 0)
+    assert Counter(row["of"] for row in found) == shares
+    more = generate.chosen([*rows, *classified], number + 5, 0)
+    assert {row["id"] for row in found} <= {row["id"] for row in more}, "fewer questions are some of the same"
 
 
 def test_summaries_of_dialogues(inputs: Inputs, tmp_path: Path) -> None:

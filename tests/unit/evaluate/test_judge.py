@@ -128,6 +128,36 @@ def test_an_endpoint_that_dies(served: Any, tmp_path: Path, capfd: pytest.Captur
     assert len(got) == 3 and sorted(line["score"] for line in read(tmp_path)[1]) == [4, 4, 4, 6, 6, 6]
 
 
+def test_a_request_that_is_refused_is_set_aside(served: Any, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """A prompt longer than the judge's context."""
+
+    def reply(_: int, body: dict[str, Any]) -> tuple[int, Any]:
+        if "What is 2?" in body["messages"][0]["content"]:
+            return 400, {"error": {"message": "maximum context length is 8 tokens"}}
+        return 200, says("4" if "What is 1?" in body["messages"][0]["content"] else "none")
+
+    url, got = served(reply)
+    assert judged(tmp_path, url, "--requests=1") == 0
+    found, lines = read(tmp_path)
+    assert [line["reply"] for line in lines] == ["none", "4", None, "none", "none", "none"]
+    assert (found["items"], found["without_score"], len(got)) == (1, 5, 6)
+    made = Manifest.read(tmp_path / "out/sft.manifest.json")
+    assert made.counts == {"in": 6, "kept": 1, "dropped": {"refused": 1, "without_score": 4}}
+    said = capfd.readouterr().err
+    assert "1 of 6 requests are refused, such as: " in said and "maximum context length is 8 tokens" in said
+    assert "4 of 5 replies have no number" in said
+
+
+def test_an_endpoint_that_refuses_everything_is_an_error(
+    served: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    url, got = served(lambda *_: (400, {"error": {"message": "no such parameter"}}))
+    assert judged(tmp_path, url, "--requests=1") == 1
+    assert "refuses: HTTP 400 no such parameter; 0 of 6 answers" in capfd.readouterr().err and len(got) == 6
+    monkeypatch.setattr(endpoint, "MOST_REFUSED", 2)
+    assert judged(tmp_path, url, "--requests=1") == 1 and len(got) == 8
+
+
 @pytest.mark.parametrize(
     ("status", "told"), [(401, "HTTP 401 no such key"), (302, "HTTP 302"), (404, "HTTP 404 no such key")]
 )

@@ -27,6 +27,7 @@ from scripts.finetune.batches import (
     summary,
     tokens,
 )
+from scripts.finetune.question_cuts import fit_pairs
 from scripts.finetune.run import check_answers
 from scripts.finetune.template import Template
 from scripts.models.load import load_tokenizer
@@ -44,6 +45,11 @@ class Tokenizer:
 
     def __call__(self, texts: list[str]) -> dict[str, list[list[int]]]:
         return {"input_ids": [list(map(ord, text)) for text in texts]}
+
+
+def json_rows(manifest: Path) -> list[dict[str, Any]]:
+    """The training pairs of a manifest."""
+    return [json.loads(line) for line in (manifest.parent / "train.jsonl").read_text().splitlines()]
 
 
 def made(monkeypatch: pytest.MonkeyPatch, pairs: int, processes: int, **settings: Any) -> Batches:
@@ -84,7 +90,7 @@ def test_another_seed_or_epoch_is_another_order(monkeypatch: pytest.MonkeyPatch)
 
 def test_a_micro_batch_counts_the_answers_alone(base_model: Path, pairs_manifest: Path) -> None:
     tokenizer = load_tokenizer(base_model.parent / "model")
-    rows = [json.loads(line) for line in (pairs_manifest.parent / "train.jsonl").read_text().splitlines()][:3]
+    rows = json_rows(pairs_manifest)[:3]
     found = list(pieces(rows, TEMPLATE, tokenizer, 64))
     inputs, targets = micro_batch(found, 0)
     assert inputs.shape == targets.shape == (3, max(len(ids) for ids, *_ in found) - 1)
@@ -115,9 +121,10 @@ def test_prompt_and_answer_are_cut_as_trl_cuts_them(base_model: Path) -> None:
     assert [(len(ids), scored) for ids, scored, _ in cut] == [(5, 0)]
 
 
-def of_length(tokenizer: Any, row: dict[str, Any], end: str) -> int:
-    """Tokens of a pair's prompt with what follows it."""
-    return len(tokenizer(TEMPLATE.prompt(row["question"]) + end)["input_ids"])
+def of_length(row: dict[str, Any], tokenizer: Any) -> int:
+    """Tokens of a pair."""
+    text = TEMPLATE.prompt(row["question"]) + TEMPLATE.completion(row["answer"]) + tokenizer.eos_token
+    return len(tokenizer(text)["input_ids"])
 
 
 @pytest.mark.parametrize("epochs", [1, 0.5])
@@ -125,41 +132,40 @@ def of_length(tokenizer: Any, row: dict[str, Any], end: str) -> int:
 def test_every_step_has_a_token_to_learn_from(
     base_model: Path, pairs_manifest: Path, packing: bool, epochs: float
 ) -> None:
-    """Pairs of which max_length leaves no token of an answer are in no step, and are counted."""
+    """Pairs whose answer does not fit in max_length are in no step, and are counted."""
     tokenizer = load_tokenizer(base_model.parent / "model")
-    rows = [json.loads(line) for line in (pairs_manifest.parent / "train.jsonl").read_text().splitlines()]
-    length = sorted(of_length(tokenizer, row, "") for row in rows)[len(rows) // 2]
+    rows = json_rows(pairs_manifest)
+    length = sorted(of_length({**row, "question": "x"}, tokenizer) for row in rows)[len(rows) // 2]
     settings = {**SETTINGS, "max_length": length, "batch_size": 1, "packing": packing, "epochs": epochs}
     found = Batches(pairs_manifest, tokenizer, settings, 2)
-    without = {row["id"] for row in rows if not next(pieces([row], TEMPLATE, tokenizer, length))[1]}
+    without = {row["id"] for row in rows} - {row["id"] for row in fit_pairs(rows, TEMPLATE, tokenizer, length).rows}
     assert 0 < len(without) < len(rows) and found.steps == max(1, round(epochs * (len(rows) - len(without))))
     for step in range(1, found.steps + 1):
         targets = [part[1] for rank in range(2) for part in found.of(step, rank)]
         assert sum(int((part != IGNORE).sum()) for part in targets) > 0
         assert not without & set(found.ids(step))
-    assert found.cuts().without_answer == len(without) and found.cuts().pairs == found.pairs + len(without)
+    assert found.cuts().left_out == len(without) and found.cuts().pairs == found.pairs + len(without)
 
 
 @pytest.mark.parametrize("length", [8, 32, 48, 64, 10_000])
 def test_pairs_that_are_cut_are_counted(base_model: Path, pairs_manifest: Path, length: int) -> None:
     tokenizer = load_tokenizer(base_model.parent / "model")
-    rows = [json.loads(line) for line in (pairs_manifest.parent / "train.jsonl").read_text().splitlines()]
+    rows = json_rows(pairs_manifest)
     made = Batches(pairs_manifest, tokenizer, {**SETTINGS, "max_length": length}, 1)
-    found, heldout = made.cuts(), cuts(rows[:1], TEMPLATE, tokenizer, 10_000)
-    whole = [of_length(tokenizer, row, TEMPLATE.completion(row["answer"]) + tokenizer.eos_token) for row in rows]
-    assert (found.pairs, found.cut) == (len(rows), sum(size > length for size in whole))
-    scored = [number for _, number, _ in pieces(rows, TEMPLATE, tokenizer, length)]
-    assert found.without_answer == scored.count(0)
-    notes = note(found, heldout, length)
-    assert bool(notes) == bool(summary(found, heldout)) == (found.cut > 0)
-    assert (
-        not notes or f"{found.cut:,} of {len(rows):,} training pairs and 0 of 1 held-out pairs are longer" in notes[0]
+    found, heldout = made.cuts(), cuts(fit_pairs(rows[:1], TEMPLATE, tokenizer, 10_000))
+    fit = fit_pairs(rows, TEMPLATE, tokenizer, length)
+    long = sum(of_length(row, tokenizer) > length for row in rows)
+    assert (found.pairs, found.cut + found.left_out) == (len(rows), long) and found.left_out == len(rows) - len(
+        fit.rows
     )
-    assert ("no token of the answer is left" in " ".join(notes)) == (found.without_answer > 0)
+    notes = note(found, heldout, length, "middle")
+    assert bool(notes) == bool(summary(found, heldout)) == (long > 0)
+    assert not notes or f"{found.cut:,} of {len(rows):,} training pairs and 0 of 1 held-out pairs" in notes[0]
+    assert ("are left out" in " ".join(notes)) == (found.left_out > 0)
     assert heldout == Cuts(1, 0, 0)
     if length == 8:  # less than a prompt's own words
         with pytest.raises(
-            InputError, match=r"finetune\.train\.max_length is 8 tokens: in all .* no token of an answer"
+            InputError, match=r"finetune\.train\.max_length is 8 tokens: of none of the .* the answer fits"
         ):
             check_answers(found, length)
     else:
@@ -172,9 +178,10 @@ def test_in_less_than_an_epoch_the_pairs_that_are_trained_on_are_counted(
     tokenizer = load_tokenizer(base_model.parent / "model")
     made = Batches(pairs_manifest, tokenizer, {**SETTINGS, "epochs": 0.1, "max_length": 32}, 1)
     some = [made.rows[number] for step in range(1, made.steps + 1) for number in made.order(step)]
-    trained, without = cuts(some, TEMPLATE, tokenizer, 32), made.left_out.pairs
-    assert not trained.without_answer and len(some) == made.pairs < len(made.rows)
-    assert made.cuts() == Cuts(trained.pairs + without, trained.cut + without, without)
+    every = fit_pairs(json_rows(pairs_manifest), TEMPLATE, tokenizer, 32)
+    cut = {row["id"] for row, flag in zip(every.rows, every.cut, strict=True) if flag}
+    assert len(some) == made.pairs < len(made.rows) and every.left_out > 0
+    assert made.cuts() == Cuts(len(some) + every.left_out, sum(row["id"] in cut for row in some), every.left_out)
 
 
 @given(st.lists(st.tuples(st.integers(2, 30), st.integers(0, 30)), max_size=40), st.integers(30, 60), st.integers(1, 5))

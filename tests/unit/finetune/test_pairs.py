@@ -15,6 +15,8 @@ from scripts.finetune import pairs
 from scripts.finetune import template as template_module
 from scripts.finetune.template import Template, read_pairs
 from scripts.formats.documents import rows
+from scripts.workflow import told
+from scripts.workflow.config import validate
 from scripts.workflow.manifest import Manifest
 
 DIGITS = str.maketrans("", "", "0123456789")
@@ -85,6 +87,17 @@ def test_too_few_pairs_are_written_and_said(corpus: list[Path], tmp_path: Path, 
     assert summary["enough"] == {"train": which != "train", "heldout": which != "heldout"}
     assert not template_module.enough(out, which)
     assert len(read_pairs(out, which)[0]) == summary[which] > 0
+
+
+def test_nothing_is_left_out_of_a_run_without_a_model_to_fine_tune(corpus: list[Path], tmp_path: Path) -> None:
+    """`models: {}` was warned of a fine-tuning that is left out."""
+    assert told.of("finetune.pairs", validate({"models": {}})) == {"trains": False}
+    assert told.of("finetune.pairs", validate({"models": {"sft": {"from": "base", "step": "finetune.train"}}})) == {}
+    mark = json.loads(tiny.config("finetune.pairs", min_train=50_000))
+    config = json.dumps({**mark, "config": {**mark["config"], "trains": False}})
+    out = tmp_path / "manifest.json"
+    assert pairs.main(["--config", config, "--corpus", *map(str, corpus), "--manifest", str(out)]) == 0
+    assert Manifest.read(out).summary["notes"] == []
 
 
 def test_a_corpus_without_a_pair_and_without_validation(tmp_path: Path) -> None:

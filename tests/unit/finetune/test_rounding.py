@@ -14,6 +14,7 @@ from safetensors.torch import load_file, save_file
 from scripts.compress import grids
 from scripts.finetune import rounding, settings
 from scripts.finetune.batches import pieces
+from scripts.finetune.question_cuts import fit_pairs
 from scripts.finetune.template import read_pairs
 from scripts.models.load import load
 from scripts.pretrain import checkpoint
@@ -111,7 +112,7 @@ def loss(folder: Path, pairs: Path) -> float:
     made, tokenizer = load(folder)
     nats = counted = 0.0
     rows, template = read_pairs(pairs, "heldout")
-    for given, scored, *_ in pieces(rows, template, tokenizer, CONTEXT):
+    for given, scored, *_ in pieces(fit_pairs(rows, template, tokenizer, CONTEXT).rows, template, tokenizer, CONTEXT):
         ids = torch.tensor([int(one) for one in given])
         logits = made(input_ids=ids[None]).logits[0, -scored - 1 : -1]
         nats += float(torch.nn.functional.cross_entropy(logits, ids[-scored:], reduction="sum"))

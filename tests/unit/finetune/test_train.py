@@ -23,6 +23,7 @@ from safetensors.torch import load_file
 
 from scripts.finetune import adapters, pairs
 from scripts.finetune.batches import Batches, pieces
+from scripts.finetune.question_cuts import fit_pairs
 from scripts.finetune.run import WHERE, check
 from scripts.finetune.settings import whole
 from scripts.finetune.template import read_pairs
@@ -146,7 +147,7 @@ def loop(model: Any, tokenizer: Any, pairs_manifest: Path, rate: float) -> dict[
             loss += float(part.detach())
         return loss / counted
 
-    heldout, _ = read_pairs(pairs_manifest, "heldout")
+    heldout = fit_pairs(*read_pairs(pairs_manifest, "heldout"), tokenizer, tiny.CONTEXT).rows
     before, losses = total(heldout, False), []
     for step in range(1, batches.steps + 1):
         moves.param_groups[0]["lr"] = rate * (1 - step / (STEPS + 1))
@@ -264,7 +265,9 @@ def test_a_mixture_of_experts_is_fine_tuned(base_model: Path, pairs_manifest: Pa
     model, tokenizer = load(folder)
     pairs_, template = read_pairs(pairs_manifest, "heldout")
     nats, counted = 0.0, 0
-    for ids, scored, _ in pieces(pairs_, template, tokenizer, tiny.CONTEXT):
+    for ids, scored, _ in pieces(
+        fit_pairs(pairs_, template, tokenizer, tiny.CONTEXT).rows, template, tokenizer, tiny.CONTEXT
+    ):
         with torch.no_grad():
             logits = model(input_ids=torch.from_numpy(ids[None])).logits[0, -scored - 1 : -1]
         nats += float(torch.nn.functional.cross_entropy(logits, torch.from_numpy(ids[-scored:]), reduction="sum"))
@@ -514,3 +517,17 @@ def test_eight_billion_parameters_fit_where_the_optimizer_is_sharded() -> None:
     assert max(every, key=lambda part: every[part]) == "logits" and sum(few.values()) < sum(every.values()) - 6e9
     said = memory.changes(shape, settings, many, sum(few.values()), 1, True, WHERE)
     assert any(words.startswith("set finetune.train.loss_chunk to 1024, which trains again (34.") for words in said)
+
+
+def test_in_fp16_overflows_cost_their_updates_alone(base_model: Path, pairs_manifest: Path, tmp_path: Path) -> None:
+    """FSDP2 in two processes, from a loss scale that is too large: counted, no skipped steps, and it learns all the same."""
+    changes = {"engine": "torch", "zero_stage": 3, "precision": "fp16", "loss_scale_power": 24}
+    said = finished(launched(arguments(base_model, pairs_manifest, tmp_path, **changes), 2))
+    summary = Manifest.read(tmp_path / "sft.manifest.json").summary
+    assert 0 < summary["overflow_steps"] < 12 and summary["skipped_steps"] == []
+    assert said.count("the gradient overflowed in fp16, its update is left out") == summary["overflow_steps"]
+    assert summary["loss_scale"] == 2.0 ** (24 - summary["overflow_steps"])
+    assert any(f"{summary['overflow_steps']} of {STEPS} updates were left out" in note for note in summary["notes"])
+    left_out = [row for row in rows(tmp_path) if "skipped" in row]
+    assert len(left_out) == summary["overflow_steps"] and {row["reason"] for row in left_out} == {"overflow"}
+    assert summary["heldout_loss_after"] < summary["heldout_loss_before"] - 0.5

@@ -16,7 +16,11 @@ from scripts.formats import documents
 from scripts.formats.documents import (
     DOCUMENT,
     GROUP,
+    KEPT,
+    READ,
+    REASON,
     VERDICT,
+    VERDICTS,
     Writer,
     add_counts,
     batches,
@@ -29,8 +33,10 @@ from scripts.formats.documents import (
     shard_of,
     survivors,
     uniform,
+    verdict_digests,
+    verdict_file,
 )
-from scripts.workflow.manifest import Manifest, ManifestError
+from scripts.workflow.manifest import Manifest, ManifestError, consumed, recording
 from tests.unit import making
 
 NAMES = pa.schema([("id", pa.string()), ("n", pa.int64())])
@@ -154,6 +160,34 @@ def test_survivors_are_what_the_verdicts_keep_in_the_documents_order(tmp_path: P
     assert list(survivors(documents, verdicts, ["text"])) == [{"id": n, "text": n * 3} for n in "ed"]
 
 
+def test_what_reads_a_verdict_depends_on_what_it_reads(tmp_path: Path) -> None:
+    """A threshold is no input of any later step, why a document was dropped only of those that ask for it."""
+    first = {"id": "a", "kept": False, "rule": "short", "value": 1.0, "threshold": 2.0, "rules": ["short"]}
+    again = {**first, "threshold": 3.0, "rules": ["short", "long"]}
+    other, kept = {**first, "rule": "long"}, {"id": "a", "kept": True, "rules": []}
+    used: list[dict[str, str | None]] = []
+    for number, row in enumerate([first, again, other, kept]):
+        path = tmp_path / str(number) / "00001.parquet"
+        with Writer(path, VERDICT) as writer:
+            writer.add(row)
+        made = Manifest("some.select", "x", summary={VERDICTS: {"00001": verdict_digests(path)}})
+        made.write(path.with_name("00001.manifest.json"), [path])
+        used.append({})
+        for columns in READ:
+            with recording() as opened:
+                assert verdict_file(path.with_name("00001.manifest.json"), "00001", columns) == path
+            ((parts),) = consumed(opened).values()
+            assert list(parts) == [f"summary:verdicts/00001/{columns}"]
+            used[-1][columns] = next(iter(parts.values()))
+    assert used[0] == used[1] and used[0] != used[2] and used[2][KEPT] == used[0][KEPT] != used[3][KEPT]
+    assert used[3][REASON] != used[0][REASON]
+    made = Manifest("old.select", "x")  # of a version without these digests
+    made.write(tmp_path / "3/00001.manifest.json", [path])
+    with recording() as opened:
+        verdict_file(tmp_path / "3/00001.manifest.json", "00001")
+    assert list(consumed(opened)["old.select 00001"]) == ["00001.parquet"]
+
+
 def test_select_counts_by_rule(tmp_path: Path) -> None:
     signals = tmp_path / "score/00001.manifest.json"
     with Writer(tmp_path / "score/00001.parquet", NAMES.append(pa.field("source", pa.string()))) as writer:
@@ -172,7 +206,7 @@ def test_select_counts_by_rule(tmp_path: Path) -> None:
     made = Manifest("some.select", "x")
     (file,) = select_shard(signals, judge, made, tmp_path / "select/00001.manifest.json", [])
     assert made.counts == {"in": 3, "kept": 1, "dropped": {"rule1": 1, "rule2": 1}}
-    assert made.summary == {"source_exempt": 0}
+    assert made.summary == {"source_exempt": 0, VERDICTS: {"00001": verdict_digests(file)}}
     assert file == tmp_path / "select/00001.parquet" and pq.read_schema(file).equals(VERDICT)
     assert [row["id"] for row in rows(file)] == list("abc")
     assert add_counts({}, made.counts) == made.counts
@@ -181,7 +215,7 @@ def test_select_counts_by_rule(tmp_path: Path) -> None:
     made = Manifest("some.select", "x")
     out = tmp_path / "again/00001.manifest.json"
     select_shard(signals, judge, made, out, ["books"], lambda row, verdict: told.append((row["id"], verdict["kept"])))
-    assert made.counts == {"in": 3, "kept": 2, "dropped": {"rule1": 1}} and made.summary == {"source_exempt": 1}
+    assert made.counts == {"in": 3, "kept": 2, "dropped": {"rule1": 1}} and made.summary["source_exempt"] == 1
     assert told == [("a", True), ("b", False), ("c", True)]
     spared = list(rows(tmp_path / "again/00001.parquet"))[2]
     assert (spared["kept"], spared["rule"], spared["rules"]) == (True, None, ["rule2"])

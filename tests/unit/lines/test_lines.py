@@ -147,7 +147,7 @@ def test_a_source_that_skips_it_keeps_its_texts(tmp_path: Path) -> None:
     assert select.main(argv) == 0
     assert {row["id"] for row in rows(Manifest.read(edits).file("spans/00000.parquet"))} == {"web"}
     assert Manifest.read(out).counts == {"in": 2, "kept": 1, "dropped": {"characters_min": 1}}
-    assert Manifest.read(out).summary == {"source_exempt": 1}
+    assert Manifest.read(out).summary["source_exempt"] == 1
     assert [row["text"] for row in filtered.texts(documents, out, [edits], [])] == ["Menu\nHome\n"]
     (spared, _) = rows(Manifest.read(out).file("00000.parquet"))
     assert spared["kept"] and spared["rules"] == ["sentences_min"] and spared["value"] is None

@@ -146,6 +146,17 @@ def test_the_estimate_counts_the_start_of_every_task(folder: Path, capsys: pytes
     assert "Assumed, not measured: all of these documents stay in the corpus" in said
 
 
+@pytest.mark.parametrize(("options", "digits"), [([], 3), (["--digits", "1"], 1)])
+def test_what_an_export_needs_of_the_tokenizer_is_said(
+    folder: Path, capsys: pytest.CaptureFixture[str], options: list[str], digits: int
+) -> None:
+    assert main(["mine.yaml", "--from", "rows.*", *options]) == 0
+    assert yaml.safe_load(Path("mine.yaml").read_text())["tokenize"]["train"]["digits"] == digits
+    said = capsys.readouterr().out
+    assert ("set tokenize.train.digits to 0 or 1 before the training" in said) == (digits == 3)
+    assert ("an export as GGUF is possible" in said) == (digits == 1)
+
+
 def test_the_config_is_valid_explicit_and_commented(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["mine.yaml", "--from", "*.warc.gz", "rows.*", "book.txt", "--languages", "de", "en"]) == 0
     text = Path("mine.yaml").read_text(encoding="utf-8")

@@ -187,7 +187,7 @@ def test_a_crawl_by_its_name(server: Server, capsys: pytest.CaptureFixture[str])
         ([CRAWL], "say how many of its files: --files 100"),
         (["x.warc.gz", "--files", "3", "--base", "x"], "--files, --base: of a crawl, such as --from CC-MAIN-2026-08"),
         (["CC-MAIN-2026-8"], "no file matches .* is called CC-MAIN-2026-08"),
-        (["https://a.org/*.gz"], "a web server does not list its files; name each, or a list of them as @URL"),
+        (["https://a.org/*.gz?part=1"], "a pattern at a web server has no query, and `.` begins one"),
         (["https://me:hunter2@a.org/x"], "with a user and password in it"),
         (["s3://b/x", "--options", '{"secret": "hunter2"}'], "options.secret looks like a credential"),
         (["@list.txt"], "the list list.txt has files here .line 2: 'a.warc.gz'. and at URLs .line 1."),

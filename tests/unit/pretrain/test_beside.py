@@ -12,6 +12,7 @@ from safetensors import safe_open
 from safetensors.torch import load_file
 
 from scripts.pretrain import checks
+from scripts.pretrain.checkpoint import FACTS
 from scripts.workflow.errors import InputError
 from tests.unit.pretrain.runs import finish, same, wait_for
 
@@ -24,7 +25,10 @@ def times(folder: Path, rank: int) -> dict[str, float]:
 
 
 def files(folder: Path) -> dict[str, Any]:
-    """Of all checkpoints of the one run below a folder: bytes, and of safetensors, whose header has no order, what is in them."""
+    """Of all checkpoints of the one run below a folder: bytes, and of safetensors, whose header has no order, what is in them.
+
+    Of the seal, the checksums of the other files alone.
+    """
     (made,) = folder.glob("checkpoints/*/training.json")
     found = {}
     for path in made.parent.glob("step-*/**/*"):
@@ -34,6 +38,12 @@ def files(folder: Path) -> dict[str, Any]:
                 offsets = handle.metadata()
             parts = {name: (value.dtype, value.shape, value.numpy().tobytes()) for name, value in held.items()}
             found[str(path.relative_to(made.parent))] = (path.stat().st_size, offsets, parts)
+        elif path.name == FACTS:
+            held = json.loads(path.read_text())
+            held["digests"] = {
+                name: mark for name, mark in held["digests"].items() if not name.endswith(".safetensors")
+            }
+            found[str(path.relative_to(made.parent))] = held
         elif path.is_file():
             found[str(path.relative_to(made.parent))] = path.read_bytes()
     return found

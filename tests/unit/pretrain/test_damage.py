@@ -13,6 +13,7 @@ import pytest
 
 from scripts.pretrain import checkpoint, damage
 from scripts.pretrain.export import export
+from scripts.training import sealed
 from scripts.workflow.errors import InputError
 from tests.unit.pretrain.runs import finish, same
 
@@ -85,6 +86,61 @@ def test_a_branch_is_told_the_file(start: Any, whole: Callable[[str], Path], tmp
     assert "Traceback" not in errors and source.is_dir()
     with pytest.raises(InputError, match=f"{file.name} cannot be read"):
         export(source, tmp_path / "exported", None)
+
+
+def flipped(file: Path) -> Path:
+    """A file with another bit in the middle of its largest tensor, of a number's last digits: it is read without an error."""
+    held = bytearray(file.read_bytes())
+    places = [0, len(held)]
+    if file.suffix == ".pt":
+        with zipfile.ZipFile(file) as archive:
+            largest = max(archive.infolist(), key=lambda part: part.file_size)
+        places = [largest.header_offset, largest.header_offset + largest.file_size]
+    held[sum(places) // 2] ^= 1
+    file.write_bytes(held)
+    return file
+
+
+@pytest.mark.parametrize("name", ENGINES)
+def test_a_flipped_bit_is_not_trained_on(start: Any, whole: Callable[[str], Path], tmp_path: Path, name: str) -> None:
+    """The run goes on from the checkpoint before, to the same bytes; a branch and an export are refused."""
+    made = shutil.copytree(whole(name), tmp_path / "again")
+    shutil.rmtree(made / "out")
+    file = flipped(last(at(made, STEPS)))
+    source = shutil.copytree(at(made, STEPS), tmp_path / "source")
+    assert damage.of(source) == ""
+    errors = finish(start(made, 2, {**ENGINES[name], "steps": STEPS}, "--keep-checkpoints", "9"))
+    said = f"is not used: {file.relative_to(made)} does not have the checksum that it was written with. The folder is now damaged-step-"
+    assert said in errors and "resuming after step 10 of" in errors and "Traceback" not in errors
+    same(whole(name), made)
+    with pytest.raises(InputError, match=f"{file.name} does not have the checksum"):
+        export(source, tmp_path / "exported", None)
+    settings = {**ENGINES[name], "steps": STEPS + 2, "start_from": str(source)}
+    errors = finish(start(tmp_path / "branch", 2, settings), 1)
+    assert (
+        f"start_from is '{source}': {source / file.name} does not have the checksum" in errors
+        and "Traceback" not in errors
+    )
+
+
+@pytest.mark.parametrize("facts", [{"digests": {}}, {}])
+def test_a_checkpoint_of_before_there_were_checksums(whole: Callable[[str], Path], tmp_path: Path, facts: Any) -> None:
+    source = shutil.copytree(at(whole("torch"), 5), tmp_path / "source")
+    held = json.loads((source / checkpoint.FACTS).read_text())
+    assert held["digests"].keys() == held["files"].keys() and f"{last(source).name}" in held["digests"]
+    del held["digests"]
+    (source / checkpoint.FACTS).write_text(json.dumps(held | facts))
+    read = checkpoint.read(source)
+    assert read and read.step == 5
+
+
+def test_a_seal_names_no_file_of_another_folder(whole: Callable[[str], Path], tmp_path: Path) -> None:
+    source = shutil.copytree(at(whole("torch"), 5), tmp_path / "source")
+    for name in ("../x", "/etc/passwd"):
+        held = json.loads((source / checkpoint.FACTS).read_text())
+        (source / checkpoint.FACTS).write_text(json.dumps(held | {"files": {**held["files"], name: 1}}))
+        with pytest.raises(ValueError, match="is not in its folder"):
+            sealed.opened(source, checkpoint.FACTS)
 
 
 def test_what_is_seen_of_an_archive(whole: Callable[[str], Path], tmp_path: Path) -> None:

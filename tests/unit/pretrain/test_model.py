@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import yaml
 from scripts.pretrain import initial, model
 from scripts.workflow import config
 from scripts.workflow.errors import InputError
+from scripts.workflow.manifest import Manifest, consumed, recording
 from tests.unit.pretrain.conftest import build
 
 SHAPE: dict[str, Any] = config.validate({})["pretrain"]["train"]["model"] | {
@@ -93,3 +95,14 @@ def test_heads_share_out_the_hidden_size(kind: str) -> None:
     shape = SHAPE | {"type": kind, "hidden_size": 96, "heads": 3, "kv_heads": 3}
     assert model.configuration(shape, 300, 0).head_dim == 32
     assert model.configuration(shape | {"overrides": {"head_dim": 48}}, 300, 0).head_dim == 48
+
+
+def test_a_model_depends_on_the_files_of_its_tokenizer_alone(tmp_path: Path) -> None:
+    """What was measured of the tokenizer, and files that no model takes along, are no input."""
+    files = [tmp_path / name for name in ("tokenizer.json", "tokenizer_config.json", "other.json")]
+    for file in files:
+        file.write_text("{}")
+    Manifest("tokenize.train", "0", summary={"bytes_per_token": 2.0}).write(tmp_path / "manifest.json", files)
+    with recording() as opened:
+        assert model.companions(tmp_path / "manifest.json") == files[:2]
+    assert consumed(opened)["tokenize.train"].keys() == {"files:", "tokenizer.json", "tokenizer_config.json"}

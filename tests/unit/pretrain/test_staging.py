@@ -123,3 +123,38 @@ def test_what_others_may_have_put_into_a_shared_folder_is_not_used(
 def test_copies_are_of_this_user_alone(shards: list[Path], tmp_path: Path) -> None:
     folder = staging.staged(shards, str(tmp_path))[0].parents[2]
     assert folder.parent == tmp_path and folder.stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize("how", ["planted", "a flipped bit", "link", "folders"])
+def test_a_copy_that_somebody_changed_is_copied_again(shards: list[Path], tmp_path: Path, how: str) -> None:
+    """It has the size and the times of the copy."""
+    copies = staging.staged(shards, str(tmp_path))
+    copy = next(copies[0].parent.rglob("*.bin"))
+    content, about = copy.read_bytes(), copy.stat()
+    if how == "planted":
+        copy.unlink()
+        copy.write_bytes(bytes(len(content)))
+    elif how == "a flipped bit":
+        copy.write_bytes(bytes([content[0] ^ 1]) + content[1:])
+    elif how == "link":
+        copy.rename(tmp_path / "elsewhere")
+        copy.symlink_to(tmp_path / "elsewhere")
+    else:
+        shutil.rmtree(copy.parent)
+        shutil.copytree(copies[1].parent, copy.parent)
+    if how in ("planted", "a flipped bit"):
+        os.utime(copy, ns=(about.st_atime_ns, about.st_mtime_ns))
+    assert staging.staged(shards, str(tmp_path)) == copies
+    assert copy.read_bytes() == content and not copy.is_symlink()
+    assert copies[0].read_bytes() == min(shards).read_bytes()
+
+
+def test_copies_are_read_for_their_checksums_once(
+    shards: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    staging.staged(shards, str(tmp_path))
+    read: list[Path] = []
+    own = staging.checksum
+    monkeypatch.setattr(staging, "checksum", lambda path: read.append(path) or own(path))
+    staging.staged(shards, str(tmp_path))
+    assert set(read) == set(shards), "the manifests alone"

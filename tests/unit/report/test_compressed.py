@@ -91,3 +91,26 @@ def test_a_model_that_was_not_evaluated_has_its_size(results: Path) -> None:
     found = {of["name"]: of for of in compressed.rows(run_of(results), [BASE, SFT, INT8])}
     assert found["sft"]["bytes"] == 4000 and found["sft"]["bits"] is None and found["sft"]["centered"] is None
     assert compressed.table(list(found.values()))["rows"][1]["cells"][2:] == ["–"] * 5
+
+
+def test_a_speed_that_other_work_disturbed_is_a_lower_bound(results: Path) -> None:
+    path = results / "evaluate/model/int8.manifest.json"
+    speed.write(path, SPEED | {"tokens_per_second": 196.0, "disturbed": True})
+    found = compressed.rows(Run.read(results.rglob("*manifest.json")), [BASE, SFT, INT8])
+    shown = compressed.table(found)
+    assert [row["cells"][4] for row in shown["rows"]] == ["560", "–", "≥ 196"]
+    assert "With ≥ the machine had other work at the time" in shown["about"]
+
+
+@pytest.mark.parametrize(
+    ("rounds", "disturbed"),
+    [
+        ([(900.0, 1.0), (949.0, 0.99), (196.0, 0.4)], False),  # a single slow round disturbs nothing
+        ([(196.0, 0.45), (200.0, 0.5), (190.0, 0.4)], True),  # others took half of the time throughout
+        ([(949.0, 1.0), (500.0, 1.0), (196.0, 1.0)], True),
+        ([(3.0, 1.0)], False),  # one round of a large model
+        ([(3.0, 0.5)], True),
+    ],
+)
+def test_which_rounds_are_disturbed(rounds: list[tuple[float, float]], disturbed: bool) -> None:
+    assert speed.is_disturbed(rounds) == disturbed

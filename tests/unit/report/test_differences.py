@@ -46,19 +46,32 @@ def test_one_model_differs_from_none() -> None:
 @pytest.mark.parametrize(
     ("losses", "name", "words"),
     [
+        (
+            ((2.0, 7), (1.0, 8), (3.0, 7)),
+            "c",
+            "the last of 3 fine-tuned models, which have no loss over the same held-out pairs",
+        ),
+        (((2.0, 7), (1.0, 7), (3.0, 7)), "b", "the lowest held-out loss of 3 fine-tuned models"),
         ((2.0, 1.0, 3.0), "b", "the lowest held-out loss of 3 fine-tuned models"),
         ((2.0, 1.0, None), "b", "the lowest held-out loss of 2 fine-tuned models"),
         ((None, None, None), "c", "the last of 3 fine-tuned models"),
         ((2.0,), "a", ""),
     ],
-    ids=["best", "one-unknown", "unknown", "one"],
+    ids=["other-pairs", "same-pairs", "best", "one-unknown", "unknown", "one"],
 )
-def test_the_tile_is_of_the_best_by_held_out_loss(losses: tuple[float | None, ...], name: str, words: str) -> None:
+def test_the_tile_is_of_the_best_by_held_out_loss(
+    losses: tuple[float | tuple[float, int] | None, ...], name: str, words: str
+) -> None:
+    """A loss beside the number of held-out pairs that it is over, or alone."""
     tuned = [
         {
             "name": one,
             "from": "base",
-            "training": {"heldout_loss_after": loss},
+            "training": (
+                {"heldout_loss_after": loss[0], "heldout_pairs": loss[1]}
+                if isinstance(loss, tuple)
+                else {"heldout_loss_after": loss}
+            ),
             "evaluation": {"questions": {"acc": 0.25}},
         }
         for one, loss in zip("abc", losses, strict=False)

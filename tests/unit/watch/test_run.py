@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from scripts.watch.lines import remaining
 from scripts.watch.run import Run, documents
 from scripts.watch.screen import doing, elapsed, stages
 
@@ -34,7 +35,7 @@ def test_documents_and_time(tmp_path: Path) -> None:
     run = Run(tmp_path, 0)
     run.plan({"all": 1, "total": 6, "language_select": 1, "ingest_extract": 4})
     assert list(run.steps) == ["ingest.extract", "language.select"]
-    assert run.left(0, 0) == (None, ["ingest.extract", "language.select"])
+    assert run.left(0, 0) == (None, ["ingest.extract", "language.select"], [])
     for number in (1, 2):
         assert (
             str(run.start(info(tmp_path, number, "ingest_extract", f"0000{number}"), 0))
@@ -42,7 +43,7 @@ def test_documents_and_time(tmp_path: Path) -> None:
         )
     done(run, info(tmp_path, 1, "ingest_extract", "00001"), 10, 100, 90)
     assert run.kept() is None, "not before all shards are read"
-    assert run.left(10, 0) == (10.0, ["language.select"])  # two tasks that wait, two at once, as the one that ended
+    assert run.left(10, 0) == (10.0, ["language.select"], [])  # two tasks that wait, two at once, as the one that ended
     for number in (2, 3, 4):
         run.start(info(tmp_path, number, "ingest_extract", f"0000{number}"), 10)
         done(run, info(tmp_path, number, "ingest_extract", f"0000{number}"), 20, 100, 90)
@@ -50,7 +51,7 @@ def test_documents_and_time(tmp_path: Path) -> None:
     run.start(info(tmp_path, 5, "language_select"), 20)
     done(run, info(tmp_path, 5, "language_select"), 25, 360, 40)
     assert documents(run.kept()) == "40 of 400 documents kept after language.select"
-    assert run.left(25, 0) == (0.0, [])
+    assert run.left(25, 0) == (0.0, [], [])
 
 
 def test_documents_of_a_task_of_several_shards(tmp_path: Path) -> None:
@@ -98,12 +99,28 @@ def test_a_training_says_itself_how_long_it_takes(tmp_path: Path) -> None:
     task.log.write_text("10:00:00 pretrain.train: step 1/9, loss 2.5000, 1m00s left\n")
     run.look()
     written = task.log.stat().st_mtime
-    left, unknown = run.left(50, written + 20)
-    assert (left, unknown) == (pytest.approx(40), []) and task.tail and task.tail.loss == 2.5
+    assert run.left(50, written + 20) == (pytest.approx(40), [], []) and task.tail and task.tail.loss == 2.5
     with task.log.open("a") as log:
         log.write("10:01:00 pretrain.train: step 9/9, validation loss 3.1698, 1.6909 bits per byte\n")
     run.look()
     assert run.steps["pretrain.train"].result == "validation loss 3.170 nats a token"
+
+
+def test_a_task_that_takes_longer_than_it_should_has_no_time_left_to_be_told(tmp_path: Path) -> None:
+    """A judge whose endpoint is dead waits for minutes: `about 0s left` was said all that time."""
+    path = tmp_path / "results/main/benchmarks/evaluate/judge/sft.tsv"
+    path.parent.mkdir(parents=True)
+    path.write_text("s\th:m:s\n12.5\t0:00:12\n")
+    run = Run(tmp_path, 0)
+    run.plan({"evaluate_judge": 1, "report_render": 1})
+    run.start(info(tmp_path, 1, "evaluate_judge", "sft"), 0)
+    assert run.left(14, 0) == (0.0, ["report.render"], [])
+    assert run.left(139, 0) == (None, ["report.render"], ["evaluate.judge"])
+    late = "evaluate.judge takes longer than expected"
+    assert remaining(run, 139) == f"report.render not measured yet; {late}"
+    run.steps["report.render"].earlier = 30.0
+    assert remaining(run, 139) == f"at least 30s left ({late})"
+    assert remaining(run, 2) == "about 40s left"
 
 
 def test_times_of_earlier_runs(tmp_path: Path) -> None:
@@ -112,7 +129,7 @@ def test_times_of_earlier_runs(tmp_path: Path) -> None:
     path.write_text("s\th:m:s\n12.5\t0:00:12\n")
     run = Run(tmp_path, 0)
     run.plan({"dedup_exact": 1})
-    assert run.left(0, 0) == (12.5, [])
+    assert run.left(0, 0) == (12.5, [], [])
 
 
 def test_a_variant_is_named(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from scripts import crawl2llm
 from scripts.workflow import cli, console
 from scripts.workflow.config import ConfigError, validate
 from scripts.workflow.config import leaves as leaves_of_schema
@@ -183,3 +184,42 @@ def test_placement_options_are_those_of_the_schema(capsys: pytest.CaptureFixture
         with pytest.raises(SystemExit):
             parser.parse_args([*given, *wrong])
         assert wrong[1] in capsys.readouterr().err
+
+
+def test_configfile_takes_files_and_no_other_words() -> None:
+    """A key, a document or a folder behind it were taken for a config."""
+    made = cli.described("x", "", "")
+    cli.configfile_option(made, "")
+    made.add_argument("words", nargs="*")
+    for line, files, words in (
+        ("--configfile a.yaml KEY=1", ["a.yaml"], ["KEY=1"]),
+        ("KEY=1 --configfile a.yaml b.yml results/main", ["a.yaml", "b.yml"], ["KEY=1", "results/main"]),
+        ("--configfile a b.yaml --configfile=c https://x/", ["a", "b.yaml", "c"], ["https://x/"]),
+        ("--configfile a.yaml --", ["a.yaml"], []),
+    ):
+        given = made.parse_intermixed_args(line.split())
+        assert (given.configfile, given.words) == (files, words), line
+    with pytest.raises(SystemExit):
+        made.parse_args(["--configfile"])
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        ["whatif", "quality.select.keep_fraction=0.5"], ["trace", "https://x/"], ["who-wrote", "a text"],
+        ["marks", "m.jsonl"], ["compare", "results/a", "results/b"], ["record", "results/a"], ["accept", "language.score"],
+    ],
+    ids=lambda line: line[0],
+)  # fmt: skip
+def test_every_command_leaves_words_behind_its_config(
+    line: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("mine.yaml").write_text("nonsense: 1\n")
+    (tmp_path / "m.jsonl").write_text("")
+    for name in "ab":
+        (tmp_path / "results" / name).mkdir(parents=True)
+    command, *words = line
+    assert crawl2llm.main([command, "--configfile", "mine.yaml", *words]) == 1
+    said = capsys.readouterr().err
+    assert "nonsense" in said and "No such file" not in said, said

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from scripts.workflow import record
-from scripts.workflow.freshness import OLD, UNKNOWN, Freshness
+from scripts.workflow.freshness import OLD, UNKNOWN, Freshness, difference
 from scripts.workflow.manifest import Manifest, combined, consumed, digest, recording
 
 CONTENTS = {"00000": "aa", "00001": "bb"}
@@ -168,3 +169,21 @@ def test_a_result_without_its_record_is_not_told_key_by_key(results: Results) ->
     path.write_text(json.dumps({**json.loads(path.read_text()), "fingerprint": "another"}))
     record.beside(path).unlink()
     assert results.ask("language.select") == UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "words"),
+    [
+        (1, "1", "key 1 → '1'"),
+        (True, "True", "key True → 'True'"),
+        (0.4, 0.77, "key 0.4 → 0.77"),
+        (["words"] * 9, ["words"] * 8 + ["pages"], "key ..., 'words', 'words'] → ..., 'words', 'pages']"),
+        ("x" * 60 + "a", "x" * 60 + "b", f"key ...{'x' * 12}a → ...{'x' * 12}b"),
+        ("a" + "x" * 60, "b" + "x" * 60, f"key a{'x' * 36}... → b{'x' * 36}..."),
+        ("x" * 60, "x" * 60 + "y" * 40, f"key ...{'x' * 12} → ...{'x' * 12}{'y' * 22}..."),
+        (None, "null", "key null → 'null'"),
+    ],
+)
+def test_both_sides_of_an_arrow_differ(before: Any, now: Any, words: str) -> None:
+    (told,) = difference({"config": {"key": before}}, {"config": {"key": now}})
+    assert told == words

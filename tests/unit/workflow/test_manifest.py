@@ -161,6 +161,33 @@ def test_a_file_outside_its_folder_is_refused(tmp_path: Path, name: str) -> None
         Manifest.read(path)
 
 
+@pytest.mark.parametrize("name", ["a.bin", "model/a.bin", "model"])
+def test_a_link_is_no_way_out(tmp_path: Path, name: str) -> None:
+    """Of a file, or of the folder that it is in; one within the folder, and a link to the whole folder, are ways in."""
+    here, elsewhere = tmp_path / "here", tmp_path / "elsewhere"
+    file = here / ("model/a.bin" if name == "model" else name)
+    file.parent.mkdir(parents=True)
+    file.write_bytes(b"abc")
+    Manifest("some.step", "f").write(here / "manifest.json", [file])
+    elsewhere.mkdir()
+    target = elsewhere / Path(name).name
+    (here / name).rename(target)
+    (here / name).symlink_to(target)
+    (tmp_path / "linked").symlink_to(here)
+    for path in (here / "manifest.json", tmp_path / "linked/manifest.json"):
+        with pytest.raises(ManifestError, match=r"a\.bin leads out of its folder by a symbolic link"):
+            Manifest.read(path)
+    (here / name).unlink()
+    target.rename(here / "within")
+    (here / name).symlink_to(here / "within")
+    for path in (here / "manifest.json", tmp_path / "linked/manifest.json"):
+        assert Manifest.read(path).folder == path.parent
+    (here / name).unlink()
+    (here / name).symlink_to(here / "nowhere")
+    with pytest.raises(ManifestError, match=r"a\.bin is missing"):
+        Manifest.read(here / "manifest.json")
+
+
 def test_a_name_with_dots_is_no_way_out(tmp_path: Path) -> None:
     (tmp_path / "a..b").write_bytes(b"abc")
     Manifest("some.step", "f").write(tmp_path / "manifest.json", [tmp_path / "a..b"])
@@ -188,6 +215,9 @@ READS: dict[str, tuple[Callable[[Any], Any], set[str]]] = {
     "a loop": (lambda made: [value for value in made.summary.values()], {"*"}),
     "counts": (lambda made: made.counts, {"*"}),
     "the folder": (lambda made: made.folder, {"*"}),
+    "the files below a prefix": (lambda made: made.below("o"), {"files:", "one.txt"}),
+    "a file by a part of the summary": (lambda made: made.file("one.txt", ("train", "bytes")), {"summary:train/bytes"}),
+    "a file by a part that is not there": (lambda made: made.file("one.txt", ("train", "other")), {"one.txt"}),
     "names of files": (lambda made: sorted(made.files), {"files:"}),
     "a file of those": (lambda made: [made.file(name) for name in made.files], {"files:", "one.txt", "two.txt"}),
     "facts of a file": (lambda made: made.files["one.txt"]["bytes"], {"one.txt"}),

@@ -6,12 +6,14 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from scripts.slurm import hook, unasked
+from scripts.slurm import crawl2llm_unasked, hook, unasked
 
 
 @pytest.fixture
@@ -41,16 +43,60 @@ def test_a_folder_of_which_slurm_got_jobs_is_looked_up(
     monkeypatch.setenv("CRAWL2LLM_SLURM_PATIENCE", "0")
     (tmp_path / ".snakemake").mkdir()
     (tmp_path / ".snakemake/slurm-submitted").touch()
-    with pytest.raises(Exception, match="nothing was submitted: SLURM did not answer"):
+    with pytest.raises(
+        Exception, match=r"nothing was started: .* is left: SLURM did not answer .*rm .*slurm-submitted"
+    ):
         hook.before_submission(SimpleNamespace(executor_plugin=SimpleNamespace(name="local")))
     assert "squeue" in calls.read_text() and (tmp_path / ".snakemake/slurm-submitted").exists()
 
 
-def test_a_plan_does_not_ask_when_the_executor_is_imported(calls: Path, tmp_path: Path) -> None:
+def test_a_controller_that_hangs_is_waited_for_two_seconds(
+    calls: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    squeue = tmp_path / "bin" / "squeue"
+    squeue.write_text("#!/bin/sh\nexec sleep 60\n", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".snakemake").mkdir()
+    (tmp_path / ".snakemake/slurm-submitted").touch()
+    begin = time.monotonic()
+    with pytest.raises(Exception, match=r"nothing was started: .*did not answer for 2 s .*CRAWL2LLM_SLURM_PATIENCE=60"):
+        hook.before_submission(SimpleNamespace(executor_plugin=SimpleNamespace(name="local")))
+    assert time.monotonic() - begin < 30  # half of what squeue takes
+
+
+def test_a_folder_without_jobs_in_the_queue_is_looked_up_once(
+    calls: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "bin" / "squeue").write_text(f'#!/bin/sh\necho squeue >> "{calls}"\n', encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".snakemake").mkdir()
+    (tmp_path / ".snakemake/slurm-submitted").touch()
+    for _ in range(2):
+        hook.before_submission(SimpleNamespace(executor_plugin=SimpleNamespace(name="local")))
+    assert calls.read_text() == "squeue\n" and not (tmp_path / ".snakemake/slurm-submitted").exists()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [unasked.command(), [sys.executable, "-m", "snakemake"], [str(Path(sys.executable).with_name("snakemake"))]],
+    ids=["plan", "module", "bare"],
+)
+def test_snakemake_does_not_ask_when_the_executor_is_imported(calls: Path, tmp_path: Path, command: list[str]) -> None:
+    """`python -m snakemake` is also what each job on a node starts."""
+    installed = Path(sysconfig.get_path("purelib"), "crawl2llm_unasked.py")
+    current = Path(crawl2llm_unasked.__file__).read_bytes()
+    assert installed.is_file() and installed.read_bytes() == current, "run `make install`"
     done = subprocess.run(
-        [*unasked.command(), "--version"], cwd=tmp_path, env=unasked.environment(), capture_output=True, check=False
+        [*command, "--help"], cwd=tmp_path, env=unasked.environment(), capture_output=True, text=True, check=False
     )
-    assert done.returncode == 0 and "scontrol" not in calls.read_text()
-    asks = [sys.executable, "-m", "snakemake", "--version"]  # or this test would see nothing
-    subprocess.run(asks, cwd=tmp_path, env=unasked.environment(), capture_output=True, check=False)
+    assert done.returncode == 0 and "--slurm-partition" in done.stdout and calls.read_text() == ""
+
+
+def test_the_executor_asks_by_itself(calls: Path, tmp_path: Path) -> None:
+    """Without this the test above would see nothing."""
+    asks = (
+        "import sys; sys.meta_path[:] = [f for f in sys.meta_path if f.__module__ != 'crawl2llm_unasked']; "
+        "import snakemake_executor_plugin_slurm"
+    )
+    subprocess.run([sys.executable, "-c", asks], cwd=tmp_path, env=unasked.environment(), check=True)
     assert "scontrol show config" in calls.read_text()

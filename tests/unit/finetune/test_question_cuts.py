@@ -1,0 +1,148 @@
+"""Questions that are too long lose a part of themselves, and never their answer: pairs, preferences, prompts, choices."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scripts.align.batches import Asked, Preferences
+from scripts.evaluate import asked
+from scripts.finetune.batches import cuts, note, pieces
+from scripts.finetune.question_cuts import SEAM, cut_prompts, fit_pairs
+from scripts.finetune.template import LEFT, MIDDLE, RIGHT, Template
+from scripts.models.load import load_tokenizer
+
+LONG = "first words " + "and so on 😀 " * 40 + "last words"
+PARTS = (LEFT, MIDDLE, RIGHT)
+
+
+@pytest.fixture(scope="session")
+def tokenizer(base_model: Path) -> Any:
+    return load_tokenizer(base_model.parent / "model")
+
+
+def template(part: str = MIDDLE) -> Template:
+    return Template.parse("Question: {question}\nAnswer: {answer}", part)
+
+
+def whole(tokenizer: Any, row: dict[str, Any], name: str = "answer") -> list[int]:
+    """The ids of a pair, uncut."""
+    text = template().prompt(row["question"]) + template().completion(row[name]) + tokenizer.eos_token
+    return list(tokenizer(text)["input_ids"])
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_the_answer_stays_whole_and_the_part_that_goes_can_be_chosen(tokenizer: Any, part: str) -> None:
+    row = {"id": "a", "question": LONG, "answer": "It is a heap."}
+    assert len(whole(tokenizer, row)) > 64
+    found = fit_pairs([row], template(part), tokenizer, 64)
+    ids, scored, _ = next(pieces(found.rows, template(part), tokenizer, 64))
+    assert 60 < len(ids) <= 64 and found.cut == [True]
+    assert tokenizer.decode(ids[len(ids) - scored :]) == " It is a heap." + tokenizer.eos_token
+    question = found.rows[0]["question"]
+    assert list(ids) == whole(tokenizer, found.rows[0]), "the tokens are those of a text"
+    assert question.startswith("first words") == (part != LEFT) and question.endswith("last words") == (part != RIGHT)
+    assert (SEAM in question) == (part == MIDDLE)
+
+
+@given(st.text(max_size=300), st.text(min_size=1, max_size=60), st.integers(8, 64), st.sampled_from(PARTS))
+def test_every_pair_fits_with_its_answer_or_is_counted(
+    tokenizer: Any, question: str, answer: str, length: int, part: str
+) -> None:
+    row = {"id": "a", "question": question, "answer": answer}
+    found = fit_pairs([row], template(part), tokenizer, length)
+    assert len(found.rows) + found.left_out == 1 and len(found.cut) == len(found.rows)
+    if len(whole(tokenizer, row)) <= length:
+        assert found.rows == [row] and found.cut == [False]
+    for one in found.rows:
+        ids = whole(tokenizer, one)
+        assert len(ids) <= length and ids[-1] == tokenizer.eos_token_id
+        assert not question or one["question"]
+    if found.left_out:  # not even a character of it fits, which is up to 4 tokens
+        assert len(whole(tokenizer, {**row, "question": ""})) + 4 > length
+
+
+def test_pairs_that_are_cut_and_left_out_are_counted(tokenizer: Any) -> None:
+    short, long = ({"id": word, "question": word, "answer": "Yes."} for word in ("short", LONG))
+    lost = {"id": "c", "question": "short", "answer": LONG}
+    found = fit_pairs([short, long, lost], template(), tokenizer, 48)
+    assert [row["id"] for row in found.rows] == ["short", LONG] and found.cut == [False, True]
+    assert (cuts(found).pairs, cuts(found).cut, cuts(found).left_out) == (3, 1, 1)
+    (said,) = note(cuts(found), cuts(fit_pairs([short], template(), tokenizer, 48)), 48, MIDDLE)
+    assert said.startswith("Of 1 of 3 training pairs and 0 of 1 held-out pairs the question is cut (middle)")
+    assert "1 training and 0 held-out pairs are left out" in said
+
+
+def preferences(tokenizer: Any, method: str, length: int, new: int = 8) -> Preferences:
+    made = Preferences.__new__(Preferences)
+    made.method, made.rows_each, made.tokenizer, made.template = (
+        method,
+        2 if method == "dpo" else 1,
+        tokenizer,
+        template(),
+    )
+    made.trains = {"dpo": ("chosen", "rejected"), "kto": ("answer",)}[method]
+    made.settings = {"max_length": length, "max_new_tokens": new}
+    return made
+
+
+def test_both_answers_of_a_preference_have_the_same_question(tokenizer: Any) -> None:
+    row = {"id": "a", "question": LONG, "chosen": "Yes.", "rejected": "No, it is a list that is sorted by its length."}
+    made = preferences(tokenizer, "dpo", 64)
+    found = made.fit([row])
+    assert found.cut == [True] and found.rows[0]["question"] != LONG
+    for name in ("chosen", "rejected"):
+        ids, scored, _ = made.pieces(found.rows, name)[0]
+        assert tokenizer.decode(ids[len(ids) - scored :]) == f" {row[name]}{tokenizer.eos_token}"
+    assert made.fit([{**row, "rejected": LONG}]).left_out == 1
+
+
+def test_an_answer_to_another_question_does_not_drop_a_labelled_answer(tokenizer: Any) -> None:
+    row = {"id": "a", "question": LONG, "answer": "Yes.", "label": True, "other": "No, it is a list."}
+    made = preferences(tokenizer, "kto", 64)
+    found = made.fit([row])
+    assert len(whole(tokenizer, found.rows[0], "other")) <= 64 and not found.left_out
+    found = made.fit([{**row, "other": LONG}])
+    assert len(whole(tokenizer, found.rows[0])) <= 64 and not found.left_out
+
+
+def test_prompts_are_cut_to_leave_room_for_an_answer(tokenizer: Any) -> None:
+    made = preferences(tokenizer, "dpo", 40, new=16)
+    found = Asked.fit_prompts(made, [{"id": "a", "question": LONG}, {"id": "b", "question": "What?"}])
+    sizes = [len(made.prompt(row)) for row in found.rows]
+    assert found.cut == [True, False] and 20 < sizes[0] <= 24 and found.rows[1]["question"] == "What?"
+    for row in found.rows:
+        text = tokenizer.decode(made.prompt(row))
+        assert text.startswith("Question: ") and text.endswith("\nAnswer:")
+
+
+def test_questions_of_an_evaluation_keep_their_choices_and_the_template(tokenizer: Any) -> None:
+    row = {"id": "a", "document": "d", "of": "x", "question": LONG, "choices": ["Yes.", "Not at all."], "gold": 0}
+    (task,) = asked.of_questions([row], template(), tokenizer, 48)
+    assert task.cut == 1 and len(task.rows) == 1 and task.rows[0]["context"].startswith("Question: first words")
+    assert task.rows[0]["context"].endswith("last words\nAnswer:") and task.rows[0]["question"] == LONG
+    assert all(len(before) + len(scored) <= 48 for before, scored in task.pairs[0])
+
+
+def test_prompts_of_a_generation_keep_the_template(tokenizer: Any) -> None:
+    (long, cut), (short, uncut) = cut_prompts([LONG, "What?"], template(LEFT), tokenizer, 32)
+    assert (cut, uncut) == (True, False) and short == template().prompt("What?")
+    assert long.startswith("Question: ") and long.endswith("last words\nAnswer:")
+    assert len(tokenizer(long)["input_ids"]) <= 32
+
+
+def test_a_reward_model_reads_the_whole_answer(tokenizer: Any) -> None:
+    from scripts.align.reward_model import RewardModel
+
+    judge: Any = SimpleNamespace(tokenizer=tokenizer, template=template(), most=40)
+    ids = RewardModel.read(judge, LONG, "It is a heap.")
+    assert len(ids) <= 40 and tokenizer.decode(ids).endswith("Answer: It is a heap.")
+    assert np.array_equal(
+        RewardModel.read(judge, "What?", LONG), tokenizer(template().prompt("What?") + " " + LONG)["input_ids"][:40]
+    )
