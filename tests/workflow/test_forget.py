@@ -15,6 +15,7 @@ import yaml
 
 from scripts.crawl2llm import main
 from scripts.workflow.filtering import FILTERS
+from scripts.workflow.trees import merged
 from tests.unit.synthesize.writing import page, prompt, says, serving, words  # noqa: F401 - the fixture `endpoint`
 from tests.workflow.conftest import TINY, run
 from tests.workflow.test_models import LIKED, SCORES, SFT
@@ -29,7 +30,9 @@ MODELS: dict[str, Any] = {
 }  # fmt: skip
 
 
-def config(folder: Path, url: str, models: dict[str, Any], variant: bool = True, **more: Any) -> Path:
+def config(
+    folder: Path, url: str, models: dict[str, Any], variant: bool = True, edit: dict[str, Any] | None = None
+) -> Path:
     """The tiny run with pages of the host, and in the variant `more` texts that a model wrote of them."""
     skips = [name for name in FILTERS if name != "url"]
     planted = {"name": "planted", "kind": "jsonl", "paths": ["planted.jsonl"], "skip_filters": skips}
@@ -52,8 +55,7 @@ def config(folder: Path, url: str, models: dict[str, Any], variant: bool = True,
     overlay = {"ingest": {"extract": {"sources": [*sources, written]}}, "synthesize": {"rephrase": own}}
     overlay["models"] = dict.fromkeys(models)
     tree["variants"] = {"more": overlay} if variant else {}
-    for key, value in more.items():
-        tree[key] = {**tree.get(key, {}), **value} if isinstance(value, dict) else value
+    tree = merged(tree, edit or {})
     path = folder / "config.yaml"
     path.write_text(yaml.safe_dump(tree, sort_keys=False))
     return path
@@ -162,7 +164,7 @@ def follow(folder: Path, url: str, number: int) -> None:
     assert made - followed <= {"crawl.render", "decontaminate.index"}, "every step that ran is followed"
 
     # With the edit no corpus has the word: neither in the pages nor in what a model wrote of them.
-    edited = config(folder, url, left, **found["edit"])
+    edited = config(folder, url, left, edit=found["edit"])
     run(folder, *corpora, config=edited)
     assert not {name for name in holding(folder) if "/corpus/write" in name}
     assert "synthesize.rephrase" in {one.get("written_by") for one in forgotten()["documents"]}
