@@ -5,6 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import WhitespaceSplit
+from transformers import PreTrainedTokenizerFast
 
 from scripts.evaluate import asked
 from scripts.evaluate.measures import QUESTIONS
@@ -26,20 +30,18 @@ def row(number: int, gold: int, labels: list[str] | None = None, of: str = "film
     }
 
 
-class Words:
+def words() -> Any:
     """A tokenizer of words."""
-
-    eos_token_id = 0
-
-    def __call__(self, texts: list[str], **_: Any) -> dict[str, list[list[int]]]:
-        return {"input_ids": [[1] * len(text.split()) for text in texts]}
+    tokenizer = Tokenizer(WordLevel({"<end>": 0}, unk_token="<end>"))  # noqa: S106 - no password
+    tokenizer.pre_tokenizer = WhitespaceSplit()
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<end>")  # noqa: S106
 
 
 def test_each_file_with_labels_is_a_task() -> None:
     labels = ["bad", "very good indeed"]
     without = {key: value for key, value in row(9, 0).items() if key not in ("choices", "gold")}
     rows = [row(0, 0), row(1, 1, labels), row(2, 0, labels), row(3, 1, ["a b c d", "b"], "other.tsv"), without]
-    questions, films, other = asked.of_questions(rows, TEMPLATE, Words(), context=4)
+    questions, films, other = asked.of_questions(rows, TEMPLATE, words(), context=4)
     assert (questions.name, len(questions.rows)) == (QUESTIONS, 1) and questions.delimiter == " "
     assert (films.name, len(films.rows), films.left_out) == ("films.tsv", 2, {asked.TOO_LONG: 0})
     assert films.rows[0]["context"] == "Question: q1\nAnswer:"
