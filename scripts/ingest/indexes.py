@@ -12,6 +12,7 @@ from fnmatch import fnmatchcase
 from urllib.parse import quote, unquote, urljoin, urlsplit, urlunsplit
 
 from scripts.ingest.access import Access, origin
+from scripts.ingest.bounds import scan, too_hard
 from scripts.ingest.files import MissingError, TransferError
 from scripts.ingest.remote import Remote
 from scripts.ingest.transport import Facts
@@ -83,6 +84,12 @@ class Indexes:
                 raise InputError(str(error)) from error
             if len(page) > LARGEST:
                 raise InputError(f"{folder}: an index page of over {LARGEST / 2**20:.0f} MB; {INSTEAD}")
+            # An index is long: tags, rows and items alone are no trouble for a parser.
+            _, detail = too_hard(scan(page)._replace(tags=0, items=0, options=0), "fast")
+            if detail:
+                raise InputError(
+                    f"{folder}: no index page, but a page that takes a parser minutes ({detail}); {INSTEAD}"
+                )
             self.read[folder] = names_of(page, folder)
         return self.read[folder]
 

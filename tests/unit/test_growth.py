@@ -123,7 +123,7 @@ def _calls() -> dict[str, Call]:  # what CALLS is, without the imports that it n
     from scripts.finetune import patterns, template
     from scripts.formats import blocks, normal_forms
     from scripts.heuristics import c4, measures, stop_words
-    from scripts.ingest import access, charsets, extractors, head, http, licences, markup, tags, text, warc
+    from scripts.ingest import access, charsets, extractors, head, http, indexes, licences, markup, tags, text, warc
     from scripts.language import compare
     from scripts.language import score as language
     from scripts.lines import corrections, rules
@@ -226,6 +226,7 @@ def _calls() -> dict[str, Call]:  # what CALLS is, without the imports that it n
         ),
         "scripts.ingest.http.decode_body": lambda t: http.decode_body(_as("bytes", t), ["chunked", "br"], 1 << 24),
         "scripts.ingest.http.codings": lambda t: http.codings([("Content-Encoding", t)]),
+        "scripts.ingest.indexes.names_of": lambda t: indexes.names_of(_as("bytes", t), "http://host/"),
         "scripts.ingest.licences.licence": lambda t: licences.licence(
             *page(f"creativecommons.org/<script>{t}</script>")
         ),

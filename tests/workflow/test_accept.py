@@ -43,7 +43,7 @@ def test_a_person_knows_better(copy_of: Callable[[], Path], tmp_path: Path) -> N
         options = ("--configfile", str(TINY), "--reason", "only a name")
         assert accept(root, folder, *options, say="n\n")[0] == 1 and snapshot(folder) == before
         status, text = accept(root, folder, *options)
-        assert status == 1 and "--yes accepts without a question" in text and snapshot(folder) == before
+        assert status == 1 and "--yes does it without a question" in text and snapshot(folder) == before
 
         status, text = accept(root, folder, *options, say="y\n")
         assert status == 0, text

@@ -72,7 +72,9 @@ def test_few_lines_without_a_terminal(tmp_path: Path) -> None:
     lines = printed(tmp_path)
     shown = [line for line in lines if re.match(r"\d\d:\d\d:\d\d ", line)]
     assert len(lines) < 8, lines
-    assert re.search(r"3 tasks of 2 steps; everything they say: \.snakemake/log/.*\.snakemake\.log$", shown[0])
+    assert re.search(
+        rf"3 tasks of 2 steps; everything they say: {tmp_path}/\.snakemake/log/.*\.snakemake\.log$", shown[0]
+    )
     assert re.search(r"language\.score +2 tasks +\d+s  16 of 20 kept$", shown[1])
     assert re.search(r"language\.select +1 task +\d+s  8 of 10 kept$", shown[2])
     assert re.fullmatch(r"3 of 3 tasks done in \d+s", lines[-1])
@@ -105,7 +107,7 @@ def test_a_failure_is_the_last_thing(tmp_path: Path) -> None:
         "language.select failed:",
         "  error: the file .warc.gz is no archive",
         "  write another",
-        "  log: logs/main/language/select.log",
+        f"  log: {tmp_path}/logs/main/language/select.log",
     ]
     assert re.search(r"language\.score +2 tasks", lines[-5])
     assert "CalledProcessError" in snakemake_log(tmp_path)
@@ -123,7 +125,7 @@ def test_several_failures_are_each_shown_once(tmp_path: Path) -> None:
     for shard in ("00000", "00001"):
         assert lines.count(f"language.score {shard} failed:") == 1
         assert lines.count(f"  error: the file {shard}.warc.gz is no archive") == 1
-    assert lines[-1].startswith("  log: logs/main/language/score/0000")
+    assert lines[-1].startswith(f"  log: {tmp_path}/logs/main/language/score/0000")
     assert any(line.startswith("failed: language.score 0000") and "the run continues" in line for line in lines)
 
 
@@ -175,13 +177,13 @@ def test_options_of_snakemake_keep_their_output(tmp_path: Path, options: tuple[s
 def test_snakemakes_own_output_on_request(tmp_path: Path) -> None:
     lines = printed(tmp_path, how={"language_select": "error"}, **{handler.CHOICE: "snakemake"})
     assert "Error in rule language_select:" in lines and any("12/40" in line for line in lines)
-    assert lines[-1] == "  log: logs/main/language/select.log"
+    assert lines[-1] == f"  log: {tmp_path}/logs/main/language/select.log"
 
 
 def test_quiet(tmp_path: Path) -> None:
     lines = printed(tmp_path, "--quiet", "rules", how={"language_select": "error"})
     assert not any(re.match(r"\d\d:\d\d:\d\d ", line) for line in lines)
-    assert lines[-1] == "  log: logs/main/language/select.log"
+    assert lines[-1] == f"  log: {tmp_path}/logs/main/language/select.log"
     assert "failed" not in "\n".join(printed(tmp_path, "--quiet", "all", how={"language_select": "silent"}))
 
 
@@ -281,13 +283,13 @@ def test_a_live_screen_on_a_terminal(tmp_path: Path, columns: int) -> None:
 
 
 def test_a_failure_on_a_terminal_leaves_only_itself(tmp_path: Path) -> None:
-    output = on_a_terminal(tmp_path, 80, how={"language_select": "error"})
+    output = on_a_terminal(tmp_path, 400, how={"language_select": "error"})
     last = [line.strip() for line in ESCAPE.sub("", output.split("\x1b[2K")[-1]).splitlines() if line.strip()]
     assert last[-4:] == [
         "language.select failed:",
         "error: the file .warc.gz is no archive",
         "write another",
-        "log: logs/main/language/select.log",
+        f"log: {tmp_path}/logs/main/language/select.log",
     ]
 
 

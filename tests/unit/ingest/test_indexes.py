@@ -138,6 +138,12 @@ class Endless(Asked):
         super().answer(body)
 
 
+def test_a_page_that_a_parser_does_not_end_with_is_refused(server: Server) -> None:
+    server.put("pub/set/", b"<b><a href=x><p>" * 60_000, kind="text/html")
+    with pytest.raises(InputError, match=r"/pub/set/: no index page, but a page that takes a parser minutes"):
+        matching(f"{server.url}/pub/set/*.gz", SOON)
+
+
 def test_folders_without_end_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(indexes, "DEEPEST", 10)
     with http_server(Endless) as server, pytest.raises(InputError, match="or 10 below each other; name each file"):

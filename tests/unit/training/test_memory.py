@@ -116,6 +116,7 @@ def test_every_change_that_is_named_makes_it_fit() -> None:
         "set pretrain.train.activation_checkpointing to true",
         "set pretrain.train.loss_chunk to 1024, which trains again",
         "set pretrain.train.zero_stage to 2, which trains again",
+        "set pretrain.train.offload_optimizer to cpu, which trains again",
         "train on 16 GPUs, not 8",
     ]
     assert all(total_after(words) <= now for words in said)
