@@ -14,6 +14,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
+from scripts.ingest import sources
 from scripts.pretrain import model_check
 from scripts.pretrain.listing import model_of
 from scripts.report.page import duration
@@ -21,6 +22,7 @@ from scripts.trace.wrote import FOLDER as INDEXES
 from scripts.training import runs
 from scripts.training.estimate.parts import gigabytes
 from scripts.workflow import contents, costs, fingerprint, frozen, steps, unchanged, unused
+from scripts.workflow.config import DATA
 from scripts.workflow.manifest import Manifest, ManifestError, digest, task_of
 from scripts.workflow.project import Project
 from scripts.workflow.trees import flat, lookup
@@ -98,6 +100,14 @@ class Named:
             for step, section in [*used, ("models", config["models"]), ("data", {"": config["data"]})]:
                 for key, value in flat(section).items():
                     made._add(f"{step}.{key}".rstrip("."), value)
+            # What lists, task files and manifests that keys name lead to.
+            for marked in (marked for _, marked in sources.files(config)):
+                made._add("ingest.extract.sources", sources.path_of(marked))
+            for name, task in [(step, task) for step, _ in used for task in steps.models(step, config)]:
+                config_of_task = fingerprint.naming(name, config, task)
+                for named in fingerprint.files(fingerprint.NAMING.get(name, name), config_of_task):
+                    key, _, path = named.partition(" ")
+                    made._add(key, path.replace(DATA, config["data"], 1))
         return made
 
     def _add(self, key: str, value: Any) -> None:

@@ -6,6 +6,7 @@ limits: a template may look at what it is given before it loops.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -42,6 +43,8 @@ class ChatTemplate:
         return answer["text"]
 
     def _ask(self, line: str) -> dict[str, str]:
+        if self.process and self.process.poll() is not None:  # it died since
+            self._forget()
         process = self.process = self.process or self._started()
         assert process.stdin and process.stdout
         try:
@@ -52,12 +55,17 @@ class ChatTemplate:
         except OSError:
             pass
         process.wait()
-        self.process = None
+        self._forget()
         ended = -process.returncode
         if ended == signal.SIGPROF:
             return {"error": TIME}
         name = signal.Signals(ended).name if ended in set(signal.Signals) else f"status {process.returncode}"
         return {"error": f"its process ended with {name}"}
+
+    def _forget(self) -> None:
+        """Close the pipes of a process that ended."""
+        self.process = None
+        self.end()
 
     def _started(self) -> subprocess.Popen[str]:
         paths = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
@@ -71,7 +79,7 @@ class ChatTemplate:
             [sys.executable, "-m", PROGRAM], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
             env=environment,
         )  # fmt: skip
-        weakref.finalize(self, _end, process)
+        self.end = weakref.finalize(self, _end, process)
         assert process.stdout
         if process.stdout.readline() != "ready\n":
             process.kill()
@@ -84,4 +92,8 @@ class ChatTemplate:
 def _end(process: subprocess.Popen[str]) -> None:
     """End a process whose template nobody asks any more."""
     process.kill()
-    process.communicate()
+    process.wait()
+    for pipe in (process.stdin, process.stdout):
+        with contextlib.suppress(OSError):  # what it did not read is lost
+            if pipe:
+                pipe.close()

@@ -30,9 +30,10 @@ def limit() -> None:
     signal.signal(signal.SIGPROF, signal.SIG_DFL)  # also in the middle of one long operation, such as 10 ** 10 ** 10
 
 
-def laid_out(asked: dict[str, Any]) -> dict[str, str]:
-    """The answer to a question."""
+def laid_out(line: str) -> dict[str, str]:
+    """The answer to a question, a line of JSON."""
     try:
+        asked: dict[str, Any] = json.loads(line)
         rendered: Any = render_jinja_template(
             [asked["messages"]], chat_template=asked["template"], add_generation_prompt=True, **asked["special"]
         )
@@ -53,9 +54,8 @@ def main() -> None:
     answers = open(1, "w", buffering=1, encoding="ascii", closefd=False)  # noqa: SIM115 - for as long as the process lives
     answers.write("ready\n")
     for line in sys.stdin:
-        asked = json.loads(line)
         signal.setitimer(signal.ITIMER_PROF, SECONDS)
-        answer = json.dumps(laid_out(asked))
+        answer = json.dumps(laid_out(line))
         signal.setitimer(signal.ITIMER_PROF, 0)
         answers.write(answer + "\n")
 

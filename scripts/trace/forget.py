@@ -43,7 +43,7 @@ REACHED = {  # what a run with the edit does not remove, by its key in the answe
     "exports": "files to give away that hold such a model; copies that were given away are not known here",
     "set_aside": "set aside, until `crawl2llm clean models` removes it",
     "checkpoints": "checkpoints, until they are removed by hand",
-    "not_known": "models and exports whose input was made again or removed since, so that nobody knows whether it held them",
+    "not_known": "models and exports whose input is not there as it was, and trainings that did not end: nobody knows of them",
     "caches": "caches, and pages made by `crawl2llm report`, that may hold their text, or what a model wrote of it",
 }
 NOT_FOLLOWED = "not followed"
@@ -222,15 +222,20 @@ def reached(made: Lineage, read: set[Path], heldout: set[Path], trained: set[Pat
     models = [one for one in learnt if one.step in steps.MAKERS]
     exports = [one for one in learnt if one.step == EXPORT_STEP]
     lost = [one for one in made.unknown() - learnt if one.step in (*steps.MAKERS, EXPORT_STEP)]
-    paths = {one.manifest for one in learnt}
-    kept = {folder for folder, manifest, _ in runs.announced(CHECKPOINTS) if manifest in paths}
+    paths = {one.place for one in learnt}
+    trainings = list(runs.announced(CHECKPOINTS))
+    kept = {folder for folder, manifest, _ in trainings if manifest in paths}
+    known = {one.place for one in made.made}
+    unended = {folder for folder, _, _ in trainings} - {
+        folder for folder, manifest, _ in trainings if manifest in known
+    }
     return {
         "models": [one.name for one in lineage.ordered(models)],
         "exports": [str(one.manifest.parent / one.task) for one in lineage.ordered(exports)],
         "checkpoints": sorted(map(str, kept)),
         "set_aside": sorted(str(one.manifest.parent) for one in whole if one.aside),
         "results": dict(lineage.steps_of(whole)),
-        "not_known": [str(one.manifest) for one in lineage.ordered(lost)],
+        "not_known": [*(str(one.manifest) for one in lineage.ordered(lost)), *sorted(map(str, unended))],
         "caches": sorted(
             str(path) for path in (*Path(FOLDER).parent.glob("*"), *RESULTS.glob(f"*/{NOW}")) if path.is_dir()
         ),
@@ -287,6 +292,11 @@ def answer(
         "documents": documents,
         "by_variant": by,
         "not_read": without,
+        "not_of_config": sorted(
+            folder.name
+            for folder in RESULTS.glob("*")
+            if folder.is_dir() and folder.name not in results.project.variants
+        ),
         **reached(Lineage(), *places.values()),
         "curated": len({one["id"] for one in documents if one["curated"]}),
         "stays": len({one["id"] for one in held if one["stays"]}),
@@ -304,6 +314,8 @@ def lines(found: dict[str, Any]) -> Iterator[str]:
     documents = found["documents"]
     for name in found["not_read"]:
         yield f"variant {name}: no document was read yet"
+    for name in found["not_of_config"]:
+        yield f"results/{name}: not looked at, since the config has no variant of that name (crawl2llm clean lists such folders)"
     if not documents:
         yield f"no document is from {', '.join(found['list'])}"
         return

@@ -33,6 +33,13 @@ class Result:
     aside: bool = False
 
     @property
+    def place(self) -> Path:
+        """Where its manifest lies while the config has its model."""
+        if not self.aside:
+            return self.manifest
+        return unused.RESULTS / self.variant / Path(*self.step.split(".")) / f"{self.task}.manifest.json"
+
+    @property
     def name(self) -> str:
         """The task as a person calls it: `base`, `hot/sft`, `sft (set aside)`; of a step without models its step."""
         own = BASE if self.step == steps.BASE_STEP else self.task or self.step

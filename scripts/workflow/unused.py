@@ -158,9 +158,25 @@ def coming_back(project: Project) -> list[Move]:
                 of_task = (
                     held for held in there if (held.step, held.model) == (step, task) and held.folder not in taken
                 )
+                if not all(
+                    _is_as_today(project, variant, name, model, moves)
+                    for name, model in steps.upstream(step, config, task)
+                ):
+                    continue  # it would be made from another model
                 if held := next((held for held in of_task if _is_of(project, variant, held, path)), None):
                     moves[path] = _back(held, path)
     return list(moves.values())
+
+
+def _is_as_today(project: Project, variant: str, step: str, model: str, moves: Mapping[Path, Move]) -> bool:
+    """Whether what a model is made from is there, or comes back too, with the settings and code of today. True of what is no model."""
+    path = Path(project.manifest(variant, step, model))
+    if step not in steps.MAKERS or path in moves:
+        return True
+    try:
+        return unchanged.is_made_by(Manifest.parse(path), path, project.fingerprint(variant, step, model))
+    except ManifestError:
+        return False
 
 
 def _back(held: SetAside, path: Path) -> Move:

@@ -192,6 +192,16 @@ def test_a_person_is_asked(
     assert all(Path(name).exists() for name in uses) is (answer != "yes\n")
 
 
+def test_what_a_list_of_the_config_names_stays(uses: dict[str, bool], capsys: pytest.CaptureFixture[str]) -> None:
+    place = Path("results/old/finetune/train/sft/pages.txt")
+    place.write_text("x")
+    Path("list.txt").write_text(f"{place}\n")
+    named = {"name": "earlier", "kind": "text", "paths": ["@list.txt"]}
+    config(ingest={"extract": {"shards": 1, "sources": [WEB, named]}})
+    assert main(["clean", "--yes"]) == 0
+    assert place.is_file() and "ingest.extract.sources names it" in capsys.readouterr().out
+
+
 def test_what_the_config_names_stays(uses: dict[str, bool], capsys: pytest.CaptureFixture[str]) -> None:
     """Results of an earlier variant may be a source, and a checkpoint the start of a training."""
     place = Path("results/old/corpus/write/train/00000.parquet")

@@ -81,6 +81,16 @@ def test_the_text_is_that_of_transformers(shared: ChatTemplate, template: str) -
     assert laid_out(shared, template) == expected[0]
 
 
+def test_a_process_that_dies_leaves_nothing_and_costs_no_conversation(shared: ChatTemplate) -> None:
+    for _ in range(3):
+        assert laid_out(shared, "ok") == "ok" and shared.process
+        open_files = len(list(Path("/proc/self/fd").iterdir()))
+        shared.process.kill()
+        shared.process.wait()
+        assert laid_out(shared, "ok") == "ok"
+        assert len(list(Path("/proc/self/fd").iterdir())) == open_files
+
+
 def test_a_conversation_takes_little_and_the_process_ends(shared: ChatTemplate, tmp_path: Path) -> None:
     own = ChatTemplate(TEXT, {}, str(tmp_path))
     own(HI)

@@ -174,6 +174,18 @@ def test_what_learnt_from_it_is_found_by_lineage(run: Any) -> None:
     place.mkdir(parents=True)
     pointer = {"manifest": str(results.path("align.reward", "scores")), "fingerprint": "x", "others": {}}
     (place / "training.json").write_text(json.dumps(pointer))
+    # Those of the model that is set aside, and of a training that did not end.
+    for name, step, model in (("4567", "compress.quantize", "gone"), ("89ab", "align.train", "begun")):
+        Path("checkpoints", name).mkdir()
+        pointer = {
+            "manifest": str(
+                results.path("finetune.train", "sft").parents[2] / step.replace(".", "/") / f"{model}.manifest.json"
+            ),
+            "fingerprint": "x",
+            "others": {},
+        }
+        Path("checkpoints", name, "training.json").write_text(json.dumps(pointer))
+    Path("results/another").mkdir()
     caches = [".cache/judge", "results/main/report/now"]
     for name in caches:
         Path(name).mkdir(parents=True)
@@ -182,8 +194,9 @@ def test_what_learnt_from_it_is_found_by_lineage(run: Any) -> None:
     assert {(one["id"], one.get("written_by")) for one in found["documents"]} == {("x", None), ("w", "synthesize.seed")}
     assert found["models"] == ["base", "sft", "scores", "liked", "gone (set aside)"]
     assert found["exports"] == ["results/main/compress/export/given"]
-    assert found["not_known"] == ["results/main/compress/prune/old.manifest.json"]
-    assert found["checkpoints"] == ["checkpoints/0123"] and found["caches"] == caches
+    assert found["not_known"] == ["results/main/compress/prune/old.manifest.json", "checkpoints/89ab"]
+    assert found["not_of_config"] == ["another"]
+    assert found["checkpoints"] == ["checkpoints/0123", "checkpoints/4567"] and found["caches"] == caches
     assert len(found["set_aside"]) == 1 and found["set_aside"][0].startswith(
         "results/main/unused/compress/quantize/gone."
     )
@@ -194,7 +207,7 @@ def test_what_learnt_from_it_is_found_by_lineage(run: Any) -> None:
         "files to give away that hold such a model; copies that were given away are not known here: results/main/compress/export/given"
         in text
     )
-    assert "nobody knows whether it held them: results/main/compress/prune/old.manifest.json" in text
+    assert "nobody knows of them: results/main/compress/prune/old.manifest.json" in text
 
 
 def test_no_model_learnt_from_a_document_that_is_held_out(run: Any) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from scripts.models.registry import BASE_STEP
 from scripts.workflow import config as configuration
 from scripts.workflow import record, unused
 from scripts.workflow.manifest import Manifest, digest
@@ -25,7 +26,10 @@ def project(models: dict[str, Any], variants: dict[str, Any] | None = None) -> P
 
 
 def made(of: Project, model: str, variant: str = "main", weights: str = "weights") -> dict[str, bytes]:
-    """The result of a fine-tuning, with its record and benchmark files, as the workflow leaves it: its files by path."""
+    """The result of a fine-tuning, with its record and benchmark files, as the workflow leaves it: its files by path. Its base is there."""
+    base = Path(of.manifest(variant, BASE_STEP))
+    base.parent.mkdir(parents=True, exist_ok=True)
+    Manifest(BASE_STEP, digest(of.fingerprint(variant, BASE_STEP)), inputs={"a": {"b": "c"}}).write(base, [])
     manifest = Path(of.manifest(variant, STEP, model))
     measured = manifest.parents[2] / "benchmarks/finetune/train"
     for path, text in (
@@ -44,7 +48,12 @@ def made(of: Project, model: str, variant: str = "main", weights: str = "weights
 
 
 def files() -> dict[str, bytes]:
-    return {str(path): path.read_bytes() for path in sorted(Path("results").rglob("*")) if path.is_file()}
+    """The files below results/, without those of the base model."""
+    return {
+        str(path): path.read_bytes()
+        for path in sorted(Path("results").rglob("*"))
+        if path.is_file() and "pretrain" not in path.parts
+    }
 
 
 @pytest.fixture
@@ -99,6 +108,20 @@ def test_results_of_several_settings_lie_side_by_side_and_the_right_ones_come_ba
         assert (PLACE / "sft/model/model.safetensors").read_text() == f"weights {number}"
         here(project({}))
         assert len(unused.set_aside()) == 3
+
+
+def test_a_model_whose_parent_would_be_made_again_stays_aside(here: Callable[..., Any]) -> None:
+    """It would come back, be made again from the other parent, and be lost."""
+    sft2 = {**SFT, "from": "sft"}
+    whole = project({"sft": SFT, "sft2": sft2})
+    made(whole, "sft")
+    made(whole, "sft2")
+    here(project({}))
+    assert not unused.coming_back(project({"sft": {**SFT, "learning_rate": 0.5}, "sft2": sft2}))
+    assert [move.model for move in unused.coming_back(whole)] == ["sft", "sft2"]
+    base = Path(whole.manifest("main", BASE_STEP))
+    Manifest(BASE_STEP, "of other settings", inputs={"a": {"b": "c"}}).write(base, [])
+    assert not unused.coming_back(whole)
 
 
 def test_a_model_comes_back_to_the_variant_that_has_it_now(here: Callable[..., Any]) -> None:
