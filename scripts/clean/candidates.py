@@ -21,7 +21,7 @@ from scripts.report.page import duration
 from scripts.trace.wrote import FOLDER as INDEXES
 from scripts.training import runs
 from scripts.training.estimate.parts import gigabytes
-from scripts.workflow import contents, costs, fingerprint, frozen, steps, unchanged, unused
+from scripts.workflow import contents, costs, fingerprint, frozen, pinned, steps, unchanged, unused
 from scripts.workflow.config import DATA
 from scripts.workflow.manifest import Manifest, ManifestError, digest, task_of
 from scripts.workflow.project import Project
@@ -116,7 +116,7 @@ class Named:
             for absolute in (os.path.abspath, os.path.realpath):
                 with contextlib.suppress(ValueError):  # it leads elsewhere, or is no path
                     root = Path(absolute(""))
-                    if parts := Path(absolute(value.removeprefix("@"))).relative_to(root).parts:
+                    if parts := Path(absolute(pinned.split(value.removeprefix("@"))[0])).relative_to(root).parts:
                         self.patterns.append((parts, key))
         elif isinstance(value, dict):
             for name, inner in flat(value).items():

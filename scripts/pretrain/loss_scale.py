@@ -34,7 +34,7 @@ class LossScale:
         self.steady = 0 if overflow else self.steady + 1
         if overflow:
             self.value = max(LEAST, self.value / 2)
-        elif self.steady == self.window:
+        elif self.steady >= self.window:  # DeepSpeed counts on after it doubles
             self.value, self.steady = 2 * self.value, 0
 
 

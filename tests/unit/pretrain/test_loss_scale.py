@@ -166,3 +166,11 @@ def test_a_note_says_how_often() -> None:
     engine: Any = SimpleNamespace(loss_scale=lambda: (2.0**12, 3))
     assert loss_scale.note(engine, 0, 10) == [] and "4 of 10 updates" in loss_scale.note(engine, 4, 10)[0]
     assert completed("pretrain.train", {})["loss_scale_power"] == 16
+
+
+def test_a_count_past_the_window_doubles_too() -> None:
+    """DeepSpeed's checkpoints may have one."""
+    scale = loss_scale.LossScale(4, 10)
+    scale.steady = 15
+    scale.update(False)
+    assert (scale.value, scale.steady) == (32.0, 0)
