@@ -71,8 +71,8 @@ def other_config(project: Project) -> str:
             before = flat(json.loads(path.read_bytes()))
         except (OSError, ValueError, AttributeError):
             continue
-        now = flat(json.loads(json.dumps(project.variants["main"])))
-        keys = sorted(key for key in before.keys() | now.keys() if before.get(key, SHOWN) != now.get(key, SHOWN))
+        now, absent = flat(json.loads(json.dumps(project.variants["main"]))), object()
+        keys = sorted(key for key in before.keys() | now.keys() if before.get(key, absent) != now.get(key, absent))
         if keys:
             more = f" and {len(keys) - SHOWN} more" if keys[SHOWN:] else ""
             return f"the last run here had another config: {', '.join(keys[:SHOWN])}{more} differ"

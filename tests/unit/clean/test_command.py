@@ -293,14 +293,15 @@ def test_a_config_that_cannot_be_read_removes_nothing(
     assert all(Path(name).exists() for name in uses) and "config.yaml" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("epochs", [5, 9])
 def test_another_config_than_that_of_the_last_run_is_named(
-    uses: dict[str, bool], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    uses: dict[str, bool], epochs: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What that one uses may be the run's: a script has to name the config."""
     project = Project(configuration.validate(yaml.safe_load(Path("config.yaml").read_text())))
     last = frozen.config(project.variants["main"], project.held)
     assert main(["clean", "-n"]) == 0 and "another config" not in capsys.readouterr().out
-    config(models={"sft": {**SFT, "epochs": 9}})
+    config(models={"sft": {**SFT, "epochs": epochs}})
     assert main(["clean", "--yes"]) == 1
     said = "the last run here had another config: models.sft.epochs differ"
     assert f"{said}. Name the run's config: --configfile FILE" in capsys.readouterr().err

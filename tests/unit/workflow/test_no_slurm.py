@@ -13,7 +13,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from scripts.slurm import crawl2llm_unasked, hook, unasked
+from scripts.slurm import crawl2llm_unasked, hook, patience, unasked
 
 
 @pytest.fixture
@@ -58,6 +58,7 @@ def test_a_controller_that_hangs_is_waited_for_two_seconds(
     monkeypatch.chdir(tmp_path)
     (tmp_path / ".snakemake").mkdir()
     (tmp_path / ".snakemake/slurm-submitted").touch()
+    monkeypatch.delenv(patience.LIMIT, raising=False)
     begin = time.monotonic()
     with pytest.raises(Exception, match=r"nothing was started: .*did not answer for 2 s .*CRAWL2LLM_SLURM_PATIENCE=60"):
         hook.before_submission(SimpleNamespace(executor_plugin=SimpleNamespace(name="local")))
@@ -71,6 +72,7 @@ def test_a_folder_without_jobs_in_the_queue_is_looked_up_once(
     monkeypatch.chdir(tmp_path)
     (tmp_path / ".snakemake").mkdir()
     (tmp_path / ".snakemake/slurm-submitted").touch()
+    monkeypatch.setenv(patience.LIMIT, "60")  # a loaded machine may take seconds to start squeue
     for _ in range(2):
         hook.before_submission(SimpleNamespace(executor_plugin=SimpleNamespace(name="local")))
     assert calls.read_text() == "squeue\n" and not (tmp_path / ".snakemake/slurm-submitted").exists()
