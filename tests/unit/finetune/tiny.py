@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import importlib
+import os
 import pydoc
+import re
 import shutil
 from functools import cache
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from scripts.formats.documents import DOCUMENT, Writer, document_id, uniform
 from scripts.workflow import config as configuration
@@ -25,12 +28,17 @@ CONTEXT = 64
 
 
 def page(module: str) -> str:
-    """The main text of a module's pydoc page, extracted as the ingest stage does."""
+    """The main text of a module's pydoc page, extracted as the ingest stage does.
+
+    Without the environment, the place of the file and addresses: a model trained on them would be another one in every folder and run.
+    """
     from resiliparse.extract.html2text import extract_plain_text
 
     html = pydoc.HTMLDoc()
-    shown = html.page(module, html.document(importlib.import_module(module), module))
-    return extract_plain_text(shown, main_content=True, preserve_formatting=True)
+    with mock.patch.dict(os.environ, {"LANG": "C"}, clear=True):
+        shown = html.page(module, html.document(importlib.import_module(module), module))
+    text = extract_plain_text(shown, main_content=True, preserve_formatting=True)
+    return re.sub(r"0x[0-9a-f]{6,}", "0x0", re.sub(r"\bindex\s+/\S+", "index", text))
 
 
 @cache
