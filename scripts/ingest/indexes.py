@@ -9,26 +9,27 @@ import glob
 import re
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
+from html import unescape
 from urllib.parse import quote, unquote, urljoin, urlsplit, urlunsplit
 
 from scripts.ingest.access import Access, origin
-from scripts.ingest.bounds import scan, too_hard
 from scripts.ingest.files import MissingError, TransferError
 from scripts.ingest.remote import Remote
 from scripts.ingest.transport import Facts
 from scripts.workflow.cli import InputError
 
 LARGEST = 2**24  # bytes of an index page: some 80,000 files
-FOLDERS, DEEPEST = (
-    10_000,
-    100,
-)  # most folders of one pattern, and below each other: a server's links may lead in a circle
+# Most folders of one pattern, and below each other: a server's links may lead in a circle.
+FOLDERS, DEEPEST = 10_000, 100
 INSTEAD = "name each file, or a list of them as @URL"
 SAFE = "!$&'()*+,=:@~"  # of a path, what needs no escape (RFC 3986, section 3.3), without `;`, behind which secrets are looked for
+# A server's list is plain: no tag of it holds a bare `<` or `>`. So no page takes more time than its length, as it may with a parser.
+LINK = re.compile(r"<a\s[^<>]*>", re.IGNORECASE)
+HREF = re.compile(r"""\shref\s*+=\s*+(?:"([^"]*)"|'([^']*)'|([^\s"'>]+))""", re.IGNORECASE)
 ESCAPES = re.compile(r"(?:%[0-9A-Fa-f]{2})+")
 
 
-def decoded(path: str) -> str:
+def without_escapes(path: str) -> str:
     """A path without percent-escapes; bytes that are no UTF-8 stay apart from all others."""
     return unquote(path, errors="surrogateescape")
 
@@ -38,19 +39,20 @@ def names_of(page: bytes, folder: str) -> dict[str, str]:
 
     Links with a query, which sort the page, do not count, nor do names that are hidden, as in every pattern.
     """
-    from selectolax.lexbor import LexborHTMLParser
-
     # urljoin leaves out empty parts of a path, of the folder's too.
-    place, here = decoded(urlsplit(urljoin(folder, ".")).path), origin(folder)
+    place, here = without_escapes(urlsplit(urljoin(folder, ".")).path), origin(folder)
     found = {}
-    for link in LexborHTMLParser(page).css("a[href]"):
+    for tag in LINK.finditer(page.decode("utf-8", "replace")):
+        href = HREF.search(tag.group())
+        if not href:
+            continue
         try:
-            target = urljoin(folder, (link.attributes["href"] or "").strip())
+            target = urljoin(folder, unescape(href[href.lastindex or 0]).strip())
             parts = urlsplit(target)
             inside = origin(target) == here and not parts.query
         except ValueError:  # it is no URL
             continue
-        path = decoded(parts.path)
+        path = without_escapes(parts.path)
         name = path.removeprefix(place)
         of_folder = name.endswith("/")
         # A name that has an escaped slash, or `..`, is of another folder.
@@ -84,12 +86,6 @@ class Indexes:
                 raise InputError(str(error)) from error
             if len(page) > LARGEST:
                 raise InputError(f"{folder}: an index page of over {LARGEST / 2**20:.0f} MB; {INSTEAD}")
-            # An index is long: tags, rows and items alone are no trouble for a parser.
-            _, detail = too_hard(scan(page)._replace(tags=0, items=0, options=0), "fast")
-            if detail:
-                raise InputError(
-                    f"{folder}: no index page, but a page that takes a parser minutes ({detail}); {INSTEAD}"
-                )
             self.read[folder] = names_of(page, folder)
         return self.read[folder]
 
@@ -117,7 +113,7 @@ class Indexes:
                     yield url
 
 
-def matching(pattern: str, access: Access) -> list[str]:
+def files_matching(pattern: str, access: Access) -> list[str]:
     """The URLs of the files on a web server that match a pattern (`*`, `[…]`, `**` for folders), sorted; a `?` begins a query.
 
     Raises InputError if a folder's page cannot be read, or lists nothing.
@@ -126,8 +122,8 @@ def matching(pattern: str, access: Access) -> list[str]:
     parts = whole.path.split("/")
     first = next(number for number, part in enumerate(parts) if "*" in part or "[" in part)
     root = urlunsplit((whole.scheme, whole.netloc, "/".join([*parts[:first], ""]), "", ""))
-    # An escape in a pattern stands for the sign itself.
-    wanted = [ESCAPES.sub(lambda escape: glob.escape(decoded(escape.group())), part) for part in parts[first:]]
+    # A sign that is escaped is not one of the pattern.
+    wanted = [ESCAPES.sub(lambda escape: glob.escape(without_escapes(escape.group())), part) for part in parts[first:]]
     indexes = Indexes(pattern, access)
     if not indexes.names(root):
         raise InputError(f"{pattern}: the server does not list its files (no link at {root} leads to one); {INSTEAD}")

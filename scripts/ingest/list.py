@@ -81,7 +81,9 @@ def of_paths(source: dict[str, Any], access: Access, data: str = ".") -> list[Fo
             found: dict[str, Facts | None] = dict.fromkeys(of_list(entry[1:], access, data))
         elif urls.is_pattern(entry):
             found = (
-                dict.fromkeys(indexes.matching(entry, access)) if entry.startswith("http") else matching(entry, access)
+                dict.fromkeys(indexes.files_matching(entry, access))
+                if entry.startswith("http")
+                else matching(entry, access)
             )
         else:
             found = {entry: None}
