@@ -68,7 +68,7 @@ class Run:
 Edit = Callable[[Run], None]
 
 
-def setting(key: str, value: Any) -> Edit:
+def set_key(key: str, value: Any) -> Edit:
     """The edit that sets a key."""
     return lambda run: run.set(key, value)
 
@@ -137,42 +137,42 @@ NO_DOCUMENT: dict[str, Edit] = {
     "the checkpoints removed": partial(remove, "checkpoints"),
     "Snakemake's own records removed": partial(remove, ".snakemake"),
     "the logs removed": partial(remove, "logs"),
-    "log_every of the pre-training": setting("pretrain.train.log_every", 20),
-    "checkpoint_every of the pre-training": setting("pretrain.train.checkpoint_every", 20),
-    "TensorBoard switched on": setting("pretrain.train.tensorboard", True),
-    "the name of the project in W&B": setting("pretrain.train.wandb_project", "another"),
-    "more workers of the crawl": setting("crawl.render.workers", 3),
-    "batch_size of an evaluation": setting("evaluate.model.batch_size", 8),
-    "a threshold of language.select that drops the same documents": setting("language.select.threshold", 0.39),
-    "a threshold of heuristics.select that drops the same documents": setting(
+    "log_every of the pre-training": set_key("pretrain.train.log_every", 20),
+    "checkpoint_every of the pre-training": set_key("pretrain.train.checkpoint_every", 20),
+    "TensorBoard switched on": set_key("pretrain.train.tensorboard", True),
+    "the name of the project in W&B": set_key("pretrain.train.wandb_project", "another"),
+    "more workers of the crawl": set_key("crawl.render.workers", 3),
+    "batch_size of an evaluation": set_key("evaluate.model.batch_size", 8),
+    "a threshold of language.select that drops the same documents": set_key("language.select.threshold", 0.39),
+    "a threshold of heuristics.select that drops the same documents": set_key(
         "heuristics.select.gopher_quality.bullet_lines_max", 0.91
     ),
-    "a threshold of heuristics.select that drops nothing": setting("heuristics.select.gopher_quality.words_max", 99999),
-    "a threshold of dedup.select that drops the same documents": setting("dedup.select.threshold", 0.81),
-    "keep_fraction of quality.select that keeps the same documents": setting("quality.select.keep_fraction", 0.9001),
-    "a threshold of url.select that drops nothing": setting("url.select.words_max", 1),
+    "a threshold of heuristics.select that drops nothing": set_key("heuristics.select.gopher_quality.words_max", 99999),
+    "a threshold of dedup.select that drops the same documents": set_key("dedup.select.threshold", 0.81),
+    "keep_fraction of quality.select that keeps the same documents": set_key("quality.select.keep_fraction", 0.9001),
+    "a threshold of url.select that drops nothing": set_key("url.select.words_max", 1),
     "a block list that names nothing of the crawl": list_of_domains,
-    "a threshold of lines.select that drops nothing": setting("lines.select.flagged_max", 0.99),
-    "a threshold of boilerplate.frequent that finds nothing": setting("boilerplate.frequent.documents_min", 2000),
-    "a threshold of boilerplate.select that drops nothing": setting("boilerplate.select.removed_max", 0.99),
-    "a threshold of paragraphs.select that drops nothing": setting("paragraphs.select.words_min", 1),
-    "a threshold of substrings.select that drops nothing": setting("substrings.select.removed_max", 0.99),
-    "substrings.sample.words that finds nothing": setting("substrings.sample.words", 1001),
+    "a threshold of lines.select that drops nothing": set_key("lines.select.flagged_max", 0.99),
+    "a threshold of boilerplate.frequent that finds nothing": set_key("boilerplate.frequent.documents_min", 2000),
+    "a threshold of boilerplate.select that drops nothing": set_key("boilerplate.select.removed_max", 0.99),
+    "a threshold of paragraphs.select that drops nothing": set_key("paragraphs.select.words_min", 1),
+    "a threshold of substrings.select that drops nothing": set_key("substrings.select.removed_max", 0.99),
+    "substrings.sample.words that finds nothing": set_key("substrings.sample.words", 1001),
     "a filter switched on that drops nothing": partial(add_filter, "sourcecode"),
-    "a limit of ingest.extract that no page reaches": setting("ingest.extract.max_body_bytes", 20_000_001),
-    "a limit of crawl.render that no page reaches": setting("crawl.render.max_page_kilobytes", 2001),
-    "similarity of corpus.split that finds the same": setting("corpus.split.similarity", 0.51),
-    "train_bytes of the tokenizer above what there is": setting("tokenize.train.train_bytes", 600_000),
-    "max_train of finetune.pairs above what there is": setting("finetune.pairs.max_train", 65),
-    "max_train of align.pairs above what there is": setting("align.pairs.max_train", 20_001),
-    "confidence of the comparison of models": setting("evaluate.compare.confidence", 0.9),
-    "samples of the report": setting("report.render.samples", 2),
+    "a limit of ingest.extract that no page reaches": set_key("ingest.extract.max_body_bytes", 20_000_001),
+    "a limit of crawl.render that no page reaches": set_key("crawl.render.max_page_kilobytes", 2001),
+    "similarity of corpus.split that finds the same": set_key("corpus.split.similarity", 0.51),
+    "train_bytes of the tokenizer above what there is": set_key("tokenize.train.train_bytes", 600_000),
+    "max_train of finetune.pairs above what there is": set_key("finetune.pairs.max_train", 65),
+    "max_train of align.pairs above what there is": set_key("align.pairs.max_train", 20_001),
+    "confidence of the comparison of models": set_key("evaluate.compare.confidence", 0.9),
+    "samples of the report": set_key("report.render.samples", 2),
 }
 TRAINING: dict[str, Edit] = {
     "another file of prompts": other_prompts,
     "another file of preferences": other_preferences,
-    "validate_every of the pre-training": setting("pretrain.train.validate_every", 10),
-    "a threshold that moves documents": setting("language.select.threshold", 0.6),
+    "validate_every of the pre-training": set_key("pretrain.train.validate_every", 10),
+    "a threshold that moves documents": set_key("language.select.threshold", 0.6),
 }
 
 
@@ -208,7 +208,7 @@ def start(folder: Path) -> tuple[dict[str, float], str]:
     return machine.run(command, ROOT, PATH=path, WANDB_MODE="disabled")
 
 
-def finished(folder: Path) -> float:
+def make_complete_run(folder: Path) -> float:
     """Make the run that is edited, unless it is there; the seconds that it took."""
     seconds = folder / "seconds"
     if seconds.exists():
@@ -242,7 +242,7 @@ def tasks(output: str) -> tuple[dict[str, int], int]:
     return started, ended
 
 
-def measured(name: str, edit: Edit, complete: Path, folder: Path) -> dict[str, Any]:
+def run_after_edit(name: str, edit: Edit, complete: Path, folder: Path) -> dict[str, Any]:
     """What a run does after an edit of a copy of the complete run."""
     shutil.copytree(complete, folder, symlinks=True)
     run = Run(folder, config())
@@ -272,12 +272,12 @@ def main(argv: list[str] | None = None) -> int:
     facts = {"cores": os.cpu_count(), "processor": machine.processor(), "versions": machine.versions(*PACKAGES)}
     with tempfile.TemporaryDirectory(prefix="crawl2llm-edits-") as name:
         complete = args.complete or Path(name, "complete")
-        whole = finished(complete)
+        whole = make_complete_run(complete)
         print(f"the whole run: {whole} s", flush=True)
         for number, (words, edit) in enumerate((NO_DOCUMENT | TRAINING).items()):
             if args.only and not any(word in words for word in args.only):
                 continue
-            row = measured(words, edit, complete, Path(name, f"edit-{number}"))
+            row = run_after_edit(words, edit, complete, Path(name, f"edit-{number}"))
             found.append(row)
             if not args.only:  # so far: an edit that trains may take minutes
                 result = {**facts, "whole_run_seconds": whole, "edits": found}

@@ -489,7 +489,7 @@ if DeploymentMethod.APPTAINER in workflow.deployment_settings.deployment_method:
 
 onstart:
     try:
-        lock.hold(Path(".snakemake/run.lock"))
+        lock.hold(lock.RUN)
         if found := start.replaced(workflow, PROJECT):
             logger.warning(found)
         hook.before_submission(workflow)

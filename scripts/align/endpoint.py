@@ -46,7 +46,7 @@ class EndpointJudge:
         """
         once = list(dict.fromkeys(asked))
         bodies = [request(self.settings, question, answer, reference or "") for question, answer, reference in once]
-        told = [score(reply or "", *self.scale) for reply in self.endpoint.answers(bodies, self.progress)]
+        told = [score(reply, *self.scale) for reply in self.endpoint.answers(bodies, self.progress)]
         found = dict(zip(once, (math.nan if each is None else each for each in told), strict=True))
         worth = [found[one] for one in asked]
         self.answers += len(worth)

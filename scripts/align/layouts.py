@@ -15,10 +15,8 @@ from scripts.finetune.template import Template, special
 KEY = "align.pairs.files"
 PREFERENCE, LABELS, PROMPTS = "preference", "labels", "prompts"
 DPO, KTO = "dpo", "kto"  # methods of align.train
-LEARNS_FROM = {
-    DPO: (PREFERENCE,),
-    KTO: (PREFERENCE, LABELS),
-}  # the layouts of the rows that a method takes; the others take all
+# The layouts of the rows that a method takes; the others take all.
+LEARNS_FROM = {DPO: (PREFERENCE,), KTO: (PREFERENCE, LABELS)}
 PROMPT_NAMES = ("prompt", "question", "instruction")  # columns
 LABEL = {"true": True, "1": True, "1.0": True, "false": False, "0": False, "0.0": False}
 Messages = list[tuple[str, str]]  # (role, text)

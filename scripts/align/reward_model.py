@@ -12,7 +12,7 @@ from transformers import AutoModelForSequenceClassification
 from transformers.utils import logging
 
 from scripts.align import scored
-from scripts.finetune.question_cuts import cut_prompt
+from scripts.finetune.question_cuts import cut_or_whole
 from scripts.finetune.template import CHAT, Template
 from scripts.models import load, registry
 from scripts.pretrain.origin import check_tokenizer
@@ -58,8 +58,7 @@ class RewardModel:
     def read(self, question: str, answer: str) -> list[int]:
         """The token ids that are scored, as scripts/align/scored.py has them; cut to the context are the question, then the answer."""
         end = self.template.completion(answer)
-        cut = cut_prompt(question, self.template, self.tokenizer, self.most, [end])
-        text = self.template.prompt(question if cut is None else cut) + end
+        text = self.template.prompt(cut_or_whole(question, self.template, self.tokenizer, self.most, [end])) + end
         ids = self.tokenizer(text)["input_ids"][: self.most] or [self.tokenizer.eos_token_id]
         return scored.read(np.array(ids, np.int64), self.tokenizer.eos_token_id).tolist()
 

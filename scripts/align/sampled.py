@@ -35,8 +35,8 @@ def preferences(
     settings: Row,
     template: Template,
     dropped: Counter[str],
-    endpoint: EndpointJudge | None = None,
-    cut: Counter[str] | None = None,
+    endpoint: EndpointJudge | None,
+    cut: Counter[str],
 ) -> Iterator[tuple[str, Row]]:
     """(split, {question, chosen, rejected, of}) for each prompt whose answers are worth different things.
 
@@ -72,7 +72,7 @@ def preferences(
             elif endpoint is not None and endpoint.compares and not row.get("answer"):
                 dropped["no_reference"] += 1
             else:
-                if cut is not None and question != row["question"]:
+                if question != row["question"]:
                     cut["prompts"] += 1
                 yield split, row, ids
 

@@ -70,14 +70,14 @@ def is_plain(path: Path) -> bool:
     return not any(each.is_symlink() for each in (path, *path.parents))
 
 
-def seconds(paths: list[Path]) -> float:
+def measured_seconds(paths: list[Path]) -> float:
     """The seconds that benchmark files say, those of starts that did the work."""
     return sum(costs.seconds(path) or 0.0 for path in costs.counting([path for path in paths if path.suffix == ".tsv"]))
 
 
-def work(paths: list[Path]) -> str:
+def cost_in_words(paths: list[Path]) -> str:
     """What it costs to make results again, by their benchmark files."""
-    found = seconds(paths)
+    found = measured_seconds(paths)
     return (
         f"to make it again takes {duration(found)} (measured)"
         if found
@@ -86,13 +86,13 @@ def work(paths: list[Path]) -> str:
 
 
 @dataclass
-class Named:
+class NamedPaths:
     """The paths that the config names: patterns, split into their parts, with the key of each."""
 
     patterns: list[tuple[tuple[str, ...], str]] = field(default_factory=list)
 
     @classmethod
-    def of(cls, project: Project) -> Named:
+    def of(cls, project: Project) -> NamedPaths:
         """What any key of a step that a variant uses names, below the working directory."""
         made = cls()
         for config in project.variants.values():
@@ -131,7 +131,7 @@ class Named:
 
 
 def _meet(pattern: tuple[str, ...], path: tuple[str, ...]) -> bool:
-    """Whether a path is what a pattern stands for, or is above or below of that."""
+    """Whether a path matches a pattern, or is above or below one that does."""
     for wanted, name in zip(pattern, path, strict=False):
         if wanted == "**":
             return True
@@ -140,9 +140,9 @@ def _meet(pattern: tuple[str, ...], path: tuple[str, ...]) -> bool:
     return True
 
 
-def of(project: Project, kinds: tuple[str, ...] = KINDS) -> tuple[list[Item], list[str]]:
+def removable(project: Project, kinds: tuple[str, ...] = KINDS) -> tuple[list[Item], list[str]]:
     """(what could be removed, lines on what stays although nothing of the run reads it) in the working directory of a run."""
-    named, found, notes = Named.of(project), list[Item](), list[str]()
+    named, found, notes = NamedPaths.of(project), list[Item](), list[str]()
     for item in (*models(project), *checkpoints(project), *results(project), *caches()):
         if item.kind not in kinds:
             continue
@@ -175,7 +175,7 @@ def models(project: Project) -> Iterator[Item]:
         name = model if variant == "main" else f"{model} of {variant}"
         made = ", ".join(dict.fromkeys(step for step, _, _ in parts))
         paths = tuple(path for _, own, _ in parts for path in own)
-        again = work([path for _, _, measured in parts for path in measured])
+        again = cost_in_words([path for _, _, measured in parts for path in measured])
         yield Item(MODELS, f"the model {name}, which the config no longer has ({made})", paths, again)
 
 
@@ -205,7 +205,7 @@ def results(project: Project) -> Iterator[Item]:
             times = [path for path in paths if path.suffix == ".tsv"] if known else sorted(measured.rglob("*.tsv"))
             of = f"steps of {place.name} that the config does not use"
             name = of if known else f"the variant {place.name}, which the config no longer has"
-            yield Item(RESULTS, f"{name} ({', '.join(there)})", tuple(paths), work(times))
+            yield Item(RESULTS, f"{name} ({', '.join(there)})", tuple(paths), cost_in_words(times))
 
 
 def folders_in(place: Path) -> list[Path]:
@@ -230,7 +230,7 @@ def checkpoints(project: Project) -> Iterator[Item]:
                 "another training took its place; only that code can continue it",
             )
             continue
-        parts = {part(project, manifest, mark) for manifest, mark in told.get(folder, [])}
+        parts = {removable_share(project, manifest, mark) for manifest, mark in told.get(folder, [])}
         if not parts or NONE in parts:
             continue
         name = model_of(told[folder][0][0])
@@ -255,13 +255,13 @@ def step_of(path: Path) -> int:
     return int(number) if number.isdigit() else 0
 
 
-def part(project: Project, manifest: Path, mark: str) -> str:
+def removable_share(project: Project, manifest: Path, mark: str) -> str:
     """How much of the checkpoints of a training could be removed. manifest: of its result. mark: the digest of its fingerprint."""
     parts = manifest.parts[-5:]
     if len(parts) < 5 or parts[0] != "results" or f"{parts[2]}.{parts[3]}" not in steps.STEPS:
         return NONE
     step, task, there = f"{parts[2]}.{parts[3]}", task_of(manifest), Path(*parts)
-    variant = next((name for name in project.variants if has(project, name, step, task, there)), None)
+    variant = next((name for name in project.variants if has_task_at(project, name, step, task, there)), None)
     try:
         result = Manifest.parse(there).fingerprint
     except ManifestError:  # not made, or set aside
@@ -276,7 +276,7 @@ def part(project: Project, manifest: Path, mark: str) -> str:
     return WHOLE if result == digest(project.fingerprint(variant, step, own)) else NONE
 
 
-def has(project: Project, variant: str, step: str, task: str, path: Path) -> bool:
+def has_task_at(project: Project, variant: str, step: str, task: str, path: Path) -> bool:
     """Whether a variant has the task with the manifest at `path`."""
     config = project.variants[variant]
     used = steps.is_used(step, config) and task in steps.ids(step, config)

@@ -7,7 +7,6 @@ stays, nothing outside the folder is removed, and no link is followed. `make cle
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import json
 import shutil
@@ -18,8 +17,7 @@ from scripts.clean import candidates
 from scripts.clean.candidates import KINDS, Item
 from scripts.slurm import guard
 from scripts.training.estimate.parts import gigabytes
-from scripts.workflow import cli, frozen, lock, place, readable
-from scripts.workflow import config as configuration
+from scripts.workflow import cli, frozen, lock, place
 from scripts.workflow.accept import agreed
 from scripts.workflow.console import put, setup
 from scripts.workflow.errors import InputError
@@ -28,7 +26,6 @@ from scripts.workflow.project import Project
 from scripts.workflow.trees import flat
 
 SHOWN = 5  # keys that a text names
-RUN, SLURM_RUN = Path(".snakemake/run.lock"), Path(".snakemake/slurm-driver.json")
 
 
 def lines(items: list[Item], notes: Iterable[str]) -> Iterator[str]:
@@ -40,7 +37,7 @@ def lines(items: list[Item], notes: Iterable[str]) -> Iterator[str]:
 
 
 def remove(items: Iterable[Item]) -> Iterator[str]:
-    """Remove entries, manifests first, so that none is left without its data; a line for each path that cannot be removed."""
+    """Remove entries in the order of `leftovers.order`. Returns a line for each path that cannot be removed."""
     for item in items:
         for path in item.paths:
             if not candidates.is_plain(path):  # it was, when the list was made
@@ -58,12 +55,6 @@ def remove(items: Iterable[Item]) -> Iterator[str]:
                     folder.rmdir()
 
 
-def project_of(files: list[Path]) -> Project:
-    """The project of these config files (none: config.yaml) in the working directory. Raises InputError and ConfigError."""
-    given = files or [Path("config.yaml")]
-    return Project(configuration.validate(readable.laid(given), source=", ".join(map(str, given))))
-
-
 def other_config(project: Project) -> str:
     """Which keys differ from the config that the last run here had, in words; "" without a run, and with its config."""
     for path in sorted(frozen.FOLDER.glob("*.json")):
@@ -79,7 +70,7 @@ def other_config(project: Project) -> str:
     return ""
 
 
-def parser() -> argparse.ArgumentParser:
+def parser() -> cli.Parser:
     """The command line."""
     made = cli.described(
         "crawl2llm clean", __doc__, "--dry-run\n  crawl2llm clean checkpoints caches --configfile mine.yaml --yes"
@@ -87,13 +78,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("kinds", nargs="*", metavar="KIND", help=f"what to look for: {', '.join(KINDS)} (all)")
     made.add_argument("-n", "--dry-run", action="store_true", help="look only: nothing is asked, removed or written")
     made.add_argument("--yes", action="store_true", help="do not ask")
-    made.add_argument(
-        "--configfile",
-        type=Path,
-        action="append",
-        default=[],
-        help="the run's config (config.yaml of its folder); given again, a file that is laid over it",
-    )
+    cli.configfile_option(made, "the run's config (config.yaml of its folder)")
     made.add_argument("--directory", type=Path, default=Path(), help="the run's working directory, as of Snakemake (.)")
     return made
 
@@ -107,19 +92,19 @@ def main(argv: list[str] | None = None) -> int:
     if not args.directory.is_dir():
         raise InputError(f"--directory is {args.directory}, which is no folder")
     kinds = tuple(args.kinds) or KINDS
-    configs = [path.absolute() for path in args.configfile]
+    configs = [Path(name).absolute() for name in args.configfile]
     with contextlib.chdir(args.directory):
-        project = project_of(configs)
+        project = Project.of_files(configs)
         other = other_config(project)
         if args.dry_run:
-            items, notes = candidates.of(project, kinds)
+            items, notes = candidates.removable(project, kinds)
             put("\n".join(lines(items, [*notes, *filter(None, [other])])))
             return 0
         if other and args.yes and not configs:
             raise InputError(f"{other}. Name the run's config: --configfile FILE")
         try:
-            with lock.held(RUN):
-                guard.check(SLURM_RUN)
+            with lock.held(lock.RUN):
+                guard.check(guard.DRIVER)
                 return clean(project, kinds, args.yes, other)
         except (lock.Busy, guard.GuardError, place.Unusable) as error:
             return cli.fail(str(error))
@@ -127,7 +112,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def clean(project: Project, kinds: tuple[str, ...], yes: bool, other: str) -> int:
     """List what the config does not use, and remove it if a person agrees; the exit status. other: of `other_config`."""
-    items, notes = candidates.of(project, kinds)
+    items, notes = candidates.removable(project, kinds)
     put("\n".join(lines(items, [*notes, *filter(None, [other])])))
     if not items:
         return 0

@@ -87,7 +87,7 @@ def check(config: dict[str, Any]) -> None:
                 f"{why}, and models.{name}.from is {source!r}, whose weights are rounded for other programs: export "
                 f"{registry.parent(config, source)!r}, which it is made from, with q8_0 or q4_k_m, or {source!r} as {WHOLE}"
             )
-        for obstacle in obstacles(config):
+        if obstacle := next(obstacles(config), None):
             raise InputError(f"{why}; {obstacle}")
 
 

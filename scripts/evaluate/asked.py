@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from scripts.evaluate.measures import QUESTIONS, cut, measured
-from scripts.finetune.question_cuts import cut_prompt
+from scripts.finetune.question_cuts import cut_or_whole
 from scripts.finetune.template import Template
 from scripts.workflow.errors import InputError
 from scripts.workflow.manifest import Manifest
@@ -99,9 +99,9 @@ def of_questions(rows: list[Row], template: Template, tokenizer: Any, context: i
             name = row["of"] if "labels" in row else QUESTIONS
             task = tasks.setdefault(name, Task(name, delimiter=template.delimiter))
             choices = [template.completion(choice) for choice in row["choices"]]
-            question = cut_prompt(row["question"], template, tokenizer, context, choices)
-            task.cut += question not in (None, row["question"])
-            put.append((task, {**row, "context": template.prompt(row["question"] if question is None else question)}))
+            question = cut_or_whole(row["question"], template, tokenizer, context, choices)
+            task.cut += question != row["question"]
+            put.append((task, {**row, "context": template.prompt(question)}))
     fill(put, encoder(tokenizer, True), context, tokenizer.eos_token_id)
     return list(tasks.values())
 

@@ -176,18 +176,18 @@ class Endpoint:
                 for future in done:
                     at = running.pop(future)
                     try:
-                        try:
-                            found[at] = future.result()
-                        except RefusedError as error:
-                            refused[at] = error
-                            if not found and len(refused) >= min(MOST_REFUSED, len(bodies)):
-                                raise
+                        found[at] = future.result()
                     except InputError as error:
-                        self.ended.set()
-                        have = sum(self.known(body) is not None for body in bodies)
-                        raise InputError(
-                            f"{error}; {have} of {len(bodies)} answers are kept in {self.cache} and will not be asked for again"
-                        ) from None
+                        if isinstance(error, RefusedError):
+                            refused[at] = error
+                        if not isinstance(error, RefusedError) or (
+                            not found and len(refused) >= min(MOST_REFUSED, len(bodies))
+                        ):
+                            self.ended.set()
+                            have = sum(self.known(body) is not None for body in bodies)
+                            raise InputError(
+                                f"{error}; {have} of {len(bodies)} answers are kept in {self.cache} and will not be asked for again"
+                            ) from None
                     progress.add()
                     running |= {pool.submit(self.answer, bodies[more]): more for more in _some(left, 1)}
         if refused:

@@ -45,7 +45,7 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     endpoint = Endpoint.of(options.given(args, STEP), STEP)
     requests = [request(settings, row["question"], row["text"], row["reference"]) for row in answers]
     rows = [
-        {**{key: row[key] for key in ("id", "document")}, "score": score(reply or "", low, high), "reply": reply}
+        {**{key: row[key] for key in ("id", "document")}, "score": score(reply, low, high), "reply": reply}
         for row, reply in zip(answers, endpoint.answers(requests), strict=True)
     ]
     result = {"model": name, "judge": settings["model"], **numbers(rows, low, high, settings["seed"])}

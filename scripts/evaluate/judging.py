@@ -37,7 +37,7 @@ def request(settings: dict[str, Any], question: str, answer: str, reference: str
     }
 
 
-def score(reply: str, low: float, high: float) -> float | None:
-    """The last number of a reply, but for what another is out of ("7/10", "7 out of 10"); None without one, or off the scale."""
-    found = [float(number) for number in NUMBER.findall(OUT_OF.sub(r"\1", reply))]
+def score(reply: str | None, low: float, high: float) -> float | None:
+    """The last number of a reply, but for what another is out of ("7/10", "7 out of 10"); None without one or a reply, or off the scale."""
+    found = [float(number) for number in NUMBER.findall(OUT_OF.sub(r"\1", reply or ""))]
     return found[-1] if found and low <= found[-1] <= high else None

@@ -17,9 +17,8 @@ from scripts.workflow.record import processor
 PROMPT, NEW = 16, 32  # tokens: what a text begins with, and what is generated after it at a time
 ROUNDS, SECONDS = 8, 2.0  # so often, and no longer than that: the best is least disturbed by others on the machine
 FEWEST = 3  # rounds of a measurement that nothing disturbs
-ALIKE = (
-    0.9  # of the best round, what the next one reaches, and of its time what this process runs, if nothing disturbs it
-)
+# If nothing disturbs a measurement: of the best round, what the next one reaches, and of its time, what this process runs.
+ALIKE = 0.9
 
 
 def path_of(manifest: Path) -> Path:
@@ -48,6 +47,7 @@ def measure(model: Any, end: int, context: int) -> dict[str, Any]:
     prompt = min(PROMPT, context // 2)
     new = min(NEW, context - prompt)
     given = torch.full((1, prompt), end, device=model.device)
+    cuda = model.device.type == "cuda"
     rounds: list[tuple[float, float]] = []  # tokens a second, share of the time in which this thread ran
 
     def generate(tokens: int) -> tuple[float, float]:
@@ -57,11 +57,11 @@ def measure(model: Any, end: int, context: int) -> dict[str, Any]:
                 given, attention_mask=torch.ones_like(given), max_new_tokens=tokens, min_new_tokens=tokens, do_sample=False,
                 pad_token_id=end, eos_token_id=end,
             )  # fmt: skip
-        if model.device.type == "cuda":
+        if cuda:
             torch.cuda.synchronize()
         spent = time.perf_counter() - begun
         # A thread that waits for a GPU does not run, whatever else the machine does.
-        return tokens / spent, 1.0 if model.device.type == "cuda" else (time.thread_time() - ran) / spent
+        return tokens / spent, 1.0 if cuda else (time.thread_time() - ran) / spent
 
     generate(min(4, new))
     begun = time.perf_counter()
@@ -69,7 +69,6 @@ def measure(model: Any, end: int, context: int) -> dict[str, Any]:
         rounds.append(generate(new))
         if len(rounds) >= FEWEST and not is_disturbed(rounds):
             break
-    cuda = model.device.type == "cuda"
     return {
         "tokens_per_second": round(max(rounds)[0], 1),
         "disturbed": is_disturbed(rounds),

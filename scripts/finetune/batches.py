@@ -86,12 +86,12 @@ def cuts(found: Fitted, numbers: Iterable[int] | None = None) -> Cuts:
 
 def summary(train: Cuts, heldout: Cuts) -> dict[str, Any]:
     """What the manifest's summary says of the pairs that are cut or left out: {} without any."""
-    if not _touched(train, heldout):
+    if not _cut_or_left_out(train, heldout):
         return {}
     return {"cut": {"train": asdict(train), "heldout": asdict(heldout)}}
 
 
-def _touched(train: Cuts, heldout: Cuts) -> int:
+def _cut_or_left_out(train: Cuts, heldout: Cuts) -> int:
     return sum(found.cut + found.left_out for found in (train, heldout))
 
 
@@ -99,7 +99,7 @@ def note(
     train: Cuts, heldout: Cuts, max_length: int, part: str, where: str = "finetune.train", what: str = "pairs"
 ) -> list[str]:
     """A note for the report if pairs are cut or left out; else none. part: of a question that goes. what: is counted."""
-    if not _touched(train, heldout):
+    if not _cut_or_left_out(train, heldout):
         return []
     said = (
         f"Of {train.cut:,} of {train.pairs:,} training {what} and {heldout.cut:,} of {heldout.pairs:,} held-out {what} the question is "

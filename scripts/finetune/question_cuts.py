@@ -46,28 +46,26 @@ def cut_question(question: str, tokenizer: Any, excess: Excess, part: str) -> st
     return None
 
 
-def prompt_excess(template: Template, tokenizer: Any, most: int, ends: Sequence[str] = ("",)) -> Excess:
-    """`Excess` of prompts of at most `most` tokens, with each of the texts `ends` behind them."""
-
-    def excess(question: str) -> int:
-        prompt = template.prompt(question)
-        return max(len(ids) for ids in tokenizer([prompt + end for end in ends])["input_ids"]) - most
-
-    return excess
-
-
 def cut_prompt(question: str, template: Template, tokenizer: Any, most: int, ends: Sequence[str] = ("",)) -> str | None:
     """`cut_question` by the template's part, for a prompt of at most `most` tokens with each of the texts `ends` behind it."""
-    return cut_question(question, tokenizer, prompt_excess(template, tokenizer, most, ends), template.cut)
+
+    def excess(shorter: str) -> int:
+        prompt = template.prompt(shorter)
+        return max(len(ids) for ids in tokenizer([prompt + end for end in ends])["input_ids"]) - most
+
+    return cut_question(question, tokenizer, excess, template.cut)
+
+
+def cut_or_whole(question: str, template: Template, tokenizer: Any, most: int, ends: Sequence[str] = ("",)) -> str:
+    """As `cut_prompt`; a question that cannot be cut enough stays whole."""
+    shorter = cut_prompt(question, template, tokenizer, most, ends)
+    return question if shorter is None else shorter
 
 
 def cut_prompts(questions: Sequence[str], template: Template, tokenizer: Any, most: int) -> list[tuple[str, bool]]:
     """(prompt, whether its question is cut) of each question; one that cannot be cut to `most` tokens stays whole."""
-    found = [cut_prompt(question, template, tokenizer, most) for question in questions]
-    return [
-        (template.prompt(question if cut is None else cut), cut not in (question, None))
-        for question, cut in zip(questions, found, strict=True)
-    ]
+    shorter = [cut_or_whole(question, template, tokenizer, most) for question in questions]
+    return [(template.prompt(cut), cut != question) for question, cut in zip(questions, shorter, strict=True)]
 
 
 @dataclass
@@ -92,12 +90,12 @@ def fit_pairs(
     also: names of more texts, which are to fit too if a token of the question stays then.
     """
     found = Fitted()
-    for row, long in _measured(rows, template, tokenizer, max_length, [*names, *also]):
+    for row, long in _with_excess(rows, template, tokenizer, max_length, [*names, *also]):
         if not long:
             found.rows.append(row)
             found.cut.append(False)
             continue
-        for some in [(*names, *also), tuple(names)][: 1 + bool(also)]:
+        for some in [(*names, *also), tuple(names)] if also else [tuple(names)]:
             ends = [template.completion(row[name]) + tokenizer.eos_token for name in some]
             question = cut_prompt(row["question"], template, tokenizer, max_length, ends)
             if question is not None:
@@ -109,7 +107,7 @@ def fit_pairs(
     return found
 
 
-def _measured(
+def _with_excess(
     rows: Sequence[Row], template: Template, tokenizer: Any, max_length: int, names: Iterable[str]
 ) -> Iterator[tuple[Row, bool]]:
     """(row, whether it is longer than `max_length` tokens with one of its texts `names`)."""

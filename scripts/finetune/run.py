@@ -234,17 +234,14 @@ class Run:
         total[0], total[1] = self.update.loss / self.processes, float(stopping)
         dist.all_reduce(total)  # of the loss, and whether any process was told to stop, so that all stop together
         loss, stop = total.tolist()
-        self.shown |= loss_scale.shown(self.engine, self.overflows)
+        self.shown |= loss_scale.metrics_row(self.engine, self.overflows)
         if self.update.applied:
             return {"step": step, "loss": loss}, stop > 0
         if loss_scale.overflowed(scale and scale[0], loss, self.update.norm, self.update.applied):
             self.overflows += 1
-            self.shown |= loss_scale.shown(self.engine, self.overflows)
+            self.shown |= loss_scale.metrics_row(self.engine, self.overflows)
             if self.rank == 0:
-                log.info(
-                    "step %s: the gradient overflowed in fp16, its update is left out; the loss scale is halved",
-                    f"{step:,}",
-                )
+                loss_scale.log_overflow(step)
             return {"step": step, "loss": loss, "skipped": "gradient", "reason": OVERFLOW}, stop > 0
         self.skipped.append(step)
         what, ids = "gradient" if math.isfinite(loss) else "loss", self.batches.ids(step)
@@ -295,7 +292,7 @@ class Run:
             changed=self.changed,
             engine=self.kind,
             before=self.before.get("heldout_loss"),
-            **loss_scale.stored(self.engine, self.overflows),
+            **loss_scale.checkpoint_facts(self.engine, self.overflows),
         )
         saving.save(self, made, KEPT, self.save_dtype, self.companions, end)
 
@@ -312,7 +309,7 @@ def check(settings: dict[str, Any], processes: int, config: Any, where: str = WH
         raise InputError(f"{where}.max_length is {length}; the model's context is {limit} tokens")
     checks.packing(settings, config.model_type, where)
     checks.adapter(settings, where)
-    checks.half(settings, lambda key: f"{where}.{key}")
+    checks.check_fp16(settings, lambda key: f"{where}.{key}")
     check_aware(settings, lambda key: f"{where}.{key}")
     if processes > settings["batch_size"]:
         raise InputError(

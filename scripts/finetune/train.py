@@ -176,7 +176,7 @@ def results(run: Run, tensors: dict[str, torch.Tensor], manifest: Manifest) -> l
         "loss_first": losses[0],
         "loss_last": losses[-1],
         "skipped_steps": run.skipped,
-        **loss_scale.shown(run.engine, run.overflows),
+        **loss_scale.metrics_row(run.engine, run.overflows),
         "notes": [
             *(notes if run.skipped else []),
             *loss_scale.note(run.engine, run.overflows, run.steps),

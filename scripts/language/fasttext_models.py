@@ -10,11 +10,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import xxhash
-
 from scripts.language import fasttext_trial
 from scripts.workflow import pinned
 from scripts.workflow.errors import InputError
+from scripts.workflow.manifest import checksum
 
 PREFIX = "__label__"  # of labels in fastText's files
 WALL = 20  # seconds of the clock for each of processor time: the file may come from a slow file system
@@ -31,7 +30,7 @@ def load(name: str | Path, key: str, trial: bool = True) -> Any:
     """
     import fasttext
 
-    path = pinned.checked(name, key)
+    path = pinned.path_with_its_digest(name, key)
     try:
         if trial:
             _try(path, key)
@@ -42,11 +41,7 @@ def load(name: str | Path, key: str, trial: bool = True) -> Any:
 
 def _try(path: str, key: str) -> None:
     """Load the model in a process of its own (scripts/language/fasttext_trial.py), once for a file's content. Raises InputError."""
-    state = xxhash.xxh3_128()
-    with Path(path).open("rb") as handle:
-        while block := handle.read(1 << 20):
-            state.update(block)
-    digest, held = state.digest(), _passed[:]
+    digest, held = bytes.fromhex(checksum(Path(path))), _passed[:]
     places = [held[at : at + WIDTH] for at in range(0, len(held), WIDTH)]
     if digest in places:
         return

@@ -20,9 +20,8 @@ from scripts.pretrain import checkpoint, group
 from scripts.pretrain.checkpoint import Checkpoint, Kept
 from scripts.workflow.manifest import checksum, sync, write_atomically
 
-NOTE = (
-    ".written-{:05d}"  # of a process, in the folder that is being written: its files with sizes and checksums, as JSON
-)
+# Of a process, in the folder that is being written: its files with sizes and checksums, as JSON.
+NOTE = ".written-{:05d}"
 LOOK = 0.05  # seconds between two looks for the others' notes
 
 Write = Callable[[Path], list[str]]  # writes this process's files into a folder, and says their names

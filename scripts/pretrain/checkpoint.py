@@ -168,13 +168,13 @@ def agreed(folder: Path, code: dict[str, str], settings: str, steps: int, device
         if found is None:
             return None
         check_seen(found, device)
-        if not (why := altered(found)):
+        if not (why := first_altered_file(found)):
             return found
         if dist.get_rank() == 0:
             damage.set_aside(found.path, why)
 
 
-def altered(found: Checkpoint) -> str:
+def first_altered_file(found: Checkpoint) -> str:
     """Which file of a checkpoint does not have its checksum; "" if all have. Each process reads a part of them. A collective call.
 
     Raises Told for what the file system does not give.
@@ -192,9 +192,9 @@ def altered(found: Checkpoint) -> str:
     return next(filter(None, every), "")
 
 
-def check(found: Checkpoint, folder: Path) -> None:
+def check_digests(found: Checkpoint, folder: Path) -> None:
     """Raise Told for a checkpoint of which a file does not have its checksum. folder: the run's. A collective call."""
-    if why := altered(found):
+    if why := first_altered_file(found):
         raise Told(f"{why}: {damage.remedy(found.path, folder)}")
 
 

@@ -35,7 +35,7 @@ def check(train: dict[str, Any], processes: int) -> None:
     wide(train)
     layers(train)
     reduction(train)
-    half(train, f"{WHERE}.{{}}".format)
+    check_fp16(train, f"{WHERE}.{{}}".format)
     offload.check(train, f"{WHERE}.{{}}".format)
     masks(train)
     early_stop(train)
@@ -131,7 +131,7 @@ def reduction(settings: dict[str, Any]) -> None:
             )
 
 
-def half(settings: dict[str, Any], key: Callable[[str], str]) -> None:
+def check_fp16(settings: dict[str, Any], key: Callable[[str], str]) -> None:
     """InputError for fp16 with what its loss scaling does not reach, or was not tried with. key: of the section, as the config names it."""
     if settings["precision"] != FP16:
         return

@@ -70,7 +70,7 @@ class Contender(Run):
                 f"{self.folder} has no checkpoint of step {self.limit}, a rung of sweep.halving, and has later ones: remove the "
                 "folder, and the training begins again"
             )
-        checkpoint.check(box[0], self.folder)
+        checkpoint.check_digests(box[0], self.folder)
         return box[0]
 
     @property

@@ -2,7 +2,7 @@
 
 What can be seen in a moment is looked at before a run resumes or starts from a checkpoint: the header of safetensors, and of DeepSpeed's
 files, zip archives, the index, where each tensor begins and the checksum of all that is no tensor. The checksums of whole files are in the
-seal, and all processes compare them together (`checkpoint.altered`).
+seal, and all processes compare them together (`checkpoint.first_altered_file`).
 """
 
 from __future__ import annotations

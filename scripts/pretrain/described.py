@@ -38,5 +38,5 @@ def described(run: Run, step: int, validation: float | None) -> checkpoint.Check
         stopped=run.stopped,
         begun=run.begun,
         optimizer=run.settings["optimizer"],
-        **loss_scale.stored(run.engine, run.overflows),
+        **loss_scale.checkpoint_facts(run.engine, run.overflows),
     )

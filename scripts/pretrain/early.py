@@ -51,7 +51,7 @@ def choose(run: Run) -> None:
     if box[0] is None or box[0].validation != run.lowest:
         raise checkpoint.Told(f"the checkpoint of the best validation, {run.lowest}, is no longer in {run.folder}")
     with group.patience():
-        checkpoint.check(box[0], run.folder)
+        checkpoint.check_digests(box[0], run.folder)
         run.engine.load(box[0], run.folder)
     run.best = box[0].step
 

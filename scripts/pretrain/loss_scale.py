@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from scripts.pretrain.checks import FP16
+from scripts.workflow.console import log
 
 if TYPE_CHECKING:
     from scripts.pretrain.checkpoint import Checkpoint
@@ -38,7 +39,7 @@ class LossScale:
             self.value, self.steady = 2 * self.value, 0
 
 
-def made(settings: dict[str, Any]) -> LossScale | None:
+def of_settings(settings: dict[str, Any]) -> LossScale | None:
     """By the settings of a training; None for other precisions."""
     if settings["precision"] != FP16:
         return None
@@ -56,7 +57,7 @@ def overflowed(scale: float | None, loss: float, norm: float | None, applied: bo
     return scale > LEAST and (norm is None or not math.isfinite(norm))
 
 
-def stored(engine: Engine, overflows: int) -> dict[str, Any]:
+def checkpoint_facts(engine: Engine, overflows: int) -> dict[str, Any]:
     """What a checkpoint says of the scale, by its names there; {} for other precisions."""
     if (found := engine.loss_scale()) is None:
         return {}
@@ -69,10 +70,18 @@ def restore(engine: Engine, found: Checkpoint) -> None:
         engine.set_loss_scale(found.loss_scale, found.steady)
 
 
-def shown(engine: Engine, overflows: int) -> dict[str, float]:
+def metrics_row(engine: Engine, overflows: int) -> dict[str, float]:
     """What a row of metrics.jsonl says of the scale; {} for other precisions."""
     found = engine.loss_scale()
     return {} if found is None else {"loss_scale": found[0], "overflow_steps": overflows}
+
+
+def log_overflow(step: int) -> None:
+    """Log that the update of a step is left out for the loss scale. For process 0."""
+    log.info(
+        "step %s: the gradient overflowed in fp16, its update is left out; the loss scale is halved",
+        f"{step:,}",
+    )
 
 
 def note(engine: Engine, overflows: int, steps: int) -> list[str]:

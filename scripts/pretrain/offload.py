@@ -16,12 +16,12 @@ NONE, CPU, NVME = "none", "cpu", "nvme"
 OPTIMIZER, PARAMETERS, PATH = "offload_optimizer", "offload_parameters", "offload_path"
 
 
-def wanted(settings: Mapping[str, Any]) -> bool:
+def is_used(settings: Mapping[str, Any]) -> bool:
     """Whether anything is offloaded."""
     return any(settings.get(key, NONE) != NONE for key in (OPTIMIZER, PARAMETERS))
 
 
-def sections(settings: Mapping[str, Any], cuda: bool, largest: int) -> dict[str, Any]:
+def deepspeed_sections(settings: Mapping[str, Any], cuda: bool, largest: int) -> dict[str, Any]:
     """DeepSpeed's `offload_optimizer` and `offload_param` of `zero_optimization`.
 
     cuda: memory can be page-locked for a GPU. largest: elements of the largest parameter, for which a buffer beside the disk has room.
@@ -39,7 +39,7 @@ def sections(settings: Mapping[str, Any], cuda: bool, largest: int) -> dict[str,
 
 def check(settings: Mapping[str, Any], key: Callable[[str], str]) -> None:
     """InputError for an offload that cannot work. key: a key of the section as the config names it."""
-    if not wanted(settings):
+    if not is_used(settings):
         return
     for name in (OPTIMIZER, PARAMETERS):
         if (device := settings[name]) == NONE:

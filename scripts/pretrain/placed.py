@@ -86,7 +86,7 @@ def place(
         "disk": checkpoints(summary, train) * summary["checkpoint_bytes"] + summary["model_bytes"],
         "keep_every": train["keep_every"] if summary["steps"] is None else 0,
     }
-    if gpu and offload.wanted(train):
+    if gpu and offload.is_used(train):
         found["offloaded"] = memory.offloaded(shape, train, at)
     if not fits:
         found["changes"] = memory.changes(shape, train, at, has, here, cuda)

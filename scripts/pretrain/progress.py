@@ -99,7 +99,7 @@ class Pace:
             "mfu": used,
             "seconds": round(recorder.seconds + self.clock.whole, 3),
             "skipped_steps": len(run.skipped),
-            **loss_scale.shown(run.engine, run.overflows),
+            **loss_scale.metrics_row(run.engine, run.overflows),
             **vitals.per_device(rate, run.flops, run.processes, since // each),
             **self.vital.row(step, everyone, seconds / each),
         }

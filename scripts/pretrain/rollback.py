@@ -64,7 +64,7 @@ def go(run: Run, recorder: Recorder | None, step: int, back: int) -> None:
     left_out = run.plan.span(step + 1)[0] - run.plan.span(back + 1)[0]
     ahead, rolled = run.ahead + left_out, [*run.rolled, thrown | {"sequences": left_out}]
     with group.patience():
-        checkpoint.check(box[0], run.folder)
+        checkpoint.check_digests(box[0], run.folder)
         run.restore(box[0])
     run.ahead, run.rolled = ahead, rolled
     if recorder:

@@ -18,7 +18,7 @@ import torch
 import torch.distributed as dist
 
 from scripts.pretrain import data, group
-from scripts.pretrain.loss_scale import OVERFLOW
+from scripts.pretrain.loss_scale import OVERFLOW, log_overflow
 from scripts.workflow.console import log
 
 if TYPE_CHECKING:
@@ -79,10 +79,7 @@ def row(run: Run, step: int, loss: float) -> dict[str, Any]:
     """
     if run.overflowed:
         if run.rank == 0:
-            log.info(
-                "step %s: the gradient overflowed in fp16, its update is left out; the loss scale is halved",
-                f"{step:,}",
-            )
+            log_overflow(step)
         return {"skipped": "gradient", "reason": OVERFLOW, "documents": []}
     what, spike, ids = "gradient" if math.isfinite(loss) else "loss", {}, []
     reason, said = "not finite", "is not finite"

@@ -90,7 +90,7 @@ def _copied(manifests: Sequence[Path], target: Path) -> list[Path]:
         todo += [(path.parent / name, copy / name, listed[name]["xxh3"]) for name in listed]
         todo.append((path, copy / path.name, checksum(path)))
         out.append(copy / path.name)
-    known = Known(target)
+    known = CheckedCopies(target)
     todo = [each for each in todo if not known.has(*each[1:])]
     size = sum(old.stat().st_size for old, *_ in todo)
     free = shutil.disk_usage(target).free
@@ -121,7 +121,7 @@ def _copied(manifests: Sequence[Path], target: Path) -> list[Path]:
     return out
 
 
-class Known:
+class CheckedCopies:
     """The copies in a folder whose bytes had their checksums, by size, times and inode as they were then.
 
     So a file is read for its checksum once, not by each process of a node. Nobody sets the time of a change of an inode: a file that was

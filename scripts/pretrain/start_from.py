@@ -65,7 +65,7 @@ def begin(
     except InputError as error:  # it may be there on some nodes alone
         wrong = str(error)
     checkpoint.tell(wrong)
-    if found and (why := checkpoint.altered(found)):
+    if found and (why := checkpoint.first_altered_file(found)):
         raise checkpoint.Told(f"{KEY} is {str(path)!r}: {why}; name another checkpoint")
     if dist.get_rank() == 0:
         log.info("starting from %s%s", path, f", after step {found.step:,}" if found else "")

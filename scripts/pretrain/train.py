@@ -235,7 +235,7 @@ def results(run: Run, weights: dict[str, torch.Tensor], manifest: Manifest, out:
         "validation_bytes": run.validation_bytes,
         "validation_documents": run.validation_documents,
         "skipped_steps": run.skipped,
-        **loss_scale.shown(run.engine, run.overflows),
+        **loss_scale.metrics_row(run.engine, run.overflows),
         **({"rolled_back": run.rolled} if run.rolled else {}),
         **early.summary(run),
         "notes": notes,

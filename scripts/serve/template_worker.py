@@ -30,7 +30,7 @@ def limit() -> None:
     signal.signal(signal.SIGPROF, signal.SIG_DFL)  # also in the middle of one long operation, such as 10 ** 10 ** 10
 
 
-def laid_out(line: str) -> dict[str, str]:
+def answer_to(line: str) -> dict[str, str]:
     """The answer to a question, a line of JSON."""
     try:
         asked: dict[str, Any] = json.loads(line)
@@ -55,7 +55,7 @@ def main() -> None:
     answers.write("ready\n")
     for line in sys.stdin:
         signal.setitimer(signal.ITIMER_PROF, SECONDS)
-        answer = json.dumps(laid_out(line))
+        answer = json.dumps(answer_to(line))
         signal.setitimer(signal.ITIMER_PROF, 0)
         answers.write(answer + "\n")
 

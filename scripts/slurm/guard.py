@@ -20,6 +20,7 @@ from pathlib import Path
 from scripts.slurm import queue
 from scripts.slurm.patience import Silent, SlurmError, ask
 
+DRIVER = Path(".snakemake/slurm-driver.json")  # below a run's folder: who drives its jobs
 BEAT = 20.0  # seconds between two signs of life of a run
 DEAD = 120.0  # seconds without one after which a run on another login node counts as dead
 

@@ -47,7 +47,7 @@ def before_submission(workflow: Any) -> None:
     try:
         if not slurm and not submitted.exists():
             return  # a run on this machine, in a folder of which SLURM never got a job
-        guard.claim(folder / ".snakemake" / "slurm-driver.json")
+        guard.claim(folder / guard.DRIVER)
         if slurm or jobs_left(submitted):
             guard.clear(folder, logger.warning)
         if not slurm:

@@ -225,7 +225,7 @@ def head(folder: Path, log: list[str], jobs: bool) -> Iterator[str]:
     )
     if done:
         yield f"{done.group(1)} of {done.group(2)} tasks of the newest run are done ({done.group(3)} %)"
-    lease = folder / ".snakemake" / "slurm-driver.json"
+    lease = folder / guard.DRIVER
     if not lease.exists():
         yield "no run of Snakemake under SLURM was ever started here"
         return

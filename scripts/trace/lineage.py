@@ -37,7 +37,7 @@ class Result:
         """Where its manifest lies while the config has its model."""
         if not self.aside:
             return self.manifest
-        return unused.RESULTS / self.variant / Path(*self.step.split(".")) / f"{self.task}.manifest.json"
+        return unused.RESULTS / self.variant / steps.folder_of(self.step) / f"{self.task}.manifest.json"
 
     @property
     def name(self) -> str:

@@ -83,7 +83,7 @@ def changes(
     if stage := next((stage for stage in stages if fits(zero_stage=stage)), 0):
         found.append(said(f"set {where}.zero_stage to {stage}, which trains again", total(zero_stage=stage)))
     beside: dict[str, Any] = {offload.OPTIMIZER: offload.CPU}
-    can = cuda and settings["engine"] == "deepspeed" and settings["zero_stage"] and not offload.wanted(settings)
+    can = cuda and settings["engine"] == "deepspeed" and settings["zero_stage"] and not offload.is_used(settings)
     if can and fits(**beside):
         found.append(said(f"set {where}.{offload.OPTIMIZER} to {offload.CPU}, which trains again", total(**beside)))
     for more in (processes * 2**power for power in range(1, 8)) if cuda and settings["zero_stage"] else ():

@@ -89,7 +89,8 @@ def remaining(run: Run, now: float) -> str:
     left, unknown, late = run.left(now, time.time())
     missing = [f"{listed(unknown)} not measured yet"] if unknown else []
     if late:
-        missing.append(f"{listed(late)} take{'s' * (len(late) == 1)} longer than expected")
+        verb = "takes" if len(late) == 1 else "take"
+        missing.append(f"{listed(late)} {verb} longer than expected")
     words = "; ".join(missing)
     if left is None or (late and not round(left)):
         return words

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from scripts.training import runs
 from scripts.workflow import config as configuration
-from scripts.workflow import lock, readable, record, steps, unchanged
+from scripts.workflow import lock, record, steps, unchanged
 from scripts.workflow.cli import Parser, configfile_option, described, fail
 from scripts.workflow.console import Progress, log, put, setup
 from scripts.workflow.errors import InputError
@@ -183,9 +183,8 @@ def main(argv: list[str] | None = None) -> int:
         if unknown := [name for name in args.steps if name not in steps.STEPS]:
             raise InputError(f"{unknown[0]!r} is no step; allowed are {', '.join(steps.STEPS)}")
         if args.reason:
-            lock.hold(Path(".snakemake/run.lock"))
-        files = [Path(name) for name in args.configfile or ["config.yaml"]]
-        project = Project(configuration.validate(readable.laid(files), source=", ".join(map(str, files))))
+            lock.hold(lock.RUN)
+        project = Project.of_files([Path(name) for name in args.configfile])
         project.check()
         found = look(project, args.steps)
         put("\n".join(lines(found)))

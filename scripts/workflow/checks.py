@@ -174,7 +174,7 @@ def check_tuning(config: dict[str, Any]) -> None:
         settings, where = registry.section(config, step, name), partial(registry.where, config, step, name)
         training.saving(settings, where("engine", "async_checkpoints"))
         key = partial(registry.key, config, step, name)
-        training.half(finetuning.whole(settings, step), key)
+        training.check_fp16(finetuning.whole(settings, step), key)
         offload.check(settings, key)
         if "adapter" in settings:
             training.adapter(settings, where("engine", "adapter"))

@@ -59,15 +59,19 @@ def of(variants: Mapping[str, dict[str, Any]]) -> list[Path]:
     return found
 
 
+def amount(paths: list[Path]) -> str:
+    """How many files these are, and their size."""
+    files = "1 file" if len(paths) == 1 else f"{len(paths):,} files"
+    return f"{files} ({gigabytes(sum(path.lstat().st_size for path in paths))})"
+
+
 def described(found: list[Path]) -> str:
     """What `of` found, for a person, before it is removed."""
-    files = "1 file" if len(found) == 1 else f"{len(found):,} files"
-    total = gigabytes(sum(path.lstat().st_size for path in found))
-    return f"{files} ({total}) below results/ of shards, bands or parts, which this config no longer has"
+    return f"{amount(found)} below results/ of shards, bands or parts, which this config no longer has"
 
 
 def order(path: Path) -> tuple[bool, bool, Path]:
-    """The order in which files are removed: manifests first, so that none is left without its data, and records last."""
+    """The key by which files are sorted to be removed: manifests first, so that no manifest outlives its data; records last."""
     return (path.name.endswith("run.json"), not path.name.endswith(("manifest.json", "manifest.copy")), path)
 
 

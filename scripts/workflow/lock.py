@@ -11,6 +11,7 @@ from typing import IO
 
 from scripts.workflow import place
 
+RUN = Path(".snakemake/run.lock")  # of a run, below its folder
 HELD: list[IO[str]] = []  # keeps the file open, and so the lock, until the process ends
 
 

@@ -18,8 +18,8 @@ def split(name: str) -> tuple[str, str]:
     return path, digest
 
 
-def checked(name: str | Path, key: str) -> str:
-    """The path of what a key names. Raises InputError for a file that does not have the digest that stands beside it."""
+def path_with_its_digest(name: str | Path, key: str) -> str:
+    """The path of what a key names. Raises InputError if the file does not have the digest that the key names with it."""
     path, digest = split(str(name))
     if SIGN not in str(name):
         return path

@@ -7,14 +7,14 @@ so do commands that look at a run without Snakemake.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from scripts.ingest import sources
 from scripts.pretrain import model_check
-from scripts.workflow import checks, contents, fingerprint, halving, record, reference, steps, swept
+from scripts.workflow import checks, contents, fingerprint, halving, readable, record, reference, steps, swept
 from scripts.workflow import config as configuration
 from scripts.workflow.errors import InputError
 from scripts.workflow.freshness import Freshness
@@ -28,6 +28,12 @@ class Project:
     held: what `sources` and `contents` are, where they were found before (a job is told what was planned). Raises ConfigError or
     InputError for a config that cannot run.
     """
+
+    @classmethod
+    def of_files(cls, files: Sequence[Path]) -> Project:
+        """The project of config files, each laid over those before it (none: config.yaml). Raises ConfigError, InputError."""
+        given = files or [readable.DEFAULT]
+        return cls(configuration.validate(readable.laid(given), source=", ".join(map(str, given))))
 
     def __init__(self, config: dict[str, Any], held: list[Any] | None = None) -> None:
         self.variants = {name: configuration.of_variant(config, name) for name in ("main", *config["variants"])}

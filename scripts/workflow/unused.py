@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from scripts.training.estimate.parts import gigabytes
 from scripts.workflow import record, steps, unchanged
 from scripts.workflow.costs import benchmark
+from scripts.workflow.leftovers import amount, folders
 from scripts.workflow.manifest import Manifest, ManifestError, canonical, digest
 from scripts.workflow.project import Project
 
@@ -57,16 +57,15 @@ def set_aside(results: Path = RESULTS) -> list[SetAside]:
 
 def models_without(results: Path, step: str, models: Iterable[str]) -> list[str]:
     """The models below `results` (a variant's) that a step has made and that are not in `models`, by their manifests and records."""
-    made = results / steps.folder_of(step)
+    made, _ = folders(results, step)
     known = {match[1] for path in made.glob("*") if (match := MODEL.fullmatch(path.name))}
     return sorted(known - set(models))
 
 
 def files_of(results: Path, step: str, model: str) -> Iterator[Path]:
     """The files of a model's task below `results` (a variant's): those named after it, and those in its folder."""
-    below = steps.folder_of(step)
-    made = results / below
-    for folder in (made, results / BENCHMARKS / below):
+    made, measured = folders(results, step)
+    for folder in (made, measured):
         yield from (
             path for glob in (f"{model}.*", f".{model}.*") for path in sorted(folder.glob(glob)) if path.is_file()
         )
@@ -117,9 +116,9 @@ def leaving(variants: Mapping[str, dict[str, Any]]) -> Iterator[Move]:
 
 
 def _leaving(variant: str, step: str, model: str) -> Move:
-    results, below = RESULTS / variant, steps.folder_of(step)
-    made, measured = results / below, results / BENCHMARKS / below
-    whole = results / FOLDER / below / f"{model}.{mark_of(made / f'{model}.manifest.json')}"
+    results = RESULTS / variant
+    made, measured = folders(results, step)
+    whole = results / FOLDER / steps.folder_of(step) / f"{model}.{mark_of(made / f'{model}.manifest.json')}"
     aside, number = whole, 1
     while any(path.exists() for path in (aside / f"{model}.manifest.json", aside / f"{model}.run.json")):
         number += 1  # of the same settings, and other input
@@ -218,9 +217,8 @@ def described(moves: Iterable[Move]) -> str:
     moves = list(moves)
     paths = [path for move in moves for path in move.files]
     names = list(dict.fromkeys(move.model for move in moves))
-    files = "1 file" if len(paths) == 1 else f"{len(paths):,} files"
     models = f"the model {names[0]}" if len(names) == 1 else f"the models {', '.join(names)}"
-    return f"{files} ({gigabytes(sum(path.lstat().st_size for path in paths))}) of {models}"
+    return f"{amount(paths)} of {models}"
 
 
 LEAVES = "which this config no longer has, in results/*/unused/: they come back with the model, and `crawl2llm clean` removes them"

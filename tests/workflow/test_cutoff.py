@@ -67,7 +67,7 @@ def test_an_edit_that_changes_no_document(copy_of: Callable[[], Path], tmp_path:
 
 
 def test_an_edited_threshold_that_moves_no_document(copy_of: Callable[[], Path], tmp_path: Path) -> None:
-    """It stands beside each document that it drops, and nothing below reads it."""
+    """The threshold is in the verdicts of the stage, and nothing below reads it there."""
     folder = copy_of()
     config, before = edited(tmp_path, "language.select.threshold", 0.39), data(folder)
     said = run(folder, config=config)

@@ -297,9 +297,9 @@ def configuration(job: engine.Job, clipping: float) -> dict[str, Any]:
     # nothing goes on beside it, and a second bucket is memory.
     if zero in (1, 2) and (wide or job.device.type == "cuda"):
         config["zero_optimization"]["overlap_comm"] = True
-    if offload.wanted(settings):
+    if offload.is_used(settings):
         largest = max(parameter.numel() for parameter in initial.empty(job.config).parameters())
-        config["zero_optimization"] |= offload.sections(settings, job.device.type == "cuda", largest)
+        config["zero_optimization"] |= offload.deepspeed_sections(settings, job.device.type == "cuda", largest)
         config["zero_force_ds_cpu_optimizer"] = False  # torch's AdamW is fused on a CPU too, and needs no compiler
     return config
 

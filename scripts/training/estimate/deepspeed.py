@@ -6,15 +6,13 @@ section 3). Only what glibc's heap adds on a CPU is fitted. docs/memory.md compa
 
 from __future__ import annotations
 
+from scripts.pretrain import offload
 from scripts.training.estimate import shape as model
 from scripts.training.estimate.shape import CONTEXT, PROGRAM, Shape, Training
 
 BUCKET = 500_000_000  # parameters that DeepSpeed reduces in one piece at most
 GROUP = 1_000_000_000  # parameters that ZeRO 3 updates at once: DeepSpeed's sub_group_size
-BUFFER, BUFFERS = (
-    100_000_000,
-    5,
-)  # elements of a buffer of weights on their way to the disk, at least, and how many there are: its defaults
+BUFFERS = 5  # of weights on their way to the disk, of offload.BUFFER elements at least: DeepSpeed's default
 LIVE = 1_000_000_000  # parameters that ZeRO 3 holds gathered at most: DeepSpeed's stage3_max_live_parameters
 # What glibc's heap adds to activations and logits on a CPU: freed blocks that are too small for what comes next, or held apart by blocks
 # that stay. With the launcher's GLIBC_TUNABLES 0.46 of them where they are nearly all, and more where weights are. Memory that is mapped
@@ -30,10 +28,9 @@ def offloaded(shape: Shape, how: Training) -> dict[str, int]:
     disk is updated in memory by GROUP parameters at a time, and weights pass through BUFFERS buffers.
     """
     n, found = shape.parameters // how.split, {"host": 0, "nvme": 0}
-    mean = (
-        4 * (shape.parameters - shape.valued) // how.split if how.ema else 0
-    )  # which lies beside the weights that it follows
-    passing = BUFFERS * how.low * max(BUFFER, shape.hidden * max(shape.vocabulary, shape.intermediate))
+    # It lies beside the weights that it follows.
+    mean = 4 * (shape.parameters - shape.valued) // how.split if how.ema else 0
+    passing = BUFFERS * how.low * max(offload.BUFFER, shape.hidden * max(shape.vocabulary, shape.intermediate))
     for where, size, through in ((how.offloaded, 16 * n + mean, 16 * GROUP), (how.parked, how.low * n, passing)):
         if where == "cpu":
             found["host"] += size
@@ -63,9 +60,8 @@ def needed(shape: Shape, how: Training) -> dict[str, int]:
         optimizer += 4 * (n - shape.valued) // split
     # A validation has less of all else, and of a chunk's logits perhaps more.
     held, logits = model.held(shape, how), max(model.logits(shape, how), model.validation(shape, how)["logits"])
-    if (
-        how.cuda and how.offloaded != "none"
-    ):  # the update runs on the node's processors, by gradients that were copied there
+    # The update runs on the node's processors, by gradients that were copied there.
+    if how.cuda and how.offloaded != "none":
         optimizer = 0
         gradients = low * (share if zero_stage >= 2 else n)
     if how.cuda and how.parked != "none":

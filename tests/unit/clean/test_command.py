@@ -226,12 +226,12 @@ def test_what_the_config_names_stays(uses: dict[str, bool], capsys: pytest.Captu
 def test_a_name_in_any_spelling_is_one(uses: dict[str, bool], how: str, tmp_path: Path) -> None:
     """Absolute, by way of the folder above or of a link, as a list of files or a pattern."""
     Path("link").symlink_to(Path("results/old"))
-    named = candidates.Named()
+    named = candidates.NamedPaths()
     named._add("key", how.format(folder=Path.cwd()))
     assert named.key(Path("results/old/corpus")) == "key"
     assert named.key(Path("checkpoints/old")) is None and named.key(Path(".cache/judge")) is None
     for other in ("", ".", "/", "hf://datasets/results/x", str(tmp_path / "results"), "results\0"):
-        alone = candidates.Named()
+        alone = candidates.NamedPaths()
         alone._add("key", other)
         assert alone.key(Path("results/old/corpus")) is None, other
 

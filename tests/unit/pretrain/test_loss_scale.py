@@ -157,9 +157,9 @@ def test_deepspeeds_own_scale_is_read_and_set(monkeypatch: pytest.MonkeyPatch) -
 def test_what_does_not_go_with_it_is_refused(changes: dict[str, Any], words: str) -> None:
     config = validate({"pretrain": {"train": {"precision": "fp16", "engine": "torch", **changes}}})["pretrain"]["train"]
     with pytest.raises(InputError) as caught:
-        checks.half(config, "pretrain.train.{}".format)
+        checks.check_fp16(config, "pretrain.train.{}".format)
     assert str(caught.value).startswith("pretrain.train.precision is fp16") and words in str(caught.value)
-    checks.half(config | {"precision": "bf16"}, "pretrain.train.{}".format)
+    checks.check_fp16(config | {"precision": "bf16"}, "pretrain.train.{}".format)
 
 
 def test_a_note_says_how_often() -> None:

@@ -1,4 +1,4 @@
-"""ZeRO-Offload: what DeepSpeed is told, the same training with the optimizer and the weights in the node's memory, and what is refused."""
+"""ZeRO-Offload: the configuration for DeepSpeed, the same training with optimizer and weights in the node's memory, and refusals."""
 
 from __future__ import annotations
 
