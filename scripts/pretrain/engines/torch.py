@@ -169,12 +169,15 @@ class Torch(engine.Engine):
         if self.cut:
             return self._update_parts(self.cut, fits)
         total = nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None])
-        norm = float(total.full_tensor() if isinstance(total, DTensor) else total)
+        total = total.full_tensor() if isinstance(total, DTensor) else total
+        norm = float(total)
         if self.scaling:
+            total = total / self.scaling.value  # a power of two: exactly what `norm` is divided by
             norm = self._unscale(self.scaling, parameters, norm)
         if applied := math.isfinite(norm) and (fits is None or fits(norm)):
             if self.clipping:
-                nn.utils.clip_grads_with_norm_(parameters, self.clipping, torch.tensor(norm, device=self.device))
+                # The norm that is on the device already: to bring a number there makes the host wait once more.
+                nn.utils.clip_grads_with_norm_(parameters, self.clipping, total.float())
             self.optimizer.step()
         # DDP's stay, in its buckets: in all but the last micro-batch there would be others beside them.
         self.optimizer.zero_grad(set_to_none=not isinstance(self.runs, nn.parallel.DistributedDataParallel))

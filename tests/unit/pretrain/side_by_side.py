@@ -1,6 +1,6 @@
 """Trains the same model on the same batches with every engine, stage and precision, in one process group.
 
-    RANK=… WORLD_SIZE=… python -m tests.unit.pretrain.side_by_side OUT
+    RANK=… WORLD_SIZE=… python -m tests.unit.pretrain.side_by_side OUT [cuda]
 
 Process 0 writes OUT/PROCESSES.json: losses, norms, evaluation and a digest of the weights of each case, by its name, such as
 `torch-3-bf16`; the same of what goes on from its checkpoint, and from that of other processes where OUT has it.
@@ -43,6 +43,7 @@ MORE = [
     ("torch", 3, "bf16", "muon"),
 ]
 CPU = torch.device("cpu")
+DEVICE = torch.device("cuda", 0) if sys.argv[2:] == ["cuda"] else CPU
 
 
 def named(name: str, stage: int, precision: str, optimizer: str) -> str:
@@ -77,7 +78,7 @@ def made(name: str, wanted: dict[str, Any]) -> engine.Engine:
     job = engine.Job(
         config=shape(),
         settings=wanted,
-        device=CPU,
+        device=DEVICE,
         micro_batch=MICRO // world,
         accumulation=ACCUMULATION,
         recomputed=False,
@@ -90,7 +91,7 @@ def train(built: engine.Engine, wanted: dict[str, Any], steps: range) -> list[tu
     """(loss over all processes, norm) of each step."""
     rows, rank, world = [], dist.get_rank(), dist.get_world_size()
     for step in steps:
-        mine = batch(step).chunk(world, dim=1)[rank]
+        mine = batch(step).chunk(world, dim=1)[rank].to(DEVICE)
         found = built.step(mine, schedule.learning_rate(step, STEPS, wanted))
         total = found.loss / world
         dist.all_reduce(total)
@@ -102,7 +103,7 @@ def state(weights: Weights) -> tuple[str, float]:
     """(digest, sum) of weights."""
     mark, total = hashlib.sha256(), 0.0
     for name, value in sorted(weights):
-        mark.update(name.encode() + value.detach().numpy().tobytes())
+        mark.update(name.encode() + value.detach().cpu().numpy().tobytes())
         total += float(value.double().abs().sum())
     return mark.hexdigest(), total
 
@@ -145,7 +146,7 @@ def went_on(found: checkpoint.Checkpoint, wanted: dict[str, Any], name: str = ""
 
 def case(name: str, stage: int, precision: str, optimizer: str, place: Path, others: Path | None) -> dict[str, Any]:
     """One engine under one stage and precision. place: for its checkpoint; others: where the same case of other processes has one."""
-    start(name, CPU, 1)
+    start(name, DEVICE, 1)
     wanted = settings(zero_stage=stage, precision=precision, optimizer=optimizer)
     built = made(name, wanted)
     begun = state(built.weights())
@@ -167,7 +168,7 @@ def case(name: str, stage: int, precision: str, optimizer: str, place: Path, oth
     half = state(built.weights())[0]
     rows += train(built, wanted, range(HALF + 1, STEPS + 1))
     mark, total = state(built.weights())
-    tokens = batch(0).flatten(0, 1)
+    tokens = batch(0).flatten(0, 1).to(DEVICE)
     scored = float(built.evaluate(tokens[:, :-1], tokens[:, 1:]).sum())
     after = train(built, wanted, range(STEPS, STEPS + 1))  # an evaluation in between leaves nothing behind
     found = {
