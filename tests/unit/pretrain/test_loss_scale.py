@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,7 +16,7 @@ from scripts.pretrain.engines.deepspeed import DeepSpeed
 from scripts.pretrain.loss_scale import LEAST, LossScale, overflowed
 from scripts.workflow.config import completed, validate
 from scripts.workflow.errors import InputError
-from tests.unit.pretrain.runs import finish, rows, same, wait_for
+from tests.unit.pretrain.runs import finish, kill_after, rows, same
 from tests.unit.pretrain.test_deepspeed_on_gpus import told
 from tests.unit.pretrain.test_nonfinite import poisoned
 
@@ -92,10 +90,7 @@ def test_a_scale_that_is_too_large_finds_its_size_and_a_resumed_run_keeps_it(sta
     """From 2^32 down by real overflows, and up again every 4 updates; killed and resumed the files are the same, byte for byte."""
     changes = {**FP16, "zero_stage": 3, "steps": 30, "loss_scale_power": 32, "loss_scale_window": 4}
     finish(start(tmp_path / "whole", 2, changes))
-    process = start(tmp_path / "killed", 2, changes)
-    wait_for(process, tmp_path / "killed", "checkpoints/*/step-000010")
-    os.killpg(process.pid, signal.SIGKILL)
-    process.communicate()
+    kill_after(start, tmp_path / "killed", 10, 2, changes)
     assert "resuming after step" in finish(start(tmp_path / "killed", 2, changes))
     same(tmp_path / "whole", tmp_path / "killed")
     summary = json.loads((tmp_path / "whole/out/manifest.json").read_text())["summary"]
