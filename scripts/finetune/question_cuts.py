@@ -6,6 +6,7 @@ tokens that its tokenizer makes of any text.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -46,14 +47,52 @@ def cut_question(question: str, tokenizer: Any, excess: Excess, part: str) -> st
     return None
 
 
+def kept_exchanges(exchanges: Sequence[str], number: int, part: str) -> list[str]:
+    """`number` of the earlier exchanges of a conversation: the others are its oldest (left), its newest (right) or those between."""
+    if part == LEFT:
+        return list(exchanges[len(exchanges) - number :])
+    tail = 0 if part == RIGHT else number // 2
+    return [*exchanges[: number - tail], *exchanges[len(exchanges) - tail :]]
+
+
+def cut_conversation(conversation: str, template: Template, tokenizer: Any, excess: Excess) -> str | None:
+    """As `cut_question`, of a question that may stand behind earlier ones with their answers: no part of an answer joins a question.
+
+    Whole exchanges go as long as that is enough and one stays. Then the longer one of the two questions that are left is cut; if that
+    is not enough, the last one, alone.
+    """
+    exchanges, question = template.exchanges_of(conversation)
+    if excess(conversation) <= 0 or not exchanges:
+        return cut_question(conversation, tokenizer, excess, template.cut)
+
+    def without(number: int) -> str:
+        return template.with_exchanges(kept_exchanges(exchanges, len(exchanges) - number, template.cut), question)
+
+    fewest = bisect_left(range(len(exchanges)), True, key=lambda number: excess(without(number)) <= 0)
+    if fewest < len(exchanges):
+        return without(fewest)
+    (exchange,) = kept_exchanges(exchanges, 1, template.cut)
+    earlier = template.question_of(exchange)
+
+    def with_earlier(shorter: str) -> str:
+        return template.with_exchanges([shorter + exchange[len(earlier) :]], question)
+
+    def with_last(shorter: str) -> str:
+        return template.with_exchanges([exchange], shorter)
+
+    longer, whole = (earlier, with_earlier) if len(earlier) > len(question) else (question, with_last)
+    shorter = cut_question(longer, tokenizer, lambda some: excess(whole(some)), template.cut)
+    return cut_question(question, tokenizer, excess, template.cut) if shorter is None else whole(shorter)
+
+
 def cut_prompt(question: str, template: Template, tokenizer: Any, most: int, ends: Sequence[str] = ("",)) -> str | None:
-    """`cut_question` by the template's part, for a prompt of at most `most` tokens with each of the texts `ends` behind it."""
+    """`cut_conversation` for a prompt of at most `most` tokens with each of the texts `ends` behind it."""
 
     def excess(shorter: str) -> int:
         prompt = template.prompt(shorter)
         return max(len(ids) for ids in tokenizer([prompt + end for end in ends])["input_ids"]) - most
 
-    return cut_question(question, tokenizer, excess, template.cut)
+    return cut_conversation(question, template, tokenizer, excess)
 
 
 def cut_or_whole(question: str, template: Template, tokenizer: Any, most: int, ends: Sequence[str] = ("",)) -> str:

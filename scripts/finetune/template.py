@@ -6,7 +6,7 @@ them the same way.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -62,9 +62,27 @@ class Template:
         Earlier turns are laid out by this template, each answer with the end token after it, as the model wrote it. The
         system message is the first question's first paragraph.
         """
-        head, _, tail = self.before.partition("{question}")
-        earlier = "".join(f"{asked}{tail}{self.completion(answer)}{EOS}\n{head}" for asked, answer in turns)
-        return (f"{system}\n\n" if system else "") + earlier + question
+        _, _, tail = self.before.partition("{question}")
+        earlier = [f"{asked}{tail}{self.completion(answer)}" for asked, answer in turns]
+        return (f"{system}\n\n" if system else "") + self.with_exchanges(earlier, question)
+
+    @property
+    def _between(self) -> str:
+        """What stands between an answer and the question after it. No question or answer holds it: rows that spell EOS are dropped."""
+        return f"{EOS}\n{self.before.partition('{question}')[0]}"
+
+    def with_exchanges(self, exchanges: Sequence[str], question: str) -> str:
+        """A question behind earlier ones with their answers, as `exchanges_of` gives them."""
+        return self._between.join([*exchanges, question])
+
+    def exchanges_of(self, conversation: str) -> tuple[list[str], str]:
+        """(earlier questions, each with its answer; the last question) of what `conversation` laid out."""
+        *exchanges, question = conversation.split(self._between)
+        return exchanges, question
+
+    def question_of(self, exchange: str) -> str:
+        """The question of an exchange, or the beginning of one that spells what stands before an answer."""
+        return exchange.partition(self.before.partition("{question}")[2] + self.delimiter)[0]
 
     def chat(self) -> str:
         """The same as a chat template in Jinja, for programs that are given messages (transformers, vLLM, llama.cpp)."""

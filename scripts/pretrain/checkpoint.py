@@ -78,7 +78,7 @@ class Checkpoint:
     stopped: int = 0  # this step, where the run ended early with it (scripts/pretrain/early.py)
     begun: int = 0  # the step of another run's checkpoint that this run started from
     optimizer: str = ""  # whose state is in it; checkpoints from before it was written down do not say
-    # Of fp16 (scripts/pretrain/loss_scale.py): the scale, updates since it changed, and updates that were left out for it.
+    # Of fp16 (scripts/pretrain/loss_scale.py): the scale, updates that count toward its doubling, and updates that were left out for it.
     loss_scale: float | None = None
     steady: int = 0
     overflows: int = 0

@@ -229,7 +229,7 @@ class Engine(ABC):
         """
 
     def loss_scale(self) -> tuple[float, int] | None:
-        """(fp16's scale of the next backward pass, updates since it changed); None for other precisions."""
+        """(fp16's scale of the next backward pass, updates that count toward its doubling); None for other precisions."""
         return (self.scaling.value, self.scaling.steady) if self.scaling else None
 
     def set_loss_scale(self, value: float, steady: int) -> None:

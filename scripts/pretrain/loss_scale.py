@@ -25,7 +25,7 @@ LEAST = 1.0  # the smallest scale: an overflow there is none, but a gradient tha
 
 
 class LossScale:
-    """The scale of the next backward pass (`value`), and how many updates there were since it changed (`steady`)."""
+    """The scale of the next backward pass (`value`), and how many updates in a row count toward its doubling (`steady`)."""
 
     def __init__(self, power: int, window: int) -> None:
         self.value, self.window, self.steady = 2.0**power, window, 0
@@ -35,7 +35,7 @@ class LossScale:
         self.steady = 0 if overflow else self.steady + 1
         if overflow:
             self.value = max(LEAST, self.value / 2)
-        elif self.steady >= self.window:  # DeepSpeed counts on after it doubles
+        elif self.steady >= self.window:  # more in checkpoints of DeepSpeed by an earlier version
             self.value, self.steady = 2 * self.value, 0
 
 

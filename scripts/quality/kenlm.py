@@ -16,14 +16,19 @@ from scripts.quality import sidecars
 from scripts.quality.lm import languages
 from scripts.quality.perplexity import Models
 from scripts.quality.scorers import ANY, LM, models
-from scripts.workflow import cli
+from scripts.workflow import cli, pinned
 from scripts.workflow.console import Progress
 from scripts.workflow.manifest import Manifest, scratch
 
 
 def folders(args: argparse.Namespace, settings: dict[str, Any]) -> dict[str, dict[str, Path]]:
     """Scorer → its models by language."""
-    found = {entry["name"]: models(Path(entry["path"])) for entry in settings["models"]}
+    found = {
+        entry["name"]: models(
+            Path(pinned.path_with_its_digest(entry["path"], f"quality.kenlm.models: {entry['name']}"))
+        )
+        for entry in settings["models"]
+    }
     for path in args.lm:
         trained = Manifest.read(path)
         found[LM] = {Path(name).stem: trained.file(name) for name in trained.files if name.endswith(".bin")}

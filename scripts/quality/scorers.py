@@ -9,6 +9,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from scripts.workflow import pinned
 from scripts.workflow.errors import InputError
 
 TRAINED = "trained"  # the classifier of quality.train
@@ -74,7 +75,7 @@ def check(config: dict[str, Any]) -> None:
     for entry in quality["transformers"]["models"]:
         _check_classifier(entry)
     for entry in quality["kenlm"]["models"]:
-        if not models(Path(entry["path"])):
+        if not models(Path(pinned.split(entry["path"])[0])):
             raise InputError(
                 f"quality.kenlm.models: {entry['name']} has the path {entry['path']!r}, a folder without a language model; "
                 f"it holds {', '.join('<language>' + suffix for suffix in SUFFIXES)} as cc_net's, such as en.arpa.bin"
@@ -135,7 +136,8 @@ def models(folder: Path) -> dict[str, Path]:
 
 def _check_classifier(entry: dict[str, Any]) -> None:
     """Raise InputError for a folder that holds no model that transformers can load without running code of the model's own."""
-    folder, who = Path(entry["path"]), f"quality.transformers.models: {entry['name']} has the path {entry['path']!r}"
+    folder = Path(pinned.split(entry["path"])[0])
+    who = f"quality.transformers.models: {entry['name']} has the path {entry['path']!r}"
     if not (folder / "config.json").is_file():
         raise InputError(f"{who}, which holds no config.json: give the folder of a model as transformers saves it")
     if not list(folder.glob("*.safetensors")):

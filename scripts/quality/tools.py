@@ -21,6 +21,8 @@ VERSION = "0.3.0"  # of kenlm's archive; in envs/lock-kenlm.txt
 PROGRAMS = ("lmplz", "build_binary", "query")
 MADE = "version"  # the file in the folder that says which version it is of
 LINES = 4  # of what a program said last
+# A program that takes longer hangs: each reads and writes megabytes a second, and the machine may have much other work.
+SECONDS, RATE = 600, 20_000  # of the clock, and bytes of its files for each of which there is time beside these
 
 
 def folder() -> Path:
@@ -47,22 +49,30 @@ def check(config: dict[str, Any]) -> None:
         raise InputError(f"{key}, and {why}")
 
 
-def called(program: str, *options: str, text: Path, out: Path | None = None) -> None:
-    """Run a program with the file `text` as its input, and what it prints in the file `out`.
+def called(program: str, *options: str, text: Path, out: Path | None = None, model: Path | None = None) -> None:
+    """Run a program with the file `text` as its input, and what it prints in the file `out`. model: a file that it reads.
 
-    Raises InputError with its last words where it fails.
+    Raises InputError with its last words if it fails, and if it takes longer than files of this size can take.
     """
     if why := missing(folder()):
         raise InputError(why)
+    seconds = SECONDS + sum(file.stat().st_size for file in (text, model) if file) // RATE
     with text.open("rb") as given, (out or Path(os.devnull)).open("wb") as written:
-        done = subprocess.run(
-            [str(folder() / program), *options],
-            stdin=given,
-            stdout=written,
-            stderr=subprocess.PIPE,
-            check=False,
-            preexec_fn=partial(end_with, os.getpid()),
-        )
+        try:
+            done = subprocess.run(
+                [str(folder() / program), *options],
+                stdin=given,
+                stdout=written,
+                stderr=subprocess.PIPE,
+                timeout=seconds,
+                check=False,
+                preexec_fn=partial(end_with, os.getpid()),
+            )
+        except subprocess.TimeoutExpired as error:
+            raise InputError(
+                f"KenLM's {program} did not come to an end in {seconds:,} seconds with {model or text}, and was ended: files of this size "
+                "take far less. Run again; if it hangs again, the file is damaged, or its disk does not answer"
+            ) from error
     if done.returncode:
         said = [line for line in done.stderr.decode(errors="replace").splitlines() if line.strip()][-LINES:]
         raise InputError(f"KenLM's {program} ended with status {done.returncode}: {' | '.join(said) or 'no word'}")
@@ -86,13 +96,13 @@ def train(text: Path, model: Path, order: int, prune: list[int], memory_mb: int)
         "--skip_symbols",
     ]
     called("lmplz", *options, *(["--prune", *map(str, prune)] if prune else []), text=text, out=arpa)
-    called("build_binary", "trie", str(arpa), str(model), text=Path(os.devnull))
+    called("build_binary", "trie", str(arpa), str(model), text=Path(os.devnull), model=arpa)
     arpa.unlink()
 
 
 def scores(model: Path, text: Path, out: Path) -> Iterator[float]:
     """The log10 probability of each line of the file `text`, its end included, with 6 digits. out: a file for the answers."""
-    called("query", "-v", "sentence", str(model), text=text, out=out)
+    called("query", "-v", "sentence", str(model), text=text, out=out, model=model)
     with out.open(encoding="utf-8") as said:
         for line in said:
             yield float(line.split()[1])  # Total: -12.34 OOV: 0

@@ -18,7 +18,7 @@ import numpy as np
 from scripts.formats import filtered
 from scripts.formats.documents import Writer, shard_of
 from scripts.quality import sidecars
-from scripts.workflow import cli
+from scripts.workflow import cli, pinned
 from scripts.workflow.console import Progress, log
 from scripts.workflow.manifest import Manifest
 
@@ -70,14 +70,16 @@ def weights_of(entry: dict[str, Any], names: dict[int, str], outputs: int) -> li
 class Model:
     """A sequence classifier: texts → scores (float64).
 
-    entry: of `quality.transformers.models`; settings: of the step. Raises InputError where the folder holds no such model.
+    entry: of `quality.transformers.models`; settings: of the step. Raises InputError if the folder holds no such model, or has
+    another digest than the one that its path names.
     """
 
     def __init__(self, entry: dict[str, Any], settings: dict[str, Any], device: str) -> None:
         import torch
         from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
-        path, who = entry["path"], f"quality.transformers.models: {entry['name']}"
+        who = f"quality.transformers.models: {entry['name']}"
+        path = pinned.path_with_its_digest(entry["path"], who)
         local = {"local_files_only": True, "trust_remote_code": False}
         dtype = torch.bfloat16 if settings["precision"] == "bf16" else torch.float32
         try:

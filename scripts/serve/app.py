@@ -79,7 +79,7 @@ class Server:
         """GET /v1/models; `context` in tokens and whether a model `chats` are this server's own."""
         found = []
         for name in sorted(self.offers, key=lambda name: name != self.first):
-            about = described(self.offers[name])
+            about = await asyncio.to_thread(described, self.offers[name])  # a header is read by a process
             found.append({"id": name, "object": "model", "created": self.begun, "owned_by": "crawl2llm", **about})
         return web.json_response({"object": "list", "data": found})
 

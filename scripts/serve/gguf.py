@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import codecs
 import ctypes
+import json
 import os
+import signal
+import subprocess
 import sys
 import threading
 import weakref
@@ -20,7 +23,7 @@ from typing import Any
 from scripts.compress import accepts
 from scripts.compress.llama import BATCH, Loaded
 from scripts.models import load
-from scripts.serve import turns
+from scripts.serve import gguf_header, turns
 from scripts.serve.chat_template import ChatTemplate
 from scripts.serve.generate import COLDEST, Ended, Wanted, Writer
 from scripts.workflow.console import log
@@ -31,6 +34,7 @@ from scripts.workflow.processors import cores
 ANY_SEED = 0xFFFFFFFF  # llama.cpp's LLAMA_DEFAULT_SEED: another one each time
 ERROR = 4  # its level of messages (ggml.h). It warns of contexts that are no multiple of 256, of which nothing is wrong
 SMALL = 16 << 20  # bytes
+WALL = 60  # seconds of the clock for a header: the file may come from a slow file system
 ROOM = 64  # bytes of a token's text; a longer one is asked for again
 
 
@@ -82,29 +86,42 @@ def library() -> Any:
 def described(export: Export) -> dict[str, Any]:
     """What a file is, of which no weight is loaded: `context` in tokens, and whether it `chats`. {} for one that cannot be read."""
     try:
-        return _described(export.path, export.path.stat().st_mtime_ns)
-    except (OSError, InputError):
+        return _header(export.path, export.path.stat().st_mtime_ns)[0]
+    except OSError:
         return {}
 
 
 @cache
-def _described(path: Path, _: int) -> dict[str, Any]:
-    api = library()
-    told = api.llama_model_default_params()
-    told.vocab_only = True
-    if not (model := api.llama_model_load_from_file(str(path).encode(), told)):
-        raise InputError(f"llama.cpp cannot load {path}")
+def _header(path: Path, _: int) -> tuple[dict[str, Any], str]:
+    """(what the header of a file says, why it cannot be read): one of them is empty. A process with limits reads it, once."""
+    command = [sys.executable, "-P", gguf_header.__file__, str(path)]
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(accepts.tools() / "site"),
+        "OMP_NUM_THREADS": "1",
+        "OPENBLAS_NUM_THREADS": "1",
+        "GGML_NO_BACKTRACE": "1",
+    }
     try:
-        context = int(_value(api, model, f"{_value(api, model, 'general.architecture')}.context_length"))
-        return {"context": context, "chats": bool(api.llama_model_chat_template(model, None))}
-    finally:
-        api.llama_model_free(model)
+        done = subprocess.run(
+            command, capture_output=True, text=True, errors="replace", timeout=WALL, env=environment, check=False
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        why = f"its header was not read within {WALL} s"
+    else:
+        if not done.returncode:
+            return dict(json.loads(done.stdout)), ""
+        why = _last_words(done)
+    log.warning("%s: %s", path, why)
+    return {}, why
 
 
-def _value(api: Any, model: Any, key: str) -> str:
-    room = ctypes.create_string_buffer(256)
-    api.llama_model_meta_val_str(model, key.encode(), room, len(room))
-    return room.value.decode()
+def _last_words(done: subprocess.CompletedProcess[str]) -> str:
+    """Why a process that reads a header failed."""
+    if done.returncode < 0:
+        return f"the process that read its header was ended by {signal.Signals(-done.returncode).name}"
+    lines = [line for line in done.stderr.splitlines() if line.strip()]
+    return lines[-1][:500] if lines else f"the process that read its header ended with status {done.returncode}"
 
 
 class Model:
@@ -118,6 +135,8 @@ class Model:
         # Where weights have 32 bits, keys and values have too: the text is that of transformers. Otherwise 16, llama.cpp's default.
         try:
             file = export.checked()
+            if why := _header(file, file.stat().st_mtime_ns)[1]:
+                raise InputError(f"llama.cpp cannot load {file}: {why}")
             held = Loaded(str(file), 0, threads(file.stat().st_size), exact=export.type == "f32")
         except SystemExit as error:
             raise InputError(str(error)) from error

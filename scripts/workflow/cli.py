@@ -37,10 +37,22 @@ from scripts.workflow import fingerprint as fingerprints
 from scripts.workflow.console import put
 from scripts.workflow.errors import InputError
 from scripts.workflow.fingerprint import code
-from scripts.workflow.manifest import Manifest, ManifestError, canonical, combined, consumed, digest, recording, task_of
-from scripts.workflow.steps import OWN, STEPS, tasks
+from scripts.workflow.manifest import (
+    Manifest,
+    ManifestError,
+    canonical,
+    combined,
+    consumed,
+    digest,
+    leaves,
+    links_out,
+    recording,
+    task_of,
+)
+from scripts.workflow.steps import OWN, STEPS, folder_of, tasks
 
 SOURCES = "sources"  # in a manifest's `inputs`: what a task consumed that is no manifest
+RESULTS = "results"  # the folder of all results
 LONE = "manifest.json"  # the name of a one-task step's manifest
 LOG = "log"  # of all attempts at a training run, beside its checkpoints
 Body = Callable[[argparse.Namespace, dict[str, Any], Manifest], list[Path]]
@@ -244,6 +256,8 @@ def logs(args: argparse.Namespace) -> list[Path]:
             kept = checkpoints(args, given_settings(args.step, args.config, task_of(args.manifest))[0]) / LOG
     if args.log:
         args.log.parent.mkdir(parents=True, exist_ok=True)
+        if args.log.is_symlink() and leaves(str(args.log.parent), args.log.name):
+            args.log.unlink()
         args.log.write_bytes(b"")
         with contextlib.suppress(OSError):  # a full disk: the step itself says so
             args.log.write_bytes(kept.read_bytes() if kept and kept.exists() else b"")
@@ -313,6 +327,7 @@ def task(args: argparse.Namespace, section: dict[str, Any], mark: str, body: Bod
     An old manifest goes first: it would speak for files that were replaced before this was killed.
     """
     Manifest.forget(args.manifest)
+    remove_links(args)
     manifest = Manifest(step=args.step, fingerprint=digest(mark))
     with recording() as opened:
         files = body(args, section, manifest)
@@ -324,6 +339,14 @@ def task(args: argparse.Namespace, section: dict[str, Any], mark: str, body: Bod
         started = {"processes": args.processes} if "processes" in args else {}  # each has a GPU, where there are any
         record.write(args.manifest, mark, {**started, **manifest.run})
     return manifest.write(args.manifest, files)
+
+
+def remove_links(args: argparse.Namespace) -> None:
+    """Remove links among a task's files in a folder of results, which may come from somebody else: it writes no file elsewhere."""
+    if args.manifest.absolute().parent.match(f"{RESULTS}/*/{folder_of(args.step)}"):
+        for path in list(links_out(args.manifest)):
+            console.log.warning("%s is a symbolic link out of its folder, %s: removed", path, os.path.realpath(path))
+            path.unlink(missing_ok=True)
 
 
 def words(error: BaseException, args: argparse.Namespace) -> str:

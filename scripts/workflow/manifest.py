@@ -60,6 +60,8 @@ def write_atomically(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.partial")
     try:
+        if partial.is_symlink():  # a file elsewhere would be written over
+            partial.unlink()
         with partial.open("w", encoding="utf-8") as handle:
             handle.write(text)
             handle.flush()
@@ -100,6 +102,25 @@ def leaves(folder: str, name: str) -> bool:
     """Whether a file of a folder is elsewhere, by a link: a folder may come from somebody else, and a task reads what it names."""
     home = os.path.realpath(folder)
     return not f"{os.path.realpath(os.path.join(home, name))}{os.sep}".startswith(f"{home}{os.sep}")  # noqa: PTH118 - as in `damage`
+
+
+def links_out(manifest: Path) -> Iterator[Path]:
+    """The symbolic links among a task's files that lead out of its folder, in folders of its own too; the manifest need not be there.
+
+    A task would write through them to a file elsewhere, and no reader takes them (`Manifest.damage`). All files of the folder of a
+    one-task step are its own, and those that begin with the task's name elsewhere.
+    """
+    home, task = str(manifest.parent), task_of(manifest)
+    queue = [home]
+    while queue:
+        for entry in os.scandir(queue.pop()):
+            name = entry.path[len(home) + 1 :]
+            if task and name.lstrip(".").partition("/")[0].partition(".")[0] != task:
+                continue
+            if entry.is_dir(follow_symlinks=False):
+                queue.append(entry.path)
+            elif entry.is_symlink() and leaves(home, name):
+                yield Path(entry.path)
 
 
 def task_of(path: Path) -> str:

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from scripts.workflow import record, steps, unchanged
 from scripts.workflow.costs import benchmark
+from scripts.workflow.freshness import Freshness
 from scripts.workflow.leftovers import amount, folders
 from scripts.workflow.manifest import Manifest, ManifestError, canonical, digest
 from scripts.workflow.project import Project
@@ -147,24 +148,30 @@ def coming_back(project: Project) -> list[Move]:
     """
     there = set_aside()
     moves: dict[Path, Move] = {}  # by the manifest's path: variants share models
-    for variant, config in project.variants.items() if there else ():
-        for step, facts in steps.STEPS.items():
-            for task in steps.tasks(step, config) if facts.per == "model" and steps.is_used(step, config) else ():
-                path = Path(project.manifest(variant, step, task))
-                if path in moves or path.exists() or record.beside(path).exists():
-                    continue
-                taken = {move.aside for move in moves.values()}
-                of_task = (
-                    held for held in there if (held.step, held.model) == (step, task) and held.folder not in taken
-                )
-                if not all(
-                    _is_as_today(project, variant, name, model, moves)
-                    for name, model in steps.upstream(step, config, task)
-                ):
-                    continue  # it would be made from another model
-                if held := next((held for held in of_task if _is_of(project, variant, held, path)), None):
-                    moves[path] = _back(held, path)
+    number = -1
+    while there and number < len(moves):  # a model may stand before the one that it is made from
+        number = len(moves)
+        for variant, config in project.variants.items():
+            for step, facts in steps.STEPS.items():
+                for task in steps.tasks(step, config) if facts.per == "model" and steps.is_used(step, config) else ():
+                    _add_move(project, variant, step, task, there, moves)
     return list(moves.values())
+
+
+def _add_move(
+    project: Project, variant: str, step: str, task: str, there: Iterable[SetAside], moves: dict[Path, Move]
+) -> None:
+    """Add to `moves` that of the results of a task, if some of `there` are what it would make."""
+    path = Path(project.manifest(variant, step, task))
+    if path in moves or path.exists() or record.beside(path).exists():
+        return
+    above = steps.upstream(step, project.variants[variant], task)
+    if not all(_is_as_today(project, variant, name, model, moves) for name, model in above):
+        return  # it would be made from another model
+    taken = {move.aside for move in moves.values()}
+    of_task = (held for held in there if (held.step, held.model) == (step, task) and held.folder not in taken)
+    if held := next((held for held in of_task if _is_of(project, variant, held, path, moves)), None):
+        moves[path] = _back(held, path)
 
 
 def _is_as_today(project: Project, variant: str, step: str, model: str, moves: Mapping[Path, Move]) -> bool:
@@ -189,8 +196,11 @@ def _back(held: SetAside, path: Path) -> Move:
     return Move(path.parts[1], held.step, held.model, files, held.folder)
 
 
-def _is_of(project: Project, variant: str, held: SetAside, path: Path) -> bool:
-    """Whether results are what the task with the manifest at `path` would make of what is there. A part of them may be there already."""
+def _is_of(project: Project, variant: str, held: SetAside, path: Path, moves: Mapping[Path, Move]) -> bool:
+    """Whether results are what the task with the manifest at `path` would make of what is there or comes back.
+
+    A part of them may be there already.
+    """
     try:
         found = Manifest.parse(held.manifest)
     except ManifestError:
@@ -202,8 +212,22 @@ def _is_of(project: Project, variant: str, held: SetAside, path: Path) -> bool:
     fingerprint = project.fingerprint(variant, held.step, held.model)
     return (
         unchanged.is_made_by(found, held.manifest, fingerprint)
-        and project.freshness[variant].other_input(found) is None
+        and _after(project.freshness[variant], moves).other_input(found) is None
     )
+
+
+def _after(freshness: Freshness, moves: Mapping[Path, Move]) -> Freshness:
+    """What is asked of the results of a variant, with the manifests that come back as if they were there."""
+
+    def moved(place: Callable[[str, str], Path]) -> Callable[[str, str], Path]:
+        def manifest(step: str, task: str) -> Path:
+            path = place(step, task)
+            return moves[path].aside / path.name if path in moves else path
+
+        return manifest
+
+    assert freshness.main
+    return replace(freshness, place=moved(freshness.place), main=moved(freshness.main))
 
 
 def make(moves: Iterable[Move]) -> None:

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.slurm.cluster import Cluster
+from tests.slurm.cluster import RUN, Cluster
 from tests.slurm.machine import obstacle
 
 HERE = Path(__file__).resolve().parent
@@ -55,6 +55,17 @@ def until(what: str, ready: Callable[[], object], seconds: float = 300) -> None:
 def slurm(*command: str) -> str:
     """A SLURM command's output."""
     return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+
+
+def jobs_of(folder: Path) -> set[str]:
+    """The ids of all jobs that were submitted from a folder, however long ago they ended."""
+    ended = re.findall(
+        r"^JobId=(\d+) .*? WorkDir=(.*?) ReservationName=",
+        (RUN / "log/jobs.txt").read_text(encoding="utf-8"),
+        re.MULTILINE,
+    )
+    known = [line.split("|") for line in slurm("squeue", "-h", "--states=all", "-o", "%i|%Z").splitlines()]
+    return {number for number, place in (*ended, *known) if place == str(folder)}
 
 
 def own_profile(folder: Path, **values: object) -> Path:
@@ -146,8 +157,7 @@ class Drive:
     def once_each(self) -> bool:
         """Whether each task was started once, by a job of its own, and SLURM has had no other job of this run."""
         starts = self.table("starts")
-        asked = slurm("squeue", "-h", "--states=all", "-o", "%i|%Z").splitlines()
-        numbers = {row.split("|")[0] for row in asked if row.endswith(f"|{self.folder}")}
+        numbers = jobs_of(self.folder)
         return (
             len({(row[1], row[2]) for row in starts})
             == len(starts)

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from tests.slurm.cluster import Cluster
-from tests.slurm.conftest import ROOT, Drive, own_profile, slurm
+from tests.slurm.conftest import ROOT, Drive, jobs_of, own_profile
 from tests.workflow.conftest import TINY, snapshot
 
 
@@ -41,8 +41,7 @@ def finished(cluster: Cluster, complete: Path, tmp_path: Path) -> Iterator[Finis
 def test_nothing_is_submitted_below_an_edit_that_changes_nothing(finished: Finished) -> None:
     before = {name: body for name, body in snapshot(finished.folder).items() if name.endswith(".safetensors")}
     finished.start("--until", "evaluate_compare").finish()
-    jobs = slurm("squeue", "-h", "--states=all", "-o", "%i|%Z").splitlines()
-    mine = [job for job in jobs if job.endswith(f"|{finished.folder}")]
+    mine = jobs_of(finished.folder)
     submitted = re.findall(r"Job (\d+) has been submitted with SLURM jobid", finished.output)
     assert len(mine) == len(submitted) == 1, finished.output  # language.select itself, which was edited
     assert [path.name for path in finished.folder.glob("logs/slurm/rule_*")] == ["rule_language_select"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 from scripts.formats import spans
 from scripts.formats.documents import DOCUMENT, VERDICT, Writer, data, rows, shard_of
 from scripts.workflow import config as configuration
+from scripts.workflow import pinned
 from scripts.workflow.fingerprint import fingerprint
 from scripts.workflow.manifest import Manifest
 
@@ -99,3 +101,9 @@ def spans_of(folder: Path, edits: dict[str, list[tuple[int, int, str]]], shard: 
                 writer.add({"id": name, "start": start, "end": end, "replacement": replacement, "rule": "some"})
     Manifest("some.score", "test").write(manifest, [spans.file_of(manifest)])
     return manifest
+
+
+def folder_digest(folder: Path) -> str:
+    """The SHA-256 of a folder, as the shell prints it."""
+    command = ["sh", "-c", pinned.folder_command(str(folder))]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()[0]

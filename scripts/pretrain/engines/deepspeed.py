@@ -138,17 +138,25 @@ class DeepSpeed(engine.Engine):
         return (None if norm is None else float(norm)), True
 
     def loss_scale(self) -> tuple[float, int] | None:
-        """As `engine.Engine.loss_scale`, by DeepSpeed's own count of updates."""
+        """As `engine.Engine.loss_scale`, by DeepSpeed's own count of updates since an overflow.
+
+        DeepSpeed does not count the first of them toward a doubling, and counts on after it doubles: its scale doubles after
+        window + 1, 2 * window + 1, … of them.
+        """
         if not self.scaled:
             return None
         scaler = self.engine.optimizer.loss_scaler
-        return float(scaler.cur_scale), int(scaler.cur_iter - scaler.last_overflow_iter - 1)
+        since_overflow = int(scaler.cur_iter - scaler.last_overflow_iter - 1)
+        return float(scaler.cur_scale), max(0, since_overflow - 1) % scaler.scale_window
 
     def set_loss_scale(self, value: float, steady: int) -> None:
-        """As `engine.Engine.set_loss_scale`."""
-        if self.scaled:
-            scaler = self.engine.optimizer.loss_scaler
-            scaler.cur_scale, scaler.last_overflow_iter = value, scaler.cur_iter - steady - 1
+        """As `engine.Engine.set_loss_scale`; the same scale, loaded from DeepSpeed's own checkpoint, stays as it is."""
+        if not self.scaled:
+            return
+        scaler = self.engine.optimizer.loss_scaler
+        loaded = scaler.cur_iter > 0
+        if not loaded or self.loss_scale() != (value, steady):
+            scaler.cur_scale, scaler.last_overflow_iter = value, scaler.cur_iter - steady - 2
 
     @contextlib.contextmanager
     def _asked(self, fits: Callable[[float], bool] | None) -> Iterator[list[float]]:

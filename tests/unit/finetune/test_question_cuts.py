@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,9 +18,15 @@ from scripts.finetune.batches import cuts, note, pieces
 from scripts.finetune.question_cuts import SEAM, cut_prompts, fit_pairs
 from scripts.finetune.template import LEFT, MIDDLE, RIGHT, Template
 from scripts.models.load import load_tokenizer
+from scripts.tokenize.special import EOS
 
 LONG = "first words " + "and so on 😀 " * 40 + "last words"
 PARTS = (LEFT, MIDDLE, RIGHT)
+TEMPLATES = (
+    "Question: {question}\nAnswer: {answer}",
+    "<|im_start|>user\n{question}<|im_end|>\n<|im_start|>assistant\n{answer}",
+    "### Instruction:\n{question}\n\n### Response:\n{answer}",
+)
 
 
 @pytest.fixture(scope="session")
@@ -77,6 +84,60 @@ def test_pairs_that_are_cut_and_left_out_are_counted(tokenizer: Any) -> None:
     (said,) = note(cuts(found), cuts(fit_pairs([short], template(), tokenizer, 48)), 48, MIDDLE)
     assert said.startswith("Of 1 of 3 training pairs and 0 of 1 held-out pairs the question is cut (middle)")
     assert "1 training and 0 held-out pairs are left out" in said
+
+
+def turn(role: str, number: int, words: int) -> str:
+    """Words that say whose they are: `u2.0 u2.1 …` of the third question, `a0.0 …` of the first answer."""
+    return " ".join(f"{role}{number}.{word}" for word in range(words))
+
+
+def roles(prompt: str, cut: Template) -> list[tuple[str, str]]:
+    """(role, text) of every turn of a prompt, by the marks of the template alone."""
+    head, _, tail = cut.before.partition("{question}")
+    found = []
+    for number, each in enumerate(exchanges := prompt.split(EOS + "\n")):
+        assert each.startswith(head)
+        asked, mark, answered = each.removeprefix(head).partition(tail)
+        assert mark and bool(answered) == (number < len(exchanges) - 1)
+        found += [("u", asked), *([("a", answered)] if answered else [])]
+    return found
+
+
+@pytest.mark.parametrize("text", TEMPLATES)
+@pytest.mark.parametrize("part", PARTS)
+@pytest.mark.parametrize(
+    "sizes", [(9, 9, 9, 9, 9, 9, 9), (60, 3, 3, 3, 3), (3, 60, 3, 3, 3), (3, 3, 3, 3, 60), (60, 9, 60)]
+)
+def test_a_conversation_is_cut_between_turns_or_in_one(
+    tokenizer: Any, sizes: tuple[int, ...], part: str, text: str
+) -> None:
+    """What is kept has the role that it came from, answers are whole, and the last question is never without a word."""
+    cut = Template.parse(text, part)
+    said = [turn("ua"[number % 2], number // 2, words) for number, words in enumerate(sizes)]
+    turns = list(zip(said[:-1:2], said[1::2], strict=True))
+    row = {"id": "a", "question": cut.conversation("", turns, said[-1]), "answer": "It is a heap."}
+    assert roles(cut.prompt(row["question"]), cut) == [
+        ("ua"[n % 2], ("" if n % 2 == 0 else cut.delimiter) + w) for n, w in enumerate(said)
+    ]
+    length = len(tokenizer(cut.prompt(row["question"]) + cut.completion(row["answer"]) + EOS)["input_ids"])
+    kept = []
+    for most in range(40, length, 23):
+        found = fit_pairs([row], cut, tokenizer, most)
+        if found.left_out:
+            continue
+        assert found.cut == [True], "and is counted"
+        prompt = cut.prompt(found.rows[0]["question"])
+        ids, scored, _ = next(pieces(found.rows, cut, tokenizer, most))
+        assert len(ids) <= most and tokenizer.decode(ids[len(ids) - scored :]) == cut.completion("It is a heap.") + EOS
+        held = roles(prompt, cut)
+        assert [role for role, _ in held] == ["ua"[number % 2] for number in range(len(held))]
+        for role, words in held:
+            numbers = {match for match in re.findall(r"([ua]\d+)\.\d", words)}
+            assert len(numbers) <= 1 and all(number.startswith(role) for number in numbers), (role, words)
+            assert role == "u" or words.removeprefix(cut.delimiter) in said, "an answer is whole"
+        assert all(part in said[-1] for part in held[-1][1].split(SEAM)), "the last question is the last"
+        kept.append(len(ids))
+    assert kept and (part == LEFT or max(kept) > length / 2), "a long question is cut before all of it goes"
 
 
 def preferences(tokenizer: Any, method: str, length: int, new: int = 8) -> Preferences:

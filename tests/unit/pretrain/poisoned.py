@@ -5,6 +5,7 @@ loss, are much too large) or `steep:7` (only the gradient is), or several of the
 Everything else is the program itself. With CASES, such as `0-fp32 3-bf16-6 torch-0-fp32`, it trains once for each engine (deepspeed, where
 none is named), ZeRO stage, precision and number of steps (that of the config where a case has none), into a folder of that name beside the
 manifest: in one process, since starting takes longest. AHEAD is `20:6`: after step 20 the batches are those of 6 steps later.
+With HOLD, a step, no process begins it: a test kills them before it, however late the test comes.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -30,12 +32,15 @@ POISON = {
     for step in steps.split(",")
 }
 LAST = int(os.environ["RANK"]) == int(os.environ["WORLD_SIZE"]) - 1
+HOLD = int(os.environ.get("HOLD", "0"))
 now = 0
 step_of = Run.step
 
 
 def step(self: Run, number: int, *rest: Any) -> Any:
     global now
+    while number == HOLD:
+        time.sleep(1)
     now = number + self.ahead // self.plan.sequences  # the poison is in the batch
     if "forward" not in vars(self.engine):
         self.engine.forward = partial(forward, self.engine.forward)  # type: ignore[method-assign]

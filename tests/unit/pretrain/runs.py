@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import time
 from pathlib import Path
@@ -22,6 +24,23 @@ def wait_for(process: subprocess.Popen[str], folder: Path, pattern: str) -> None
     while not any(folder.glob(pattern)):
         assert process.poll() is None and time.monotonic() < deadline, process.communicate()[1]
         time.sleep(0.002)
+
+
+def kill(process: Any) -> None:
+    """Kill the launcher and all that it started, which have to be at work: a run that is at its end cannot be killed."""
+    assert process.poll() is None, process.communicate()[1]
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+    assert process.returncode == -signal.SIGKILL
+
+
+def kill_after(start: Any, folder: Path, step: int, processes: int, changes: dict[str, Any], *options: str) -> None:
+    """Start a training and kill it when the checkpoint of a step is there, before the next step is begun. start: the fixture."""
+    program = "tests.unit.pretrain.poisoned"
+    process = start(folder, processes, changes, *options, program=program, HOLD=str(step + 1))
+    wait_for(process, folder, f"checkpoints/*/step-{step:06d}")
+    kill(process)
+    assert not (folder / "out/manifest.json").exists()
 
 
 def rows(path: Path) -> list[dict[str, Any]]:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +11,7 @@ import torch
 from safetensors.torch import load_file
 
 from scripts.pretrain import average, checkpoint, engine, export, initial
-from tests.unit.pretrain.runs import finish, rows, same, wait_for
+from tests.unit.pretrain.runs import finish, kill, kill_after, rows, same, wait_for
 from tests.unit.pretrain.test_nonfinite import poisoned
 
 pytestmark = pytest.mark.slow  # starts trainings
@@ -73,8 +71,7 @@ def test_killed_and_resumed_is_the_same(start: Any, tmp_path: Path, more: dict[s
     finish(poisoned(start, whole, "gradient:7", 2, CHANGES | more))
     process = poisoned(start, killed, "gradient:7", 2, CHANGES | more)
     wait_for(process, killed, "checkpoints/*/step-000005")
-    os.killpg(process.pid, signal.SIGKILL)
-    process.communicate()
+    kill(process)
     assert "resuming after step" in finish(poisoned(start, killed, "gradient:7", 2, CHANGES | more))
     same(whole, killed)
 
@@ -85,10 +82,7 @@ def test_on_one_process_instead_of_two(start: Any, tmp_path: Path) -> None:
     for n, more in enumerate(({"zero_stage": 1}, {"zero_stage": 3, "precision": "bf16"})):
         whole, other = tmp_path / f"whole-{n}", tmp_path / f"other-{n}"
         finish(start(whole, 2, CHANGES | more))
-        process = start(other, 2, CHANGES | more)
-        wait_for(process, other, "checkpoints/*/step-000005")
-        os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
+        kill_after(start, other, 5, 2, CHANGES | more)
         finish(start(other, 1, CHANGES | more))
         one, two = (load_file(folder / "out/model/model.safetensors") for folder in (whole, other))
         assert all(torch.allclose(one[name], two[name], atol=2e-2 if n else 1e-4) for name in one)

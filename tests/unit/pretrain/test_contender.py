@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from scripts.workflow.fingerprint import fingerprint
 from scripts.workflow.manifest import Manifest
 from tests.unit.pretrain import copies
 from tests.unit.pretrain.conftest import TINY
-from tests.unit.pretrain.runs import finish, rows, wait_for
+from tests.unit.pretrain.runs import finish, kill, rows, wait_for
 
 RATE = "pretrain.train.learning_rate"
 QUICK = {"steps": 16, "validate_every": 6}
@@ -154,8 +153,7 @@ def test_killed_in_a_rung_it_ends_with_the_same_bytes(tokenizer: Path, shards: l
     finish(whole.to_rung(task, processes=2))
     process = killed.to_rung(task, processes=2)
     wait_for(process, killed.folder, "checkpoints/*/step-000005")
-    os.killpg(process.pid, signal.SIGKILL)
-    process.communicate()
+    kill(process)
     finish(killed.to_rung(task, processes=2))
     finish(alone.to_rung(task))
     paths = [sweep.rung(task).parent / f"{task}.json" for sweep in (whole, killed, alone)]

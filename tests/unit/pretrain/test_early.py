@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +10,7 @@ import pytest
 
 from scripts.pretrain import checks, export
 from scripts.workflow.errors import InputError
-from tests.unit.pretrain.runs import finish, rows, same, wait_for
+from tests.unit.pretrain.runs import finish, kill, rows, same, wait_for
 
 # A constant rate so high that validation soon gets worse.
 CHANGES = {
@@ -39,8 +37,7 @@ def test_stops_where_it_was_killed_too(start: Any, tmp_path: Path, more: dict[st
     best, end = stops(start, whole, 2, more)
     process = start(killed, 2, CHANGES | more)
     wait_for(process, killed, f"checkpoints/*/step-{best:06d}")
-    os.killpg(process.pid, signal.SIGKILL)
-    process.communicate()
+    kill(process)
     finish(start(killed, 2, CHANGES | more))
     same(whole, killed)
 

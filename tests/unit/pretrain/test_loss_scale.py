@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,7 +16,7 @@ from scripts.pretrain.engines.deepspeed import DeepSpeed
 from scripts.pretrain.loss_scale import LEAST, LossScale, overflowed
 from scripts.workflow.config import completed, validate
 from scripts.workflow.errors import InputError
-from tests.unit.pretrain.runs import finish, rows, same, wait_for
+from tests.unit.pretrain.runs import finish, kill_after, rows, same
 from tests.unit.pretrain.test_deepspeed_on_gpus import told
 from tests.unit.pretrain.test_nonfinite import poisoned
 
@@ -92,10 +90,7 @@ def test_a_scale_that_is_too_large_finds_its_size_and_a_resumed_run_keeps_it(sta
     """From 2^32 down by real overflows, and up again every 4 updates; killed and resumed the files are the same, byte for byte."""
     changes = {**FP16, "zero_stage": 3, "steps": 30, "loss_scale_power": 32, "loss_scale_window": 4}
     finish(start(tmp_path / "whole", 2, changes))
-    process = start(tmp_path / "killed", 2, changes)
-    wait_for(process, tmp_path / "killed", "checkpoints/*/step-000010")
-    os.killpg(process.pid, signal.SIGKILL)
-    process.communicate()
+    kill_after(start, tmp_path / "killed", 10, 2, changes)
     assert "resuming after step" in finish(start(tmp_path / "killed", 2, changes))
     same(tmp_path / "whole", tmp_path / "killed")
     summary = json.loads((tmp_path / "whole/out/manifest.json").read_text())["summary"]
@@ -114,11 +109,11 @@ def test_deepspeed_is_told_the_same() -> None:
     assert "fp16" not in told("cuda", 1)
 
 
-def test_deepspeeds_own_scale_is_read_and_set(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of the scaler that its configuration makes: halved by an overflow as ours; a checkpoint's scale goes on, window included."""
+def deepspeed_engine(window: int, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """An engine with the scaler that DeepSpeed makes by our configuration, which begins at 2^12, and nothing else."""
     from deepspeed.runtime.fp16 import loss_scaler as theirs
 
-    made = told("cuda", 1, precision="fp16", loss_scale_power=12, loss_scale_window=3)["fp16"]
+    made = told("cuda", 1, precision="fp16", loss_scale_power=12, loss_scale_window=window)["fp16"]
     options = {
         "init_scale": 2 ** made["initial_scale_power"], "scale_window": made["loss_scale_window"],
         "min_scale": made["min_loss_scale"], "delayed_shift": made["hysteresis"], "consecutive_hysteresis": False,
@@ -126,19 +121,62 @@ def test_deepspeeds_own_scale_is_read_and_set(monkeypatch: pytest.MonkeyPatch) -
     scaler = theirs.CreateLossScaler(torch.half, 0, True, options)
     assert isinstance(scaler, theirs.DynamicLossScaler)
     monkeypatch.setattr(theirs.dist, "get_rank", lambda: 1)
-    built: Any = SimpleNamespace(scaled=True, engine=SimpleNamespace(optimizer=SimpleNamespace(loss_scaler=scaler)))
-    assert DeepSpeed.loss_scale(built) == (2.0**12, 0)
+    made_of = SimpleNamespace(scaled=True, engine=SimpleNamespace(optimizer=SimpleNamespace(loss_scaler=scaler)))
+    made_of.loss_scale = lambda: DeepSpeed.loss_scale(made_of)  # type: ignore[arg-type]
+    return made_of
+
+
+def scaler_of(engine: Any) -> Any:
+    return engine.engine.optimizer.loss_scaler
+
+
+def test_deepspeeds_own_scale_is_read_and_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the scaler that its configuration makes: halved by an overflow as ours; a checkpoint's scale goes on, window included."""
+    engine = deepspeed_engine(3, monkeypatch)
+    scaler = scaler_of(engine)
+    assert DeepSpeed.loss_scale(engine) == (2.0**12, 0)
     scaler.update_scale(True)
+    assert DeepSpeed.loss_scale(engine) == (2.0**11, 0)
+    DeepSpeed.set_loss_scale(engine, 256.0, 2)
+    assert DeepSpeed.loss_scale(engine) == (256.0, 2)
     scaler.update_scale(False)
-    assert DeepSpeed.loss_scale(built) == (2.0**11, 1)
-    DeepSpeed.set_loss_scale(built, 256.0, 2)
-    assert DeepSpeed.loss_scale(built) == (256.0, 2)
-    scaler.update_scale(False)
-    scaler.update_scale(False)
-    assert scaler.cur_scale == 512.0
+    assert DeepSpeed.loss_scale(engine) == (512.0, 0)
     scaler.cur_scale = 1.0
     with pytest.raises(Exception, match="loss scale already at minimum"):  # what the engine turns into words for people
         scaler.update_scale(True)
+
+
+@pytest.mark.parametrize("done", range(1, 12))
+def test_a_scale_that_has_doubled_doubles_again_when_it_would_have_in_any_engine(
+    done: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After `done` updates a checkpoint is taken: DeepSpeed that goes on, DeepSpeed anew and torch have the same scales from there."""
+    window = 3
+    engine = deepspeed_engine(window, monkeypatch)
+    for number in range(done):
+        scaler_of(engine).update_scale(number == 0)
+    value, steady = DeepSpeed.loss_scale(engine) or (0.0, 0)
+    assert steady < window
+    if done == 1:  # DeepSpeed does not count the first update after an overflow
+        scaler_of(engine).update_scale(False)
+    resumed, ours = deepspeed_engine(window, monkeypatch), LossScale(12, window)
+    DeepSpeed.set_loss_scale(resumed, value, steady)
+    ours.value, ours.steady = value, steady
+    for _ in range(3 * window):
+        for each in (engine, resumed):
+            scaler_of(each).update_scale(False)
+        ours.update(False)
+        assert scaler_of(engine).cur_scale == scaler_of(resumed).cur_scale == ours.value
+        assert DeepSpeed.loss_scale(resumed) == (ours.value, ours.steady)
+
+
+def test_what_deepspeed_loaded_of_its_own_scale_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Just after an overflow, its own state says more than the checkpoint's."""
+    engine = deepspeed_engine(3, monkeypatch)
+    scaler_of(engine).update_scale(True)
+    before = vars(scaler_of(engine)).copy()
+    DeepSpeed.set_loss_scale(engine, *(DeepSpeed.loss_scale(engine) or (0.0, 0)))
+    assert vars(scaler_of(engine)) == before
 
 
 @pytest.mark.parametrize(
@@ -169,7 +207,7 @@ def test_a_note_says_how_often() -> None:
 
 
 def test_a_count_past_the_window_doubles_too() -> None:
-    """DeepSpeed's checkpoints may have one."""
+    """DeepSpeed's checkpoints by an earlier version may have one."""
     scale = loss_scale.LossScale(4, 10)
     scale.steady = 15
     scale.update(False)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +12,7 @@ from scripts.pretrain import checks, masking, model
 from scripts.workflow import config
 from scripts.workflow.errors import InputError
 from tests.unit.pretrain.conftest import build
-from tests.unit.pretrain.runs import finish, rows, same, wait_for
+from tests.unit.pretrain.runs import finish, kill_after, rows, same
 
 EOS = 0
 SHAPE = {"hidden_size": 32, "intermediate_size": 64, "layers": 2, "heads": 4, "kv_heads": 4, "context": 40}
@@ -70,10 +68,7 @@ def test_a_training_with_masks(start: Any, tmp_path: Path, more: dict[str, Any])
     changes = {"document_masking": True, "steps": 12, "validate_every": 0, **more}
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     finish(start(whole, 2, changes))
-    process = start(killed, 2, changes)
-    wait_for(process, killed, "checkpoints/*/step-000005")
-    os.killpg(process.pid, signal.SIGKILL)
-    process.communicate()
+    kill_after(start, killed, 5, 2, changes)
     assert "resuming after step" in finish(start(killed, 2, changes))
     same(whole, killed)
     without = tmp_path / "without"

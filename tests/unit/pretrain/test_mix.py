@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import shutil
-import signal
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -21,7 +19,7 @@ from scripts.pretrain import data, mix, mixed, schedule
 from scripts.workflow import config
 from scripts.workflow.manifest import Manifest
 from tests.unit.pretrain.conftest import TINY, write_indexed
-from tests.unit.pretrain.runs import finish, rows, same, wait_for
+from tests.unit.pretrain.runs import finish, kill, rows, same, wait_for
 
 CONTEXT = 8
 LANGUAGES = ("de", "en", "fr")
@@ -225,8 +223,7 @@ def test_a_training_reads_the_mix_and_resumes_in_it(
     finish(start(whole, 2, changes, *option, tokens=encoded))
     process = start(killed, 2, changes, *option, tokens=encoded)
     wait_for(process, killed, "checkpoints/*/step-000015")
-    os.killpg(process.pid, signal.SIGKILL)
-    process.communicate()
+    kill(process)
     finish(start(killed, 2, changes, *option, tokens=encoded))
     same(whole, killed)
     read = [row[mixed.ROW] for row in rows(whole / "out/losses.jsonl") if "loss" in row]

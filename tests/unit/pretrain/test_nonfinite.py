@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import signal
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +13,7 @@ import pytest
 
 from scripts.pretrain import data
 from scripts.workflow.manifest import Manifest
-from tests.unit.pretrain.runs import finish, rows, same, wait_for
+from tests.unit.pretrain.runs import finish, kill, rows, same, wait_for
 from tests.unit.pretrain.test_metrics import shown
 
 pytestmark = pytest.mark.slow  # starts trainings
@@ -82,8 +80,7 @@ def test_resumed_between_skipped_steps_is_the_same_to_the_byte(start: Any, tmp_p
     finish(poisoned(start, whole, poison, 2, changes))
     process = poisoned(start, killed, poison, 2, changes)
     wait_for(process, killed, "checkpoints/*/step-000010")
-    os.killpg(process.pid, signal.SIGKILL)
-    process.communicate()
+    kill(process)
     assert "resuming after step" in finish(poisoned(start, killed, poison, 2, changes))
     same(whole, killed)
     assert json.loads((killed / "out/manifest.json").read_text())["summary"]["skipped_steps"] == [4, 5, 13, 22]

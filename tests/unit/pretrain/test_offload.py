@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +12,7 @@ from scripts.pretrain import checks
 from scripts.training import memory
 from scripts.workflow.config import validate
 from scripts.workflow.errors import InputError
-from tests.unit.pretrain.runs import finish, rows, same, wait_for
+from tests.unit.pretrain.runs import finish, kill_after, rows, same
 from tests.unit.pretrain.test_deepspeed_on_gpus import told
 
 BOTH = {"offload_optimizer": "cpu", "offload_parameters": "cpu"}
@@ -70,10 +68,7 @@ def test_it_trains_the_same(start: Any, tmp_path: Path, changes: dict[str, Any],
     plain = {key: value for key, value in changes.items() if not key.startswith("offload")}
     finish(start(tmp_path / "plain", processes, plain))
     finish(start(tmp_path / "whole", processes, changes))
-    process = start(tmp_path / "killed", processes, changes)
-    wait_for(process, tmp_path / "killed", "checkpoints/*/step-000005")
-    os.killpg(process.pid, signal.SIGKILL)
-    process.communicate()
+    kill_after(start, tmp_path / "killed", 5, processes, changes)
     finish(start(tmp_path / "killed", processes, changes))
     same(tmp_path / "whole", tmp_path / "killed")
     losses = [

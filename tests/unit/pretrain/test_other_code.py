@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import signal
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +11,7 @@ import pytest
 
 from scripts.workflow.config import ROOT
 from scripts.workflow.fingerprint import code
-from tests.unit.pretrain.runs import finish, rows, wait_for
+from tests.unit.pretrain.runs import finish, kill, rows, wait_for
 
 pytestmark = pytest.mark.slow  # starts trainings
 EDITED = "scripts/pretrain/measures.py"
@@ -38,8 +36,7 @@ def test_an_unfinished_run_goes_on_and_its_manifest_says_so(start: Any, tmp_path
     folder = tmp_path / "run"
     process = start(folder, 1)
     wait_for(process, folder, "checkpoints/*/step-000010")
-    os.killpg(process.pid, signal.SIGKILL)
-    process.communicate()
+    kill(process)
     errors = finish(start(folder, 1, root=edited))
     (part,) = manifest(folder)["summary"]["other_code"]
     step = part["step"]

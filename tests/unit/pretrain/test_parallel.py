@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,7 +17,7 @@ from scripts.training.estimate.shape import shared_out
 from scripts.workflow import config
 from scripts.workflow.errors import InputError
 from tests.unit.pretrain.placed_apart import CASES, MORE
-from tests.unit.pretrain.runs import finish, rows, same, wait_for
+from tests.unit.pretrain.runs import finish, kill, rows, same, wait_for
 from tests.unit.pretrain.test_engines import side_by_side
 
 LONG = "CRAWL2LLM_LONG"  # see tests/conftest.py
@@ -120,8 +119,7 @@ def test_the_program_trains_the_same_wherever_it_is_placed_and_after_a_kill(star
     finish(start(tmp_path / "sequence", 2, changes, "--parallel-sequence", "2"))
     process = start(tmp_path / "killed", 4, changes, *two)
     wait_for(process, tmp_path / "killed", "checkpoints/*/step-000005")
-    os.killpg(process.pid, signal.SIGKILL)
-    process.communicate()
+    kill(process)
     finish(start(tmp_path / "killed", 4, changes, *two))
     same(tmp_path / "two", tmp_path / "killed")
     as_one(tmp_path, "two", "tensor", "sequence")

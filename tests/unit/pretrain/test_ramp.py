@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +14,7 @@ from scripts.pretrain import data, plan, schedule
 from scripts.workflow import config
 from scripts.workflow.manifest import Manifest
 from tests.unit.pretrain.conftest import TINY
-from tests.unit.pretrain.runs import finish, rows, same, wait_for
+from tests.unit.pretrain.runs import finish, kill_after, rows, same
 
 pytestmark = pytest.mark.slow  # starts trainings
 # 8, then 16, then 32 sequences: with micro-batches of 2 on two processes 2, 4 and 8 of them.
@@ -67,10 +65,7 @@ def plain(shards: list[Path], steps: int) -> list[float]:
 def test_as_a_plain_loop_and_after_a_kill(start: Any, tmp_path: Path, shards: list[Path], more: dict[str, Any]) -> None:
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     finish(start(whole, 2, CHANGES | more))
-    process = start(killed, 2, CHANGES | more)
-    wait_for(process, killed, "checkpoints/*/step-000005")
-    os.killpg(process.pid, signal.SIGKILL)
-    process.communicate()
+    kill_after(start, killed, 5, 2, CHANGES | more)
     assert "resuming after step" in finish(start(killed, 2, CHANGES | more))
     same(whole, killed)
     losses = [row["loss"] for row in rows(whole / "out/losses.jsonl") if "loss" in row]

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import time
 from pathlib import Path
 from typing import Any
@@ -12,7 +10,7 @@ from typing import Any
 import pytest
 
 from scripts.pretrain.rollback import ROW, until
-from tests.unit.pretrain.runs import finish, rows, same, wait_for
+from tests.unit.pretrain.runs import finish, kill, rows, same, wait_for
 from tests.unit.pretrain.test_nonfinite import poisoned
 
 pytestmark = pytest.mark.slow  # starts trainings
@@ -61,8 +59,7 @@ def test_killed_and_resumed_is_the_same(start: Any, tmp_path: Path, killed: str)
         while ROW not in log.read_text():
             assert process.poll() is None
             time.sleep(0.002)
-    os.killpg(process.pid, signal.SIGKILL)
-    process.communicate()
+    kill(process)
     assert "resuming after step" in finish(poisoned(start, broken, POISON, 2, CHANGES))
     same(whole, broken)
 
@@ -111,8 +108,7 @@ def test_with_all_else_that_a_checkpoint_holds(start: Any, tmp_path: Path, more:
     assert "back to step 20" in finish(poisoned(start, whole, POISON, 2, changes))
     process = poisoned(start, broken, POISON, 2, changes)
     wait_for(process, broken, "checkpoints/*/step-000030")
-    os.killpg(process.pid, signal.SIGKILL)
-    process.communicate()
+    kill(process)
     assert "resuming after step" in finish(poisoned(start, broken, POISON, 2, changes))
     same(whole, broken)
     summary = json.loads((whole / "out/manifest.json").read_text())["summary"]

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +10,7 @@ import numpy as np
 import pytest
 
 from scripts.pretrain.skips import Spikes
-from tests.unit.pretrain.runs import finish, rows, same, wait_for
+from tests.unit.pretrain.runs import finish, kill, rows, same, wait_for
 from tests.unit.pretrain.test_nonfinite import KINDS, SHARED_OUT, poisoned
 
 LOOKED = {"spike_sigma": 6, "spike_window": 20, "validate_every": 0}
@@ -87,8 +85,7 @@ def test_resumed_before_a_spike_skips_it_too(start: Any, tmp_path: Path, more: d
         folder = tmp_path / f"killed-{processes}"
         process = poisoned(start, folder, poison, 2, changes)
         wait_for(process, folder, "checkpoints/*/step-000020")
-        os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
+        kill(process)
         assert "resuming after step" in finish(poisoned(start, folder, poison, processes, changes))
         if processes == 2:
             same(whole, folder)

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
-import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -25,7 +23,7 @@ from scripts.workflow.config import ConfigError
 from scripts.workflow.errors import InputError
 from scripts.workflow.project import Project
 from tests.unit.pretrain.conftest import TINY, build
-from tests.unit.pretrain.runs import finish, rows, same, wait_for
+from tests.unit.pretrain.runs import finish, kill_after, rows, same
 
 
 @pytest.fixture(scope="module")
@@ -135,10 +133,7 @@ def test_deepspeed_goes_on_from_torch(
     expected = [row for row in rows(source / "out/losses.jsonl") if row["step"] > 10]
     for one, other in zip(rows(made / "out/losses.jsonl"), expected, strict=True):
         assert one == pytest.approx(other, abs=2e-3 if "precision" in more else 1e-4)
-    process = start(killed, processes, changes)
-    wait_for(process, killed, "checkpoints/*/step-000015")
-    os.killpg(process.pid, signal.SIGKILL)
-    process.communicate()
+    kill_after(start, killed, 15, processes, changes)
     assert "resuming after step" in finish(start(killed, processes, changes))
     same(made, killed)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import signal
 import subprocess
@@ -19,7 +18,7 @@ from scripts.pretrain import export
 from scripts.workflow import config
 from scripts.workflow.manifest import canonical, digest
 from tests.unit.pretrain.conftest import TINY
-from tests.unit.pretrain.runs import finish, rows, same, wait_for
+from tests.unit.pretrain.runs import finish, kill, rows, same, wait_for
 
 pytestmark = pytest.mark.slow  # starts trainings
 
@@ -59,8 +58,7 @@ def test_killed_and_resumed_is_the_same_to_the_byte(
     finish(start(whole, 2, changes))
     process = start(killed, 2, changes)
     wait_for(process, killed, "checkpoints/*/step-000010")
-    os.killpg(process.pid, signal.SIGKILL)
-    process.communicate()
+    kill(process)
     assert not (killed / "out" / "manifest.json").exists()
     errors = finish(start(killed, 2, changes))
     assert "resuming after step" in errors and "other code" not in errors

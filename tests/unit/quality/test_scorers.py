@@ -207,7 +207,8 @@ def test_a_model_by_language_and_ready_ones(crawl: Crawl, tmp_path: Path) -> Non
     model = trained(crawl, tmp_path / "lm", languages, min_documents=20, heldout_fraction=0)
     made = Manifest.read(model).summary
     assert list(made["documents"]) == ["en"] and made["left_out"] == {"fr": 16}
-    ready = {"name": "wiki", "path": str(tmp_path / "lm/models")}
+    digest = making.folder_digest(tmp_path / "lm/models")
+    ready = {"name": "wiki", "path": f"{tmp_path}/lm/models#sha256={digest}"}
     for path in perplexed(crawl, tmp_path / "kenlm", languages, [model], ready):
         for row in rows(data(path)):
             assert row["kenlm"] == row["wiki"] and (row["kenlm"] is None) == (row["language"] == "fr")

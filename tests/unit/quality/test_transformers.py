@@ -117,6 +117,16 @@ def test_a_model_without_a_trained_head_is_refused(regression: Path, tmp_path: P
         Model({"name": "edu", "path": str(folder)}, SETTINGS, "cpu")
 
 
+def test_the_digest_of_a_folder_is_compared_before_it_is_read(regression: Path) -> None:
+    from scripts.quality import scorers
+
+    entry = {"name": "edu", "path": f"{regression}#sha256={making.folder_digest(regression)}"}
+    scorers.check(config.validate({"quality": {"transformers": {"models": [entry]}}}))
+    Model(entry, SETTINGS, "cpu")
+    with pytest.raises(InputError, match=r"models: edu: .* it is another folder or a damaged one"):
+        Model({**entry, "path": f"{regression}#sha256={'0' * 64}"}, SETTINGS, "cpu")
+
+
 @pytest.mark.parametrize(
     ("damage", "words"),
     [

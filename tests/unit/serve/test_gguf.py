@@ -6,8 +6,10 @@ import asyncio
 import json
 import os
 import re
+import resource
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import threading
@@ -19,11 +21,12 @@ import pytest
 
 from scripts.compress import accepts, gguf
 from scripts.finetune.template import Template
-from scripts.serve import command, generate, sample
+from scripts.serve import command, generate, gguf_header, sample
 from scripts.serve.generate import Ended, Wanted, manifests
-from scripts.serve.gguf import Model
+from scripts.serve.gguf import Export, Model, described
 from scripts.serve.offered import exports
 from scripts.workflow.config import ROOT
+from scripts.workflow.errors import InputError
 from scripts.workflow.manifest import Manifest
 from tests.unit.compress.conftest import needs_llama, tokenizer_files, trained, written
 
@@ -201,6 +204,77 @@ def test_openais_own_client(address: str, results: Path) -> None:
         client.completions.create(model="gguf:q8_0", prompt="word " * 200)
     with pytest.raises(openai.NotFoundError, match="there are base, sft, gguf:f32, gguf:q8_0, whole:f16"):
         client.completions.create(model="gguf:q4_k_m", prompt="A")
+
+
+STRING, ARRAY, NUMBER = 8, 9, 4  # types of values in a GGUF file (ggml/docs/gguf.md)
+CRASHES = ["a", "a"]  # a vocabulary with a token twice, by which llama.cpp ends its process
+
+
+def packed(text: str) -> bytes:
+    return struct.pack("<Q", len(text.encode())) + text.encode()
+
+
+def header(tokens: list[str], numbers: int = 0, context: int = 128) -> bytes:
+    """A GGUF file of a Llama without a weight. numbers: it says that it goes on with so many, which are not there."""
+    texts = {"general.architecture": "llama", "tokenizer.ggml.model": "gpt2", "tokenizer.ggml.pre": "gpt-2"}
+    sizes = {
+        "context_length": context,
+        "embedding_length": 64,
+        "block_count": 2,
+        "feed_forward_length": 128,
+        "attention.head_count": 4,
+    }
+    lists = {"tokenizer.ggml.tokens": tokens, "tokenizer.ggml.merges": ["a b"]}
+    found = [packed(key) + struct.pack("<I", STRING) + packed(text) for key, text in texts.items()]
+    found += [packed(f"llama.{key}") + struct.pack("<II", NUMBER, size) for key, size in sizes.items()]
+    found += [packed("llama.attention.layer_norm_rms_epsilon") + struct.pack("<If", 6, 1e-5)]
+    found += [
+        packed(key) + struct.pack("<IIQ", ARRAY, STRING, len(parts)) + b"".join(map(packed, parts))
+        for key, parts in lists.items()
+    ]
+    found += [packed("more") + struct.pack("<IIQ", ARRAY, NUMBER, numbers)]
+    return b"GGUF" + struct.pack("<IQQ", 3, 0, len(found)) + b"".join(found)
+
+
+def hostile(folder: Path, body: bytes, size: int = 0) -> Export:
+    """An export of one file, which has the checksum of its manifest; a file of `size` bytes, if that is more."""
+    file = folder / "compress/export/gguf/gguf-Q8_0.gguf"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(body)
+    os.truncate(file, max(size, len(body)))
+    manifest = Manifest("compress.export", "0" * 16, summary={"gguf": [{"type": "q8_0", "file": file.name}]})
+    manifest.write(folder / "compress/export/gguf.manifest.json", [file])
+    return exports(folder)["gguf"][0]
+
+
+@needs_llama
+def test_a_header_is_read_in_a_process_of_its_own(tmp_path: Path) -> None:
+    letters = ["<|endoftext|>", *map(chr, range(33, 127))]
+    assert described(hostile(tmp_path / "good", header(letters))) == {"context": 128, "chats": False}
+    for name, body, words in (
+        ("twice", header(CRASHES), "the process that read its header was ended by SIGABRT"),
+        ("zeros", b"GGUF" + bytes(100), "it is no GGUF file that llama.cpp can read"),
+        ("context", header(letters, context=0), "its context_length is '0', which is no number of tokens"),
+    ):
+        export = hostile(tmp_path / name, body)
+        assert described(export) == {}
+        with pytest.raises(InputError) as caught:
+            Model(export)
+        assert str(caught.value) == f"llama.cpp cannot load {export.path}: {words}"
+
+
+@needs_llama
+def test_a_header_has_no_more_memory_than_its_limit(tmp_path: Path) -> None:
+    """A sparse file of numbers: llama.cpp keeps all of them."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss  # KiB
+    for number, answer in ((10, {"context": 128, "chats": False}), (gguf_header.MEMORY // 4, {})):
+        export = Export(tmp_path / f"{number}.manifest.json", "f32", "large.gguf")
+        export.path.parent.mkdir()
+        body = header(["<|endoftext|>"], numbers=number)
+        export.path.write_bytes(body)
+        os.truncate(export.path, len(body) + 4 * number)
+        assert described(export) == answer
+    assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss < max(before, gguf_header.MEMORY >> 10)
 
 
 @needs_llama

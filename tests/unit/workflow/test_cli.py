@@ -16,7 +16,7 @@ from scripts.workflow.config import ConfigError, validate
 from scripts.workflow.config import leaves as leaves_of_schema
 from scripts.workflow.errors import InputError
 from scripts.workflow.fingerprint import digest, fingerprint
-from scripts.workflow.manifest import Manifest, ManifestError
+from scripts.workflow.manifest import Manifest, ManifestError, links_out
 from tests.unit import making
 
 STEP = "language.select"
@@ -48,6 +48,71 @@ def test_run_with_a_config_file_is_the_same_run(tmp_path: Path) -> None:
     assert cli.settings(STEP, str(file)) == cli.settings(STEP, making.config(STEP, threshold=0.25))
     file.write_text("")
     assert cli.settings(STEP, str(file))[1] == fingerprint(STEP, validate({}))
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path) -> Path:
+    """A file that no step may write."""
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home/profile").write_text("mine")
+    return tmp_path / "home/profile"
+
+
+PLANTED = (
+    "out.txt",
+    "manifest.json",
+    ".manifest.json.partial",
+    ".manifest.copy",
+    "run.json",
+    ".run.json.partial",
+    "deep/er/a.bin",
+)
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_a_planted_link_is_not_written_through(tmp_path: Path, elsewhere: Path, name: str) -> None:
+    folder = tmp_path / "results/main/language/select"
+    (folder / "deep/er").mkdir(parents=True)
+    (folder / "deep/er/inner").symlink_to("../../notes.txt")
+    (folder / "theirs").symlink_to(elsewhere.parent)
+    (folder / name).symlink_to(elsewhere)
+
+    def body(_: argparse.Namespace, __: dict[str, Any], manifest: Manifest) -> list[Path]:
+        for path in (folder / "out.txt", folder / "deep/er/a.bin"):
+            path.write_text("result")
+        manifest.counts = {"in": 0, "kept": 0, "dropped": {}}
+        return [folder / "out.txt", folder / "deep/er/a.bin"]
+
+    assert run(folder, making.config(STEP), body) == 0
+    assert elsewhere.read_text() == "mine" and not (folder / "theirs").exists()
+    assert (folder / "deep/er/inner").is_symlink(), "a link to a file of the task is none"
+    assert Manifest.read(folder / "manifest.json").damage(deep=True) == []
+
+
+def test_a_planted_log_is_not_written_through(tmp_path: Path, elsewhere: Path) -> None:
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs/a.log").symlink_to(elsewhere)
+    assert run(tmp_path, making.config(STEP)) == 0 and elsewhere.read_text() == "mine"
+
+
+def test_links_of_others_stay(tmp_path: Path, elsewhere: Path) -> None:
+    """Of other shards, and in a folder that is none of results: a person may write beside what is theirs."""
+    results = tmp_path / "results/main/language/score"
+    for folder, name, stays in (
+        (results, "00000.parquet", False), (results, ".00000.parquet.partial", False), (results, "00001.parquet", True),
+        (results, "000001.parquet", True), (results, "00000", False),
+    ):  # fmt: skip
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / name).symlink_to(elsewhere)
+        left = list(links_out(folder / "00000.manifest.json"))
+        assert left == ([] if stays else [folder / name])
+        (folder / name).unlink()
+    (tmp_path / "a.txt").symlink_to(elsewhere)
+    assert run(tmp_path, making.config(STEP)) == 0 and (tmp_path / "a.txt").is_symlink()
+    linked = tmp_path / "linked"
+    linked.mkdir()
+    (tmp_path / "results/main/language/select").symlink_to(linked)
+    assert run(tmp_path / "results/main/language/select", making.config(STEP)) == 0 and (linked / "out.txt").is_file()
 
 
 @pytest.mark.parametrize(

@@ -25,8 +25,18 @@ def project(models: dict[str, Any], variants: dict[str, Any] | None = None) -> P
     return Project(configuration.validate(given))
 
 
-def made(of: Project, model: str, variant: str = "main", weights: str = "weights") -> dict[str, bytes]:
-    """The result of a fine-tuning, with its record and benchmark files, as the workflow leaves it: its files by path. Its base is there."""
+def made(
+    of: Project,
+    model: str,
+    variant: str = "main",
+    weights: str = "weights",
+    parent: str = "",
+    pairs: Path | None = None,
+) -> dict[str, bytes]:
+    """The result of a fine-tuning, with its record and benchmark files, as the workflow leaves it: its files by path. Its base is there.
+
+    parent: the fine-tuned model whose weights are all that it has read; pairs: the manifest of the pairs that are.
+    """
     base = Path(of.manifest(variant, BASE_STEP))
     base.parent.mkdir(parents=True, exist_ok=True)
     Manifest(BASE_STEP, digest(of.fingerprint(variant, BASE_STEP)), inputs={"a": {"b": "c"}}).write(base, [])
@@ -42,7 +52,14 @@ def made(of: Project, model: str, variant: str = "main", weights: str = "weights
         path.write_text(text)
     fingerprint = of.fingerprint(variant, STEP, model)
     record.write(manifest, fingerprint, {})
-    result = Manifest(STEP, digest(fingerprint), inputs={"finetune.pairs": {"x": "y"}})
+    inputs = {"finetune.pairs": {"x": "y"}}
+    if pairs:
+        inputs = {"finetune.pairs": {"train.jsonl": Manifest.parse(pairs).files["train.jsonl"]["xxh3"]}}
+    if parent:
+        read = f"{parent}/model/model.safetensors"
+        above = Manifest.parse(manifest.parent / f"{parent}.manifest.json")
+        inputs = {f"{STEP} {parent}": {read: above.files[read]["xxh3"]}}
+    result = Manifest(STEP, digest(fingerprint), inputs=inputs)
     result.write(manifest, [manifest.parent / model / "model/model.safetensors"])
     return files()
 
@@ -122,6 +139,24 @@ def test_a_model_whose_parent_would_be_made_again_stays_aside(here: Callable[...
     base = Path(whole.manifest("main", BASE_STEP))
     Manifest(BASE_STEP, "of other settings", inputs={"a": {"b": "c"}}).write(base, [])
     assert not unused.coming_back(whole)
+
+
+def test_of_results_with_other_input_those_of_the_parent_come_back(here: Callable[..., Any]) -> None:
+    """The older result of a model is made from the older result of its parent, of which only the newer one comes back."""
+    sft2 = {**SFT, "from": "sft"}
+    whole = project({"sft2": sft2, "sft": SFT})  # a child may stand before its parent
+    pairs = Path("results/main/finetune/pairs/manifest.json")
+    pairs.parent.mkdir(parents=True)
+    for name in ("older", "newer"):
+        pairs.with_name("train.jsonl").write_text(name)
+        Manifest("finetune.pairs", "z").write(pairs, [pairs.with_name("train.jsonl")])
+        made(whole, "sft", weights=f"sft of {name} pairs", pairs=pairs)
+        made(whole, "sft2", weights=f"sft2 of {name} pairs", parent="sft")
+        here(project({}))
+    here(whole)
+    assert (PLACE / "sft/model/model.safetensors").read_text() == "sft of newer pairs"
+    assert (PLACE / "sft2/model/model.safetensors").read_text() == "sft2 of newer pairs"
+    assert not whole.stale("main", STEP, ["sft2"])
 
 
 def test_a_model_comes_back_to_the_variant_that_has_it_now(here: Callable[..., Any]) -> None:

@@ -1,0 +1,75 @@
+"""The digest of a folder is the one that a person gets by sha256sum, and says what the files are and what they are called."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from scripts.workflow import pinned
+from scripts.workflow.config import named_files, validate
+from scripts.workflow.errors import InputError
+from tests.unit.making import folder_digest
+
+KEY = "quality.transformers.models: edu"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder as the Hub's cache has one: links to files elsewhere, hidden files, folders."""
+    (tmp_path / "blobs").mkdir()
+    (tmp_path / "blobs/1").write_text("weights")
+    made = tmp_path / "a model's"
+    (made / "deep").mkdir(parents=True)
+    (made / ".cache").mkdir()
+    for name in ("config.json", "deep/b", "deep.txt", "é 1", "B", ".cache/metadata", ".gitattributes"):
+        (made / name).write_text(name)
+    (made / "model.safetensors").symlink_to(tmp_path / "blobs/1")
+    return made
+
+
+def test_a_folder_has_the_digest_that_the_command_prints(folder: Path) -> None:
+    digest = folder_digest(folder)
+    assert pinned.path_with_its_digest(f"{folder}#sha256={digest.upper()}", KEY) == str(folder)
+    (folder / ".cache/metadata").write_text("fetched at another time")
+    assert pinned.path_with_its_digest(f"{folder}#sha256={digest}", KEY) == str(folder)
+
+
+@pytest.mark.parametrize("change", ["content", "name", "more", "less", "elsewhere"])
+def test_another_folder_is_refused(folder: Path, change: str) -> None:
+    digest = folder_digest(folder)
+    if change == "content":
+        (folder / "config.json").write_text("other")
+    elif change == "name":
+        (folder / "B").rename(folder / "C")
+    elif change == "more":
+        (folder / "deep/tokenizer.json").write_text("")
+    elif change == "less":
+        (folder / "deep/b").unlink()
+    else:
+        (folder.parent / "blobs/1").write_text("other weights")
+    with pytest.raises(
+        InputError, match=f"{folder_digest(folder)}, and {digest} is named: it is another folder"
+    ) as error:
+        pinned.path_with_its_digest(f"{folder}#sha256={digest}", KEY)
+    assert str(error.value).startswith(KEY)
+
+
+def test_an_error_says_how_the_digest_is_computed(folder: Path) -> None:
+    with pytest.raises(InputError) as error:
+        pinned.path_with_its_digest(f"{folder}#sha256=12ab", KEY)
+    assert pinned.folder_command(str(folder)) in str(error.value)
+
+
+def test_a_name_that_could_pass_for_two_files_is_refused(folder: Path) -> None:
+    (folder / f"x\n{hashlib.sha256().hexdigest()}  y").write_text("")
+    with pytest.raises(InputError, match="no name has a line end or a backslash"):
+        pinned.path_with_its_digest(f"{folder}#sha256={'0' * 64}", KEY)
+
+
+@pytest.mark.parametrize("step", ["quality.transformers", "quality.kenlm"])
+def test_a_folder_is_tracked_by_its_content_with_a_digest_too(step: str) -> None:
+    models = [{"name": "edu", "path": "models/edu#sha256=" + "0" * 64}]
+    config = validate({"quality": {step.partition(".")[2]: {"models": models}}})
+    assert list(named_files(config, step)) == [(f"{step}.models", "models/edu", "True")]
