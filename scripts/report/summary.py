@@ -18,7 +18,7 @@ from scripts.report.page import NARROW, NOTHING, duration, integer, short, signi
 from scripts.report.records import benchmark, dig
 from scripts.report.tables import parameters
 from scripts.workflow import cli, costs
-from scripts.workflow.console import put
+from scripts.workflow.console import put, quantity
 from scripts.workflow.costs import counting
 from scripts.workflow.inputs import Inputs
 from scripts.workflow.manifest import Manifest, ManifestError
@@ -118,7 +118,7 @@ def compared(counts: dict[str, Any]) -> Iterator[tuple[str, str]]:
         if not said:
             continue
         if unclear := by_verdict.pop("unclear"):
-            said[-1] = f"{WORDS['unclear']} on {integer(len(unclear))} measure{'s' * (len(unclear) > 1)}"
+            said[-1] = f"{WORDS['unclear']} on {quantity(len(unclear), 'measure')}"
         yield "compared", f"{title(pair['second']).lower()} with {title(pair['first']).lower()}: {'; '.join(said)}"
 
 
