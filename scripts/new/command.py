@@ -122,7 +122,7 @@ def held_out_note(made: Estimate) -> list[str]:
         return [said]
     return [
         said,
-        f"# So FEW (less than {LEAST_HELD_OUT}) that what is measured on them may be far off, and a corpus of this size makes a weak model.",
+        f"# So FEW (less than {LEAST_HELD_OUT}) that what is measured on them may be far off; a corpus of this size makes a weak model.",
         "# More documents help most; a larger validation_fraction takes them from training.",
     ]
 

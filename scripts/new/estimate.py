@@ -95,7 +95,7 @@ def speed(threads: int) -> float:
 
 
 def validation_fraction(documents: float) -> float:
-    """The share of so many documents that is held out, in whole per cent: what makes HELD_OUT of them, from the key's default on and at most
+    """The share of so many documents that is held out, in whole per cent: what makes HELD_OUT of them, from the key's default on, at most
     MOST_HELD_OUT.
     """
     least = float(configuration.completed("corpus.split", {})["validation_fraction"])
