@@ -122,6 +122,8 @@ def test_a_run_says_that_it_replaces_results_of_other_settings(copy_of: Callable
     folder, config = copy_of(), tmp_path / "config.yaml"
     config.write_text(yaml.safe_dump(changed("quality.select.keep_fraction", 0.77)), encoding="utf-8")
     first, second = (run(folder, "--until", "corpus_split", config=config) for _ in range(2))
-    said = "1 of 2 tasks replaces results made with other settings or code; 1 more only reads what other tasks make anew"
+    said = (
+        "1 of 2 tasks replaces results made with other settings or code; 1 more only reads what other tasks make anew"
+    )
     assert said in first and first.index(said) < first.index("2 tasks of 2 steps"), first
     assert "replace" not in second
