@@ -171,7 +171,7 @@ def text(
     lines += [
         f"# Languages, by text: {listed}.",
         *[
-            f"# Of {language}, the filters left NOTHING in the sample: a model of it needs other texts or other filters."
+            f"# The filters left NOTHING of {language} in the sample: a model of it needs other texts or other filters."
             for language in made.left
         ],
         "# Estimates, if the rest is as the sample, after language and heuristics:",

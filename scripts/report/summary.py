@@ -43,7 +43,7 @@ def lines(counts: dict[str, Any], seconds: float | None, page: Path) -> list[tup
         (
             "corpus",
             f"{integer(dig(train, 'documents'))} documents{f' to train on, {integer(held)} held out' if held else ''}, "
-            f"{size(dig(train, 'bytes'))}, "
+            f"{size(dig(train, 'bytes'))} of text, "
             f"{short(dig(counts, 'tokens', 'train', 'tokens'))} tokens; "
             f"from {integer(counts.get('documents_read'))} crawl records{mark('corpus.write', 'tokenize.encode')}",
         ),

@@ -135,7 +135,7 @@ def test_a_language_of_which_the_filters_leave_nothing_is_not_chosen_but_may_be_
     assert yaml.safe_load(Path("mine.yaml").read_text())["language"]["select"]["languages"] == ["en"]
     assert "NOTHING" not in capsys.readouterr().out
     assert main(["mine.yaml", "--force", "--from", "rows.*", "bad.jsonl", "--languages", "en", "de"]) == 0
-    assert "Of de, the filters left NOTHING in the sample" in capsys.readouterr().out
+    assert "The filters left NOTHING of de in the sample" in capsys.readouterr().out
 
 
 def test_the_estimate_counts_the_start_of_every_task(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
