@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from scripts.decontaminate.words import words
 from scripts.formats.documents import DOCUMENT, Writer
+from scripts.trace import wrote
 from scripts.trace.wrote import Wanted, every, search
 from tests.unit import making
 
