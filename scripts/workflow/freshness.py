@@ -182,7 +182,7 @@ def _differing_keys(before: dict[str, Any], now: dict[str, Any]) -> Iterator[str
     for key in [*now, *(key for key in before if key not in now)]:
         if key in before and key in now and before[key] == now[key]:
             continue
-        lists = [side.get(key) for side in (before, now)]
+        lists: list[Any] = [side.get(key) for side in (before, now)]
         if all(isinstance(value, list) and all(isinstance(entry, dict) for entry in value) for value in lists):
             yield from _differing_entries(key, *lists)
             continue
