@@ -7,12 +7,16 @@ CONFIG ?=
 PROFILE ?= profiles/local
 export PROMPT ?=
 # A broken config is named by file, line and column; Snakemake would only say that it is not valid. What follows a run names its pages.
-# DIRECTORY is the folder of the run; without CONFIG its config is the one here then.
+# DIRECTORY is the folder of the run, of every target that concerns one; without CONFIG its config is the one here then.
 DIRECTORY ?=
-SNAKEMAKE = $(if $(CONFIG),$(BIN)/python -m scripts.workflow.readable $(CONFIG) && )$(if $(DIRECTORY),mkdir -p "$(DIRECTORY)" && )\
-  CRAWL2LLM_SUMMARY=1 PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m snakemake --profile $(PROFILE) \
-  $(if $(CONFIG)$(DIRECTORY),--configfile $(or $(CONFIG),config.yaml)) $(if $(DIRECTORY),--directory "$(DIRECTORY)")
-RESULTS_HERE = $(if $(DIRECTORY),"$(DIRECTORY)"/results/main,results/main)
+IN_FOLDER = $(if $(DIRECTORY),--directory "$(DIRECTORY)")
+MAKE_FOLDER = $(if $(DIRECTORY),mkdir -p "$(DIRECTORY)" && )
+OF_RUN = --profile $(PROFILE) $(if $(CONFIG)$(DIRECTORY),--configfile $(or $(CONFIG),config.yaml)) $(IN_FOLDER)
+SNAKEMAKE = $(if $(CONFIG),$(BIN)/python -m scripts.workflow.readable $(CONFIG) && )$(MAKE_FOLDER)\
+  CRAWL2LLM_SUMMARY=1 PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m snakemake $(OF_RUN)
+PLAN = $(MAKE_FOLDER)PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m scripts.crawl2llm plan
+IN_RUN = $(if $(DIRECTORY),"$(DIRECTORY)"/$(1),$(1))
+RESULTS_HERE = $(call IN_RUN,results/main)
 
 PYTHON_HERE = PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python
 
@@ -26,7 +30,7 @@ help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@echo "  CONFIG=configs/x.yaml after demo, plan, dag or report takes that run instead of config.yaml,"
 	@echo "  PROFILE=profiles/slurm Snakemake's profile instead of profiles/local,"
-	@echo "  DIRECTORY=/tmp/run after demo or report another folder for the run than this one"
+	@echo "  DIRECTORY=/tmp/run after demo, plan, dag, status, report, serve, sample or clean another folder for the run than this one"
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(f"crawl2llm needs Python 3.11 or newer; $(PYTHON) is {sys.version.split()[0]}. Try make PYTHON=python3.12" if sys.version_info < (3, 11) else 0)'
@@ -69,23 +73,23 @@ check: lint ## before a commit, in 3 minutes: lint, types, unit tests that take 
 	$(PYTHON_HERE) -m pytest --numprocesses auto --dist worksteal -m "not slow" tests/unit tests/workflow/test_matrix.py tests/workflow/test_steps.py
 
 plan: $(VENV)/.compiled ## what would run, why, and about how long it takes
-	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m scripts.crawl2llm plan --profile $(PROFILE) $(if $(CONFIG),--configfile $(CONFIG))
+	@$(PLAN) $(OF_RUN)
 
 dag: $(VENV)/.compiled ## the plan as a picture, plan.html and plan.svg (the workflow alone: docs/rulegraph.svg)
-	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m scripts.crawl2llm plan --html=plan.html --svg=plan.svg --profile $(PROFILE) $(if $(CONFIG),--configfile $(CONFIG))
+	@$(PLAN) --html=$(call IN_RUN,plan.html) --svg=$(call IN_RUN,plan.svg) $(OF_RUN)
 
 status: $(VENV)/.compiled ## what runs where on SLURM, until when, what waits and why, GPU-hours by rule
-	@$(BIN)/python -m scripts.crawl2llm status
+	@$(BIN)/python -m scripts.crawl2llm status $(IN_FOLDER)
 
 report: $(VENV)/.compiled ## only the report, and what it needs; OPEN=1 opens it in a browser
 	$(SNAKEMAKE) --forcerun report_render
 	@$(BIN)/python -m scripts.report.summary --results $(RESULTS_HERE) $(if $(OPEN),--open)
 
 serve: $(VENV)/.compiled ## talk to the models: a page to chat in and an endpoint as OpenAI's. MODEL=sft PORT=8000, TYPE=q8_0 of a GGUF export
-	@$(BIN)/python -m scripts.crawl2llm serve $(MODEL) $(if $(TYPE),--type $(TYPE)) --port $(or $(PORT),8000) --results $(or $(RESULTS),results/main)
+	@$(BIN)/python -m scripts.crawl2llm serve $(MODEL) $(if $(TYPE),--type $(TYPE)) --port $(or $(PORT),8000) --results $(or $(RESULTS),$(RESULTS_HERE))
 
 sample: $(VENV)/.compiled ## what a model writes: make sample PROMPT="What does sorted do?" MODEL=sft
-	@$(BIN)/python -m scripts.crawl2llm sample "$$PROMPT" $(if $(MODEL),--model $(MODEL)) $(if $(TYPE),--type $(TYPE)) --results $(or $(RESULTS),results/main)
+	@$(BIN)/python -m scripts.crawl2llm sample "$$PROMPT" $(if $(MODEL),--model $(MODEL)) $(if $(TYPE),--type $(TYPE)) --results $(or $(RESULTS),$(RESULTS_HERE))
 
 gguf-tools: $(VENV)/.compiled ## llama.cpp, compiled once, for models as GGUF: into .gguf, or CRAWL2LLM_GGUF
 	@$(BIN)/python -m scripts.compress.gguf_tools
@@ -124,7 +128,7 @@ docs: $(VENV)/.compiled ## regenerate docs/config.md, docs/code.md, the table of
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m scripts.crawl2llm docs
 
 clean: ## remove results, logs, checkpoints and caches (asks first; `crawl2llm clean` removes only what the config does not use)
-	@if command -v flock >/dev/null && test -e .snakemake/run.lock && ! flock --nonblock .snakemake/run.lock true; then \
+	@$(if $(DIRECTORY),cd "$(DIRECTORY)" || exit 1; )if command -v flock >/dev/null && test -e .snakemake/run.lock && ! flock --nonblock .snakemake/run.lock true; then \
 	  echo "a run works here (process $$(cat .snakemake/run.lock)): wait for it, or stop it"; exit 1; fi; \
-	  printf 'remove results/, logs/, checkpoints/, .cache/, .snakemake/, plan.html and plan.svg? [y/N] '; read answer; \
+	  printf 'remove results/, logs/, checkpoints/, .cache/, .snakemake/, plan.html and plan.svg of %s? [y/N] ' "$$PWD"; read answer; \
 	  [ "$$answer" = y ] && rm -rf results logs checkpoints .cache .snakemake plan.html plan.svg && echo removed || echo kept

@@ -32,7 +32,7 @@ from scripts.finetune.template import CHAT, Template, read_pairs
 from scripts.formats.documents import document_id, uniform
 from scripts.workflow import cli, options
 from scripts.workflow.config import completed
-from scripts.workflow.console import Progress, log
+from scripts.workflow.console import Progress, log, quantity
 from scripts.workflow.errors import InputError
 from scripts.workflow.manifest import Manifest, json_lines, write_atomically
 
@@ -266,7 +266,8 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     }
     if cut:
         manifest.summary["notes"].append(
-            f"Of {cut['prompts']:,} prompts the question was cut ({template.cut}) to leave room for an answer in the model's context."
+            f"In {quantity(cut['prompts'], 'prompt')} the question was cut ({template.cut}) to leave room for an answer in the "
+            "model's context."
         )
     if mask:
         manifest.summary["masked"] = dict(sorted(mask.masked.items()))

@@ -14,7 +14,7 @@ from typing import Any
 
 from scripts.compare.collect import load, record
 from scripts.workflow import cli
-from scripts.workflow.console import put
+from scripts.workflow.console import put, quantity
 from scripts.workflow.errors import InputError
 from scripts.workflow.manifest import pretty, write_atomically
 from scripts.workflow.steps import NUMBERED, STEPS
@@ -220,7 +220,6 @@ def page(given: list[str]) -> int:
     """Write the page over all variants of what is there. Raises InputError where nothing is."""
     from scripts.report import variants
     from scripts.report.compare import project
-    from scripts.sweeps import words
 
     run = project(given or ["config.yaml"])
     found, held = variants.look(run, run.variants["main"]["report"]["compare"])
@@ -229,9 +228,7 @@ def page(given: list[str]) -> int:
     write_atomically(PAGE.with_name("compare.json"), pretty(found))
     write_atomically(PAGE, variants.render(run, found, held, ""))
     missing = [row["name"] for row in found["variants"] if row["missing"] or row["damaged"]]
-    put(
-        f"{words.counted(len(found['variants']), 'variant')} in {words.counted(len(found['settings']), 'setting')}: {PAGE}"
-    )
+    put(f"{quantity(len(found['variants']), 'variant')} in {quantity(len(found['settings']), 'setting')}: {PAGE}")
     if missing:
         put(f"not complete: {', '.join(missing)}")
     return 0

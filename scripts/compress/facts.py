@@ -11,6 +11,7 @@ from scripts.models.load import name
 from scripts.models.registry import BASE, BASE_STEP, UNTRAINED
 from scripts.report.records import Run, dig
 from scripts.workflow import record
+from scripts.workflow.console import quantity
 from scripts.workflow.manifest import Manifest
 
 INGEST = "ingest.extract"
@@ -38,7 +39,7 @@ class Trained:
         if not isinstance(devices, dict):
             return ""
         named = ", ".join(f"{number:,} × {kind}" for kind, number in devices.items())
-        return (f"{nodes:,} node{'s' * (nodes != 1)}, " if isinstance(nodes, int) else "") + named
+        return (f"{quantity(nodes, 'node')}, " if isinstance(nodes, int) else "") + named
 
 
 @dataclass(frozen=True)

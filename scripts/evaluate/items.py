@@ -22,7 +22,7 @@ from scripts.evaluate.words import Text
 from scripts.formats.documents import document_id, uniform
 from scripts.pretrain.heldout import choose
 from scripts.workflow import cli
-from scripts.workflow.console import Progress, log
+from scripts.workflow.console import Progress, log, quantity
 from scripts.workflow.manifest import Manifest, json_lines, write_atomically
 
 SPARE = 4  # documents looked at for each item wanted, since some give none
@@ -115,8 +115,9 @@ def lacking(rows: dict[str, list[dict[str, Any]]], settings: dict[str, Any], doc
     if not few:
         return []
     return [
-        f"Fewer items than evaluate.items.per_task = {settings['per_task']}: {', '.join(few)}. {documents} validation documents "
-        "gave no more; add documents, or raise corpus.split.validation_fraction or evaluate.items.per_document."
+        f"Fewer items than evaluate.items.per_task = {settings['per_task']}: {', '.join(few)}. "
+        f"{quantity(documents, 'validation document')} gave no more; add documents, or raise "
+        "corpus.split.validation_fraction or evaluate.items.per_document."
     ]
 
 

@@ -102,8 +102,8 @@ def note(
     if not _cut_or_left_out(train, heldout):
         return []
     said = (
-        f"Of {train.cut:,} of {train.pairs:,} training {what} and {heldout.cut:,} of {heldout.pairs:,} held-out {what} the question is "
-        f"cut ({part}) to fit in {where}.max_length, {max_length} tokens"
+        f"In {train.cut:,} of {train.pairs:,} training {what}, and in {heldout.cut:,} of {heldout.pairs:,} held-out {what}, the question "
+        f"is cut ({part}) to fit in {where}.max_length, {max_length} tokens"
     )
     if train.left_out + heldout.left_out:
         said += (

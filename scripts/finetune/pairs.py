@@ -28,7 +28,7 @@ from scripts.finetune.personal import REASON, Masks, masks
 from scripts.finetune.template import CHAT, Template, special
 from scripts.formats.documents import count, document_id, rows, uniform
 from scripts.workflow import cli
-from scripts.workflow.console import Progress, log
+from scripts.workflow.console import Progress, log, noun
 from scripts.workflow.manifest import Manifest, json_lines, write_atomically
 
 CHOICES = 4
@@ -173,12 +173,15 @@ def split(manifests: list[Path], name: str) -> list[Path]:
 
 
 def lacking(number: int, least: int, which: str, found: str, then: str, more: str) -> list[str]:
-    """A note where fewer pairs than `finetune.pairs.min_<which>` were found, and what follows from it; else none."""
+    """A note where fewer pairs than `finetune.pairs.min_<which>` were found, and what follows from it; else none. found: what they are
+    called, with {} for the noun.
+    """
     if number >= least:
         return []
     return [
-        f"{then}: {number} {found} were found, and finetune.pairs.min_{which} is {least}. Add or widen "
-        f"finetune.pairs.patterns (`summary` reads Python documentation, `title` ordinary pages), {more}."
+        f"{then}: {number} {found.format(noun(number, 'pair'))} {noun(number, 'was', 'were')} found, and "
+        f"finetune.pairs.min_{which} is {least}. Add or widen finetune.pairs.patterns "
+        f"(`summary` reads Python documentation, `title` ordinary pages), {more}."
     ]
 
 
@@ -232,11 +235,11 @@ def body(args: argparse.Namespace, settings: dict[str, Any], manifest: Manifest)
     held.dropped["over_maximum"] += len(clean) - len(kept)
     rows_train = train.ordered()
     rows_heldout = with_choices(kept, seed)
-    asked, found_asked = sum("choices" in row for row in rows_heldout), "held-out pairs"
+    asked, found_asked = sum("choices" in row for row in rows_heldout), "held-out {}"
     if not asked:
-        asked, found_asked = len({key(p["answer"]) for p in kept}), "held-out pairs with different answers"
+        asked, found_asked = len({key(p["answer"]) for p in kept}), "held-out {} with different answers"
     few_train = lacking(
-        len(rows_train), settings["min_train"], "train", "training pairs", "Fine-tuning is left out",
+        len(rows_train), settings["min_train"], "train", "training {}", "Fine-tuning is left out",
         "or give more documents",
     )  # fmt: skip
     few_heldout = lacking(

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 from scripts.formats.documents import uniform
 from scripts.formats.normal_forms import normal_form
+from scripts.workflow.console import quantity
 
 COLUMNS = ["id", "url", "metadata"]  # of a document, for `origin`
 SYNTHESIZED = (
@@ -190,7 +191,7 @@ class Split(Tally, _Choice):
         if asked == "origin" and self.by == "document" and share:
             number = len(self.sizes)
             self.notes.append(
-                f"The {self.documents:,} {what} come from {number:,} origin{'s' * (number != 1)} (hosts or files), too large to "
+                f"The {self.documents:,} {what} come from {quantity(number, 'origin')} (hosts or files), too large to "
                 "hold one out: they are split by document, and both sides share origins."
             )
         elif self.held and share > MOST * self.fraction:

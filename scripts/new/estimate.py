@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from typing import Any, NamedTuple
@@ -33,10 +34,14 @@ STEP_SECONDS = 0.05  # assumed least time of a step on GPUs
 NODE_CORES = 96
 
 
+HELD_OUT = 100  # documents that a config of `crawl2llm new` wants to be held out
+MOST_HELD_OUT = 0.1  # most that it takes from training for them, as the demo does
+
+
 class Estimate(NamedTuple):
     """What is expected of a run; seconds are of the clock."""
 
-    documents: int
+    documents: int  # to train on and held out
     text_bytes: int
     tokens: int
     vocabulary: int
@@ -49,6 +54,7 @@ class Estimate(NamedTuple):
     train_node: float
     tasks: int  # up to the tokens
     starts_here: float  # within data_here
+    validation_fraction: float  # of the documents
     left: list[str]  # languages that were asked for, of which the filters left nothing in the sample
 
 
@@ -88,6 +94,14 @@ def speed(threads: int) -> float:
     return cost / min(times[1:])
 
 
+def validation_fraction(documents: float) -> float:
+    """The share of so many documents that is held out, in whole per cent: what makes HELD_OUT of them, from the key's default on, at most
+    MOST_HELD_OUT.
+    """
+    least = float(configuration.completed("corpus.split", {})["validation_fraction"])
+    return min(MOST_HELD_OUT, max(least, math.ceil(100 * HELD_OUT / max(documents, 1)) / 100))
+
+
 def estimate(found: list[tuple[Source, Sampled]], languages: list[str], shards: int) -> Estimate:
     """What a run over the sources would take, if the rest of the files is as their sample."""
     documents = text = reading = 0.0
@@ -96,7 +110,8 @@ def estimate(found: list[tuple[Source, Sampled]], languages: list[str], shards: 
         documents += scale * sum(seen.kept_documents[name] for name in languages)
         text += scale * sum(seen.kept[name] for name in languages)
         reading += scale * seen.seconds
-    text *= 1 - configuration.validate({})["corpus"]["split"]["validation_fraction"]
+    held = validation_fraction(documents)
+    text *= 1 - held
     vocabulary = entries("auto", int(text))
     tokens = int(text / BYTES_A_TOKEN[vocabulary])
     defaults = configuration.completed("pretrain.train", {})
@@ -120,5 +135,6 @@ def estimate(found: list[tuple[Source, Sampled]], languages: list[str], shards: 
         train_node=max(gpus, settings["steps"] * STEP_SECONDS) + TRAINING_SECONDS,
         tasks=tasks,
         starts_here=here,
+        validation_fraction=held,
         left=[name for name in languages if not any(seen.kept_documents[name] for _, seen in found)],
     )

@@ -208,7 +208,7 @@ def local(pattern: str, wanted: Wanted) -> Source:
     files: list[File] = [Path(name) for name, _ in ingest.expand(pattern, ".")]
     if not files:
         hint = "; a crawl of Common Crawl is called CC-MAIN-2026-08, or so" if pattern.startswith("CC-") else ""
-        raise InputError(f"{HERE} {pattern!r}: no file matches (paths are relative to {Path.cwd()}){hint}")
+        raise InputError(f"{HERE} {pattern!r}: no file matches (a relative path is looked for in {Path.cwd()}){hint}")
     what, keys = kind(max(files[:50], key=lambda file: length(file) or 0), wanted.text_key)
     return Source(what, [pattern], files, dict(keys), books=what == "text" and _books(files))
 

@@ -15,6 +15,7 @@ from markupsafe import Markup
 from scripts.picture import svg
 from scripts.picture.graph import STATES, Box, Graph
 from scripts.picture.routes import Picture, draw
+from scripts.workflow.console import quantity
 
 HERE = Path(__file__).parent
 
@@ -37,7 +38,7 @@ class Summary:
             return "nothing to do: every result is up to date"
         known = [self.about, f"{self.gpu_hours} GPU-hours" * bool(self.gpu_hours)]
         cost = f"about {' and '.join(filter(None, known))}" if self.about != "?" else "not measured yet"
-        return f"{self.tasks:,} task{'s' * (self.tasks != 1)} to run, {cost}"
+        return f"{quantity(self.tasks, 'task')} to run, {cost}"
 
 
 def layouts(graph: Graph) -> dict[str, tuple[Graph, Picture]]:

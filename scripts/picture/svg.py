@@ -12,6 +12,7 @@ from pathlib import Path
 
 from scripts.picture.graph import LEFT_OUT, MISSING, RUNS, STATES, UP_TO_DATE, Box, Graph
 from scripts.picture.routes import LABEL, MARGIN, PADDING, Picture, Point, Rect
+from scripts.workflow.console import quantity
 
 STYLE = Path(__file__).with_name("picture.css")
 CLASSES = {RUNS: "runs", MISSING: "missing", UP_TO_DATE: "fresh", LEFT_OUT: "left", "": "plain"}
@@ -88,7 +89,7 @@ def amount(box: Box) -> str:
         return box.said
     if box.run and box.run < box.tasks:
         return f"{box.run:,} of {box.tasks:,} tasks"
-    return f"{box.tasks:,} task{'s' * (box.tasks != 1)}"
+    return quantity(box.tasks, "task")
 
 
 def cost(box: Box) -> str:

@@ -13,7 +13,7 @@ from scripts.pretrain import auto, checks, gpus, hours, offload
 from scripts.pretrain.parallel import Degrees
 from scripts.pretrain.parameters import count
 from scripts.training import memory
-from scripts.workflow.console import duration
+from scripts.workflow.console import duration, quantity
 
 PLACES = {"host": "in the node's memory", "nvme": "on its disk"}  # of what is offloaded
 TIGHT = 0.9  # share of a GPU's memory above which a plan says that there is no reserve
@@ -178,7 +178,7 @@ def lines(summary: dict[str, Any], found: dict[str, Any]) -> list[str]:
     if not found["fits"]:
         out.append(f"to make it fit: {', or '.join(found['changes'])}")
     if "hours" in found:
-        on = f"{found['processes']} GPU{'s' * (found['processes'] > 1)}" if found["gpu"] else "this machine"
+        on = quantity(found["processes"], "GPU") if found["gpu"] else "this machine"
         more = f" = {found['gpu_hours']:,.1f} GPU-hours" if found["gpu"] else ""
         price = f", {found['price']:,.0f} {found['currency']}" if "price" in found else ""
         out.append(f"about {duration(3600 * found['hours'])} on {on}{more}{price}, by {found['basis']}")

@@ -21,7 +21,9 @@ from scripts.formats.documents import SPLITS, batches, count
 from scripts.formats.origins import host
 from scripts.formats.spill import Spill, by_hash, ranges
 from scripts.report.records import Run
+from scripts.workflow.console import quantity
 from scripts.workflow.manifest import scratch
+from scripts.workflow.steps import INSPECT
 
 LEAST = 100  # pages of a host, from which on it is looked at
 SHOWN = 20  # hosts that are named
@@ -29,11 +31,17 @@ HELD_PAGES = 1 << 23  # counted at a time: about 0.5 GB
 BATCH = 65_536  # rows read at a time
 PAGE = np.dtype([("host", "u8"), ("stage", "i4")])  # stage: the number of the filter that drops it, 0 for none
 Row = dict[str, Any]
+# What to do about a filter that the config asks for by what it keeps; of all others a source can be left out.
+ADVICE = {
+    "language": "if a language that it drops is wanted, add it to `language.select.languages`",
+    "licence": "if a licence that it drops is wanted, add it to `licence.select.allowed`",
+}
 
 
 def find(run: Run, share: float | None, folder: Path) -> Row:
     """`rows`: `kind` (source or host), `name`, `stage`, `documents` (all that were read of it) and `dropped` (by that stage) of what loses
-    more than `share` of its documents there, sources first, then the SHOWN hosts that lose most; `more`: how many further hosts do.
+    more than `share` of its documents there, sources first, then the SHOWN hosts that lose most; `more`: how many further hosts do;
+    `shares`: of all documents, what each filter drops; `pages`: whether report.inspect made pages of what filters drop.
 
     share None: nothing is looked for. folder: for the parts, which is removed.
     """
@@ -56,7 +64,11 @@ def find(run: Run, share: float | None, folder: Path) -> Row:
     of_stage = list(stages)
     hosts = [_row("host", names[number], of_stage[stage], total, gone) for number, stage, total, gone in alarming]
     rows = [*_sources(sources, share), *sorted(hosts, key=lambda row: (-row["dropped"], row["name"], row["stage"]))]
-    return {"share": share, "rows": rows, "more": more}
+    dropped = Counter[str]()
+    for (_, stage), number in sources.items():
+        dropped[stage] += number
+    shares = {stage: number / dropped.total() for stage, number in sorted(dropped.items()) if stage}
+    return {"share": share, "rows": rows, "more": more, "shares": shares, "pages": bool(run.of(INSPECT))}
 
 
 def in_words(row: Row) -> str:
@@ -67,18 +79,35 @@ def in_words(row: Row) -> str:
     )
 
 
-def sentences(alarms: Row | None) -> list[str]:
-    """All rows as sentences, and how many more there are."""
+def of_sources(alarms: Row | None) -> list[str]:
+    """A sentence for each source among the rows."""
+    return [in_words(row) for row in (alarms or {"rows": []})["rows"] if row["kind"] == "source"]
+
+
+def of_hosts(alarms: Row | None) -> list[str]:
+    """A sentence for each host among the rows, beside what the filter drops of all documents, and how many more there are."""
     if not alarms:
         return []
-    more = [f"{alarms['more']:,} more hosts lose as much of theirs"] if alarms["more"] else []
-    return [*map(in_words, alarms["rows"]), *more]
+    said = [
+        f"{in_words(row)} (of all documents {row['stage']} drops {alarms['shares'].get(row['stage'], 0):.0%})"
+        for row in alarms["rows"]
+        if row["kind"] == "host"
+    ]
+    more = f"{quantity(alarms['more'], 'more host loses', 'more hosts lose')} as much of theirs"
+    return [*said, *([more] if alarms["more"] else [])]
 
 
 def to_do(alarms: Row | None) -> list[str]:
     """A sentence for each source among the rows, with what to do. Hosts are on the page alone: a filter is there to drop some of them."""
-    advice = "see what it drops under `Inspect` in the report; `skip_filters` of the source keeps it out of that filter"
-    return [f"{in_words(row)}; {advice}" for row in (alarms or {"rows": []})["rows"] if row["kind"] == "source"]
+    rows = [row for row in (alarms or {"rows": []})["rows"] if row["kind"] == "source"]
+    return [f"{in_words(row)}; {advice(row['stage'], bool(alarms and alarms.get('pages')))}" for row in rows]
+
+
+def advice(stage: str, pages: bool) -> str:
+    """What to do where a filter drops much of a source. pages: whether the report has a link to pages of what filters drop."""
+    place = "under “Pages of every filter” in the report" if pages else "among the samples of the report"
+    wanted = ADVICE.get(stage, "if it should be kept, `skip_filters` of the source keeps it out of that filter")
+    return f"see what it drops {place}; {wanted}"
 
 
 def hashed(name: str) -> int:

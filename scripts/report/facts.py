@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from scripts.formats.documents import batches
 from scripts.models.registry import UNTRAINED
-from scripts.report import evaluated, exported, tasks
+from scripts.report import cautions, evaluated, exported, tasks
 from scripts.report.models import Model
 from scripts.report.records import Run, dig, number
 from scripts.report.samples import present
@@ -160,7 +160,7 @@ def model(run: Run, of: Model) -> dict[str, Any]:
 def counts(run: Run, models: Iterable[Model]) -> dict[str, Any]:
     """What was trained on what, and how well it did: the numbers of the page's head and of `make demo`'s last lines."""
     models = list(models)
-    return {
+    found = {
         "documents_read": dig(run.counts("ingest.extract"), "in"),
         "documents": dig(run.counts("ingest.extract"), "kept"),
         "bytes_read": run.summary("ingest.extract", "bytes_read"),
@@ -173,8 +173,8 @@ def counts(run: Run, models: Iterable[Model]) -> dict[str, Any]:
         "compared": run.fact("evaluate.compare", "pairs") or [],
         "exports": exported.counted(run),
         "continued": evaluated.continued(run, [of.name for of in models]),
-        "notes": run.notes(),
     }
+    return found | {"notes": [*cautions.notes(found), *run.notes()]}
 
 
 def write(path: Path, value: Any) -> Path:

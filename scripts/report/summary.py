@@ -18,7 +18,7 @@ from scripts.report.page import NARROW, NOTHING, duration, integer, short, signi
 from scripts.report.records import benchmark, dig
 from scripts.report.tables import parameters
 from scripts.workflow import cli, costs
-from scripts.workflow.console import put
+from scripts.workflow.console import noun, put, quantity
 from scripts.workflow.costs import counting
 from scripts.workflow.inputs import Inputs
 from scripts.workflow.manifest import Manifest, ManifestError
@@ -32,6 +32,7 @@ def lines(counts: dict[str, Any], seconds: float | None, page: Path) -> list[tup
     held = dig(counts, "corpus", "validation", "documents")
     pretrain = models[0]["training"] if models else None
     late = counts.get("outdated") or {}
+    documents, records, steps = dig(train, "documents"), counts.get("documents_read"), dig(pretrain, "steps")
 
     def mark(*steps: str) -> str:
         """What follows a number of results that no longer belong to the others."""
@@ -42,15 +43,15 @@ def lines(counts: dict[str, Any], seconds: float | None, page: Path) -> list[tup
         ("report", str(page)),
         (
             "corpus",
-            f"{integer(dig(train, 'documents'))} documents{f' to train on, {integer(held)} held out' if held else ''}, "
-            f"{size(dig(train, 'bytes'))}, "
+            f"{integer(documents)} {noun(documents, 'document')}{f' to train on, {integer(held)} held out' if held else ''}, "
+            f"{size(dig(train, 'bytes'))} of text, "
             f"{short(dig(counts, 'tokens', 'train', 'tokens'))} tokens; "
-            f"from {integer(counts.get('documents_read'))} crawl records{mark('corpus.write', 'tokenize.encode')}",
+            f"from {integer(records)} crawl {noun(records, 'record')}{mark('corpus.write', 'tokenize.encode')}",
         ),
         (
             "trained",
             f"{short(parameters(pretrain))} parameters on {short(dig(pretrain, 'tokens'))} tokens, "
-            f"{integer(dig(pretrain, 'steps'))} steps{mark('pretrain.train')}"
+            f"{integer(steps)} {noun(steps, 'step')}{mark('pretrain.train')}"
             if pretrain
             else "no model yet",
         ),
@@ -118,7 +119,7 @@ def compared(counts: dict[str, Any]) -> Iterator[tuple[str, str]]:
         if not said:
             continue
         if unclear := by_verdict.pop("unclear"):
-            said[-1] = f"{WORDS['unclear']} on {integer(len(unclear))} measure{'s' * (len(unclear) > 1)}"
+            said[-1] = f"{WORDS['unclear']} on {quantity(len(unclear), 'measure')}"
         yield "compared", f"{title(pair['second']).lower()} with {title(pair['first']).lower()}: {'; '.join(said)}"
 
 

@@ -42,7 +42,10 @@ def tiles(counts: dict[str, Any], seconds: float | None) -> list[dict[str, str]]
         f"{integer(dig(asked, 'items'))} held-out questions",
     ]
     corpus = dig(counts, "corpus", "train") or {}
-    read = f"{size(corpus.get('bytes'))} of {integer(counts['documents_read'])} crawl records, {size(counts['bytes_read'])}"
+    read = (
+        f"{size(corpus.get('bytes'))} of text, from {integer(counts['documents_read'])} crawl records in {size(counts['bytes_read'])} of "
+        "files as stored, mostly compressed"
+    )
     there = f"{short(dig(counts, 'tokens', 'train', 'tokens'))} tokens in the training corpus"
     begun = f"the weights of {given}" if (given := pretrain.get("start_from")) else "random weights"
     steps = pretrain.get("steps")

@@ -15,6 +15,7 @@ from scripts.report.page import integer, percent, short, significant
 from scripts.sweeps import analysis, graphs, groups, tables, words
 from scripts.sweeps.read import COMMON, Costs, Variant, read
 from scripts.workflow import config as configuration
+from scripts.workflow.console import quantity
 from scripts.workflow.manifest import canonical
 from scripts.workflow.project import Project
 from scripts.workflow.trees import has, lookup
@@ -130,7 +131,7 @@ def tiles(found: Row, base: Row | None, costs: Mapping[str, Row]) -> list[Row]:
         {
             "name": "Settings",
             "value": integer(len(found["settings"])),
-            "unit": f"in {words.counted(len(found['variants']), 'variant')}",
+            "unit": f"in {quantity(len(found['variants']), 'variant')}",
             "note": "variants that differ in seeds alone, or in nothing, are one setting",
         }
     ]

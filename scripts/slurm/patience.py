@@ -132,7 +132,10 @@ def once(*command: str, timeout: float = CALL, shell: bool = False, script: str 
         return out
     words = " ".join(error.split()) or f"status {process.returncode}"
     if NOWHERE.search(words):
-        raise SlurmError(f"{name}: SLURM is not set up here ({words}); run this on a login node of the cluster")
+        raise SlurmError(
+            f"{name}: SLURM is not set up here: there is no slurm.conf, and no controller is known by DNS; run this on a login node of "
+            "the cluster"
+        )
     if process.returncode > 0 and is_answer(words, " ".join(command)):
         raise SlurmError(f"{' '.join(command) if not shell else name}: {words}")
     raise NoAnswer(words if words.startswith(name) else f"{name}: {words}")

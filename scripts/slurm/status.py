@@ -19,7 +19,7 @@ from pathlib import Path
 from scripts.slurm import guard, patience, queue
 from scripts.watch.tail import seconds_left
 from scripts.workflow.cli import described
-from scripts.workflow.console import duration, put
+from scripts.workflow.console import duration, put, quantity
 from scripts.workflow.costs import counting, seconds
 from scripts.workflow.steps import STEPS, folder_of, step_of
 
@@ -169,7 +169,7 @@ def report(folder: Path, lines: int, now: float | None = None) -> Iterator[str]:
     yield from head(folder, log, bool(jobs))
 
     running = [job for job in jobs if job.state == "RUNNING"]
-    yield f"\nrunning: {len(running)} jobs, {sum(job.gpus for job in running)} GPUs"
+    yield f"\nrunning: {quantity(len(running), 'job')}, {quantity(sum(job.gpus for job in running), 'GPU')}"
     if running:
         yield f"  {'rule':<20} {'task':<16} {'job':<9} {'GPUs':>4}  {'on':<12} {'for':>8} {'limit':>8}  expected end"
     for job in running:
@@ -188,14 +188,14 @@ def report(folder: Path, lines: int, now: float | None = None) -> Iterator[str]:
         )
 
     waiting = [job for job in jobs if job.state != "RUNNING"]
-    yield f"\nwaiting: {len(waiting)} jobs"
+    yield f"\nwaiting: {quantity(len(waiting), 'job')}"
     groups = Counter((job.rule, job.state.lower(), job.reason, job.started) for job in waiting)
     for (rule, state, reason, start), count in groups.most_common():
         when = f", expected to start {start}" if start not in ("N/A", "") and state == "pending" else ""
         yield f"  {rule:<20} {count:>5,}  {state}: {reason}{when}"
 
     failed = failures(log)
-    yield f"\nfailed, and not yet made good: {len(failed)} jobs"
+    yield f"\nfailed, and not yet made good: {quantity(len(failed), 'job')}"
     for failure in failed[-5:]:
         yield f"  {failure.rule}"
         for path in failure.logs:

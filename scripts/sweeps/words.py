@@ -8,6 +8,7 @@ from typing import Any
 from scripts.report.page import percent
 from scripts.sweeps import scaling, tables, verdicts
 from scripts.sweeps.differences import POOLED
+from scripts.workflow.console import noun, quantity
 
 Row = dict[str, Any]
 FORMULA = {
@@ -19,7 +20,7 @@ FORMULA = {
 
 def lead(found: Row, base: Row | None) -> str:
     """The page in two sentences."""
-    number = f"{counted(len(found['variants']), 'variant')} in {counted(len(found['settings']), 'setting')}."
+    number = f"{quantity(len(found['variants']), 'variant')} in {quantity(len(found['settings']), 'setting')}."
     if not base:
         return number
     rows = base["measures"][0]["to_main"]
@@ -29,13 +30,8 @@ def lead(found: Row, base: Row | None) -> str:
         told = {word: sum(row["verdict"] == word for row in rows) for word in tables.WORDS}
         named = tables.WORDS | {verdicts.UNKNOWN: "without a verdict, because the noise between trainings is unknown"}
         said = ", ".join(f"{told[word]} {named[word]}" for word in tables.WORDS if told[word])
-    compared = counted(len(rows), "setting") + (" is" if len(rows) == 1 else " are")
+    compared = quantity(len(rows), "setting") + (" is" if len(rows) == 1 else " are")
     return f"{number} {compared} compared with main by bits per byte on the same held-out text: {said}."
-
-
-def counted(number: int, what: str) -> str:
-    """`1 setting`, `2 settings`."""
-    return f"{number:,} {what}{'s' * (number != 1)}"
 
 
 def same(variants: Sequence[Row]) -> dict[str, list[str]]:
@@ -100,7 +96,7 @@ def about_verdicts(base: Row, options: Row) -> str:
     return (
         f"The error of a difference has two parts: the noise between trainings with other seeds, {said}, and that of the documents, by a "
         f"bootstrap over the same documents for both. A verdict is given where the p-value, corrected for {family} "
-        f"comparison{'s' * (family != 1)} (Holm), is at most {1 - options['confidence']:.2g}. Would be seen from: the smallest difference "
+        f"{noun(family, 'comparison')} (Holm), is at most {1 - options['confidence']:.2g}. Would be seen from: the smallest difference "
         f"that these seeds and documents would show with probability {percent(options['power'], 0)}."
     )
 

@@ -26,7 +26,7 @@ from scripts.synthesize.replies import Judge
 from scripts.synthesize.seeds import Seeds
 from scripts.workflow import cli, options
 from scripts.workflow.config import completed
-from scripts.workflow.console import Progress, log
+from scripts.workflow.console import Progress, log, quantity
 from scripts.workflow.manifest import Manifest, scratch
 
 SHOWN, CHARACTERS = 4, 400  # examples in the summary, and characters of each text
@@ -151,7 +151,7 @@ def notes(made: Made) -> list[str]:
         found.append("No text came of the replies.")
     if made.uncounted:
         found.append(
-            f"Of {made.uncounted:,} replies the endpoint did not say how many tokens they have: 4 bytes are counted as one."
+            f"The endpoint did not say how many tokens {quantity(made.uncounted, 'reply has', 'replies have')}: 4 bytes are counted as one."
         )
     return found
 

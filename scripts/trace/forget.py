@@ -30,6 +30,7 @@ from scripts.url.lists import Lists, PublicSuffixes, judged_url
 from scripts.url.lists import domains as listed_domains
 from scripts.workflow import cli, steps, sweep
 from scripts.workflow import config as configuration
+from scripts.workflow.console import quantity
 from scripts.workflow.errors import InputError
 from scripts.workflow.manifest import write_atomically
 from scripts.workflow.project import Project
@@ -42,7 +43,7 @@ NOW = "report/now"  # below a variant's results: the page of `crawl2llm report`,
 REACHED = {  # what a run with the edit does not remove, by its key in the answer
     "exports": "files to give away that hold such a model; copies that were given away are not known here",
     "set_aside": "set aside, until `crawl2llm clean models` removes it",
-    "checkpoints": "checkpoints, until they are removed by hand",
+    "checkpoints": "checkpoints, until `crawl2llm clean` or a person removes them",
     "not_known": "models and exports whose input is not there as it was, and trainings that did not end: nobody knows of them",
     "caches": "caches, and pages made by `crawl2llm report`, that may hold their text, or what a model wrote of it",
 }
@@ -322,7 +323,7 @@ def lines(found: dict[str, Any]) -> Iterator[str]:
     for names, told in _alike(found["by_variant"]):
         of = f" ({_few(names)})" if len(found["by_variant"]) > 1 else ""
         fate = ", ".join(f"{number:,} {name}" for name, number in told["by_fate"].items()) or "none"
-        yield f"{told['documents']:,} documents{of}: {fate}; {told['training_tokens']:,} tokens of the training text"
+        yield f"{quantity(told['documents'], 'document')}{of}: {fate}; {quantity(told['training_tokens'], 'token')} of the training text"
     for one in documents[:SHOWN]:
         yield f"  {one.get('fate', ''):12} {one.get('tokens', 0):>8,} tokens  {one['url'] or '(no address)'}"
     if len(documents) > SHOWN:
@@ -369,7 +370,7 @@ def _reached(found: dict[str, Any]) -> Iterator[str]:
         if found[key]:
             yield f"{words}: {', '.join(found[key][:SHOWN])}{f' and {len(found[key]) - SHOWN:,} more' if found[key][SHOWN:] else ''}"
     for variant, names in found["results"].items():
-        yield f"results of {variant} that hold something of them or were made with them: {len(names)} steps, {names[0]} to {names[-1]}"
+        yield f"results of {variant} that hold something of them or were made with them: {_steps(names)}"
 
 
 def _urls(found: list[dict[str, Any]]) -> Iterator[str]:
@@ -386,6 +387,11 @@ def _alike(by: dict[str, Any]) -> Iterator[tuple[list[str], Any]]:
             told.append(one)
     for one in told:
         yield [name for name in by if by[name] == one], one
+
+
+def _steps(names: list[str]) -> str:
+    """`4 steps, corpus.split to report.render`."""
+    return f"{quantity(len(names), 'step')}, {names[0]}" + (f" to {names[-1]}" if names[1:] else "")
 
 
 def _few(names: list[str]) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 from scripts.trace import document, spikes
 from scripts.trace.results import Results
+from scripts.workflow.console import quantity
 
 Row = dict[str, Any]
 SHOWN = 20  # documents, hosts or steps in a text; --json has all
@@ -98,8 +99,8 @@ def lines_of_step_read(found: Row) -> Iterator[str]:
         )
     twice = len(found["windows"]) * found["window"] - found["tokens"]
     yield (
-        f"step {found['step']:,}: {found['tokens']:,} tokens of {len(found['documents']):,} documents, in "
-        f"{len(found['windows']):,} windows of {found['window']:,}"
+        f"step {found['step']:,}: {quantity(found['tokens'], 'token')} of {quantity(len(found['documents']), 'document')}, in "
+        f"{quantity(len(found['windows']), 'window')} of {found['window']:,}"
         + (f" ({twice:,} are in two windows)" if twice else "")
     )
     for one in found["documents"][:SHOWN]:
@@ -112,9 +113,10 @@ def lines_of_step_read(found: Row) -> Iterator[str]:
 def lines_until(found: Row) -> Iterator[str]:
     """What was read until a step as text."""
     yield (
-        f"until step {found['until']:,}: {found['tokens_read']:,} tokens read in {found['windows']:,} windows of {found['window']:,}, "
+        f"until step {found['until']:,}: {quantity(found['tokens_read'], 'token')} read in {quantity(found['windows'], 'window')} of "
+        f"{found['window']:,}, "
         f"{found['distinct_tokens']:,} different ones of "
-        f"{found['documents']:,} documents"
+        f"{quantity(found['documents'], 'document')}"
     )
     for what in ("source", "host"):
         yield f"  by {what}:"

@@ -26,7 +26,7 @@ from scripts.trace.index import SURE, Index
 from scripts.trace.results import Results, opened_results, options
 from scripts.trace.words import lines_of_stale
 from scripts.workflow import cli
-from scripts.workflow.console import Progress, setup
+from scripts.workflow.console import Progress, quantity, setup
 from scripts.workflow.errors import InputError
 from scripts.workflow.manifest import Manifest, canonical
 
@@ -146,7 +146,9 @@ def answer(results: Results, text: str, n: int, new: bool = False) -> Row:
     wanted = Wanted(text, n)
     if len(wanted.words) < n:
         raise InputError(
-            f"the text has {len(wanted.words)} words; --words is {n}: give a longer text, or a smaller number"
+            f"the text has {quantity(len(wanted.words), 'word')} and --words is {n}: give a longer text, or a smaller number"
+            if wanted.words
+            else "the text has no word in it"
         )
     files = corpus(results)
     index = indexed(results, files, new) if n >= SURE else None  # shorter runs may lack a fingerprint
@@ -172,12 +174,17 @@ def answer(results: Results, text: str, n: int, new: bool = False) -> Row:
 
 def lines(found: dict[str, Any], n: int) -> Iterator[str]:
     """The answer as text."""
-    share = found["covered"] / found["words"]
-    yield f"{found['covered']:,} of {found['words']:,} words ({share:.0%}) stand in the training text in runs of {n} words or more"
-    yield f"the longest run has {found['longest']:,} words"
+    where = f"the training text in runs of {quantity(n, 'word')} or more"
+    if found["covered"]:
+        share = found["covered"] / found["words"]
+        yield f"{found['covered']:,} of {quantity(found['words'], 'word')} ({share:.0%}) stand in {where}"
+        yield f"the longest run has {quantity(found['longest'], 'word')}"
+    else:
+        yield f"none of the {quantity(found['words'], 'word')} stands in {where}: --words with a smaller number finds shorter ones"
     if found["not_read"]:
         yield (
-            f"{found['not_read']:,} more documents share a passage, and were not read: the {indexes.MOST:,} that share most were"
+            f"{quantity(found['not_read'], 'more document shares', 'more documents share')} a passage, not read: the {indexes.MOST:,} that "
+            "share most were"
         )
     for one in found["matches"]:
         yield f"  {one['number']:>4} words  {one['id']}  {one['url']}  characters {one['start']:,} to {one['end']:,}"

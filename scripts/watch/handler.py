@@ -23,11 +23,11 @@ from typing import Any, TextIO
 
 from scripts.watch.failure import Failure, block, ended_by_signal, rest, shortened, status_in
 from scripts.watch.lines import Lines, pages
-from scripts.watch.run import Run, plural, step_of
+from scripts.watch.run import Run, step_of
 from scripts.watch.screen import PER_SECOND, Screen, can_draw, redirected
 from scripts.workflow import ended, place, unchanged
 from scripts.workflow.config import ROOT
-from scripts.workflow.console import clean, duration, put
+from scripts.workflow.console import clean, duration, put, quantity
 from scripts.workflow.steps import STEPS
 
 CHOICE = "CRAWL2LLM_SCREEN"
@@ -333,7 +333,7 @@ class Handler(logging.Handler):
         """What is said when Snakemake has said everything."""
         if not self.begun:
             return ["stopped by Ctrl-C, before a task was started"] if self.interrupted else []
-        done = f"{self.run.done:,} of {plural(self.run.total, 'task')} done in {duration(time.monotonic() - self.run.began)}"
+        done = f"{self.run.done:,} of {quantity(self.run.total, 'task')} done in {duration(time.monotonic() - self.run.began)}"
         if self.interrupted or self._ended_by_signal():
             by = "Ctrl-C" if self.interrupted else "SIGTERM (signal 15)"
             kept = ", and kept" * bool(self.run.done)

@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from scripts.watch.run import Run, Step, documents, listed, plural
-from scripts.workflow.console import duration
+from scripts.watch.run import Run, Step, documents, listed
+from scripts.workflow.console import duration, noun, quantity
 
 FIRST = 60.0  # seconds without a line after which one says how far the run is
 SHARE = 0.05  # of the run's time: later lines are further apart, so that days of waiting take hundreds of lines, not thousands
@@ -46,7 +46,7 @@ class Lines:
     def planned(self, log: str) -> None:
         """The run begins."""
         self.say(
-            f"{plural(self.run.total, 'task')} of {plural(len(self.run.steps), 'step')}; everything they say: {log}"
+            f"{quantity(self.run.total, 'task')} of {quantity(len(self.run.steps), 'step')}; everything they say: {log}"
         )
 
     def finished(self, name: str, step: Step) -> None:
@@ -54,9 +54,7 @@ class Lines:
         if step.ended is None or step.began is None:
             return
         width = max([17, *map(len, self.run.steps)])
-        parts = [
-            f"{name:<{width}} {step.done:>3,} task{'s' if step.done != 1 else ' '} {duration(step.ended - step.began):>6}"
-        ]
+        parts = [f"{name:<{width}} {step.done:>3,} {noun(step.done, 'task'):5} {duration(step.ended - step.began):>6}"]
         if step.unchanged:
             parts.append("as before" if step.unchanged == step.total else f"{step.unchanged:,} as before")
         if step.read:
@@ -69,7 +67,7 @@ class Lines:
         """Called every second or so."""
         if now - self.spoke < max(FIRST, SHARE * (now - self.run.began)):
             return
-        parts = [f"{self.run.done:,} of {plural(self.run.total, 'task')}"]
+        parts = [f"{self.run.done:,} of {quantity(self.run.total, 'task')}"]
         running = [task for step in self.run.steps.values() for task in step.running.values()]
         if running:
             newest = max(running, key=lambda task: task.began)

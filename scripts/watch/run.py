@@ -241,11 +241,6 @@ def lost(step: str, loss: float) -> str:
     return f"loss {loss:.3f}" + ("" if steps.stage_of(step) == "align" else " nats a token")
 
 
-def plural(number: int, what: str) -> str:
-    """`1 task`, `1,000 tasks`."""
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
-
-
 def listed(names: Iterable[str], most: int = 3) -> str:
     """Names with commas, the first few of them."""
     names = list(names)

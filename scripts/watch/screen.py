@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from scripts.watch.lines import remaining
-from scripts.watch.run import LATE, Run, Step, Task, documents, lost, plural
-from scripts.workflow.console import clean, duration
+from scripts.watch.run import LATE, Run, Step, Task, documents, lost
+from scripts.workflow.console import clean, duration, quantity
 from scripts.workflow.steps import MAKERS, stage_of
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ class Screen:
 
         self._measure()
         now = time.monotonic()
-        head = f"{self.run.done:,} of {plural(self.run.total, 'task')}, {duration(now - self.run.began)}"
+        head = f"{self.run.done:,} of {quantity(self.run.total, 'task')}, {duration(now - self.run.began)}"
         left = remaining(self.run, now) if self.run.done < self.run.total else ""
         rows = [Text("; ".join(part for part in (head, left) if part), style="bold")]
         if kept := documents(self.run.kept()):

@@ -20,7 +20,7 @@ from scripts.training import runs
 from scripts.workflow import config as configuration
 from scripts.workflow import lock, record, steps, unchanged
 from scripts.workflow.cli import Parser, configfile_option, described, fail
-from scripts.workflow.console import Progress, log, put, setup
+from scripts.workflow.console import Progress, log, put, quantity, setup
 from scripts.workflow.errors import InputError
 from scripts.workflow.freshness import difference
 from scripts.workflow.manifest import Manifest, digest
@@ -193,9 +193,13 @@ def main(argv: list[str] | None = None) -> int:
             return int(bool(found.refused))
         number = sum(len(made) for made in found.other.values())
         if not args.reason:
-            put(f"{number:,} results differ; to accept them: --reason 'why they are the same'")
+            put(
+                f"{quantity(number, 'result differs', 'results differ')}; to accept: --reason 'why nothing in it changed'"
+            )
             return 0
-        if not (args.yes or agreed(f"accept {number:,} results as made by today's settings and code? [y/N] ")):
+        if not (
+            args.yes or agreed(f"accept {quantity(number, 'result')} as made by today's settings and code? [y/N] ")
+        ):
             put("nothing was accepted")
             return 1
         accept(found, args.reason, time.strftime("%Y-%m-%dT%H:%M:%S%z"))

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from scripts.models import registry
-from scripts.workflow import contents, halving, reference, told
+from scripts.workflow import contents, halving, place, reference, told
 from scripts.workflow.cache import Cache
 from scripts.workflow.config import DATA, ROOT, ConfigError, from_folder, named_files, of_variant, tracked, with_paths
 from scripts.workflow.manifest import canonical, digest
@@ -162,8 +162,7 @@ def files(step: str, config: dict[str, Any]) -> dict[str, str]:
             named = NAMED.get(kind, contents.below)(Path(name))
             found |= {f"{key} {_shown(path, name, config['data'])}": contents.content(path) for path in named}
         except OSError as error:
-            where = "" if Path(name).is_absolute() else f" (paths are relative to {Path.cwd()})"
-            raise ConfigError(f"{key} is {name!r}: {error.strerror or error}{where}") from error
+            raise ConfigError(f"{key} is {name!r}: {error.strerror or error}{place.search_hint(name)}") from error
     return found
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from scripts.training.estimate.parts import gigabytes
 from scripts.workflow import steps
+from scripts.workflow.console import quantity
 from scripts.workflow.costs import WORK
 
 TASK = re.compile(r"\.?(\d{5}|\d{3}|\d{2})\.")  # at the start of a file's name: a shard's, a part's or a band's
@@ -61,8 +62,7 @@ def of(variants: Mapping[str, dict[str, Any]]) -> list[Path]:
 
 def amount(paths: list[Path]) -> str:
     """How many files these are, and their size."""
-    files = "1 file" if len(paths) == 1 else f"{len(paths):,} files"
-    return f"{files} ({gigabytes(sum(path.lstat().st_size for path in paths))})"
+    return f"{quantity(len(paths), 'file')} ({gigabytes(sum(path.lstat().st_size for path in paths))})"
 
 
 def described(found: list[Path]) -> str:

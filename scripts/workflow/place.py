@@ -27,6 +27,16 @@ PROBE = 1 << 16  # bytes that are written to see whether there is room: a quota 
 SHOWN = re.compile(r"\[Errno (\d+)\] [^\n:()]*(?:: '([^'\n]*)')?")
 
 
+def search_hint(path: Path | str) -> str:
+    """What an error says after a path at which nothing was found: where it was looked for, and what to do; "" if it is absolute."""
+    if Path(path).is_absolute():
+        return ""
+    return (
+        f" (a relative path is looked for in the folder of the run, {Path.cwd()}: name the absolute path, or put the files, or a link "
+        "to them, there)"
+    )
+
+
 class Unusable(OSError):
     """A folder that no run can work in; the message says why, and what to do."""
 

@@ -16,6 +16,7 @@ from scripts.training import compiler
 from scripts.workflow import engine, frozen, leftovers, steps, unused
 from scripts.workflow.console import put
 from scripts.workflow.errors import InputError
+from scripts.workflow.freshness import ABOVE, replacing
 from scripts.workflow.manifest import Manifest, NewerError
 from scripts.workflow.project import Project
 
@@ -155,13 +156,9 @@ def forget_forced(workflow: Any, project: Project) -> None:
 def replaced(workflow: Any, project: Project) -> str:
     """What to say before results take the place of others; "" where none do."""
     found = [of for job in engine.planned(workflow) if (of := tasks_of(job, project))]
-    number = sum(project.replaces(*of) for of in found)
-    if not number:
-        return ""
-    return (
-        f"{number:,} of {len(found):,} tasks replace{'s' * (number == 1)} results made with other settings or code; "
-        "`crawl2llm plan` says which and why"
-    )
+    late = [of for of in found if project.replaces(*of)]
+    above = sum((project.stale(*of) or "").startswith(ABOVE) for of in late)
+    return replacing(len(late) - above, above, len(found))
 
 
 def prepare(workflow: Any, project: Project, tell: Callable[[str], None]) -> None:

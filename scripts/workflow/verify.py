@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from scripts.workflow.cli import described
-from scripts.workflow.console import Progress, log, put, setup
+from scripts.workflow.console import Progress, log, put, quantity, setup
 from scripts.workflow.inputs import Inputs
 from scripts.workflow.manifest import Manifest, ManifestError
 
@@ -69,13 +69,13 @@ def lines(found: Found, deep: bool, directory: Path = Path()) -> Iterator[str]:
         yield from (f"damaged: {fault}" for fault in faults)
         yield f"  to make it again: rm {path} && {again(path)}"
     for path, number in sorted((path, n) for path, n in found.gone.items() if n):
-        yield f"missing: {path}, which {number} result{'s were' if number > 1 else ' was'} made from"
+        yield f"missing: {path}, which {quantity(number, 'result was', 'results were')} made from"
         yield f"  to make it again: {again(path)}"
     how = "checksums" if deep else "sizes; --deep compares checksums"
     whole = "all as their manifests say" if not found.faults and not found.gone.total() else "not whole, see above"
     if not found.manifests:
         whole = "nothing to compare"
-    yield f"{found.manifests:,} manifests, {found.files:,} files, {found.bytes / 1e6:,.1f} MB ({how}): {whole}"
+    yield f"{quantity(found.manifests, 'manifest')}, {quantity(found.files, 'file')}, {found.bytes / 1e6:,.1f} MB ({how}): {whole}"
 
 
 def main(argv: list[str] | None = None) -> int:

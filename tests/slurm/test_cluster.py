@@ -326,7 +326,7 @@ def test_status(drive: Make, cluster: Cluster, unbroken: Unbroken, started: dict
 
     until(
         "two run, one waits",
-        lambda: shows("running: 2 jobs, 2 GPUs", "waiting: 1 jobs") and shown.count("log's rate") == 2,
+        lambda: shows("running: 2 jobs, 2 GPUs", "waiting: 1 job") and shown.count("log's rate") == 2,
     )
     (run.folder / "fail-evaluate_model").touch()
     assert re.search(
@@ -334,7 +334,7 @@ def test_status(drive: Make, cluster: Cluster, unbroken: Unbroken, started: dict
     )
     assert re.search(r"^  evaluate_model +1  pending: (Resources|Priority|None)", shown, re.M), shown
     assert "gave a sign of life" in shown and "not yet made good: 0 jobs" in shown
-    until("a failure", lambda: shows("not yet made good: 1 jobs", "      error: evaluate_model was told to fail once"))
+    until("a failure", lambda: shows("not yet made good: 1 job", "      error: evaluate_model was told to fail once"))
     hours = re.search(r"GPU-hours: ([\d.]+) \(from the jobs' logs; sacct does not answer\)", shown)
     assert hours and 0 <= float(hours[1]) < 0.1
     run.finish()

@@ -128,5 +128,6 @@ def test_a_client_without_a_cluster_is_an_answer() -> None:
     words = (
         "squeue: error: fetch_config: DNS SRV lookup failed squeue: error: Could not establish a configuration source"
     )
-    with pytest.raises(patience.SlurmError, match="SLURM is not set up here"):
+    with pytest.raises(patience.SlurmError, match="SLURM is not set up here") as caught:
         patience.once("sh", "-c", f"echo '{words}' >&2; exit 1")
+    assert "DNS SRV" not in str(caught.value) and "login node" in str(caught.value)

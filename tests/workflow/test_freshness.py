@@ -121,7 +121,9 @@ def test_manifests_of_an_earlier_version_are_not_taken_for_new(copy_of: Callable
 def test_a_run_says_that_it_replaces_results_of_other_settings(copy_of: Callable[[], Path], tmp_path: Path) -> None:
     folder, config = copy_of(), tmp_path / "config.yaml"
     config.write_text(yaml.safe_dump(changed("quality.select.keep_fraction", 0.77)), encoding="utf-8")
-    said = "1 of 1 tasks replaces results made with other settings or code"
-    first, second = (run(folder, "--until", "quality_select", config=config) for _ in range(2))
-    assert said in first and first.index(said) < first.index("1 task of 1 step")
+    first, second = (run(folder, "--until", "corpus_split", config=config) for _ in range(2))
+    said = (
+        "1 of 2 tasks replaces results made with other settings or code; 1 more only reads what other tasks make anew"
+    )
+    assert said in first and first.index(said) < first.index("2 tasks of 2 steps"), first
     assert "replace" not in second

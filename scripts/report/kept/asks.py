@@ -110,7 +110,7 @@ def heuristics(settings: Mapping[str, Any], calibrated: Mapping[str, Thresholds]
             )
             if derived := sorted({language for language, table in calibrated.items() if rule in table} - {*languages}):
                 about.append(
-                    f"Of {', '.join(derived)} the threshold that heuristics.calibrate derived is kept here; a run may derive another from "
+                    f"For {', '.join(derived)} the threshold that heuristics.calibrate derived is kept here; a run may derive another from "
                     "this one, as crawl2llm whatif does."
                 )
             loose = [language for language, table in LOOSER.items() if rule in table]

@@ -82,7 +82,7 @@ def test_pairs_that_are_cut_and_left_out_are_counted(tokenizer: Any) -> None:
     assert [row["id"] for row in found.rows] == ["short", LONG] and found.cut == [False, True]
     assert (cuts(found).pairs, cuts(found).cut, cuts(found).left_out) == (3, 1, 1)
     (said,) = note(cuts(found), cuts(fit_pairs([short], template(), tokenizer, 48)), 48, MIDDLE)
-    assert said.startswith("Of 1 of 3 training pairs and 0 of 1 held-out pairs the question is cut (middle)")
+    assert said.startswith("In 1 of 3 training pairs, and in 0 of 1 held-out pairs, the question is cut (middle)")
     assert "1 training and 0 held-out pairs are left out" in said
 
 

@@ -219,11 +219,21 @@ def test_a_common_crawl_dump_is_spread_in_seconds() -> None:
     ("given", "words"),
     [
         ([{"name": "a", "kind": "warc", "paths": ["{data}/*.zip"]}], ["sources[0].paths", "'{data}/*.zip'", "no file"]),
+        (
+            [{"name": "a", "kind": "warc", "paths": ["crawl/*.warc.gz"]}],
+            [
+                "no file matches 'crawl/*.warc.gz' (a relative path is looked for in the folder of the run, ",
+                "name the absolute path",
+            ],
+        ),
+        ([{"name": "a", "kind": "text", "paths": ["@absent.txt"]}], ["no such file (a relative path is looked for in"]),
         ([{"name": "a", "kind": "warc"}], ["sources[0] (a) needs `paths`", "kind warc"]),
         ([{"name": "a", "kind": "text", "paths": ["@absent.txt"]}], ["sources[0].paths", "the list absent.txt"]),
         (
             [{"name": "a", "kind": "text", "paths": ["@{data}/wrong.txt"]}],
-            ["wrong.txt, line 3: no such file 'gone.warc.gz'"],
+            [
+                "wrong.txt, line 3: no such file 'gone.warc.gz' (a relative path is looked for in the folder of the run, "
+            ],
         ),
         (
             [{"name": "a", "kind": "text", "paths": ["x.txt"], "preset": "pile"}],

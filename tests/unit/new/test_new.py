@@ -6,14 +6,16 @@ import gzip
 import json
 import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import yaml
 
 from scripts.ingest.files import File
-from scripts.new.command import chosen, main, words
-from scripts.new.estimate import TASK_SECONDS, starts
+from scripts.new.command import chosen, digits_note, main, start, words
+from scripts.new.estimate import TASK_SECONDS, starts, validation_fraction
 from scripts.new.places import Source, sources
 from scripts.new.sample import look, spread
 from scripts.workflow import config as configuration
@@ -132,8 +134,8 @@ def test_a_language_of_which_the_filters_leave_nothing_is_not_chosen_but_may_be_
     assert main(["mine.yaml", "--from", "rows.*", "bad.jsonl"]) == 0
     assert yaml.safe_load(Path("mine.yaml").read_text())["language"]["select"]["languages"] == ["en"]
     assert "NOTHING" not in capsys.readouterr().out
-    assert main(["mine.yaml", "--force", "--from", "bad.jsonl", "--languages", "de"]) == 0
-    assert "Of de, the filters left NOTHING in the sample" in capsys.readouterr().out
+    assert main(["mine.yaml", "--force", "--from", "rows.*", "bad.jsonl", "--languages", "en", "de"]) == 0
+    assert "The filters left NOTHING of de in the sample" in capsys.readouterr().out
 
 
 def test_the_estimate_counts_the_start_of_every_task(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -155,6 +157,48 @@ def test_what_an_export_needs_of_the_tokenizer_is_said(
     said = capsys.readouterr().out
     assert ("set tokenize.train.digits to 0 or 1 before the training" in said) == (digits == 3)
     assert ("an export as GGUF is possible" in said) == (digits == 1)
+
+
+def test_files_of_which_the_filters_leave_nothing_are_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("short.jsonl").write_text('{"text": "This is one short line of English text."}\n')
+    assert main(["mine.yaml", "--from", "short.jsonl"]) == 1
+    said = capsys.readouterr().err
+    assert "1 document with text" in said and "the corpus would be empty" in said and "--languages" in said
+    assert not Path("mine.yaml").exists()
+
+
+@pytest.mark.parametrize(
+    ("documents", "fraction"),
+    [(0, 0.1), (200, 0.1), (999, 0.1), (2_000, 0.05), (3_001, 0.04), (10_000, 0.01), (1e8, 0.01)],
+)
+def test_a_small_corpus_holds_out_a_larger_share(documents: float, fraction: float) -> None:
+    assert validation_fraction(documents) == fraction
+
+
+def test_few_held_out_documents_are_said(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["mine.yaml", "--from", "rows.*"]) == 0
+    said = capsys.readouterr().out
+    assert "About 1 document is held out" in said and "So FEW (less than 30) that" in said
+    assert "rows.*: 1 file, " in said and "Sample: 1 file, " in said
+    assert yaml.safe_load(Path("mine.yaml").read_text())["corpus"]["split"]["validation_fraction"] == 0.1
+
+
+@pytest.mark.parametrize(
+    ("digits", "words"), [(0, "not split, which"), (1, "single digits, which"), (2, "groups of up to 2 digits.")]
+)
+def test_how_numbers_are_split_is_said_in_words(digits: int, words: str) -> None:
+    assert f"Numbers are {'split into ' if digits else ''}{words}" in digits_note(digits)
+
+
+@pytest.mark.parametrize("activated", [True, False])
+def test_the_command_at_the_end_works_as_typed(folder: Path, monkeypatch: pytest.MonkeyPatch, activated: bool) -> None:
+    programs = Path(sys.executable).parent
+    monkeypatch.setenv("PATH", os.pathsep.join([*([str(programs)] if activated else []), "/usr/bin", "/bin"]))
+    command = start(Path("mine.yaml"))
+    assert command.startswith("snakemake ") == activated
+    program = command.partition(" --snakefile")[0]
+    version = subprocess.run(["/bin/sh", "-c", f"{program} --version"], capture_output=True, text=True, check=False)
+    assert version.returncode == 0 and version.stdout[0].isdigit(), version.stderr
 
 
 def test_the_config_is_valid_explicit_and_commented(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

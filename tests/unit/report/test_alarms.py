@@ -64,7 +64,11 @@ def test_hosts_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, held: i
     run = corpus(tmp_path / "main", [*many, ("web", "whole.org", "", 5000)])
     told = alarms.find(run, 0.5, tmp_path / ".hosts")
     assert [row["name"] for row in told["rows"]] == [f"host{number}.org" for number in range(22, 2, -1)]
-    assert told["more"] == 3 and alarms.sentences(told)[-1] == "3 more hosts lose as much of theirs"
+    said = alarms.of_hosts(told)
+    assert told["more"] == 3 and said[-1] == "3 more hosts lose as much of theirs"
+    share = 1 - 5000 / sum(number for *_, number in [*many, ("", "", "", 5000)])
+    words = "host host22.org loses 100% of its documents to quality: 122 of 122"
+    assert said[0] == f"{words} (of all documents quality drops {share:.0%})"
 
 
 def test_memory_of_hosts_of_few_pages(tmp_path: Path) -> None:
@@ -81,7 +85,7 @@ def test_memory_of_hosts_of_few_pages(tmp_path: Path) -> None:
 
 
 def test_a_run_without_a_corpus(tmp_path: Path) -> None:
-    assert rows_of(Run({}), tmp_path) == [] and alarms.sentences(None) == []
+    assert rows_of(Run({}), tmp_path) == [] and alarms.of_hosts(None) == alarms.of_sources(None) == []
 
 
 def test_the_screen_says_it(tmp_path: Path) -> None:
@@ -91,6 +95,17 @@ def test_the_screen_says_it(tmp_path: Path) -> None:
     (words,) = [text for name, text in lines if name == "note"]
     assert words.startswith("source web loses 80% of its documents to quality: 80 of 100; ")
     assert "skip_filters" in words and not any("a.org" in text for _, text in lines), "hosts are on the page"
+
+
+@pytest.mark.parametrize("pages", [False, True])
+def test_what_to_do_fits_the_filter_and_names_what_the_page_has(pages: bool) -> None:
+    rows = [alarms._row("source", "web", stage, 10, 9) for stage in ("language", "quality")]
+    language, quality = alarms.to_do({"rows": rows, "pages": pages})
+    assert "language.select.languages" in language and "skip_filters" not in language, "it was asked for"
+    assert "skip_filters" in quality
+    link = "Pages of every filter"
+    assert (link in language) == (link in quality) == pages and "Inspect" not in language
+    assert f">{link}</a>" in (Path(alarms.__file__).parent / "report.html.j2").read_text(encoding="utf-8")
 
 
 def test_the_page_says_it_beside_the_funnel(run_folder: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import shutil
@@ -19,6 +20,7 @@ from scripts.report import facts, made, page, samples, tables
 from scripts.report.records import Run, added, benchmark, costs, metrics
 from scripts.report.render import complete, main
 from scripts.workflow.manifest import Manifest
+from tests.unit.picture.browser import browser
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 # As the workflow passes it, without the marks of code and of everything upstream.
@@ -329,6 +331,28 @@ def test_opens_in_a_browser_without_errors_or_requests(report: Path, tmp_path: P
     assert "CONSOLE" not in done.stderr, done.stderr
     hosts = set(re.findall(r"https?://([^/\"\\]+)", log.read_text(encoding="utf-8", errors="replace")))
     assert not any("example" in host for host in hosts), hosts
+
+
+@pytest.mark.skipif(BROWSER is None, reason="no chromium, chromium-browser or google-chrome on this machine")
+def test_on_a_phone_the_page_does_not_scroll_sideways(report: Path, tmp_path: Path) -> None:
+    """Wide tables scroll by themselves, with words for screen readers at their ends too; names of keys wrap. With every part open."""
+    long = "heuristics.select.c4." + "policy_lines_" * 9
+    table = f'<tr><td class="n">{long}</td><th scope="col"><span class="hidden">Share as a bar</span></th></tr>'
+    more = f'<p>Set <code>{long}</code>.</p><div class="scroll"><table>{table}</table></div>'
+
+    async def look() -> None:
+        async with browser(tmp_path / "profile") as opened:
+            await opened.open(report, 390)
+            await opened.value("document.querySelectorAll('details').forEach((one) => one.open = true)")
+            await opened.value(f"document.querySelector('main').insertAdjacentHTML('beforeend', {json.dumps(more)})")
+            for width in (390, 320):
+                await opened.size(width, 844)
+                assert await opened.value("document.documentElement.scrollWidth") <= width
+            assert await opened.value(
+                "[...document.querySelectorAll('.scroll')].some((one) => one.scrollWidth > one.clientWidth)"
+            )
+
+    asyncio.run(look())
 
 
 def test_documents_of_sources_that_skip_a_filter_are_shown_by_filter() -> None:

@@ -239,7 +239,7 @@ def test_a_curve_says_which_languages_it_does_not_move() -> None:
     }
     first, second = found["mean_word_length_max"]
     assert first == "Languages with a threshold of their own keep it: fi."
-    assert second.startswith("Of de the threshold that heuristics.calibrate derived is kept here")
+    assert second.startswith("For de the threshold that heuristics.calibrate derived is kept here")
     assert found["hashes_max"] == []
 
 

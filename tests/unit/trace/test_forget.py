@@ -114,7 +114,7 @@ def test_what_main_dropped_and_a_variant_trained_on_is_found(run: Any) -> None:
     assert found["lacking"] == [] and "url.select" in found["runs_again"]["main"]
     assert "corpus.write" in found["runs_again"]["wide"] and "corpus.write" not in found["runs_again"]["fast"]
     text = "\n".join(forget.lines(found))
-    assert "models that learnt from them: wide/base" in text and "1 documents (wide): 1 train; 5 tokens" in text
+    assert "models that learnt from them: wide/base" in text and "1 document (wide): 1 train; 5 tokens" in text
     # What was dropped as a duplicate of it has its text, and may come back where it goes.
     assert found["copies"] == [
         {"id": name, "url": f"https://copy.example/{name}", "source": "web", "duplicate_of": "x"} for name in "yz"

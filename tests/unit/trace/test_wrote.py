@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from scripts.decontaminate.words import words
 from scripts.formats.documents import DOCUMENT, Writer
+from scripts.trace import wrote
 from scripts.trace.wrote import Wanted, every, search
 from tests.unit import making
 
@@ -55,3 +56,11 @@ def test_the_longest_runs_with_their_places(tmp_path: Path) -> None:
     ]
     assert cover.tolist() == [0, 6, 6, 6, 6, 6, 6, 0, 0]
     assert [one.number for one in search(Wanted("the quick brown fox jumps over", 3), every([path]), most=1)[0]] == [6]
+
+
+def test_a_text_that_shares_nothing_is_said_in_words() -> None:
+    told = {"covered": 0, "words": 1, "longest": 0, "not_read": 0, "matches": []}
+    (line,) = wrote.lines(told, 8)
+    assert line.startswith("none of the 1 word stands in the training text in runs of 8 words or more")
+    first, longest = wrote.lines({**told, "covered": 9, "words": 12, "longest": 9}, 8)
+    assert first.startswith("9 of 12 words (75%) stand in") and longest == "the longest run has 9 words"
