@@ -28,6 +28,7 @@ def training(settings: dict[str, Any], placement: dict[str, Any], cuda: bool) ->
         accumulated=placement.get("largest", at_once + 1) > at_once,
         cuda=cuda,
         beside=bool(placement.get("async_checkpoints")),
+        compiled=cuda and bool(settings.get("compile_layers")),
         rounded=settings.get("quantize_aware", "none") != "none",
         offloaded=settings.get("offload_optimizer", "none"),
         parked=settings.get("offload_parameters", "none"),
@@ -44,7 +45,7 @@ def parts(shape: Shape, settings: dict[str, Any], placement: dict[str, Any], cud
 
     Where the model draws answers while it trains (`shape.drawn`) the moment in which it does so may need most: it has keys and values in
     the place of activations. Reward models are there at all times.
-    settings: precision, zero_stage, loss_chunk, ema, engine, and of finetune.train quantize_aware; placement: micro_batch, processes (all),
+    settings: precision, zero_stage, loss_chunk, compile_layers, ema, engine, and of finetune.train quantize_aware; placement: micro_batch, processes (all),
     activation_checkpointing, selective_checkpointing, async_checkpoints, parallel, and where it is known `largest`, the sequences of a
     step. cuda: of a GPU.
     """

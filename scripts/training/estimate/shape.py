@@ -73,6 +73,7 @@ class Training:
     beside: bool = False  # a checkpoint is written while the training goes on
     offloaded: str = "none"  # where master weights and optimizer are, if not on the GPU (offload_optimizer)
     parked: str = "none"  # where weights are that no layer needs (offload_parameters)
+    compiled: bool = False  # layers are compiled (compile_layers) for a GPU
     rounded: bool = False  # the layers multiply with a rounded copy of their weights (quantize_aware)
 
     @property
@@ -99,6 +100,17 @@ def activations(shape: Shape, tokens: int, low: int, cast: bool = False) -> int:
     return tokens * (norms + low * (2 * width + 2 * kv + 4 * shape.intermediate))
 
 
+def fused(shape: Shape, tokens: int, low: int, cast: bool = False) -> int:
+    """As `activations`, of a layer that is compiled for a GPU: the stream before each norm, and what matrix products and attention read.
+
+    All that is between them is fused and computed again in the backward pass (torch/_functorch/partitioners.py,
+    min_cut_rematerialization_partition): norms in fp32, the feed-forward layer's activation. Measured on an H100: docs/memory.md.
+    """
+    width, kv = shape.width or shape.hidden, shape.kv or shape.width or shape.hidden
+    stream = 4 if cast else low
+    return tokens * (2 * (stream + low) * shape.hidden + low * (2 * width + 2 * kv + 3 * shape.intermediate))
+
+
 def dear(shape: Shape, tokens: int, low: int) -> int:
     """Bytes that a layer keeps under selective checkpointing: its input, and the results of its matrix products and of attention."""
     width, kv = shape.width or shape.hidden, shape.kv or shape.width or shape.hidden
@@ -117,7 +129,7 @@ def forward(shape: Shape, how: Training, cast: bool = False) -> int:
     tokens, low = how.micro_batch * shape.context, how.low
     stream = 4 if cast else low  # bytes of a number between the layers
     if not how.recomputed:
-        each = activations(shape, tokens, low, cast)
+        each = (fused if how.compiled else activations)(shape, tokens, low, cast)
     else:
         each = dear(shape, tokens, low) if how.selective else stream * tokens * shape.hidden
     last = (4 + stream + low) * tokens * shape.hidden  # the norm before the logits
