@@ -160,7 +160,7 @@ def test_pairs_that_are_cut_are_counted(base_model: Path, pairs_manifest: Path, 
     )
     notes = note(found, heldout, length, "middle")
     assert bool(notes) == bool(summary(found, heldout)) == (long > 0)
-    assert not notes or f"{found.cut:,} of {len(rows):,} training pairs and 0 of 1 held-out pairs" in notes[0]
+    assert not notes or f"{found.cut:,} of {len(rows):,} training pairs, and in 0 of 1 held-out pairs" in notes[0]
     assert ("are left out" in " ".join(notes)) == (found.left_out > 0)
     assert heldout == Cuts(1, 0, 0)
     if length == 8:  # less than a prompt's own words
