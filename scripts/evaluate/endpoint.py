@@ -168,7 +168,7 @@ class Endpoint:
         left = iter([at for at in range(len(bodies)) if at not in found])
         progress = progress or Progress(len(bodies), "answers judged")
         progress.add(len(found))
-        refused: dict[int, RefusedError] = {}
+        refused: dict[int, InputError] = {}
         with ThreadPoolExecutor(self.at_once, "judge") as pool:
             running = {pool.submit(self.answer, bodies[at]): at for at in _some(left, self.at_once)}
             while running:
@@ -178,11 +178,9 @@ class Endpoint:
                     try:
                         found[at] = future.result()
                     except InputError as error:
-                        if isinstance(error, RefusedError):
+                        if is_refusal := isinstance(error, RefusedError):
                             refused[at] = error
-                        if not isinstance(error, RefusedError) or (
-                            not found and len(refused) >= min(MOST_REFUSED, len(bodies))
-                        ):
+                        if not is_refusal or (not found and len(refused) >= min(MOST_REFUSED, len(bodies))):
                             self.ended.set()
                             have = sum(self.known(body) is not None for body in bodies)
                             raise InputError(

@@ -28,7 +28,7 @@ from scripts.finetune.personal import REASON, Masks, masks
 from scripts.finetune.template import CHAT, Template, special
 from scripts.formats.documents import count, document_id, rows, uniform
 from scripts.workflow import cli
-from scripts.workflow.console import Progress, log, noun
+from scripts.workflow.console import Progress, form, log
 from scripts.workflow.manifest import Manifest, json_lines, write_atomically
 
 CHOICES = 4
@@ -179,7 +179,7 @@ def lacking(number: int, least: int, which: str, found: str, then: str, more: st
     if number >= least:
         return []
     return [
-        f"{then}: {number} {found.format(noun(number, 'pair'))} {noun(number, 'was', 'were')} found, and "
+        f"{then}: {number} {found.format(form(number, 'pair'))} {form(number, 'was', 'were')} found, and "
         f"finetune.pairs.min_{which} is {least}. Add or widen finetune.pairs.patterns "
         f"(`summary` reads Python documentation, `title` ordinary pages), {more}."
     ]

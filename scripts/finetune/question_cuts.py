@@ -58,8 +58,8 @@ def kept_exchanges(exchanges: Sequence[str], number: int, part: str) -> list[str
 def cut_conversation(conversation: str, template: Template, tokenizer: Any, excess: Excess) -> str | None:
     """As `cut_question`, of a question that may stand behind earlier ones with their answers: no part of an answer joins a question.
 
-    Whole exchanges go as long as that is enough and one stays. Then the longer one of the two questions that are left is cut; if that
-    is not enough, the last one, alone.
+    Whole exchanges go as long as that is enough and one stays. Then the longer one of the two questions that are left is cut, except the
+    last one if it fits alone: the exchange goes then. If a cut is not enough, the last one stays alone, cut if need be.
     """
     exchanges, question = template.exchanges_of(conversation)
     if excess(conversation) <= 0 or not exchanges:
@@ -80,7 +80,12 @@ def cut_conversation(conversation: str, template: Template, tokenizer: Any, exce
     def with_last(shorter: str) -> str:
         return template.with_exchanges([exchange], shorter)
 
-    longer, whole = (earlier, with_earlier) if len(earlier) > len(question) else (question, with_last)
+    if len(earlier) >= len(question):
+        longer, whole = earlier, with_earlier
+    elif excess(question) > 0:
+        longer, whole = question, with_last
+    else:
+        return question
     shorter = cut_question(longer, tokenizer, lambda some: excess(whole(some)), template.cut)
     return cut_question(question, tokenizer, excess, template.cut) if shorter is None else whole(shorter)
 

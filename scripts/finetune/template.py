@@ -81,8 +81,12 @@ class Template:
         return exchanges, question
 
     def question_of(self, exchange: str) -> str:
-        """The question of an exchange, or the beginning of one that spells what stands before an answer."""
-        return exchange.partition(self.before.partition("{question}")[2] + self.delimiter)[0]
+        """The question of an exchange, or the beginning of one that spells what stands before an answer.
+
+        "" if nothing stands between a question and its answer: nobody can tell then where the answer begins.
+        """
+        mark = self.before.partition("{question}")[2] + self.delimiter
+        return exchange.partition(mark)[0] if mark else ""
 
     def chat(self) -> str:
         """The same as a chat template in Jinja, for programs that are given messages (transformers, vLLM, llama.cpp)."""

@@ -7,7 +7,7 @@ from typing import Any
 from scripts.models.registry import BASE
 from scripts.report.page import integer, significant
 from scripts.report.records import dig, number
-from scripts.workflow.console import noun
+from scripts.workflow.console import form
 
 # Held-out documents from which on a mean over them has an interval that the normal distribution gives: with 30 the t distribution's is 4 %
 # wider, with 10 already 15 %, with 2 six times as wide.
@@ -21,8 +21,8 @@ def few_held_out(counts: dict[str, Any]) -> list[dict[str, Any]]:
     if not held or held >= LEAST_HELD_OUT:
         return []
     text = (
-        f"Only {integer(held)} {noun(held, 'document is', 'documents are')} held out, beside {integer(train)} to train on: all that is "
-        f"measured on held-out text rests on {noun(held, 'it', 'them')}, and may be far off. Raise {FRACTION}, or add documents."
+        f"Only {integer(held)} {form(held, 'document is', 'documents are')} held out, beside {integer(train)} to train on: all that is "
+        f"measured on held-out text rests on {form(held, 'it', 'them')}, and may be far off. Raise {FRACTION}, or add documents."
     )
     return [{"step": "corpus.split", "text": text, "tasks": 1}]
 

@@ -15,7 +15,7 @@ from scripts.report.models import Model, title
 from scripts.report.page import NOTHING, integer, memory, signed, significant, size
 from scripts.report.records import Run, dig, number
 from scripts.report.tasks import NAMES
-from scripts.workflow.console import noun
+from scripts.workflow.console import form
 from scripts.workflow.steps import EVALUATION, stage_of
 
 STAGE = "compress"
@@ -78,7 +78,7 @@ def table(found: list[dict[str, Any]]) -> dict[str, Any]:
     threads = sorted({of["speed"]["threads"] for of in found if of["speed"].get("threads")})
     about = (
         f"Tokens a second of one greedy text alone, and memory, on the machine at hand: {', '.join(machines)}, "
-        f"{' or '.join(map(str, threads))} {noun(max(threads, default=None), 'thread')}."
+        f"{' or '.join(map(str, threads))} {form(max(threads, default=None), 'thread')}."
         if machines
         else "Speed and memory were not measured."
     )

@@ -9,7 +9,7 @@ from scripts.report.models import title, trained
 from scripts.report.page import NOTHING, integer, percent, signed, significant, size
 from scripts.report.records import Run, dig, json_lines, number
 from scripts.report.samples import UNSHOWABLE
-from scripts.workflow.console import noun
+from scripts.workflow.console import form
 
 PROMPTS = 3  # that a run's last lines show
 
@@ -28,7 +28,7 @@ def measured_on(text: Any) -> str:
     if not number(dig(text, "documents")):
         return "no validation documents"
     count = dig(text, "documents")
-    return f"{integer(count)} validation {noun(count, 'document')}, {size(dig(text, 'bytes'))}"
+    return f"{integer(count)} validation {form(count, 'document')}, {size(dig(text, 'bytes'))}"
 
 
 def evaluation(run: Run, made: list[dict[str, Any]]) -> dict[str, Any]:

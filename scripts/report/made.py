@@ -9,7 +9,7 @@ from typing import Any
 from scripts.report.page import integer
 from scripts.report.records import Run, dig
 from scripts.workflow import record
-from scripts.workflow.console import noun
+from scripts.workflow.console import form
 
 
 def recorded(facts: dict[str, Any]) -> dict[str, str]:
@@ -17,7 +17,7 @@ def recorded(facts: dict[str, Any]) -> dict[str, str]:
     found = {name: str(value) for name, value in (dig(facts, "machine") or {}).items() if name != "host"}
     if isinstance(devices := facts.get("devices"), dict):
         names = ", ".join(f"{count} × {name}" for name, count in devices.items())
-        found["devices"] = f"{names}; {integer(facts.get('nodes'))} {noun(facts.get('nodes'), 'node')}"
+        found["devices"] = f"{names}; {integer(facts.get('nodes'))} {form(facts.get('nodes'), 'node')}"
     return found | {name: str(value) for name, value in (dig(facts, "versions") or {}).items()}
 
 

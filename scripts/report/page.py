@@ -12,7 +12,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from scripts.report.records import number
-from scripts.workflow.console import clean, noun
+from scripts.workflow.console import clean, form
 
 HERE = Path(__file__).parent
 NOTHING = "–"
@@ -100,7 +100,7 @@ FILTERS = {
     "size": size,
     "memory": memory,
     "duration": duration,
-    "noun": noun,
+    "form": form,
 }
 
 

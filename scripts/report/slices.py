@@ -7,7 +7,7 @@ from typing import Any
 from scripts.report.models import title
 from scripts.report.page import NOTHING, integer, significant, size
 from scripts.report.records import Run
-from scripts.workflow.console import noun
+from scripts.workflow.console import form
 
 HEADS = {"source": "Source", "language": "Language"}
 
@@ -34,7 +34,7 @@ def table(run: Run) -> dict[str, Any]:
                 "kind": HEADS[key[0]],
                 "name": key[1],
                 "cells": [cell(parts.get(key)) for parts in found.values()],
-                "note": f"{integer(first['documents'])} {noun(first['documents'], 'document')}, {size(first['bytes'])}",
+                "note": f"{integer(first['documents'])} {form(first['documents'], 'document')}, {size(first['bytes'])}",
             }
         )
     return {"heads": [title(model) for model in found], "rows": rows}

@@ -18,7 +18,7 @@ from scripts.report.page import NARROW, NOTHING, duration, integer, short, signi
 from scripts.report.records import benchmark, dig
 from scripts.report.tables import parameters
 from scripts.workflow import cli, costs
-from scripts.workflow.console import noun, put, quantity
+from scripts.workflow.console import form, put, quantity
 from scripts.workflow.costs import counting
 from scripts.workflow.inputs import Inputs
 from scripts.workflow.manifest import Manifest, ManifestError
@@ -43,15 +43,15 @@ def lines(counts: dict[str, Any], seconds: float | None, page: Path) -> list[tup
         ("report", str(page)),
         (
             "corpus",
-            f"{integer(documents)} {noun(documents, 'document')}{f' to train on, {integer(held)} held out' if held else ''}, "
+            f"{integer(documents)} {form(documents, 'document')}{f' to train on, {integer(held)} held out' if held else ''}, "
             f"{size(dig(train, 'bytes'))} of text, "
             f"{short(dig(counts, 'tokens', 'train', 'tokens'))} tokens; "
-            f"from {integer(records)} crawl {noun(records, 'record')}{mark('corpus.write', 'tokenize.encode')}",
+            f"from {integer(records)} crawl {form(records, 'record')}{mark('corpus.write', 'tokenize.encode')}",
         ),
         (
             "trained",
             f"{short(parameters(pretrain))} parameters on {short(dig(pretrain, 'tokens'))} tokens, "
-            f"{integer(steps)} {noun(steps, 'step')}{mark('pretrain.train')}"
+            f"{integer(steps)} {form(steps, 'step')}{mark('pretrain.train')}"
             if pretrain
             else "no model yet",
         ),

@@ -86,14 +86,20 @@ def library() -> Any:
 def described(export: Export) -> dict[str, Any]:
     """What a file is, of which no weight is loaded: `context` in tokens, and whether it `chats`. {} for one that cannot be read."""
     try:
-        return _header(export.path, export.path.stat().st_mtime_ns)[0]
+        return _header(export.path, export.path.stat().st_mtime_ns)
     except OSError:
+        return {}
+    except InputError as error:
+        log.warning("%s", error)
         return {}
 
 
 @cache
-def _header(path: Path, _: int) -> tuple[dict[str, Any], str]:
-    """(what the header of a file says, why it cannot be read): one of them is empty. A process with limits reads it, once."""
+def _header(path: Path, _: int) -> dict[str, Any]:
+    """What the header of a file says. A process with limits reads it, once if it can be read.
+
+    Raises InputError if not, and the next call tries again: the tools may be there by then, or the file system may be faster.
+    """
     command = [sys.executable, "-P", gguf_header.__file__, str(path)]
     environment = {
         **os.environ,
@@ -110,10 +116,9 @@ def _header(path: Path, _: int) -> tuple[dict[str, Any], str]:
         why = f"its header was not read within {WALL} s"
     else:
         if not done.returncode:
-            return dict(json.loads(done.stdout)), ""
+            return dict(json.loads(done.stdout))
         why = _last_words(done)
-    log.warning("%s: %s", path, why)
-    return {}, why
+    raise InputError(f"llama.cpp cannot load {path}: {why}")
 
 
 def _last_words(done: subprocess.CompletedProcess[str]) -> str:
@@ -135,8 +140,7 @@ class Model:
         # Where weights have 32 bits, keys and values have too: the text is that of transformers. Otherwise 16, llama.cpp's default.
         try:
             file = export.checked()
-            if why := _header(file, file.stat().st_mtime_ns)[1]:
-                raise InputError(f"llama.cpp cannot load {file}: {why}")
+            _header(file, file.stat().st_mtime_ns)
             held = Loaded(str(file), 0, threads(file.stat().st_size), exact=export.type == "f32")
         except SystemExit as error:
             raise InputError(str(error)) from error

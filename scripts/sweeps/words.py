@@ -8,7 +8,7 @@ from typing import Any
 from scripts.report.page import percent
 from scripts.sweeps import scaling, tables, verdicts
 from scripts.sweeps.differences import POOLED
-from scripts.workflow.console import noun, quantity
+from scripts.workflow.console import form, quantity
 
 Row = dict[str, Any]
 FORMULA = {
@@ -96,7 +96,7 @@ def about_verdicts(base: Row, options: Row) -> str:
     return (
         f"The error of a difference has two parts: the noise between trainings with other seeds, {said}, and that of the documents, by a "
         f"bootstrap over the same documents for both. A verdict is given where the p-value, corrected for {family} "
-        f"{noun(family, 'comparison')} (Holm), is at most {1 - options['confidence']:.2g}. Would be seen from: the smallest difference "
+        f"{form(family, 'comparison')} (Holm), is at most {1 - options['confidence']:.2g}. Would be seen from: the smallest difference "
         f"that these seeds and documents would show with probability {percent(options['power'], 0)}."
     )
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from scripts.watch.run import Run, Step, documents, listed
-from scripts.workflow.console import duration, noun, quantity
+from scripts.workflow.console import duration, form, quantity
 
 FIRST = 60.0  # seconds without a line after which one says how far the run is
 SHARE = 0.05  # of the run's time: later lines are further apart, so that days of waiting take hundreds of lines, not thousands
@@ -54,7 +54,7 @@ class Lines:
         if step.ended is None or step.began is None:
             return
         width = max([17, *map(len, self.run.steps)])
-        parts = [f"{name:<{width}} {step.done:>3,} {noun(step.done, 'task'):5} {duration(step.ended - step.began):>6}"]
+        parts = [f"{name:<{width}} {step.done:>3,} {form(step.done, 'task'):5} {duration(step.ended - step.began):>6}"]
         if step.unchanged:
             parts.append("as before" if step.unchanged == step.total else f"{step.unchanged:,} as before")
         if step.read:

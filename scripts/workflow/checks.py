@@ -18,7 +18,7 @@ from scripts.pretrain import gpus, mix_shares, model_check, offload, origin, siz
 from scripts.pretrain.parameters import FAMILIES
 from scripts.quality import scorers
 from scripts.synthesize import checks as synthesizing
-from scripts.workflow import filtering, secret, steps
+from scripts.workflow import filtering, pinned, secret, steps
 from scripts.workflow.config import ConfigError, leaves
 from scripts.workflow.errors import InputError
 from scripts.workflow.trees import has, lookup
@@ -27,6 +27,7 @@ from scripts.workflow.trees import has, lookup
 def check(config: dict[str, Any], variant: str = "main") -> None:
     """Raise ConfigError or InputError for the config of a variant that cannot run."""
     check_secrets(config)
+    check_digests(config)
     if "language" in config["filters"]:
         labels.check(config["language"])
     labels.check_by_language(config)
@@ -59,6 +60,15 @@ def check_secrets(config: dict[str, Any]) -> None:
     for path, node in leaves():
         if node.get("secret") and has(config, path):
             secret.check_name(lookup(config, path), path)
+
+
+def check_digests(config: dict[str, Any]) -> None:
+    """Raise InputError for a file or folder that is named with a digest that is none."""
+    for path, node in leaves():
+        if node.get("pinned") and has(config, path):
+            value = lookup(config, path)
+            for entry in value if isinstance(value, list) else [value]:
+                pinned.check_form(entry["path"] if isinstance(entry, dict) else entry or "", path)
 
 
 def check_sizes(config: dict[str, Any]) -> None:

@@ -41,14 +41,17 @@ def put(text: object = "", file: TextIO | None = None, end: str = "\n", flush: b
     print(message(str(text)) if file else clean(str(text)), file=file, end=end, flush=flush)
 
 
-def noun(number: Any, singular: str, plural: str = "") -> str:
-    """The form of a noun after a number: `document` after 1, `documents` after all else, a number that is not known too."""
+def form(number: Any, singular: str, plural: str = "") -> str:
+    """The form of a noun or verb beside a number: `singular` for 1, `plural` for all else, a number that is not known too.
+
+    plural: if it is not the singular with an `s`.
+    """
     return singular if number == 1 else plural or f"{singular}s"
 
 
 def quantity(number: int, singular: str, plural: str = "") -> str:
-    """A number with its noun: `1 task`, `1,000 tasks`. plural: if it is not the singular with an `s`."""
-    return f"{number:,} {noun(number, singular, plural)}"
+    """A number with its noun: `1 task`, `1,000 tasks`. plural: as of `form`."""
+    return f"{number:,} {form(number, singular, plural)}"
 
 
 class Masked:

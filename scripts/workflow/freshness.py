@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from scripts.workflow import ranges, record, replaced
-from scripts.workflow.console import noun, quantity
+from scripts.workflow.console import form, quantity
 from scripts.workflow.manifest import Manifest, ManifestError, NewerError, combined, digest
 from scripts.workflow.steps import CRAWL, LIST, SETS, STAGE, SYNTHESIZE, is_of_main
 from scripts.workflow.trees import flat
@@ -219,12 +219,12 @@ def replacing(changed: int, above: int, total: int) -> str:
     said = []
     if changed:
         said.append(
-            f"{changed:,} of {quantity(total, 'task')} {noun(changed, 'replaces', 'replace')} results made with other settings or code"
+            f"{changed:,} of {quantity(total, 'task')} {form(changed, 'replaces', 'replace')} results made with other settings or code"
         )
     if above:
         which = f"{above:,} more" if changed else f"{above:,} of {quantity(total, 'task')}"
         said.append(
-            f"{which} only {noun(above, 'reads', 'read')} what other tasks make anew: each ends at once, and keeps its result, if "
+            f"{which} only {form(above, 'reads', 'read')} what other tasks make anew: each ends at once, and keeps its result, if "
             "what it reads comes out as before"
         )
     return "; ".join([*said, "`crawl2llm plan` says which and why"]) if said else ""

@@ -12,7 +12,6 @@ import re
 import shlex
 from pathlib import Path
 
-from scripts.workflow import contents
 from scripts.workflow.errors import InputError
 
 SIGN = "#sha256="
@@ -25,15 +24,21 @@ def split(name: str) -> tuple[str, str]:
     return path, digest
 
 
+def check_form(name: str, key: str) -> None:
+    """Raise InputError if what stands behind SIGN in what a key names is no SHA-256."""
+    path, digest = split(name)
+    if SIGN in name and not DIGITS.fullmatch(digest):
+        command = folder_command(path) if Path(path).is_dir() else f"sha256sum {shlex.quote(path)}"
+        raise InputError(f"{key} is {name!r}; after {SIGN} stand the 64 hex digits that `{command}` prints")
+
+
 def path_with_its_digest(name: str | Path, key: str) -> str:
     """The path of what a key names. Raises InputError if the file or folder does not have the digest that the key names with it."""
     path, digest = split(str(name))
     if SIGN not in str(name):
         return path
+    check_form(str(name), key)
     of_folder = Path(path).is_dir()
-    if not DIGITS.fullmatch(digest):
-        command = folder_command(path) if of_folder else f"sha256sum {path}"
-        raise InputError(f"{key} is {str(name)!r}; after {SIGN} stand the 64 hex digits that `{command}` prints")
     try:
         held = _folder_digest(Path(path), key) if of_folder else _file_digest(Path(path))
     except OSError as error:
@@ -59,15 +64,39 @@ def _file_digest(path: Path) -> str:
 
 
 def _folder_digest(path: Path, key: str) -> str:
-    """As `folder_command` prints it. Raises InputError for a file whose name could pass for several, and OSError."""
-    names = [str(file.relative_to(path)) for file in contents.below(path)]
-    seen = [name for name in names if not any(part.startswith(".") for part in Path(name).parts)]
-    if odd := [name for name in seen if {"\n", "\r", "\\"} & set(name)]:
+    """As `folder_command` prints it. Raises InputError as `_names`, and for a file whose name could pass for several, and OSError."""
+    names = _names(path, key)
+    if odd := [name for name in names if {"\n", "\r", "\\"} & set(name)]:
         raise InputError(
             f"{key}: {path} holds a file of the name {odd[0]!r}; in a folder with a digest, no name has a line end or a backslash"
         )
     lines = (
         b"%s  ./%s\n" % (_file_digest(path / name).encode(), os.fsencode(name))
-        for name in sorted(seen, key=os.fsencode)
+        for name in sorted(names, key=os.fsencode)
     )
     return hashlib.sha256(b"".join(lines)).hexdigest()
+
+
+def _names(top: Path, key: str) -> list[str]:
+    """The files that `folder_command` lists, relative to the folder.
+
+    Raises InputError for a folder that has two names in it, of which links that lead to each other make ever more, and OSError.
+    """
+
+    def refuse(error: OSError) -> None:
+        raise error
+
+    names: list[str] = []
+    folder_names: dict[str, Path] = {}
+    for folder, folders, files in os.walk(top, onerror=refuse, followlinks=True):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        here = Path(folder)
+        first = folder_names.setdefault(os.path.realpath(folder), here)
+        if first != here:
+            raise InputError(
+                f"{key}: {first} and {here} are the same folder by a link; in a folder with a digest, every folder has one name: "
+                "remove the link"
+            )
+        files = [name for name in files if not name.startswith(".") and (here / name).is_file()]
+        names += [str((here / name).relative_to(top)) for name in files]
+    return names

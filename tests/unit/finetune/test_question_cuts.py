@@ -140,6 +140,33 @@ def test_a_conversation_is_cut_between_turns_or_in_one(
     assert kept and (part == LEFT or max(kept) > length / 2), "a long question is cut before all of it goes"
 
 
+@pytest.mark.parametrize("text", ["{question}{answer}", "Q: {question}{answer}", "{question} {answer}"])
+@pytest.mark.parametrize("part", PARTS)
+def test_a_conversation_without_a_mark_before_answers_is_cut(tokenizer: Any, text: str, part: str) -> None:
+    cut = Template.parse(text, part)
+    said = [turn("ua"[number % 2], number // 2, words) for number, words in enumerate((20, 20, 5))]
+    question = cut.conversation("", [(said[0], said[1])], said[2])
+    sizes = [len(tokenizer(cut.prompt(some))["input_ids"]) for some in (said[2], question)]
+    for most in (sizes[0], sum(sizes) // 2):
+        ((prompt, is_cut),) = cut_prompts([question], cut, tokenizer, most)
+        assert is_cut and prompt.endswith(said[2]) and len(tokenizer(prompt)["input_ids"]) <= most
+
+
+@pytest.mark.parametrize("text", TEMPLATES)
+@pytest.mark.parametrize("part", PARTS)
+@pytest.mark.parametrize("sizes", [(2, 9, 2, 2, 25), (2, 9, 9), (30, 9, 25), (25, 2, 2, 9, 25)])
+def test_the_last_question_is_whole_if_it_fits_alone(
+    tokenizer: Any, sizes: tuple[int, ...], part: str, text: str
+) -> None:
+    cut = Template.parse(text, part)
+    said = [turn("ua"[number % 2], number // 2, words) for number, words in enumerate(sizes)]
+    question = cut.conversation("", list(zip(said[:-1:2], said[1::2], strict=True)), said[-1])
+    alone, whole = (len(tokenizer(cut.prompt(some))["input_ids"]) for some in (said[-1], question))
+    for most in range(alone, whole, 3):
+        ((prompt, _),) = cut_prompts([question], cut, tokenizer, most)
+        assert len(tokenizer(prompt)["input_ids"]) <= most and roles(prompt, cut)[-1] == ("u", said[-1])
+
+
 def preferences(tokenizer: Any, method: str, length: int, new: int = 8) -> Preferences:
     made = Preferences.__new__(Preferences)
     made.method, made.rows_each, made.tokenizer, made.template = (

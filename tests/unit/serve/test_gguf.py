@@ -264,6 +264,20 @@ def test_a_header_is_read_in_a_process_of_its_own(tmp_path: Path) -> None:
 
 
 @needs_llama
+def test_a_header_that_could_not_be_read_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    export = hostile(tmp_path / "good", header(["<|endoftext|>", *map(chr, range(33, 127))]))
+    with monkeypatch.context() as change:
+        change.setenv(accepts.VARIABLE, str(tmp_path / "no tools"))
+        assert described(export) == {}
+    with monkeypatch.context() as change:
+        change.setattr("scripts.serve.gguf.WALL", 0.001)
+        assert described(export) == {}
+    assert described(export) == {"context": 128, "chats": False}
+    monkeypatch.setenv(accepts.VARIABLE, str(tmp_path / "no tools"))
+    assert described(export) == {"context": 128, "chats": False}, "what could be read is kept"
+
+
+@needs_llama
 def test_a_header_has_no_more_memory_than_its_limit(tmp_path: Path) -> None:
     """A sparse file of numbers: llama.cpp keeps all of them."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss  # KiB

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from scripts.workflow import pinned
+from scripts.workflow.checks import check
 from scripts.workflow.config import named_files, validate
 from scripts.workflow.errors import InputError
 from tests.unit.making import folder_digest
@@ -66,6 +70,50 @@ def test_a_name_that_could_pass_for_two_files_is_refused(folder: Path) -> None:
     (folder / f"x\n{hashlib.sha256().hexdigest()}  y").write_text("")
     with pytest.raises(InputError, match="no name has a line end or a backslash"):
         pinned.path_with_its_digest(f"{folder}#sha256={'0' * 64}", KEY)
+
+
+@pytest.mark.parametrize("target", ["deep", ".", "..", ".cache"])
+def test_links_are_counted_as_the_command_does_or_refused(folder: Path, target: str) -> None:
+    """A folder has its own name and that of a link; a hidden one is counted by the link alone."""
+    (folder / "deep/link").symlink_to(folder / target)
+    named = f"{folder}#sha256={folder_digest(folder)}"
+    if target == ".cache":
+        assert pinned.path_with_its_digest(named, KEY) == str(folder)
+    elif target == "..":
+        (folder / "deep/link").unlink()
+        (folder / "deep/link").symlink_to(folder.parent / "blobs")
+        assert pinned.path_with_its_digest(f"{folder}#sha256={folder_digest(folder)}", KEY) == str(folder)
+    else:
+        first = folder / "deep" if target == "deep" else folder
+        with pytest.raises(InputError, match=re.escape(f"{first} and {folder / 'deep/link'} are the same folder")):
+            pinned.path_with_its_digest(named, KEY)
+
+
+def test_what_is_no_file_is_not_counted(folder: Path) -> None:
+    digest = folder_digest(folder)
+    (folder / "broken").symlink_to("nothing")
+    os.mkfifo(folder / "pipe")
+    assert folder_digest(folder) == digest
+    assert pinned.path_with_its_digest(f"{folder}#sha256={digest}", KEY) == str(folder)
+
+
+@pytest.mark.parametrize(
+    ("changes", "key"),
+    [
+        ({"language": {"score": {"model": "{}"}}}, "language.score.model"),
+        ({"language": {"compare": {"models": ["a", "{}"]}}}, "language.compare.models"),
+        ({"quality": {"kenlm": {"models": [{"name": "a", "path": "{}"}]}}}, "quality.kenlm.models"),
+    ],
+)
+@pytest.mark.parametrize("digest", ["", "abc", "0" * 65, "g" * 64])
+def test_a_digest_that_is_none_is_refused_before_a_run(changes: dict[str, Any], key: str, digest: str) -> None:
+    def filled(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {name: filled(each) for name, each in value.items()}
+        return [filled(each) for each in value] if isinstance(value, list) else value.format(f"lm#sha256={digest}")
+
+    with pytest.raises(InputError, match=f"^{re.escape(key)} is 'lm#sha256={digest}'; after #sha256= stand the 64 hex"):
+        check(validate(filled(changes)))
 
 
 @pytest.mark.parametrize("step", ["quality.transformers", "quality.kenlm"])
