@@ -40,7 +40,9 @@ def links_of(page: str) -> Iterator[str]:
     first, *behind = page.split("<!--")
     for tag in LINK.finditer("".join([first, *(part.partition("-->")[2] for part in behind)])):
         for name, *values in ATTRIBUTE.findall(tag.group()):
-            if name.lower() == "href":  # `&notes` without a semicolon is no entity there (HTML, named character reference state)
+            if (
+                name.lower() == "href"
+            ):  # `&notes` without a semicolon is no entity there (HTML, named character reference state)
                 yield ENTITY.sub(lambda entity: unescape(entity.group()), "".join(values))
                 break
 

@@ -45,9 +45,9 @@ def parts(shape: Shape, settings: dict[str, Any], placement: dict[str, Any], cud
 
     Where the model draws answers while it trains (`shape.drawn`) the moment in which it does so may need most: it has keys and values in
     the place of activations. Reward models are there at all times.
-    settings: precision, zero_stage, loss_chunk, compile_layers, ema, engine, and of finetune.train quantize_aware; placement: micro_batch, processes (all),
-    activation_checkpointing, selective_checkpointing, async_checkpoints, parallel, and where it is known `largest`, the sequences of a
-    step. cuda: of a GPU.
+    settings: precision, zero_stage, loss_chunk, compile_layers, ema, engine, and of finetune.train quantize_aware; placement: micro_batch,
+    processes (all), activation_checkpointing, selective_checkpointing, async_checkpoints, parallel, and where it is known `largest`, the
+    sequences of a step. cuda: of a GPU.
     """
     how = training(settings, placement, cuda)
     parallel = placement.get("parallel", {})
