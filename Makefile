@@ -128,7 +128,7 @@ docs: $(VENV)/.compiled ## regenerate docs/config.md, docs/code.md, the table of
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m scripts.crawl2llm docs
 
 clean: ## remove results, logs, checkpoints and caches (asks first; `crawl2llm clean` removes only what the config does not use)
-	@$(if $(DIRECTORY),cd "$(DIRECTORY)" || exit 1; )if command -v flock >/dev/null && test -e .snakemake/run.lock && ! flock --nonblock .snakemake/run.lock true; then \
+	@$(if $(DIRECTORY),CDPATH= cd -- "$(DIRECTORY)" || exit 1; )if command -v flock >/dev/null && test -e .snakemake/run.lock && ! flock --nonblock .snakemake/run.lock true; then \
 	  echo "a run works here (process $$(cat .snakemake/run.lock)): wait for it, or stop it"; exit 1; fi; \
 	  printf 'remove results/, logs/, checkpoints/, .cache/, .snakemake/, plan.html and plan.svg of %s? [y/N] ' "$$PWD"; read answer; \
 	  [ "$$answer" = y ] && rm -rf results logs checkpoints .cache .snakemake plan.html plan.svg && echo removed || echo kept

@@ -23,15 +23,28 @@ LARGEST = 2**24  # bytes of an index page: some 80,000 files
 FOLDERS, DEEPEST = 10_000, 100
 INSTEAD = "name each file, or a list of them as @URL"
 SAFE = "!$&'()*+,=:@~"  # of a path, what needs no escape (RFC 3986, section 3.3), without `;`, behind which secrets are looked for
-# A server's list is plain: no tag of it holds a bare `<` or `>`. So no page takes more time than its length, as it may with a parser.
-LINK = re.compile(r"<a\s[^<>]*>", re.IGNORECASE)
-HREF = re.compile(r"""\shref\s*+=\s*+(?:"([^"]*)"|'([^']*)'|([^\s"'>]+))""", re.IGNORECASE)
+# Without a tree no page takes more time than its length: no tag holds a bare `<`, and an attribute begins behind a space or a quote.
+LINK = re.compile(r"""<a\s(?:[^<>"']++|"[^"<]*+"|'[^'<]*+')*+>""", re.IGNORECASE)
+ATTRIBUTE = re.compile(r"""(?<=[\s"'])([^\s"'<>/=]++)\s*+=\s*+(?:"([^"]*)"|'([^']*)'|([^\s"'<>]++))""")
+ENTITY = re.compile(r"&#?\w+;")
 ESCAPES = re.compile(r"(?:%[0-9A-Fa-f]{2})+")
 
 
 def without_escapes(path: str) -> str:
     """A path without percent-escapes; bytes that are no UTF-8 stay apart from all others."""
     return unquote(path, errors="surrogateescape")
+
+
+def links_of(page: str) -> Iterator[str]:
+    """What the links of a page lead to, as they stand there; comments have none."""
+    first, *behind = page.split("<!--")
+    for tag in LINK.finditer("".join([first, *(part.partition("-->")[2] for part in behind)])):
+        for name, *values in ATTRIBUTE.findall(tag.group()):
+            if (
+                name.lower() == "href"
+            ):  # `&notes` without a semicolon is no entity there (HTML, named character reference state)
+                yield ENTITY.sub(lambda entity: unescape(entity.group()), "".join(values))
+                break
 
 
 def names_of(page: bytes, folder: str) -> dict[str, str]:
@@ -42,12 +55,9 @@ def names_of(page: bytes, folder: str) -> dict[str, str]:
     # urljoin leaves out empty parts of a path, of the folder's too.
     place, here = without_escapes(urlsplit(urljoin(folder, ".")).path), origin(folder)
     found = {}
-    for tag in LINK.finditer(page.decode("utf-8", "replace")):
-        href = HREF.search(tag.group())
-        if not href:
-            continue
+    for link in links_of(page.decode("utf-8", "replace")):
         try:
-            target = urljoin(folder, unescape(href[href.lastindex or 0]).strip())
+            target = urljoin(folder, link.strip())
             parts = urlsplit(target)
             inside = origin(target) == here and not parts.query
         except ValueError:  # it is no URL

@@ -106,7 +106,7 @@ def of_source(source: dict[str, Any], data: str, here: str) -> list[str]:
             raise ConfigError(
                 f"{here}.paths: no file matches {pattern!r}"
                 + (f" (data is {data!r})" if (path := to_folder(pattern, data)) != pattern else "")
-                + place.search_hint(path)
+                + place.search_hint(path.removeprefix("@"))
             )
         new = {identity: entry for identity, entry in _distinct(found).items() if identity not in seen}
         seen |= new.keys()

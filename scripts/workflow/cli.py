@@ -53,6 +53,7 @@ from scripts.workflow.steps import OWN, STEPS, folder_of, tasks
 
 SOURCES = "sources"  # in a manifest's `inputs`: what a task consumed that is no manifest
 RESULTS = "results"  # the folder of all results
+LOGS = "logs"  # the folder of the logs of all tasks of a run
 LONE = "manifest.json"  # the name of a one-task step's manifest
 LOG = "log"  # of all attempts at a training run, beside its checkpoints
 Body = Callable[[argparse.Namespace, dict[str, Any], Manifest], list[Path]]
@@ -256,7 +257,8 @@ def logs(args: argparse.Namespace) -> list[Path]:
             kept = checkpoints(args, given_settings(args.step, args.config, task_of(args.manifest))[0]) / LOG
     if args.log:
         args.log.parent.mkdir(parents=True, exist_ok=True)
-        if args.log.is_symlink() and leaves(str(args.log.parent), args.log.name):
+        below = Path(os.path.abspath(args.log)).is_relative_to(Path(LOGS).absolute())  # noqa: PTH100 - `resolve` follows the link
+        if below and args.log.is_symlink() and leaves(str(args.log.parent), args.log.name):
             args.log.unlink()
         args.log.write_bytes(b"")
         with contextlib.suppress(OSError):  # a full disk: the step itself says so
@@ -346,7 +348,8 @@ def remove_links(args: argparse.Namespace) -> None:
     if args.manifest.absolute().parent.match(f"{RESULTS}/*/{folder_of(args.step)}"):
         for path in list(links_out(args.manifest)):
             console.log.warning("%s is a symbolic link out of its folder, %s: removed", path, os.path.realpath(path))
-            path.unlink(missing_ok=True)
+            with contextlib.suppress(FileNotFoundError, IsADirectoryError):  # the task of another shard was first
+                path.unlink()
 
 
 def words(error: BaseException, args: argparse.Namespace) -> str:

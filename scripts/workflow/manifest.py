@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -108,19 +109,30 @@ def links_out(manifest: Path) -> Iterator[Path]:
     """The symbolic links among a task's files that lead out of its folder, in folders of its own too; the manifest need not be there.
 
     A task would write through them to a file elsewhere, and no reader takes them (`Manifest.damage`). All files of the folder of a
-    one-task step are its own, and those that begin with the task's name elsewhere.
+    one-task step are its own, and elsewhere those below its name and those that begin with it. The tasks of shards, bands and parts share
+    folders such as `spans/`: their files in these are looked at, and a link in place of such a folder is one of each of them.
     """
     home, task = str(manifest.parent), task_of(manifest)
+
+    def task_in(name: str) -> str:
+        return name.lstrip(".").partition(".")[0]
+
     queue = [home]
     while queue:
-        for entry in os.scandir(queue.pop()):
-            name = entry.path[len(home) + 1 :]
-            if task and name.lstrip(".").partition("/")[0].partition(".")[0] != task:
-                continue
-            if entry.is_dir(follow_symlinks=False):
-                queue.append(entry.path)
-            elif entry.is_symlink() and leaves(home, name):
-                yield Path(entry.path)
+        with contextlib.suppress(FileNotFoundError):  # another task has removed what it needs no more
+            for entry in os.scandir(queue.pop()):
+                name = entry.path[len(home) + 1 :]
+                last = task_in(entry.name)
+                of_task = not task or task in (task_in(name.partition("/")[0]), last)
+                of_all = task.isdigit() and not (last.isdigit() and len(last) == len(task))
+                if entry.is_dir(follow_symlinks=False):
+                    queue += [entry.path] if of_task or of_all else []
+                elif (
+                    entry.is_symlink()
+                    and (of_task or (of_all and not os.path.isfile(entry.path)))  # noqa: PTH113 - as in `damage`
+                    and leaves(home, name)
+                ):
+                    yield Path(entry.path)
 
 
 def task_of(path: Path) -> str:

@@ -8,6 +8,7 @@ out as. `crawl2llm clean` removes them.
 from __future__ import annotations
 
 import contextlib
+import copy
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -147,6 +148,8 @@ def coming_back(project: Project) -> list[Move]:
     A model that has results keeps these.
     """
     there = set_aside()
+    project = copy.copy(project)  # what is read of results before they move is no answer after it
+    project.freshness = {name: replace(held, _read={}, _why={}) for name, held in project.freshness.items()}
     moves: dict[Path, Move] = {}  # by the manifest's path: variants share models
     number = -1
     while there and number < len(moves):  # a model may stand before the one that it is made from
@@ -175,14 +178,24 @@ def _add_move(
 
 
 def _is_as_today(project: Project, variant: str, step: str, model: str, moves: Mapping[Path, Move]) -> bool:
-    """Whether what a model is made from is there, or comes back too, with the settings and code of today. True of what is no model."""
+    """Whether a model, or another result of a model's task, is there and would not be made again, or comes back too. True of other steps.
+
+    What it is made from may be gone, as everywhere: if it is there, the same holds of it.
+    """
     path = Path(project.manifest(variant, step, model))
-    if step not in steps.MAKERS or path in moves:
+    if path in moves or (step not in steps.MAKERS and steps.STEPS[step].per != "model"):
         return True
     try:
-        return unchanged.is_made_by(Manifest.parse(path), path, project.fingerprint(variant, step, model))
+        held = Manifest.parse(path)
     except ManifestError:
         return False
+    if not unchanged.is_made_by(held, path, project.fingerprint(variant, step, model)):
+        return False
+    if _after(project.freshness[variant], moves).other_input(held) is not None:
+        return False
+    above = steps.upstream(step, project.variants[variant], model)
+    there = ((name, task) for name, task in above if Path(project.manifest(variant, name, task)).exists())
+    return all(_is_as_today(project, variant, name, task, moves) for name, task in there)
 
 
 def _back(held: SetAside, path: Path) -> Move:

@@ -99,7 +99,7 @@ def losses(built: Any, device: torch.device) -> list[tuple[float, float]]:
 
 
 @pytest.fixture(autouse=True)
-def nothing_compiled() -> None:
+def forget_compiled_layers() -> None:
     """Each test compiles for itself: the limit of recompilations is of a process."""
     torch._dynamo.reset()
 

@@ -100,7 +100,7 @@ def activations(shape: Shape, tokens: int, low: int, cast: bool = False) -> int:
     return tokens * (norms + low * (2 * width + 2 * kv + 4 * shape.intermediate))
 
 
-def fused(shape: Shape, tokens: int, low: int, cast: bool = False) -> int:
+def compiled_activations(shape: Shape, tokens: int, low: int, cast: bool = False) -> int:
     """As `activations`, of a layer that is compiled for a GPU: the stream before each norm, and what matrix products and attention read.
 
     All that is between them is fused and computed again in the backward pass (torch/_functorch/partitioners.py,
@@ -129,7 +129,7 @@ def forward(shape: Shape, how: Training, cast: bool = False) -> int:
     tokens, low = how.micro_batch * shape.context, how.low
     stream = 4 if cast else low  # bytes of a number between the layers
     if not how.recomputed:
-        each = (fused if how.compiled else activations)(shape, tokens, low, cast)
+        each = (compiled_activations if how.compiled else activations)(shape, tokens, low, cast)
     else:
         each = dear(shape, tokens, low) if how.selective else stream * tokens * shape.hidden
     last = (4 + stream + low) * tokens * shape.hidden  # the norm before the logits

@@ -138,6 +138,23 @@ class Endless(Asked):
         super().answer(body)
 
 
+@pytest.mark.parametrize(
+    ("tag", "name"),
+    [
+        ('<a href="R&notes.gz">', "R&notes.gz"),
+        ('<a href="R&amp;notes.gz">', "R&notes.gz"),
+        ('<a title="see href=y.gz" href="z.gz">', "z.gz"),
+        ('<a title="a > b" href="z.gz">', "z.gz"),
+        ("<A\nHREF = q.gz>", "q.gz"),
+        ("<a class='x'href='b.gz' >", "b.gz"),
+        ('<!-- <a href="old.gz"> --><a href="x.gz">', "x.gz"),
+        ('<!-- <a href="old.gz">', None),
+    ],
+)
+def test_links_are_read_as_browsers_do(tag: str, name: str | None) -> None:
+    assert list(names_of(tag.encode(), "http://h/pub/")) == ([] if name is None else [name])
+
+
 def test_tags_in_tags_are_read_as_one_page() -> None:
     """Formatting that is left open takes a parser with a tree the square of the page's length (tests/unit/test_growth.py has the time)."""
     assert names_of(b"<b><a href=x><p>" * 60_000, "http://h/pub/") == {"x": "http://h/pub/x"}

@@ -89,10 +89,69 @@ def test_a_planted_link_is_not_written_through(tmp_path: Path, elsewhere: Path, 
     assert Manifest.read(folder / "manifest.json").damage(deep=True) == []
 
 
-def test_a_planted_log_is_not_written_through(tmp_path: Path, elsewhere: Path) -> None:
+def test_a_planted_log_is_not_written_through(tmp_path: Path, elsewhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "logs").mkdir()
+    for folder in (tmp_path, Path()):
+        (tmp_path / "logs/a.log").unlink(missing_ok=True)
+        (tmp_path / "logs/a.log").symlink_to(elsewhere)
+        assert run(folder, making.config(STEP)) == 0 and elsewhere.read_text() == "mine"
+
+
+def test_a_log_elsewhere_may_be_a_link(tmp_path: Path, elsewhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As /dev/stderr is."""
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
     (tmp_path / "logs").mkdir()
     (tmp_path / "logs/a.log").symlink_to(elsewhere)
-    assert run(tmp_path, making.config(STEP)) == 0 and elsewhere.read_text() == "mine"
+    assert run(tmp_path, making.config(STEP)) == 0 and (tmp_path / "logs/a.log").is_symlink()
+    assert "in 3, kept 2" in elsewhere.read_text()
+
+
+@pytest.mark.parametrize(
+    ("step", "name", "stays"),
+    [
+        ("pii/score", "found/.00000.parquet.partial", False),
+        ("pii/score", "found/00000.parquet", False),
+        ("pii/score", "found/.00001.parquet.partial", True),
+        ("corpus/write", "train/.00000.parquet.partial", False),
+        ("tokenize/encode", "train/web/.00000.bin.partial", False),
+        ("tokenize/encode", "train/web/00001.bin", True),
+        ("tokenize/encode", "00001/web/00000.bin", True),  # whose folder is another task's
+        ("dedup/band", "wanted/00000.parquet", False),
+        ("corpus/write", "notes.txt", True),
+    ],
+)
+def test_links_in_folders_that_shards_share(tmp_path: Path, elsewhere: Path, step: str, name: str, stays: bool) -> None:
+    link = tmp_path / "results/main" / step / name
+    link.parent.mkdir(parents=True)
+    link.symlink_to(elsewhere)
+    assert list(links_out(tmp_path / "results/main" / step / "00000.manifest.json")) == ([] if stays else [link])
+
+
+@pytest.mark.parametrize(
+    ("task", "name", "stays"),
+    [
+        ("00000", "validation", False),
+        ("00000", "train/web", False),
+        ("00000", "00001", True),
+        ("00000", ".00001.work", True),
+        ("sft", "sft", False),
+        ("sft", "sft/model", False),
+        ("sft", "sft2", True),
+        ("sft", "notes", True),
+    ],
+)
+@pytest.mark.parametrize("there", [True, False])
+def test_linked_folders(tmp_path: Path, elsewhere: Path, task: str, name: str, stays: bool, there: bool) -> None:
+    """A task makes files below a linked folder, or fails at a link that leads nowhere."""
+    link = tmp_path / "disk/results/main/tokenize/encode" / name
+    link.parent.mkdir(parents=True)
+    link.symlink_to(elsewhere.parent if there else tmp_path / "nowhere")
+    (tmp_path / "results").symlink_to("disk/results")  # the user's choice
+    left = [path.resolve().name for path in links_out(link.parents[name.count("/")] / f"{task}.manifest.json")]
+    assert left == ([] if stays else [link.resolve().name])
+    assert not list(links_out(tmp_path / f"results/main/tokenize/none/{task}.manifest.json"))
 
 
 def test_links_of_others_stay(tmp_path: Path, elsewhere: Path) -> None:

@@ -19,10 +19,12 @@ SFT: dict[str, Any] = {"from": "base", "step": "finetune.train"}
 STEP, PLACE = "finetune.train", Path("results/main/finetune/train")
 
 
-def project(models: dict[str, Any], variants: dict[str, Any] | None = None) -> Project:
+def project(
+    models: dict[str, Any], variants: dict[str, Any] | None = None, evaluate: dict[str, Any] | None = None
+) -> Project:
     sources = [{"name": "web", "kind": "crawl"}]
     given = {"ingest": {"extract": {"sources": sources}}, "models": models, "variants": variants or {}}
-    return Project(configuration.validate(given))
+    return Project(configuration.validate(given | {"evaluate": evaluate or {}}))
 
 
 def made(
@@ -39,7 +41,9 @@ def made(
     """
     base = Path(of.manifest(variant, BASE_STEP))
     base.parent.mkdir(parents=True, exist_ok=True)
-    Manifest(BASE_STEP, digest(of.fingerprint(variant, BASE_STEP)), inputs={"a": {"b": "c"}}).write(base, [])
+    Manifest(BASE_STEP, digest(of.fingerprint(variant, BASE_STEP)), inputs={"tokenize.train": {"b": "c"}}).write(
+        base, []
+    )
     manifest = Path(of.manifest(variant, STEP, model))
     measured = manifest.parents[2] / "benchmarks/finetune/train"
     for path, text in (
@@ -62,6 +66,26 @@ def made(
     result = Manifest(STEP, digest(fingerprint), inputs=inputs)
     result.write(manifest, [manifest.parent / model / "model/model.safetensors"])
     return files()
+
+
+def evaluated(of: Project, step: str, model: str, text: str, above: Path) -> None:
+    """A result of a model's step of `evaluate`, made from the only file of the manifest `above`."""
+    manifest, read = Path(of.manifest("main", step, model)), Manifest.parse(above)
+    manifest.parent.mkdir(parents=True, exist_ok=True)
+    (out := manifest.with_name(f"{model}.jsonl")).write_text(text)
+    fingerprint = of.fingerprint("main", step, model)
+    record.write(manifest, fingerprint, {})
+    inputs = {read.key: {name: facts["xxh3"] for name, facts in read.files.items()}}
+    Manifest(step, digest(fingerprint), inputs=inputs).write(manifest, [out])
+
+
+def changed_pairs(text: str) -> Path:
+    """The manifest of pairs with this text."""
+    pairs = Path("results/main/finetune/pairs/manifest.json")
+    pairs.parent.mkdir(parents=True, exist_ok=True)
+    pairs.with_name("train.jsonl").write_text(text)
+    Manifest("finetune.pairs", "z").write(pairs, [pairs.with_name("train.jsonl")])
+    return pairs
 
 
 def files() -> dict[str, bytes]:
@@ -137,7 +161,7 @@ def test_a_model_whose_parent_would_be_made_again_stays_aside(here: Callable[...
     assert not unused.coming_back(project({"sft": {**SFT, "learning_rate": 0.5}, "sft2": sft2}))
     assert [move.model for move in unused.coming_back(whole)] == ["sft", "sft2"]
     base = Path(whole.manifest("main", BASE_STEP))
-    Manifest(BASE_STEP, "of other settings", inputs={"a": {"b": "c"}}).write(base, [])
+    Manifest(BASE_STEP, "of other settings", inputs={"tokenize.train": {"b": "c"}}).write(base, [])
     assert not unused.coming_back(whole)
 
 
@@ -145,11 +169,8 @@ def test_of_results_with_other_input_those_of_the_parent_come_back(here: Callabl
     """The older result of a model is made from the older result of its parent, of which only the newer one comes back."""
     sft2 = {**SFT, "from": "sft"}
     whole = project({"sft2": sft2, "sft": SFT})  # a child may stand before its parent
-    pairs = Path("results/main/finetune/pairs/manifest.json")
-    pairs.parent.mkdir(parents=True)
     for name in ("older", "newer"):
-        pairs.with_name("train.jsonl").write_text(name)
-        Manifest("finetune.pairs", "z").write(pairs, [pairs.with_name("train.jsonl")])
+        pairs = changed_pairs(name)
         made(whole, "sft", weights=f"sft of {name} pairs", pairs=pairs)
         made(whole, "sft2", weights=f"sft2 of {name} pairs", parent="sft")
         here(project({}))
@@ -157,6 +178,55 @@ def test_of_results_with_other_input_those_of_the_parent_come_back(here: Callabl
     assert (PLACE / "sft/model/model.safetensors").read_text() == "sft of newer pairs"
     assert (PLACE / "sft2/model/model.safetensors").read_text() == "sft2 of newer pairs"
     assert not whole.stale("main", STEP, ["sft2"])
+
+
+@pytest.mark.parametrize("names", [("sft", "sft2"), ("sft2", "sft")])
+def test_results_of_a_model_come_back_with_those_that_they_are_made_from(
+    here: Callable[..., Any], names: tuple[str, str]
+) -> None:
+    """What a judge said of older answers stays aside: beside the newer ones it would be made again, and be lost."""
+    generate, judge = "evaluate.generate", "evaluate.judge"
+    models = {"sft": SFT, "sft2": {**SFT, "from": "sft"}}
+
+    def whole() -> Project:
+        judged = {"judge": {"model": "j"}, "generate": {"questions": 5}}
+        return project({name: models[name] for name in names}, evaluate=judged)
+
+    for age in ("older", "newer"):
+        of = whole()
+        made(of, "sft", weights=f"sft {age}", pairs=changed_pairs(age))
+        made(of, "sft2", weights=f"sft2 {age}", parent="sft")
+        evaluated(of, generate, "sft2", f"answers {age}", Path(of.manifest("main", STEP, "sft2")))
+        evaluated(of, judge, "sft2", f"verdicts {age}", Path(of.manifest("main", generate, "sft2")))
+        here(project({}))
+    of = whole()
+    here(of)
+    assert (Path(of.manifest("main", judge, "sft2")).with_name("sft2.jsonl")).read_text() == "verdicts newer"
+    for each in (of, whole()):  # what the first has read before results moved is no answer
+        assert [each.stale("main", step, ["sft2"]) for step in (STEP, generate, judge)] == [None] * 3
+
+
+def test_a_model_stays_aside_where_one_above_it_has_other_input(here: Callable[..., Any]) -> None:
+    """The one above would be made again, and then this one: it would be lost."""
+    models = {"sft": SFT, "sft2": {**SFT, "from": "sft"}, "sft3": {**SFT, "from": "sft2"}}
+    whole = project(models)
+    made(whole, "sft", pairs=changed_pairs("older"))
+    made(whole, "sft2", parent="sft")
+    made(whole, "sft3", parent="sft2")
+    without = project({"sft": SFT})
+    here(without)
+    changed_pairs("newer")
+    assert without.stale("main", STEP, ["sft"]) and not unused.coming_back(project(models))
+    changed_pairs("older")
+    assert [move.task for move in unused.coming_back(project(models))] == ["sft2", "sft3"]
+
+    here(project(models))
+    here(project({name: models[name] for name in ("sft", "sft2")}))
+    changed_pairs("newer")
+    assert not unused.coming_back(project(models)), "the parent is as its own parent made it, which has other input"
+    for path in (manifest := Path(whole.manifest("main", STEP, "sft")), record.beside(manifest)):
+        path.unlink()
+    assert [move.task for move in unused.coming_back(project(models))] == ["sft3"], "what is gone is not made again"
 
 
 def test_a_model_comes_back_to_the_variant_that_has_it_now(here: Callable[..., Any]) -> None:
