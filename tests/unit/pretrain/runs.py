@@ -13,7 +13,7 @@ from typing import Any
 
 def finish(process: subprocess.Popen[str], status: int = 0) -> str:
     """Wait for the launcher and check its exit status; returns what it wrote to stderr."""
-    _, errors = process.communicate(timeout=240)
+    _, errors = process.communicate(timeout=900)
     assert process.returncode == status, errors
     return errors
 

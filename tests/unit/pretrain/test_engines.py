@@ -43,7 +43,7 @@ def side_by_side(program: str, processes: int, *options: str) -> None:
     ]
     try:
         for process in started:
-            _, errors = process.communicate(timeout=240)
+            _, errors = process.communicate(timeout=900)
             assert process.returncode == 0, errors
     finally:
         for process in started:
