@@ -49,7 +49,7 @@ def check(config: dict[str, Any]) -> None:
         raise InputError(f"{key}, and {why}")
 
 
-def called(program: str, *options: str, text: Path, out: Path | None = None, model: Path | None = None) -> None:
+def run_program(program: str, *options: str, text: Path, out: Path | None = None, model: Path | None = None) -> None:
     """Run a program with the file `text` as its input, and what it prints in the file `out`. model: a file that it reads.
 
     Raises InputError with its last words if it fails, and if it takes longer than files of this size can take.
@@ -95,14 +95,14 @@ def train(text: Path, model: Path, order: int, prune: list[int], memory_mb: int)
         "--discount_fallback",
         "--skip_symbols",
     ]
-    called("lmplz", *options, *(["--prune", *map(str, prune)] if prune else []), text=text, out=arpa)
-    called("build_binary", "trie", str(arpa), str(model), text=Path(os.devnull), model=arpa)
+    run_program("lmplz", *options, *(["--prune", *map(str, prune)] if prune else []), text=text, out=arpa)
+    run_program("build_binary", "trie", str(arpa), str(model), text=Path(os.devnull), model=arpa)
     arpa.unlink()
 
 
 def scores(model: Path, text: Path, out: Path) -> Iterator[float]:
     """The log10 probability of each line of the file `text`, its end included, with 6 digits. out: a file for the answers."""
-    called("query", "-v", "sentence", str(model), text=text, out=out, model=model)
+    run_program("query", "-v", "sentence", str(model), text=text, out=out, model=model)
     with out.open(encoding="utf-8") as said:
         for line in said:
             yield float(line.split()[1])  # Total: -12.34 OOV: 0

@@ -79,28 +79,31 @@ def in_words(row: Row) -> str:
     )
 
 
+def _rows_of(alarms: Row | None, kind: str) -> list[Row]:
+    return [row for row in alarms["rows"] if row["kind"] == kind] if alarms else []
+
+
 def of_sources(alarms: Row | None) -> list[str]:
     """A sentence for each source among the rows."""
-    return [in_words(row) for row in (alarms or {"rows": []})["rows"] if row["kind"] == "source"]
+    return [in_words(row) for row in _rows_of(alarms, "source")]
 
 
 def of_hosts(alarms: Row | None) -> list[str]:
     """A sentence for each host among the rows, beside what the filter drops of all documents, and how many more there are."""
     if not alarms:
         return []
-    said = [
+    sentences = [
         f"{in_words(row)} (of all documents {row['stage']} drops {alarms['shares'].get(row['stage'], 0):.0%})"
-        for row in alarms["rows"]
-        if row["kind"] == "host"
+        for row in _rows_of(alarms, "host")
     ]
     more = f"{quantity(alarms['more'], 'more host loses', 'more hosts lose')} as much of theirs"
-    return [*said, *([more] if alarms["more"] else [])]
+    return [*sentences, *([more] if alarms["more"] else [])]
 
 
 def to_do(alarms: Row | None) -> list[str]:
     """A sentence for each source among the rows, with what to do. Hosts are on the page alone: a filter is there to drop some of them."""
-    rows = [row for row in (alarms or {"rows": []})["rows"] if row["kind"] == "source"]
-    return [f"{in_words(row)}; {advice(row['stage'], bool(alarms and alarms.get('pages')))}" for row in rows]
+    pages = bool(alarms and alarms.get("pages"))
+    return [f"{in_words(row)}; {advice(row['stage'], pages)}" for row in _rows_of(alarms, "source")]
 
 
 def advice(stage: str, pages: bool) -> str:

@@ -214,7 +214,7 @@ def _differing_entries(key: str, before: list[dict[str, Any]], now: list[dict[st
     yield from (f"{name} is gone" for name in old if name not in new)
 
 
-def replacing(changed: int, above: int, total: int) -> str:
+def replaced_in_words(changed: int, above: int, total: int) -> str:
     """That `changed` of a run's tasks have other settings or code than their results, and `above` more read what these make; "" of none."""
     said = []
     if changed:

@@ -16,7 +16,7 @@ from scripts.training import compiler
 from scripts.workflow import engine, frozen, leftovers, steps, unused
 from scripts.workflow.console import put
 from scripts.workflow.errors import InputError
-from scripts.workflow.freshness import ABOVE, replacing
+from scripts.workflow.freshness import ABOVE, replaced_in_words
 from scripts.workflow.manifest import Manifest, NewerError
 from scripts.workflow.project import Project
 
@@ -158,7 +158,7 @@ def replaced(workflow: Any, project: Project) -> str:
     found = [of for job in engine.planned(workflow) if (of := tasks_of(job, project))]
     late = [of for of in found if project.replaces(*of)]
     above = sum((project.stale(*of) or "").startswith(ABOVE) for of in late)
-    return replacing(len(late) - above, above, len(found))
+    return replaced_in_words(len(late) - above, above, len(found))
 
 
 def prepare(workflow: Any, project: Project, tell: Callable[[str], None]) -> None:

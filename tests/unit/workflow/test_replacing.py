@@ -1,10 +1,10 @@
-"""workflow.freshness.replacing: what a run says before its first task."""
+"""workflow.freshness.replaced_in_words: what a run says before its first task."""
 
 from __future__ import annotations
 
 import pytest
 
-from scripts.workflow.freshness import replacing
+from scripts.workflow.freshness import replaced_in_words
 
 WHICH = "; `crawl2llm plan` says which and why"
 
@@ -31,4 +31,4 @@ WHICH = "; `crawl2llm plan` says which and why"
     ],
 )
 def test_tasks_that_may_end_at_once_do_not_count_as_replacing(changed: int, above: int, total: int, words: str) -> None:
-    assert replacing(changed, above, total) == words
+    assert replaced_in_words(changed, above, total) == words
