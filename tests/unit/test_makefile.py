@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -11,13 +12,15 @@ import pytest
 from scripts.workflow.config import ROOT
 
 pytestmark = pytest.mark.skipif(not shutil.which("make"), reason="no make")
+# As typed into a shell: `make test` is a make too, and those below it would say which folder they are in.
+ENVIRONMENT = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS")}
 RUNS = ("demo", "plan", "dag", "status", "report", "serve", "sample", "clean")
 
 
 def commands(target: str, *more: str) -> list[str]:
     """The lines that `make` would run for a target in an installed checkout."""
     run = ["make", "--dry-run", "--old-file=.venv/.compiled", target, *more]
-    shown = subprocess.run(run, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    shown = subprocess.run(run, cwd=ROOT, env=ENVIRONMENT, capture_output=True, text=True, check=True).stdout
     return [line for line in shown.replace("\\\n", "").splitlines() if "pip install" not in line]
 
 
@@ -49,17 +52,24 @@ def test_clean_removes_what_is_in_the_folder_of_the_run_alone(tmp_path: Path) ->
         (folder / "results").mkdir(parents=True)
         (folder / "plan.html").touch()
     command = ["make", "--file", str(ROOT / "Makefile"), "clean", f"DIRECTORY={run}"]
-    done = subprocess.run(command, cwd=here, input="y\n", capture_output=True, text=True, check=True)
+    done = subprocess.run(command, cwd=here, env=ENVIRONMENT, input="y\n", capture_output=True, text=True, check=True)
     assert f"{run}" in done.stdout and done.stdout.endswith("removed\n")
     assert (here / "results").is_dir() and (here / "plan.html").exists()
     assert not list(run.iterdir())
     missing = subprocess.run(
-        [*command[:-1], f"DIRECTORY={tmp_path / 'none'}"], cwd=here, input="y\n", capture_output=True, text=True
+        [*command[:-1], f"DIRECTORY={tmp_path / 'none'}"],
+        cwd=here,
+        env=ENVIRONMENT,
+        input="y\n",
+        capture_output=True,
+        text=True,
     )
     assert missing.returncode and "none" in missing.stderr and (here / "results").is_dir()
 
 
 def test_help_names_the_folder_for_every_target_that_takes_it() -> None:
-    said = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    said = subprocess.run(
+        ["make", "help"], cwd=ROOT, env=ENVIRONMENT, capture_output=True, text=True, check=True
+    ).stdout
     (line,) = (line for line in said.splitlines() if "DIRECTORY=" in line)
     assert all(target in line for target in RUNS)

@@ -226,7 +226,8 @@ def test_the_card_s_lines_for_llama_cpp_work(
     """What the card tells to type, typed: in the folder, with llama.cpp's own module."""
     from scripts.compress import card
 
-    found = exported(random_model("llama"), tmp_path / "out", heldout[1], ["q8_0"])
+    # Tied, it would say the half of a letter again and again, which llama.cpp's module does not count as tokens.
+    found = exported(random_model("llama", tie_embeddings=False), tmp_path / "out", heldout[1], ["q8_0"])
     text = card.GGUF_CODE.format(file=found["q8_0"]["file"], call=card.CALLS[False])
     code = text.partition("```python\n")[2].partition("```")[0]
     environment = {**os.environ, "PYTHONPATH": str(accepts.tools() / "site")}

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import aiohttp
 import pytest
+import torch
 
 from scripts.compress import accepts, gguf
 from scripts.finetune.template import Template
@@ -88,6 +89,18 @@ def said(model: generate.Model | Model, wanted: Wanted) -> tuple[str, Ended]:
     return "".join(out), ended
 
 
+def clear_tokens(model: generate.Model, ids: list[int], most: int) -> int:
+    """How many tokens of a greedy text come before a choice between two that are as likely to the third digit, up to `most`."""
+    ids = list(ids)
+    for number in range(most):
+        with torch.no_grad():
+            likeliest = model.model(torch.tensor([ids])).logits[0, -1].topk(2)
+        if float(likeliest.values[0] - likeliest.values[1]) < 1e-3:
+            return number
+        ids.append(int(likeliest.indices[0]))
+    return most
+
+
 @needs_llama
 @pytest.mark.slow
 def test_greedy_texts_are_those_of_transformers(pair: tuple[generate.Model, Model]) -> None:
@@ -96,9 +109,9 @@ def test_greedy_texts_are_those_of_transformers(pair: tuple[generate.Model, Mode
     for text in TEXTS:
         ids = model.encoded(text)
         assert ids == other.encoded(text)
-        for tokens in (1, 30):
+        for tokens in (1, clear_tokens(other, ids, 30)):
             assert said(model, Wanted(ids, tokens, 0)) == said(other, Wanted(ids, tokens, 0)), (text, tokens)
-        most = model.context - len(ids)  # further on, two tokens may be as likely to the last digit
+        most = model.context - len(ids)
         assert said(model, Wanted(ids, most, 0))[1].tokens == most
     whole, _ = said(other, Wanted(model.encoded(TEXTS[1]), 60, 0))
     assert len(set(whole)) > 10
@@ -288,7 +301,7 @@ def test_a_header_has_no_more_memory_than_its_limit(tmp_path: Path) -> None:
         export.path.write_bytes(body)
         os.truncate(export.path, len(body) + 4 * number)
         assert described(export) == answer
-    assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss < max(before, gguf_header.MEMORY >> 10)
+    assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss <= max(before, gguf_header.MEMORY >> 10)
 
 
 @needs_llama
